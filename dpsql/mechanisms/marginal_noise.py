@@ -42,6 +42,8 @@ KeyPlaces = tuple[int, ...]
 """A set of keys, by their places in the whole."""
 _SHARE_STEPS = 1 << 30
 """The shares of residuals are multiples of one part in so many: floats only propose them."""
+_ROUNDS, _LIMIT_MARGIN, _HEAVIEST = 400, 1e-3, 1e12
+"""Rounds in which weights are found for limits, the part by which limits are undercut, and the weight that is given up at."""
 _MARGIN = 1e-9
 _NEGLIGIBLE = 1e-6
 """A variance in squared steps below which a rounded cell is hardly ever off: by Chebyshev, at most four times as often."""
@@ -101,35 +103,80 @@ def find_shares(
     sizes: Sequence[int],
     residuals: Sequence[KeyPlaces],
     groups: Sequence[tuple[KeyPlaces, int]],
-) -> tuple[Fraction, ...]:
+    limits: Sequence[float] = (),
+) -> tuple[Fraction, ...] | None:
     """Return the shares of residuals for which the total squared error is least; they add up to at most 1.
 
     A share q of squared mu gives a residual noise of variance ``a / q``, so q is in proportion to the root of a; a share of
     epsilon gives ``a / q**2``, so q is in proportion to its third root.
+
+    Where marginals have limits, the Lagrangian of the least total is a total in which the marginals at their limits weigh more.
+    Its multipliers are found by fixed-point iteration: a marginal above its limit gains weight, one below it loses what it has
+    gained. Floats only propose shares here; what these cost is computed exactly, and the caller checks the limits.
 
     Args:
         cells: the noise that the finest cells would have.
         sizes: of all keys.
         residuals: the sets of keys that are measured.
         groups: the marginals that are asked for, and how many cells of each are shown.
+        limits: the most variance of each marginal's cells, in parts of that of the finest cells' own noise; none by default.
+
+    Returns:
+        None where no shares were found that meet the limits.
     """
-    power = 1 / 3 if isinstance(cells, LaplaceNoise) else 1 / 2
-    weights = []
-    for places in residuals:
-        own = [sizes[i] for i in places]
-        steps, many = find_reach(cells, own, len(places) == len(sizes))
-        variance = steps**2 * (many**2 if isinstance(cells, LaplaceNoise) else many)
-        told = sum(
-            count / math.prod(sizes[i] for i in asked if i not in places) ** 2
-            for asked, count in groups
-            if set(places) <= set(asked)
-        )
-        spread = math.prod(1 - 1 / m for m in own) / math.prod(own) ** 2
-        weights.append((told * spread * variance) ** power)
-    whole = math.fsum(weights)
-    return tuple(
-        Fraction(max(1, math.floor(w / whole * (_SHARE_STEPS - len(weights)))), _SHARE_STEPS) for w in weights
-    )
+    laplace = isinstance(cells, LaplaceNoise)
+    power, costs = 1 / 3 if laplace else 1 / 2, _find_costs(cells, sizes, residuals, groups)
+    counts = np.array([float(count) for _, count in groups])
+    weights = counts
+    found = _share_out(costs, weights, power)
+    if not limits:
+        return _round_shares(found)
+    most = np.array(limits) * (1 - _LIMIT_MARGIN)
+    for _ in range(_ROUNDS):
+        ratios = costs @ found ** (1 - 1 / power) / most
+        if ratios.max() <= 1 and np.all(
+            (ratios >= 1 - _LIMIT_MARGIN) | (weights <= counts * (1 + _LIMIT_MARGIN))
+        ):
+            break
+        weights = np.maximum(counts, weights * ratios)
+        if weights.max() > _HEAVIEST * counts.max():
+            return None
+        found = _share_out(costs, weights, power)
+    ratios = costs @ found ** (1 - 1 / power) / np.array(limits)
+    return _round_shares(found) if ratios.max() <= 1 else None
+
+
+def _find_costs(
+    cells: Noise,
+    sizes: Sequence[int],
+    residuals: Sequence[KeyPlaces],
+    groups: Sequence[tuple[KeyPlaces, int]],
+) -> Floats:
+    """Return the variance of each marginal's cells from each residual at a share of 1, in parts of the finest cells' own."""
+    laplace = isinstance(cells, LaplaceNoise)
+    own = cells.sensitivity**2 * (cells.groups**2 if laplace else cells.groups)
+    costs = np.zeros((len(groups), len(residuals)))
+    for at, places in enumerate(residuals):
+        held = [sizes[i] for i in places]
+        steps, many = find_reach(cells, held, len(places) == len(sizes))
+        variance = steps**2 * (many**2 if laplace else many) / own
+        spread = math.prod(1 - 1 / m for m in held) / math.prod(held) ** 2
+        for row, (asked, _) in enumerate(groups):
+            if set(places) <= set(asked):
+                shared = math.prod(sizes[i] for i in asked if i not in places)
+                costs[row, at] = spread * variance / shared**2
+    return costs
+
+
+def _share_out(costs: Floats, weights: Floats, power: float) -> Floats:
+    """Return the shares for which the weighed total is least; they add up to 1."""
+    found: Floats = (weights @ costs) ** power
+    return np.asarray(found / found.sum())
+
+
+def _round_shares(shares: Floats) -> tuple[Fraction, ...]:
+    room = _SHARE_STEPS - len(shares)
+    return tuple(Fraction(max(1, math.floor(share * room)), _SHARE_STEPS) for share in shares.tolist())
 
 
 # -- the noise of one cell --------------------------------------------------------------------------------------------

@@ -15,13 +15,18 @@ fewer rows in COUNT(*) of any set than by itself:
 * With C = 1 the same holds for the number of groups, at most L of them, in the place of rows.
 
 That order depends on the unit's own rows and on public values, so what one unit moves is what it was. Whatever is no count of all
-rows may lose: a sum by itself is held to what B rows can add up to, from all rows, and together it is the sum of B of them.
+rows may lose: a sum by itself is held to what B rows can add up to, from all rows, and together it is the sum of B of them. Where
+sets are not nested, cells of declared values in all keys come first: every set shows these. A set that shows rows beyond another
+set's values may then lose some of them, of units that have more rows than the caps allow.
+
+The shares of the residuals' noise are those of the least total squared error for which no set has more than :data:`WORST_SET`
+times the error that it has by itself. AUTO takes MARGINALS where such shares exist and the total is less than that of EVEN.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import pairwise
@@ -156,6 +161,8 @@ class JointBlock(NoisyBlock):
     def _protection(self) -> tuple[str, ...]:
         if not self.exact.later or self.exact.bound.unit is None:
             return super()._protection()
+        if not self.is_nested:
+            return (*super()._protection(), _LAST)
         first = "Where caps cut, a privacy unit's rows that more of the grouping sets show are kept first."
         return (*super()._protection(), first)
 
@@ -212,8 +219,11 @@ def choose_for_sets(
     }
     forced = find_forced(options)
     dearer = _costs_more(binder, operator.event, [one.event for _, one in plain])
-    loss = _find_loss(joint, operator.table)
+    loss = _find_loss(joint)
     choice = choose_strategy(errors, forced)
+    ratios = _find_worst(operator, [(places[i], one) for i, (_, one) in enumerate(plain)])
+    if forced is None and choice.chosen == MARGINALS and max(ratios.values()) > WORST_SET:
+        loss = _ONE_SET.format(max(ratios, key=lambda name: ratios[name]))
     if forced is None and choice.chosen == MARGINALS and (dearer or loss):
         before.restore()
         if not dearer:
@@ -229,32 +239,21 @@ def choose_for_sets(
         binder.intervals.pop(name, None)
         binder.noise_steps.pop(name, None)
     kept = [block for block in binder.blocks if block.name not in gone and block.name != joint.name]
-    sentences = (
-        *own.sentences,
-        *_say_worse(operator, [(places[i], one) for i, (_, one) in enumerate(plain)]),
-    )
+    sentences = (*own.sentences, *_say_worse(ratios))
     binder.blocks[:] = [
         *kept, replace(_with_set(own), operator=operator, strategy=choice, sentences=sentences)
     ]  # fmt: skip
     return MarginalsChoice(choice, joint, places)
 
 
-def _say_worse(operator: Marginals, plain: Sequence[tuple[int, Operator]]) -> Iterator[str]:
-    """Yield a sentence on the sets whose numbers are less exact than by themselves: mostly those of few cells.
-
-    Args:
-        operator: of all sets.
-        plain: the place of each set's marginal, and its operator by itself.
-    """
-    worse: dict[str, float] = {}
-    for place, one in plain:
-        pairs = zip(operator.outputs[place], _outputs_of(one), strict=True)
-        ratio = math.sqrt(max(_variance(mine) / _variance(its) for mine, its in pairs))
-        if ratio > _NOTABLY:
-            worse[operator.marginals[place].name or "nothing"] = ratio
+def _say_worse(ratios: Mapping[str, float]) -> Iterator[str]:
+    """Yield sentences on the sets whose numbers are less exact than by themselves, and on the bound that all sets meet."""
+    worse = {name: ratio for name, ratio in ratios.items() if ratio > _NOTABLY}
     if worse:
         told = ", ".join(f"{name} ({ratio:.3g} times)" for name, ratio in worse.items())
         yield _WORSE.format(told)
+        if max(worse.values()) <= WORST_SET:
+            yield f"The noise of each set is chosen so that no set has more than {WORST_SET:g} times its own error by itself."
 
 
 def _with_set(block: PrivateBlock) -> PrivateBlock:
@@ -304,12 +303,43 @@ def _plan(
     if len(residuals) < 2:
         raise Unfit("no key has two values")
     groups = [(places, _count_cells(block)) for places, block in zip(asked, blocks, strict=True)]
-    shares = find_shares(table.statistics[0].noise, joint.sizes, residuals, groups)
+    plain = [_outputs_of(find_operator(binder, block)) for block in blocks]
+    limits = [_find_limit(outputs, table.outputs) for outputs in plain]
+    noise = table.statistics[0].noise
+    shares = find_shares(noise, joint.sizes, residuals, groups, limits)
+    shares = shares or find_shares(noise, joint.sizes, residuals, groups)
+    assert shares is not None
     measured = tuple(Residual(p, share) for p, share in zip(residuals, shares, strict=True))
     sizes, others = tuple(joint.sizes), tuple(joint.others)
     operator = Marginals(table, sizes, others, tuple(marginals.values()), measured)
     found = list(marginals)
     return operator, [found.index(places) for places in asked], joint
+
+
+def _find_limit(plain: Sequence[Output], table: Sequence[Output]) -> float:
+    """Return the most variance of a set's cells, in parts of the finest cells' own: for its output with the least room.
+
+    Args:
+        plain: the outputs of the set by itself.
+        table: those of the finest cells.
+    """
+    pairs = zip(plain, table, strict=True)
+    return WORST_SET**2 * min(_variance(own) / _variance(finest) for own, finest in pairs)
+
+
+def _find_worst(operator: Marginals, plain: Sequence[tuple[int, Operator]]) -> dict[str, float]:
+    """Return how many times the error of each set is that of the set by itself, by the sets' names.
+
+    Args:
+        operator: of all sets.
+        plain: the place of each set's marginal, and its operator by itself.
+    """
+    found: dict[str, float] = {}
+    for place, one in plain:
+        pairs = zip(operator.outputs[place], _outputs_of(one), strict=True)
+        ratio = math.sqrt(max(_variance(mine) / _variance(its) for mine, its in pairs))
+        found[operator.marginals[place].name or "nothing"] = ratio
+    return found
 
 
 def _make_marginal(places: tuple[int, ...], block: NoisyBlock, joint: JointBlock) -> Marginal:
@@ -356,6 +386,8 @@ def _variance(output: Output) -> float:
     return noise.variance / float(steps) ** 2
 
 
+WORST_SET = 1.3
+"""The most that AUTO lets a set's error grow, in parts of the error that it has by itself."""
 _NOTABLY = 1.05
 """The factor from which on it is told that a set's numbers are less exact together with others than by themselves."""
 _WORSE = (
@@ -367,22 +399,20 @@ _LESS_NOISE = (
     "where it is asked for."
 )
 _WHOLE_CELLS = "whole cells of all keys would then be left out"
-_OTHERS = "rows beyond the declared values would then use up the caps too"
-_SUMS = "of a privacy unit with more rows than count, sums could then be of fewer rows"
+_ONE_SET = f"the numbers by {{}} would then have more than {WORST_SET:g} times their error"
+_LAST = (
+    "Where caps cut, a privacy unit's rows with declared values in all keys are kept first; rows beyond these values may be left "
+    "out of sets that would show them by themselves."
+)
 
 
-def _find_loss(joint: JointBlock, table: Aggregation) -> str:
+def _find_loss(joint: JointBlock) -> str:
     """Return what units may lose beside the sets one by one, as a clause; empty where none can, see the module."""
     exact = joint.exact
     many = exact.bound.unit is not None and exact.rows_in_group != 1 and not exact.budgeted
     if many and exact.groups is not None and exact.shared_rows is None:
         return _WHOLE_CELLS
-    if not joint.others_use_caps:
-        return ""
-    if not joint.is_nested:
-        return _OTHERS
-    rows = {partial.name for partial in exact.partials if partial.inner == "COUNT(*)"}
-    return "" if all(output.statistics[0].column in rows for output in table.outputs) else _SUMS
+    return ""
 
 
 def _costs_more(binder: Binder, joint: Event, single: Sequence[Event]) -> bool:

@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 
 import dpsql
+from dpsql.mechanisms.marginal_noise import _find_costs, find_shares, list_closure
 from dpsql.mechanisms.marginals import Marginals
 from dpsql.mechanisms.per_group import GaussianNoise
 from dpsql.mechanisms.strategies import EVEN, MARGINALS, STRATEGY_NAMES, choose_strategy
-from dpsql.sql.dp.marginals import JointBlock
+from dpsql.sql.dp.marginals import WORST_SET, JointBlock
 from tests.support.inside import planned, read_cells
 from tests.support.residuals import residual_of, used_of
 
@@ -199,23 +200,76 @@ def test_the_strategy_with_the_least_error_is_taken_and_named(
 
 
 @pytest.mark.parametrize(
-    ("sets", "shown", "why"),
+    ("sets", "shown", "said"),
     [
-        ("CUBE (k, y)", "COUNT(*)", "rows beyond the declared values"),
-        ("GROUPING SETS ((k, y), (k), (y, f))", "COUNT(*)", "rows beyond the declared values"),
-        ("ROLLUP (k, y)", "COUNT(*), SUM(x)", "more rows than count"),
-        ("ROLLUP (k, y)", "COUNT(k)", "more rows than count"),
+        ("CUBE (k, y)", "COUNT(*)", "declared values in all keys are kept first"),
+        ("GROUPING SETS ((k, y), (k), (y, f))", "COUNT(*)", "declared values in all keys are kept first"),
+        ("ROLLUP (k, y)", "COUNT(*), SUM(x)", "more of the grouping sets show are kept first"),
+        ("ROLLUP (k, y)", "COUNT(k)", "more of the grouping sets show are kept first"),
     ],
 )
-def test_sets_are_measured_apart_where_a_unit_might_count_with_less(
-    session: dpsql.Session, sets: str, shown: str, why: str
+def test_sets_with_rows_beyond_the_declared_values_are_measured_together(
+    session: dpsql.Session, sets: str, shown: str, said: str
 ) -> None:
-    text = f"{shown} FROM t GROUP BY {sets}"
-    options = f"rho = 0.5, {ROW_CAP}"
-    assert told(session, ask(options, text)) == []
-    assert why in str(session.explain(ask(options, text)))
-    (one,) = told(session, ask(f"{options}, strategy = MARGINALS", text))
+    """Declared cells are kept first under caps, so rows beyond the values are no reason for more noise."""
+    text = ask(f"rho = 0.5, {ROW_CAP}", f"{shown} FROM t GROUP BY {sets}")
+    (one,) = told(session, text)
     assert one["chosen"] == MARGINALS
+    assert said in str(session.explain(text))
+
+
+def _ratios(session: dpsql.Session, text: str) -> list[float]:
+    """Return how many times the error of each set is that of the set by itself, from the noise of both plans."""
+    joint, even = (planned(session, text.replace("AUTO", word)) for word in (MARGINALS, EVEN))
+    (block,) = joint.blocks
+    assert isinstance(block.operator, Marginals)
+    found = []
+    plain = {len(b.operator.keys): [] for b in even.blocks}  # type: ignore[attr-defined]
+    for b in even.blocks:
+        plain[len(b.operator.keys)].append(b.operator.outputs[0].statistic.noise.variance)  # type: ignore[attr-defined]
+    for marginal, outputs in zip(block.operator.marginals, block.operator.outputs, strict=True):
+        (own,) = set(plain[len(marginal.places)])
+        found.append(math.sqrt(outputs[0].statistic.noise.variance / own))  # type: ignore[attr-defined]
+    return found
+
+
+@pytest.mark.parametrize(
+    "sets", ["CUBE (k, y)", "ROLLUP (k, y, f)", "CUBE (k, y, f)", "GROUPING SETS ((k, y), (k), ())"]
+)
+@pytest.mark.parametrize("options", ["rho = 0.5", "mu = 1", "epsilon = 1, delta = 1e-6, noise = GAUSSIAN"])
+def test_no_set_is_worse_than_the_bound(session: dpsql.Session, sets: str, options: str) -> None:
+    """AUTO has less error in total, and at most 1.3 times its own error in any set; the charge is that of EVEN."""
+    text = ask(f"{options}, {ROW_CAP}, strategy = AUTO", f"COUNT(*) AS n FROM t GROUP BY {sets}")
+    (one,) = told(session, text)
+    assert one["chosen"] == MARGINALS
+    errors = one["expected_rmse"]
+    assert isinstance(errors, dict)
+    assert sum(errors[MARGINALS].values()) < sum(errors[EVEN].values())
+    assert max(_ratios(session, text)) <= WORST_SET * (1 + 1e-9)
+
+
+def test_shares_without_a_bound_would_break_it() -> None:
+    """Negative control: the least total alone leaves the grand total of a cube with more than the bound."""
+    noise = GaussianNoise.calibrate(Fraction(1), Fraction(1, 10**6), 1, 1)
+    sizes = (5, 10, 20)
+    sets = [places for n in range(4) for places in itertools.combinations(range(3), n)]
+    groups = [(places, math.prod(sizes[i] for i in places)) for places in sets]
+    residuals = list_closure(sets, sizes)
+    costs = _find_costs(noise, sizes, residuals, groups)
+    limits = [WORST_SET**2 * len(sets)] * len(sets)
+    free, held = (find_shares(noise, sizes, residuals, groups, given) for given in ((), limits))
+    assert free is not None
+    assert held is not None
+    for shares, within in ((free, False), (held, True)):
+        assert sum(shares) <= 1
+        found = costs @ np.array([1 / float(share) for share in shares])
+        assert bool((found <= np.array(limits)).all()) == within
+    counts = np.array([count for _, count in groups])
+    totals = [float(counts @ (costs @ np.array([1 / float(q) for q in shares]))) for shares in (free, held)]
+    assert (
+        totals[0] <= totals[1] <= len(sets) * counts.sum() * (8.5 / 12) ** 2
+    )  # CUBE (5, 10, 20): 12 set by set
+    assert find_shares(noise, sizes, residuals, groups, [1.0] * len(sets)) is None  # each as good as alone
 
 
 NESTED = {
@@ -344,7 +398,8 @@ def test_sets_that_are_less_exact_together_are_named(session: dpsql.Session) -> 
     even = session.explain(text.format(where, "CUBE (d, y)").replace("MARGINALS", "EVEN"))
     assert "less exact" not in str(even)
     worse = cube.expected_error["n"] / even.expected_error["n"]
-    assert worse > 1.5
+    assert 1.05 < worse <= WORST_SET * 1.01
+    assert "no set has more than 1.3 times its own error" in str(cube)
     assert float(named.partition("nothing (")[2].split()[0]) == pytest.approx(worse, rel=0.02)
     assert "less exact" not in str(
         session.explain(ask("rho = 0.5", "COUNT(*) AS n FROM r GROUP BY CUBE (k, y)"))
