@@ -530,6 +530,7 @@ def write_bounded_rows(
         return f"SELECT {', '.join([*names, *shown])} FROM ({text}) AS rows" if in_parts else text
     if in_all and (groups is not None or each is not None):
         text = _keep_some(text, names, values, each, groups, False, list(values))
+        text = f"SELECT {', '.join([_U, *names, *values])} FROM ({text}) AS kept"  # the next cut has its own hashes
         groups = None
     text = _keep_some(text, names, values, rows, groups, in_all, shown, in_parts)
     return f"SELECT {', '.join([*names, *values])} FROM ({text}) AS bounded"
@@ -566,6 +567,4 @@ def _keep_some(
         text = f"SELECT {', '.join(kept)} FROM ({text}) AS rows"
     if conditions:
         text = f"SELECT * FROM ({text}) AS rows QUALIFY {' AND '.join(conditions)}"
-        if not in_all and hashes:  # a further cut has hashes of its own
-            text = f"SELECT {', '.join([_U, *names, *values])} FROM ({text}) AS kept"
     return text
