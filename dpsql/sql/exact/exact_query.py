@@ -256,7 +256,9 @@ class Exact:
         if not self.keys or self.bound.unit is None:
             return None
         if not self.counts_rows:  # a unit is in no more groups than it has rows that count
-            return min((n for n in (self.groups, self.row_budget) if n is not None), default=None)
+            most = min((n for n in (self.groups, self.row_budget) if n is not None), default=None)
+            size = None if self.domain is None else self.domain.size
+            return None if size is not None and most is not None and size <= most else most
         shared = self.budgeted and self._may_share
         return None if shared or self.shared_rows is not None else self._cut_groups(self.groups)
 

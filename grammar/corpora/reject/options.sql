@@ -194,14 +194,6 @@ BindError: max_groups_contributed must be a whole number of at least 1.
   1 |    (epsilon = 1, max_groups_contributed = 0) ward, COUNT(*) FROM visits GROUP BY ward
                                                 ^
 ====
--- case: both bounds of contribution
-SELECT WITH DP OPTIONS (epsilon = 1, max_groups_contributed = 1, max_rows_contributed = 5) ward, COUNT(*) FROM visits GROUP BY ward
-----
-BindError: max_groups_contributed and max_rows_contributed exclude each other.
-  1 |   psilon = 1, max_groups_contributed = 1, max_rows_contributed = 5) ward, COUNT(*) FROM visits GROUP B
-                                                ^^^^^^^^^^^^^^^^^^^^^^^^
-Hint: give one of the two: max_groups_contributed = 3 counts a unit in 3 groups, with the policy's max_rows in each at most; max_rows_contributed = 60 counts 60 of its rows, in any groups.
-====
 -- case: shares that add up to too much
 SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*, epsilon => 0.7), SUM(amount, epsilon => 0.7) FROM visits
 ----
