@@ -298,7 +298,7 @@ class Exact:
     def cuts_rows(self) -> bool:
         """True where a unit may have more rows than count: not where each row is one, or holds all of a unit."""
         private = [relation for relation in self.bound.relations if relation.private]
-        return not self.bound.row_level and not (not self.budgeted and all(r.per_unit for r in private))
+        return not self.bound.row_level and not all(r.per_unit for r in private)
 
     @property
     def shared_rows(self) -> int | None:
