@@ -260,7 +260,9 @@ class Exact:
         if not self.keys or self.bound.unit is None:
             return None
         if not self.counts_rows:  # a unit is in no more groups than it has rows that count
-            return min((n for n in (self.groups, self.row_budget) if n is not None), default=None)
+            most = min((n for n in (self.groups, self.row_budget) if n is not None), default=None)
+            size = None if self.domain is None else self.domain.size
+            return None if size is not None and most is not None and size <= most else most
         shared = self.budgeted and self._may_share
         return None if shared or self.shared_rows is not None else self._cut_groups(self.groups)
 
@@ -300,7 +302,7 @@ class Exact:
     def cuts_rows(self) -> bool:
         """True where a unit may have more rows than count: not where each row is one, or holds all of a unit."""
         private = [relation for relation in self.bound.relations if relation.private]
-        return not self.bound.row_level and not (not self.budgeted and all(r.per_unit for r in private))
+        return not self.bound.row_level and not all(r.per_unit for r in private)
 
     @property
     def shared_rows(self) -> int | None:
@@ -534,6 +536,7 @@ def write_bounded_rows(
         return f"SELECT {', '.join([*names, *shown])} FROM ({text}) AS rows" if in_parts else text
     if in_all and (groups is not None or each is not None):
         text = _keep_some(text, names, values, each, groups, False, list(values))
+        text = f"SELECT {', '.join([_U, *names, *values])} FROM ({text}) AS kept"  # the next cut has its own hashes
         groups = None
     text = _keep_some(text, names, values, rows, groups, in_all, shown, in_parts)
     return f"SELECT {', '.join([*names, *values])} FROM ({text}) AS bounded"
@@ -570,6 +573,4 @@ def _keep_some(
         text = f"SELECT {', '.join(kept)} FROM ({text}) AS rows"
     if conditions:
         text = f"SELECT * FROM ({text}) AS rows QUALIFY {' AND '.join(conditions)}"
-        if not in_all and hashes:  # a further cut has hashes of its own
-            text = f"SELECT {', '.join([_U, *names, *values])} FROM ({text}) AS kept"
     return text

@@ -224,11 +224,15 @@ class Checker(Sources):
         for node in conditions:
             match node:
                 case Call(">", (Ref() as counted, Literal(integer=0))):
-                    facts = env.relation.facts
-                    budget = facts.budgets.get(env.find(counted).symbol)
+                    facts, symbol = env.relation.facts, env.find(counted).symbol
+                    budget = facts.budgets.get(symbol)
                     if budget is not None:
                         facts = replace(facts, rows=(*facts.rows, (frozenset(), budget)))
-                        env.relation = replace(env.relation, facts=facts)
+                        columns = {  # where it is missing, it is not above 0
+                            ref: replace(value, nullable=False) if value.symbol == symbol else value
+                            for ref, value in env.relation.columns.items()
+                        }
+                        env.relation = replace(env.relation, facts=facts, columns=columns)
 
     def _projected(self, select: tree.Select, env: Env) -> Relation:
         kept: Set | None = None

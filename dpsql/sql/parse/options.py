@@ -286,7 +286,7 @@ class Options:
 _SPELLED = {"kappa": "max_groups_contributed"}
 """GoogleSQL's old names of options."""
 _INSTEAD = {
-    "max_rows": "did you mean max_rows_contributed (rows of one unit in all), or max_rows_per_group?",
+    "max_rows": "did you mean max_rows_contributed?",
     "max_groups": "did you mean max_groups_contributed?",
     "delta": "leave it out: nothing here takes one.",
     "error": "write SELECT WITH DP OPTIONS (error = 5, epsilon = 1): counts, sums and what is made of them take it.",

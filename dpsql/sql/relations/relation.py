@@ -437,8 +437,10 @@ class From:
 
     @property
     def max_rows_per_group(self) -> int | None:
-        """Rows of one unit that count in one group, likewise."""
-        return self._multiply([r.max_rows_per_group for r in self._meeting])
+        """Rows of one unit that count in one group, likewise, where a relation says so; of the others all rows may be in one."""
+        if all(r.max_rows_per_group is None for r in self._meeting):
+            return None
+        return self._multiply([r.max_rows_per_group or r.max_rows for r in self._meeting])
 
     @property
     def most_rows(self) -> int | None:

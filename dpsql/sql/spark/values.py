@@ -181,7 +181,10 @@ def write_long_division(a: str, b: str) -> str:
     split = f"transform(array(named_struct('a', {a}, 'b', {b})), s -> named_struct('h', {upper}, 'l', s.a % {radix}, 'b', s.b))"
     left = f"transform({split}, s -> named_struct('h', s.h, 'x', s.h % s.b * {radix} + s.l, 'b', s.b))"
     high, low = (f"CAST(({v} - {v} % s.b) / s.b AS DECIMAL(20,0))" for v in ("s.h", "s.x"))
-    return f"element_at(transform({left}, s -> CAST({high} * {radix} + {low} AS DECIMAL(38,0))), 1)"
+    found = f"element_at(transform({left}, s -> CAST({high} * {radix} + {low} AS DECIMAL(38,0))), 1)"
+    return (
+        f"CAST({found} AS DECIMAL(38,0))"  # the second lock reads no lambda, and a cast says that it is whole
+    )
 
 
 # -- literals and casts ------------------------------------------------------------------------------------------

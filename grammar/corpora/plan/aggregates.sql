@@ -26,7 +26,8 @@ SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) AS n, SUM(amount) AS total FROM vi
 ----
 columns: n, total
 cost: ε=1
-block: Aggregation {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10240000}], "kind": "composed"}
+block: Aggregation {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10737418240000}], "kind": "composed"}
+note: a privacy unit with more than 10 rows in all counts as 10 in averages and other moments: its rows weigh less
 note: at most 10 rows of one patient_id count: what is beyond is missing
 note: values are clamped: amount to [0, 500]
 ====
@@ -35,7 +36,8 @@ SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*, epsilon => 0.25) AS n, SUM(amount)
 ----
 columns: n, total
 cost: ε=1
-block: Aggregation {"events": [{"count": 1, "epsilon": "1/4", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 1, "epsilon": "3/4", "kind": "discrete_laplace", "sensitivity": 10240000}], "kind": "composed"}
+block: Aggregation {"events": [{"count": 1, "epsilon": "1/4", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 1, "epsilon": "3/4", "kind": "discrete_laplace", "sensitivity": 10737418240000}], "kind": "composed"}
+note: a privacy unit with more than 10 rows in all counts as 10 in averages and other moments: its rows weigh less
 note: at most 10 rows of one patient_id count: what is beyond is missing
 note: values are clamped: amount to [0, 500]
 ====
@@ -79,9 +81,9 @@ SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, noise = 'GAUSSIAN') ward, COU
 ----
 columns: ward, n, mean
 cost: ε=1, δ=1e-06
-block: Aggregation {"declared_delta": "1/1000000", "declared_epsilon": "1", "kind": "joint_gaussian", "sigmas": ["888912855037/8589934592", "78569538460032", "628556307681/4096"], "squares": [300, 86469112845513523200000000, 329853488332800]}
-note: a privacy unit with more than 10 rows in one group counts as 10 in averages and other moments: its rows weigh less
-note: at most 10 rows in one group of one patient_id count: what is beyond is missing
+block: Aggregation {"declared_delta": "1/1000000", "declared_epsilon": "1", "kind": "joint_gaussian", "sigmas": ["1026428152283/17179869184", "45362144180032", "11340536045/128"], "squares": [100, 28823037615171174400000000, 109951162777600]}
+note: a privacy unit with more than 10 rows in all counts as 10 in averages and other moments: its rows weigh less
+note: at most 10 rows of one patient_id count: what is beyond is missing
 note: values are clamped: amount to [0, 500]
 ====
 -- case: AUTO takes Laplace noise for a few numbers, which need no delta
@@ -89,8 +91,9 @@ SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, max_groups_contributed = 1) w
 ----
 columns: ward, n, total
 cost: ε=1
-block: Aggregation {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10240000}], "kind": "composed"}
-note: at most 10 rows in one group and 1 group of one patient_id count: what is beyond is missing
+block: Aggregation {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10737418240000}], "kind": "composed"}
+note: a privacy unit with more than 10 rows in all counts as 10 in averages and other moments: its rows weigh less
+note: at most 10 rows and 1 group of one patient_id count: what is beyond is missing
 note: values are clamped: amount to [0, 500]
 ====
 -- case: AUTO takes Gaussian noise for many
@@ -98,9 +101,9 @@ SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6) ward, COUNT(*) AS n, SUM(amou
 ----
 columns: ward, n, total, mean, r
 cost: ε=1, δ=1e-06
-block: Aggregation {"declared_delta": "1/1000000", "declared_epsilon": "1", "kind": "joint_gaussian", "sigmas": ["628556307681/4294967296", "613824519219/4096", "111114106879616", "888912855037/4096", "769821114213/2048", "360853647287/16", "192455278553088", "11547316713193472", "1353201177328", "98537102619239776256"], "squares": [300, 314572800000000, 86469112845513523200000000, 329853488332800, 329853488332800, 1187472557998080000, 86469112845513523200000000, 311288806243848683520000000000, 4274901208793088000000, 22667359117774297025740800000000000000]}
-note: a privacy unit with more than 10 rows in one group counts as 10 in averages and other moments: its rows weigh less
-note: at most 10 rows in one group of one patient_id count: what is beyond is missing
+block: Aggregation {"declared_delta": "1/1000000", "declared_epsilon": "1", "kind": "joint_gaussian", "sigmas": ["11340536045/134217728", "90724288360064", "64151759517696", "1026428152283/8192", "888912855037/4096", "833355801597/64", "111114106879616", "6666846412775424", "781271063997", "56890422722358673408"], "squares": [100, 115292150460684697600000000, 28823037615171174400000000, 109951162777600, 109951162777600, 395824185999360000, 28823037615171174400000000, 103762935414616227840000000000, 1424967069597696000000, 7555786372591432341913600000000000000]}
+note: a privacy unit with more than 10 rows in all counts as 10 in averages and other moments: its rows weigh less
+note: at most 10 rows of one patient_id count: what is beyond is missing
 note: values are clamped: amount to [0, 500], age to [0, 120]
 ====
 -- case: grouping sets have one calibration
@@ -108,12 +111,7 @@ SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, noise = GAUSSIAN) ward, urgen
 ----
 columns: ward, urgent, n
 cost: ε=1, δ=1e-06
-block: Aggregation {"declared_delta": "1/1000000", "declared_epsilon": "1", "kind": "joint_gaussian", "sigmas": ["34021608135/268435456"], "squares": [300]}
-block: Aggregation {"declared_delta": "1/1000000", "declared_epsilon": "1", "kind": "joint_gaussian", "sigmas": ["34021608135/268435456"], "squares": [300]}
-block: Aggregation {"declared_delta": "1/1000000", "declared_epsilon": "1", "kind": "joint_gaussian", "sigmas": ["628556307681/8589934592"], "squares": [100]}
-note: rows whose urgent is NULL are in no group
-note: at most 10 rows in one group and 30 in all groups of one patient_id count: what is beyond is missing
-note: at most 10 rows in one group of one patient_id count: what is beyond is missing
+block: Marginals {"declared_delta": "1/1000000", "declared_epsilon": "1", "kind": "joint_gaussian", "sigmas": ["704458316453/8589934592", "710904792525/2147483648", "67003910461/268435456", "355452395133/536870912"], "squares": [100, 600, 1200, 7200]}
 note: at most 10 rows of one patient_id count: what is beyond is missing
 ====
 -- case: a tenth of epsilon tells what is cut
@@ -130,25 +128,24 @@ SELECT WITH DP OPTIONS (epsilon = 1) ward, COUNT(*) AS n FROM visits GROUP BY wa
 ----
 columns: ward, n
 cost: ε=1
-block: Aggregation {"count": 3, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10}
-note: at most 10 rows in one group of one patient_id count: what is beyond is missing
+block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10}
+note: at most 10 rows of one patient_id count: what is beyond is missing
 ====
 -- case: public keys of a boolean
 SELECT WITH DP OPTIONS (epsilon = 1) urgent, COUNT(*) AS n FROM visits GROUP BY urgent
 ----
 columns: urgent, n
 cost: ε=1
-block: Aggregation {"count": 2, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10}
-note: rows whose urgent is NULL are in no group
-note: at most 10 rows in one group of one patient_id count: what is beyond is missing
+block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10}
+note: at most 10 rows of one patient_id count: what is beyond is missing
 ====
 -- case: private keys cost delta
 SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6) city, COUNT(*) AS n FROM visits GROUP BY city
 ----
 columns: city, n
 cost: ε=1, δ=1e-06
-block: Aggregation {"events": [{"count": 3, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10}, {"aside": "1/2000000", "delta": "1/1000000", "divergence": "258801138313/1000000000000", "epsilon": "1/2", "groups": 3, "held": false, "kind": "renyi_selection", "order": "208/5", "orders": []}], "kind": "composed"}
-note: at most 10 rows in one group and 3 groups of one patient_id count: what is beyond is missing
+block: Aggregation {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10}, {"aside": "1/2000000", "delta": "1/1000000", "divergence": "258801138313/1000000000000", "epsilon": "1/2", "groups": 3, "held": false, "kind": "renyi_selection", "order": "208/5", "orders": []}], "kind": "composed"}
+note: at most 10 rows and 3 groups of one patient_id count: what is beyond is missing
 ====
 -- case: fewer groups, less noise
 SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, max_groups_contributed = 1) city, COUNT(*) AS n FROM visits GROUP BY city
@@ -156,7 +153,7 @@ SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, max_groups_contributed = 1) c
 columns: city, n
 cost: ε=1, δ=1e-06
 block: Aggregation {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10}, {"delta": "1/1000000", "epsilon": "1/2", "groups": 1, "kind": "group_selection"}], "kind": "composed"}
-note: at most 10 rows in one group and 1 group of one patient_id count: what is beyond is missing
+note: at most 10 rows and 1 group of one patient_id count: what is beyond is missing
 ====
 -- case: rows over all groups
 SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contributed = 5) ward, COUNT(*) AS n FROM visits GROUP BY ward
@@ -196,7 +193,8 @@ SELECT WITH DP OPTIONS (epsilon = 1) 1 + SUM(amount) / COUNT(*) AS ratio FROM vi
 ----
 columns: ratio
 cost: ε=1
-block: Aggregation {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10240000}, {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10}], "kind": "composed"}
+block: Aggregation {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10737418240000}, {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10}], "kind": "composed"}
+note: a privacy unit with more than 10 rows in all counts as 10 in averages and other moments: its rows weigh less
 note: at most 10 rows of one patient_id count: what is beyond is missing
 note: values are clamped: amount to [0, 500]
 ====
@@ -237,8 +235,8 @@ WITH s AS (SELECT WITH DP OPTIONS (epsilon = 1) ward, COUNT(*) AS n FROM visits 
 ----
 columns: ward, n, place
 cost: ε=1
-block: Aggregation {"count": 3, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10}
-note: at most 10 rows in one group of one patient_id count: what is beyond is missing
+block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10}
+note: at most 10 rows of one patient_id count: what is beyond is missing
 ====
 -- case: the unit restated
 SELECT WITH DP OPTIONS (epsilon = 1, privacy_unit_column = patient_id) COUNT(*) AS n FROM visits
@@ -253,8 +251,8 @@ SELECT WITH DP OPTIONS (epsilon = 1) ward, COUNT(*) AS n FROM visits GROUP BY wa
 ----
 columns: ward, n
 cost: ε=1
-block: Aggregation {"count": 3, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10}
-note: at most 10 rows in one group of one patient_id count: what is beyond is missing
+block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10}
+note: at most 10 rows of one patient_id count: what is beyond is missing
 ====
 -- case: DISTINCT selects private groups
 SELECT DISTINCT city FROM visits
@@ -294,8 +292,8 @@ SELECT wards.ward, COUNT(*) AS n FROM visits RIGHT JOIN wards USING (ward) GROUP
 ----
 columns: ward, n
 cost: ε=0.1
-block: Aggregation {"count": 3, "epsilon": "1/10", "kind": "discrete_laplace", "sensitivity": 10}
-note: at most 10 rows in one group and 30 in all groups of one patient_id count: what is beyond is missing
+block: Aggregation {"count": 1, "epsilon": "1/10", "kind": "discrete_laplace", "sensitivity": 10}
+note: at most 10 rows of one patient_id count: what is beyond is missing
 note: ε=0.1 is the policy's default
 ====
 -- case: two private tables of the same units
@@ -341,8 +339,8 @@ SELECT WITH DP OPTIONS (epsilon = 1) ward, REGR_SLOPE(amount, age) AS slope FROM
 ----
 columns: ward, slope
 cost: ε=1
-block: Aggregation {"events": [{"count": 3, "epsilon": "1/5", "kind": "discrete_laplace", "sensitivity": 10485760}, {"count": 3, "epsilon": "1/5", "kind": "discrete_laplace", "sensitivity": 5368709120000}, {"count": 3, "epsilon": "1/5", "kind": "discrete_laplace", "sensitivity": 629145600}, {"count": 3, "epsilon": "1/5", "kind": "discrete_laplace", "sensitivity": 322122547200000}, {"count": 3, "epsilon": "1/5", "kind": "discrete_laplace", "sensitivity": 37748736000}], "kind": "composed"}
-note: a privacy unit with more than 10 rows in one group counts as 10 in averages and other moments: its rows weigh less
+block: Aggregation {"events": [{"count": 1, "epsilon": "1/5", "kind": "discrete_laplace", "sensitivity": 10485760}, {"count": 1, "epsilon": "1/5", "kind": "discrete_laplace", "sensitivity": 5368709120000}, {"count": 1, "epsilon": "1/5", "kind": "discrete_laplace", "sensitivity": 629145600}, {"count": 1, "epsilon": "1/5", "kind": "discrete_laplace", "sensitivity": 322122547200000}, {"count": 1, "epsilon": "1/5", "kind": "discrete_laplace", "sensitivity": 37748736000}], "kind": "composed"}
+note: a privacy unit with more than 10 rows in all counts as 10 in averages and other moments: its rows weigh less
 note: values are clamped: amount to [0, 500], age to [0, 120]
 ====
 -- case: a histogram of declared values
@@ -375,11 +373,10 @@ SELECT WITH DP OPTIONS (epsilon = 1, consistent = TRUE) ward, COUNT(*) AS n FROM
 ----
 columns: ward, n
 cost: ε=1
-block: Aggregation {"count": 3, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10}
 block: Aggregation {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10}
-note: at most 10 rows in one group of one patient_id count: what is beyond is missing
+block: Aggregation {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10}
 note: at most 10 rows of one patient_id count: what is beyond is missing
-note: the cells of COUNT and SUM were made to add up; totals also count rows in no group of ward, if they show through the noise
+note: the cells of COUNT and SUM were made to add up
 ====
 -- case: a geometric mean is two statistics, its sum in logarithms
 SELECT WITH DP OPTIONS (epsilon = 1) GEOMEAN(amount, contribution_bounds_per_row => (1, 100)) AS m FROM visits
@@ -403,7 +400,7 @@ SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, group_selection_epsilon = 0.2
 columns: city, n
 cost: ε=1, δ=1e-06
 block: Aggregation {"events": [{"count": 1, "epsilon": "3/4", "kind": "discrete_laplace", "sensitivity": 10}, {"delta": "1/1000000", "epsilon": "1/4", "groups": 1, "kind": "group_selection"}], "kind": "composed"}
-note: at most 10 rows in one group and 1 group of one patient_id count: what is beyond is missing
+note: at most 10 rows and 1 group of one patient_id count: what is beyond is missing
 ====
 -- case: values that cut the rows into equal parts
 SELECT WITH DP OPTIONS (epsilon = 1) APPROX_QUANTILES(age, 4) AS q, COUNT(*) AS n FROM visits
@@ -426,9 +423,8 @@ PIVOT visits ON ward USING COUNT(*) GROUP BY urgent
 ----
 columns: urgent, A, B, C
 cost: ε=0.1
-block: Aggregation {"events": [{"count": 2, "epsilon": "1/30", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 2, "epsilon": "1/30", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 2, "epsilon": "1/30", "kind": "discrete_laplace", "sensitivity": 10}], "kind": "composed"}
-note: rows whose urgent is NULL are in no group
-note: at most 10 rows in one group of one patient_id count: what is beyond is missing
+block: Aggregation {"events": [{"count": 1, "epsilon": "1/30", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 1, "epsilon": "1/30", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 1, "epsilon": "1/30", "kind": "discrete_laplace", "sensitivity": 10}], "kind": "composed"}
+note: at most 10 rows of one patient_id count: what is beyond is missing
 note: ε=0.1 is the policy's default
 ====
 -- case: a pivot of written values, and what stands above it
@@ -436,9 +432,9 @@ SELECT city, A + B AS both FROM visits PIVOT (SUM(age) FOR ward IN ('A', 'B') GR
 ----
 columns: city, both
 cost: ε=0.1, δ=1e-07
-block: Aggregation {"events": [{"count": 3, "epsilon": "1/30", "kind": "discrete_laplace", "sensitivity": 1200}, {"count": 3, "epsilon": "1/30", "kind": "discrete_laplace", "sensitivity": 1200}, {"aside": "1/20000000", "delta": "1/10000000", "divergence": "101150238459/5000000000000", "epsilon": "1/30", "groups": 3, "held": false, "kind": "renyi_selection", "order": "707", "orders": []}], "kind": "composed"}
+block: Aggregation {"events": [{"count": 1, "epsilon": "1/30", "kind": "discrete_laplace", "sensitivity": 1258291200}, {"count": 1, "epsilon": "1/30", "kind": "discrete_laplace", "sensitivity": 1258291200}, {"aside": "1/20000000", "delta": "1/10000000", "divergence": "101150238459/5000000000000", "epsilon": "1/30", "groups": 3, "held": false, "kind": "renyi_selection", "order": "707", "orders": []}], "kind": "composed"}
+note: a privacy unit with more than 10 rows in all counts as 10 in averages and other moments: its rows weigh less
 note: at most 3 groups of one patient_id count: what is beyond is missing
-note: a sum has of one patient_id at most what 10 rows at the bounds add in one group
 note: values are clamped: age to [0, 120]
 note: ε=0.1 is the policy's default
 ====
@@ -447,8 +443,8 @@ SELECT UNNEST([ward, city]) AS n, COUNT(*) FROM visits GROUP BY n
 ----
 columns: n, count_star()
 cost: ε=0.1, δ=1e-07
-block: Aggregation {"events": [{"count": 3, "epsilon": "1/20", "kind": "discrete_laplace", "sensitivity": 10}, {"aside": "1/20000000", "delta": "1/10000000", "divergence": "73750934889/2500000000000", "epsilon": "1/20", "groups": 3, "held": false, "kind": "renyi_selection", "order": "472", "orders": []}], "kind": "composed"}
-note: at most 10 rows in one group and 3 groups of one patient_id count: what is beyond is missing
+block: Aggregation {"events": [{"count": 1, "epsilon": "1/20", "kind": "discrete_laplace", "sensitivity": 10}, {"aside": "1/20000000", "delta": "1/10000000", "divergence": "73750934889/2500000000000", "epsilon": "1/20", "groups": 3, "held": false, "kind": "renyi_selection", "order": "472", "orders": []}], "kind": "composed"}
+note: at most 10 rows and 3 groups of one patient_id count: what is beyond is missing
 note: ε=0.1 is the policy's default
 ====
 -- case: people in one table and not in another
@@ -465,8 +461,8 @@ SELECT ward, COUNT(*) FROM visits WHERE ward IN $wards GROUP BY ward
 ----
 columns: ward, count_star()
 cost: ε=0.1
-block: Aggregation {"count": 2, "epsilon": "1/10", "kind": "discrete_laplace", "sensitivity": 10}
-note: at most 10 rows in one group of one patient_id count: what is beyond is missing
+block: Aggregation {"count": 1, "epsilon": "1/10", "kind": "discrete_laplace", "sensitivity": 10}
+note: at most 10 rows of one patient_id count: what is beyond is missing
 note: ε=0.1 is the policy's default
 ====
 -- case: a count for each public row
@@ -474,8 +470,8 @@ SELECT w.ward, (SELECT COUNT(*) FROM visits v WHERE v.ward = w.ward) FROM wards 
 ----
 columns: ward, SELECT COUNT(*) FROM visits AS v WHERE v.ward = w.ward
 cost: ε=0.1
-block: Aggregation {"count": 3, "epsilon": "1/10", "kind": "discrete_laplace", "sensitivity": 10}
-note: at most 10 rows in one group and 30 in all groups of one patient_id count: what is beyond is missing
+block: Aggregation {"count": 1, "epsilon": "1/10", "kind": "discrete_laplace", "sensitivity": 10}
+note: at most 10 rows of one patient_id count: what is beyond is missing
 note: ε=0.1 is the policy's default
 ====
 -- case: the ends of an interval are columns above the block
@@ -533,7 +529,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) MEDIAN(weight, contribution_bounds_per_row 
 ----
 columns: m
 cost: ε=1
-block: Together {"events": [{"count": 1, "epsilon": "3/4", "kind": "bounded_range"}, {"count": 2, "epsilon": "1/4", "kind": "bounded_range"}], "kind": "composed"}
+block: Together {"count": 1, "epsilon": "1", "kind": "bounded_range"}
 note: at most 10 rows of one patient_id count: what is beyond is missing
 ====
 -- case: a mu, in equal parts of its square
@@ -542,7 +538,8 @@ SELECT WITH DP OPTIONS (mu = 0.5) COUNT(*) AS n, SUM(amount) AS total FROM visit
 ----
 columns: n, total
 cost: ε=3.522, δ=1e-07
-block: Aggregation {"events": [{"declared_delta": "1/20000000", "declared_epsilon": "1760695435262809941875938868351/1000000000000000000000000000000", "kind": "gaussian_by_mu", "sensitivity_squared": 100, "sigma": "971840159993/34359738368"}, {"declared_delta": "1/20000000", "declared_epsilon": "7042781741052544827730308441/4000000000000000000000000000", "kind": "gaussian_by_mu", "sensitivity_squared": 104857600000000, "sigma": "949062656243/32768"}], "kind": "composed"}
+block: Aggregation {"events": [{"declared_delta": "1/20000000", "declared_epsilon": "1760695435262809941875938868351/1000000000000000000000000000000", "kind": "gaussian_by_mu", "sensitivity_squared": 100, "sigma": "971840159993/34359738368"}, {"declared_delta": "1/20000000", "declared_epsilon": "7042781741052544827730308441/4000000000000000000000000000", "kind": "gaussian_by_mu", "sensitivity_squared": 115292150460684697600000000, "sigma": "30370004999776"}], "kind": "composed"}
+note: a privacy unit with more than 10 rows in all counts as 10 in averages and other moments: its rows weigh less
 note: at most 10 rows of one patient_id count: what is beyond is missing
 note: values are clamped: amount to [0, 500]
 ====
@@ -551,8 +548,8 @@ note: values are clamped: amount to [0, 500]
 SELECT WITH DP OPTIONS (rho = 0.01, noise = LAPLACE) COUNT(*) AS n, MEDIAN(age) AS middle FROM visits
 ----
 columns: n, middle
-cost: ε=0.361296672
-block: Together {"events": [{"count": 1, "epsilon": "25419397/250000000", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 1, "epsilon": "194714313/1000000000", "kind": "bounded_range"}, {"count": 2, "epsilon": "64904771/1000000000", "kind": "bounded_range"}], "kind": "composed"}
+cost: ε=0.301733148
+block: Together {"events": [{"count": 1, "epsilon": "25419397/250000000", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 1, "epsilon": "5001389/25000000", "kind": "bounded_range"}], "kind": "composed"}
 note: at most 10 rows of one patient_id count: what is beyond is missing
 ====
 -- case: a cap on rows that is found
@@ -593,9 +590,8 @@ SELECT WITH DP OPTIONS (epsilon = 1, max_groups_contributed = AUTO) week, COUNT(
 ----
 columns: week, n
 cost: ε=1
-block: CapSearch {"events": [{"epsilon1": "1/16", "epsilon2": "1/16", "hits": null, "kind": "sparse_vector", "max_hits": 1, "refresh": false}, {"count": 1, "epsilon": "7/8", "kind": "discrete_laplace", "sensitivity": 10}], "kind": "composed"}
-note: rows whose week is NULL are in no group
-note: at most 10 rows in one group of one patient_id count: what is beyond is missing
+block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10}
+note: at most 10 rows of one patient_id count: what is beyond is missing
 ====
 -- case: a cap in mu
 -- policy: mu
@@ -618,4 +614,4 @@ SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contributed = AUTO) ward, MEDIAN(a
 ----
 columns: ward, m, s
 cost: ε=1
-block: CapSearch {"events": [{"epsilon1": "1/8", "epsilon2": "1/8", "hits": null, "kind": "sparse_vector", "max_hits": 1, "refresh": false}, {"count": 1, "epsilon": "9/32", "kind": "bounded_range"}, {"count": 2, "epsilon": "3/32", "kind": "bounded_range"}, {"count": 1, "epsilon": "9/160", "kind": "discrete_laplace", "sensitivity": 1}, {"count": 1, "epsilon": "51/160", "kind": "discrete_laplace", "sensitivity": 1073741824}], "kind": "composed"}
+block: CapSearch {"events": [{"epsilon1": "1/8", "epsilon2": "1/8", "hits": null, "kind": "sparse_vector", "max_hits": 1, "refresh": false}, {"count": 1, "epsilon": "3/8", "kind": "bounded_range"}, {"count": 1, "epsilon": "9/160", "kind": "discrete_laplace", "sensitivity": 1}, {"count": 1, "epsilon": "51/160", "kind": "discrete_laplace", "sensitivity": 1073741824}], "kind": "composed"}

@@ -103,8 +103,8 @@ SELECT WITH STABLE OPTIONS (epsilon = 1) ward, IQR(age CLAMPED BETWEEN 20 AND 80
 ----
 columns: ward, spread
 cost: ε=1
-block: Together {"count": 3, "epsilon": "1", "kind": "bounded_range"}
-note: at most 10 rows in one group of one patient_id count: what is beyond is missing
+block: Together {"count": 1, "epsilon": "1", "kind": "bounded_range"}
+note: at most 10 rows of one patient_id count: what is beyond is missing
 ====
 -- case: a correlation from blocks
 SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, blocks = 100, combine = 'winsorized_mean', bounds = (-1, 1)) CORR(age, amount) AS r FROM visits

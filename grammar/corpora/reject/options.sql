@@ -106,7 +106,7 @@ SELECT WITH DP OPTIONS (epsilon = 1, seed = 42) COUNT(*) FROM visits
 BindError: OPTIONS has no seed.
   1 |   SELECT WITH DP OPTIONS (epsilon = 1, seed = 42) COUNT(*) FROM visits
                                              ^^^^^^^^^
-Hint: there is epsilon, mu, rho, delta, privacy_unit_column, max_groups_contributed, max_rows_contributed, group_selection_strategy, ....
+Hint: there is epsilon, mu, rho, delta, privacy_unit_column, max_groups_contributed, max_rows_contributed, max_rows_per_group, ....
 ====
 -- case: an option twice
 SELECT WITH DP OPTIONS (epsilon = 1, epsilon = 2) COUNT(*) FROM visits
@@ -137,7 +137,7 @@ SELECT WITH DP OPTIONS (epsilon = 1, blocks = 10) COUNT(*) FROM visits
 BindError: OPTIONS has no blocks.
   1 |   SELECT WITH DP OPTIONS (epsilon = 1, blocks = 10) COUNT(*) FROM visits
                                              ^^^^^^^^^^^
-Hint: there is epsilon, mu, rho, delta, privacy_unit_column, max_groups_contributed, max_rows_contributed, group_selection_strategy, ....
+Hint: there is epsilon, mu, rho, delta, privacy_unit_column, max_groups_contributed, max_rows_contributed, max_rows_per_group, ....
 ====
 -- case: a delta too small for Gaussian noise
 SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-60, noise = GAUSSIAN) COUNT(*) FROM visits
@@ -193,14 +193,6 @@ SELECT WITH DP OPTIONS (epsilon = 1, max_groups_contributed = 0) ward, COUNT(*) 
 BindError: max_groups_contributed must be a whole number of at least 1.
   1 |    (epsilon = 1, max_groups_contributed = 0) ward, COUNT(*) FROM visits GROUP BY ward
                                                 ^
-====
--- case: both bounds of contribution
-SELECT WITH DP OPTIONS (epsilon = 1, max_groups_contributed = 1, max_rows_contributed = 5) ward, COUNT(*) FROM visits GROUP BY ward
-----
-BindError: max_groups_contributed and max_rows_contributed exclude each other.
-  1 |   psilon = 1, max_groups_contributed = 1, max_rows_contributed = 5) ward, COUNT(*) FROM visits GROUP B
-                                                ^^^^^^^^^^^^^^^^^^^^^^^^
-Hint: give one of the two: max_groups_contributed = 3 counts a unit in 3 groups, with the policy's max_rows in each at most; max_rows_contributed = 60 counts 60 of its rows, in any groups.
 ====
 -- case: shares that add up to too much
 SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*, epsilon => 0.7), SUM(amount, epsilon => 0.7) FROM visits
@@ -479,7 +471,7 @@ SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6) city, COUNT(DISTINCT patient_
 PrivacyError: nothing says how many groups one privacy unit may be in.
   1 |   STINCT patient_id) FROM visits GROUP BY city
                                                 ^^^^
-Hint: write OPTIONS (max_groups_contributed = AUTO) to find it privately, or a number, or ask the owner for max_groups.
+Hint: write OPTIONS (max_groups_contributed = AUTO) to find it privately, or a number, or ask the owner for max_rows.
 ====
 -- case: a cap that is a word
 SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contributed = MANY) COUNT(*) FROM visits
