@@ -59,14 +59,23 @@ def show(
         columns = _SHOWN[what](policy, ledger)
     if what == "TABLES":
         for name in kept:
-            for values, value in zip(columns.values(), (name, "kept result", "", None, None, None), strict=True):
+            for values, value in zip(
+                columns.values(), (name, "kept result", "", None, None, None), strict=True
+            ):
                 values.append(value)
     return Result(pa.table(columns), cost_line="no charge", lasting=ledger.lasting or what != "BUDGET")
 
 
 def _tables(policy: Policy, ledger: Ledger) -> dict[str, list[Any]]:
     rows = [
-        (t.name, "public" if t.public else "private", _unit(t), t.max_rows, t.max_rows_per_group, t.max_groups)
+        (
+            t.name,
+            "public" if t.public else "private",
+            _unit(t),
+            t.max_rows,
+            t.max_rows_per_group,
+            t.max_groups,
+        )
         for t in policy.tables.values()
     ]
     names = ("table", "kind", "privacy_unit", "max_rows", "max_rows_per_group", "max_groups")

@@ -208,7 +208,9 @@ class CapBuilder:
     def _groups(self) -> int | None:
         """The highest cap on groups, where any answer to groups that are known depends on it."""
         fixed = any(partial.fixed for partial in self.exact.partials)
-        alone = self.caps.known[0] is None or self.caps.known[1] is not None  # else that on all rows is the least
+        alone = (
+            self.caps.known[0] is None or self.caps.known[1] is not None
+        )  # else that on all rows is the least
         needed = fixed or (self._rows is None and alone)
         return self.caps.groups if needed and self.aggregates else None
 

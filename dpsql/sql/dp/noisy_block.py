@@ -144,7 +144,9 @@ class NoisyBlock(AggregatingBlock):
 
     def _hides(self) -> bool:
         """Return whether groups of ranges that look empty are left out where no window needs them."""
-        every = self.options.get("group_selection_strategy") == "PUBLIC_GROUPS" or bool(self.within)
+        every = self.options.get("group_selection_strategy") == "PUBLIC_GROUPS" or bool(
+            self.options.get("consistent")
+        )
         return self.domain is not None and bool(self.domain.ranged) and not every
 
     def _has_several(self) -> bool:

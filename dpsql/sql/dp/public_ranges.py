@@ -63,6 +63,7 @@ class Values:
             return replace(self, source=source, size=size, missing=True)
         value = f"CASE WHEN i < {self.size} THEN {self.value} END"
         return replace(self, source=f"range({size}) AS s(i)", value=value, size=size, missing=True)
+
     ranged: bool = False
     """True where bounds make the values: many of them may have no rows."""
 
