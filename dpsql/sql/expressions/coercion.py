@@ -53,8 +53,10 @@ def let_meet(typed: types.Typed, kind: types.Type) -> exp.Expr:
 
     DuckDB casts a number itself only where all numbers of its type fit: its own casts are proved from their types alone.
     """
-    if typed.type == types.NULL or _literal(typed):
-        return typed.node if typed.type == types.NULL or fits(typed, kind) else cast_fitting(typed, kind)
+    if typed.type == types.NULL:
+        return exp.Null()
+    if _literal(typed):
+        return typed.node if fits(typed, kind) else cast_fitting(typed, kind)
     return typed.node if fits(replace(typed, reach=None), kind) else cast_fitting(typed, kind)
 
 
@@ -108,7 +110,9 @@ def meet(given: Sequence[types.Typed], what: str, compared: bool = False) -> Com
     Raises:
         BindError: types that would only meet by reading text as something else.
     """
-    nodes = [typed.node for typed in given]
+    nodes = [
+        exp.Null() if typed.type.kind == "NULL" else typed.node for typed in given
+    ]  # a column has a type of its own
     known = [typed for typed in given if typed.type.kind != "NULL"]
     kinds = {typed.type.kind for typed in known}
     if not known:
@@ -260,7 +264,7 @@ def fits(value: types.Typed, into: types.Type) -> bool:
 
 def _as(typed: types.Typed, wanted: types.Type, what: str) -> exp.Expr:
     if typed.type.kind in ("NULL", wanted.kind):
-        return typed.node
+        return exp.Null() if typed.type.kind == "NULL" else typed.node
     if typed.type.kind == "TEXT":
         if not isinstance(typed.node, exp.Literal):
             message, hint = f"{what} meets text with a {wanted.sql}.", f"write TRY_CAST(... AS {wanted.sql})."

@@ -18,7 +18,7 @@ from dpsql.mechanisms.base import ClaimedText, CodesClaim, PackingClaim, RowsCla
 from dpsql.sql.lock import tree
 from dpsql.sql.lock.caps import cap_of
 from dpsql.sql.lock.duckdb_reader import read_tree
-from dpsql.sql.lock.exits import is_held
+from dpsql.sql.lock.exits import MOST_OF_ONE, is_held
 from dpsql.sql.lock.expressions import Env, Expressions
 from dpsql.sql.lock.facts import Facts, Kind, Number, Relation, Set, Symbol, Value, add, least
 from dpsql.sql.lock.joins import both_ways, same_type
@@ -84,6 +84,8 @@ def check_tree(query: tree.Query, claimed: ClaimedText, known: tree.Known) -> fr
         relation = checker.query(query, None)
         prove(relation, claim, checker.symbols)
         held = frozenset(ref.name for ref, value in relation.columns.items() if is_held(value))
+        if isinstance(claim, RowsClaim):  # sums of terms that are held to what one row moves them by
+            held |= {name for name, most in claim.moves if most <= MOST_OF_ONE}
         if isinstance(claim, RowsClaim) and claim.scores is not None and checker.outermost is not None:
             given = query, checker.outermost, checker.leaves, checker.expressions, claim.scores
             if claim.scores.moves is None:

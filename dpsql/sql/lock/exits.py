@@ -13,7 +13,7 @@ from dpsql.sql.lock.facts import Value
 from dpsql.sql.lock.tree import refuse
 
 _MOST = 10**38 - 1
-_MOST_OF_ONE = 1 << 92
+MOST_OF_ONE = 1 << 92
 """What one row may add to a sum: 38 digits hold the sum over more rows than there are people."""
 _WIDE = ("HUGEINT", "UHUGEINT")
 _PLAIN = frozenset((
@@ -29,14 +29,14 @@ def is_held(value: Value) -> bool:
 
     Values of public relations may have more: those end a statement in the same way whatever the private rows are.
     """
-    if value.public or (value.most is not None and value.most <= _MOST):
+    if value.public or value.narrow or (value.most is not None and value.most <= _MOST):
         return True
     if not value.whole:
         return False
     if value.step is not None:
-        return max(-value.step[0], value.step[1]) <= _MOST_OF_ONE
-    return (value.weight is not None and value.weight <= _MOST_OF_ONE) or (
-        value.total is not None and value.total <= _MOST_OF_ONE
+        return max(-value.step[0], value.step[1]) <= MOST_OF_ONE
+    return (value.weight is not None and value.weight <= MOST_OF_ONE) or (
+        value.total is not None and value.total <= MOST_OF_ONE
     )
 
 

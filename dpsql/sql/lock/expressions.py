@@ -183,6 +183,8 @@ class Expressions:
     def _sum(self, made: Value, node: Call, first: Value, env: Env) -> None:
         relation, inner = env.relation, node.args[0]
         made.whole, made.odd = first.whole, first.odd
+        small = isinstance(inner, tree.Cast) and inner.type in ranges.NARROW
+        made.narrow = small or (first.whole and first.most is not None and first.most < 2**64)
         if first.odd:
             found = ranges.distance(inner)
             single = found is not None and first.odd == frozenset({"one"}) and node.where is None

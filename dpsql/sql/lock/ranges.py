@@ -15,6 +15,7 @@ from dpsql.sql.lock.tree import Call, Expr, Literal
 
 _BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64, "HUGEINT": 128}
 WHOLE = frozenset({*_BITS, *(f"U{name}" for name in _BITS)})
+NARROW = WHOLE - {"HUGEINT", "UHUGEINT"}
 _EVEN: frozenset[object] = frozenset()
 _ODD: frozenset[object] = frozenset({"one"})
 _SURE = frozenset(
@@ -32,6 +33,14 @@ def upper(items: Iterable[Number]) -> Number:
     """Return the greatest, where all are known."""
     known = [*items]
     return None if None in known else max((i for i in known if i is not None), default=None)
+
+
+def find_ends(kind: str) -> tuple[Number, Number]:
+    """Return the least and the greatest integer of a type, where it is one of integers."""
+    if kind not in WHOLE:
+        return None, None
+    bits = _BITS[kind.removeprefix("U")]
+    return (0, 2**bits - 1) if kind[0] == "U" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
 
 
 def any_of(values: Sequence[Value], symbol: Symbol) -> Value:
@@ -60,9 +69,10 @@ def cast(value: Value, symbol: Symbol, kind: str, attempt: bool) -> Value:
 
 def _holds(kind: str, value: Value) -> bool:
     """Return whether every value between the bounds has a place in a type of integers."""
-    bits = _BITS[kind.removeprefix("U")]
-    low, high = (0, 2**bits - 1) if kind[0] == "U" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
-    return value.low is not None and value.high is not None and low <= value.low <= value.high <= high
+    low, high = find_ends(kind)
+    if low is None or high is None or value.low is None or value.high is None:
+        return False
+    return low <= value.low <= value.high <= high
 
 
 def literal(node: Literal, symbol: Symbol) -> Value:
