@@ -37,7 +37,7 @@ def drop_zone(moment: datetime.datetime) -> datetime.datetime:
     return (moment.astimezone(datetime.UTC) if zoned else moment).replace(tzinfo=None)
 
 
-def read_value(value: Any) -> Any:
+def unwrap_value(value: Any) -> Any:
     """Return the value of a parameter as one of a plain type, by the value that it holds and never by its ``str()``.
 
     Members of ``class Ward(str, Enum)`` and of an ``IntEnum`` become the values that they hold, as all subclasses do. Scalars of
@@ -47,7 +47,7 @@ def read_value(value: Any) -> Any:
     >>> class Ward(str):
     ...     def __str__(self) -> str:
     ...         return "Ward A"
-    >>> read_value(Ward("a")), type(read_value(Ward("a"))).__name__
+    >>> unwrap_value(Ward("a")), type(unwrap_value(Ward("a"))).__name__
     ('a', 'str')
     """
     if value is None or type(value) in _PLAIN:
@@ -55,7 +55,7 @@ def read_value(value: Any) -> Any:
     if isinstance(value, list | tuple) or (
         len(getattr(value, "shape", ())) == 1 and hasattr(value, "tolist")
     ):
-        return [read_value(item) for item in value]
+        return [unwrap_value(item) for item in value]
     read = next((read for kind, read in _HELD if isinstance(value, kind)), None)
     if read is not None:
         return read(value)
@@ -70,7 +70,7 @@ def read_value(value: Any) -> Any:
     if kind == "M" and not isinstance(item(), datetime.date):  # so does a moment
         value = value.astype("datetime64[us]")
     found = value.item()
-    return found if type(found) is type(value) else read_value(found)
+    return found if type(found) is type(value) else unwrap_value(found)
 
 
 _PLAIN = frozenset({str, bool, int, float, decimal.Decimal, datetime.date, datetime.datetime})

@@ -14,7 +14,7 @@ from contextlib import suppress
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, cast
 
-from dpsql.parameters import drop_zone, read_name, read_value
+from dpsql.parameters import drop_zone, read_name, unwrap_value
 from dpsql.wire import MALFORMED, WireError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def write_params(params: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def _write_param(value: Any) -> Any:
-    value = read_value(value)
+    value = unwrap_value(value)
     if isinstance(value, list) and not any(isinstance(held, list) for held in value):
         return [_write_param(held) for held in value]
     if value is None or isinstance(value, bool | str):

@@ -140,11 +140,11 @@ def log_dropped(log: EventLog, count: int, addresses: str, why: str) -> None:
 # -- sockets that a library has ------------------------------------------------------------------------------------------
 
 
-Place = tuple[str, int]
+PeerPlace = tuple[str, int]
 """An address and a port."""
 
 
-def read_place(peer: str) -> Place | None:
+def read_place(peer: str) -> PeerPlace | None:
     """Return the address and the port of a peer as gRPC writes it; None of one that has none.
 
     >>> read_place("ipv4:127.0.0.1:51312"), read_place("ipv6:%5B::1%5D:50000"), read_place("unix:")
@@ -172,7 +172,7 @@ def _name_host(host: str) -> str:
     return host.partition("%")[0].removeprefix("::ffff:")
 
 
-def _find_sockets(port: int) -> dict[Place, socket.socket]:
+def _find_sockets(port: int) -> dict[PeerPlace, socket.socket]:
     """Return copies of this process's sockets that are connected to a port of ours, by their peers' places.
 
     A copy is of the same connection even if the library closes its own meanwhile and another file takes the number.
@@ -208,11 +208,11 @@ class SocketWatch:
     def __init__(self, port: int, arrivals: Arrivals) -> None:
         self._port, self._arrivals = port, arrivals
         self._lock = threading.Lock()
-        self._known: set[Place] = set()
+        self._known: set[PeerPlace] = set()
         """The peers that have logged in."""
-        self._seen: set[Place] = set()
+        self._seen: set[PeerPlace] = set()
         """The peers that the look before has found."""
-        self._found: dict[Place, socket.socket] = {}
+        self._found: dict[PeerPlace, socket.socket] = {}
         """Copies of their sockets, while a look goes on."""
 
     def note_known(self, peer: str) -> None:
@@ -243,7 +243,7 @@ class SocketWatch:
             for copy in found.values():
                 copy.close()
 
-    def _shut(self, place: Place) -> None:
+    def _shut(self, place: PeerPlace) -> None:
         """End a connection of gRPC's, which takes it for closed by the peer."""
         if place in self._found:
             with suppress(OSError):

@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any
 from dpsql.errors import EngineError, Error, Interrupted
 from dpsql.server.answer_times import AnswerClock, AnswerTimes
 from dpsql.server.frames import FrameError, read_lines
+from dpsql.server.lapses import RightError
 from dpsql.server.ledger_service import PAYING_CALLS, LedgerService
 from dpsql.server.promises import fill_left
-from dpsql.server.rights import RightError
 from dpsql.wire import READING, Message, encode, write_error
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class AnalystCall:
         self.is_abandoned: Callable[[], bool] = lambda: False
         """Tells whether the client is gone; asked while the call waits for its turn, since nothing was paid."""
         self.ask_right: Callable[[], None] = lambda: None
-        """Called before each payment; raises :class:`~dpsql.server.rights.RightError` where the right has lapsed meanwhile."""
+        """Called before each payment; raises :class:`~dpsql.server.lapses.RightError` where the right has lapsed meanwhile."""
         self.failures = 0
         """Statements of it that failed after they were paid."""
         self.has_failed = False

@@ -22,9 +22,9 @@ from dpsql.errors import Error, Interrupted
 from dpsql.ledger.store import ReplacedLedgerError
 from dpsql.server.answer_times import AnswerTimes
 from dpsql.server.calls import STOP_SECONDS, STOPPED_FREE, AnalystCall, WorkerEnded
+from dpsql.server.lapses import Refused
 from dpsql.server.ledger_service import RESTART, LedgerService
 from dpsql.server.limits import MAX_WAITING, RequestLimits, RequestRate
-from dpsql.server.rights import Refused
 from dpsql.wire import encode, write_error
 from dpsql.wire_parcels import pack_messages
 
@@ -98,7 +98,7 @@ class Desk:
         log: where events are written.
         pause: called with a reason where the analyst may ask nothing more.
         ask_right: called with the mark of a session's token, and whether something is only given back; it raises
-            :class:`~dpsql.server.rights.RightError` where the right does not hold.
+            :class:`~dpsql.server.lapses.RightError` where the right does not hold.
     """
 
     def __init__(

@@ -23,7 +23,8 @@ from dpsql.server.desks import SessionRecord
 from dpsql.server.event_log import EventLog, name_place
 from dpsql.server.flight_sql.messages import is_flight_sql
 from dpsql.server.flight_sql.service import ACTIONS, FlightSqlService
-from dpsql.server.rights import Lapse, Refused, Right, RightError
+from dpsql.server.lapses import Lapse, Refused, RightError
+from dpsql.server.rights import Right
 from dpsql.server.served import ServedPolicy
 from dpsql.server.tokens import shorten_address
 from dpsql.wire import PROTOCOL, Message, WireError, decode, encode, get_field, write_error

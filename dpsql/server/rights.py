@@ -13,62 +13,15 @@ not sent.
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from dpsql.server.lapses import Lapse, RightError
 
 if TYPE_CHECKING:
     from dpsql.server.desks import Desk
     from dpsql.server.served import ServedPolicy
     from dpsql.server.tokens import Identity
-
-
-class Refused(Exception):
-    """A request that is not taken up: one fixed sentence."""
-
-
-class Lapse(enum.Enum):
-    """The reason for which a right does not hold; the value is the sentence for the analyst."""
-
-    ENDED = "your token has ended, or was replaced or removed; connect again with the one that holds."
-    NO_SHARE = "the owner's policy gives you no share."
-    PAUSED = "you are paused until the data's owner resumes you: dpsql analyst resume."
-    TOO_MANY = "too many requests of yours in a minute; ask again later."
-    TOO_LARGE = "the request is too large."
-
-
-class RightError(Refused):
-    """A request whose right does not hold now."""
-
-    def __init__(self, lapse: Lapse, sentence: str = "") -> None:
-        super().__init__(sentence or lapse.value)
-        self.lapse = lapse
-
-    @property
-    def is_final(self) -> bool:
-        """True if the session ends with it; otherwise the same session may ask again later."""
-        return self.lapse in (Lapse.ENDED, Lapse.NO_SHARE)
-
-
-def ask_right(served: ServedPolicy, analyst: str, mark: str, letting_go: bool = False) -> None:
-    """Ask whether a right holds now.
-
-    Args:
-        served: the policy.
-        analyst: the name, as the file of tokens has it.
-        mark: the mark of the token that the right came with.
-        letting_go: whether something is only given back or ended, which a pause does not forbid.
-
-    Raises:
-        RightError: it does not.
-    """
-    held = served.find_holder(analyst)
-    if held is None or held.mark != mark:
-        raise RightError(Lapse.ENDED)
-    if served.policy.find_analyst(analyst) is None:
-        raise RightError(Lapse.NO_SHARE)
-    if held.paused and not letting_go:
-        raise RightError(Lapse.PAUSED)
 
 
 @dataclass(frozen=True)
@@ -110,7 +63,7 @@ class Right:
         Raises:
             RightError: it does not.
         """
-        ask_right(self.served, self.desk.analyst, self.mark, letting_go)
+        self.served.ask_right(self.desk.analyst, self.mark, letting_go)
 
     def take(self, size: int, counts: bool = True) -> None:
         """Ask whether it holds now for a request, and count the request.

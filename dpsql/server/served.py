@@ -28,7 +28,7 @@ from dpsql.policy.model import Policy
 from dpsql.server.desks import Desk, Edition, SessionRecord
 from dpsql.server.event_log import EventLog
 from dpsql.server.isolation import MemoryGroups
-from dpsql.server.rights import RightError, ask_right
+from dpsql.server.lapses import RightError, check_right
 from dpsql.server.tokens import Identity, TokenFile, TokenGuard, TokenRecord
 from dpsql.server.worker_process import WorkerPool, WorkerSetup, write_import_path
 
@@ -237,13 +237,27 @@ class ServedPolicy:
         """Return for how long wrong tokens of an address are not even told to be wrong."""
         return self._guard.seconds_left(peer)
 
+    def ask_right(self, name: str, mark: str, letting_go: bool = False) -> None:
+        """Ask whether an analyst's right holds now. A file of tokens that can't be read gives nobody a right.
+
+        Args:
+            name: the analyst.
+            mark: the mark of the token that the right came with.
+            letting_go: whether something is only given back or ended.
+
+        Raises:
+            RightError: it does not.
+        """
+        has_share = self.policy.find_analyst(name) is not None
+        check_right(self.find_holder(name), has_share, mark, letting_go)
+
     def find_desk(self, name: str) -> Desk | None:
         """Return the desk of an analyst; None where the policy gives them no share."""
         with self._lock:
             if self.edition.policy.find_analyst(name) is None:
                 return None
             if name not in self._desks:
-                pause, ask = partial(self._pause, name), partial(ask_right, self, name)
+                pause, ask = partial(self._pause, name), partial(self.ask_right, name)
                 self._desks[name] = Desk(name, self.edition, self._log, pause, ask)
             return self._desks[name]
 
@@ -265,7 +279,7 @@ class ServedPolicy:
 
             def holds(record: SessionRecord, name: str = name) -> bool:
                 try:
-                    ask_right(self, name, record.token, letting_go=True)
+                    self.ask_right(name, record.token, letting_go=True)
                 except RightError:
                     return False
                 return True

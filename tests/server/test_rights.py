@@ -23,9 +23,9 @@ from dpsql.server import operations
 from dpsql.server.flight_sql.messages import pack_message
 from dpsql.server.flight_sql.service import ACTIONS
 from dpsql.server.front import OWN_ACTIONS, Front
+from dpsql.server.lapses import Lapse, RightError
 from dpsql.server.ledger_service import _METHODS, PAYING_CALLS
 from dpsql.server.postgres.connection import _LETTING_GO, HANDLERS
-from dpsql.server.rights import Lapse, RightError
 from dpsql.server.tokens import TokenFile
 from dpsql.wire import Message, encode
 from tests.support.flight_sql_client import shake_hands
@@ -311,14 +311,13 @@ def count_charges(server: PostgresServer, analyst: str) -> int:
 
 def test_an_idle_session_ends_with_its_token(server: PostgresServer) -> None:
     tokens = TokenFile(server.policy)
-    soon = (datetime.now(UTC) + timedelta(seconds=3)).isoformat()
     name = name_analyst("fine")
     held = next(record for record in tokens.list() if record.name == name)
     client = server.open(name)
+    assert read_rows(client.ask(query("SELECT 1 AS a"))) == [[b"1"]]
     with tokens._writing() as records:
-        records[name] = replace(held, expires=soon)
+        records[name] = replace(held, expires=(datetime.now(UTC) + timedelta(seconds=2)).isoformat())
     try:
-        assert read_rows(client.ask(query("SELECT 1 AS a"))) == [[b"1"]]
         kind, body = client.receive()  # nothing is asked
         assert kind == b"E"
         assert b"SFATAL\0" in body

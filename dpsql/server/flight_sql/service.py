@@ -32,7 +32,8 @@ from dpsql.server.flight_sql.handles import HandleMaker, StatementHandle, make_m
 from dpsql.server.flight_sql.messages import make_message, pack_message, read_message, unpack_message
 from dpsql.server.flight_sql.parameters import read_parameters
 from dpsql.server.flight_sql.sql_info import SQL_INFO_SCHEMA, XDBC_SCHEMA, make_sql_info, make_xdbc_types
-from dpsql.server.rights import Refused, Right
+from dpsql.server.lapses import Refused
+from dpsql.server.rights import Right
 from dpsql.wire import Message, ResultReader, WireError, encode, get_field, read_error
 from dpsql.wire_params import read_arrow_schemas
 from dpsql.wire_parcels import unpack_messages

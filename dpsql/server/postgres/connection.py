@@ -19,6 +19,7 @@ from typing import Any
 
 from dpsql.errors import Error
 from dpsql.server.event_log import EventLog, name_place
+from dpsql.server.lapses import Refused, RightError
 from dpsql.server.postgres import messages, reports
 from dpsql.server.postgres.commands import FIXED, REPORTED, SERVER_VERSION
 from dpsql.server.postgres.login import LoggedIn
@@ -39,7 +40,6 @@ from dpsql.server.postgres.reports import (
     write_problem,
 )
 from dpsql.server.postgres.stream import Gone, Stream, TooLong
-from dpsql.server.rights import Refused, RightError
 from dpsql.wire import Message, WireError, encode, get_field, read_error
 from dpsql.wire_parcels import unpack_messages
 

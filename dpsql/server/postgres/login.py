@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from dpsql.policy.validate import fold
 from dpsql.server.desks import SessionRecord
 from dpsql.server.event_log import EventLog
+from dpsql.server.lapses import Refused, RightError
 from dpsql.server.postgres import messages, reports
 from dpsql.server.postgres.authentication import (
     MECHANISM,
@@ -25,7 +26,7 @@ from dpsql.server.postgres.authentication import (
 )
 from dpsql.server.postgres.messages import MessageReader, ProtocolError, write_request, write_text
 from dpsql.server.postgres.stream import Stream
-from dpsql.server.rights import Refused, Right, RightError
+from dpsql.server.rights import Right
 from dpsql.server.served import ServedPolicy
 from dpsql.server.tokens import TokenRecord, identify_holder, shorten_address
 

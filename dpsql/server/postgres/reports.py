@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dpsql import errors
 from dpsql.errors import Error
+from dpsql.server.lapses import Lapse, RightError
 from dpsql.server.postgres.messages import write_response
-from dpsql.server.rights import Lapse, RightError
 from dpsql.wire import Message
 
 SQLSTATES: dict[type[Error], str] = {

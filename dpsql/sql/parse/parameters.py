@@ -13,7 +13,7 @@ from sqlglot import exp
 from sqlglot.tokens import Token  # type: ignore[attr-defined]
 
 from dpsql.errors import BindError, Error, Span, did_you_mean
-from dpsql.parameters import drop_zone, number_marks, read_value
+from dpsql.parameters import drop_zone, number_marks, unwrap_value
 from dpsql.sql.parse.dialect import mode_clauses, span_of, text_literal
 from dpsql.sql.parse.tokens import MAX_DIGITS, MAX_INTEGER, tokenize
 
@@ -119,7 +119,7 @@ def make_literal(value: Any, name: str = "", span: Span | None = None) -> exp.Ex
     Raises:
         BindError: NaN, an infinity, a number that is too long, or a type without SQL literals.
     """
-    value = read_value(value)
+    value = unwrap_value(value)
     if value is None:
         return exp.Null()
     if isinstance(value, bool):
