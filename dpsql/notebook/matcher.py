@@ -180,12 +180,12 @@ class Matcher:
         if command == "columns":
             return _keep(typed, (Offer(name, "table") for name in self.find_names().tables))
         if command == "keep":
-            held = (
+            kept = (
                 Offer(name, "result")
                 for name, v in space.items()
                 if isinstance(v, Result) or sessions.is_frame(v)
             )
-            return _keep(typed, held)
+            return _keep(typed, kept)
         if command == "connect":
             data = [Offer(name, "variable") for name, v in space.items() if _holds_data(name, v)]
             return [*_keep(typed, data), *offer_paths(typed, (".duckdb", ".db"))]

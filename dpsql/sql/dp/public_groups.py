@@ -376,9 +376,9 @@ def _query(part: KeyGroup) -> str:
     by_alias: dict[str, list[str]] = {}
     for (alias, name), values in part.places.items():
         if alias in part.relations:
-            given = f"{quote_column(alias)}.{quote_column(name)}"
-            also = f" OR {given} IS NULL" if values.missing else ""
-            conditions.append(f"{given} IN ({values.sql}){also}")
+            met = f"{quote_column(alias)}.{quote_column(name)}"
+            also = f" OR {met} IS NULL" if values.missing else ""
+            conditions.append(f"{met} IN ({values.sql}){also}")
         else:
             by_alias.setdefault(alias, []).append(f"({values.sql})")
     for alias, found in by_alias.items():

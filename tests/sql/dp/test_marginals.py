@@ -177,9 +177,9 @@ ROW_CAP = "max_rows_contributed = 1"
         (
             f"epsilon = 1, consistent = TRUE, {ROW_CAP}",
             "t",
-            "CUBE (x IS NULL)",
-            MARGINALS,
-        ),  # of two values it is less
+            "CUBE (f)",
+            EVEN,
+        ),  # two values, and rows that have neither
     ],
 )
 def test_the_strategy_with_the_least_error_is_taken_and_named(
