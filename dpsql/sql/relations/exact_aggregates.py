@@ -138,7 +138,9 @@ class Grouped:
                 return replace(found, node=node.copy(), constant=False)
         columns = (key for _, _, key in self.keys if isinstance(key, exp.Column))
         meant = next((item for item in columns if rel.fold(item.name) == rel.fold(node.name)), None)
-        hint = f"write AVG({to_sql(node)})." if meant is None else f"write it as GROUP BY does, {to_sql(meant)}."
+        hint = (
+            f"write AVG({to_sql(node)})." if meant is None else f"write it as GROUP BY does, {to_sql(meant)}."
+        )
         raise bind_error(node, f"{node.name} must be a group or stand inside an aggregate.", hint)
 
     def total(self, node: exp.Expr) -> Typed:
