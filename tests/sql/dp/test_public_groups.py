@@ -53,7 +53,7 @@ def _same(
 RESTRICTED = [
     "w = 'A'",
     "'A' = w",
-    "w IN ('A', 'Z')",
+    "w IN ('A') OR w LIKE 'Z'",
     "w <> 'B'",
     "NOT (w = 'B')",
     "w LIKE 'A%'",
@@ -61,7 +61,7 @@ RESTRICTED = [
     "w BETWEEN 'A' AND 'A'",
     "w IS NULL",
     "w = NULL",
-    "w = 'Z'",
+    "w LIKE 'Z'",
     "w = 'A' AND x > 10",
     "w = 'A' OR w IS NULL",
     "lower(w) = 'a'",
