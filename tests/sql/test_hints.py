@@ -1,7 +1,7 @@
 """Hints are executable: each is pasted back into the statement that it was given for, and leads to one that is bound.
 
-The hints are those of all refusals in ``grammar/corpora``, ``tests/peers`` and ``tests/sql/analyst.sql``. The code of a hint is put
-where the hint says (``tests/support/pasting.py``); statements are only bound, so nothing is paid and no data are read.
+The hints are those of all refusals in ``grammar/corpora``, ``tests/peers`` and ``tests/sql/analyst.sql``. The code of a hint is
+put where the hint says (``tests/support/pasting.py``); statements are only bound, so nothing is paid and no data are read.
 """
 
 from __future__ import annotations
@@ -119,7 +119,8 @@ public = true
 def trips() -> Iterator[dpsql.Session]:
     with duckdb.connect() as con:
         con.execute(
-            'CREATE TABLE trips AS SELECT i AS "my id", i * 1.0 AS "distance (mi)", i % 5 AS boss, i % 3 AS "group", i % 2 = 0 AS far,'
+            'CREATE TABLE trips AS SELECT i AS "my id", i * 1.0 AS "distance (mi)", i % 5 AS boss, i % 3 AS "group",'
+            " i % 2 = 0 AS far,"
             " 'a' || i % 4 AS area, i::VARCHAR AS note FROM range(300) r(i)"
         )
         con.execute('CREATE TABLE stops AS SELECT i AS "my id", i AS place FROM range(300) r(i)')
@@ -206,8 +207,8 @@ def test_an_aggregate_of_a_unit_is_named_as_it_was_written(trips: dpsql.Session)
 def test_joins_that_keep_groups_lead_forward(trips: dpsql.Session) -> None:
     """RIGHT JOIN in place of JOIN is answered or leads on, and never back to JOIN."""
     text = (
-        "SELECT WITH DP OPTIONS (group_selection_strategy = PUBLIC_GROUPS) a.name, COUNT(*) FROM trips t JOIN areas a ON t.area = a.name"
-        " GROUP BY a.name"
+        "SELECT WITH DP OPTIONS (group_selection_strategy = PUBLIC_GROUPS) a.name, COUNT(*) FROM trips t"
+        " JOIN areas a ON t.area = a.name GROUP BY a.name"
     )
     hint = hint_of(trips, text)
     assert hint.startswith("write RIGHT JOIN in place of JOIN")

@@ -22,7 +22,8 @@ _CODES = (
     re.compile(r"try (SELECT .+?)\.$"),
     re.compile(r"from (\d+) to"),
     re.compile(r"did you mean ('(?:[^']|'')*'|\"[^\"]*\"|[^?]+)\?"),
-    re.compile(r"(?:\bwrite|\bwritten|\bor|\bwith|\buse|\badd|\blike|:|;|,) (.+?)(?=(?:, or |, which |, from which|, with |, in place|, instead| instead of |"
+    re.compile(r"(?:\bwrite|\bwritten|\bor|\bwith|\buse|\badd|\blike|:|;|,) (.+?)(?=(?:, or |, which |, from which|, with |"
+               r", in place|, instead| instead of |"
                r" in place of |: |; | to ON| to WHERE| as a name| on private| for | of its type|, say\.|\. |\.$|$))"),
     re.compile(r"^(.+?)(?: would fit| counts | is | gives | answers | keeps |\.$)"),
 )  # fmt: skip

@@ -21,7 +21,7 @@ from dpsql.sql.expressions.exits import come_back, leave
 from dpsql.sql.expressions.types import Type, Typed
 from dpsql.sql.normalize import Released, install
 from dpsql.sql.parse.advice import nearest_aggregate
-from dpsql.sql.parse.dialect import bind_error, privacy_error, table_named, to_sql, write_name
+from dpsql.sql.parse.dialect import bind_error, privacy_error, quote_where_needed, table_named, to_sql
 from dpsql.sql.parse.functions import names_of
 from dpsql.sql.parse.options import Call, Options, call_of
 from dpsql.sql.relations import fan_out, relation
@@ -396,7 +396,9 @@ class AggregatingBlock(ABC):
             return
         shown = ((r, f) for r in self.bound.relations if r.private for f in r.fields)
         counted = (
-            f"COUNT({write_name(r.alias)}.{write_name(f.name)})" for r, f in shown if _place(f) in lost
+            f"COUNT({quote_where_needed(r.alias)}.{quote_where_needed(f.name)})"
+            for r, f in shown
+            if _place(f) in lost
         )
         side = str(found.join.args["side"]).upper()
         plain = (

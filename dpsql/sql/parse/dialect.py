@@ -374,10 +374,10 @@ _SIGNS: dict[type[exp.Expr], str] = {
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def write_name(name: str) -> str:
+def quote_where_needed(name: str) -> str:
     """Return a column's or a table's name as SQL reads it: in quotes where it must have them.
 
-    >>> write_name("age"), write_name("my id"), write_name("group")
+    >>> quote_where_needed("age"), quote_where_needed("my id"), quote_where_needed("group")
     ('age', '"my id"', '"group"')
     """
     quoted = _PLAIN_NAME.fullmatch(name) is None or name.upper() in RESERVED_WORDS

@@ -18,7 +18,14 @@ from sqlglot import exp
 from dpsql.sql.expressions.coercion import take_value, unify
 from dpsql.sql.expressions.types import Typed
 from dpsql.sql.normalize import Env
-from dpsql.sql.parse.dialect import bind_error, join_word, parse_select, privacy_error, to_sql, write_name
+from dpsql.sql.parse.dialect import (
+    bind_error,
+    join_word,
+    parse_select,
+    privacy_error,
+    quote_where_needed,
+    to_sql,
+)
 from dpsql.sql.relations.catalog import Binder
 from dpsql.sql.relations.fan_out import (
     MetRelation,
@@ -409,7 +416,9 @@ def _link(left: list[Relation], right: Relation) -> str | None:
     for relation, here, there in [*units, *by_path, *pairs]:
         sides = ((relation.alias, here), (right.alias, there))
         shown = [
-            write_name(f.name) if alias.startswith(INTERNAL) else f"{write_name(alias)}.{write_name(f.name)}"
+            quote_where_needed(f.name)
+            if alias.startswith(INTERNAL)
+            else f"{quote_where_needed(alias)}.{quote_where_needed(f.name)}"
             for alias, f in sides
         ]
         return " = ".join(shown)

@@ -18,7 +18,7 @@ from dpsql.policy.model import Table
 from dpsql.policy.tables import Period
 from dpsql.policy.validate import fold as fold
 from dpsql.sql.expressions.types import Type, Typed
-from dpsql.sql.parse.dialect import bind_error, to_sql, write_name
+from dpsql.sql.parse.dialect import bind_error, quote_where_needed, to_sql
 from dpsql.sql.parse.options import Options
 
 INTERNAL = "dpsql_"
@@ -333,7 +333,7 @@ class Names:
         names = [f.name for a, f in self.fields() if not table or fold(a) == table]
         quoted = isinstance(node.this, exp.Identifier) and node.this.quoted and not table
         text = f"text stands in single quotes: write '{node.name}'."
-        hint = text if quoted else did_you_mean(node.name, names, write_name)
+        hint = text if quoted else did_you_mean(node.name, names, quote_where_needed)
         raise bind_error(node, f"there is no column {node.name} here.", hint)
 
     def known(self, node: exp.Expr) -> Field | None:

@@ -32,9 +32,9 @@ from dpsql.sql.parse.dialect import (
     parse_fragment,
     parse_select,
     privacy_error,
+    quote_where_needed,
     stand_in,
     to_sql,
-    write_name,
 )
 from dpsql.sql.parse.options import mode_of
 from dpsql.sql.relations.aggregate_bounds import bound_rows
@@ -117,7 +117,7 @@ def _refuse_unquoted(node: exp.Expr, names: Names) -> None:
     for call in calls if odd else ():
         if (name := odd.get(re.sub(r"\s", "", to_sql(call)).lower())) is not None:
             what = f"{call.meta['called']} is no function here, and a column's name with parentheses stands in quotes."
-            raise bind_error(call, what, f"did you mean {write_name(name)}?")
+            raise bind_error(call, what, f"did you mean {quote_where_needed(name)}?")
 
 
 def _answered(query: exp.Expr) -> exp.Expr:
@@ -352,7 +352,7 @@ class _Place:
         ]
         if pairs and not relations[0].alias.startswith(INTERNAL) and self._unit_around is not None:
             alias, name, around, other = pairs[0]
-            name, other = write_name(name), write_name(other)
+            name, other = quote_where_needed(name), quote_where_needed(other)
             called = f"call it {alias}2 and " if fold(alias) == fold(around) else ""
             alias = f"{alias}2" if called else alias
             hint = (

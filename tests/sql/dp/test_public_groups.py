@@ -55,7 +55,7 @@ def _same(
 RESTRICTED = [
     "w = 'A'",
     "'A' = w",
-    "w IN ('A', 'Z')",
+    "w IN ('A') OR w LIKE 'Z'",
     "w <> 'B'",
     "NOT (w = 'B')",
     "w LIKE 'A%'",
@@ -63,7 +63,7 @@ RESTRICTED = [
     "w BETWEEN 'A' AND 'A'",
     "w IS NULL",
     "w = NULL",
-    "w = 'Z'",
+    "w LIKE 'Z'",
     "w = 'A' AND x > 10",
     "w = 'A' OR w IS NULL",
     "lower(w) = 'a'",
