@@ -56,7 +56,7 @@ _IMPLIED: Mapping[str, tuple[str, ...]] = {
     "HistogramQuery": ("as_doubles", "places"),
 }
 """Fields that only the second lock reads, by class, as the sensitivity holds them too; what only saves time, or texts say."""
-_REREAD: Mapping[str, tuple[str, ...]] = {"QuantileTree": ("names", "ranks", "whole")}
+_REREAD: Mapping[str, tuple[str, ...]] = {"QuantileTree": ("names", "ranks", "whole", "bars")}
 """Fields that say what is read from a tree that is kept, by class."""
 _UNRELATED = {"name", "source", "version", "public", "columns"}
 """Fields of a policy's table that are no rules about it, or that are compared separately."""
@@ -64,6 +64,7 @@ _ADDED = {"determines", "privacy_period"}
 """Rules that earlier versions did not know: where none is said, the key is theirs, and their answers are found."""
 _ADDED_FIELDS = {
     "asked_again",
+    "bars",
     "bases",
     "confidence",
     "declared",
@@ -73,6 +74,7 @@ _ADDED_FIELDS = {
     "multiples",
     "ordered",
     "reach",
+    "sample",
     "sigma",
     "sigma_delta",
 }
