@@ -279,8 +279,8 @@ Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data
 1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
 2. spread: VAR_POP of weight, held to bounds found privately.
 3. What is beyond a cap is left out: OPTIONS (report_cut = TRUE) tells about how much, for a part of the cost, and max_rows_contributed = 20 lets more count, with more noise.
-4. spread: find clipping bounds among 0 and the powers of two from 2^-30 to 2^64, for each sign, from noisy numbers of rows between them (ε=0.15).
-5. spread: AUTO needs about 2098 rows between one power of two and the next, with 95% probability: where neither sign has so many the answer is NULL. Of fewer rows that are far larger than all others, all may be clipped.
+4. spread: find clipping bounds among 0 and the powers of two from 2^-30 to 2^64, for each sign, from noisy numbers of one row of each privacy unit between them (ε=0.15).
+5. spread: AUTO needs about 211 privacy units between one power of two and the next, with 95% probability: where neither sign has so many the answer is NULL. Of fewer rows that are far larger than all others, all may be clipped.
 6. spread: a bound more than 8 times the largest value that occurs has a chance of at most 1.3e-10.
 7. spread: the spread (a sum about the middle of the bounds, one of squares about it, and a count) of the clipped values with discrete Laplace noise of scale 35.2941 times half the distance of the bounds, of the squares times half the distance squared, of the count times 1 (ε=0.85).
 ====
