@@ -55,7 +55,7 @@ _IMPLIED: Mapping[str, tuple[str, ...]] = {
     "HistogramQuery": ("as_doubles", "places"),
 }
 """Fields implied by the rest of the key, by class: read only by the second lock, derivable, or affecting only speed."""
-_REREAD: Mapping[str, tuple[str, ...]] = {"QuantileTree": ("names", "ranks", "whole")}
+_REREAD: Mapping[str, tuple[str, ...]] = {"QuantileTree": ("names", "ranks", "whole", "bars")}
 """Fields that only select the values read from a kept tree, by class."""
 _UNRELATED = {"name", "source", "version", "public", "columns"}
 """Fields of a policy's table that are no rules about it, or that are compared separately."""
@@ -63,6 +63,7 @@ _ADDED = {"determines", "privacy_period"}
 """Rules unknown to earlier versions: if a policy has none of them, keys equal the earlier versions'."""
 _ADDED_FIELDS = {
     "asked_again",
+    "bars",
     "bases",
     "confidence",
     "declared",
@@ -72,6 +73,7 @@ _ADDED_FIELDS = {
     "multiples",
     "ordered",
     "reach",
+    "sample",
     "sigma",
     "sigma_delta",
 }

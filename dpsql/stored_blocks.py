@@ -19,7 +19,7 @@ from dpsql.errors import BindError, PostprocessingError
 from dpsql.ledger.answers import StoredRelease, hash_release
 from dpsql.ledger.ledger import KeptReleases, Ledger
 from dpsql.mechanisms.base import Release
-from dpsql.mechanisms.empty_groups import choose_groups
+from dpsql.mechanisms.empty_groups import choose_shown_groups
 from dpsql.mechanisms.kept_tree import KeptTree
 from dpsql.mechanisms.strategies import EVEN, StrategyChoice
 from dpsql.mechanisms.subsample.blocks import LiftedBlocks
@@ -418,7 +418,7 @@ class StoredBlocks:
 def _choose_groups(plan: Plan, asked: Iterable[RequestedBlock]) -> dict[str, tuple[pa.Table, str]]:
     """Return the groups that are shown of blocks with ranged groups, and sentences on the others."""
     answered = {i.block.name: (i.block.operator, i.release) for i in asked if i.release is not None}
-    return choose_groups(plan.ranged, answered)
+    return choose_shown_groups(plan.ranged, answered)
 
 
 def _show_groups(plan: Plan, asked: Iterable[RequestedBlock]) -> dict[str, pa.Table]:

@@ -370,6 +370,11 @@ class Part(ABC):
         """Yield every text that it may read, with its claim."""
 
     @property
+    def queries(self) -> tuple[str, ...]:
+        """Every text that it reads, but for those of the column route."""
+        return (self.query,)
+
+    @property
     def column_route(self) -> FastRoute[NDArray[np.int64]] | None:
         """A route that counts the values of a column here; None where there is none."""
         return None
@@ -442,7 +447,7 @@ class Together(base.Operator):
         first = () if self.aggregation is None else self.aggregation.queries
         routes = (route for part in self.parts if (route := part.column_route) is not None)
         columns = (text for route in routes for text in route.queries)
-        return (*first, *dict.fromkeys([*(part.query for part in self.parts), *columns]))
+        return (*first, *dict.fromkeys([*(text for part in self.parts for text in part.queries), *columns]))
 
     def claims(self) -> Iterator[base.ClaimedText]:
         if self.aggregation is not None:

@@ -4,8 +4,12 @@ One histogram holds all that is needed: rows by sign and by rung (rung j holds s
 with the exact sum of each rung in steps of 2**(j - PLACES). From it follow, without another look at the data,
 how many rows lie beyond any bound, and the sum clipped to any bound, exactly; for a variance, the sum of squares too.
 
-Bounds: :data:`SEARCH` of epsilon is noise on the rows of each rung, of both signs, and the bounds are chosen from these noisy
-numbers (:mod:`dpsql.mechanisms.rung_search`). They are constants afterwards: cost and release are one event, adaptive.
+Bounds: :data:`SEARCH` of epsilon is noise on the rungs of one row of each unit, of both signs, and the bounds are chosen from
+these noisy numbers (:mod:`dpsql.mechanisms.rung_search`). The row is chosen by the secret hash, so a unit moves one number by 1,
+whatever the caps on its rows are: their noise does not grow with the caps. A bound without a row that supports it has a chance
+that the noise's law gives (:data:`ANYWHERE`, :data:`DECLARED`), for any data. Where a number of rows is released too, it comes
+first, and says how many rows one of the sample stands for; where none is, the root of the caps stands in. The bounds are
+constants afterwards: cost and release are one event, adaptive.
 
 Relation: ADD_REMOVE. Guarantee: pure epsilon, of the noisy numbers (epsilon of the bounds) and of exact discrete
 Laplace noise on the clipped total, for a mean on the count, and for a variance on the squares about the middle of the
@@ -28,16 +32,17 @@ from typing import Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dpsql.mechanisms.aggregation import Answered, Group, Part, index_groups
-from dpsql.mechanisms.base import ClaimedText, Release, RowsClaim
+from dpsql.mechanisms.base import ClaimedText, Reader, Release, RowsClaim
 from dpsql.mechanisms.mean_errors import read_mean_error
 from dpsql.mechanisms.moments import Estimate, Mean, Output, Sum, Variance
 from dpsql.mechanisms.per_group import LaplaceNoise, Statistic
 from dpsql.mechanisms.rung_search import PLACES, Ladder, RungSearch
 from dpsql.noise.entropy import Entropy
-from dpsql.numerics.exact_numbers import read_integers, to_integers
+from dpsql.numerics.exact_numbers import Integers, read_integers, to_integers
 from dpsql.privacy.events import Event, compose_events
 
 SIGN, RUNG, RUNG_ROWS, RUNG_TOTAL, RUNG_SQUARES = "sign", "rung", "n", "total", "squares"
@@ -62,6 +67,24 @@ SHARED = 8
 
 SEARCH = Fraction(3, 20)
 """The part of epsilon that the bounds get."""
+
+
+_SAMPLED = "dpsql_sampled"
+"""The column that tells the rungs of one row of each unit from those of all rows."""
+
+
+def _part_sample(table: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Return the rungs of all rows, and those that bounds are found from."""
+    if _SAMPLED not in table.column_names:
+        return table, table
+    own = table.column(_SAMPLED)
+    return table.filter(pc.invert(own)), table.filter(own)
+
+
+def _read_rungs(table: pa.Table) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return signs, rungs and numbers of rows."""
+    sign, rung, n = (read_integers(table.column(c)).astype(np.int64) for c in (SIGN, RUNG, RUNG_ROWS))
+    return sign, rung, n
 
 
 def find_exponent(value: Fraction) -> int:
@@ -90,6 +113,7 @@ class AutoBounded(Part):
         low, high: the declared bounds, where there are any: the query holds values to them, and the ladders end there.
         beside: aggregates with AUTO in the statement, which share the chance of a bound far too wide (:data:`SHARED` at least).
         in_all: whether ``rows`` are those of all groups together; then ``groups`` is 1.
+        sample: gives the same numbers of rows by sign and rung, of one row of each unit; empty where a unit has no more.
     """
 
     query: str
@@ -106,6 +130,11 @@ class AutoBounded(Part):
     high: Fraction | None = None
     beside: int = SHARED
     in_all: bool = False
+    sample: str = ""
+
+    @property
+    def queries(self) -> tuple[str, ...]:
+        return (self.query, self.sample) if self.sample else (self.query,)
 
     @property
     def ladders(self) -> tuple[Ladder | None, Ladder | None]:
@@ -121,9 +150,18 @@ class AutoBounded(Part):
             end = min(end, Fraction(2) ** highest)
         return Ladder(self.lowest, highest, doubt / 2, end)
 
-    def search(self, groups: int = 1) -> RungSearch:
-        """Return the search for bounds that are good for the noise of so many groups' totals together."""
-        rows, noise = self.rows * self.groups, max(1, groups) * self.rows * self.groups / self._share
+    def search(self, groups: int = 1, rows_each: Fraction | None = None) -> RungSearch:
+        """Return the search for bounds that are good for the noise of so many groups' totals together.
+
+        Args:
+            groups: how many are answered.
+            rows_each: the rows that one row of the sample stands for; by default the root of the most that it may.
+        """
+        most = self.rows * self.groups
+        rows, noise = most, max(1, groups) * most / self._share
+        if self.sample:
+            each = Fraction(math.isqrt(most)) if rows_each is None else rows_each
+            rows, noise = 1, noise / min(max(each, Fraction(1)), Fraction(most))
         width, squares = self.kind != "sum", self.kind not in _NOISY
         # A mean has noise of half the distance on its sum, and of up to as much by its count; a spread has it squared.
         part = Fraction(1, 4) if squares else Fraction(7, 10) if width else Fraction(1)
@@ -173,41 +211,68 @@ class AutoBounded(Part):
         yield ClaimedText(
             self.query, RowsClaim(self.rows, self.groups, self.keys, moves=tuple(moves), in_all=self.in_all)
         )
+        if self.sample:
+            yield ClaimedText(self.sample, RowsClaim(1, moves=((RUNG_ROWS, 1),)))
+
+    def read_exact(self, read: Reader, entropy: Entropy) -> pa.Table:
+        table = read(self.query)
+        if not self.sample:
+            return table
+        sample = read(self.sample).select([SIGN, RUNG, RUNG_ROWS])
+        marked = [
+            part.append_column(_SAMPLED, pa.array([flag] * part.num_rows, pa.bool_()))
+            for part, flag in ((table, False), (sample, True))
+        ]
+        return pa.concat_tables(marked, promote_options="permissive")
 
     def answer(self, table: pa.Table, groups: list[Group], entropy: Entropy) -> Answered:
-        sign, rung = (read_integers(table.column(c)).astype(np.int64) for c in (SIGN, RUNG))
-        n = read_integers(table.column(RUNG_ROWS)).astype(np.int64)
+        table, held = _part_sample(table)
+        counts = [self._count_rungs(held, side) for side in (0, 1)]
+        sign, rung, n = _read_rungs(table)
         sums = [
             read_integers(table.column(c))
             for c in (RUNG_TOTAL, RUNG_SQUARES)[: 1 + (self.kind not in _NOISY)]
         ]
-        counts = [
-            np.zeros(0, dtype=np.int64)
-            if ladder is None
-            else ladder.count(rung[sign == side], n[sign == side])
-            for side, ladder in zip((-1, 1), self.ladders, strict=True)
-        ]
-        found = self.search(len(groups)).find(counts, entropy)
+        by_group = index_groups(table, self.keys) if table.num_rows else {}
+        none = np.zeros(0, dtype=np.intp)
+        counted = [int(n[by_group.get(group, none)].sum()) for group in groups]
+        many = (
+            None
+            if self.kind == "sum" or not self.sample
+            else self.count.noise.add(to_integers(counted), entropy)
+        )
+        search = self.search(len(groups))
+        noisy = search.draw(counts, entropy)
+        if many is not None:
+            units = max(1, sum(sum(side) for side in noisy))
+            search = self.search(len(groups), Fraction(max(1, int(many.sum())), units))
+        found = search.choose(noisy)
         if found is None:
             return self._unanswered(len(groups))
         low, high = -found[0], found[1]
-        by_group = index_groups(table, self.keys)
         exact: list[list[Fraction]] = [[] for _ in sums]
-        counted = []
         for group in groups:
-            rows = by_group.get(group, np.zeros(0, dtype=np.intp))
-            for power, (held, of) in enumerate(zip(exact, sums, strict=True), 1):
-                held.append(self._clipped(sign[rows], rung[rows], n[rows], of[rows], low, high, power))
-            counted.append(int(n[rows].sum()))
-        columns = self._shown(exact[0], counted, low, high, entropy, exact[-1])
+            rows = by_group.get(group, none)
+            for power, (totals, of) in enumerate(zip(exact, sums, strict=True), 1):
+                totals.append(self._clipped(sign[rows], rung[rows], n[rows], of[rows], low, high, power))
+        columns = self._shown(exact[0], counted, low, high, entropy, exact[-1], many)
         ends = f"[{float(low):g}, {float(high):g}]"
         note = f"{self.name}: values were clipped to {ends}, bounds found privately"
         return Answered(columns, self.event, (note,))
 
+    def _count_rungs(self, table: pa.Table, side: int) -> NDArray[np.int64]:
+        """Return the rows on the rungs of one sign: the negative (0) or the positive values (1)."""
+        ladder = self.ladders[side]
+        if ladder is None:
+            return np.zeros(0, dtype=np.int64)
+        sign, rung, n = _read_rungs(table)
+        own = sign == (-1, 1)[side]
+        return ladder.count(rung[own], n[own])
+
     def _unanswered(self, groups: int) -> Answered:
         """Answer NULL for every group: neither sign got a bound above 0, and no more is revealed."""
         note = (
-            f"{self.name} is NULL: no bounds were found, because too few rows are of one size (AUTO needs {self._rows} "
+            f"{self.name} is NULL: no bounds were found, because too few values are of one size (AUTO needs {self._rows} "
             f"between one power of two and the next here); a larger epsilon needs fewer, and bounds that are given need none"
         )
         empty = pa.nulls(groups, pa.float64())
@@ -215,10 +280,11 @@ class AutoBounded(Part):
 
     @property
     def _rows(self) -> str:
-        """The rows that AUTO needs, in words."""
+        """The rows that AUTO needs, in words; of one row of each unit, they are units."""
+        what = "privacy unit" if self.sample else "row"
         if not self.needed:
-            return "some rows"
-        return f"about {' or '.join(map(str, self.needed))} row{'s' if self.needed[-1] > 1 else ''}"
+            return f"some {what}s"
+        return f"about {' or '.join(map(str, self.needed))} {what}{'s' if self.needed[-1] > 1 else ''}"
 
     def _clipped(
         self, sign: NDArray[np.int64], rung: NDArray[np.int64], n: NDArray[np.int64], total: NDArray[np.int64],
@@ -244,7 +310,7 @@ class AutoBounded(Part):
 
     def _shown(
         self, exact: list[Fraction], counted: list[int], low: Fraction, high: Fraction, entropy: Entropy,
-        squares: Sequence[Fraction] = (),
+        squares: Sequence[Fraction] = (), many: Integers | None = None,
     ) -> dict[str, pa.Array]:  # fmt: skip
         centre = Fraction(0) if self.kind == "sum" else (low + high) / 2
         reach = max(high - centre, centre - low)
@@ -255,7 +321,7 @@ class AutoBounded(Part):
         if self.kind == "sum":
             shown = Sum(self.name, self.total, steps).show(noisy, self.confidence)
         else:
-            noisy[self.count] = self.count.noise.add(to_integers(counted), entropy)
+            noisy[self.count] = self.count.noise.add(to_integers(counted), entropy) if many is None else many
             made: Output = Mean(self.name, self.total, self.count, steps, centre, (low, high))
             if self.kind != "avg":
                 per_square, three = steps / reach, zip(squares, exact, counted, strict=True)
@@ -283,7 +349,8 @@ class AutoBounded(Part):
         )  # fmt: skip
         return (
             f"{self.name}: find clipping bounds among 0 and the powers of two {self._range}, "
-            f"from noisy numbers of rows between them (ε={float(self.epsilon * SEARCH):g}).",
+            f"from noisy numbers of {'one row of each privacy unit' if self.sample else 'rows'} between them "
+            f"(ε={float(self.epsilon * SEARCH):g}).",
             f"{self.name}: AUTO needs {self._rows} between one power of two and the next, with 95% probability: where neither "
             f"sign has so many the answer is NULL. Of fewer rows that are far larger than all others, all may be clipped.",
             f"{self.name}: a bound more than 8 times the largest value that occurs has a chance of at most "

@@ -44,7 +44,7 @@ FALSE_GROUPS = Fraction(1, 20)
 _MARGIN = 1e-9
 
 
-def find_reach(noise: Noise, doubt: float) -> float:
+def find_noise_reach(noise: Noise, doubt: float) -> float:
     """Return the steps that noise stays within, on either side of 0, but with a probability of ``doubt`` at most."""
     if isinstance(noise, LaplaceNoise | GaussianNoise):
         return noise.half_width(1 - doubt)
@@ -81,7 +81,7 @@ def find_significant(
     found = np.zeros(len(columns[0][0][1]), dtype=np.bool_)
     part = doubt / (max(groups, 1) * len(columns))
     for (noise, values), counting in columns:
-        reach = find_reach(noise, min(2 * part, 0.5) if counting else part)
+        reach = find_noise_reach(noise, min(2 * part, 0.5) if counting else part)
         sized = values if counting else np.abs(values)
         found |= np.asarray(sized > reach, dtype=np.bool_)
     return found
@@ -128,7 +128,7 @@ ALL_SHOWN = (
 )
 
 
-def choose_groups(
+def choose_shown_groups(
     ranged: Iterable[RangedGroups], answered: Mapping[str, tuple[Operator, Release]]
 ) -> dict[str, tuple[pa.Table, str]]:
     """Return the groups that are shown of each block with ranged groups that is answered already, and sentences on the others."""

@@ -25,9 +25,8 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from dpsql.mechanisms.base import ExpectedError
+from dpsql.mechanisms.base import Booleans, ExpectedError
 from dpsql.mechanisms.per_group import Statistic
 from dpsql.numerics.exact_numbers import (
     INT64_MAX,
@@ -41,7 +40,6 @@ from dpsql.numerics.exact_numbers import (
 )
 from dpsql.numerics.interval_arithmetic import FloatIntervals, divide_steps
 
-Booleans = NDArray[np.bool_]
 Noisy = Mapping[Statistic, Integers]
 """The released integers of every statistic, one per group."""
 

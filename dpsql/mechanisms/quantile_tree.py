@@ -234,7 +234,7 @@ class QuantileTree(Quantiles):
         """Explain that there is no interval: one error in rank for all quantiles between the ends."""
         by_kind: dict[bool, dict[str, float]] = {}
         for name, places in self._places().items():
-            if self.confidence is not None and len(places) == 1:
+            if self._has_bar(places):
                 continue
             ends = any(self.ranks[i].end for i in places)
             off = max(self._bound_miss(self.ranks[i], RANK_CONFIDENCE) for i in places)
@@ -403,5 +403,5 @@ def make_tree_of(part: Quantiles, epsilon: Fraction, power: int) -> QuantileTree
     branches, levels = choose_shape(points, power)
     return QuantileTree(
         part.query, part.keys, part.names, part.ranks, part.low, part.high, epsilon, part.rows, part.groups, part.steps,
-        part.whole, part.column, part.geometric, part.in_all, part.confidence, branches, levels,
+        part.whole, part.column, part.geometric, part.in_all, part.confidence, part.bars, branches, levels,
     )  # fmt: skip

@@ -264,9 +264,13 @@ class RungSearch:
             counts: the rows of each sign's rungs; nothing for a sign that has no ladder.
             entropy: a source of random bits.
         """
-        ends = np.cumsum([len(c) for c in counts])
+        return self.choose(self.draw(counts, entropy))
+
+    def draw(self, counts: Sequence[NDArray[np.int64]], entropy: Entropy) -> list[list[int]]:
+        """Return the noisy numbers of rows of each sign's rungs; the arguments are those of :meth:`find`."""
+        first = len(counts[0])
         drawn = self._counts.add(to_integers([int(n) for c in counts for n in c]), entropy).tolist()
-        return self.choose([drawn[: ends[0]], drawn[ends[0] :]])
+        return [drawn[:first], drawn[first:]]
 
     def choose(self, noisy: Sequence[Sequence[int]]) -> tuple[Fraction, Fraction] | None:
         """Choose the bounds from the noisy numbers alone."""

@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.empty_groups import FALSE_GROUPS, find_reach, find_significant
+from dpsql.mechanisms.empty_groups import FALSE_GROUPS, find_noise_reach, find_significant
 from dpsql.mechanisms.ordered_noise import OrderedNoise
 from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise, Noise
 from dpsql.mechanisms.tree_noise import make_tree
@@ -44,9 +44,9 @@ def any_of(groups: int, chance: float) -> float:
 @pytest.mark.parametrize("noise", NOISES, ids=repr)
 def test_false_groups_by_the_exact_law(noise: Noise, groups: int) -> None:
     """At most one answer of twenty shows a group without rows; one step lower would be too many, or nearly so."""
-    reach = find_reach(noise, 2 * DOUBT / groups)
+    reach = find_noise_reach(noise, 2 * DOUBT / groups)
     assert any_of(groups, exceed(noise, reach)) <= DOUBT
-    both = find_reach(noise, DOUBT / groups)
+    both = find_noise_reach(noise, DOUBT / groups)
     assert any_of(groups, 2 * exceed(noise, both)) <= DOUBT
     lower = reach - max(1, round(float(noise.variance) ** 0.5 / 4))
     assert any_of(groups, exceed(noise, lower)) > DOUBT  # a reach that is a little less fails
@@ -55,10 +55,10 @@ def test_false_groups_by_the_exact_law(noise: Noise, groups: int) -> None:
 def test_a_group_of_thirty_units_is_shown() -> None:
     """At epsilon = 1 and one row a unit, thirty units of a thousand candidate groups are shown in 95 of 100 answers."""
     noise = LaplaceNoise(Fraction(1), 1)
-    reach = find_reach(noise, 2 * DOUBT / 1_000)
+    reach = find_noise_reach(noise, 2 * DOUBT / 1_000)
     assert 1 - exceed(noise, 30 - reach - 1) >= 0.95
     half = LaplaceNoise(Fraction(1, 2), 1)  # beside a sum
-    assert 1 - exceed(half, 30 - find_reach(half, DOUBT / 1_000) - 1) >= 0.95
+    assert 1 - exceed(half, 30 - find_noise_reach(half, DOUBT / 1_000) - 1) >= 0.95
 
 
 @pytest.mark.parametrize("groups", GROUPS)
@@ -66,7 +66,7 @@ def test_the_decision_has_that_law(groups: int) -> None:
     """Counts that are far below 0 are no sign of rows, sums are; the doubt is shared by all statistics."""
     noise = LaplaceNoise(Fraction(1), 1)
     part = DOUBT / groups / 2
-    count, total = find_reach(noise, 2 * part), find_reach(noise, part)
+    count, total = find_noise_reach(noise, 2 * part), find_noise_reach(noise, part)
     counts = np.array([count, count + 1, -(10**6), 0, 0, 0])
     sums = np.array([0, 0, 0, total, -total - 1, total + 1])
     found = find_significant([(noise, counts), (noise, sums)], [True, False], groups, DOUBT)
@@ -109,7 +109,7 @@ def test_a_sum_of_laplace_noise_stays_within_its_reach(weights: tuple[int, ...])
     law = _convolve(list(weights), float(epsilon), size)
     places = np.abs(np.arange(-size, size + 1))
     for doubt in (5e-2, 1e-3, 5e-5, 1e-7):
-        reach = find_reach(_Sum(weights, epsilon), doubt)
+        reach = find_noise_reach(_Sum(weights, epsilon), doubt)
         tail = float(law[places > reach].sum())
         assert tail <= doubt * (1 + 1e-6) + 1e-12
         assert float(law[places > reach / 2].sum()) > doubt
@@ -119,7 +119,7 @@ def test_noise_in_an_order_stays_within_its_reach() -> None:
     """Steps of a tree: in 2,000 draws of 64 empty steps, at most about one answer of twenty has any step beyond."""
     noise = make_tree(LaplaceNoise(Fraction(1, 2), 1), 64)
     assert isinstance(noise, OrderedNoise)
-    reach, draws = find_reach(noise, 2 * DOUBT / 64), 2_000
+    reach, draws = find_noise_reach(noise, 2 * DOUBT / 64), 2_000
     entropy = Entropy()
     exact = np.zeros(64 * draws, dtype=np.int64)
     runs = [np.arange(64 * i, 64 * (i + 1)) for i in range(draws)]

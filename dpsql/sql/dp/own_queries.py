@@ -278,26 +278,33 @@ def _auto_bounded(asked: AggregateCall, typed: Typed, kind: AutoKind, epsilon: F
     if least is not None and most is not None:  # no rung is needed beyond what is declared
         high = max(low, min(high, find_exponent(max(abs(least), abs(most), Fraction(2) ** low))))
     value = f"CAST({block.filtered(asked.call, to_sql(typed.node))} AS DOUBLE)"
-    given = exact.held(value, asked.groups)
-    held = f"SELECT * FROM ({given}) AS given WHERE ABS(v) < CAST('Infinity' AS DOUBLE)"
     rung = f"CASE WHEN v = 0 THEN {low} ELSE CAST(LEAST(GREATEST(CEIL(LOG2(ABS(v))), {low}), {high}) AS INTEGER) END"
-    if least is not None or most is not None:  # NULL is gone, of which LEAST would make a bound
-        value = "v"
-        for end, pick in ((most, "LEAST"), (least, "GREATEST")):
-            value = value if end is None else f"{pick}({value}, CAST('{float(end)!r}' AS DOUBLE))"
-        held = f"SELECT {', '.join([*keys, value])} AS v FROM ({held}) AS present"
-    placed = f"SELECT *, CASE WHEN v > 0 THEN 1 WHEN v < 0 THEN -1 ELSE 0 END AS sign, {rung} AS rung FROM ({held}) AS held"
+
+    def place(given: str) -> str:
+        held = f"SELECT * FROM ({given}) AS given WHERE ABS(v) < CAST('Infinity' AS DOUBLE)"
+        if least is not None or most is not None:  # NULL is gone, of which LEAST would make a bound
+            inside = "v"
+            for end, pick in ((most, "LEAST"), (least, "GREATEST")):
+                inside = inside if end is None else f"{pick}({inside}, CAST('{float(end)!r}' AS DOUBLE))"
+            held = f"SELECT {', '.join([*keys, inside])} AS v FROM ({held}) AS present"
+        sign = "CASE WHEN v > 0 THEN 1 WHEN v < 0 THEN -1 ELSE 0 END"
+        return f"SELECT *, {sign} AS sign, {rung} AS rung FROM ({held}) AS held"
+
     steps = f"CAST(LEAST(ROUND(ABS(v) / POW(2.0, rung - {PLACES})), {1 << PLACES}) AS BIGINT)"
     by = ", ".join([*keys, "sign", "rung"])
     squares = "" if kind in ("sum", "avg") else f", SUM({steps} * {steps}) AS squares"
+    placed = place(exact.held(value, asked.groups))
     query = (
         f"SELECT {by}, COUNT(*) AS n, SUM({steps}) AS total{squares} FROM ({placed}) AS placed GROUP BY {by}"
     )
+    sample = ""
+    if exact.rows_per_unit * asked.groups > 1:
+        sample = f"SELECT sign, rung, COUNT(*) AS n FROM ({place(exact.one_row(value))}) AS placed GROUP BY sign, rung"
     if block.autos is None:
         block.autos = _count_auto(asked)
     return AutoBounded(
         query, keys, asked.name, kind, epsilon, low, high, exact.rows_per_unit, asked.groups, block.confidence,
-        least, most, block.autos, exact.budgeted,
+        least, most, block.autos, exact.budgeted, sample,
     )  # fmt: skip
 
 

@@ -138,7 +138,7 @@ def _quantile(asked: AggregateCall) -> Aggregate:
         said,
         quantile=request,
         shown=back,
-        intervals=len(ranks) == 1 and back is None,
+        intervals=len(ranks) == 1 and back is None and not call.node.meta.get(IN_LIST),
     )
 
 
@@ -156,20 +156,24 @@ def _unbounded_quantile(asked: AggregateCall, typed: Typed, ranks: tuple[WantedR
     y = asked.block.filtered(asked.call, _write_finite(typed))
     whole = typed.type.kind == "INTEGER" and high <= 63 and asked.call.name not in ("MEDIAN", "QUANTILE_CONT")
 
+    bars = len(ranks) == 1 and not asked.call.node.meta.get(IN_LIST)
+
     def part(epsilon: Fraction) -> Quantiles:
         names, exact = (asked.name,) * len(ranks), asked.exact
         query = write_histogram(exact, exact.names, y, grid.write_step("v"), asked.groups)
         return Quantiles(
             query, exact.names, names, ranks, -grid.last, grid.last, epsilon, exact.rows_per_unit, asked.groups,
             whole=whole, geometric=grid, in_all=exact.budgeted,
-            confidence=asked.block.options.confidence if len(ranks) == 1 else None,
+            confidence=asked.block.options.confidence if bars else None,
         )  # fmt: skip
 
     kind = ("BIGINT" if whole else "DOUBLE") + "[]" * (len(ranks) > 1)
     said = f"{asked.source()} among the {2 * grid.last + 1} points of a geometric grid"
-    return asked.make(kind, said, part=part, intervals=len(ranks) == 1)
+    return asked.make(kind, said, part=part, intervals=bars)
 
 
+IN_LIST = "dpsql_in_list"
+"""The mark of calls whose values stand in a list, which has no intervals."""
 _MAX_QUANTILES = 1000
 """The equal parts into which one call may cut the rows."""
 
@@ -211,6 +215,7 @@ def split_quantiles(node: exp.Expr, call: Call) -> list[exp.Expr]:
         inner = call_of(one)
         assert inner is not None
         inner.args[1].replace(p.copy())
+        inner.node.meta[IN_LIST] = True
         out.append(one)
     return out
 
@@ -254,11 +259,12 @@ def quantile_parts(
         if graded is not None:
             low, high, each = graded.first, graded.last, Fraction(1)
         names, ranks, shares = zip(*items, strict=True)
-        bars = any(item.intervals for item, _ in asked if item.name in names)
+        with_bars = {item.name for item, _ in asked if item.intervals}
+        bars = tuple(name in with_bars for name in names)
         parts.append(
             Quantiles(
                 query, keys, names, ranks, low, high, sum(shares, Fraction(0)), exact.rows_per_unit, groups,
-                each, whole, values, graded, exact.budgeted, confidence if bars else None,
+                each, whole, values, graded, exact.budgeted, confidence if any(bars) else None, bars if any(bars) else (),
             )
         )  # fmt: skip
     return tuple(parts)

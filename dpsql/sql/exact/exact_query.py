@@ -399,6 +399,12 @@ class Exact:
             each,
         )
 
+    def one_row(self, value: str) -> str:
+        """Return one row of each unit, of those where ``value`` is a finite number, in ``v``: chosen by a secret hash."""
+        finite = f"ABS({value}) < CAST('Infinity' AS DOUBLE)"
+        where = finite if self.where is None else f"({self.where}) AND {finite}"
+        return write_bounded_rows(self.bound, where, self.keys, {"v": value}, 1, None, self.domain, True)
+
     def plain(self, value: str) -> str:
         """Return all rows with ``value`` as ``v``, of which routes may look at numbers."""
         return _write_rows(self.bound, (), {"v": value}, [self.where], self._source)

@@ -95,7 +95,7 @@ SELECT WITH STABLE OPTIONS (epsilon = 1) IQR(age), TRIMMED_MEAN(amount, 0.1) AS 
 ----
 columns: iqr(age), t, median(age), quantile_disc(age, 0.9), mode(ward), quantile_cont(age, [0.5])
 cost: ε=1
-block: Together {"events": [{"count": 2, "epsilon": "1/4", "kind": "bounded_range"}, {"count": 4, "epsilon": "1/12", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/8", "kind": "bounded_range"}, {"count": 2, "epsilon": "1/24", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/6", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/6", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/6", "kind": "bounded_range"}], "kind": "composed"}
+block: Together {"events": [{"count": 1, "epsilon": "1/8", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/6", "kind": "bounded_range"}, {"count": 2, "epsilon": "1/24", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/8", "kind": "bounded_range"}, {"count": 2, "epsilon": "1/24", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/6", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/6", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/6", "kind": "bounded_range"}], "kind": "composed"}
 note: at most 10 rows of one patient_id count: what is beyond is missing
 ====
 -- case: stable answers by public groups
@@ -133,7 +133,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) SUM(weight, contribution_bounds_per_row => 
 ----
 columns: total
 cost: ε=1
-block: Together {"events": [{"epsilon": "3/20", "kind": "pure"}, {"count": 1, "epsilon": "17/20", "kind": "discrete_laplace", "sensitivity": 10737418240}], "kind": "composed"}
+block: Together {"events": [{"count": 1, "epsilon": "3/20", "kind": "discrete_laplace", "sensitivity": 1}, {"count": 1, "epsilon": "17/20", "kind": "discrete_laplace", "sensitivity": 10737418240}], "kind": "composed"}
 note: at most 10 rows of one patient_id count: what is beyond is missing
 ====
 -- case: a spread within bounds found privately
@@ -141,7 +141,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) STDDEV(weight, contribution_bounds_per_row 
 ----
 columns: spread
 cost: ε=1
-block: Together {"events": [{"epsilon": "3/20", "kind": "pure"}, {"count": 1, "epsilon": "17/60", "kind": "discrete_laplace", "sensitivity": 10737418240}, {"count": 1, "epsilon": "17/60", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 1, "epsilon": "17/60", "kind": "discrete_laplace", "sensitivity": 10737418240}], "kind": "composed"}
+block: Together {"events": [{"count": 1, "epsilon": "3/20", "kind": "discrete_laplace", "sensitivity": 1}, {"count": 1, "epsilon": "17/60", "kind": "discrete_laplace", "sensitivity": 10737418240}, {"count": 1, "epsilon": "17/60", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 1, "epsilon": "17/60", "kind": "discrete_laplace", "sensitivity": 10737418240}], "kind": "composed"}
 note: at most 10 rows of one patient_id count: what is beyond is missing
 ====
 -- case: the mode of a card

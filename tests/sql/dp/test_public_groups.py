@@ -145,7 +145,8 @@ def test_private_conditions_and_filters_leave_no_group_out(session: dpsql.Sessio
 
 def test_a_time_within_a_day_keeps_the_day(session: dpsql.Session) -> None:
     found = session.sql(
-        f"SELECT WITH DP {_ALL} ts::DATE AS day, COUNT(*) FROM v WHERE ts > TIMESTAMP '2020-01-05 12:00' AND ts < '2020-01-06 09:00' GROUP BY 1"
+        f"SELECT WITH DP {_ALL} ts::DATE AS day, COUNT(*) FROM v "
+        "WHERE ts > TIMESTAMP '2020-01-05 12:00' AND ts < '2020-01-06 09:00' GROUP BY 1"
     )
     assert [str(row[0]) for row in sorted(found.fetchall())] == ["2020-01-05", "2020-01-06"]
     found = session.sql("SELECT ts::DATE, COUNT(*) FROM v WHERE date_part('hour', ts) = 10 GROUP BY 1")

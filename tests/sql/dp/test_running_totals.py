@@ -176,7 +176,7 @@ def test_frames_are_those_of_the_engine() -> None:
 # -- what is chosen -------------------------------------------------------------------------------------------
 
 RUNNING = "SELECT WITH DP OPTIONS ({0}) day, SUM(COUNT(*)) OVER (ORDER BY day) AS n FROM v GROUP BY day"
-PLAIN = "SELECT WITH DP OPTIONS ({0}) day, COUNT(*) AS n FROM v GROUP BY day"
+PLAIN = "SELECT WITH DP OPTIONS ({0}, group_selection_strategy = PUBLIC_GROUPS) day, COUNT(*) AS n FROM v GROUP BY day"
 
 
 @pytest.mark.parametrize(

@@ -69,10 +69,12 @@ def test_all_groups_are_there_and_free(session: dpsql.Session) -> None:
     note = next(note for note in shown.notes if "97 of 100 groups" in note)
     assert ALL in note
     every = session.sql(f"SELECT WITH DP {ALL} code, COUNT(*) AS n FROM v GROUP BY code")
-    assert every.event is None and len(every.fetchall()) == 100
+    assert every.event is None
+    assert len(every.fetchall()) == 100
     assert not any("not shown" in note for note in every.notes)
     again = session.sql("SELECT code, COUNT(*) AS n FROM v GROUP BY code")
-    assert again.event is None and again.fetchall() == shown.fetchall()
+    assert again.event is None
+    assert again.fetchall() == shown.fetchall()
 
 
 def test_the_loss_is_that_of_all_groups(session: dpsql.Session) -> None:
@@ -90,7 +92,8 @@ def test_declared_values_all_appear(session: dpsql.Session) -> None:
 def test_a_window_in_the_order_of_a_range_has_all_steps(session: dpsql.Session) -> None:
     text = "SELECT d, SUM(n) OVER (ORDER BY d) AS r FROM (SELECT d, COUNT(*) AS n FROM v GROUP BY d)"
     rows = session.sql(text).fetchall()
-    assert len(rows) == 91 and max(row[1] for row in rows) == 4200
+    assert len(rows) == 91
+    assert max(row[1] for row in rows) == 4200
     named = "SELECT d, SUM(n) OVER win AS r FROM (SELECT d, COUNT(*) AS n FROM v GROUP BY d) WINDOW win AS (ORDER BY d)"
     assert len(session.sql(named).fetchall()) == 91
     assert "since a window goes by their order" in str(session.sql(f"EXPLAIN {text}"))
