@@ -101,7 +101,7 @@ def _count_capped(engine: DuckDBEngine, units_of: _Units, table: Table) -> Itera
         )
     others = [c for c in caps if c != cap and above[c][0]][-_MOST_CAPS:]
     if others:
-        told = ", ".join(f"{_percent(above[c][1], rows)} above {c:,} ({_say_noise(c)})" for c in others)
+        told = "; ".join(f"{_percent(above[c][1], rows)} above {c:,}, with {_say_noise(c)}" for c in others)
         yield f"{table.name}: rows that other caps would leave out without groups, and their noise: {told}"
     for column, declared in table.columns.items():
         if declared.values is not None and (table.max_rows is not None or table.max_groups is not None):

@@ -18,7 +18,7 @@ delta = 1e-6
 [tables.trips]
 source = "trips.parquet"
 privacy_unit = "tail"
-max_rows_per_group = {rows}
+max_rows = {rows}
 max_groups = {groups}
 [tables.trips.columns]
 fare = {{ bounds = [0, 9.5] }}
@@ -60,15 +60,16 @@ def test_counts_are_exact(trips: list[tuple[object, ...]], rows: int, groups: in
     kept: Counter[object] = Counter()
     many: Counter[object] = Counter()
     for (unit, _), n in cells.items():
-        kept[unit] += min(n, rows)
+        kept[unit] += n
         many[unit] += 1
-    lost = sum(cells.values()) - sum(min(n, rows * groups) for n in kept.values())
+    lost = sum(cells.values()) - sum(min(n, rows) for n in kept.values())
     (line,) = [text for text in said if text.startswith("trips by city")]
     assert (
         f"{sum(n > groups for n in many.values())} of {len(many)} units are in more than max_groups = {groups}"
         in line
     )
     assert f" {lost} of {sum(cells.values())} rows " in line
+    assert f"noise of about ±{3 * rows} at ε=1" in line
 
 
 def test_values_that_do_not_fit_are_told_apart_from_nulls(trips: list[tuple[object, ...]]) -> None:
@@ -88,7 +89,22 @@ def test_values_that_do_not_fit_are_told_apart_from_nulls(trips: list[tuple[obje
     gates = sum(row[4] == 0 for row in trips)
     assert any(text.startswith(f"trips.gate: {gates} of 400 values ") for text in said)
     others = next(text for text in said if "other caps" in text)
-    assert "above 1," in others
+    assert "above 1, with noise of about ±3 at ε=1" in others
+
+
+def test_rows_are_counted_along_a_path(trips: list[tuple[object, ...]]) -> None:
+    """Both halves of each cap are shown where a path leads to the unit: rows that are lost, and noise that is added."""
+    duckdb.sql("SELECT DISTINCT tail, 'o' || CAST(hash(tail) % 5 AS VARCHAR) AS owner FROM 'trips.parquet'").write_parquet("planes.parquet")
+    owners = dict(duckdb.sql("SELECT tail, owner FROM 'planes.parquet' WHERE tail IS NOT NULL").fetchall())
+    Path("p.toml").write_text(
+        '[budget]\nepsilon = 1\n[tables.planes]\nsource = "planes.parquet"\nprivacy_unit = "owner"\nmax_rows = 9\n'
+        '[tables.trips]\nsource = "trips.parquet"\nprivacy_unit = "tail -> planes.tail, owner"\nmax_rows = 7\n'
+    )
+    of_units = Counter(owners[row[0]] for row in trips if row[0] is not None)
+    lost = sum(max(0, n - 7) for n in of_units.values())
+    (line,) = [text for text in check_policy("p.toml", rows=True).counted if text.startswith("trips: ") and "max_rows = 7" in text]
+    assert f" {lost} of 360 rows " in line
+    assert "noise of about ±21 at ε=1" in line
 
 
 def test_a_policy_that_fits_is_told_nothing(trips: list[tuple[object, ...]]) -> None:

@@ -108,15 +108,15 @@ def settle(draft: PolicyDraft) -> str:
 def test_from_a_file_to_an_answer() -> None:
     write_parquet(ROWS)
     draft = init_policy("visits.parquet", output="policy.toml")
-    assert draft.open == ("visits.max_rows", "visits.max_groups", "visits.amount.bounds")
+    assert draft.open == ("visits.max_rows", "visits.amount.bounds")
     assert 'privacy_unit = "patient_id"' in draft.text
     assert "age = { bounds = [0, 120] }" in draft.text
     assert "zip: BIGINT; it names something" in draft.text
     missing = check_policy("policy.toml").missing
-    assert [line.split(" ")[1] for line in missing] == ["max_rows", "max_groups", "bounds", "="]
+    assert [line.split(" ")[1] for line in missing] == ["max_rows", "bounds", "="]
     line = next(n for n, text in enumerate(draft.text.splitlines(), 1) if text.startswith("amount"))
-    assert f"amount are still TODO (line {line})" in missing[2]
-    assert "is a guess" in missing[3]
+    assert f"amount are still TODO (line {line})" in missing[1]
+    assert "is a guess" in missing[2]
     Path("settled.toml").write_text(settle(draft))
     found = check_policy("settled.toml")
     assert found.missing == []
@@ -306,7 +306,7 @@ def test_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == str(init_policy("visits.parquet"))
     assert cli.main(["policy", "init", "visits.parquet", "--unit", "zip", "-o", "p.toml"]) == 0
     assert (
-        'written to p.toml: 3 values to decide, marked "TODO"; then: dpsql policy check'
+        'written to p.toml: 2 values to decide, marked "TODO"; then: dpsql policy check'
         in capsys.readouterr().out
     )
     assert cli.main(["policy", "init", "visits.parquet", "-o", "p.toml"]) == 1
