@@ -196,7 +196,7 @@ def _write_options(hint: str) -> str:
 
 def _demo(given: argparse.Namespace) -> int | None:
     if given.serve:
-        from dpsql.demo.serving import serve_demo
+        from dpsql.demo.served_demo import serve_demo
 
         return serve_demo(Path("dpsql-demo"), given.listen)
     from dpsql.demo.demo import run_demo

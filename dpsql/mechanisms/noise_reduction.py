@@ -4,7 +4,7 @@ How wide the interval of a mean or of a variance is depends on private counts, s
 beforehand. Noise of little epsilon is drawn first, and taken away step by step; each step the intervals are computed anew
 from the noisy integers, and where all are narrow enough, that is the answer.
 
-Relation: ADD_REMOVE. Guarantee: :class:`~dpsql.privacy.gradual.NoiseReduction`, for each statistic is a chain of noises
+Relation: ADD_REMOVE. Guarantee: :class:`~dpsql.privacy.gradual_events.NoiseReduction`, for each statistic is a chain of noises
 (:mod:`dpsql.noise.gradual`) at the same rung of a public ladder, and when to stop is decided from released integers alone.
 The caller must ensure the sensitivities, as in any aggregation.
 
@@ -37,7 +37,7 @@ from dpsql.noise.entropy import Entropy
 from dpsql.noise.gradual import NoiseChain
 from dpsql.numerics.exact_numbers import Floats, Integers, add_integers, round_significant, write_number
 from dpsql.privacy.events import Event, compose_events
-from dpsql.privacy.gradual import NoiseReduction
+from dpsql.privacy.gradual_events import NoiseReduction
 
 STEPS = 220
 """Steps of the ladder: from a 4096th of the epsilon to all of it, each 4 percent more than the one before."""

@@ -4,7 +4,7 @@ events.py            one frozen value for each mechanism that touched private da
 gaussian_events.py   events of jointly calibrated Gaussian noise, and of the noisy test
 selection_events.py  the event of private groups chosen at one Rényi order
 threshold_events.py  events of thresholds with a delta or with Gaussian noise
-gradual.py           the event of noise that is removed step by step
+gradual_events.py    the event of noise that is removed step by step
 conversions.py       losses of one currency in another, among them the Gaussian calibration
 amounts.py           amounts in epsilon, mu or rho
 accountants.py       the sums, and the contract of every accountant

@@ -19,7 +19,7 @@ from dpsql.numerics.exact_numbers import round_significant, shorten, write_numbe
 from dpsql.privacy.amounts import OwnRoom, say_what_is_left
 from dpsql.privacy.amounts import format_percent as format_percent
 from dpsql.privacy.events import Event, PureDP
-from dpsql.privacy.gradual import NoiseReduction
+from dpsql.privacy.gradual_events import NoiseReduction
 from dpsql.privacy.guesses import LARGEST_EPSILON, find_most, guess_renyi
 from dpsql.privacy.pld import DeclaredPlan
 from dpsql.privacy.threshold_events import OPEN_ENDED

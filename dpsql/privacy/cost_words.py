@@ -20,7 +20,7 @@ from dpsql.privacy.events import (
     StableTest,
 )
 from dpsql.privacy.gaussian_events import GaussianTest, JointGaussian
-from dpsql.privacy.gradual import NoiseReduction
+from dpsql.privacy.gradual_events import NoiseReduction
 from dpsql.privacy.selection_events import RenyiSelection
 from dpsql.privacy.threshold_events import GaussianSparseVector, StableQuestions
 
