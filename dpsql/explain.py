@@ -21,7 +21,7 @@ from dpsql.plan import Plan, PrivateBlock
 from dpsql.policy.model import Budget, Policy, Table
 from dpsql.privacy.amounts import Amount
 from dpsql.privacy.events import Event, compose_events
-from dpsql.privacy.gradual import NoiseReduction
+from dpsql.privacy.gradual_events import NoiseReduction
 from dpsql.report.figures import FIGURES, list_figures
 from dpsql.report.tables import list_budget, list_entries
 from dpsql.result import Result

@@ -1,7 +1,15 @@
 """The command line of dpsql.
 
-Answers go to standard output; what they cost, and errors, go to standard error. The exit status is 0 for an
-answer, 1 for an error of ours, 2 for wrong usage.
+ask_commands.py      demo, sql and explain, for analysts
+ledger_commands.py   report and ledger, for the owner
+policy.py            policy init, check and import, for the owner
+serving.py           serve, for the owner
+analysts.py          analyst: tokens and pauses, for the owner
+shell_completion.py  completion for bash, zsh and fish
+commands.py          help texts and arguments that commands share
+
+Each command has its own file, imported here alone. Answers go to standard output; costs and errors go to standard error.
+The exit status is 0 for an answer, 1 for an error of ours, 2 for wrong usage.
 """
 
 from __future__ import annotations
@@ -12,12 +20,12 @@ from collections.abc import Sequence
 
 from dpsql import __version__
 from dpsql.cli.analysts import add_analyst_commands
-from dpsql.cli.answers import add_answer_commands
+from dpsql.cli.ask_commands import add_answer_commands
 from dpsql.cli.commands import take_policy
-from dpsql.cli.completion import add_completion_command
-from dpsql.cli.ledger import add_ledger_commands
+from dpsql.cli.ledger_commands import add_ledger_commands
 from dpsql.cli.policy import add_policy_commands
 from dpsql.cli.serving import add_serve_command
+from dpsql.cli.shell_completion import add_completion_command
 from dpsql.errors import Error
 
 _EXAMPLES = """\
@@ -40,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Error as error:
         print("\n".join(error.lines()), file=sys.stderr)
         return 1
-    except BrokenPipeError:  # the reader of a pipe went away: that is not our error
+    except BrokenPipeError:  # the reader of a pipe went away
         sys.stderr.close()
         return 1
 

@@ -1,4 +1,4 @@
-"""Commands about the analysts of a server, for the data owner: their tokens, and who is paused.
+"""Commands about the analysts of a server, for the data owner: tokens and pauses.
 
 ``add`` and ``rotate`` print the token alone on standard output, once; all else goes to standard error.
 """
@@ -25,8 +25,8 @@ USUAL_DAYS = 90
 _NO_REASON, _LONGEST_REASON = "paused by the owner", 200
 _HELP = {
     "add": "make an analyst's token, which is printed once",
-    "list": "show who has a token, until when, and who is paused",
-    "rotate": "make another token in place of the one that there is, which ends at once",
+    "list": "list analysts with a token, its expiry, and pauses",
+    "rotate": "replace an analyst's token; the old one ends at once",
     "remove": "end an analyst's token and sessions",
     "pause": "let an analyst ask nothing more, until the owner resumes",
     "resume": "let an analyst who was paused ask again",
@@ -36,7 +36,7 @@ _HELP = {
 def add_analyst_commands(commands: Any) -> None:
     """Add the commands to those of the parser."""
     analyst = add_command(
-        commands, "analyst", None, "say who may ask a server: make, list and end their tokens",
+        commands, "analyst", None, "choose the analysts of a server: make, list and end their tokens",
         examples=("dpsql analyst add ann --policy policy.toml > ann.token", "dpsql analyst list --policy policy.toml"),
     )  # fmt: skip
     actions = add_actions(analyst)
@@ -53,7 +53,7 @@ def add_analyst_commands(commands: Any) -> None:
         command = add_command(actions, name, run, _HELP[name], examples=(example,))
         if name != "list":
             command.add_argument("name", metavar="NAME", help="as in [analysts.NAME] of the policy")
-        add_policy(command, "the policy file, beside which tokens are kept")
+        add_policy(command, "the policy file, with the tokens in its folder")
         if name in ("add", "rotate"):
             usual = str(USUAL_DAYS) if name == "add" else "as long as the old one did"
             command.add_argument(
@@ -99,7 +99,7 @@ def _find_name(policy: Policy, name: str, path: Path) -> str:
 
 
 def _write_lines(policy: Policy, name: str) -> list[str]:
-    """Write the lines of a policy that give an analyst a share: half of the whole, to be changed, and what that means."""
+    """Return lines of a policy that give an analyst a share, half of the whole as a start, with their meaning."""
     from dpsql.policy.toml import write_toml
 
     own = policy.budget.own
@@ -156,7 +156,7 @@ def _list(given: argparse.Namespace) -> None:
 
 
 def _keep_from_others() -> None:
-    """Let nobody else read the file that standard output goes to, if it is one: clients take no token from one that they can."""
+    """Make the file behind standard output private, if it is a file: clients refuse a token that others can read."""
     with suppress(OSError, ValueError):
         mode = os.fstat(sys.stdout.fileno()).st_mode
         if stat.S_ISREG(mode) and mode & 0o077:

@@ -1,4 +1,4 @@
-"""The making of commands: one line of help, a description, and examples that the help ends with."""
+"""Help texts of commands, with examples, and the arguments that they share."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def add_command(
     """Add a command.
 
     Args:
-        commands: the actions of a parser that take it.
+        commands: the actions of a parser, to which it is added.
         name: its word.
-        run: what it does; None for a command that has commands of its own, and shows its help alone.
+        run: its function; None for a command with commands of its own, which shows its help.
         help: one line, for the list of commands.
-        about: what else there is to know.
-        examples: command lines, each whole.
+        about: further sentences.
+        examples: whole command lines.
     """
     sentence = help[:1].upper() + help[1:] + "."
     told = "\n\n".join(textwrap.fill(part, _WIDTH) for part in (sentence, about) if part)
@@ -39,12 +39,12 @@ def add_command(
 
 
 def add_actions(command: argparse.ArgumentParser) -> Any:
-    """Return what takes the commands of a command; without one of these it shows its help."""
+    """Return the actions of a command; without one of them the command shows its help."""
     return command.add_subparsers(metavar="ACTION", title="actions")
 
 
 def add_database(command: argparse.ArgumentParser) -> None:
-    """Add ``--database``, which is the same in every command that reads data."""
+    """Add ``--database`` for a command that reads data."""
     command.add_argument(
         "--database", metavar="FILE", help="a DuckDB database; default: the sources that the policy names"
     )
@@ -53,7 +53,7 @@ def add_database(command: argparse.ArgumentParser) -> None:
 def add_policy(
     command: argparse.ArgumentParser, help: str = "the policy file", several: bool = False
 ) -> None:
-    """Add the policy as an argument and as ``--policy``, for both are written; :func:`take_policy` makes one of them."""
+    """Add the policy as an argument and as ``--policy``; :func:`take_policy` joins the two."""
     command.add_argument(
         "policy_place", nargs="*" if several else "?", type=Path, metavar="POLICY", help=help
     )
@@ -62,12 +62,12 @@ def add_policy(
         type=Path,
         metavar="FILE",
         action="append" if several else "store",
-        help="the same as POLICY",
+        help="like POLICY",
     )
 
 
 def take_policy(given: argparse.Namespace) -> None:
-    """Let the policy that is given as an argument be the one of ``--policy``.
+    """Use a policy that is given as an argument as ``--policy``.
 
     Raises:
         ParseError: both are given.
@@ -98,14 +98,14 @@ def require_policy(given: argparse.Namespace, words: str) -> None:
 
 
 def add_place(command: argparse.ArgumentParser) -> None:
-    """Add ``--policy`` and ``--ledger``, one of which says where the ledger is.
+    """Add ``--policy`` and ``--ledger``, one of which gives the ledger.
 
-    A command whose own argument is a file takes no policy as an argument.
+    A command with a file as its argument takes no policy as an argument.
     """
     if any(action.dest == "file" for action in command._actions):
         command.add_argument(
-            "--policy", metavar="FILE", type=Path, help="the policy that the ledger lies beside"
+            "--policy", metavar="FILE", type=Path, help="the policy in the folder of the ledger"
         )
     else:
-        add_policy(command, "the policy that the ledger lies beside")
-    command.add_argument("--ledger", metavar="FILE", type=Path, help="the ledger, where it is elsewhere")
+        add_policy(command, "the policy in the folder of the ledger")
+    command.add_argument("--ledger", metavar="FILE", type=Path, help="the ledger, if it is elsewhere")

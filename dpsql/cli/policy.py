@@ -13,13 +13,13 @@ from dpsql.errors import ParseError, PolicyError
 def add_policy_commands(commands: Any) -> None:
     """Add the commands to those of the parser."""
     policy = add_command(
-        commands, "policy", None, "write a policy for data of your own, and check what it still wants",
+        commands, "policy", None, "write a policy for data of your own, and check it",
         examples=("dpsql policy init visits.parquet -o policy.toml", "dpsql policy check policy.toml"),
     )  # fmt: skip
     actions = add_actions(policy)
     init = add_command(
         actions, "init", _init, "write a first policy from names and types alone; no value is read",
-        "What only the owner can know stands there as TODO, and guesses are marked: dpsql policy check insists on both.",
+        "Facts that only the owner knows become TODO, and guesses are marked: dpsql policy check insists on both.",
         ("dpsql policy init visits.parquet -o policy.toml", "dpsql policy init visits.csv wards.csv -o policy.toml",
          "dpsql policy init --database visits.duckdb --unit person_id"),
     )  # fmt: skip
@@ -27,25 +27,23 @@ def add_policy_commands(commands: Any) -> None:
         "source",
         nargs="*",
         metavar="SOURCE",
-        help="Parquet, CSV or JSON files, each of which is a table; a glob in quotes is one; or a DuckDB file",
+        help="Parquet, CSV or JSON files, one table each; a glob in quotes is one table; or a DuckDB file",
     )
-    init.add_argument("--database", metavar="FILE", help="a DuckDB database: the same as SOURCE")
-    init.add_argument(
-        "--unit", metavar="COLUMN", help="the column that says whose row it is, or ROW; else guessed"
-    )
+    init.add_argument("--database", metavar="FILE", help="a DuckDB database, like SOURCE")
+    init.add_argument("--unit", metavar="COLUMN", help="the column of the privacy unit, or ROW; else guessed")
     init.add_argument(
         "-o", "--output", metavar="FILE", type=Path, help="write to this file, which must not exist"
     )
     check = add_command(
-        actions, "check", _check, "say what a policy declares, and what is missing; shows no rows",
-        "The exit status is 1 where something is missing.",
+        actions, "check", _check, "list the declarations of a policy, and the missing ones; shows no rows",
+        "The exit status is 1 if something is missing.",
         ("dpsql policy check policy.toml", "dpsql policy check policy.toml --database visits.duckdb --data"),
     )  # fmt: skip
     add_policy(check)
     check.add_argument("place", nargs="?", help=argparse.SUPPRESS)  # the database, as it was given before
     add_database(check)
     check.add_argument(
-        "--data", dest="rows", action="store_true", help="count what does not fit, for the owner's eyes"
+        "--data", dest="rows", action="store_true", help="count rows that do not fit, for the owner's eyes"
     )
     taken = add_command(
         actions, "import", _policy_import, "make a policy of SmartNoise's metadata YAML",
@@ -79,7 +77,7 @@ def _init(given: argparse.Namespace) -> None:
 
 
 def _choose_one(what: str, place: str | None, database: str | None) -> str | None:
-    """Return the one place that is given.
+    """Return the only place that is given.
 
     Raises:
         ParseError: there are two.

@@ -35,7 +35,7 @@ def add_serve_command(commands: Any) -> None:
         type=Path,
         metavar="FILE",
         action="append",
-        help="where charges are kept; default: beside the policy (one for each, in their order)",
+        help="the ledger; default: in the folder of the policy (one for each, in their order)",
     )
     serve.add_argument(
         "--listen",
@@ -54,7 +54,7 @@ def add_serve_command(commands: Any) -> None:
         "--tls-client-ca",
         type=Path,
         metavar="FILE",
-        help="let in only who has a certificate that this authority signed; its CN is the analyst",
+        help="require a client certificate of this authority; its CN is the analyst",
     )
     serve.add_argument(
         "--console",
@@ -90,7 +90,7 @@ def _serve(given: argparse.Namespace) -> int:
 
 
 def _find_database(given: str | None) -> str:
-    """Return a database's place for workers, whose working folder is the root: a relative path starts from ours.
+    """Return a database's absolute path, since workers run in the root folder.
 
     Raises:
         ServerError: it is an address of Spark.
@@ -105,10 +105,10 @@ def _find_database(given: str | None) -> str:
 
 
 def _one_for_each(name: str, given: Sequence[Any] | None, policies: Sequence[Path]) -> Sequence[Any]:
-    """Return an argument for each policy; None where it is not given.
+    """Return an argument for each policy; None if it is not given.
 
     Raises:
-        ServerError: it is given another number of times than the policies.
+        ServerError: its number differs from that of the policies.
     """
     if given is None:
         return [None] * len(policies)

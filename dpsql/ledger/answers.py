@@ -11,7 +11,6 @@ detected. Answers are written after the settlement: if the process is killed in 
 from __future__ import annotations
 
 import hashlib
-import os
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -21,7 +20,7 @@ from pathlib import Path
 from dpsql.errors import LedgerError
 from dpsql.ledger.entries import Entry, format_local_time
 from dpsql.ledger.log_file import set_durable
-from dpsql.ledger.state_files import make_private_file, read_mode
+from dpsql.ledger.state_files import make_private_file, read_inode, read_mode
 from dpsql.privacy.events import Event
 
 _PIECE = 1 << 24
@@ -256,7 +255,7 @@ class AnswerStore:
             if self._connection is None:
                 self._connection = _connect(":memory:", self._timeout)
             return self._connection
-        if self._connection is not None and _inode(self.path) != self._file:
+        if self._connection is not None and read_inode(self.path) != self._file:
             self.close()  # it was moved away
         if self._connection is None:
             if not self.path.exists():
@@ -265,7 +264,7 @@ class AnswerStore:
                 assert self._ledger is not None
                 with suppress(OSError):
                     make_private_file(self.path, read_mode(self._ledger))
-            self._connection, self._file = _connect(str(self.path), self._timeout), _inode(self.path)
+            self._connection, self._file = _connect(str(self.path), self._timeout), read_inode(self.path)
         return self._connection
 
 
@@ -296,11 +295,3 @@ def _remove(connection: sqlite3.Connection, statement: int) -> int:
         connection.execute("DELETE FROM answers WHERE statement = ?", (statement,))
         connection.execute("UPDATE held SET bytes = bytes - ?", (size,))
     return int(count)
-
-
-def _inode(path: Path) -> tuple[int, int] | None:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return (found.st_dev, found.st_ino)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -203,8 +203,7 @@ class Ledger:
                 state_files.checkpoint_path(where).unlink()
             cls.open(where, policy, dataset).close()
             return ("a new ledger was begun",)
-        book = LedgerStore(find_existing(where), None)
-        try:
+        with closing(LedgerStore(find_existing(where), None)) as book:
             account = book.current()
             terms, granted = Terms.of(policy, dataset), account.terms
             changes = granted.grants(terms, adopting=True)
@@ -216,8 +215,6 @@ class Ledger:
                 with book.writing() as (write, _):
                     write("adopt", 0, body)
             return (*changes, *(f"WARNING: {text}" for text in granted.list_weaker(terms)))
-        finally:
-            book.close()
 
     def _begin(self, path: Path, terms: Terms) -> None:
         """Check the ledger's owner and terms, settle reservations of dead processes, and enter it into the register."""

@@ -22,7 +22,7 @@ import os
 import secrets
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -204,23 +204,30 @@ def create_ledger_file(path: Path, first: Row) -> bool:
 
     The file is built under a temporary name and renamed, so no process ever sees a partial ledger.
     """
-    draft = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
     try:
-        descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-        os.close(descriptor)
-        with explain_errors(path):
-            connection = sqlite3.connect(draft, isolation_level=None)
-            try:
+        with drafting(path) as draft:
+            with explain_errors(path), closing(sqlite3.connect(draft, isolation_level=None)) as connection:
                 connection.execute("PRAGMA journal_mode = WAL")
                 write_first_row(connection, first)
-            finally:
-                connection.close()
-        return give_name(draft, path)
+            return give_name(draft, path)
     except OSError as error:
         raise LedgerError(
             f"The ledger {path} can't be created: {error.strerror}.",
             hint="give a path in a directory that you may write to: ledger='...'.",
         ) from None
+
+
+@contextmanager
+def drafting(path: Path) -> Iterator[Path]:
+    """Yield an empty private file in the folder of a path; remove it and SQLite's side files at the end.
+
+    Raises:
+        OSError: it can't be created.
+    """
+    draft = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
+    try:
+        os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        yield draft
     finally:
         for side in ("", "-wal", "-shm", "-journal"):
             with suppress(OSError):

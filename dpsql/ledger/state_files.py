@@ -124,6 +124,15 @@ def read_mode(path: Path) -> int:
         return OWNER_ONLY
 
 
+def read_inode(path: Path) -> tuple[int, int] | None:
+    """Return the device and the inode of a file, which tell whether it was replaced; None if it is missing."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino)
+
+
 def _give_mode(descriptor: int, mode: int) -> None:
     if hasattr(os, "fchmod") and stat.S_IMODE(os.fstat(descriptor).st_mode) != mode:
         os.fchmod(descriptor, mode)

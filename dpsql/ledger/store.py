@@ -100,12 +100,9 @@ def _keep_copy(connection: sqlite3.Connection, path: Path) -> Path:
 
 def _move_answers(connection: sqlite3.Connection, path: Path) -> None:
     """Write the answers to their own file, before the ledger records that they are there."""
-    answers = AnswerStore(path)
-    try:
+    with closing(AnswerStore(path)) as answers:
         for key, statement, release in connection.execute("SELECT key, statement, release FROM replay"):
             answers.put({key: bytes(release)}, statement)
-    finally:
-        answers.close()
 
 
 def _rewrite(connection: sqlite3.Connection, copy: str) -> None:
@@ -235,7 +232,7 @@ class LedgerStore:
         self._logged: bool | None = None
         """Whether the open connection has a write-ahead log; None if unknown."""
         self._connection: sqlite3.Connection | None = connection or self._connect()
-        self._file = None if path is None else _inode(path)
+        self._file = None if path is None else state_files.read_inode(path)
         if first is not None:
             log_file.write_first_row(self._connected(), first)
         _OPEN.add(self)
@@ -349,9 +346,9 @@ class LedgerStore:
     def _check_kept(self) -> None:
         """Check after a commit that the rows are in files that still have their names."""
         if self.path is not None:
-            wal = _inode(log_file.wal_path(self.path))
+            wal = state_files.read_inode(log_file.wal_path(self.path))
             self._wal = self._wal or wal
-            if _inode(self.path) != self._file or wal != self._wal:
+            if state_files.read_inode(self.path) != self._file or wal != self._wal:
                 raise _moved_error(self.path)
 
     @contextmanager
@@ -373,7 +370,7 @@ class LedgerStore:
             raise LedgerError("The ledger is closed.")
         if self._pid != os.getpid():
             self._after_fork()
-        if self.path is not None and _inode(self.path) != self._file:
+        if self.path is not None and state_files.read_inode(self.path) != self._file:
             raise _moved_error(self.path)
         if self._connection is None:
             self._connection = self._connect()
@@ -446,14 +443,6 @@ class LedgerStore:
 
 
 _OPEN: weakref.WeakSet[LedgerStore] = weakref.WeakSet()
-
-
-def _inode(path: Path) -> tuple[int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return (found.st_dev, found.st_ino)
 
 
 class ReplacedLedgerError(LedgerError):

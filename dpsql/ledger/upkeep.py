@@ -60,19 +60,15 @@ def verify_ledger(path: str | Path) -> Verified:
         LedgerError: something does not fit, or the ledger was rolled back.
     """
     where = find_existing(path)
-    book = LedgerStore(where, None, read_only=True)
-    try:
+    with closing(LedgerStore(where, None, read_only=True)) as book:
         replaced = find_replaced(where, book)
         if replaced is not None:
             raise replaced
         with book.reading() as connection:
             log_file.check_pages(connection)
             rows, checkpoints, forgotten, account = _verify_rows(connection)
-        return Verified(
-            rows, account.count, checkpoints, forgotten, _verify_answers(book, where), account.head
-        )
-    finally:
-        book.close()
+        answers = _verify_answers(book, where)
+    return Verified(rows, account.count, checkpoints, forgotten, answers, account.head)
 
 
 def _verify_rows(connection: sqlite3.Connection) -> tuple[int, int, int, Account]:
@@ -126,12 +122,9 @@ def _check_sums(account: Account, body: dict[str, object], seq: int) -> None:
 
 def _verify_answers(book: LedgerStore, path: Path) -> int:
     count = 0
-    answers = AnswerStore(path)
-    try:
+    with closing(AnswerStore(path)) as answers:
         for key, number, release in answers.all():
             count += check_kept(book.find_entry(number), key, bytes(release))
-    finally:
-        answers.close()
     return count
 
 
@@ -158,26 +151,18 @@ def back_up(path: str | Path, file: str | Path) -> Verified:
 
 
 def _copy(source: sqlite3.Connection, target: Path) -> None:
-    draft = target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}")
+    other = "give another file name."
     try:
-        os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, state_files.OWNER_ONLY))
-        with log_file.explain_errors(target), closing(sqlite3.connect(draft)) as copy:
-            source.backup(copy)
-            copy.execute("PRAGMA journal_mode = DELETE")  # a single file
-        with draft.open("rb") as made:
-            os.fsync(made.fileno())
-        if not log_file.give_name(draft, target):
-            raise LedgerError(
-                f"{target} exists already; it is not overwritten.", hint="give another file name."
-            )
+        with log_file.drafting(target) as draft:
+            with log_file.explain_errors(target), closing(sqlite3.connect(draft)) as copy:
+                source.backup(copy)
+                copy.execute("PRAGMA journal_mode = DELETE")  # a single file
+            with draft.open("rb") as made:
+                os.fsync(made.fileno())
+            if not log_file.give_name(draft, target):
+                raise LedgerError(f"{target} exists already; it is not overwritten.", hint=other)
     except OSError as error:
-        raise LedgerError(
-            f"{target} can't be written: {error.strerror}.", hint="give another file name."
-        ) from None
-    finally:
-        for side in ("", "-wal", "-shm", "-journal"):
-            with suppress(OSError):
-                draft.with_name(draft.name + side).unlink()
+        raise LedgerError(f"{target} can't be written: {error.strerror}.", hint=other) from None
 
 
 def restore_ledger(
@@ -339,9 +324,8 @@ def _move_away(where: Path) -> Path | None:
 
 def _drop_unknown_answers(where: Path) -> None:
     """Drop the stored answers that the restored ledger has not charged."""
-    answers = AnswerStore(where)
-    with closing(LedgerStore(where, None, read_only=True)) as book:
-        unknown = set()
+    unknown = set()
+    with closing(AnswerStore(where)) as answers, closing(LedgerStore(where, None, read_only=True)) as book:
         for key, number, release in answers.all():
             entry = book.find_entry(number)
             try:
@@ -352,7 +336,6 @@ def _drop_unknown_answers(where: Path) -> None:
             except LedgerError:
                 unknown.add(number)
         answers.forget(tuple(sorted(unknown)))
-    answers.close()
 
 
 def forget_before(path: str | Path, before: date) -> tuple[str, ...]:

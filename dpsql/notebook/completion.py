@@ -1,6 +1,6 @@
-"""Completion of SQL by context: what may stand at the cursor, from the text alone and from public names.
+"""Completion of SQL by context, from the text before the cursor and from public names.
 
-It reads no row and asks nothing of an engine. The notebook's matcher and the prompt of ``dpsql sql`` share it.
+It reads no row and asks no engine. The notebook's matcher and the prompt of ``dpsql sql`` share it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Offer(NamedTuple):
 
 @dataclass(frozen=True)
 class ColumnFacts:
-    """The public facts of a column: its declared values as SQL writes them, one line of help, whether the owner declared it."""
+    """The public facts of a column: its declared values as SQL literals, one line of help, whether it is declared."""
 
     values: tuple[str, ...] = ()
     help: str = ""
@@ -44,7 +44,7 @@ class KnownNames:
 
     Args:
         tables: tables and kept results, with their columns.
-        parameters: names that ``$name`` can be bound to, each with one line of help.
+        parameters: names for ``$name``, each with one line of help.
         thresholds: the names of open thresholds.
     """
 
@@ -59,7 +59,7 @@ _COMPARE = frozenset(("=", "<>", "!=", "<", ">", "<=", ">=", "=="))
 
 
 def complete_sql(text: str, at: int, known: KnownNames) -> tuple[int, list[Offer]]:
-    """Return where the word at the cursor begins, and what may replace it.
+    """Return the start of the word at the cursor, and its completions.
 
     Args:
         text: the cell's SQL.
@@ -96,7 +96,7 @@ def complete_sql(text: str, at: int, known: KnownNames) -> tuple[int, list[Offer
 
 
 def _begin(typed: str, offers: Iterable[Offer]) -> list[Offer]:
-    """Return the offers that begin with what is typed, each once; words of SQL follow the case that is being typed."""
+    """Return the offers that begin with the typed word, each once; keywords follow its case."""
     chosen: dict[str, Offer] = {}
     for offer in offers:
         if offer.text.lower().startswith(typed.lower()):
@@ -107,7 +107,7 @@ def _begin(typed: str, offers: Iterable[Offer]) -> list[Offer]:
 
 
 def write_name(name: str) -> str:
-    """Write an identifier: in double quotes where it is no plain word.
+    """Write an identifier, in double quotes unless it is a plain word.
 
     >>> write_name("ward"), write_name("Kunden Nr."), write_name("select")
     ('ward', '"Kunden Nr."', '"select"')
@@ -157,7 +157,7 @@ class _Place:
 
     @property
     def mode(self) -> str:
-        """The mode of the SELECT that was begun last, in capitals; empty where none is written."""
+        """The mode of the last SELECT, in capitals; empty without one."""
         for i in range(len(self.before) - 1, 0, -1):
             if self.before[i - 1].upper == "SELECT":
                 follows = self.before[i].upper == "WITH" and i + 1 < len(self.before)
@@ -167,7 +167,7 @@ class _Place:
     # -- what may stand there -----------------------------------------------------------------------------------
 
     def offers(self) -> list[Offer]:
-        """Return what may stand at the cursor, outside of quotes."""
+        """Return completions at the cursor, outside of quotes."""
         if not self.before:
             return [*_words(guide.STATEMENTS), *self._expressions("", "")]
         previous = self._back()
@@ -192,11 +192,11 @@ class _Place:
         return self._expressions(previous, call)
 
     def _expressions(self, previous: str, call: str) -> list[Offer]:
-        """Return what an expression may begin with.
+        """Return the beginnings of an expression.
 
         Args:
             previous: the token before it, in capitals.
-            call: the function in whose parentheses it stands, in capitals.
+            call: the function around it, in capitals.
         """
         arguments = self._arguments(call) if call and previous in ("(", ",") else []
         functions = [Offer(row.name, "function", row.help) for row in _list_functions(self.mode)]
@@ -211,7 +211,7 @@ class _Place:
         ]
 
     def _lists_relations(self) -> bool:
-        """Tell whether a comma at the cursor is one between relations of a FROM."""
+        """Return whether a comma at the cursor separates relations of a FROM."""
         depth = 0
         for word in reversed(self.before):
             depth += (word.text == ")") - (word.text == "(")
@@ -232,14 +232,14 @@ class _Place:
         return [Offer(name, "threshold", "an open threshold") for name in self.known.thresholds]
 
     def _columns_of(self, alias: str) -> list[Offer]:
-        """Return the columns of an alias, a table or a CTE; of all, where the text does not say yet what it is."""
+        """Return the columns of an alias, a table or a CTE; of all relations if the text does not define it yet."""
         folded = {name.lower(): name for name in (*self.known.tables, *self.made)}
         of = {a.lower(): relation for a, relation in self.relations.items()}
         relation = of.get(alias.lower(), folded.get(alias.lower()))
         return self._columns() if relation is None else self._list_columns(relation)
 
     def _list_columns(self, relation: ShownRelation) -> list[Offer]:
-        """Return the columns of a relation by its name, or of a query whose columns were read from its text."""
+        """Return the columns of a relation by its name, or of a query as read from its text."""
         names = relation if isinstance(relation, tuple) else self.made.get(relation)
         if names is not None:
             found = [Offer(write_name(name), "column") for name in names if not name.endswith("*")]
@@ -250,13 +250,13 @@ class _Place:
         return [Offer(write_name(name), "column", facts.help) for name, facts in columns.items()]
 
     def _columns(self) -> list[Offer]:
-        """Return the columns in scope; all there are, where the statement names no relation yet."""
+        """Return the columns in scope; all columns if the statement names no relation yet."""
         named = dict.fromkeys(self.relations.values())
         found = [offer for relation in named for offer in self._list_columns(relation)]
         return found or [offer for table in self.known.tables for offer in self._list_columns(table)]
 
     def quoted_names(self) -> list[Offer]:
-        """Return tables and columns as they stand in double quotes that are open."""
+        """Return tables and columns for open double quotes."""
         offers = self._relations() if self._back() in ("FROM", "JOIN") else self._columns()
         if self._back() == ".":
             offers = self._columns_of(self.before[-2].name if len(self.before) > 1 else "")
@@ -278,7 +278,7 @@ class _Place:
         return [Offer(name, "option", guide.OPTIONS.get(name, "")) for name in offered if name not in taken]
 
     def _declared(self) -> str:
-        """Return the statement's kind where it declares a threshold."""
+        """Return the statement's kind if it declares a threshold."""
         if self.before[0].upper != "DECLARE":
             return ""
         return "DECLARE STABLE" if any(w.upper == "STABLE" for w in self.before) else "DECLARE"
@@ -289,10 +289,10 @@ class _Place:
         return [Offer(f"{name} => ", "argument", guide.ARGUMENTS.get(name, "")) for name in offered]
 
     def values(self, quoted: bool) -> list[Offer]:
-        """Return the values that may stand at the cursor: declared ones of a compared column, or of an option.
+        """Return values at the cursor: the declared values of a compared column, or of an option.
 
         Args:
-            quoted: whether the cursor is in single quotes that are open.
+            quoted: whether the cursor is in open single quotes.
         """
         if quoted and self._back() in ("=", "=>") and len(self.before) > 1:
             named = {**guide.OPTION_VALUES, **guide.ARGUMENT_VALUES}.get(self._back(2).lower(), ())
@@ -311,7 +311,7 @@ class _Place:
         return offers
 
     def _compared(self) -> list[str]:
-        """Return the column that the value at the cursor is compared with: ``x = ``, ``x IN (``, ``CASE x WHEN ``."""
+        """Return the column that is compared with the value at the cursor: ``x = ``, ``x IN (``, ``CASE x WHEN ``."""
         words = self.before
         i = len(words) - 1
         if i >= 1 and words[i].text in _COMPARE:
@@ -344,7 +344,7 @@ def _values_of(values: Mapping[str, tuple[str, ...]], name: str) -> list[Offer]:
 
 
 def _list_functions(mode: str) -> list[SqlName]:
-    """Return the functions that a mode knows, each under all its names; those of DP and the choices where none is written."""
+    """Return the functions of a mode, each under all its names; without a mode those of DP and the choices."""
     wanted = mode if mode in ("PTR", "STABLE", "SUBSAMPLE") else ""
     rows = [r for r in AGGREGATES if r.help and (not wanted or wanted in r.modes)]
     rows.sort(key=lambda row: row.name in MECHANISMS and bool(wanted))
@@ -355,7 +355,7 @@ def _list_functions(mode: str) -> list[SqlName]:
 
 
 def list_options(mode: str) -> tuple[str, ...]:
-    """Return the options that a mode takes; those of DP where none is written, all where it is a declared name."""
+    """Return the options of a mode; without a mode those of DP, for a declared name all."""
     from dpsql.sql.binder import OPTIONS_OF_MODE
     from dpsql.sql.selection.declared import DECLARE_OPTIONS, PROBE_OPTIONS, STABLE_OPTIONS
 
@@ -365,7 +365,7 @@ def list_options(mode: str) -> tuple[str, ...]:
 
 
 def list_arguments(call: str, mode: str) -> tuple[str, ...]:
-    """Return the named arguments of an aggregate or a mechanism, by its name in capitals; of another function none."""
+    """Return the named arguments of an aggregate or a mechanism, by its name in capitals; none for other functions."""
     from dpsql.sql.dp.aggregates import NAMED_ARGUMENTS
     from dpsql.sql.ptr.block import PTR_ARGUMENTS
     from dpsql.sql.selection.block import SELECTION_ARGUMENTS

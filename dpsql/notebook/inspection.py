@@ -1,7 +1,7 @@
-"""Help on one word of ours: what an option, a mechanism, a table or a flag is.
+"""Help on one word: an option, a mechanism, a table or a flag.
 
-JupyterLab shows it at Shift-Tab and beside completion, ``%dpsql help WORD`` and the prompt's ``.help WORD`` in print. It
-is made of public names alone: no private row is read.
+JupyterLab shows it at Shift-Tab and next to completion; ``%dpsql help WORD`` and the prompt's ``.help WORD`` print it. It
+uses public names only: no private row is read.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ _MODE_NAMES = {"DP": "SELECT WITH DP", "CHOICE": "SELECT WITH DP, OVER candidate
 
 
 def list_helped_words() -> tuple[str, ...]:
-    """Return the words of the language that have a page of help."""
+    """Return the words of the language that have help."""
     functions = (row.name for row in AGGREGATES if row.help)
     return tuple(dict.fromkeys([*functions, *guide.MODE_HELP, *guide.OPTIONS, *guide.ARGUMENTS, *_OURS]))
 
 
 def describe_word(word: str, known: KnownNames) -> str:
-    """Return the help on a word: each thing that it may be, in paragraphs; empty where it is none of ours.
+    """Return the help on a word: each of its meanings, in paragraphs; empty if it is unknown.
 
     Args:
-        word: a word, in any case; of a parameter with its ``$``.
+        word: a word, in any case; for a parameter with its ``$``.
         known: the public names of the session.
     """
     if word.startswith("$"):
@@ -58,7 +58,7 @@ def explain_word(word: str, known: KnownNames) -> str:
 
     Args:
         word: as for :func:`describe_word`.
-        known: the same.
+        known: the public names of the session.
 
     Raises:
         BindError: there is no help on it; the nearest word is named.
@@ -125,13 +125,13 @@ def find_word(text: str, at: int) -> tuple[Word, Word | None] | None:
 
 
 class MagicPlace(NamedTuple):
-    """The cursor in a magic of ours: the words of its line, or its SQL.
+    """The cursor in a magic: the words of its line, or its SQL.
 
     Args:
         cell: whether it is a cell magic.
-        line: what follows the magic's name on its line, up to the cursor; None where the cursor is in the cell's SQL.
-        sql: the SQL that the magic holds.
-        at: the cursor in it.
+        line: the text after the magic's name on its line, up to the cursor; None if the cursor is in the cell's SQL.
+        sql: the SQL of the magic.
+        at: the cursor in the SQL.
     """
 
     cell: bool
@@ -141,7 +141,7 @@ class MagicPlace(NamedTuple):
 
 
 def find_magic(shell: Any, text: str, row: int, column: int) -> MagicPlace | None:
-    """Return the magic of ours that a cursor is in; None where it is in another one, or in Python.
+    """Return the magic at a cursor; None for another magic, or Python.
 
     Args:
         shell: IPython's.
@@ -169,7 +169,7 @@ def find_magic(shell: Any, text: str, row: int, column: int) -> MagicPlace | Non
 
 
 def describe_at(place: MagicPlace, known: KnownNames) -> str:
-    """Return the help on what is under the cursor of a magic; empty where there is none.
+    """Return the help on the word under the cursor of a magic; empty without help.
 
     Args:
         place: the cursor's place, on the magic's line or in its SQL.
@@ -210,7 +210,7 @@ DescribeCursor = Callable[[str, int], str]
 
 
 def hook_kernel(kernel: Any, describe: DescribeCursor) -> None:
-    """Let a kernel answer Shift-Tab in our cells; everywhere else its own answer stands."""
+    """Make a kernel answer Shift-Tab in our cells; other cells keep the kernel's own answer."""
     unhook_kernel(kernel)
     own = kernel.do_inspect
 
@@ -228,6 +228,6 @@ def hook_kernel(kernel: Any, describe: DescribeCursor) -> None:
 
 
 def unhook_kernel(kernel: Any) -> None:
-    """Give a kernel its own answers back."""
+    """Restore a kernel's own answers."""
     if getattr(kernel.__dict__.get("do_inspect"), "dpsql", False):
         del kernel.do_inspect

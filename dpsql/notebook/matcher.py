@@ -1,4 +1,4 @@
-"""Completion in JupyterLab and IPython's terminal: in our cells and lines only, by what stands at the cursor."""
+"""Completion in JupyterLab and IPython's terminal, in our cells and lines only."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _PATHS = {
 
 
 def can_be_bound(value: object) -> bool:
-    """Tell whether a variable can be the value of a parameter: a number, text, boolean, date, None, or a list of these."""
+    """Return whether a variable can be a parameter: a number, text, boolean, date, None, or a list of these."""
     shape = getattr(value, "shape", None)
     if isinstance(value, _BOUND) or (shape == () and hasattr(value, "item")):
         return True
@@ -44,7 +44,7 @@ def can_be_bound(value: object) -> bool:
 
 
 def list_parameters(space: Mapping[str, Any]) -> dict[str, str]:
-    """List the variables that a parameter can be bound to, each with the name of its type. Hidden ones are left out."""
+    """List the variables for parameters, each with the name of its type. Hidden ones are left out."""
     return {
         name: type(value).__name__
         for name, value in space.items()
@@ -53,11 +53,11 @@ def list_parameters(space: Mapping[str, Any]) -> dict[str, str]:
 
 
 def offer_paths(typed: str, endings: tuple[str, ...] = ()) -> list[Offer]:
-    """Return the files and folders whose path begins with what is typed.
+    """Return the files and folders whose path begins with the typed word.
 
     Args:
         typed: the beginning of a path.
-        endings: of the files that are offered; all where there are none.
+        endings: of the offered files; all if empty.
     """
     folder, slash, stem = typed.rpartition("/")
     try:
@@ -88,7 +88,7 @@ class Matcher:
         self.__qualname__ = "dpsql"  # IPython asks its matchers for one, functions or not
 
     def __call__(self, context: CompletionContext) -> SimpleMatcherResult:
-        """Return what may stand at the cursor; nothing outside our cells and lines."""
+        """Return completions at the cursor; nothing outside our cells and lines."""
         row, column = context.cursor_line, context.cursor_position
         place = inspection.find_magic(self._shell, context.full_text, row, column)
         if place is None:
@@ -117,7 +117,7 @@ class Matcher:
         )
 
     def describe(self, text: str, at: int) -> str:
-        """Return the help on what is under a cursor; empty outside of our cells, and where there is none.
+        """Return the help on the word under a cursor; empty outside of our cells, and without help.
 
         Args:
             text: the cell.
@@ -134,7 +134,7 @@ class Matcher:
     # -- the magic's own line -----------------------------------------------------------------------------------
 
     def _offer_words(self, line: str, typed: str, cell: bool) -> list[Offer]:
-        """Return what may stand on the magic's line: flags and their values, commands and what they take."""
+        """Return completions on the magic's line: flags and their values, commands and their arguments."""
         words = line.split()
         flag, equals, value = typed.partition("=")
         if equals and flag.startswith("-"):
@@ -163,7 +163,7 @@ class Matcher:
         return () if command in guide.COMMANDS else guide.RUN_FLAGS
 
     def _offer_values(self, flag: str, typed: str) -> list[Offer] | None:
-        """Return the values of a flag; None where the word is no flag that takes one."""
+        """Return the values of a flag; None if the word is not a flag with a value."""
         space = self._shell.user_ns
         if flag == "--session":
             return _keep(typed, (Offer(name, "session") for name in self._sessions))
@@ -175,7 +175,7 @@ class Matcher:
         return [] if flag in ("--epsilon", "--analyst", "--unit") else None
 
     def _offer_operands(self, command: str, words: list[str], typed: str) -> list[Offer]:
-        """Return what follows a command."""
+        """Return the arguments of a command."""
         space = self._shell.user_ns
         if command == "columns":
             return _keep(typed, (Offer(name, "table") for name in self.find_names().tables))
@@ -202,7 +202,7 @@ class Matcher:
 
 
 def _holds_data(name: str, value: object) -> bool:
-    """Tell whether a variable may be a database: an open connection, or frames by name."""
+    """Return whether a variable may be a database: an open connection, or frames by name."""
     if name.startswith("_"):
         return False
     connection = type(value).__name__ == "DuckDBPyConnection"

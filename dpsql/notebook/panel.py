@@ -1,8 +1,8 @@
-"""The budget beside the notebook: what JupyterLab's panel shows, and the price of a cell before it runs.
+"""JupyterLab's budget panel: the budget, the latest charges, and the price of a cell before it runs.
 
 The panel is a comm that the front end opens once the extension is loaded. It asks for the budget and for the price of a
-text; the kernel also sends the budget after each cell. Nothing that is sent here spends anything, reads a private row,
-or is written to the ledger; without a panel nothing is sent at all.
+text; the kernel also sends the budget after each cell. These messages spend nothing, read no private row, and are not
+written to the ledger. Without a panel the kernel sends nothing.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ _SHORTEST = 8
 
 
 class CellTexts:
-    """The texts of the cells that ran in this kernel, by the identifiers that the notebook gives them."""
+    """The texts of the cells that ran in this kernel, by the notebook's identifiers."""
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
 
     def note(self, cell: str, text: str) -> None:
-        """Remember what a cell ran; the oldest are forgotten beyond `MAX_CELLS`."""
+        """Remember the text of a cell; more than `MAX_CELLS` drop the oldest."""
         self._texts.pop(cell, None)
         self._texts[cell] = _flatten(text)
         while len(self._texts) > MAX_CELLS:
             del self._texts[next(iter(self._texts))]
 
     def find(self, statement: str) -> str:
-        """Return the cell that ran a statement last; empty where none did."""
+        """Return the last cell that ran a statement; empty if none did."""
         wanted = _flatten(statement).partition(" /* $")[0].removesuffix(_CLIPPED).rstrip()
         if len(wanted) < _SHORTEST:
             return ""
@@ -65,12 +65,12 @@ class CellTexts:
 
 
 def _asking_briefly(session: OpenSession) -> AbstractContextManager[None]:
-    """Let a server that is busy with another session of the analyst's not hold up the notebook."""
+    """Limit waiting for a server that is busy with another session of the analyst."""
     return session.asking_briefly() if isinstance(session, RemoteSession) else nullcontext()
 
 
 def write_price(explanation: Explanation) -> Html:
-    """Write what a cell would cost, and how far its answers may be off, as HTML."""
+    """Return the cost of a cell, and the expected errors of its answers, as HTML."""
     parts = [tag("p", explanation.price)]
     for part in explanation.parts or (explanation,):
         if part.errors is not None and part.errors.own in part.errors.epsilons:
@@ -84,19 +84,19 @@ def write_price(explanation: Explanation) -> Html:
 
 
 def write_refusal(error: Error) -> Html:
-    """Write why a cell has no price, as HTML; nothing was charged for finding out."""
+    """Return the reason why a cell has no price, as HTML; nothing was charged."""
     hint = [tag("p", f"Hint: {error.hint}")] if error.hint else []
     return Html("".join([tag("p", f"{type(error).__name__}: {error.message}"), *hint]))
 
 
 class PanelComms:
-    """The open panels of a kernel, and what they are told.
+    """The open panels of a kernel, and their messages.
 
     Args:
         shell: the kernel's.
-        cells: what its cells ran.
+        cells: the texts of its cells.
         sessions: the open ones.
-        find_parameters: returns the values that a cell's text would be given.
+        find_parameters: returns the parameters of a cell's text.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class PanelComms:
             manager.register_target(TARGET, self._open)
 
     def stop(self) -> None:
-        """Close the panels and wait for none."""
+        """Close the panels and accept no more."""
         for event, function in (("pre_run_cell", self._begin_cell), ("post_run_cell", self._end_cell)):
             with suppress(ValueError):
                 self._shell.events.unregister(event, function)
@@ -161,7 +161,7 @@ class PanelComms:
             self._send(comm, self._write_budget)
 
     def _send(self, comm: Any, write: Callable[[], dict[str, Any]]) -> None:
-        """Send what is written. A panel never disturbs the notebook: what fails is left out."""
+        """Send a message. Failures are ignored, so a panel never disturbs the notebook."""
         with suppress(Exception, KeyboardInterrupt):
             comm.send(write())
 
@@ -174,7 +174,7 @@ class PanelComms:
         return {"kind": "budget", "open": session is not None, "html": html}
 
     def explain(self, source: str) -> Explanation | None:
-        """Return the plan of a cell's text, run or not; None where it asks nothing that could be paid.
+        """Return the plan of a cell's text, run or not; None if it has no statement that could be paid.
 
         Raises:
             Error: it can't be bound, or no session is open.

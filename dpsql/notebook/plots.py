@@ -29,7 +29,7 @@ CURVES = ("#3584c8", "#d1731f", "#3f9b57", "#b36ad0")
 
 
 def make_axes(wanted_by: str, width: float = 6.4, height: float = 3.2) -> Axes:
-    """Make an empty plot with one pair of axes.
+    """Return an empty plot with one pair of axes.
 
     Raises:
         MissingLibrary: matplotlib is not installed.
@@ -124,7 +124,7 @@ def _open_bins(labels: Sequence[Any], rows: Sequence[Any], ends: Sequence[Any]) 
 
 
 def _place_dates(labels: Sequence[Any]) -> list[float] | None:
-    """Return the places of dates on a line of time; None where they are not all dates."""
+    """Return the places of dates on a time axis; None unless all are dates."""
     if len(labels) < 2 or not all(isinstance(label, datetime.date) for label in labels):
         return None
     dates: Any = importlib.import_module("matplotlib.dates")
@@ -132,7 +132,7 @@ def _place_dates(labels: Sequence[Any]) -> list[float] | None:
 
 
 def _show_dates(drawn: Axes) -> None:
-    """Make the x axis one of time, with a tick for round dates only."""
+    """Make the x axis a time axis, with ticks at round dates only."""
     dates: Any = importlib.import_module("matplotlib.dates")
     locator = dates.AutoDateLocator(minticks=3, maxticks=9)
     drawn.xaxis.set_major_locator(locator)
@@ -140,7 +140,7 @@ def _show_dates(drawn: Axes) -> None:
 
 
 def draw_pictures(pictures: Mapping[str, Any]) -> Axes:
-    """Draw what :func:`dpsql.report.data.list_pictures` gives: what was left after each charge, or trade-off curves."""
+    """Draw a picture of :func:`dpsql.report.data.list_pictures`: the remaining budget, or trade-off curves."""
     if "burn_down" in pictures:
         return plot_burn_down(pictures["burn_down"])
     curves = pictures["tradeoff"]
@@ -149,7 +149,7 @@ def draw_pictures(pictures: Mapping[str, Any]) -> Axes:
 
 
 def plot_burn_down(data: Mapping[str, Any]) -> Axes:
-    """Draw how much was left after each charge; hollow marks are refused statements.
+    """Draw the remaining budget after each charge; hollow marks are refused statements.
 
     ``data`` is the report's: ``limit``, ``steps`` and ``refused``.
     """

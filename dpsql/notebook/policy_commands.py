@@ -30,7 +30,7 @@ CHECK = "%dpsql policy check policy.toml"
 
 
 def is_policy_command(rest: str) -> bool:
-    """Tell whether what follows ``%dpsql policy`` is a command for the owner, and not the name of a session."""
+    """Return whether the words after ``%dpsql policy`` are an owner's command, and not the name of a session."""
     return rest.partition(" ")[0].lower() in ("init", "check")
 
 
@@ -38,7 +38,7 @@ def run_policy_command(rest: str, space: Mapping[str, Any]) -> Panel:
     """Run ``init`` or ``check``.
 
     Args:
-        rest: what follows ``%dpsql policy``.
+        rest: the words after ``%dpsql policy``.
         space: the notebook's variables.
 
     Raises:

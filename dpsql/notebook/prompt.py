@@ -1,8 +1,7 @@
 """The prompt of ``dpsql sql``: statements of several lines with completion and colours, and commands that begin with a dot.
 
-It is prompt_toolkit's, which IPython's terminal is made of. Statements are remembered in a file that only their writer can
-read, unless the owner's policy says ``prompt_history = false`` or the analyst says ``--no-history``: then they are forgotten
-with the process.
+It uses prompt_toolkit, as IPython's terminal does. The history is a private file, unless the owner's policy says
+``prompt_history = false`` or the analyst says ``--no-history``: then the history ends with the process.
 """
 
 from __future__ import annotations
@@ -60,9 +59,9 @@ def run_prompt(
     Args:
         session: an open one.
         show: writes a result.
-        params: values of parameters, to begin with.
-        fresh: pay for new answers, where stored ones could be shown.
-        history: whether statements may be remembered beyond the process; the policy may forbid it.
+        params: initial values of parameters.
+        fresh: pay for new answers even if stored ones are free.
+        history: whether to keep a history after the process; the policy may forbid it.
     """
     prompt = Prompt(session, show, params, fresh)
     print(sessions.summarise_session(session))
@@ -80,11 +79,11 @@ def run_prompt(
 
 
 def open_history(session: OpenSession, wanted: bool = True) -> History:
-    """Return where statements are remembered: a private file where owner and analyst let it, else this process.
+    """Return the history: a private file if owner and analyst allow it, else memory.
 
     Args:
-        session: the policy of which is asked.
-        wanted: whether the analyst wants it.
+        session: the session whose policy decides.
+        wanted: whether the analyst wants a file.
     """
     from prompt_toolkit.history import FileHistory, InMemoryHistory
 
@@ -102,12 +101,12 @@ def open_history(session: OpenSession, wanted: bool = True) -> History:
 
 
 class Prompt:
-    """A prompt's state, and what it does with a text.
+    """A prompt's state, and its reaction to a text.
 
     Args:
         session: an open one.
         show: writes a result.
-        params: values of parameters, to begin with.
+        params: initial values of parameters.
         fresh: pay for new answers.
     """
 
@@ -123,10 +122,10 @@ class Prompt:
         self.options = CellOptions(fresh=fresh)
 
     def make_reader(self, history: History) -> PromptSession[str]:
-        """Return what reads statements from the terminal.
+        """Return the reader of statements from the terminal.
 
         Args:
-            history: where they are remembered.
+            history: where statements are kept.
         """
         from prompt_toolkit import PromptSession
         from prompt_toolkit.completion import Completer, Completion
@@ -139,10 +138,10 @@ class Prompt:
         offer = self.complete
 
         class Offers(Completer):
-            """A completer of prompt_toolkit: what may stand at the cursor, with its help beside it."""
+            """A completer of prompt_toolkit, with help for each completion."""
 
             def get_completions(self, document: Document, complete_event: object) -> Iterator[Completion]:
-                """Yield what may replace the word."""
+                """Yield replacements of the word."""
                 start, offers = offer(document.text, document.cursor_position)
                 for item in offers:
                     yield Completion(
@@ -167,7 +166,7 @@ class Prompt:
         )  # fmt: skip
 
     def complete(self, text: str, at: int) -> tuple[int, list[Offer]]:
-        """Return where the word at the cursor begins, and what may replace it. No private row is read."""
+        """Return the start of the word at the cursor, and its completions. No private row is read."""
         held = self.params.items() if isinstance(self.params, Mapping) else ()
         known = sessions.list_known_names(self.session, {name: type(value).__name__ for name, value in held})
         if not text.startswith("."):
@@ -184,7 +183,7 @@ class Prompt:
         return [Offer(word, "word") for word in inspection.list_helped_words()] if command == ".help" else []
 
     def answer(self, text: str) -> bool:
-        """Do what a text asks, and show it; errors go to standard error. False where it asks to leave."""
+        """Answer a text, and show the result; errors go to standard error. Return False to leave."""
         said = text.strip()
         if said.lower().rstrip(";") in ("quit", "exit", ".quit", ".exit"):
             return False
@@ -268,7 +267,7 @@ class Prompt:
 
 
 def is_whole(text: str) -> bool:
-    """Tell whether Enter asks what is typed: a command, a statement that ends with a semicolon, or nothing.
+    """Return whether Enter sends the text: a command, a statement that ends with a semicolon, or nothing.
 
     >>> is_whole("SELECT 1"), is_whole("SELECT ';"), is_whole("SELECT 1; -- that's it"), is_whole(".tables")
     (False, False, True, True)

@@ -1,8 +1,8 @@
-"""One table, two spellings: aligned text for terminals and logs, a plain HTML table for notebooks.
+"""Tables as aligned text for terminals and logs, and as plain HTML for notebooks.
 
-Both come from the same :class:`Sheet` of finished cells, so they can't say different things. No colours, no
-scripts, no widgets: the notebook's own style serves in light and dark. Importing this needs nothing but the
-standard library and Arrow, so ``print(result)`` is the same table outside notebooks.
+Both come from one :class:`Sheet` of formatted cells, so they can't differ. There are no colours, scripts or widgets: the
+notebook's own style serves in light and dark. Importing this needs the standard library and Arrow only, so
+``print(result)`` shows the table outside notebooks, too.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _PRE = (
 
 @dataclass(frozen=True, repr=False)
 class Panel(Display):
-    """Text that is displayed as it stands, in fixed width; or in a notebook as HTML that says the same."""
+    """Text that is displayed unchanged, in fixed width; in a notebook as equivalent HTML."""
 
     plain: str
     markup: str = ""
@@ -65,7 +65,7 @@ class Panel(Display):
 
 
 def show_result(result: Result) -> Sheet | Panel:
-    """Return a result's display: a table, or the text as it stands where it is text to read."""
+    """Return a result's display: a table, or its text if it is text to read."""
     if not result.whole:
         return make_result_sheet(result)
     lines = [_one_line(line) for value in result.table.column(0).to_pylist() for line in value.split("\n")]
@@ -73,7 +73,7 @@ def show_result(result: Result) -> Sheet | Panel:
 
 
 def _fold_sql(lines: list[str]) -> str:
-    """Return an explanation as HTML in fixed width with its exact SQL folded away; nothing where it has none."""
+    """Return an explanation as HTML in fixed width, with its exact SQL folded; empty without exact SQL."""
     if EXACT_SQL not in lines:
         return ""
     start = lines.index(EXACT_SQL)
@@ -88,9 +88,9 @@ def _fold_sql(lines: list[str]) -> str:
 
 
 def make_result_sheet(result: Result, rows: int | None = None) -> Sheet:
-    """Make a sheet of a result: numbers with intervals rounded to what the noise allows, the cost below.
+    """Return a sheet of a result: numbers with intervals rounded to the digits that the noise allows, the cost below.
 
-    Long results keep their head and tail.
+    Long results keep their first and last rows.
     """
     total, limit = len(result), ROWS if rows is None else max(2, rows)
     gap = limit // 2 if total > limit else None
@@ -122,7 +122,7 @@ def make_result_sheet(result: Result, rows: int | None = None) -> Sheet:
 
 
 def _index(rows: Sequence[int]) -> pa.Array:
-    """Return row numbers as Arrow has them. A list of Python's would make Arrow import pandas, which takes half a second."""
+    """Return row numbers as an Arrow array. A list would make Arrow import pandas, which takes half a second."""
     import pyarrow as pa
 
     held = pa.py_buffer(array("q", rows))
@@ -142,7 +142,7 @@ class _OpenedMap(NamedTuple):
 def _open_map(
     name: str, values: pa.ChunkedArray, ends: Sequence[pa.ChunkedArray], confidence: float, place: int
 ) -> _OpenedMap:
-    """Write each entry of maps, such as a bin of a histogram, on a line of its own, with its interval if it has one."""
+    """Write each entry of maps, such as a bin of a histogram, on its own line, with its interval if it has one."""
     held = [row or [] for row in values.to_pylist()]
     entries = [entry for row in held for entry in row]
     counts = [value for _, value in entries]
@@ -159,7 +159,7 @@ def _open_map(
 def _join_maps(
     columns: list[SheetColumn], opened: Sequence[_OpenedMap], rows: int
 ) -> tuple[list[SheetColumn], list[int]]:
-    """Set maps among the other columns, whose values stand on the first line of their row.
+    """Join maps with the other columns, whose values are on the first line of their row.
 
     Returns:
         All columns, and the line on which each row starts.
@@ -183,7 +183,7 @@ def _join_maps(
 
 
 def write_caption(result: Result, shown: int | None = None) -> tuple[str, ...]:
-    """Say how many rows there are, the cost, and what to know."""
+    """Return the number of rows, the cost, and the notes."""
     total = len(result)
     rows = f"{group_digits(total)} row{'' if total == 1 else 's'}"
     parts = [rows if shown is None else f"{shown} of {rows}"]
@@ -226,7 +226,7 @@ def _measures(result: Result) -> bool:
 
 
 def make_sheet(headings: Sequence[str], rows: Iterable[Sequence[Any]], caption: Iterable[str] = ()) -> Sheet:
-    """Make a sheet of Python values, with numbers to the right."""
+    """Return a sheet of Python values, with numbers to the right."""
     listed = list(rows)
     numbers = [h for h, values in zip(headings, zip(*listed, strict=True), strict=False)
                if all(is_number(v) or v is None for v in values)]  # fmt: skip
@@ -246,7 +246,7 @@ def _plain(name: str, values: pa.ChunkedArray, digits: int | None = None) -> She
 
 
 def _write_digits(value: Any, digits: int) -> str:
-    """Write a number whose noise nobody knows with so many significant digits."""
+    """Write a number of unknown noise with some significant digits."""
     if isinstance(value, float) and abs(value) < 10**digits:
         return f"{value:.{digits}g}"
     if not is_number(value) or not math.isfinite(value) or abs(value) < 10**digits:
@@ -263,7 +263,7 @@ def _is_ledger(result: Result) -> bool:
 
 
 def _clip(name: str, values: pa.ChunkedArray) -> SheetColumn:
-    """Write the beginnings of texts, of which a statement or a reason has several lines."""
+    """Write the beginnings of texts, since a statement or a reason has several lines."""
     texts = ("" if text is None else _one_line(clip_text(text, LEDGER_TEXT)) for text in values.to_pylist())
     return SheetColumn(name, tuple(texts))
 
@@ -319,14 +319,14 @@ def round_with_interval(value: Any, pair: LowHigh | None, power: int | None = No
 
 
 def _spread(value: Any, pair: LowHigh) -> float:
-    """Return half the interval's width; where noise is a factor, the distance to its near end."""
+    """Return half the interval's width; for multiplicative noise, the distance to its near end."""
     low, high = pair
     near = float(value) - low
     return near if 0 < 4 * low < high and near > 0 else (high - low) / 2
 
 
 def find_last_digit(half_width: float) -> int:
-    """Return the power of ten to round to for a half width; one lower where it begins with 1.
+    """Return the power of ten to round to for a half width; one lower if it begins with 1.
 
     >>> [find_last_digit(w) for w in (30.0, 14.0, 0.27, 1234.5)]
     [1, 0, -1, 2]
@@ -368,7 +368,7 @@ def group_digits(number: int | Decimal) -> str:
 
 
 def format_cell(value: Any) -> str:
-    """Write a value as DuckDB's users know it: ``NULL``, ``true``, six significant digits of a float."""
+    """Write a value as DuckDB does: ``NULL``, ``true``, six significant digits of a float."""
     if value is None:
         return "NULL"
     if isinstance(value, bool):
@@ -385,7 +385,7 @@ def format_cell(value: Any) -> str:
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a value is a number; a boolean is none."""
+    """Return whether a value is a number; a boolean is not."""
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 

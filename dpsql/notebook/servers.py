@@ -1,4 +1,4 @@
-"""Connections of ``%dpsql connect`` to an owner's server: where the token comes from, and what a server decides by itself."""
+"""Connections of ``%dpsql connect`` to an owner's server: the token, and flags that a server does not take."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NO_TOKEN = (
 
 
 def names_server(given: CellOptions) -> bool:
-    """Tell whether the line of ``%dpsql connect`` speaks of a server."""
+    """Return whether the line of ``%dpsql connect`` names a server."""
     return any(is_address(word) for word in given.rest)
 
 
@@ -34,11 +34,11 @@ def open_server(given: CellOptions, kernel: bool) -> RemoteSession:
 
     Args:
         given: the line's words and flags.
-        kernel: whether a notebook can be asked for the token. It is typed unseen, and kept nowhere.
+        kernel: whether to ask for the token in a notebook. It is typed unseen, and not stored.
 
     Raises:
-        ParseError: more than an address, or a flag of what the server decides. ServerError: it can't be reached, or there is
-            no token.
+        ParseError: more than an address, or a flag for something that the server decides. ServerError: it can't be reached,
+            or there is no token.
     """
     if len(given.rest) > 1:  # not repeated: it may be the token
         raise ParseError("%dpsql connect takes one address, and nothing else but flags.", hint=CONNECT)
@@ -62,7 +62,7 @@ def _ask_token(address: str, kernel: bool) -> str | None:
     """Ask for the token, unseen.
 
     Raises:
-        ServerError: nobody can be asked.
+        ServerError: there is no way to ask.
     """
     if not kernel and not sys.stdin.isatty():
         raise ServerError(f"there is no token for {address}.", hint=f"--token-file FILE: {_NO_TOKEN}")

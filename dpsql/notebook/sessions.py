@@ -121,7 +121,7 @@ def pair_kept_results(text: str, params: Params, results: list[Result]) -> list[
 
 
 def mention_frame(error: Error, text: str, space: Mapping[str, Any]) -> None:
-    """Say in the refusal of an unknown table that a frame of its name is not read, and what to type instead."""
+    """Add to the refusal of an unknown table that a frame of its name is not read, and what to type instead."""
     name = text[slice(*error.span)] if error.span and error.message.startswith("there is no table") else ""
     if name in space and is_frame(space[name]):
         error.hint = (
@@ -131,7 +131,7 @@ def mention_frame(error: Error, text: str, space: Mapping[str, Any]) -> None:
 
 
 def is_frame(found: object) -> bool:
-    """Tell whether a variable holds a table by its columns, as pandas, polars and Arrow have it."""
+    """Return whether a variable is a table of columns, as in pandas, polars and Arrow."""
     return not isinstance(found, str | Mapping) and hasattr(type(found), "columns")
 
 
@@ -141,7 +141,7 @@ def summarise_session(session: OpenSession) -> str:
 
 
 def describe_session(session: OpenSession) -> list[str]:
-    """List what to know of a session: its tables, its budget, and where it is."""
+    """List the facts of a session: its tables, its budget, and its place."""
     parts = [", ".join(session.policy.tables) or "no tables", session.budget().sentence]
     if isinstance(session, RemoteSession):
         parts.append(f"{session.analyst} at {session.server}")
@@ -176,11 +176,11 @@ _COLUMNS: WeakKeyDictionary[Session, dict[str, list[str]]] = WeakKeyDictionary()
 
 
 def list_known_names(session: OpenSession, parameters: Mapping[str, str] | None = None) -> KnownNames:
-    """Gather what completion offers of a session: tables and columns, declared values, open thresholds. No row is read.
+    """Gather the public names of a session for completion: tables and columns, declared values, open thresholds. No row is read.
 
     Args:
         session: an open one.
-        parameters: names that ``$name`` can be bound to, with what each holds in a word.
+        parameters: names for ``$name``, with the type of each.
     """
     declared = {table.name.lower(): table for table in session.policy.tables.values()}
     tables = {
@@ -222,7 +222,7 @@ def _write_value(value: object) -> str:
 
 
 def choose_example_table(session: OpenSession) -> str | None:
-    """Choose a private table to ask about; a public one where there is no other."""
+    """Choose a private table for an example; a public one if there is no other."""
     tables = sorted(session.policy.tables.values(), key=lambda table: table.public)
     return tables[0].name if tables else None
 
@@ -276,14 +276,14 @@ PATIENCE = 1.0
 def show_progress(
     show: Callable[[str], None], every: float = 1.0, stage: Callable[[], str] = str
 ) -> Iterator[None]:
-    """Show a line that says how long a statement has been running, from :data:`PATIENCE` seconds on.
+    """Show a line with the running time of a statement, from :data:`PATIENCE` seconds on.
 
-    The stop button (or Ctrl-C) interrupts the engine; what was reserved stays charged.
+    The stop button (or Ctrl-C) interrupts the engine; the reservation stays charged.
 
     Args:
         show: draws a line in place of the last one; the empty line wipes it.
         every: seconds between two lines.
-        stage: what a server says of how far it is; it says nothing else.
+        stage: the stage that a server reports.
     """
     started, done, steps = time.monotonic(), threading.Event(), [""]
 

@@ -1,6 +1,6 @@
-"""The shape of a SQL text that is being typed: its tokens, its relations and their columns, as far as the text says them.
+"""The shape of unfinished SQL: its tokens, its relations and their columns, as far as the text has them.
 
-No parser reads what is not finished yet, so this looks at tokens alone. Nothing that it finds decides what is answered.
+No parser reads unfinished SQL, so this looks at tokens only. No answer depends on it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Word(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The identifier that it writes; empty where it is none."""
+        """The identifier of the token; empty for other tokens."""
         if self.kind == "name":
             return self.text[1:-1].replace('""', '"')
         return self.text if self.kind == "word" else ""
@@ -49,7 +49,7 @@ def scan(text: str) -> list[Word]:
 
 
 def is_unfinished(word: Word, text: str) -> bool:
-    """Tell whether a comment or a quote is still open where the text ends."""
+    """Return whether a comment or a quote is still open at the end of the text."""
     if word.end != len(text):
         return False
     if word.kind == "comment":
@@ -58,7 +58,7 @@ def is_unfinished(word: Word, text: str) -> bool:
 
 
 def ends_statement(text: str) -> bool:
-    """Tell whether a text ends with a semicolon that is neither quoted nor in a comment; comments may follow it."""
+    """Return whether a text ends with a semicolon outside quotes and comments; comments may follow it."""
     words = scan(text)
     if words and is_unfinished(words[-1], text) and not words[-1].text.startswith("--"):
         return False
@@ -71,7 +71,7 @@ ShownRelation = str | tuple[str, ...]
 
 
 def find_parenthesis_end(words: Sequence[Word], opened: int) -> int:
-    """Return the index of the parenthesis that closes the one at an index; the number of words where none does."""
+    """Return the index of the parenthesis that closes the one at an index; the number of words if there is none."""
     depth = 0
     for i in range(opened, len(words)):
         depth += (words[i].text == "(") - (words[i].text == ")")

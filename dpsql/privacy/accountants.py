@@ -1,9 +1,9 @@
-"""The contract of accountants: the sums that one keeps, what it says is left, and what it must decide.
+"""The contract of accountants: their sums, the remaining budget, and the decision about the next event.
 
-An accountant is opened once for a budget. It then admits events, one after another, while its sums stay below limits
-that never change again. The rules themselves, and the proofs that they hold for adaptively chosen events, are in
-:mod:`dpsql.privacy.filters`. A new accountant is one subclass of :class:`Accountant`, or of :class:`RuleAccountant`
-where the plain sum of epsilon may go on beside it, and one row of :data:`dpsql.privacy.filters.ACCOUNTANTS`.
+An accountant is opened once for a budget. It then admits events, one after another, while its sums stay below fixed
+limits. The rules, and the proofs that they hold for adaptively chosen events, are in :mod:`dpsql.privacy.filters`. A new
+accountant is one subclass of :class:`Accountant`, or of :class:`RuleAccountant` if the plain sum of epsilon may go on
+in addition, and one row of :data:`dpsql.privacy.filters.ACCOUNTANTS`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dpsql.numerics.exact_numbers import round_significant, shorten, write_numbe
 from dpsql.privacy.amounts import OwnRoom, say_what_is_left
 from dpsql.privacy.amounts import format_percent as format_percent
 from dpsql.privacy.events import Event, PureDP
-from dpsql.privacy.gradual import NoiseReduction
+from dpsql.privacy.gradual_events import NoiseReduction
 from dpsql.privacy.guesses import LARGEST_EPSILON, find_most, guess_renyi
 from dpsql.privacy.pld import DeclaredPlan
 from dpsql.privacy.threshold_events import OPEN_ENDED
@@ -32,15 +32,15 @@ _NOTHING = Fraction(0)
 
 @dataclass(frozen=True)
 class Spent:
-    """The sums of everything charged so far: all that any accountant needs, for any number of statements.
+    """The sums of all charges so far, which suffice for every accountant and any number of statements.
 
     Args:
         count: number of events.
-        epsilon, delta: what basic composition adds up.
+        epsilon, delta: the sums of basic composition.
         near: sum of the losses outside delta; None once an event had none.
         rho: sum of the zCDP losses.
         mu_squared: sum of the squared Gaussian-DP losses.
-        aside: sum of the deltas that mechanisms have of their own.
+        aside: sum of the mechanisms' own deltas.
         renyi: sums of the Renyi divergences, one for each of ``orders``.
         orders: the orders that the accountant fixed when it was opened.
     """
@@ -59,7 +59,7 @@ class Spent:
         """Add one event, or many equal ones. The sums are exact while the numbers are short, else rounded up.
 
         Raises:
-            TypeError: not an event: an approximation, for example, by which nothing may be charged.
+            TypeError: not an event, but an approximation, which must not be charged.
         """
         if not isinstance(event, Event):
             raise TypeError(f"only events are charged, not a {type(event).__name__}")
@@ -82,10 +82,10 @@ class Spent:
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Spent | None:
-        """Read the sums that :meth:`to_json` wrote; None where another version of dpsql kept other sums.
+        """Read the sums that :meth:`to_json` wrote; None if another version of dpsql kept other sums.
 
         Raises:
-            ValueError, TypeError, ZeroDivisionError: no sums, or below 0.
+            ValueError, TypeError, ZeroDivisionError: not sums, or below 0.
         """
         if body.keys() != {item.name for item in fields(cls)}:
             return None
@@ -99,7 +99,7 @@ class Spent:
 
 
 def _grow(total: Fraction, cost: Fraction, times: int) -> Fraction:
-    """Add a cost to a total so many times."""
+    """Add a cost to a total a number of times."""
     if not cost:
         return total  # it is short already
     return shorten(total + (cost if times == 1 else times * cost))
@@ -110,7 +110,7 @@ _Costs = tuple[Fraction, Fraction, Fraction | None, Fraction, Fraction, Fraction
 
 @lru_cache(maxsize=4096)
 def _find_costs(event: Event, orders: tuple[Fraction, ...]) -> _Costs:
-    """Return what an event adds to each sum: a log repeats its events."""
+    """Return the summands of an event, cached since a log repeats its events."""
     epsilon, delta = event.basic
     divergences = tuple(event.renyi(order) for order in orders)
     return epsilon, delta, event.epsilon, event.rho, event.mu**2, event.delta, divergences
@@ -130,14 +130,14 @@ def _read(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Room:
-    """The room that is left of a budget.
+    """The room left of a budget.
 
     Args:
         epsilon: the whole.
-        epsilon_left: the largest pure epsilon that one more statement may have.
-        delta_left: what is left for mechanisms with a delta of their own.
-        rule: the used part of the rule's limit, where the rule and not the plain sum says how much fits. Many small
-            statements fit then where one large one does not (:meth:`Accountant.more` counts them).
+        epsilon_left: the largest pure epsilon of one more statement.
+        delta_left: room for the mechanisms' own deltas.
+        rule: the used part of the rule's limit, if the rule and not the plain sum decides. Many small statements fit then
+            although one large one does not (:meth:`Accountant.more` counts them).
     """
 
     epsilon: Fraction
@@ -156,7 +156,7 @@ class Room:
     def sentence(self) -> str:
         """``"ε=0.8 of ε=1 left"``; by the rule ``"ε=0.19 of ε=1 left for one more, 21% of the rule used"``.
 
-        Of an accountant that speaks its own currency ``"μ=0.8 of μ=1 left"``.
+        For an accountant with a currency of its own ``"μ=0.8 of μ=1 left"``.
         """
         if self.own is not None:
             return self.own.say(self.epsilon)
@@ -190,12 +190,12 @@ class Accountant:
 
     @classmethod
     def open(cls, epsilon: Fraction, delta: Fraction, share: Fraction) -> Self:
-        """Open the accountant for a budget. Its limits are solved here, and never at a time that depends on data."""
+        """Open the accountant for a budget. Its limits are solved here, so never at a time that depends on data."""
         return cls(epsilon, delta)
 
     @classmethod
     def charge(cls, event: Event) -> Event:
-        """Return what is charged for an event. Divergences average over paths, so a rule pays for missing hits too."""
+        """Return the charge for an event. Divergences average over paths, so a rule pays for missing hits too."""
         return event.in_full() if cls.has_rule else event
 
     @classmethod
@@ -205,34 +205,34 @@ class Accountant:
 
     @property
     def mechanism_delta(self) -> Fraction:
-        """The limit of the deltas that mechanisms have of their own."""
+        """The limit of the mechanisms' own deltas."""
         return self.delta
 
     @property
     def speaks(self) -> bool:
-        """True where amounts are said in :attr:`symbol`, and not in epsilon."""
+        """Whether amounts are displayed in :attr:`symbol`, and not in epsilon."""
         return False
 
     @property
     def promises_rule(self) -> bool:
-        """True where the rule's own limit is what is promised, and not the pair (epsilon, delta)."""
+        """Whether the rule's own limit is promised, and not the pair (epsilon, delta)."""
         return False
 
     def write_charge(self, event: Event) -> str:
-        """Return what an event is charged, as people read it."""
+        """Return the charge of an event for display."""
         return self.charge(event).sentence()
 
     def own_room(self, spent: Spent) -> OwnRoom | None:
-        """Return what is left in the rule's own currency; None where it is not spoken."""
+        """Return the room in the rule's own currency; None if it is not displayed."""
         return None
 
     @property
     def start(self) -> Spent:
-        """The sums when nothing was spent."""
+        """The sums before any charge."""
         return Spent()
 
     def admits(self, spent: Spent, event: Event) -> bool:
-        """Decide whether an event may run after what was spent, in exact arithmetic."""
+        """Return whether an event may run after these charges, in exact arithmetic."""
         return self.holds(self.add(spent, event)) or self._admits_whole_plan(spent, event)
 
     def add(self, spent: Spent, event: Event, times: int = 1) -> Spent:
@@ -247,7 +247,7 @@ class Accountant:
         return spent
 
     def holds(self, spent: Spent) -> bool:
-        """Decide whether sums are within the limits."""
+        """Return whether sums are within the limits."""
         raise NotImplementedError
 
     def more(self, spent: Spent, event: Event) -> int:
@@ -255,7 +255,7 @@ class Accountant:
         raise NotImplementedError
 
     def sentence(self, spent: Spent) -> str:
-        """Say what was used, in the accountant's own currency."""
+        """Return the used amount in the accountant's own currency."""
         raise NotImplementedError
 
     def spent_delta(self, spent: Spent) -> Fraction:
@@ -263,7 +263,7 @@ class Accountant:
         return spent.delta
 
     def own_delta(self, event: Event) -> Fraction:
-        """Return what an event adds to :meth:`spent_delta`."""
+        """Return the summand of an event in :meth:`spent_delta`."""
         return event.basic[1]
 
     def used_by(self, event: Event) -> Fraction | None:
@@ -275,11 +275,11 @@ class Accountant:
         return None
 
     def left_by_sum(self, spent: Spent) -> Fraction:
-        """Return the largest pure epsilon that the plain sum still admits; below 0 where it is overdrawn."""
+        """Return the largest pure epsilon that the plain sum still admits; below 0 if it is overdrawn."""
         raise NotImplementedError
 
     def left_by_rule(self, spent: Spent, above: Fraction = _NOTHING) -> Fraction:
-        """Return the largest pure epsilon that the rule still admits; 0 or more where that is not above ``above``."""
+        """Return the largest pure epsilon that the rule still admits; 0 or more if that is not above ``above``."""
         return _NOTHING
 
     def fits(self, spent: Spent) -> Fraction:
@@ -288,7 +288,7 @@ class Accountant:
         return max(by_sum, self.left_by_rule(spent, by_sum))
 
     def room(self, spent: Spent) -> Room:
-        """Return what is left."""
+        """Return the room left of the budget."""
         by_sum = max(_NOTHING, self.left_by_sum(spent))
         by_rule = self.left_by_rule(spent, by_sum)
         delta_left = max(_NOTHING, self.mechanism_delta - self.spent_delta(spent))
@@ -312,16 +312,16 @@ class Accountant:
 
 @dataclass(frozen=True)
 class RuleAccountant(Accountant):
-    """An accountant that admits by the plain sum or by a rule, with the deltas of mechanisms within their own limit.
+    """An accountant that admits by the plain sum or by a rule, with a limit of their own for the mechanisms' deltas.
 
-    The rule is one or several sums, each with a limit of its own; one of them within its limit is enough. The proof
-    at the head of :mod:`dpsql.privacy.filters` says what the limits must be solved from.
+    The rule is one or several sums, each with its own limit; one of them within its limit is enough. The proof at the head of
+    :mod:`dpsql.privacy.filters` states the equations of the limits.
 
     Args:
-        limit: of the rule's currency; 0 where there is no delta to convert with.
-        aside: the delta of all mechanisms that have one of their own.
-        plain: whether the plain sum may admit as well. It may not where the rule's limit itself is promised: then epsilon
-            is only what that limit comes to at a delta, for people to compare.
+        limit: of the rule's currency; 0 without a delta to convert with.
+        aside: the delta of all mechanisms with one of their own.
+        plain: whether the plain sum may admit as well. It may not if the rule's limit itself is promised: then epsilon is
+            only the equivalent of that limit at a delta, for comparison.
     """
 
     has_rule = True
@@ -365,7 +365,7 @@ class RuleAccountant(Accountant):
         raise NotImplementedError
 
     def rule_costs(self, event: Event) -> tuple[Fraction, ...]:
-        """Return what an event adds to each of the rule's sums."""
+        """Return the summands of an event in the rule's sums."""
         return tuple(event.renyi(order) for order in self.orders)
 
     def rule_sums(self, spent: Spent) -> tuple[Fraction, ...]:
@@ -373,7 +373,7 @@ class RuleAccountant(Accountant):
         return spent.renyi
 
     def guess_costs(self) -> tuple[Callable[[float], float], ...]:
-        """Return, for each of the rule's sums, an estimate of what a pure epsilon adds to it. They decide nothing."""
+        """Return an estimate of the summand of a pure epsilon, for each of the rule's sums. It decides nothing."""
         return tuple(partial(guess_renyi, float(order)) for order in self.orders)
 
     @property
@@ -452,11 +452,11 @@ class RuleAccountant(Accountant):
         return OwnRoom(self.symbol, *amounts, by_sum)
 
     def own_amount(self, total: Fraction, *, up: bool = False) -> Fraction:
-        """Return a sum of the rule as people say it, rounded down, or up."""
+        """Return a sum of the rule for display, rounded down, or up."""
         return total
 
     def own_cost(self, event: Event) -> Fraction:
-        """Return what an event costs in the rule's own currency, rounded up."""
+        """Return the cost of an event in the rule's own currency, rounded up."""
         return self.own_amount(self.rule_costs(self.charge(event))[0], up=True)
 
     def write_charge(self, event: Event) -> str:
@@ -480,14 +480,14 @@ class RuleAccountant(Accountant):
 
 
 def count_repeats(left: Fraction, each: Fraction) -> int:
-    """Count how often an amount fits into what is left; at most :data:`MANY`."""
+    """Count how often an amount fits into the remaining one; at most :data:`MANY`."""
     if left < 0:
         return 0
     return MANY if each <= 0 else min(MANY, int(left // each))
 
 
 def suggest_delta(left: Fraction) -> Fraction:
-    """Suggest a delta for one statement: a fiftieth of what is left for mechanisms, rounded down to one digit.
+    """Suggest a delta for one statement: a fiftieth of the room for mechanisms, rounded down to one digit.
 
     >>> write_number(suggest_delta(Fraction(5, 10**7))), suggest_delta(Fraction(0))
     ('1e-08', Fraction(0, 1))

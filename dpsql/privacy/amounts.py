@@ -41,9 +41,9 @@ _STEPS = 24
 
 @dataclass(frozen=True)
 class GaussianByMu(RoundedGaussian):
-    """The same noise where a mu or a rho was asked for: the declared pair is what that comes to at some delta.
+    """Rounded Gaussian noise that was asked for by mu or rho: the declared pair is its equivalent at some delta.
 
-    Only what it is called differs: accountants that count in mu or rho say these.
+    Only its name differs from :class:`RoundedGaussian`: accountants in mu or rho display these.
     """
 
     kind: ClassVar[str] = "gaussian_by_mu"
@@ -55,7 +55,7 @@ class Amount:
 
     Args:
         currency: ``"epsilon"``, ``"mu"`` or ``"rho"``.
-        total: epsilon, mu squared, or rho: what adds up.
+        total: epsilon, mu squared, or rho: the quantity that adds up.
     """
 
     currency: str
@@ -83,21 +83,21 @@ class Amount:
 
     @property
     def mu_squared(self) -> Fraction | None:
-        """The square of the mu that Gaussian noise may have: rho is half of it. None where an epsilon was asked for."""
+        """The square of the mu for Gaussian noise: twice the rho. None for an epsilon."""
         return {"mu": self.total, "rho": 2 * self.total}.get(self.currency)
 
     def cost(self, event: Event) -> Fraction:
-        """Return what an event costs in this currency, as :attr:`total` counts it."""
+        """Return the cost of an event in this currency, as :attr:`total` counts it."""
         if self.currency == "mu":
             return event.mu**2
         return event.rho if self.currency == "rho" else event.basic[0]
 
     def covers(self, event: Event) -> bool:
-        """Say whether an event costs no more than this, in exact arithmetic."""
+        """Return whether an event costs no more than this, in exact arithmetic."""
         return self.cost(event) <= self.total
 
     def bound_epsilon(self, delta: Fraction) -> Fraction:
-        """Return the epsilon, rounded up, that whatever costs no more than this has at ``delta``."""
+        """Return the epsilon, rounded up, at ``delta`` of every event that costs no more than this."""
         if self.currency == "mu":
             return conversions.gaussian_epsilon(compute_root(self.total), delta)
         return conversions.find_smallest_epsilon(self.total, delta) if self.currency == "rho" else self.total
@@ -132,12 +132,12 @@ class Amount:
 
 @dataclass(frozen=True)
 class OwnRoom:
-    """The room that is left of a limit in its own currency: mu or rho.
+    """The room left of a limit in mu or rho.
 
     Args:
         symbol: the currency's sign.
-        limit, spent, left: the whole, rounded down; what was used, rounded up; what one more statement may have, rounded down.
-        by_sum: the epsilon that the plain sum would still admit beside it; None where there is no such sum (any more).
+        limit, spent, left: the whole, rounded down; the used amount, rounded up; the room of one more statement, rounded down.
+        by_sum: the epsilon that the plain sum would still admit; None without such a sum.
     """
 
     symbol: str
@@ -147,7 +147,7 @@ class OwnRoom:
     by_sum: Fraction | None = None
 
     def say(self, epsilon: Fraction, whose: str = "") -> str:
-        """Say what is left: ``"μ=0.6 of μ=0.63 left, or ε=2.9 of ε=3 by the plain sum"``."""
+        """Return the sentence ``"μ=0.6 of μ=0.63 left, or ε=2.9 of ε=3 by the plain sum"``."""
         left, limit = (write_number(amount, up=False) for amount in (self.left, self.limit))
         text = f"{self.symbol}={left} of {whose}{self.symbol}={limit} left"
         if self.by_sum is None or self.by_sum <= 0:
@@ -156,7 +156,7 @@ class OwnRoom:
 
 
 def say_what_is_left(left: Fraction, epsilon: Fraction, rule: Fraction | None, whose: str = "") -> str:
-    """Say what is left, in the words that every display uses."""
+    """Return the sentence about the remaining amount, as in every display."""
     amounts = f"ε={write_number(left, up=False)} of {whose}ε={write_number(epsilon)}"
     if rule is None or left == 0:
         return f"{amounts} left"

@@ -1,6 +1,6 @@
-"""The parts of a cost in words: each mechanism of an event with what it lost.
+"""The parts of a cost in words: each mechanism of an event with its loss.
 
-Made of events alone, which are public: what was asked, and what the ledger was charged for it.
+It uses events only, which are public: the requested cost, and the ledger's charge.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dpsql.privacy.events import (
     StableTest,
 )
 from dpsql.privacy.gaussian_events import GaussianTest, JointGaussian
-from dpsql.privacy.gradual import NoiseReduction
+from dpsql.privacy.gradual_events import NoiseReduction
 from dpsql.privacy.selection_events import RenyiSelection
 from dpsql.privacy.threshold_events import GaussianSparseVector, StableQuestions
 
@@ -68,23 +68,23 @@ _WORDS: tuple[tuple[type[Event], Callable[[Event], str]], ...] = (
 
 
 def describe_mechanism(event: Event) -> str:
-    """Return what one mechanism of a statement did, in words."""
+    """Return a description of one mechanism of a statement."""
     return next(
         (write(event) for kind, write in _WORDS if isinstance(event, kind)), event.kind.replace("_", " ")
     )
 
 
 def chooses_groups(event: Event | None) -> bool:
-    """Tell whether a part of an event chose among private groups."""
+    """Return whether a part of an event chose among private groups."""
     leaves = () if event is None else event.leaves()
     return any(isinstance(leaf, GroupSelection | RenyiSelection) for leaf in leaves)
 
 
 def list_cost_parts(event: Event | None) -> list[str]:
-    """Return a sentence for each mechanism of an event: what it lost and what it was; equal ones are counted.
+    """Return a sentence for each mechanism of an event with its loss; equal ones are counted.
 
     Args:
-        event: what a statement lost, or would have; None for nothing.
+        event: the loss of a statement, charged or not; None for none.
     """
     if event is None:
         return []
@@ -93,12 +93,12 @@ def list_cost_parts(event: Event | None) -> list[str]:
 
 
 def explain_difference(asked: Event | None, used: Event | None, write: Callable[[Event], str]) -> str:
-    """Return why less was charged than was asked for; empty where it was the same.
+    """Return why less was charged than was reserved; empty if the two are equal.
 
     Args:
         asked: the event that was reserved.
         used: the part of it that was used.
-        write: writes what the session's accountant charges for an event.
+        write: writes the charge of the session's accountant for an event.
     """
     if asked is None or used is None or asked == used:
         return ""

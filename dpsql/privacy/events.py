@@ -1,14 +1,14 @@
 """Events: one frozen value for each mechanism that touched private data.
 
-An event says what was done (the mechanism, its parameters, the sensitivity in steps of the noise), not what it cost:
-accountants work the cost out, so a better one can re-read an old ledger. Events are stored: kinds and field names never
-change their meaning, and every number is an int or a :class:`~fractions.Fraction`.
+An event states the mechanism, its parameters, and the sensitivity in steps of the noise, not the cost: accountants compute
+the cost, so a better one can re-read an old ledger. Events are stored: kinds and field names never change their meaning,
+and every number is an int or a :class:`~fractions.Fraction`.
 
 Each event states its cost in every currency, rounded up, for every pair of neighbouring data sets. Epsilon, delta, rho and
-mu speak of one decomposition: outside an event of probability ``delta`` (the same under both data sets), the losses are at
-most ``epsilon``, and ``rho`` and ``mu`` hold.
+mu refer to one decomposition: outside an event of probability ``delta`` (under both data sets), the losses are at most
+``epsilon``, and ``rho`` and ``mu`` hold.
 
-``pure``     pure differential privacy, or None where there is none
+``pure``     pure differential privacy, or None
 ``delta``    set aside: ``delta``-approximately ``rho``-zCDP, and dominated by ``G_mu`` composed with ``f_{0, delta}``
 ``rho``      zero-concentrated DP: ``D_alpha <= alpha * rho`` for all ``alpha > 1``
 ``renyi``    the divergence ``D_alpha`` of one order: never more than ``alpha * rho``
@@ -42,7 +42,7 @@ KINDS: dict[str, type[Event]] = {}
 
 @dataclass(frozen=True)
 class Event:
-    """The common face of all events. Two events are equal when the same thing happened."""
+    """The base of all events. Events with equal fields are equal."""
 
     kind: ClassVar[str] = ""
     positive: ClassVar[tuple[str, ...]] = ()
@@ -69,12 +69,12 @@ class Event:
 
     @property
     def pure(self) -> Fraction | None:
-        """The pure loss, or None when the mechanism has none."""
+        """The pure loss, or None."""
         return self.epsilon if self.delta == 0 else None
 
     @property
     def rho(self) -> Fraction:
-        """The zCDP loss, rounded up; from the pure loss where nothing sharper is known."""
+        """The zCDP loss, rounded up; from the pure loss if nothing sharper is known."""
         return self.repeats * self._rho_of(self._near() / self.repeats)
 
     @property
@@ -85,7 +85,7 @@ class Event:
     def renyi(self, order: Fraction) -> Fraction:
         """Return the Renyi divergence of one order (above 1), rounded up.
 
-        It is what rho allows, or what epsilon allows where that is less. Delta is set aside, as for rho.
+        It is the bound of rho, or of epsilon if that is less. Delta is set aside, as for rho.
         """
         by_rho = order * self.rho
         if self.epsilon is None:
@@ -95,7 +95,7 @@ class Event:
 
     @property
     def mu(self) -> Fraction:
-        """The Gaussian-DP loss, rounded up; from the pure loss where nothing sharper is known."""
+        """The Gaussian-DP loss, rounded up; from the pure loss if nothing sharper is known."""
         mu = self._mu_of(self._near() / self.repeats)
         return mu if self.repeats == 1 else shorten(compute_root(self.repeats * mu * mu))
 
@@ -110,29 +110,29 @@ class Event:
         return (self,)
 
     def leaves(self) -> tuple[Event, ...]:
-        """Return the events that it was composed from, down to those that are not composed."""
+        """Return the events that it was composed from, down to single mechanisms."""
         return (self,)
 
     @property
     def calibration(self) -> object:
-        """The mark of noise that may have been calibrated together; None where none was."""
+        """The mark of noise that may be calibrated jointly; None for other events."""
         return None
 
     def join(self, others: Iterable[Event]) -> Event | None:
-        """Return the one event of what was calibrated together with ``others``; None where it was not."""
+        """Return the joint event with ``others`` if they were calibrated jointly; else None."""
         return None
 
     def in_full(self) -> Event:
-        """Return the event with the hits charged that one noisy threshold did not find.
+        """Return the event with all hits of one noisy threshold charged, found or not.
 
-        Those are free only where losses are summed path by path, that is in basic composition.
+        Missing hits are free only under basic composition, which sums losses path by path.
         """
         return self
 
     def is_within(self, reserved: Event) -> bool:
-        """Check that the event is what was reserved, or cheaper by a rule that is proved.
+        """Return whether the event is the reserved one, or cheaper by a proved rule.
 
-        The one such rule: a sparse vector that was reserved with its hits unknown is settled with the hits found.
+        The only such rule: a sparse vector that was reserved with unknown hits is settled with the hits found.
         """
         return self == reserved
 
@@ -328,7 +328,7 @@ class SparseVector(Event):
 
     @property
     def rounds(self) -> int:
-        """Rounds begun, where each has its own threshold noise."""
+        """Rounds begun, if each has its own threshold noise."""
         return self.max_hits if self.hits is None else min(self.hits + 1, self.max_hits)
 
     @property
@@ -475,7 +475,7 @@ def compose_events(events: Iterable[Event]) -> Event:
 
 
 def _join(events: Iterable[Event]) -> tuple[Event, ...]:
-    """Put one event in place of those that were calibrated together: at the place of the first of them."""
+    """Replace jointly calibrated events by one event, at the place of the first of them."""
     listed = tuple(events)
     together: dict[object, list[Event]] = {}
     for event in listed:

@@ -32,7 +32,7 @@ nothing to ``P(S) - e^epsilon Q(S)``. Those that end with the rule within its li
 because its sums only grow: they happen, with the same probabilities, in a session that the rule alone would have
 stopped, and add at most what that one is promised to. A session ends in at least one of the two ways, hence
 ``delta <= 1 - (1 - aside)(1 - rest) <= aside + rest``. (Of noise that is reduced step by step epsilon is that of the path,
-which is all that the first way asks; the rule is charged the stages that were begun, see :mod:`dpsql.privacy.gradual`.)
+which is all that the first way asks; the rule is charged the stages that were begun, see :mod:`dpsql.privacy.gradual_events`.)
 
 A budget may also be given in the currency of its rule, as a mu or a rho (:func:`open_own_filter`). What is promised then is
 that limit itself, ``G_mu`` composed with ``f_{0, aside}``, for every epsilon and not for one alone. A plain sum beside it

@@ -1,8 +1,8 @@
-"""Events of Gaussian noise beyond that of one number: numbers that were calibrated together, and a noisy test.
+"""Events of Gaussian noise on jointly calibrated numbers, and of a noisy test.
 
 Independent Gaussian noise on several numbers that were fixed jointly is one Gaussian mechanism: with ``mu`` for each of them
 the whole is ``sqrt(sum of mu**2)``-GDP, exactly (Dong, Roth, Su 2022, corollary 2.1). So one analytic calibration at the
-(epsilon, delta) that was asked for covers all of them, and basic composition adds that pair once.
+requested (epsilon, delta) covers all of them, and basic composition adds that pair once.
 
 >>> from dpsql.privacy.events import compose_events
 >>> pair = (Fraction(1), Fraction(1, 10**6))
@@ -84,7 +84,7 @@ class JointGaussian(Event):
         return self.kind, self.declared_epsilon, self.declared_delta
 
     def join(self, others: Iterable[Event]) -> Event | None:
-        """Return the event of all numbers, where the declared pair covers them together: it is exact for any such list."""
+        """Return the event of all numbers, if the declared pair covers them together. It is exact for any such list."""
         listed = [self, *(other for other in others if isinstance(other, JointGaussian))]
         try:
             return replace(

@@ -1,7 +1,7 @@
-"""Estimates of what a pure epsilon costs by the rules of accountants, with floats: they decide nothing.
+"""Float estimates of the cost of a pure epsilon by the rules of accountants. They decide nothing.
 
-An accountant that says how much is left looks for the largest epsilon that its rule admits. These estimates find it to far more
-digits than are said; whether that one is admitted is then decided by the exact costs.
+An accountant that displays the remaining budget searches the largest epsilon that its rule admits. These estimates are
+sharper than the display; exact costs then decide whether that epsilon is admitted.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def guess_mu_squared(epsilon: float) -> float:
 
 
 def find_most(costs: Iterable[Guess], left: Iterable[Fraction], above: Fraction) -> float:
-    """Return about the largest epsilon of which one of the costs is within what is left of it; 0 where none is ``above``.
+    """Return approximately the largest epsilon with one cost within its remaining amount; 0 if it is not ``above``.
 
-    One search is for the first cost, and a further one only for a cost that admits more than those before it.
+    The first cost takes one search, and each further cost only if it admits more than those before it.
     """
     found = 0.0
     start = float(above) / _SURELY if above > _GUESSED_WELL else 0.0

@@ -112,10 +112,10 @@ class Loss:
 
 
 def make_loss(profile: Callable[[Floats], Floats], low: float, high: float, step: float) -> Loss:
-    """Make the loss whose profile connects the dots ``(e^x, profile(x))`` at multiples of ``step``.
+    """Return the loss whose profile connects the dots ``(e^x, profile(x))`` at multiples of ``step``.
 
-    The profile must be an upper bound of the hockey-stick divergence that is convex in ``e^x``. What is above
-    ``high`` counts as infinite, what is below ``low`` lies on the chord to ``(0, 1)``.
+    The profile must be an upper bound of the hockey-stick divergence that is convex in ``e^x``. Losses above ``high`` count as
+    infinite; below ``low`` the profile is the chord to ``(0, 1)``.
     """
     first, last = math.floor(low / step), math.ceil(high / step)
     h = np.asarray(profile(np.asarray(np.arange(first, last + 1) * step)), dtype=np.float64)
@@ -129,8 +129,8 @@ def compute_loss(events: Iterable[Event], step: float | None = None, points: int
     """Compute the loss of mechanisms that were all fixed in advance. Gaussian parts are joined exactly first.
 
     Args:
-        events: what happens, in any order.
-        step: of the grid; chosen so that the whole has about ``points`` points when it is None.
+        events: the mechanisms, in any order.
+        step: of the grid; None chooses a step with about ``points`` points for the whole.
     """
     plain: Counter[tuple[str, Fraction, int]] = Counter()
     mu_squared = infinite = shift = Fraction(0)
@@ -175,11 +175,11 @@ def compute_loss(events: Iterable[Event], step: float | None = None, points: int
 def find_cost(events: Iterable[Event], delta: Fraction) -> Fraction:
     """Find the smallest epsilon, rounded up to nine digits, proved at ``delta`` for a declared plan.
 
-    The best of its privacy loss distribution, of zCDP, and of the plain sum where all is pure: each is a
-    bound for the same fixed list, so the smallest counts.
+    The best of its privacy loss distribution, of zCDP, and of the plain sum if all is pure: each is a bound for the
+    fixed list, so the smallest counts.
 
     Raises:
-        ValueError: delta is not more than the mechanisms' own deltas, and something is not pure.
+        ValueError: delta is not more than the mechanisms' own deltas, and some mechanism is not pure.
     """
     return _cost(tuple(events), delta)
 
@@ -204,7 +204,7 @@ def _cost(events: tuple[Event, ...], delta: Fraction) -> Fraction:
 
 
 def is_proved(events: tuple[Event, ...], epsilon: Fraction, delta: Fraction) -> bool:
-    """Decide whether :func:`find_cost` proves (epsilon, delta) for the plan."""
+    """Return whether :func:`find_cost` proves (epsilon, delta) for the plan."""
     try:
         return find_cost(events, delta) <= epsilon
     except ValueError:
@@ -240,12 +240,11 @@ class DeclaredPlan(EventList):
 
 
 def declare(events: Iterable[Event], delta: Fraction) -> DeclaredPlan:
-    """Make one event for statements that were all priced before the first ran, none chosen from another's answer.
+    """Return one event for statements that were all priced before the first ran, none chosen from another's answer.
 
     Args:
         events: one for each statement.
-        delta: that basic composition charges for the plan; the epsilon is :func:`find_cost` there. With 0 the plan
-        must be
+        delta: that basic composition charges for the plan; the epsilon is :func:`find_cost` there. With 0 the plan must be
             pure, and costs the sum.
 
     Raises:
@@ -380,7 +379,7 @@ def _convolved(a: Floats, b: Floats) -> Floats:
 
 
 def _trimmed(loss: Loss) -> Loss:
-    """Cut off what does not matter: the upper end becomes infinite, the lower end is moved up."""
+    """Cut off negligible masses: the upper end becomes infinite, the lower end is moved up."""
     above = np.cumsum(loss.masses[::-1])[::-1]
     below = np.cumsum(loss.masses)
     keep = max(1, int(np.searchsorted(-above, -_CUT)))

@@ -24,14 +24,13 @@ BAR_WIDTH = 20
 class BudgetState:
     """The budget at one moment: of the whole, or of an analyst's share.
 
-    ``whole`` is, beside a share, the state of the whole.
+    ``whole`` is the state of the whole, for a share.
 
-    ``spent_epsilon`` is the plain sum over everything charged; ``spent_delta`` the sum of the deltas that mechanisms
-    have of their own (under ``basic``: of all deltas), of which ``mechanism_delta`` is the limit. ``left_epsilon`` is,
-    under every accountant, the largest epsilon that one further statement may have (of a share: that both allow).
-    ``about`` counts further statements at the default epsilon. ``rule_used`` is the part that is gone of what zcdp or
-    gdp allow by their rule, None where there is no rule but the sum; ``rule`` is the same where the rule, and not the
-    plain sum, says what is left.
+    ``spent_epsilon`` is the plain sum over all charges; ``spent_delta`` the sum of the mechanisms' own deltas (under ``basic``:
+    of all deltas), limited by ``mechanism_delta``. ``left_epsilon`` is, under every accountant, the largest epsilon of one
+    further statement (for a share: that both allow). ``about`` counts further statements at the default epsilon. ``rule_used``
+    is the used part of the rule of zcdp or gdp, None without a rule. ``rule`` equals it if the rule, not the plain sum,
+    decides how much is left.
     """
 
     accountant: str
@@ -50,31 +49,31 @@ class BudgetState:
     rule: Fraction | None = None
     rule_used: Fraction | None = None
     own: OwnRoom | None = field(default=None, repr=False)
-    """The room that is left in the rule's own currency, where the accountant speaks it."""
+    """The room left in the rule's own currency, if the accountant displays it."""
     promises_rule: bool = field(default=False, repr=False)
-    """True where the budget was given in that currency, and the limit itself is what is promised."""
+    """Whether the budget was given in that currency, so the limit itself is promised."""
     at_delta: Fraction = field(default=Fraction(0), repr=False)
     """The delta at which a budget in its own currency is shown as an epsilon."""
     share_left: Fraction | None = field(default=None, repr=False)
-    """The epsilon left of a share alone, where less is left of the whole; None where the share decides, or there is none."""
+    """The epsilon left of a share alone, if less is left of the whole; else None."""
     share_own: OwnRoom | None = field(default=None, repr=False)
-    """The room left of the share alone in the rule's own currency, where less is left of the whole."""
+    """The room left of the share alone in the rule's own currency, if less is left of the whole."""
     answers: str = field(default="shared", repr=False)
-    """Who pays for a stored answer that another analyst paid for: nobody (``shared``), or one's own share (``own``)."""
+    """The price of a stored answer that another analyst paid for: none (``shared``), or the own share pays (``own``)."""
 
     @property
     def has_rule(self) -> bool:
-        """Tell whether the accountant counts by a rule beside the plain sum."""
+        """Whether the accountant counts by a rule in addition to the plain sum."""
         return ACCOUNTANTS[self.accountant].has_rule
 
     @property
     def currency(self) -> str:
-        """The currency that amounts are said in: ``epsilon``, ``mu`` or ``rho``."""
+        """The currency of displayed amounts: ``epsilon``, ``mu`` or ``rho``."""
         return ACCOUNTANTS[self.accountant].currency if self.own is not None else "epsilon"
 
     @property
     def share(self) -> Fraction:
-        """The part of the limit that is gone, from 0 to 1."""
+        """The spent part of the limit, from 0 to 1."""
         own = self.share_own or self.own
         if own is None:
             left = self.left_epsilon if self.share_left is None else self.share_left
@@ -84,7 +83,7 @@ class BudgetState:
 
     @property
     def spent(self) -> str:
-        """The amount spent, ``"ε=0.2"``, rounded up; ``"μ=0.2"`` where the accountant speaks it."""
+        """The amount spent, ``"ε=0.2"``, rounded up; ``"μ=0.2"`` if the accountant displays mu."""
         if self.own is None:
             return write_pair(self.spent_epsilon, self.spent_delta, UP)
         delta = f", δ={write_short(self.spent_delta, UP)}" if self.spent_delta else ""
@@ -100,7 +99,7 @@ class BudgetState:
 
     @property
     def left(self) -> str:
-        """The amount left, ``"ε=0.8"``, rounded down; ``"μ=0.8"`` where the accountant speaks it."""
+        """The amount left, ``"ε=0.8"``, rounded down; ``"μ=0.8"`` if the accountant displays mu."""
         if self.own is not None:
             return f"{self.own.symbol}={write_short(self.own.left, DOWN)}"
         return f"ε={write_short(self.left_epsilon, DOWN)}"
@@ -129,12 +128,12 @@ class BudgetState:
 
     @property
     def rule_text(self) -> str:
-        """The share of the rule that is used, ``"21%"``; empty where there is no rule but the sum."""
+        """The used part of the rule, ``"21%"``; empty without a rule."""
         return "" if self.rule_used is None else format_percent(self.rule_used)
 
     @property
     def about_text(self) -> str:
-        """The number of further statements, ``"about 8 more at ε=0.1"``, empty where the policy has no default."""
+        """The number of further statements, ``"about 8 more at ε=0.1"``, empty if the policy has no default."""
         if self.about is None or self.default_epsilon is None:
             return ""
         count = "any number" if self.about >= MANY else f"about {self.about}" if self.about else "none"
@@ -150,7 +149,7 @@ class BudgetState:
 
     @property
     def amounts(self) -> str:
-        """The words for what is left and what was spent, in the figures of every other place."""
+        """The remaining and the spent amount, in the figures of every other display."""
         short = f"{self.left} left" if self.share_left is None else self.sentence
         left = self.sentence if self.has_rule else f"{self.spent} spent, {short}"
         if not self.has_rule:
@@ -164,7 +163,7 @@ class BudgetState:
 
     @property
     def bar_line(self) -> str:
-        """The title, a bar of what is spent, and the amounts."""
+        """The title, a bar of the spent part, and the amounts."""
         filled = round(float(self.share) * BAR_WIDTH)
         if self.share > 0:
             filled = max(1, filled)
@@ -177,19 +176,17 @@ class BudgetState:
 
 
 OTHERS = "others"
-"""Who and what an entry is about that sums up what other analysts were charged."""
+"""Analyst and outcome of the entry that sums up other analysts' charges."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One statement in the ledger, with what it is charged.
+    """One statement in the ledger, with its charge.
 
-    ``event`` is what counts against the budget: the reserved event until it is settled, None for what was
-    refused.
-    ``asked`` is what was reserved, or what a refused statement asked for (None where that was not known).
-    ``outcome`` is one of ``released``, ``failed``, ``interrupted``, ``refused``, ``open``, ``unsettled``,
-    ``written off``; ``debited`` where nothing was drawn and a share alone was charged; ``others`` for the sum of what other
-    analysts were charged.
+    ``event`` counts against the budget: the reserved event until it is settled, None if the statement was refused.
+    ``asked`` is the reserved event, or the event that a refused statement asked for (None if unknown).
+    ``outcome`` is ``released``, ``failed``, ``interrupted``, ``refused``, ``open``, ``unsettled`` or ``written off``;
+    ``debited`` if only a share was charged; ``others`` for the total of other analysts.
     """
 
     statement_id: int
@@ -206,31 +203,31 @@ class Entry:
     progress: Event | None = None
     release: str | None = None
     blocks: Mapping[str, str] = field(default_factory=dict)
-    """Digests of the answers of its private blocks that were kept, by their keys."""
+    """Digests of the stored answers of its private blocks, by their keys."""
     debit: Event | None = None
     """The charge to the analyst's share alone, for stored answers that another analyst paid for."""
     debited: Mapping[str, str] = field(default_factory=dict)
     """Digests of these answers, by the keys of their blocks."""
     parts: Mapping[str, Event] = field(default_factory=dict)
-    """The loss of each private block where there are several, by its key."""
+    """The loss of each private block, if there are several, by its key."""
 
     def lost(self, key: str) -> Event | None:
-        """Return the loss of one of its private blocks; of a block that is not told apart, that of the whole statement."""
+        """Return the loss of one of its private blocks; without a loss of its own, that of the whole statement."""
         return self.parts.get(key, self.event)
 
     def kept(self, key: str) -> str | None:
-        """Return the digest of the answer that was kept under a key; None where none was."""
+        """Return the digest of the answer stored under a key; None if there is none."""
         if self.outcome != "released":
             return None
         return self.blocks.get(key) or (self.release if key == self.key else None)
 
     @property
     def loss(self) -> str:
-        """The loss as people read it; ``"0"`` for what was refused."""
+        """The loss for display; ``"0"`` for a refused statement."""
         return "0" if self.event is None else self.event.sentence()
 
     def charge(self, accountant: Accountant | str) -> str:
-        """Return the charge of an accountant as people read it; ``"0"`` for what was refused."""
+        """Return the charge of an accountant for display; ``"0"`` for a refused statement."""
 
         def write(event: Event) -> str:
             return event.sentence() if isinstance(accountant, str) else accountant.write_charge(event)
@@ -241,13 +238,13 @@ class Entry:
         return " and ".join(parts) or "0"
 
     def charged(self, accountant: Accountant | str) -> Event | None:
-        """Return the charge as an accountant counts it; None for what was refused."""
+        """Return the charge as an accountant counts it; None for a refused statement."""
         kind = ACCOUNTANTS[accountant] if isinstance(accountant, str) else accountant
         return None if self.event is None else kind.charge(self.event)
 
     @property
     def when_text(self) -> str:
-        """The time in the reader's time zone: the hour for today, the date too for other days; empty where it is not told."""
+        """The time in the reader's time zone: the hour, with the date unless it was today; empty if unknown."""
         return format_local_time(self.when) if self.when else ""
 
 
@@ -256,12 +253,12 @@ _zone = {"told": False}
 
 
 def tell_time_zone() -> None:
-    """Let the local times of this process name their zone, since whoever reads them may live in another one."""
+    """Make the local times of this process name their zone, since readers may live in another one."""
     _zone["told"] = True
 
 
 def format_local_time(when: str) -> str:
-    """Format a time of the ledger in this process's time zone; without the date when it was today."""
+    """Format a time of the ledger in this process's time zone; without the date if it was today."""
     moment = datetime.fromisoformat(when).astimezone()
     today = moment.date() == datetime.now().astimezone().date()
     zone = f" {moment.tzname()}" if _zone["told"] else ""

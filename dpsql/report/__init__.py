@@ -1,7 +1,6 @@
 """The owner's report, and the displays of budget and ledger.
 
-data.py         the report as plain data: remaining budget, statements, guarantee, assumptions
-sums.py         one pass over the ledger: sums by person, by day and over time
+data.py         the report as plain data, from one pass over the ledger
 charges.py      the distinct events of a ledger with their counts
 figures.py      curves, errors, groups and accountants side by side
 entry_chain.py  the explanation of one statement's charge, for the owner

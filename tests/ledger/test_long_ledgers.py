@@ -28,9 +28,8 @@ from dpsql.privacy.events import PureDP, RoundedGaussian, SparseVector
 from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.privacy.pld import declare
 from dpsql.privacy.records import Entry
-from dpsql.report.data import make_report
+from dpsql.report.data import Tally, make_report, sum_days
 from dpsql.report.pages import report_text, write_page, write_report
-from dpsql.report.sums import Tally, sum_days
 from tests.support.ledgers import policy_of
 from tests.support.long_ledgers import event_of, fill_ledger
 

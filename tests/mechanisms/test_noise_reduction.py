@@ -23,7 +23,7 @@ from dpsql.noise.entropy import Entropy
 from dpsql.noise.gradual import NoiseChain
 from dpsql.privacy.events import Composed, DiscreteLaplace, Event, PureDP, compose_events
 from dpsql.privacy.filters import open_filter
-from dpsql.privacy.gradual import NoiseReduction
+from dpsql.privacy.gradual_events import NoiseReduction
 from dpsql.privacy.pld import declare
 from tests.support.goodness import fixed
 from tests.support.operator_contract import OperatorContract

@@ -27,7 +27,7 @@ from dpsql.privacy.events import (
     compose_events,
 )
 from dpsql.privacy.gaussian_events import GaussianTest, JointGaussian
-from dpsql.privacy.gradual import NoiseReduction
+from dpsql.privacy.gradual_events import NoiseReduction
 from dpsql.privacy.pld import declare
 from dpsql.privacy.selection_events import RenyiSelection
 from dpsql.privacy.threshold_events import GaussianSparseVector, StableQuestions

@@ -11,7 +11,7 @@ import pytest
 import dpsql
 from dpsql.errors import Error
 from dpsql.privacy.events import DiscreteLaplace
-from dpsql.privacy.gradual import NoiseReduction
+from dpsql.privacy.gradual_events import NoiseReduction
 
 POLICY = """
 [budget]

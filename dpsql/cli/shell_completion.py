@@ -1,7 +1,7 @@
-"""The command ``dpsql completion``: shells complete commands, options and their values; files they know themselves.
+"""The command ``dpsql completion``: shells complete commands, options and their values, and file names by themselves.
 
-The shell's own script is a few lines: it asks ``dpsql completion words`` for what may stand there, which reads the parser that
-runs the commands. So nothing has to be written twice, and nothing is opened: neither a policy nor data.
+The shell's script is a few lines: it runs ``dpsql completion words``, which reads the parser of the commands. So no word is
+written twice, and neither a policy nor data are opened.
 """
 
 from __future__ import annotations
@@ -68,18 +68,18 @@ def add_completion_command(commands: Any, make_parser: Callable[[], argparse.Arg
 
     command = add_command(
         commands, "completion", run, "print the lines that let a shell complete dpsql's commands",
-        "Commands, options and the words that they take are completed; where a file is wanted, files are.", _INSTALL,
+        "Completes commands, options and their values, and files.", _INSTALL,
     )  # fmt: skip
     command.add_argument("shell", choices=(*SCRIPTS, "words"), metavar="{bash,zsh,fish}", help="which shell")
     command.add_argument("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
 
 def complete_words(parser: argparse.ArgumentParser, words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the words that may stand in place of the last one, each with one line of help; none where a file is wanted.
+    """Yield completions of the last word, each with one line of help; none if a file is expected.
 
     Args:
         parser: of the whole command line.
-        words: those after ``dpsql``, up to the cursor.
+        words: the words after ``dpsql``, up to the cursor.
     """
     *before, typed = words
     waiting: argparse.Action | None = None

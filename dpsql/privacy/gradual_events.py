@@ -1,8 +1,8 @@
-"""The event of noise that is taken away step by step until the answers are as accurate as was asked.
+"""The event of noise that is removed step by step until the answers are as accurate as requested.
 
-Each look at the answers is the next one plus independent noise (:mod:`dpsql.noise.gradual`), so a path of looks tells what
-its last look tells, and no more. When to stop is decided from what was seen. The whole was reserved before any data were
-touched, and never is more taken than that.
+Each look at the answers is the next one plus independent noise (:mod:`dpsql.noise.gradual`), so a path of looks reveals no
+more than its last look. The decision to stop depends on the looks. The whole was reserved before any data were touched, and
+never is more charged than that.
 """
 
 from __future__ import annotations

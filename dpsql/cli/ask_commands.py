@@ -26,8 +26,8 @@ FORMATS = ("table", "csv", "json", "arrow")
 def add_answer_commands(commands: Any) -> None:
     """Add the commands to those of the parser."""
     demo = add_command(
-        commands, "demo", _demo, "run cells on real health records, and show what each costs",
-        "The records are public. A second run is free: what was answered is stored in the ledger.",
+        commands, "demo", _demo, "run cells on real health records, and show their costs",
+        "The records are public. A second run is free, since answers are stored.",
         ("dpsql demo", "dpsql demo --serve"),
     )  # fmt: skip
     demo.add_argument(
@@ -35,7 +35,7 @@ def add_answer_commands(commands: Any) -> None:
         metavar="FILE",
         type=Path,
         default=Path("dpsql-demo.ledger"),
-        help="where charges are kept",
+        help="the ledger",
     )
     demo.add_argument(
         "--serve", action="store_true", help="serve these records, with a token for one analyst"
@@ -61,13 +61,11 @@ def add_answer_commands(commands: Any) -> None:
     sql.add_argument(
         "--fresh", action="store_true", help="pay for a new draw even if this was answered before"
     )
-    sql.add_argument(
-        "--no-history", action="store_true", help="let the prompt remember nothing once it is left"
-    )
+    sql.add_argument("--no-history", action="store_true", help="keep no history of the prompt")
 
     explain = add_command(
-        commands, "explain", _explain, "say what SQL would do and cost; spends nothing",
-        "The plan in sentences, the price and what would be left, the expected error, and the exact SQL. No private row "
+        commands, "explain", _explain, "show the plan and the cost of SQL; spends nothing",
+        "The plan in sentences, the price and the budget left, the expected error, and the exact SQL. No private row "
         "is read.",
         ('dpsql explain --policy policy.toml "SELECT COUNT(*) AS n FROM visits"',),
     )  # fmt: skip
@@ -87,9 +85,9 @@ def add_session_arguments(command: argparse.ArgumentParser, servers: bool = Fals
     where.add_argument("--policy", metavar="FILE", type=Path, help="the policy file")
     add_database(command)
     command.add_argument(
-        "--ledger", metavar="FILE", type=Path, help="where charges are kept; default: beside the policy"
+        "--ledger", metavar="FILE", type=Path, help="the ledger; default: in the folder of the policy"
     )
-    command.add_argument("--analyst", metavar="NAME", help="whose share of the budget is used")
+    command.add_argument("--analyst", metavar="NAME", help="the analyst, whose share of the budget is used")
     if servers:
         where.add_argument("--server", metavar="URL", help="the address of an owner's server")
         command.add_argument(
@@ -102,7 +100,7 @@ def add_session_arguments(command: argparse.ArgumentParser, servers: bool = Fals
             "--tls-client-cert",
             metavar="FILE",
             type=Path,
-            help="your own certificate, where the server asks for one",
+            help="your own certificate, if the server asks for one",
         )
         command.add_argument(
             "--tls-client-key", metavar="FILE", type=Path, help="its key; default: in the same file"
@@ -198,7 +196,7 @@ def _write_options(hint: str) -> str:
 
 def _demo(given: argparse.Namespace) -> int | None:
     if given.serve:
-        from dpsql.demo.serving import serve_demo
+        from dpsql.demo.served_demo import serve_demo
 
         return serve_demo(Path("dpsql-demo"), given.listen)
     from dpsql.demo.demo import run_demo
@@ -224,7 +222,7 @@ def _sql(given: argparse.Namespace) -> None:
 
 
 def print_result(result: Result, style: str) -> None:
-    """Write a result to standard output; what it cost goes to standard error, but for a table, which says it itself.
+    """Write a result to standard output; its cost goes to standard error, unless a table shows it.
 
     Args:
         result: a statement's.

@@ -1,4 +1,4 @@
-"""Commands about the ledger, for the data owner: report, and what an owner does to a ledger."""
+"""Commands about the ledger, for the data owner: report and ledger."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from dpsql.privacy.filters import ACCOUNTANTS
 def add_ledger_commands(commands: Any) -> None:
     """Add the commands to those of the parser."""
     report = add_command(
-        commands, "report", _report, "write the owner's report: what was asked, by whom, at what cost",
-        "Sums by day and person, each statement with its charge, what was refused, and what the budget promises.",
+        commands, "report", _report, "write the owner's report: statements, analysts and costs",
+        "Sums by day and person, each statement with its charge, refusals, and the promise of the budget.",
         ("dpsql report policy.toml", "dpsql report policy.toml -o report.html", "dpsql report visits.ledger -o all.csv"),
     )  # fmt: skip
     report.add_argument(
@@ -24,11 +24,13 @@ def add_ledger_commands(commands: Any) -> None:
         nargs="?",
         type=Path,
         metavar="POLICY",
-        help="the policy, whose ledger is beside it; or a ledger",
+        help="the policy with the ledger in its folder, or a ledger",
     )
-    report.add_argument("--ledger", metavar="FILE", type=Path, help="the ledger, where it is elsewhere")
-    report.add_argument("--policy", metavar="FILE", type=Path, help="the same as POLICY")
-    report.add_argument("--accountant", choices=tuple(ACCOUNTANTS), help="what it would have cost there")
+    report.add_argument("--ledger", metavar="FILE", type=Path, help="the ledger, if it is elsewhere")
+    report.add_argument("--policy", metavar="FILE", type=Path, help="like POLICY")
+    report.add_argument(
+        "--accountant", choices=tuple(ACCOUNTANTS), help="count the charges under this accountant"
+    )
     report.add_argument(
         "--page",
         type=int,
@@ -44,26 +46,24 @@ def add_ledger_commands(commands: Any) -> None:
     )
 
     ledger = add_command(
-        commands, "ledger", None, "look after a ledger: verify it, back it up, let it go on under new terms",
+        commands, "ledger", None, "look after a ledger: verify it, back it up, continue it under new terms",
         examples=("dpsql ledger verify --policy policy.toml", "dpsql ledger backup --policy policy.toml visits.backup"),
     )  # fmt: skip
     deeds = add_actions(ledger)
     adopt = add_command(
-        deeds, "adopt", _adopt, "let a ledger go on under the policy as it is now; it is logged",
-        "A session refuses a policy that grants more, protects other units or is about other data than the ledger was kept "
-        "for, until the owner says so by this. Spent budget stays spent. A server takes the policy when it is reloaded.",
+        deeds, "adopt", _adopt, "continue a ledger under the present policy; it is logged",
+        "A session refuses a policy that grants more, protects other units or is about other data than the ledger, "
+        "until the owner runs this. Spent budget stays spent. A server takes the policy when it is reloaded.",
         ("dpsql ledger adopt --policy policy.toml",),
     )  # fmt: skip
     add_place(adopt)
     add_database(adopt)
-    adopt.add_argument(
-        "--fresh", action="store_true", help="begin anew where the ledger is gone: a new budget"
-    )
+    adopt.add_argument("--fresh", action="store_true", help="begin anew if the ledger is gone: a new budget")
     _add_upkeep(deeds)
 
 
 def _add_upkeep(actions: Any) -> None:
-    """Add what an owner does to a ledger beside granting terms."""
+    """Add the commands of :mod:`dpsql.ledger.upkeep`."""
     verify = add_command(
         actions, "verify", _verify, "look at every row, text, checkpoint and stored answer",
         examples=("dpsql ledger verify --policy policy.toml",),
@@ -74,15 +74,13 @@ def _add_upkeep(actions: Any) -> None:
     )  # fmt: skip
     backup.add_argument("file", metavar="FILE", type=Path, help="the copy, which must not exist")
     restore = add_command(
-        actions, "restore", _restore, "put a backup in place; what was charged since is written off",
+        actions, "restore", _restore, "put a backup in place; later charges are written off",
         examples=("dpsql ledger restore --policy policy.toml visits.backup",
                   "dpsql ledger restore --policy policy.toml visits.backup --spent 0.5"),
     )  # fmt: skip
     restore.add_argument("file", metavar="FILE", type=Path, help="the backup")
-    restore.add_argument(
-        "--spent", metavar="EPSILON", help="what was charged since, where that can't be read"
-    )
-    restore.add_argument("--spent-delta", metavar="DELTA", default="0", help="the delta of it; default 0")
+    restore.add_argument("--spent", metavar="EPSILON", help="epsilon charged since, if it can't be read")
+    restore.add_argument("--spent-delta", metavar="DELTA", default="0", help="its delta; default 0")
     forget = add_command(
         actions, "forget", _forget, "blank texts and their stored answers; charges stay",
         "Asked again, a forgotten answer is a new one, and charged again.",
@@ -90,7 +88,7 @@ def _add_upkeep(actions: Any) -> None:
     )  # fmt: skip
     forget.add_argument("--before", required=True, metavar="DATE", help="a day, as 2026-01-31 (UTC)")
     upgrade = add_command(
-        actions, "upgrade", _upgrade, "upgrade an older ledger; a copy is kept beside it",
+        actions, "upgrade", _upgrade, "upgrade an older ledger; a copy is kept in its folder",
         examples=("dpsql ledger upgrade --policy policy.toml",),
     )  # fmt: skip
     for command in (verify, backup, restore, forget, upgrade):
@@ -98,7 +96,7 @@ def _add_upkeep(actions: Any) -> None:
 
 
 def _find_ledger(place: Path) -> Path:
-    """Return the ledger that a path means: that beside a policy, or the file itself."""
+    """Return the ledger of a path: the policy's default ledger, or the file itself."""
     from dpsql.ledger.state_files import place_ledger
 
     beside = place_ledger(place)
@@ -112,7 +110,7 @@ def _report(given: argparse.Namespace) -> None:
     named = [place for place in (given.place, given.ledger, given.policy) if place is not None]
     if len(named) != 1 and not (given.place is None and given.ledger is not None):
         raise ParseError(
-            "give the policy, or its ledger where that is elsewhere.",
+            "give the policy, or its ledger if that is elsewhere.",
             hint="dpsql report policy.toml -o report.html",
         )
     with Ledger.read(given.ledger or _find_ledger(named[0])) as ledger:
@@ -166,7 +164,7 @@ def _ledger_of(given: argparse.Namespace) -> Path:
     from dpsql.ledger.state_files import place_ledger
 
     if given.ledger is None and given.policy is None:
-        raise ParseError("give the ledger, or the policy that it lies beside.", hint="--ledger visits.ledger")
+        raise ParseError("give the ledger, or the policy in its folder.", hint="--ledger visits.ledger")
     return Path(given.ledger) if given.ledger is not None else place_ledger(given.policy)
 
 
@@ -209,7 +207,7 @@ def _forget(given: argparse.Namespace) -> None:
     if before > today:
         raise ParseError(
             f"{given.before} is yet to come: all texts and stored answers would go, also today's.",
-            hint=f"--before {today} forgets what is older than today. What is forgotten is charged again when it is asked again.",
+            hint=f"--before {today} forgets older texts. Forgotten answers are charged again.",
         )
     print("\n".join(forget_before(_ledger_of(given), before)))
 
