@@ -49,9 +49,7 @@ def describe_cell(line: Pipeline, policy: Policy, text: str, params: Params | No
     """Describe the last statement of a cell, and price all of them. The caller has the turn.
 
     Args:
-        line: the session's pipeline.
         policy: the part of the policy that the session shows.
-        text: dpsql SQL.
         params: values of its parameters; None if not known yet.
 
     Raises:

@@ -44,12 +44,7 @@ def show(
 ) -> Result:
     """Return the relation that ``SHOW <what>`` displays.
 
-    Args:
-        policy: the owner's policy.
-        ledger: the session's ledger.
-        what: the word after SHOW.
-        kept: the names of kept results.
-        limit: SHOW LEDGER's greatest number of rows, the last ones.
+    ``what``: the word after SHOW; ``limit``: SHOW LEDGER's greatest number of rows, the last ones.
     """
     if what == "LEDGER":
         columns = _columns(*list_entries(ledger.entries(limit), ledger.accountant))
@@ -334,12 +329,7 @@ def _say_price(
 ) -> str:
     """Return the sentence on an event's charge and the remaining budget, or on why that is too small.
 
-    Args:
-        verb: the verb for the charge.
-        event: the event.
-        ledger: the session's ledger.
-        debit: the charge on the analyst's share alone, for stored answers.
-        notes: parts of the price.
+    ``debit``: the charge on the analyst's share alone, for stored answers.
     """
     state, excess = ledger.state(), ledger.find_excess(*([] if event is None else [event]), debit=debit)
     if excess is None:

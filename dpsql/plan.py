@@ -258,10 +258,7 @@ class Plan:
     ) -> tuple[str, ...]:
         """Return the notes under an answer.
 
-        Args:
-            released: the notes of the releases; those on columns without intervals get the names of the outputs.
-            relations: the releases.
-            table: the finished relation, with its interval columns.
+        ``released``: the notes of the releases; those on columns without intervals get the names of the outputs.
         """
         names = self.output_names
         named = (_name_note(note, names) for note in released)
@@ -307,9 +304,7 @@ class Plan:
     ) -> Mapping[str, pa.Table]:
         """Return the releases as ``finish`` reads them.
 
-        Args:
-            relations: the releases, by name.
-            drawn: the blocks as answered, which may use another strategy than the plan's.
+        ``drawn``: the blocks as answered, which may use another strategy than the plan's.
         """
         for adjustment in self.adjustments:
             relations = adjustment.applied(relations)

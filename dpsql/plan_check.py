@@ -22,13 +22,7 @@ _STAND_INS = {"salt": 0x5A17_0B5C_0DE1_5EED, "first": 0, "last": 1}
 
 @dataclass
 class PlanCheck:
-    """The check of a session's plans.
-
-    Args:
-        gate: proves each text and writes its normal form.
-        engine: binds a text against an empty copy of the schema.
-        finisher: knows the columns of public relations.
-    """
+    """The check of a session's plans."""
 
     gate: Gate
     engine: Engine

@@ -261,13 +261,10 @@ class OpenThresholds:
         return gap
 
     def close(self, name: str) -> OpenThreshold:
-        """Settle a threshold by its number of hits.
+        """Settle a threshold by its number of hits; BindError if no such threshold is open.
 
         A threshold that closed at its last hit is already settled and is returned once more: whether CLOSE succeeds
         must not depend on the answers.
-
-        Raises:
-            BindError: no such threshold is open.
         """
         key = name.lower()
         if key in self._used:

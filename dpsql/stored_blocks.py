@@ -185,7 +185,6 @@ class StoredBlocks:
         and the ledger.
 
         Args:
-            plans: the statements' plans.
             fresh: ignore stored answers.
             paid: blocks that earlier statements will pay, by key; the blocks of these plans are added.
         """

@@ -50,10 +50,8 @@ class WhyPart:
 class Why(Display):
     """The explanation of the last answer or refusal: ``str()`` is the text; a notebook shows lists.
 
-    Args:
-        statement: the statement's text.
-        outcome: ``answered``, ``shown again``, ``refused``, ``failed``, ``interrupted``, ``declared``, ``closed`` or ``free``.
-        parts: in reading order.
+    ``outcome``: ``answered``, ``shown again``, ``refused``, ``failed``, ``interrupted``, ``declared``, ``closed`` or
+    ``free``; ``parts``: in reading order.
     """
 
     statement: str

@@ -103,8 +103,6 @@ def get_field(head: Mapping[str, Any], name: str, kind: type[_T], default: _T | 
     """Return a value of a message's head, or of an object in it.
 
     Args:
-        head: the object.
-        name: the key.
         kind: the required type; True and False are not ints.
         default: replaces a missing or null value; None if the value is required.
 

@@ -41,11 +41,8 @@ class Engine(abc.ABC):
     A subclass names the tables, returns their schemas and runs queries. This class binds queries before payment, runs
     those without private tables, detects changes of data, and stops and closes its resources.
 
-    Args:
-        policy: the owner's policy.
-        base: the folder of relative sources.
-        resources: settings of the DuckDB for queries over public relations alone.
-        time_limit: seconds after which such a query fails.
+    ``resources``: settings of the DuckDB for queries over public relations alone; ``time_limit``: seconds after which
+    such a query fails.
     """
 
     dialect: str = "duckdb"
@@ -236,10 +233,7 @@ class Engine(abc.ABC):
     def check(self, sql: str, lent: Mapping[str, sandbox.TypedColumns], apart: bool = False) -> str | None:
         """Bind an exact query against an empty copy of the schema, before payment; BindError if it fails whatever the data.
 
-        Args:
-            sql: the query.
-            lent: columns of its public relations.
-            apart: whether it reads public relations alone, and is run by :meth:`apart`.
+        ``apart``: whether it reads public relations alone, and is run by :meth:`apart`.
 
         Returns:
             The text that runs instead, if :meth:`translate` returns one.
@@ -404,10 +398,7 @@ def fingerprint_data(
     A version that the policy declares replaces the content. A table's version includes only those parts of a file's
     path that affect rows (``year=2024/``); the version of all data includes whole paths.
 
-    Args:
-        tables: the policy's tables.
-        files: returns the local files of a whole table, or None.
-        token: a text for data in no file, new in each session.
+    ``files``: returns the local files of a whole table, or None; ``token``: a text for data in no file, new in each session.
     """
     held = {t.name: [] if t.version is not None else files(t) for t in tables}
     digests = hash_files({path for paths in held.values() for path in paths or ()})

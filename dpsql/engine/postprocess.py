@@ -54,10 +54,7 @@ class Finisher:
     than most statements and many need none, and closed when least recently used. They are bound in one shared by all
     sessions, since it never has a row: each has separate temporary tables and views.
 
-    Args:
-        engine: returns the public tables.
-        policy: names them.
-        apart: whether queries that may make long texts run in a separate process.
+    ``apart``: whether queries that may make long texts run in a separate process.
     """
 
     def __init__(self, engine: PublicTables, policy: Policy, apart: bool = True) -> None:

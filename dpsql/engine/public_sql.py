@@ -152,11 +152,6 @@ _MODIFIERS = {
 def check_public(sql: str, relations: Iterable[str], columns: Iterable[str]) -> bool:
     """Refuse SQL that does anything but compute from these relations; return whether it may make long texts.
 
-    Args:
-        sql: a query.
-        relations: names of released relations and public tables.
-        columns: names of their columns.
-
     Raises:
         BindError: it reads or calls something else, or DuckDB can't parse it.
     """

@@ -52,7 +52,6 @@ def compare_ways(
     """Yield the expected errors of a part's answers, for values spread evenly between the bounds.
 
     Args:
-        part: a part of a block of stable answers.
         delta: PTR's delta.
         rows: numbers of rows.
         confidence: the probability of smaller errors.
@@ -112,12 +111,7 @@ def describe_ways(
 ) -> Iterator[str]:
     """Yield a sentence per answer that compares the three ways, with the assumptions.
 
-    Args:
-        part: a part of a block of stable answers.
-        delta: PTR's delta.
-        rows: numbers of rows.
-        given: whether the analyst gave the number.
-        confidence: of the errors.
+    ``delta``: PTR's delta; ``given``: whether the analyst gave the number.
     """
     if isinstance(part, MostFrequent):
         behind = part.bound_error(confidence)

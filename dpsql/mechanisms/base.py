@@ -226,7 +226,6 @@ class ScoresClaim:
     """The claim that one privacy unit moves no candidate's score by more than ``most``.
 
     Args:
-        column: the column of the scores.
         most: the sensitivity that is charged.
         rows: the most rows of one unit that move a score.
         clipped: whether some statistics clamp values.
@@ -252,7 +251,6 @@ class RowsClaim:
 
     Args:
         rows, groups: the most rows of a unit in a group, and the most groups of a unit.
-        keys: the columns that name a group.
         within: columns clamped to a greatest absolute value.
         moves: sums, with each one's sensitivity to one row.
         each: a column of public candidates; a unit's rows may count for each of them.
@@ -383,6 +381,19 @@ class Operator(TextReader):
     """A mechanism applied to exact relations: printable, comparable, storable.
 
     Required members are abstract; the others default to the simplest mechanism.
+
+    Conventional fields of operators and of their parts:
+
+    Args:
+        query, values: the exact SQL.
+        keys: names of the grouping columns.
+        name: the released column.
+        epsilon: for all groups of a unit together.
+        rows: the most rows of one privacy unit that count in a group.
+        groups: the most groups of one privacy unit.
+        in_all: whether ``rows`` covers all groups together; then ``groups`` is 1.
+        steps: grid steps to a unit of the column.
+        confidence: level of the intervals.
     """
 
     prepaid: ClassVar[bool] = False

@@ -54,13 +54,7 @@ def read_totals(
 
     Parts are read at once if a first part shows that memory for all is lacking, which saves a failing attempt.
 
-    Args:
-        read: reads exact rows.
-        query: returns the totals of all units.
-        parts: returns those of the units in parts ``$first`` to ``$last``; empty if there is no such text.
-        keys: the group columns; all others are added up.
-        streamed: whether the groups may exceed memory.
-        entropy: for the salt.
+    ``parts``: returns those of the units in parts ``$first`` to ``$last``; empty if there is no such text.
 
     Raises:
         OutOfMemory: memory is too small even for the smallest parts, or there are too many groups.
@@ -124,12 +118,7 @@ def read_distinct(read: base.Reader, query: str, probe: str, parts: str, entropy
     Parts are read at once if a sketch of the values shows that memory for all is lacking: an attempt would take as long
     as the answer.
 
-    Args:
-        read: reads exact rows.
-        query: returns the counts of all values.
-        probe: returns about how many there are, ``n``.
-        parts: returns the counts of those in parts ``$first`` to ``$last``.
-        entropy: for the salt.
+    ``probe``: returns about how many there are, ``n``; ``parts``: returns the counts of those in parts ``$first`` to ``$last``.
 
     Raises:
         OutOfMemory: memory is too small even for the smallest parts.

@@ -124,11 +124,8 @@ class GroupedCandidates:
     """Candidates in groups of neighbours, with thresholds in close cells: public, so kept for other choices.
 
     Args:
-        table: the candidates in their original order.
-        cells: the cells of their thresholds.
         least, most: the ends of the candidates' factors.
         order: their permutation in the groups (None: the original order).
-        starts: the start of each group.
         lowest, highest: the cells of its thresholds.
         factors: the least and the greatest of each group.
     """

@@ -94,7 +94,6 @@ class ScoreTerm:
 
     Args:
         histogram: the index of the aggregated histogram.
-        factor: the public factor.
         bounds: pairs of an operator (``x op column``) and a column.
         clip: the column b of ``SUM(LEAST(x, b))``.
         row: the aggregate's sensitivity to one row.
@@ -207,10 +206,7 @@ class CandidateScores(FastRoute[ScoredCandidates]):
     """The queries of the candidates and of the histograms, and the formula that joins them.
 
     Args:
-        candidates: the query of the candidates.
-        histograms: the queries of the histograms.
         terms: the formula; ``base`` is added to it.
-        base: a column of the candidates.
         lent: the relation that has the candidates, with the query's columns, if it only selects columns.
         rows: rows of one unit, in unequal sensitivities of candidates.
         steady: the relation that the candidates are made of, if the result is always the same.

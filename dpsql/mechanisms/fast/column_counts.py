@@ -160,11 +160,7 @@ def work_beside(
 
     Until a part is large this thread processes it, which is faster than starting another.
 
-    Args:
-        parts: in order of arrival.
-        work: processes a part.
-        threads: their number.
-        count: counts a part's rows, if not its length.
+    ``count``: counts a part's rows, if not its length.
     """
     waiting = deque[Future[None]]()
     beside: ThreadPoolExecutor | None = None

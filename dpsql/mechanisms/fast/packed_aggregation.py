@@ -418,11 +418,9 @@ def _contributions(
     """Yield each unit's contribution to each column of the tallies.
 
     Args:
-        tallies: the totals.
         rows: of each unit and group.
         sums: for each value the rows that have it, and their sum.
         counted: the number of rows that count, if different; the tallies are for the first number of ``shared``.
-        shared: as in :class:`PackedAggregation`.
     """
     weights: dict[tuple[int | None, int, int], tuple[NDArray[np.intp], IntegerArray]] = {}
     for tally in tallies:

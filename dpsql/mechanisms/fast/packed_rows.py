@@ -55,10 +55,8 @@ class Layout:
     """The layout of the bits: from the top the unit, the keys, and the values with the first lowest.
 
     Args:
-        route: has these keys.
         low, units: the least unit, and the size of the range of units.
         lows, sizes: for each key its least value, and the number of its values including NULL, which is 0.
-        value_bits: of each value.
         counted: whether arrays of all units and groups are worthwhile.
     """
 
@@ -132,12 +130,7 @@ def total_parts(
 ) -> Iterator[UnitPart]:
     """Yield the totals of all units and groups, part by part.
 
-    Args:
-        read: reads the rows.
-        sql: returns one integer per row, or the hash of a unit and an integer without the unit.
-        layout: of the integers.
-        rows: their approximate number.
-        codes: of the units, if these are hashes.
+    ``sql``: returns one integer per row, or the hash of a unit and an integer without the unit.
 
     Raises:
         ChangedData: a row's unit has no code, or the number of rows has changed.

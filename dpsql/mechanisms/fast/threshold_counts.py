@@ -51,9 +51,7 @@ class SortedThresholds:
     All of it is public, so it may be kept for other statements. Look-up tables are made only if the thresholds are no
     arithmetic sequence.
 
-    Args:
-        ends: the thresholds.
-        doubles: rows are doubles, otherwise integers whose last ``digits`` are decimal places.
+    ``doubles``: rows are doubles, otherwise integers whose last ``digits`` are decimal places.
     """
 
     cells: NumberCells

@@ -34,8 +34,6 @@ class AskedCandidates:
     """The relevant candidates in asking order, with their distances below the level.
 
     Args:
-        table: all candidates.
-        level: the noisy level.
         short: by index in that order; at most 0 if the level is reached.
         row_of: returns the row of the table at an index.
         score_of: returns the exact statistic at an index.
@@ -57,7 +55,6 @@ class ThresholdPruning(FastRoute[AskedCandidates]):
     Args:
         level: the noisy level that a statistic reaches, or may still be found below.
         rate: of the noise: the probability to be found is ``exp(-rate * short)``.
-        most: the number of wanted hits.
     """
 
     scores: CandidateScores

@@ -138,11 +138,7 @@ class Iqr(RankedItem):
     the rest is a mechanism for that base. Loss: count + test + noise.
 
     Args:
-        name: the released column.
-        values: the values query.
-        test: decides whether the answer is released.
         noise: of the logarithm.
-        rows: the most rows of one unit.
         ends: the declared bounds, to which values and the answer are clamped.
         base: public; a smaller one means less noise and more rows.
         count: the noise of the count that selects the base; either this or ``base`` is given.

@@ -64,11 +64,9 @@ def measure_quantile_radius(
     """Measure the exact radius of the order statistic of rank ``ceil(p n)``.
 
     Args:
-        n: number of values.
         below: the number of values smaller than the quantile.
         upto: the number of values not larger.
         probability: of the quantile.
-        relation: the kind of edit.
         cap: the largest radius that matters.
 
     With first = below + 1 and last = upto the value stays as long as its rank is in [first, last]. After k edits the

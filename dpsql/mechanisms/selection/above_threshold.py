@@ -194,12 +194,7 @@ class ThresholdNoise:
 class ScoredOperator(base.Operator):
     """A choice among candidates whose scores are read by the faster route, if any, or batch by batch.
 
-    Args:
-        batches: the texts of the plain route.
-        sweep: the faster route.
-        varying: whether candidates have different sensitivities.
-        form: the form of the scores, if they are no plain sums.
-        rows: the rows of one privacy unit that count.
+    ``varying``: whether candidates have different sensitivities; ``form``: the form of the scores, if they are no plain sums.
     """
 
     batches: tuple[str, ...]
@@ -253,11 +248,9 @@ class AboveThreshold(ScoredOperator):
         batches: queries that return, for consecutive candidates, ``columns``, :data:`CANDIDATE_PLACE`, the statistic
             :data:`CANDIDATE_SCORE` and, unless ``threshold`` is a number, :data:`CANDIDATE_THRESHOLD`; all integers in
             grid steps. Later ones are read only while hits are wanted.
-        columns: the candidate's columns to return.
         sensitivity: the most that one privacy unit moves any score.
         answer: the name of the fresh answers' column, and their share of epsilon.
         gap: the name of the column of gaps above the noisy threshold.
-        steps: grid steps to a unit.
         flag: for a stream of one query, the name of its TRUE or FALSE column.
         sweep: reads the scores from histograms, if possible.
     """

@@ -101,8 +101,6 @@ class SyntheticRows(base.Operator):
 
     Args:
         query: one row per combination of values that occurs: the ``keys``, and ``count``, capped.
-        keys: its columns.
-        count: the name of its counts.
         domains: for each key a query of its public values.
         sizes: the greatest number of each key's values.
         steps: the most that one unit moves a count.
@@ -111,7 +109,6 @@ class SyntheticRows(base.Operator):
         measured: the noise of each chosen marginal; None for a single column.
         rounds: the number of marginals measured after those of single columns.
         choice: the epsilon of each choice; None if all candidates are measured without a choice.
-        fitter: fits the model.
     """
 
     query: str

@@ -28,10 +28,7 @@ MIN_EPSILON = Fraction(1, 10**15)
 def read_number(node: exp.Expr, what: str, or_else: str = "") -> Fraction:
     """Return the exact value of a numeric literal.
 
-    Args:
-        node: the literal.
-        what: the option's name.
-        or_else: the alternative to a number, for the hint.
+    ``or_else``: the alternative to a number, for the hint.
 
     Raises:
         BindError: it is not a finite literal number.

@@ -156,11 +156,7 @@ def write_catalog_query(
 ) -> CatalogQuery:
     """Translate a catalogue query to DuckDB SQL.
 
-    Args:
-        text: one PostgreSQL query.
-        values: of its parameters.
-        relations: the catalogue's column names by relation; the information schema's relations have its name as a prefix.
-        facts: of the session.
+    ``relations``: the catalogue's column names by relation; the information schema's relations have its name as a prefix.
 
     Raises:
         ParseError, BindError: it can't be answered.

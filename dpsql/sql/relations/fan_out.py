@@ -115,7 +115,6 @@ def count_fan_out(
         public: the items; those equated with ``reached`` are looked up by their keys.
         reached: folded aliases of the relations whose row is given.
         conditions: conjuncts true of all joined rows.
-        names: the scope of the conditions.
     """
     total, waiting = 1, list(public)
     unknown: list[tuple[Relation, list[Field]]] = []
@@ -334,11 +333,8 @@ def find_unmatched(
 ) -> Unmatched | None:  # fmt: skip
     """Return the unmatched rows after a join.
 
-    Args:
-        before: those before the join.
-        on: the join's conditions in the exact query.
-        private: whether its left and its right side are private.
-        lost: as from :func:`find_lost_columns`, including the right side's.
+    ``private``: whether its left and its right side are private; ``lost``: as from :func:`find_lost_columns`, including
+    the right side's.
     """
     side, kind = (join_word(join, key) for key in ("side", "kind"))
     left, right = private
@@ -414,11 +410,8 @@ def add_unmatched(
 ) -> Relation:
     """Return a subquery's relation with the facts about its unmatched rows.
 
-    Args:
-        found: the outer join that keeps them in the subquery.
-        lost: the columns of the subquery's FROM that are NULL in them.
-        values: the expressions of the relation's fields in the subquery.
-        conditions: the subquery's conditions.
+    ``found``: the outer join that keeps them in the subquery; ``lost``: the columns of the subquery's FROM that are
+    NULL in them.
     """
     if found is None or any(surely_fails(node, lost) for node in conditions):
         return relation

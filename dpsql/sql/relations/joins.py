@@ -59,9 +59,7 @@ def bind_from(
 ) -> From:
     """Bind the FROM of a SELECT that reads private data.
 
-    Args:
-        relations: the private relations of its items, by the items' ids; None for public items.
-        outer: the scope of the outer row, if the SELECT is correlated.
+    ``relations``: the private relations of its items, by the items' ids; None for public items.
 
     Raises:
         BindError: names or join conditions that don't fit.

@@ -393,7 +393,6 @@ def _count_met(
     """Return the number of relations joined in a query, and the fourth powers of separate joins.
 
     Args:
-        query: a query or an item of FROM.
         ctes: the counts of the CTEs it may name.
         outermost: whether it is not in a condition: the sides of a LEFT JOIN, public groups and totals, are then separate.
     """

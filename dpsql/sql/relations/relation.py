@@ -109,11 +109,7 @@ class Field:
 def carry_field(name: str, typed: Typed, same: Field | None, key: bool) -> Field:
     """Return a column of a subquery; one that only passes ``same`` on keeps its properties.
 
-    Args:
-        name: the new name.
-        typed: the expression in the exact query.
-        same: the column it passes on, if any.
-        key: whether its values occur in one row only.
+    ``same``: the column it passes on, if any; ``key``: whether its values occur in one row only.
     """
     if same is None:
         return Field(name, typed)

@@ -51,10 +51,7 @@ def trace_columns(
 ) -> tuple[TracedColumn, ...]:
     """Return the output columns of a statement, in order, with their traces; empty if its columns are unknown.
 
-    Args:
-        tree: the statement, with relations of these names in place of private blocks.
-        releases: the columns of each.
-        name_window: names the errors of windows.
+    ``tree``: the statement, with relations of these names in place of private blocks.
     """
     known = {fold(name): [(c, ({(name, c): 1.0},)) for c in columns] for name, columns in releases.items()}
     found = _query(tree, _Scope(known, name_window))

@@ -31,11 +31,7 @@ _DOUBLE = exp.DataType.build("DOUBLE", dialect="duckdb")
 class WindowEnds:
     """The interval ends of a statement's window sums, and their relations.
 
-    Args:
-        tree: the statement, with relations in place of its private blocks.
-        releases: those with public groups.
-        noise_steps: the noise steps of their columns.
-        make_name: returns an unused name of a kind.
+    ``tree``: the statement, with relations in place of its private blocks.
     """
 
     tree: exp.Expr

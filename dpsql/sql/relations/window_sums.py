@@ -63,11 +63,7 @@ def find_uses(tree: exp.Expr, release: str, keys: Collection[str], values: Colle
 
     A window counts if all of its sums are shown, unchanged or divided, in a separate run of steps.
 
-    Args:
-        tree: the statement, with relations in place of its private blocks.
-        release: the name of the relation.
-        keys: its key columns.
-        values: its columns of sums or counts.
+    ``values``: its columns of sums or counts.
     """
     finder = WindowFinder(tree, release, frozenset(keys), frozenset(values))
     selects = list(tree.find_all(exp.Select))

@@ -81,14 +81,7 @@ def sweep_of(
 ) -> CandidateScores | None:  # fmt: skip
     """Return the sweep of a statistic in a one-pass shape; None for values that are no numbers or dates.
 
-    Args:
-        rows: the query of the private rows.
-        source: the relation of the candidates.
-        columns: the candidate's columns to return.
-        statistic: the statistic.
-        types: the type of each column in the terms, by relation and name.
-        per_unit: rows of one privacy unit.
-        extra: further columns, in SQL by name.
+    ``types``: the type of each column in the terms, by relation and name; ``per_unit``: rows of one privacy unit.
     """
     histograms: dict[HistogramQuery, int] = {}
     shown = _Shown()

@@ -54,10 +54,7 @@ _MOST_PUBLIC = 1 << 120
 def bind_statistic(node: exp.Expr, names: RowNames, dialect: str) -> CandidateStatistic:
     """Bind the first argument of a mechanism.
 
-    Args:
-        node: the expression.
-        names: its scope.
-        dialect: of the engine. Only for DuckDB are statistics without common rows recognised.
+    ``dialect``: of the engine. Only for DuckDB are statistics without common rows recognised.
 
     Raises:
         PrivacyError: its sensitivity can't be derived.

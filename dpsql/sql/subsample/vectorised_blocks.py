@@ -85,11 +85,7 @@ class Lifter:
     """Every FROM over private tables, for users of their units."""
 
     def query(self, tree: exp.Expr, env: Env, ctes: Ctes) -> Lifted:
-        """Lift a query that can see these names.
-
-        Raises:
-            PrivacyError: it can't be lifted; the caller may run it block by block.
-        """
+        """Lift a query that can see these names; PrivacyError if it must be run block by block instead."""
         if isinstance(tree, exp.Subquery):
             return self.query(tree.this, env, ctes)
         if not isinstance(tree, exp.Select):
