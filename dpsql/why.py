@@ -59,7 +59,6 @@ class Why(Display):
     parts: tuple[WhyPart, ...]
 
     def text(self) -> str:
-        """Return headings and sentences for a terminal."""
         lines = [f"{clip_text(self.statement, SHOWN_TEXT)}", f"was {self.outcome}."]
         for part in self.parts:
             lines += ["", f"{part.title}:"]
@@ -69,7 +68,6 @@ class Why(Display):
         return "\n".join(lines)
 
     def html(self) -> str:
-        """Return headings and lists for a notebook."""
         head = tag("p", tag("code", clip_text(self.statement, SHOWN_TEXT)) + Html(f" was {self.outcome}."))
         shown = [head]
         for part in self.parts:

@@ -273,7 +273,6 @@ def _check_relation(node: Mapping[str, Any], named: set[str]) -> None:
 
 
 def _list_with_names(nodes: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the names defined by WITH."""
     for node in nodes:
         if isinstance(node.get("map"), list):
             yield from (str(item["key"]) for item in node["map"] if isinstance(item, dict) and "key" in item)

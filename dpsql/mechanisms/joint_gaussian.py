@@ -74,7 +74,6 @@ def _has_pair(noise: Noise) -> TypeGuard[GaussianNoise]:
 
 
 def _calibrate(operator: Operator, part: Fraction, epsilon: Fraction, delta: Fraction) -> Operator:
-    """Return a block with noise for its part of a joint calibration."""
     whole = _sum_shares(_list_noises(operator))
 
     def change(noise: Noise) -> Noise:

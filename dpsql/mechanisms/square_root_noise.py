@@ -81,7 +81,6 @@ class SquareRootNoise(OrderedNoise):
 
     @cached_property
     def vectors(self) -> tuple[Noise, ...]:
-        """The noise of the product."""
         s, g = self.base.sensitivity, self.base.groups
         if isinstance(self.base, LaplaceNoise):
             whole = s * g * int(list_square_root(self.steps).sum())

@@ -208,7 +208,6 @@ class PackedAggregation(FastRoute[pa.Table]):
             yield from (replace(claimed, late=True) for claimed in self.wide.claims(plain))
 
     def take(self, read: base.Reader, entropy: Entropy) -> pa.Table | None:
-        """Return the plain query's rows, or None if the data do not fit, or are few."""
         if not read.room or _reads_little(read, self.ranges) or not self._is_worth_reading(read):
             return None
         with self._hold_still(read) as still:
@@ -357,7 +356,6 @@ class PackedAggregation(FastRoute[pa.Table]):
     # -- adding up ----------------------------------------------------------------------------------------------
 
     def _whole(self, parts: Iterable[UnitPart]) -> pa.Table:
-        """Return the totals of all units, in one row."""
         totals, units = dict.fromkeys(self.columns, 0), 0
         for part in parts:
             units += len(part.rows)
@@ -367,7 +365,6 @@ class PackedAggregation(FastRoute[pa.Table]):
         return pa.table({**columns, self.units: make_longs(np.array([units]))})
 
     def _table(self, totals: _Totals, layout: Layout | None = None) -> pa.Table:
-        """Return the totals of groups with units."""
         present = np.flatnonzero(totals.units)
         columns: dict[str, Any] = {}
         for key, own, there in [] if layout is None else split_keys(present, layout):
@@ -382,8 +379,6 @@ class PackedAggregation(FastRoute[pa.Table]):
 
 @dataclass(frozen=True)
 class _Ranges:
-    """The row of the ranges' text."""
-
     row: Mapping[str, Any]
 
 

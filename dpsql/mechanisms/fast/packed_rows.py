@@ -145,7 +145,6 @@ def total_parts(
 
 
 def _list_packed(table: pa.Table, layout: Layout, codes: UnitCodes | None) -> Iterator[IntegerArray]:
-    """Yield the packed rows of a table."""
     if codes is None:
         yield from list_chunks(table.column(0).cast(pa.int64()))
         return

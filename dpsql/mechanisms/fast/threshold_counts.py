@@ -152,8 +152,6 @@ class ThresholdSums:
 
 
 class _Tally:
-    """The counts and the memory of one thread."""
-
     def __init__(self, bins: int, classes: int, kind: np.dtype[Any]) -> None:
         self._bins = np.zeros(bins, dtype=np.int64)
         self.classes = np.zeros(classes, dtype=np.int64)

@@ -81,8 +81,6 @@ class ThresholdPruning(FastRoute[AskedCandidates]):
 
 
 class _Cells(CandidateCells):
-    """Candidates that are compared with a level."""
-
     def ask(self, level: int, rate: Fraction, most: int) -> AskedCandidates:
         """Score the candidates near or above the level, among the first ones of which ``most`` certainly reach it."""
         order, near, size = self._find_near(level, compute_reach(rate), most)
@@ -135,7 +133,6 @@ class _Cells(CandidateCells):
         return order, near[: np.searchsorted(near, size)], size
 
     def _score_rows(self, rows: NDArray[np.intp]) -> Integers:
-        """Score some rows, in any order."""
         if not len(rows):
             return np.zeros(0, dtype=np.int64)
         ascending = np.sort(rows)

@@ -85,7 +85,6 @@ class _Proposed(NoisyItem):
 
     @property
     def _answer(self) -> str:
-        """The answer in words."""
         raise NotImplementedError
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
@@ -103,7 +102,6 @@ class _ProposedRanks(_Proposed, RankedItem):
 
     @property
     def _probabilities(self) -> tuple[Fraction, ...]:
-        """The quantiles in the answer."""
         raise NotImplementedError
 
     def _combine(self, places: Sequence[int]) -> int:

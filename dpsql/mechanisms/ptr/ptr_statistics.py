@@ -272,7 +272,6 @@ class Quantile(StableItem):
 
     @property
     def _counted(self) -> str:
-        """The query that counts the values."""
         return f"SELECT COUNT(*) AS n FROM ({select_present(self.values, (), self.floating)}) AS found"
 
     def _placed(self, at: float, place: int | None = None) -> str:

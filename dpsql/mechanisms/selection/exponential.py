@@ -176,7 +176,6 @@ class ExponentialChoice(ScoredOperator):
 
     @property
     def _rates(self) -> ChoiceRates:
-        """The rates of one winner's choice."""
         part = self.epsilon / self.top
         equal = part / ((1 if self.monotone else 2) * self.sensitivity)
         unequal = part / (2 * SCORE_SENSITIVITY)

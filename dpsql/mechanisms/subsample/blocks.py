@@ -231,7 +231,6 @@ class LiftedBlocks(BlockSource):
         return found
 
     def _placed(self, table: pa.Table, first: int, last: int, found: BlockResults) -> BlockResults:
-        """Store the results of blocks first..last-1 at their places."""
         seen: dict[int, int] = {}
         for row, number in enumerate(table.column(0).to_pylist()):
             if number is not None and first <= int(number) < last:

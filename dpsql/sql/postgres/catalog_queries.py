@@ -357,7 +357,6 @@ def _write_call(name: str, given: list[exp.Expr], facts: SessionFacts) -> exp.Ex
 
 
 def _fill_template(template: str, given: Sequence[exp.Expr]) -> exp.Expr:
-    """Return a template's tree with arguments in place of ``_1``, ``_2``."""
     made = exp.Paren(this=sqlglot.parse_one(template, read="duckdb"))
     for column in list(made.find_all(exp.Column)):
         if column.name in ("_1", "_2") and not column.table:

@@ -216,7 +216,6 @@ class Catalog:
         return {fold(hop.key) for hop in hops if fold(hop.table) == fold(table.name)}
 
     def _spell(self, table: Table, name: str) -> tuple[str, Type]:
-        """Return a path's column, as the data spell it, and its type."""
         for known, sql_type in self.schema(table).items():
             if fold(known) == fold(name):
                 return known, Type.parse(sql_type)

@@ -60,7 +60,6 @@ class WindowEnds:
         return None if found is None else self._write(select, node, *found)
 
     def _read(self, select: exp.Select, node: exp.Window) -> tuple[OrderedRelease, WindowSum] | None:
-        """Return a window's sum, and its release."""
         for release in self.releases:
             finder = WindowFinder(self.tree, release.name, frozenset(release.keys), frozenset(release.values))
             window = finder.read_window(select, node)

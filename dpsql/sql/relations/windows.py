@@ -279,7 +279,6 @@ def _bounds_of_total(function: exp.Expr, name: str, inner: Typed, most: Fraction
 
 
 def _frame(window: exp.Window) -> exp.WindowSpec | None:
-    """Return a frame of whole numbers of rows; None if the window has none."""
     if window.args.get("spec") is None:
         return None
     spec: exp.WindowSpec = window.args["spec"].copy()

@@ -236,7 +236,6 @@ def _as_double(node: exp.Expr) -> exp.Expr:
 
 
 def _type_of(node: exp.Expr, types: Mapping[tuple[str, str], Type]) -> Type | None:
-    """Return the type of a column."""
     bare = _bare(node)
     return types.get((bare.table, bare.name)) if bare is not None else None
 

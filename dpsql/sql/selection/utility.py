@@ -348,7 +348,6 @@ _ABOVE_MEAN = "a mean is above a number p where SUM(x) - p * COUNT(*) is above 0
 
 
 def _refuse_aggregate(node: exp.Expr) -> None:
-    """Refuse aggregates other than counts and sums anywhere in an expression."""
     for part in node.walk(prune=lambda inner: isinstance(inner, exp.Query)):
         inner = part.this if isinstance(part, exp.Filter) else part
         if isinstance(inner, exp.AggFunc) and (call := call_of(part)) is not None:

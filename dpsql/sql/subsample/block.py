@@ -128,7 +128,6 @@ class Textbook(Sampling):
         return "turns.turn"
 
     def participation(self, found: list[tuple[str, str]]) -> Participation:
-        """Return the check that no unit is in too many runs."""
         ids = " UNION ".join(
             f"SELECT DISTINCT {key} AS k FROM {source} WHERE {key} IS NOT NULL" for key, source in found
         )
@@ -138,8 +137,6 @@ class Textbook(Sampling):
 
 @dataclass(frozen=True)
 class _Found:
-    """The query that runs on each block."""
-
     source: block_sources.BlockSource
     fields: tuple[Field, ...]
     units: list[tuple[str, str]]
