@@ -40,9 +40,7 @@ _STAND_INS: tuple[tuple[Any, pa.DataType], ...] = (
     (datetime.datetime(2000, 1, 1), pa.timestamp("us")),
     (True, pa.bool_()),
 )
-"""Values tried for a parameter without one, and their types. Doubles come first: given an integer type, a client would
-truncate decimals.
-"""
+"""Values tried for a parameter without one, with their types; doubles first, or clients would truncate decimals."""
 
 
 def describe_cell(line: Pipeline, policy: Policy, text: str, params: Params | None) -> Description:

@@ -164,10 +164,7 @@ class Pipeline:
         return plan
 
     def admit(self, statement: Statement, cell: OpenCell) -> Bound:
-        """Bind a statement that is to be answered.
-
-        A refused query is recorded in the ledger: it shows the owner which bounds are missing.
-        """
+        """Bind a statement to answer; a refused query is recorded in the ledger, as it shows the owner missing bounds."""
         if statement.kind != "query":
             alone = replace(cell, thresholds=dict(cell.thresholds))
             return self.bind(statement, cell if statement.kind == "declare" else alone)

@@ -336,9 +336,7 @@ class Session:
     @interruptible
     @in_our_words
     def columns(self, table: str) -> Mapping[str, str]:
-        """Return names and SQL types of a table's columns, in order; no row is read. BindError if the policy names no
-        such table.
-        """
+        """Return names and SQL types of a table's columns, in order, without reading rows; BindError if unknown."""
         line = self._pipeline
         with line.turn:
             kept = line.kept.schema(table)

@@ -132,11 +132,7 @@ class KeptResults:
             raise error.located(statement.text) from None
 
     def keep(self, name: str, result: object) -> None:
-        """Add a result, or an analyst's table, to the relations of later statements.
-
-        Raises:
-            BindError: the name can't be taken, or ``result`` is no table.
-        """
+        """Add a result, or an analyst's table, to later statements' relations; BindError for a bad name or no table."""
         self.check(name)
         try:
             given = result if isinstance(result, Result) else Result(to_arrow(name, result))

@@ -257,10 +257,7 @@ def read_why(body: Any) -> Why:
 
 
 def write_result(result: Result, **more: Any) -> Iterator[Message]:
-    """Yield a result's messages, with at most :data:`CHUNK` bytes of rows each.
-
-    ``more`` are further values of the first head, such as the name the session keeps it by.
-    """
+    """Yield a result's messages, with at most :data:`CHUNK` bytes of rows each; ``more`` extends the first head."""
     import pyarrow as pa
 
     table, names = result.table, result.columns

@@ -257,11 +257,7 @@ class Engine(abc.ABC):
         return
 
     def apart(self, sql: str, lent: Mapping[str, pa.Table]) -> pa.Table:
-        """Run a query over public relations alone, where its failure can't affect the private data.
-
-        Raises:
-            EngineError, KeyboardInterrupt: as for :meth:`execute`.
-        """
+        """Run a query over public relations alone, apart from the private data; raises as :meth:`execute`."""
         stop = threading.Event()
         self._stops.add(stop)
         try:
@@ -273,10 +269,7 @@ class Engine(abc.ABC):
         return outcome.table
 
     def translate(self, sql: str, lent: Mapping[str, pa.Table]) -> str | None:
-        """Return an exact query in the engine's own language; None if it runs unchanged.
-
-        The second lock proves this text too.
-        """
+        """Return an exact query in the engine's language, which is also proved; None if it runs unchanged."""
         return None
 
     def batches(self, sql: str, lent: Mapping[str, pa.Table] | None = None) -> Iterator[pa.Table]:
@@ -306,10 +299,7 @@ class Engine(abc.ABC):
     def _run_steps(
         self, parts: Generator[pa.Table], interrupt: Callable[[], object], whole: bool = False
     ) -> Generator[pa.Table, None, tuple[str, bool]]:
-        """Yield the parts of a query as :meth:`_run_parts`; return its end, and whether the instance is invalid.
-
-        ``whole``: there is one part, after which the generator need not be asked.
-        """
+        """Yield a query's parts as :meth:`_run_parts` (one if ``whole``); return its end, and whether the instance broke."""
         stop = threading.Event()
         self._stops.add(stop)
         try:
@@ -358,7 +348,8 @@ def raise_unless_done(state: str) -> None:
 
     Raises:
         KeyboardInterrupt: it was stopped.
-        EngineError: it failed, always with the same message; NoRoom for lack of memory.
+        EngineError: it failed, always with the same message.
+        OutOfMemory: it failed for lack of memory, with that message too.
     """
     if state == "stopped":
         raise KeyboardInterrupt

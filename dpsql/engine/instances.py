@@ -107,10 +107,7 @@ MAX_AT_ONCE = 16
 
 
 class Cursors:
-    """The cursors of one session: its own, and others for threads that ask while that is in use.
-
-    ``open_another`` returns an equivalent cursor, or None if there can be none; it is None if there never is.
-    """
+    """The cursors of one session: its own and, while that is in use, those of ``open_another``, if any, for other threads."""
 
     def __init__(
         self,
@@ -125,10 +122,7 @@ class Cursors:
 
     @contextlib.contextmanager
     def borrow(self, own_is_free: Any) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Yield the session's own cursor if it is free, else another one, or else wait for its own.
-
-        ``own_is_free`` is the lock of the session's own cursor.
-        """
+        """Yield the session's own cursor if its lock ``own_is_free``, else another, or else wait for its own."""
         other = None
         if not own_is_free.acquire(blocking=False):
             other = self._take()

@@ -392,10 +392,7 @@ _OWN_NAME = re.compile(r"^dpsql_|__(low|high)$")
 
 
 def _make_error(message: str, known: Sequence[str] = ()) -> BindError:
-    """Return DuckDB's message without its class and its excerpt of SQL, which the analyst did not write.
-
-    ``known`` are names of existing columns, of which the nearest is suggested.
-    """
+    """Return DuckDB's message without its class and SQL excerpt; the nearest ``known`` column name is suggested."""
     text = re.sub(r"^[A-Z]\w*( \w+)? Error: ", "", message.split("\n")[0]).rstrip("!")
     for pattern, said in _MISSING:
         if (found := pattern.search(text)) is not None:

@@ -329,10 +329,7 @@ class SchemaReplica:
 
     @classmethod
     def of(cls, tables: Iterable[tuple[tuple[str, str, str], TypedColumns]]) -> SchemaReplica:
-        """Return an earlier session's copy, or a new one.
-
-        A copy reveals nothing about that session, since it never had a row.
-        """
+        """Return an earlier session's copy, which reveals nothing as it never had a row, or a new one."""
         wanted = tuple((place, tuple(columns)) for place, columns in tables)
         return _SPARE.pop(wanted, None) or cls(wanted)
 

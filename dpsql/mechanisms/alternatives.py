@@ -109,10 +109,7 @@ def _test_spread(
 def describe_ways(
     part: Part, delta: Fraction, rows: Sequence[int], given: bool, confidence: float
 ) -> Iterator[str]:
-    """Yield a sentence per answer that compares the three ways, with the assumptions.
-
-    ``delta``: PTR's delta; ``given``: whether the analyst gave the number.
-    """
+    """Yield a sentence per answer that compares the three ways; ``given``: the analyst gave the number of rows."""
     if isinstance(part, MostFrequent):
         behind = part.bound_error(confidence)
         lead = _count_edits(part.epsilon / part.groups, delta / part.groups, part.rows)

@@ -62,7 +62,7 @@ class Read(Protocol):
 NormalForm = Callable[[str, Mapping[str, pa.Table]], str]
 """Returns a text's checked normal form, given its additional relations."""
 Prove = Callable[[str, str, Mapping[str, pa.Table], Mapping[str, int]], None]
-"""Proves the text run by a non-SQL-compatible engine, given normal form, normal form with values, relations, and values."""
+"""Proves the text of an engine with another dialect, given the normal form, without and with values, and the relations."""
 
 
 @dataclass(frozen=True)
@@ -177,11 +177,7 @@ def bind_parameters(read: Read, values: Mapping[str, int]) -> Reader:
 
 
 def hold_to(read: Read, operator: Operator) -> Reader:
-    """Return a reader limited to an operator's claims, for an operator that another selects during release.
-
-    Raises:
-        Unproved: one of its texts may do more than it charges for; nothing of it was read.
-    """
+    """Return a reader limited to the claims of an operator selected during release; Unproved if a text exceeds them."""
     reader = Reader.over(read)
     if reader.hold is None:
         return reader
@@ -423,11 +419,7 @@ class Operator(TextReader):
         return False
 
     def claims(self) -> Iterable[ClaimedText]:
-        """Yield every text that may be read, except those run apart, with its claim.
-
-        Raises:
-            PrivacyError: nothing is known of the texts, so none may be read.
-        """
+        """Yield every text that may be read, except those run apart, with its claim; PrivacyError if nothing is known."""
         raise PrivacyError("nothing is known of what this statement would read.")
 
     def require_libraries(self) -> None:
@@ -438,9 +430,7 @@ class Operator(TextReader):
         """Read the exact relations and add the noise. Failures that depend on the data are values, not exceptions."""
 
     def show_again(self, released: pa.Table, noisy: pa.Table | None) -> pa.Table:
-        """Return the released columns with intervals at this operator's confidence, by post-processing; ValueError if
-        impossible.
-        """
+        """Return the released columns with intervals at this confidence, by post-processing; ValueError if impossible."""
         raise ValueError("the intervals of this release can't be made again")
 
     @abstractmethod

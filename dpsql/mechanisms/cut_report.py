@@ -70,10 +70,7 @@ class CutNumber:
 
 @dataclass(frozen=True)
 class CutReport(Part):
-    """Noisy numbers of the effect of caps and bounds, as notes.
-
-    ``level``: the confidence of the statements; ``share``: its loss, for people.
-    """
+    """Noisy numbers of the effect of caps and bounds, as notes with confidence ``level``; ``share`` is the loss in words."""
 
     query: str
     numbers: tuple[CutNumber, ...]

@@ -31,9 +31,7 @@ _EVEN_VARIANCE = 1 / 12
 
 
 def expect_mean_error(output: Output, rows: int) -> float | None:
-    """Return the expected absolute error of a noisy aggregate in its own units, assuming ``rows`` rows per group; None
-    if unknown.
-    """
+    """Return the expected absolute error of an output for ``rows`` rows per group, in its own units; None if unknown."""
     match output:
         case Count():
             return output.statistic.noise.mean_error

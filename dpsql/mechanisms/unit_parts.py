@@ -93,11 +93,7 @@ def _read_parts(read: base.Reader, text: str, keys: Sequence[str]) -> pa.Table |
 
 
 def read_parts(read: base.Reader, text: str) -> Iterator[pa.Table]:
-    """Yield a text's results for all parts, each read once: a quarter of them at a time, or fewer if memory lacks.
-
-    Raises:
-        OutOfMemory: memory is too small even for a single part.
-    """
+    """Yield a text's results for all parts, in quarters or fewer if memory lacks; OutOfMemory if one part is too large."""
     first, many = 0, PARTS // _FEWER
     while first < PARTS:
         check_stop()  # no progress is reported: reading in parts depends on the data

@@ -70,10 +70,7 @@ class WindowSum:
 
 @dataclass(frozen=True)
 class WindowWidths:
-    """A relation of the half widths of one window's sums.
-
-    ``steps``: the known public numbers of their values.
-    """
+    """A relation of the half widths of one window's sums; ``steps`` are the known public numbers of the keys' values."""
 
     relation: str
     block: str

@@ -107,9 +107,7 @@ class CandidatePruning(FastRoute[PrunedCandidates]):
 
 
 def read_countable(scores: CandidateScores, read: Reader) -> PublicCandidates | None:
-    """Read candidates of one count each, of rows on one side of a threshold, and their thresholds; None for others, and
-    for few.
-    """
+    """Read candidates of one count on one side of a threshold, and their thresholds; None for others, and for few."""
     if len(scores.terms) != 1 or scores.base is not None or scores.form is not None:
         return None
     bounds = scores.terms[0].bounds

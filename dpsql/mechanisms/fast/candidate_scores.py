@@ -67,10 +67,7 @@ _candidates: MadeOnce[PublicCandidates] = MadeOnce(2)
 
 @dataclass(frozen=True)
 class CandidateFactor:
-    """A public integer of each candidate: ``times`` its ``column``, clamped to ``[low, high]``; NULL is 0.
-
-    Without a column it is ``times`` for all.
-    """
+    """A public integer of each candidate: ``times`` its ``column``, if any, clamped to ``[low, high]``; NULL is 0."""
 
     times: int
     column: str | None = None
@@ -242,10 +239,7 @@ class CandidateScores(FastRoute[ScoredCandidates]):
                 yield ClaimedText(counted.column, RowsClaim(self.rows))
 
     def take(self, read: Reader, entropy: Entropy, varying: bool = False) -> ScoredCandidates | None:
-        """Return the candidates with their scores (``varying``: and their sensitivities).
-
-        None for incomparable types, and if a histogram has more than :data:`MAX_BINS` bins.
-        """
+        """Return the scored candidates, or None for incomparable types and more than :data:`MAX_BINS` bins."""
         found = self.read_candidates(read)
         if found is None:
             return None

@@ -160,10 +160,7 @@ class PackedAggregation(FastRoute[pa.Table]):
     coded: CodedUnit | None = None
     """The codes of the units, if these are no small integers: then rows are a unit's hash and an integer."""
     wide: PackedAggregation | None = None
-    """The route by groups with codes, if units are integers with gaps too wide for the bits left.
-
-    It is rarely taken, so its texts are proved when read, and not for each statement.
-    """
+    """The route by groups with codes, for integer units with wide gaps; its texts are proved only when read."""
 
     @cached_property
     def queries(self) -> tuple[str, ...]:

@@ -114,10 +114,7 @@ def count_bits(size: int) -> int:
 
 @dataclass(frozen=True)
 class UnitPart:
-    """Totals of some units, complete for each: one entry per unit and group, in their order.
-
-    ``sums`` has for each value the rows that have it, and their sum.
-    """
+    """Totals of some units, one entry per unit and group; ``sums``: each value's number of rows, and their sum."""
 
     units: IntegerArray
     codes: IntegerArray

@@ -287,10 +287,7 @@ def _lie_far(one: CountLevel, other: CountLevel, bound: int) -> bool:
 
 @dataclass(frozen=True)
 class Ordered:
-    """Order statistics of n finite doubles: ascending windows of ranks.
-
-    ``windows`` are pairs (first rank, values); ranks below 1 and above n are read as the ends of the domain.
-    """
+    """Order statistics of n finite doubles: ``windows`` of (first rank, ascending values), infinite outside ranks 1 to n."""
 
     n: int
     windows: tuple[tuple[int, NDArray[np.float64]], ...]

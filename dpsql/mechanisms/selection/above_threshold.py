@@ -208,10 +208,7 @@ class ScoredOperator(base.Operator):
         return self.batches[:1] if self.sweep is None else self.sweep.queries
 
     def _claim_scores(self, sensitivity: int, monotone: bool) -> Iterator[base.ClaimedText]:
-        """Yield the texts of the candidates' scores, with claims of this ``sensitivity``.
-
-        ``monotone``: the noise is calibrated to scores that all move in one direction.
-        """
+        """Yield the candidates' score texts with claims; ``monotone``: the noise is for scores moving in one direction."""
         own = CANDIDATE_SENSITIVITY if self.varying else None
         scores = base.ScoresClaim(CANDIDATE_SCORE, sensitivity, self.rows, own=own, monotone=monotone)
         if self.form is not None:
@@ -312,9 +309,7 @@ class AboveThreshold(ScoredOperator):
     def _hits(
         self, read: base.Read, entropy: Entropy, seen: list[pa.Schema]
     ) -> Iterator[tuple[pa.Table, int, int, int]]:
-        """Yield hits as they are found: the candidate's table and row, its exact score, and the gap. Append schemas to
-        ``seen``.
-        """
+        """Yield hits as they are found: table, row, exact score and gap of the candidate. Append schemas to ``seen``."""
         noisy = NoisyThreshold(self.noise, entropy)
         few = self._prune(read, noisy.level, entropy)
         if few is not None:

@@ -285,10 +285,7 @@ _NO_ROWS = np.zeros(0, dtype=np.intp)
 
 @dataclass(frozen=True)
 class MostFrequent(Part):
-    """One released column, the place of a chosen value in the list of public ones.
-
-    ``query``: returns the keys, :data:`~dpsql.mechanisms.histograms.BIN` and ``BIN_ROWS``.
-    """
+    """The index of a value chosen from a public list; ``query`` returns the keys, ``histograms.BIN`` and ``BIN_ROWS``."""
 
     query: str
     keys: tuple[str, ...]

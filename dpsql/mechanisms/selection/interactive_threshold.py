@@ -64,9 +64,7 @@ class InteractiveThreshold:
 
     @property
     def exhausted(self) -> bool:
-        """Whether no more questions are allowed: all hits were found, or this is a forked copy, whose hits would not be
-        counted.
-        """
+        """Whether no more questions are allowed: all hits were found, or this is a fork, whose hits would not be counted."""
         return self.hits >= self.noise.max_hits or os.getpid() != self._process
 
     @property

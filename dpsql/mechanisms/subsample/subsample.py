@@ -101,10 +101,7 @@ class ResultRange:
 
 @dataclass(frozen=True)
 class UnboundedRange:
-    """A grid for block results without known bounds: :class:`GeometricGrid`, its steps counted from 0.
-
-    A block without a finite number counts as 0.
-    """
+    """A grid for results without known bounds: :class:`GeometricGrid`, from 0. No finite number counts as 0."""
 
     grid: GeometricGrid
 

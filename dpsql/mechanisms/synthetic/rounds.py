@@ -85,10 +85,7 @@ class ExactCells:
 
 @dataclass(frozen=True)
 class MeasuredRows:
-    """The releases behind the rows, the model fitted to them, and the estimated ``total``: post-processing begins here.
-
-    The marginals of single columns come first.
-    """
+    """The releases, single columns first, their model and the estimated ``total``: post-processing begins here."""
 
     released: tuple[ReleasedMarginal, ...]
     model: Model
@@ -274,9 +271,7 @@ class SyntheticRows(base.Operator):
         return pa.table(columns)
 
     def _notes(self, measured: MeasuredRows) -> tuple[str, ...]:
-        """Return the note on the measured marginals, by position in the SELECT, as a stored answer may be shown under
-        other names.
-        """
+        """Return the note on the measured marginals, by position in the SELECT, as names may differ when it is shown again."""
         chosen = dict.fromkeys(m.columns for m in measured.released if len(m.columns) > 1)
         told = ", ".join(" × ".join(str(i + 1) for i in columns) for columns in chosen)
         plural = "s" if len(self.keys) > 1 else ""

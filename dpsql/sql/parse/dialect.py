@@ -355,11 +355,7 @@ def span_of_word(text: str, word: str) -> Span | None:
 
 
 def to_sql(tree: exp.Expr) -> str:
-    """Write a tree in DuckDB's SQL, without positions and comments.
-
-    Raises:
-        BindError: it has a SELECT with a mode, which would be answered exactly.
-    """
+    """Write a tree in DuckDB's SQL, without positions and comments; BindError for a mode, which would be dropped."""
     return _DUCKDB.generate(_bare(tree), copy=False, comments=False, normalize_functions=False)
 
 

@@ -57,10 +57,7 @@ def has_exact_aggregate(item: exp.Expr) -> bool:
 
 @dataclass
 class Grouped:
-    """The scope above an exact aggregation: its keys and aggregates are columns of ``g``.
-
-    ``made`` collects the aggregates: by their spelling, their SQL and its columns above.
-    """
+    """The scope above an exact aggregation: keys, and aggregates (``made``, by spelling), are columns of ``g``."""
 
     names: rel.Names
     keys: list[tuple[str, Typed, exp.Expr]] = field(default_factory=list)
@@ -190,11 +187,7 @@ _AS_SAMPLE = {"VARIANCE": "VAR_SAMP", "STDDEV": "STDDEV_SAMP"}
 
 
 def write_exact_aggregate(call: Call, names: rel.Names) -> tuple[str, Type]:
-    """Return the SQL of an aggregate that can't fail: numbers as doubles in a safe range, others unchanged.
-
-    Raises:
-        BindError: wrong arguments.
-    """
+    """Return the SQL of a total aggregate: numbers as doubles in a safe range, others unchanged; BindError if invalid."""
     where = (
         f" FILTER (WHERE {to_sql(make_condition(call.where, names).node)})" if call.where is not None else ""
     )

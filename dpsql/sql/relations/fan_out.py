@@ -288,10 +288,7 @@ def replace_source(bound: From, relation: Relation, make: Callable[[exp.Expr], e
 
 
 def count_rows_per_key(binder: Binder, item: exp.Expr, relation: Relation, keys: list[Field]) -> int | None:
-    """Return the most rows of a public FROM item with equal keys; without keys, the number of all rows.
-
-    None if unknown before a release.
-    """
+    """Return the most rows of a public FROM item with equal keys (all without keys); None if unknown before a release."""
     if relation.inputs:
         rows, names = relation.inputs[0].sql, [key.typed.node.name for key in keys]
     else:

@@ -138,11 +138,7 @@ def replace_interval_calls(
     shapes: Shapes,
     make_name: MakeName,
 ) -> None:
-    """Replace ``INTERVAL_LOW(n)`` and ``INTERVAL_HIGH(n)`` by the ends of intervals, or NULL if there is none.
-
-    Raises:
-        BindError: such a call's argument is not one column.
-    """
+    """Replace ``INTERVAL_LOW(n)`` and ``INTERVAL_HIGH(n)`` by interval ends or NULL; BindError unless n is one column."""
     calls = [node for node in tree.find_all(exp.Anonymous) if node.name.upper() in _ENDS]
     carrier = _Carrier(tree, releases, kept, shapes, make_name)
     if calls:

@@ -282,10 +282,7 @@ class WrittenTexts:
         self._refuse_other(what, hint, span)
 
     def add_blocks(self, count: int, outputs: int, query: str | None, span: Span | None) -> None:
-        """Add subsample blocks; BindError if these and the previous additions are too many.
-
-        ``query`` runs on each block, if it can't run on all at once.
-        """
+        """Add subsample blocks, with a ``query`` per block unless one serves all; BindError if the total is too large."""
         self.other += count * outputs // BLOCK_RESULTS_PER_CHARACTER
         what, hint = (
             f"{count:,} blocks of {outputs} outputs are too many for one statement",

@@ -49,10 +49,7 @@ MAX_TRACES = 256
 def trace_columns(
     tree: exp.Expr, releases: Mapping[str, Sequence[str]], name_window: NameWindow = lambda select, node: None
 ) -> tuple[TracedColumn, ...]:
-    """Return the output columns of a statement, in order, with their traces; empty if its columns are unknown.
-
-    ``tree``: the statement, with relations of these names in place of private blocks.
-    """
+    """Return the traces of a statement's output columns, in order; empty if unknown. Blocks are relations in ``tree``."""
     known = {fold(name): [(c, ({(name, c): 1.0},)) for c in columns] for name, columns in releases.items()}
     found = _query(tree, _Scope(known, name_window))
     listed = []

@@ -168,10 +168,7 @@ class WindowFinder:
         return name if name in self.keys else None
 
     def trace(self, select: exp.Select, node: exp.Column, strict: bool = True) -> str | None:
-        """Return the release's column behind a column of a SELECT.
-
-        ``strict``: every group must have been passed on unchanged, in one row.
-        """
+        """Return the release's column behind a SELECT's; ``strict``: every group must be passed on, in one row."""
         from_ = select.args.get("from_")
         clauses = [key for key in _FILTERS if select.args.get(key)]
         if from_ is None or (strict and any(key not in _LAST for key in clauses)):

@@ -215,10 +215,7 @@ _EXACT = 1 << 50
 
 @dataclass(frozen=True)
 class Factor:
-    """A public number per candidate: ``scale`` steps to a unit, between ``low`` and ``high`` steps, including 0.
-
-    A missing one is ``missing`` steps.
-    """
+    """A public number per candidate, in ``[low, high]`` (with 0), ``scale`` steps to a unit; ``missing`` replaces NULL."""
 
     typed: Typed
     scale: Fraction

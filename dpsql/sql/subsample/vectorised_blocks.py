@@ -71,11 +71,7 @@ Ctes = dict[str, tuple[exp.Expr, "Ctes"]]
 
 @dataclass
 class Lifter:
-    """Lifts one query.
-
-    ``number`` returns the SQL of the block of a private row, and ``turns`` a join that repeats the rows of a unit in
-    several blocks. ``blocks`` is the number of blocks, with or without rows.
-    """
+    """Lifts one query over ``blocks`` blocks; ``number`` returns a row's, ``turns`` a join that repeats rows."""
 
     binder: Binder
     number: RowSql
