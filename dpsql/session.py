@@ -111,8 +111,8 @@ MAX_PATH, MAX_PATH_PART = 4_000, 255
 class Session:
     """An analyst's session. Use it as a context manager, or close it.
 
-    Threads may share a session: their statements take turns, but each statement's cells are read in parallel. In the
-    analyst's own process a session is not a sandbox: it protects the released values and keeps account.
+    Threads may share a session: their statements take turns, except that cells of a single query read data
+    concurrently. In the analyst's own process a session is not a sandbox: it protects the released values and keeps account.
     """
 
     def __init__(self, policy: Policy, engine: Engine, ledger: Ledger) -> None:
