@@ -48,15 +48,12 @@ class AskedStatement:
     """The last statement of a session, as needed for its explanation. It contains no released row.
 
     Args:
-        text: the statement.
         bound: its bound form; None if it was not bound, or reads nothing private.
         said: the sentences on its stored blocks.
         reserved: the event that was, or would have been, reserved.
         debit: the charge on the analyst's share alone.
         used: the final charge.
-        notes: the notes under the answer.
         since: the time the answer was stored.
-        error: the refusal.
         done: its outcome in a word; empty while it runs.
         draws: its blocks without duplicates of another's draw.
     """
@@ -260,7 +257,6 @@ def _compare_errors(errors: Errors, ledger: Ledger | None, paid_all: bool = True
     """Yield the errors at half and at twice the amount or, for a statement over budget, at the largest amount that fits.
 
     Args:
-        errors: the expected errors at several amounts.
         ledger: the ledger whose remaining budget limits the amount; None if the statement fits.
         paid_all: whether the cost was that of all numbers; stored numbers change the price of another amount.
     """

@@ -87,10 +87,8 @@ class DeclaredStatements:
     ) -> DeclaredStatement:
         """Declare a text's statements and return the last. Spends nothing and reads no data.
 
-        Args:
-            text: dpsql SQL.
-            params: values of its ``$name`` parameters, or a list of values for its ``?`` marks.
-            epsilon: the default cost of a statement.
+        ``params``: values of its ``$name`` parameters, or a list of values for its ``?`` marks; ``epsilon``: the
+        default cost of a statement.
 
         Raises:
             ParseError, BindError, PrivacyError: it can't be planned.

@@ -40,18 +40,14 @@ _STAND_INS: tuple[tuple[Any, pa.DataType], ...] = (
     (datetime.datetime(2000, 1, 1), pa.timestamp("us")),
     (True, pa.bool_()),
 )
-"""Values tried for a parameter without one, and their types. Doubles come first: given an integer type, a client would
-truncate decimals.
-"""
+"""Values tried for a parameter without one, with their types; doubles first, or clients would truncate decimals."""
 
 
 def describe_cell(line: Pipeline, policy: Policy, text: str, params: Params | None) -> Description:
     """Describe the last statement of a cell, and price all of them. The caller has the turn.
 
     Args:
-        line: the session's pipeline.
         policy: the part of the policy that the session shows.
-        text: dpsql SQL.
         params: values of its parameters; None if not known yet.
 
     Raises:

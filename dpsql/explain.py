@@ -42,15 +42,7 @@ __all__ = [
 def show(
     policy: Policy, ledger: Ledger, what: str, kept: Iterable[str] = (), limit: int | None = None
 ) -> Result:
-    """Return the relation that ``SHOW <what>`` displays.
-
-    Args:
-        policy: the owner's policy.
-        ledger: the session's ledger.
-        what: the word after SHOW.
-        kept: the names of kept results.
-        limit: SHOW LEDGER's greatest number of rows, the last ones.
-    """
+    """Return the relation that ``SHOW <what>`` displays; ``limit`` is SHOW LEDGER's number of rows, the last ones."""
     if what == "LEDGER":
         columns = _columns(*list_entries(ledger.entries(limit), ledger.accountant))
     elif what in FIGURES:
@@ -342,15 +334,7 @@ def explain_all(parts: list[Explanation], ledger: Ledger) -> Explanation:
 def _say_price(
     verb: str, event: Event | None, ledger: Ledger, debit: Event | None = None, notes: Sequence[str] = ()
 ) -> str:
-    """Return the sentence on an event's charge and the remaining budget, or on why that is too small.
-
-    Args:
-        verb: the verb for the charge.
-        event: the event.
-        ledger: the session's ledger.
-        debit: the charge on the analyst's share alone, for stored answers.
-        notes: parts of the price.
-    """
+    """Return the sentence on a charge (``debit``: the share's alone) and the remaining budget, or why it is too small."""
     state, excess = ledger.state(), ledger.find_excess(*([] if event is None else [event]), debit=debit)
     if excess is None:
         rule = "" if event is None else ledger.say_rule(event)

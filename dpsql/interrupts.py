@@ -151,10 +151,7 @@ def check_stop() -> None:
 
 
 def run_breakable(work: Callable[[], T]) -> T:
-    """Run foreign code, which never checks for a stop, so that a stop may end it anywhere by a KeyboardInterrupt.
-
-    Once it returns or raises, no such exception is pending.
-    """
+    """Run foreign code so that a stop may end it anywhere by a KeyboardInterrupt, none of which is pending afterwards."""
     stop = _stop.get()
     if stop is None:
         return work()
@@ -290,10 +287,7 @@ def take_worker() -> Worker:
 
 
 def leave_work(work: Callable[[], object]) -> None:
-    """Run work in a worker once this thread's result is delivered; its errors are lost.
-
-    If no thread can be made, it runs at once.
-    """
+    """Run work in a worker once this thread's result is delivered, or now if none can be made; its errors are lost."""
     if _OWN.left is not None:
         _OWN.left.append(work)
         return

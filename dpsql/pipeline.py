@@ -164,10 +164,7 @@ class Pipeline:
         return plan
 
     def admit(self, statement: Statement, cell: OpenCell) -> Bound:
-        """Bind a statement that is to be answered.
-
-        A refused query is recorded in the ledger: it shows the owner which bounds are missing.
-        """
+        """Bind a statement to answer; a refused query is recorded in the ledger, as it shows the owner missing bounds."""
         if statement.kind != "query":
             alone = replace(cell, thresholds=dict(cell.thresholds))
             return self.bind(statement, cell if statement.kind == "declare" else alone)
@@ -182,10 +179,7 @@ class Pipeline:
     ) -> Explanation:
         """Explain the effect and the cost of a bound query, EXPLAIN or DECLARE.
 
-        Args:
-            statement: the statement.
-            bound: its bound form.
-            paid: blocks that earlier statements would pay, by key; this statement's blocks are added.
+        ``paid``: blocks that earlier statements would pay, by key; this statement's blocks are added.
         """
         if isinstance(bound, Declaration):
             return explain_declaration(bound, self.ledger, statement.json)
@@ -235,7 +229,6 @@ class Pipeline:
 
         Args:
             event: the cost of the blocks to draw; None if all are stored.
-            text: the statements, for the log.
             prepared: the paid plans: the analyst's share may be debited for their stored answers.
 
         Raises:
@@ -281,10 +274,7 @@ class Pipeline:
     ) -> None:  # fmt: skip
         """Draw the blocks that are not stored.
 
-        Args:
-            prepared: the plans.
-            ticket: the ticket they were paid with.
-            alone: whether this is its cell's only statement, so that other threads' statements may run between its steps.
+        ``alone``: whether this is its cell's only statement, so that other threads' statements may run between its steps.
 
         Raises:
             EngineError, Interrupted, PostprocessingError: with our own message. The original traceback, whose frames

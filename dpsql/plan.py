@@ -107,10 +107,7 @@ _EXACT = 2**53
 
 @dataclass(frozen=True)
 class Renamed:
-    """An output column that renames a column of the release and casts it to SQL types in turn.
-
-    ``kinds`` are the type the release declares, then the target types.
-    """
+    """An output column that renames a column of the release and casts it from its first to its last of ``kinds`` in turn."""
 
     name: str
     source: str
@@ -259,13 +256,7 @@ class Plan:
     def list_notes(
         self, released: Iterable[str], relations: Mapping[str, pa.Table], table: pa.Table
     ) -> tuple[str, ...]:
-        """Return the notes under an answer.
-
-        Args:
-            released: the notes of the releases; those on columns without intervals get the names of the outputs.
-            relations: the releases.
-            table: the finished relation, with its interval columns.
-        """
+        """Return the notes under an answer; ``released`` notes on columns without intervals get the outputs' names."""
         names = self.output_names
         named = (_name_note(note, names) for note in released)
         return (*self.notes, *named, *self._explain_missing(relations, table, names))
@@ -308,12 +299,7 @@ class Plan:
     def adjusted(
         self, relations: Mapping[str, pa.Table], drawn: Iterable[PrivateBlock] = ()
     ) -> Mapping[str, pa.Table]:
-        """Return the releases as ``finish`` reads them.
-
-        Args:
-            relations: the releases, by name.
-            drawn: the blocks as answered, which may use another strategy than the plan's.
-        """
+        """Return the releases as ``finish`` reads them; the ``drawn`` blocks may have another strategy than the plan's."""
         for adjustment in self.adjustments:
             relations = adjustment.applied(relations)
         blocks = {block.name: block for block in (*self.blocks, *drawn)}
@@ -327,10 +313,7 @@ class Plan:
 
     @property
     def event(self) -> Event | None:
-        """The whole statement's cost as one jointly composed event; None if it costs nothing.
-
-        Statements without private blocks are free, and so are probes of a threshold that DECLARE paid.
-        """
+        """The cost as one jointly composed event; None if free, as without private blocks or for a prepaid probe."""
         paid = [block.operator.event for block in self.blocks if not block.prepaid]
         return compose_events(paid) if paid else None
 

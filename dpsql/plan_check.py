@@ -20,13 +20,7 @@ MAX_BOUND_SHAPES = 1000
 
 @dataclass
 class PlanCheck:
-    """The check of a session's plans.
-
-    Args:
-        gate: proves each text and writes its normal form.
-        engine: binds a text against an empty copy of the schema.
-        finisher: knows the columns of public relations.
-    """
+    """The check of a session's plans."""
 
     gate: Gate
     engine: Engine

@@ -406,9 +406,7 @@ def _durations(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def to_python_values(column: pa.ChunkedArray) -> list[Any]:
-    """Return Python values as DuckDB's ``fetchall`` does: ints for decimals of scale 0, timedeltas for intervals, dicts
-    for maps.
-    """
+    """Return Python values as ``fetchall`` of DuckDB: int for scale-0 decimals, timedelta for intervals, dict for maps."""
     try:
         values: list[Any] = column.to_pylist()
     except (OverflowError, ValueError):  # dates outside Python's range
@@ -427,9 +425,7 @@ def _timedelta(value: Any) -> datetime.timedelta:
 
 
 def _beyond(scalar: Any) -> Any:
-    """Return a date or time outside Python's range as DuckDB's ``fetchall`` does: ±infinity as Python's last or first,
-    others as text.
-    """
+    """Return a date or time outside Python's range as DuckDB's ``fetchall``: ±infinity as first or last, others as text."""
     try:
         return scalar.as_py()
     except (OverflowError, ValueError):

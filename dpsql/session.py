@@ -111,8 +111,8 @@ MAX_PATH, MAX_PATH_PART = 4_000, 255
 class Session:
     """An analyst's session. Use it as a context manager, or close it.
 
-    Threads may share a session: their statements take turns, but each statement's cells are read in parallel. In the
-    analyst's own process a session is not a sandbox: it protects the released values and keeps account.
+    Threads may share a session: their statements take turns, except that cells of a single query read data
+    concurrently. In the analyst's own process a session is not a sandbox: it protects the released values and keeps account.
     """
 
     def __init__(self, policy: Policy, engine: Engine, ledger: Ledger) -> None:
@@ -336,9 +336,7 @@ class Session:
     @interruptible
     @in_our_words
     def columns(self, table: str) -> Mapping[str, str]:
-        """Return names and SQL types of a table's columns, in order; no row is read. BindError if the policy names no
-        such table.
-        """
+        """Return names and SQL types of a table's columns, in order, without reading rows; BindError if unknown."""
         line = self._pipeline
         with line.turn:
             kept = line.kept.schema(table)

@@ -132,11 +132,7 @@ class KeptResults:
             raise error.located(statement.text) from None
 
     def keep(self, name: str, result: object) -> None:
-        """Add a result, or an analyst's table, to the relations of later statements.
-
-        Raises:
-            BindError: the name can't be taken, or ``result`` is no table.
-        """
+        """Add a result, or an analyst's table, to later statements' relations; BindError for a bad name or no table."""
         self.check(name)
         try:
             given = result if isinstance(result, Result) else Result(to_arrow(name, result))
@@ -261,13 +257,10 @@ class OpenThresholds:
         return gap
 
     def close(self, name: str) -> OpenThreshold:
-        """Settle a threshold by its number of hits.
+        """Settle a threshold by its number of hits; BindError if no such threshold is open.
 
         A threshold that closed at its last hit is already settled and is returned once more: whether CLOSE succeeds
         must not depend on the answers.
-
-        Raises:
-            BindError: no such threshold is open.
         """
         key = name.lower()
         if key in self._used:

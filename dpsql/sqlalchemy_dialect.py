@@ -79,7 +79,6 @@ class DpsqlCompiler(compiler.SQLCompiler):
     """Writes statements: LIMIT and OFFSET are independent, and ILIKE stays ILIKE."""
 
     def visit_ilike_case_insensitive_operand(self, element: Any, **given: Any) -> str:
-        """Return an operand of ILIKE unchanged."""
         return str(element.element._compiler_dispatch(self, **given))
 
     def visit_ilike_op_binary(self, binary: Any, operator: Any, **given: Any) -> str:
@@ -87,7 +86,6 @@ class DpsqlCompiler(compiler.SQLCompiler):
         return self._write_ilike(binary, "ILIKE", given)
 
     def visit_not_ilike_op_binary(self, binary: Any, operator: Any, **given: Any) -> str:
-        """Return ``a NOT ILIKE pattern``."""
         return self._write_ilike(binary, "NOT ILIKE", given)
 
     def _write_ilike(self, binary: Any, word: str, given: dict[str, Any]) -> str:
@@ -99,7 +97,6 @@ class DpsqlCompiler(compiler.SQLCompiler):
         )
 
     def limit_clause(self, select: Any, **given: Any) -> str:
-        """Return LIMIT and OFFSET."""
         text = ""
         if select._limit_clause is not None:
             text += f"\n LIMIT {self.process(select._limit_clause, **given)}"
@@ -116,20 +113,16 @@ class DpsqlTypeCompiler(compiler.GenericTypeCompiler):
         return "DOUBLE"
 
     def visit_VARCHAR(self, type_: Any, **given: Any) -> str:  # noqa: N802
-        """Return VARCHAR."""
         return "VARCHAR"
 
     def visit_DATETIME(self, type_: Any, **given: Any) -> str:  # noqa: N802
-        """Return TIMESTAMP."""
         return "TIMESTAMP"
 
     def visit_BLOB(self, type_: Any, **given: Any) -> str:  # noqa: N802
-        """Return BLOB."""
         return "BLOB"
 
 
 def _find_schema(table: Any) -> Any:
-    """Return the schema before a table's name: none for the only one."""
     return None if table.schema == SCHEMA else table.schema
 
 
@@ -164,7 +157,6 @@ class DpsqlDialect(default.DefaultDialect):
 
     @classmethod
     def import_dbapi(cls) -> Any:
-        """Return the driver."""
         from dpsql import dbapi
 
         return dbapi
@@ -196,15 +188,12 @@ class DpsqlDialect(default.DefaultDialect):
         """Do nothing: there are no transactions."""
 
     def get_isolation_level(self, dbapi_connection: Any) -> Any:
-        """Return AUTOCOMMIT."""
         return "AUTOCOMMIT"
 
     def get_isolation_level_values(self, dbapi_connection: Any) -> Any:
-        """Return the only level, AUTOCOMMIT."""
         return ["AUTOCOMMIT"]
 
     def get_default_isolation_level(self, dbapi_connection: Any) -> Any:
-        """Return the only level, AUTOCOMMIT."""
         return "AUTOCOMMIT"
 
     def set_isolation_level(self, dbapi_connection: Any, level: str) -> None:
@@ -225,11 +214,9 @@ class DpsqlDialect(default.DefaultDialect):
     # -- reflection: reads only what the policy shows ------------------------------------------------------
 
     def get_schema_names(self, connection: Any, **given: Any) -> list[str]:
-        """Return the only schema."""
         return [SCHEMA]
 
     def get_table_names(self, connection: Any, schema: str | None = None, **given: Any) -> list[str]:
-        """Return the policy's tables."""
         return list(self._find_tables(connection, given)) if schema in (None, SCHEMA) else []
 
     def get_view_names(self, connection: Any, schema: str | None = None, **given: Any) -> list[str]:
@@ -237,12 +224,10 @@ class DpsqlDialect(default.DefaultDialect):
         return []
 
     def get_temp_table_names(self, connection: Any, schema: str | None = None, **given: Any) -> list[str]:
-        """Return the session's kept results."""
         tables = self._find_tables(connection, given)
         return [name for name in _open_session(connection).tables()["table"] if name not in tables]
 
     def has_table(self, connection: Any, table_name: str, schema: str | None = None, **given: Any) -> bool:
-        """Return whether the policy names a table."""
         return schema in (None, SCHEMA) and table_name in self._find_tables(connection, given)
 
     def get_columns(self, connection: Any, table_name: str, schema: str | None = None, **given: Any) -> Any:
@@ -343,5 +328,4 @@ def _read_query(url: URL, known: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _open_session(connection: Any) -> Any:
-    """Return the session of an SQLAlchemy connection."""
     return connection.connection.dbapi_connection.session

@@ -187,7 +187,6 @@ class StoredBlocks:
         and the ledger.
 
         Args:
-            plans: the statements' plans.
             fresh: ignore stored answers.
             paid: blocks that earlier statements will pay, by key; the blocks of these plans are added.
         """
@@ -498,7 +497,6 @@ def _unpack_answer(item: RequestedBlock, held: bytes) -> Release:
 
 
 def _rename(other: RequestedBlock, item: RequestedBlock) -> Release:
-    """Return the release of an equal block with this block's names and confidence."""
     assert other.release is not None and other.shape is not None and item.shape is not None
     if isinstance(item.block.operator, KeptTree) and other.release.noisy is not None:
         return item.block.operator.read_again(other.release.noisy)

@@ -50,10 +50,8 @@ class WhyPart:
 class Why(Display):
     """The explanation of the last answer or refusal: ``str()`` is the text; a notebook shows lists.
 
-    Args:
-        statement: the statement's text.
-        outcome: ``answered``, ``shown again``, ``refused``, ``failed``, ``interrupted``, ``declared``, ``closed`` or ``free``.
-        parts: in reading order.
+    ``outcome``: ``answered``, ``shown again``, ``refused``, ``failed``, ``interrupted``, ``declared``, ``closed`` or
+    ``free``; ``parts``: in reading order.
     """
 
     statement: str
@@ -61,7 +59,6 @@ class Why(Display):
     parts: tuple[WhyPart, ...]
 
     def text(self) -> str:
-        """Return headings and sentences for a terminal."""
         lines = [f"{clip_text(self.statement, SHOWN_TEXT)}", f"was {self.outcome}."]
         for part in self.parts:
             lines += ["", f"{part.title}:"]
@@ -71,7 +68,6 @@ class Why(Display):
         return "\n".join(lines)
 
     def html(self) -> str:
-        """Return headings and lists for a notebook."""
         head = tag("p", tag("code", clip_text(self.statement, SHOWN_TEXT)) + Html(f" was {self.outcome}."))
         shown = [head]
         for part in self.parts:

@@ -103,8 +103,6 @@ def get_field(head: Mapping[str, Any], name: str, kind: type[_T], default: _T | 
     """Return a value of a message's head, or of an object in it.
 
     Args:
-        head: the object.
-        name: the key.
         kind: the required type; True and False are not ints.
         default: replaces a missing or null value; None if the value is required.
 
@@ -259,10 +257,7 @@ def read_why(body: Any) -> Why:
 
 
 def write_result(result: Result, **more: Any) -> Iterator[Message]:
-    """Yield a result's messages, with at most :data:`CHUNK` bytes of rows each.
-
-    ``more`` are further values of the first head, such as the name the session keeps it by.
-    """
+    """Yield a result's messages, with at most :data:`CHUNK` bytes of rows each; ``more`` extends the first head."""
     import pyarrow as pa
 
     table, names = result.table, result.columns

@@ -42,11 +42,8 @@ class Engine(abc.ABC):
     A subclass names the tables, returns their schemas and runs queries. This class binds queries before payment, runs
     those without private tables, detects changes of data, and stops and closes its resources.
 
-    Args:
-        policy: the owner's policy.
-        base: the folder of relative sources.
-        resources: settings of the DuckDB for queries over public relations alone.
-        time_limit: seconds after which such a query fails.
+    ``resources``: settings of the DuckDB for queries over public relations alone; ``time_limit``: seconds after which
+    such a query fails.
     """
 
     dialect: str = "duckdb"
@@ -252,10 +249,7 @@ class Engine(abc.ABC):
     def check(self, sql: str, lent: Mapping[str, sandbox.TypedColumns], apart: bool = False) -> str | None:
         """Bind an exact query against an empty copy of the schema, before payment; BindError if it fails whatever the data.
 
-        Args:
-            sql: the query.
-            lent: columns of its public relations.
-            apart: whether it reads public relations alone, and is run by :meth:`apart`.
+        ``apart``: whether it reads public relations alone, and is run by :meth:`apart`.
 
         Returns:
             The text that runs instead, if :meth:`translate` returns one.
@@ -290,11 +284,7 @@ class Engine(abc.ABC):
         return
 
     def apart(self, sql: str, lent: Mapping[str, pa.Table]) -> pa.Table:
-        """Run a query over public relations alone, where its failure can't affect the private data.
-
-        Raises:
-            EngineError, KeyboardInterrupt: as for :meth:`execute`.
-        """
+        """Run a query over public relations alone, apart from the private data; raises as :meth:`execute`."""
         stop = threading.Event()
         self._stops.add(stop)
         try:
@@ -306,10 +296,7 @@ class Engine(abc.ABC):
         return outcome.table
 
     def translate(self, sql: str, lent: Mapping[str, pa.Table]) -> str | None:
-        """Return an exact query in the engine's own language; None if it runs unchanged.
-
-        The second lock proves this text too.
-        """
+        """Return an exact query in the engine's language, which is also proved; None if it runs unchanged."""
         return None
 
     def batches(self, sql: str, lent: Mapping[str, pa.Table] | None = None) -> Iterator[pa.Table]:
@@ -339,10 +326,7 @@ class Engine(abc.ABC):
     def _run_steps(
         self, parts: Generator[pa.Table], interrupt: Callable[[], object], whole: bool = False
     ) -> Generator[pa.Table, None, tuple[str, bool]]:
-        """Yield the parts of a query as :meth:`_run_parts`; return its end, and whether the instance is invalid.
-
-        ``whole``: there is one part, after which the generator need not be asked.
-        """
+        """Yield a query's parts as :meth:`_run_parts` (one if ``whole``); return its end, and whether the instance broke."""
         stop = threading.Event()
         self._stops.add(stop)
         try:
@@ -403,7 +387,8 @@ def raise_unless_done(state: str) -> None:
 
     Raises:
         KeyboardInterrupt: it was stopped.
-        EngineError: it failed, always with the same message; NoRoom for lack of memory.
+        EngineError: it failed, always with the same message.
+        OutOfMemory: it failed for lack of memory, with that message too.
     """
     if state == "stopped":
         raise KeyboardInterrupt

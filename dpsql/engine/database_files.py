@@ -71,7 +71,6 @@ def list_places(name: str, home: tuple[str, str], database: object) -> Iterator[
     """Yield the catalogs, schemas and names that a table's name may mean, in order of precedence.
 
     Args:
-        name: as the policy writes it; parts may be quoted.
         home: the default catalog and schema.
         database: the session's database. A connection's current schema is queried last: a pending result would interfere.
     """

@@ -32,7 +32,6 @@ class SharedInstance:
         key: the users' common properties.
         connections: connections to it, of which the first stays here. The others are handed out before any new cursor:
             they may have settings from before the configuration was locked.
-        after: called once it is closed.
         numbers: connections for a :class:`~dpsql.engine.number_cursor.NumberCursor` each; there are no others.
     """
 
@@ -108,10 +107,7 @@ MAX_AT_ONCE = 16
 
 
 class Cursors:
-    """The cursors of one session: its own, and others for threads that ask while that is in use.
-
-    ``open_another`` returns an equivalent cursor, or None if there can be none; it is None if there never is.
-    """
+    """The cursors of one session: its own and, while that is in use, those of ``open_another``, if any, for other threads."""
 
     def __init__(
         self,
@@ -126,10 +122,7 @@ class Cursors:
 
     @contextlib.contextmanager
     def borrow(self, own_is_free: Any) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Yield the session's own cursor if it is free, else another one, or else wait for its own.
-
-        ``own_is_free`` is the lock of the session's own cursor.
-        """
+        """Yield the session's own cursor if its lock ``own_is_free``, else another, or else wait for its own."""
         other = None
         if not own_is_free.acquire(blocking=False):
             other = self._take()

@@ -55,10 +55,7 @@ class Finisher:
     than most statements and many need none, and closed when least recently used. They are bound in one shared by all
     sessions, since it never has a row: each has separate temporary tables and views.
 
-    Args:
-        engine: returns the public tables.
-        policy: names them.
-        apart: whether queries that may make long texts run in a separate process.
+    ``apart``: whether queries that may make long texts run in a separate process.
     """
 
     def __init__(self, engine: PublicTables, policy: Policy, apart: bool = True) -> None:
@@ -461,10 +458,7 @@ _OWN_NAME = re.compile(r"^dpsql_|__(low|high)$")
 
 
 def _make_error(message: str, known: Sequence[str] = ()) -> BindError:
-    """Return DuckDB's message without its class and its excerpt of SQL, which the analyst did not write.
-
-    ``known`` are names of existing columns, of which the nearest is suggested.
-    """
+    """Return DuckDB's message without its class and SQL excerpt; the nearest ``known`` column name is suggested."""
     text = re.sub(r"^[A-Z]\w*( \w+)? Error: ", "", message.split("\n")[0]).rstrip("!")
     for pattern, said in _MISSING:
         if (found := pattern.search(text)) is not None:

@@ -152,11 +152,6 @@ _MODIFIERS = {
 def check_public(sql: str, relations: Iterable[str], columns: Iterable[str]) -> bool:
     """Refuse SQL that does anything but compute from these relations; return whether it may make long texts.
 
-    Args:
-        sql: a query.
-        relations: names of released relations and public tables.
-        columns: names of their columns.
-
     Raises:
         BindError: it reads or calls something else, or DuckDB can't parse it.
     """
@@ -278,7 +273,6 @@ def _check_relation(node: Mapping[str, Any], named: set[str]) -> None:
 
 
 def _list_with_names(nodes: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the names defined by WITH."""
     for node in nodes:
         if isinstance(node.get("map"), list):
             yield from (str(item["key"]) for item in node["map"] if isinstance(item, dict) and "key" in item)

@@ -107,9 +107,6 @@ def run_query(
     The end of a query over private data may quote values, so it stays inside the engine.
 
     Args:
-        con: the connection.
-        sql: the query.
-        lent: additional relations.
         stop: set by another thread to end it; the stop button is also checked here.
         limit: seconds after which it fails, like any other failure.
     """
@@ -208,12 +205,7 @@ def lock_down(con: duckdb.DuckDBPyConnection) -> None:
 
 
 class Sandbox:
-    """An empty instance for queries over public relations alone, opened lazily.
-
-    Args:
-        spill: the directory for spilled data.
-        resources: DuckDB's options for memory and threads.
-    """
+    """An empty instance for queries over public relations alone, opened lazily."""
 
     def __init__(self, spill: str, resources: Mapping[str, str]) -> None:
         self._config = {**CONFIG, **resources, "temp_directory": spill, "threads": "1"}
@@ -288,10 +280,7 @@ def prefer_own_functions(con: duckdb.DuckDBPyConnection, home: tuple[str, str], 
     that must be used itself, since it alone sees the tables (registered frames, temporary tables), is unchanged. A new
     macro with the name of a function would then be called: its creator can read the rows anyway.
 
-    Args:
-        con: a cursor of ours, or the attached connection.
-        home: the default catalog and schema, where an owner's view still finds its names.
-        attached: the owner's connection.
+    ``home``: the default catalog and schema, where an owner's view still finds its names.
     """
     if con is attached:
         return
@@ -340,10 +329,7 @@ class SchemaReplica:
 
     @classmethod
     def of(cls, tables: Iterable[tuple[tuple[str, str, str], TypedColumns]]) -> SchemaReplica:
-        """Return an earlier session's copy, or a new one.
-
-        A copy reveals nothing about that session, since it never had a row.
-        """
+        """Return an earlier session's copy, which reveals nothing as it never had a row, or a new one."""
         wanted = tuple((place, tuple(columns)) for place, columns in tables)
         return _SPARE.pop(wanted, None) or cls(wanted)
 

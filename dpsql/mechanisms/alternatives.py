@@ -52,7 +52,6 @@ def compare_ways(
     """Yield the expected errors of a part's answers, for values spread evenly between the bounds.
 
     Args:
-        part: a part of a block of stable answers.
         delta: PTR's delta.
         rows: numbers of rows.
         confidence: the probability of smaller errors.
@@ -110,15 +109,7 @@ def _test_spread(
 def describe_ways(
     part: Part, delta: Fraction, rows: Sequence[int], given: bool, confidence: float
 ) -> Iterator[str]:
-    """Yield a sentence per answer that compares the three ways, with the assumptions.
-
-    Args:
-        part: a part of a block of stable answers.
-        delta: PTR's delta.
-        rows: numbers of rows.
-        given: whether the analyst gave the number.
-        confidence: of the errors.
-    """
+    """Yield a sentence per answer that compares the three ways; ``given``: the analyst gave the number of rows."""
     if isinstance(part, MostFrequent):
         behind = part.bound_error(confidence)
         lead = _count_edits(part.epsilon / part.groups, delta / part.groups, part.rows)

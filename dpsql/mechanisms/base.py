@@ -66,7 +66,7 @@ class Read(Protocol):
 NormalForm = Callable[[str, Mapping[str, pa.Table]], str]
 """Returns a text's checked normal form, given its additional relations."""
 Prove = Callable[[str, str, Mapping[str, pa.Table], Mapping[str, int]], None]
-"""Proves the text run by a non-SQL-compatible engine, given normal form, normal form with values, relations, and values."""
+"""Proves the text of an engine with another dialect, given the normal form, without and with values, and the relations."""
 
 
 @dataclass(frozen=True)
@@ -181,11 +181,7 @@ def bind_parameters(read: Read, values: Mapping[str, int]) -> Reader:
 
 
 def hold_to(read: Read, operator: Operator) -> Reader:
-    """Return a reader limited to an operator's claims, for an operator that another selects during release.
-
-    Raises:
-        Unproved: one of its texts may do more than it charges for; nothing of it was read.
-    """
+    """Return a reader limited to the claims of an operator selected during release; Unproved if a text exceeds them."""
     reader = Reader.over(read)
     if reader.hold is None:
         return reader
@@ -230,7 +226,6 @@ class ScoresClaim:
     """The claim that one privacy unit moves no candidate's score by more than ``most``.
 
     Args:
-        column: the column of the scores.
         most: the sensitivity that is charged.
         rows: the most rows of one unit that move a score.
         clipped: whether some statistics clamp values.
@@ -256,7 +251,6 @@ class RowsClaim:
 
     Args:
         rows, groups: the most rows of a unit in a group, and the most groups of a unit.
-        keys: the columns that name a group.
         within: columns clamped to a greatest absolute value.
         moves: sums, with each one's sensitivity to one row.
         each: a column of public candidates; a unit's rows may count for each of them.
@@ -387,6 +381,19 @@ class Operator(TextReader):
     """A mechanism applied to exact relations: printable, comparable, storable.
 
     Required members are abstract; the others default to the simplest mechanism.
+
+    Conventional fields of operators and of their parts:
+
+    Args:
+        query, values: the exact SQL.
+        keys: names of the grouping columns.
+        name: the released column.
+        epsilon: for all groups of a unit together.
+        rows: the most rows of one privacy unit that count in a group.
+        groups: the most groups of one privacy unit.
+        in_all: whether ``rows`` covers all groups together; then ``groups`` is 1.
+        steps: grid steps to a unit of the column.
+        confidence: level of the intervals.
     """
 
     prepaid: ClassVar[bool] = False
@@ -416,11 +423,7 @@ class Operator(TextReader):
         return False
 
     def claims(self) -> Iterable[ClaimedText]:
-        """Yield every text that may be read, except those run apart, with its claim.
-
-        Raises:
-            PrivacyError: nothing is known of the texts, so none may be read.
-        """
+        """Yield every text that may be read, except those run apart, with its claim; PrivacyError if nothing is known."""
         raise PrivacyError("nothing is known of what this statement would read.")
 
     def require_libraries(self) -> None:
@@ -431,9 +434,7 @@ class Operator(TextReader):
         """Read the exact relations and add the noise. Failures that depend on the data are values, not exceptions."""
 
     def show_again(self, released: pa.Table, noisy: pa.Table | None) -> pa.Table:
-        """Return the released columns with intervals at this operator's confidence, by post-processing; ValueError if
-        impossible.
-        """
+        """Return the released columns with intervals at this confidence, by post-processing; ValueError if impossible."""
         raise ValueError("the intervals of this release can't be made again")
 
     def find_filled(self, release: Release, keys: tuple[str, ...], doubt: float) -> Booleans | None:

@@ -49,8 +49,6 @@ class CutNumber:
         column: of the query's only row, in grid steps.
         what: what exceeds which cap, for people.
         counted: the limit on one unit, for people.
-        noise: calibrated to that limit.
-        steps: grid steps to a unit.
     """
 
     column: str
@@ -72,14 +70,7 @@ class CutNumber:
 
 @dataclass(frozen=True)
 class CutReport(Part):
-    """Noisy numbers of the effect of caps and bounds, as notes.
-
-    Args:
-        query: returns one row with a column per number.
-        numbers: at least one.
-        level: the confidence of the statements.
-        share: its loss, for people.
-    """
+    """Noisy numbers of the effect of caps and bounds, as notes with confidence ``level``; ``share`` is the loss in words."""
 
     query: str
     numbers: tuple[CutNumber, ...]

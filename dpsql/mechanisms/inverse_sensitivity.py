@@ -327,16 +327,8 @@ class InverseSensitivity(Part):
 
     Args:
         query: returns the keys, ``GRID_STEP`` and ``STEP_ROWS``, one row per group and distinct value.
-        keys: names of the grouping columns.
-        name: the released column.
-        statistic: the statistic.
         low, high: the first and last step of the values' grid.
-        epsilon: for all groups of a unit together.
-        rows: most rows of one privacy unit in a group.
-        groups: most groups of one privacy unit.
-        steps: grid steps to a unit.
         column: if nothing is grouped, returns ``GRID_STEP`` of every row: not yet clamped, NULL if missing.
-        in_all: whether ``rows`` covers all groups together; then ``groups`` is 1.
     """
 
     assumes_rows = True

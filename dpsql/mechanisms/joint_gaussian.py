@@ -21,10 +21,7 @@ from dpsql.mechanisms.per_group import GaussianNoise, JointGaussianNoise, Noise,
 
 
 def calibrate_together(operators: Sequence[Operator]) -> list[Operator]:
-    """Return operators whose Gaussian noise has one calibration, at the sum of their individual pairs.
-
-    ``operators`` are fixed before the first answers, without duplicates. Those without such noise are unchanged.
-    """
+    """Return operators (distinct, fixed before any answer) with one Gaussian calibration, at the sum of their pairs."""
     pairs = [find_pair(operator) for operator in operators]
     known = [pair for pair in pairs if pair is not None]
     if len(known) < 2:
@@ -74,7 +71,6 @@ def _has_pair(noise: Noise) -> TypeGuard[GaussianNoise]:
 
 
 def _calibrate(operator: Operator, part: Fraction, epsilon: Fraction, delta: Fraction) -> Operator:
-    """Return a block with noise for its part of a joint calibration."""
     whole = _sum_shares(_list_noises(operator))
 
     def change(noise: Noise) -> Noise:

@@ -31,9 +31,7 @@ _EVEN_VARIANCE = 1 / 12
 
 
 def expect_mean_error(output: Output, rows: int) -> float | None:
-    """Return the expected absolute error of a noisy aggregate in its own units, assuming ``rows`` rows per group; None
-    if unknown.
-    """
+    """Return the expected absolute error of an output for ``rows`` rows per group, in its own units; None if unknown."""
     match output:
         case Count():
             return output.statistic.noise.mean_error
@@ -49,14 +47,7 @@ def expect_mean_error(output: Output, rows: int) -> float | None:
 
 
 def read_mean_error(released: pa.Table, name: str, noise: Noise, confidence: float | None) -> float | None:
-    """Return the expected absolute error behind released intervals: their mean half width, scaled for the kind of noise.
-
-    Args:
-        released: has the ends of each interval.
-        name: the column.
-        noise: the kind of noise.
-        confidence: of the intervals.
-    """
+    """Return the expected absolute error behind released intervals: their mean half width, scaled for the kind of noise."""
     low, high = (released.column(name + end) for end in ("__low", "__high"))
     width = pc.mean(pc.subtract(high, low)).as_py()
     if width is None or confidence is None:

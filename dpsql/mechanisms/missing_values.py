@@ -13,10 +13,7 @@ _SPREADS = ("corr", "regr_slope", "regr_intercept", "regr_r2")
 
 
 def find_null_reasons(operator: Operator) -> Mapping[str, str]:
-    """Return why values of an operator's columns are NULL, by column that may have NULLs.
-
-    Mechanisms that release their own note with a NULL are excluded.
-    """
+    """Return why values are NULL, by column, except for mechanisms that release their own note with a NULL."""
     if isinstance(operator, CapSearch):
         return find_null_reasons(operator.least)
     aggregation = operator.aggregation if isinstance(operator, Together) else operator

@@ -227,7 +227,6 @@ def share_noise(base: Noise, share: Fraction, sensitivity: int, groups: int) -> 
 
     Args:
         base: the noise to divide: Laplace noise by epsilon, Gaussian noise by squared mu.
-        share: the fraction.
         sensitivity, groups: the L1 and the squared L2 sensitivity of the vector, as each noise reads them.
     """
     if isinstance(base, LaplaceNoise):

@@ -57,8 +57,8 @@ class LentTotals:
     """A relation of exact, already bounded totals that an operator provides to its own queries.
 
     ``halves`` are totals in two columns, by the first's name: the second, and the number of its steps per step of the
-    first; ``columns`` then counts both in these steps. A unit is in at most ``groups`` groups, or moves any by at most
-    ``shares`` in total.
+    first; ``columns`` then counts both in these steps. A unit is in at most ``groups`` groups; with ``shares`` it may
+    be in any number, but moves their total by no more than in ``groups`` groups.
     """
 
     keys: tuple[str, ...]

@@ -67,7 +67,6 @@ class SelectionTerms:
 
     Args:
         limits: Rényi orders, each with the greatest divergence of one decision.
-        step: the delta of one decision.
         rho, mu: the greatest of one decision; None if unbounded.
     """
 
@@ -151,10 +150,8 @@ def make_group_selector(
 ) -> GroupSelector:
     """Return the selector that keeps more groups at equal epsilon and delta: ``selector``, or one by a table for all groups.
 
-    Args:
-        selector: with even shares of epsilon and delta.
-        held: whether it may cost no more rho and mu, for sessions that count in these.
-        orders: Rényi orders at which it may not diverge more, for sessions that sum these.
+    ``held``: whether it may cost no more rho and mu, for sessions that count in these; ``orders``: Rényi orders at
+    which it may not diverge more, for sessions that sum these.
     """
     if selector.strategy != "optimal" or selector.groups < FEWEST_GROUPS:
         return selector

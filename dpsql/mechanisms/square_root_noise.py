@@ -81,7 +81,6 @@ class SquareRootNoise(OrderedNoise):
 
     @cached_property
     def vectors(self) -> tuple[Noise, ...]:
-        """The noise of the product."""
         s, g = self.base.sensitivity, self.base.groups
         if isinstance(self.base, LaplaceNoise):
             whole = s * g * int(list_square_root(self.steps).sum())
@@ -92,10 +91,7 @@ class SquareRootNoise(OrderedNoise):
         return self.solve(self.vectors[0].add(_multiply(values), entropy))
 
     def solve(self, noisy: Integers) -> Integers:
-        """Return the integer steps whose product is nearest to the noisy one.
-
-        It first finds integers whose product is near, then solves for the rest, so that numbers of any size stay exact.
-        """
+        """Return the integer steps whose product is nearest to the noisy one, exactly for numbers of any size."""
         near = _divide(noisy)
         rest = (noisy - _multiply(near)).astype(np.float64)
         return add_rounded(near, np.convolve(_invert(len(rest)), rest)[: len(rest)])

@@ -27,7 +27,6 @@ class StrategyChoice:
     """The strategy of a block, and the expected error of each that could answer it.
 
     Args:
-        chosen: its name, of :data:`STRATEGY_NAMES`.
         forced: whether the statement named it; otherwise it has the smallest expected total squared error.
         errors: of each applicable strategy, including EVEN, by name.
     """

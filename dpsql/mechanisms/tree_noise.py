@@ -65,10 +65,7 @@ class TreeNoise(OrderedNoise):
         return self.fit(noisy)
 
     def fit(self, noisy: Sequence[Integers]) -> Integers:
-        """Return the integer steps that best fit all noisy sums, by weighted least squares.
-
-        The fit is of the difference to the noisy steps, so that numbers of any size stay exact.
-        """
+        """Return the integer steps that best fit all noisy sums, by weighted least squares, for numbers of any size."""
         steps, weights = _widened(noisy[0]), self._weights
         rest, sums = [np.zeros(len(steps))], steps
         for level in noisy[1:]:

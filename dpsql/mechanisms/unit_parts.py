@@ -54,13 +54,7 @@ def read_totals(
 
     Parts are read at once if a first part shows that memory for all is lacking, which saves a failing attempt.
 
-    Args:
-        read: reads exact rows.
-        query: returns the totals of all units.
-        parts: returns those of the units in parts ``$first`` to ``$last``; empty if there is no such text.
-        keys: the group columns; all others are added up.
-        streamed: whether the groups may exceed memory.
-        entropy: for the salt.
+    ``parts``: returns those of the units in parts ``$first`` to ``$last``; empty if there is no such text.
 
     Raises:
         OutOfMemory: memory is too small even for the smallest parts, or there are too many groups.
@@ -99,11 +93,7 @@ def _read_parts(read: base.Reader, text: str, keys: Sequence[str]) -> pa.Table |
 
 
 def read_parts(read: base.Reader, text: str) -> Iterator[pa.Table]:
-    """Yield a text's results for all parts, each read once: a quarter of them at a time, or fewer if memory lacks.
-
-    Raises:
-        OutOfMemory: memory is too small even for a single part.
-    """
+    """Yield a text's results for all parts, in quarters or fewer if memory lacks; OutOfMemory if one part is too large."""
     first, many = 0, PARTS // _FEWER
     while first < PARTS:
         check_stop()  # no progress is reported: reading in parts depends on the data
@@ -124,12 +114,7 @@ def read_distinct(read: base.Reader, query: str, probe: str, parts: str, entropy
     Parts are read at once if a sketch of the values shows that memory for all is lacking: an attempt would take as long
     as the answer.
 
-    Args:
-        read: reads exact rows.
-        query: returns the counts of all values.
-        probe: returns about how many there are, ``n``.
-        parts: returns the counts of those in parts ``$first`` to ``$last``.
-        entropy: for the salt.
+    ``probe``: returns about how many there are, ``n``; ``parts``: returns the counts of those in parts ``$first`` to ``$last``.
 
     Raises:
         OutOfMemory: memory is too small even for the smallest parts.

@@ -36,11 +36,8 @@ class WindowSum:
     """A sum, or mean, of a released column over a frame of neighbouring groups.
 
     Args:
-        value: the column.
         order: the key that orders the groups; empty for the sum over all of them.
-        partition: the keys of the partitions.
         start, end: the first and last group of the frame, relative to the current one; None if unbounded.
-        descending: whether the order is descending.
         mean: whether it is divided by the number of groups.
         factor: the absolute value of each number's constant factor.
         cast: whether each number is cast to a type that may round it.
@@ -73,15 +70,7 @@ class WindowSum:
 
 @dataclass(frozen=True)
 class WindowWidths:
-    """A relation of the half widths of one window's sums.
-
-    Args:
-        relation: its name.
-        block: the name of the block's release.
-        window: the sums.
-        keys: the key columns of the release.
-        steps: the known public numbers of their values.
-    """
+    """A relation of the half widths of one window's sums; ``steps`` are the known public numbers of the keys' values."""
 
     relation: str
     block: str

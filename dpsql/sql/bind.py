@@ -111,11 +111,7 @@ def _bind(
 
 
 def fold_scalars(select: exp.Select, catalog: Catalog, finish: Finish) -> None:
-    """Replace queries of released numbers in a DECLARE by their values, in place.
-
-    Raises:
-        BindError, PrivacyError: a query is no public query of one number.
-    """
+    """Replace queries of released numbers in a DECLARE by their values; BindError or PrivacyError for other queries."""
     with one_statement():
         names = OwnNames(list_taken(select, catalog.kept.values()))
         StatementBinder(catalog, finish, {}, own_names=names).fold_threshold(select)

@@ -94,7 +94,6 @@ class StatementBinder(Binder):
     # -- queries ------------------------------------------------------------------------------------------------
 
     def query(self, tree: exp.Expr, env: Env, inner: bool) -> Relation | None:
-        """Bind a query in place, and return the private relation that it keeps."""
         env = dict(env)
         if isinstance(tree, exp.Select) and mode_of(tree) == "SUBSAMPLE":
             self.fold_scalars(tree, env)
@@ -343,7 +342,6 @@ class StatementBinder(Binder):
     # -- sources ------------------------------------------------------------------------------------------------
 
     def source(self, node: exp.Expr, env: Env) -> Relation | None:
-        """Return the private relation that a FROM item is; None where it is public."""
         if _BOUND not in node.meta:
             found = self._new_source(node, env)
             node.meta[_BOUND] = len(self.sources)
@@ -404,7 +402,6 @@ class StatementBinder(Binder):
     def from_of(
         self, select: exp.Select, relations: dict[int, Relation | None], env: Env, outer: Names | None = None
     ) -> From:
-        """Return the FROM of a SELECT whose items are these relations."""
         bound = bind_from(self, select, relations, env, outer)
         refuse_rows(bound, select)
         sources = (bound.source, *(join.this for join in bound.joins))
@@ -412,5 +409,4 @@ class StatementBinder(Binder):
         return bound
 
     def expression(self, node: exp.Expr, names: Names, env: Env) -> Typed:
-        """Return a row expression that can't fail."""
         return bind_expression(self, node, names, env)

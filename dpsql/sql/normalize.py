@@ -140,10 +140,7 @@ def resolve_key(
 ) -> exp.Expr:
     """Return the expression of a GROUP BY key: an item of the SELECT, by position or alias, or the key itself.
 
-    Args:
-        node: the key as written.
-        select: the SELECT that it groups.
-        is_column: returns whether a name is a column of the rows, which precedes an alias.
+    ``is_column``: returns whether a name is a column of the rows, which precedes an alias.
 
     Raises:
         BindError: there is no item at that position.
@@ -339,7 +336,6 @@ def install(
 
     Args:
         select: the SELECT, which keeps its public clauses: ORDER BY, LIMIT, QUALIFY and so on.
-        source: the release, or a query over releases.
         outputs: names and expressions of the output columns; by default all of the source's.
         also: further clauses to remove with the private ones.
     """

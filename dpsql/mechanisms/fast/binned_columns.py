@@ -51,14 +51,7 @@ to those of the last one: new pages would take the kernel half of the counting t
 
 @dataclass(frozen=True)
 class ThresholdCells:
-    """The cells of all thresholds of a column: public, so that they may be kept for other statements.
-
-    Args:
-        counted: the known facts about the column.
-        end: the thresholds.
-        after: whether rows at most a threshold are counted, instead of those below it.
-        cells: about ``2**_CELL_BITS`` of them.
-    """
+    """The public, cacheable cells of all thresholds of a column; ``after``: count rows at most a threshold, not below."""
 
     counted: HistogramQuery
     end: Thresholds

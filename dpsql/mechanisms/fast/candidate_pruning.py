@@ -107,9 +107,7 @@ class CandidatePruning(FastRoute[PrunedCandidates]):
 
 
 def read_countable(scores: CandidateScores, read: Reader) -> PublicCandidates | None:
-    """Read candidates of one count each, of rows on one side of a threshold, and their thresholds; None for others, and
-    for few.
-    """
+    """Read candidates of one count on one side of a threshold, and their thresholds; None for others, and for few."""
     if len(scores.terms) != 1 or scores.base is not None or scores.form is not None:
         return None
     bounds = scores.terms[0].bounds
@@ -124,11 +122,8 @@ class GroupedCandidates:
     """Candidates in groups of neighbours, with thresholds in close cells: public, so kept for other choices.
 
     Args:
-        table: the candidates in their original order.
-        cells: the cells of their thresholds.
         least, most: the ends of the candidates' factors.
         order: their permutation in the groups (None: the original order).
-        starts: the start of each group.
         lowest, highest: the cells of its thresholds.
         factors: the least and the greatest of each group.
     """

@@ -67,10 +67,7 @@ _candidates: MadeOnce[PublicCandidates] = MadeOnce(2)
 
 @dataclass(frozen=True)
 class CandidateFactor:
-    """A public integer of each candidate: ``times`` its ``column``, clamped to ``[low, high]``; NULL is 0.
-
-    Without a column it is ``times`` for all.
-    """
+    """A public integer of each candidate: ``times`` its ``column``, if any, clamped to ``[low, high]``; NULL is 0."""
 
     times: int
     column: str | None = None
@@ -94,7 +91,6 @@ class ScoreTerm:
 
     Args:
         histogram: the index of the aggregated histogram.
-        factor: the public factor.
         bounds: pairs of an operator (``x op column``) and a column.
         clip: the column b of ``SUM(LEAST(x, b))``.
         row: the aggregate's sensitivity to one row.
@@ -207,10 +203,7 @@ class CandidateScores(FastRoute[ScoredCandidates]):
     """The queries of the candidates and of the histograms, and the formula that joins them.
 
     Args:
-        candidates: the query of the candidates.
-        histograms: the queries of the histograms.
         terms: the formula; ``base`` is added to it.
-        base: a column of the candidates.
         lent: the relation that has the candidates, with the query's columns, if it only selects columns.
         rows: rows of one unit, in unequal sensitivities of candidates.
         steady: the relation that the candidates are made of, if the result is always the same.
@@ -246,10 +239,7 @@ class CandidateScores(FastRoute[ScoredCandidates]):
                 yield ClaimedText(counted.column, RowsClaim(self.rows))
 
     def take(self, read: Reader, entropy: Entropy, varying: bool = False) -> ScoredCandidates | None:
-        """Return the candidates with their scores (``varying``: and their sensitivities).
-
-        None for incomparable types, and if a histogram has more than :data:`MAX_BINS` bins.
-        """
+        """Return the scored candidates, or None for incomparable types and more than :data:`MAX_BINS` bins."""
         found = self.read_candidates(read)
         if found is None:
             return None

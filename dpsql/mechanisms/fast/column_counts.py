@@ -67,10 +67,7 @@ class ColumnCounts(FastRoute[NDArray[np.int64]]):
 def count_column(
     read: Read, sql: str, low: int, high: int, places: int | None = None
 ) -> NDArray[np.int64] | None:
-    """Count the rows of a column with each of ``low`` to ``high``; None if it can't be counted here.
-
-    ``places`` are those of its decimals, as in :func:`stream_column`.
-    """
+    """Count the rows with each of ``low`` to ``high``, given decimal ``places``; None if that is impossible here."""
     reader = Reader.over(read)
     if not reader.room or high - low >= MAX_RANGE:
         return None
@@ -160,11 +157,7 @@ def work_beside(
 
     Until a part is large this thread processes it, which is faster than starting another.
 
-    Args:
-        parts: in order of arrival.
-        work: processes a part.
-        threads: their number.
-        count: counts a part's rows, if not its length.
+    ``count``: counts a part's rows, if not its length.
     """
     waiting = deque[Future[None]]()
     beside: ThreadPoolExecutor | None = None

@@ -109,10 +109,7 @@ class DoubleCells(NumberCells):
 
     Multiplication, addition and rounding are monotone. The addend leaves the nearest integer in the lowest bits.
 
-    Args:
-        low, high: the least and the greatest threshold.
-        count: the number of cells.
-        beyond: whether some thresholds are greater: then NaN is distinguished from greater numbers.
+    ``beyond``: whether some thresholds are greater: then NaN is distinguished from greater numbers.
     """
 
     kind = np.dtype(np.float64)

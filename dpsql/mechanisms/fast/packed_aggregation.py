@@ -160,10 +160,7 @@ class PackedAggregation(FastRoute[pa.Table]):
     coded: CodedUnit | None = None
     """The codes of the units, if these are no small integers: then rows are a unit's hash and an integer."""
     wide: PackedAggregation | None = None
-    """The route by groups with codes, if units are integers with gaps too wide for the bits left.
-
-    It is rarely taken, so its texts are proved when read, and not for each statement.
-    """
+    """The route by groups with codes, for integer units with wide gaps; its texts are proved only when read."""
 
     @cached_property
     def queries(self) -> tuple[str, ...]:
@@ -208,7 +205,6 @@ class PackedAggregation(FastRoute[pa.Table]):
             yield from (replace(claimed, late=True) for claimed in self.wide.claims(plain))
 
     def take(self, read: base.Reader, entropy: Entropy) -> pa.Table | None:
-        """Return the plain query's rows, or None if the data do not fit, or are few."""
         if not read.room or _reads_little(read, self.ranges) or not self._is_worth_reading(read):
             return None
         with self._hold_still(read) as still:
@@ -357,7 +353,6 @@ class PackedAggregation(FastRoute[pa.Table]):
     # -- adding up ----------------------------------------------------------------------------------------------
 
     def _whole(self, parts: Iterable[UnitPart]) -> pa.Table:
-        """Return the totals of all units, in one row."""
         totals, units = dict.fromkeys(self.columns, 0), 0
         for part in parts:
             units += len(part.rows)
@@ -367,7 +362,6 @@ class PackedAggregation(FastRoute[pa.Table]):
         return pa.table({**columns, self.units: make_longs(np.array([units]))})
 
     def _table(self, totals: _Totals, layout: Layout | None = None) -> pa.Table:
-        """Return the totals of groups with units."""
         present = np.flatnonzero(totals.units)
         columns: dict[str, Any] = {}
         for key, own, there in [] if layout is None else split_keys(present, layout):
@@ -382,8 +376,6 @@ class PackedAggregation(FastRoute[pa.Table]):
 
 @dataclass(frozen=True)
 class _Ranges:
-    """The row of the ranges' text."""
-
     row: Mapping[str, Any]
 
 
@@ -418,11 +410,9 @@ def _contributions(
     """Yield each unit's contribution to each column of the tallies.
 
     Args:
-        tallies: the totals.
         rows: of each unit and group.
         sums: for each value the rows that have it, and their sum.
         counted: the number of rows that count, if different; the tallies are for the first number of ``shared``.
-        shared: as in :class:`PackedAggregation`.
     """
     weights: dict[tuple[int | None, int], tuple[NDArray[np.intp], IntegerArray]] = {}
     for tally in tallies:

@@ -55,10 +55,8 @@ class Layout:
     """The layout of the bits: from the top the unit, the keys, and the values with the first lowest.
 
     Args:
-        route: has these keys.
         low, units: the least unit, and the size of the range of units.
         lows, sizes: for each key its least value, and the number of its values including NULL, which is 0.
-        value_bits: of each value.
         counted: whether arrays of all units and groups are worthwhile.
     """
 
@@ -116,10 +114,7 @@ def count_bits(size: int) -> int:
 
 @dataclass(frozen=True)
 class UnitPart:
-    """Totals of some units, complete for each: one entry per unit and group, in their order.
-
-    ``sums`` has for each value the rows that have it, and their sum.
-    """
+    """Totals of some units, one entry per unit and group; ``sums``: each value's number of rows, and their sum."""
 
     units: IntegerArray
     codes: IntegerArray
@@ -132,12 +127,7 @@ def total_parts(
 ) -> Iterator[UnitPart]:
     """Yield the totals of all units and groups, part by part.
 
-    Args:
-        read: reads the rows.
-        sql: returns one integer per row, or the hash of a unit and an integer without the unit.
-        layout: of the integers.
-        rows: their approximate number.
-        codes: of the units, if these are hashes.
+    ``sql``: returns one integer per row, or the hash of a unit and an integer without the unit.
 
     Raises:
         ChangedData: a row's unit has no code, or the number of rows has changed.
@@ -152,7 +142,6 @@ def total_parts(
 
 
 def _list_packed(table: pa.Table, layout: Layout, codes: UnitCodes | None) -> Iterator[IntegerArray]:
-    """Yield the packed rows of a table."""
     if codes is None:
         yield from list_chunks(table.column(0).cast(pa.int64()))
         return

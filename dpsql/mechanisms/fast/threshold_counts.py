@@ -51,9 +51,7 @@ class SortedThresholds:
     All of it is public, so it may be kept for other statements. Look-up tables are made only if the thresholds are no
     arithmetic sequence.
 
-    Args:
-        ends: the thresholds.
-        doubles: rows are doubles, otherwise integers whose last ``digits`` are decimal places.
+    ``doubles``: rows are doubles, otherwise integers whose last ``digits`` are decimal places.
     """
 
     cells: NumberCells
@@ -154,8 +152,6 @@ class ThresholdSums:
 
 
 class _Tally:
-    """The counts and the memory of one thread."""
-
     def __init__(self, bins: int, classes: int, kind: np.dtype[Any]) -> None:
         self._bins = np.zeros(bins, dtype=np.int64)
         self.classes = np.zeros(classes, dtype=np.int64)

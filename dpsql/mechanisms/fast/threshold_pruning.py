@@ -34,8 +34,6 @@ class AskedCandidates:
     """The relevant candidates in asking order, with their distances below the level.
 
     Args:
-        table: all candidates.
-        level: the noisy level.
         short: by index in that order; at most 0 if the level is reached.
         row_of: returns the row of the table at an index.
         score_of: returns the exact statistic at an index.
@@ -57,7 +55,6 @@ class ThresholdPruning(FastRoute[AskedCandidates]):
     Args:
         level: the noisy level that a statistic reaches, or may still be found below.
         rate: of the noise: the probability to be found is ``exp(-rate * short)``.
-        most: the number of wanted hits.
     """
 
     scores: CandidateScores
@@ -84,8 +81,6 @@ class ThresholdPruning(FastRoute[AskedCandidates]):
 
 
 class _Cells(CandidateCells):
-    """Candidates that are compared with a level."""
-
     def ask(self, level: int, rate: Fraction, most: int) -> AskedCandidates:
         """Score the candidates near or above the level, among the first ones of which ``most`` certainly reach it."""
         order, near, size = self._find_near(level, compute_reach(rate), most)
@@ -138,7 +133,6 @@ class _Cells(CandidateCells):
         return order, near[: np.searchsorted(near, size)], size
 
     def _score_rows(self, rows: NDArray[np.intp]) -> Integers:
-        """Score some rows, in any order."""
         if not len(rows):
             return np.zeros(0, dtype=np.int64)
         ascending = np.sort(rows)

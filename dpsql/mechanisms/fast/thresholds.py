@@ -197,10 +197,7 @@ def find_span(counted: HistogramQuery, ends: list[Thresholds]) -> tuple[int, int
 
 @dataclass(frozen=True)
 class PrefixSums:
-    """Sorted values, with sums over those before each (and over all): of the added column, and of rows.
-
-    ``first``: the values are ``first``, ``first + 1``, ..., and rows outside count at the ends.
-    """
+    """Sorted values (or integers from ``first`` on, others at the ends), with sums of rows and addends before each."""
 
     x: NDArray[Any]
     sums: Integers

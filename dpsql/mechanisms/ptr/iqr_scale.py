@@ -83,12 +83,10 @@ class LogScale:
 
     @cached_property
     def _exact(self) -> Decimal:
-        """The base, to fifty digits."""
         return _EXACT.divide(Decimal(self.base.numerator), Decimal(self.base.denominator))
 
     @cached_property
     def _bits(self) -> float:
-        """The binary logarithm of the base."""
         return math.log2(self.base)
 
     def find_edge(self, k: int, discretisation: int) -> float:

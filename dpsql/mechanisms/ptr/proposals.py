@@ -60,13 +60,8 @@ class _Proposed(NoisyItem):
     """A number on a grid of steps, with a proposed bound on its move by one unit.
 
     Args:
-        name: the released column.
-        values: the values query.
         step: the grid, a power of two; see :func:`choose_proposal_grid`.
         bound: the proposal for one unit, in steps; ``noise`` must have this sensitivity.
-        test: decides whether the answer is released.
-        noise: of the released number.
-        rows: the most rows of one unit.
     """
 
     name: str
@@ -90,7 +85,6 @@ class _Proposed(NoisyItem):
 
     @property
     def _answer(self) -> str:
-        """The answer in words."""
         raise NotImplementedError
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
@@ -108,7 +102,6 @@ class _ProposedRanks(_Proposed, RankedItem):
 
     @property
     def _probabilities(self) -> tuple[Fraction, ...]:
-        """The quantiles in the answer."""
         raise NotImplementedError
 
     def _combine(self, places: Sequence[int]) -> int:

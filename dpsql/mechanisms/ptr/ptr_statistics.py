@@ -138,11 +138,7 @@ class Iqr(RankedItem):
     the rest is a mechanism for that base. Loss: count + test + noise.
 
     Args:
-        name: the released column.
-        values: the values query.
-        test: decides whether the answer is released.
         noise: of the logarithm.
-        rows: the most rows of one unit.
         ends: the declared bounds, to which values and the answer are clamped.
         base: public; a smaller one means less noise and more rows.
         count: the noise of the count that selects the base; either this or ``base`` is given.
@@ -276,7 +272,6 @@ class Quantile(StableItem):
 
     @property
     def _counted(self) -> str:
-        """The query that counts the values."""
         return f"SELECT COUNT(*) AS n FROM ({select_present(self.values, (), self.floating)}) AS found"
 
     def _placed(self, at: float, place: int | None = None) -> str:

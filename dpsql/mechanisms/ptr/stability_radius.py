@@ -64,11 +64,9 @@ def measure_quantile_radius(
     """Measure the exact radius of the order statistic of rank ``ceil(p n)``.
 
     Args:
-        n: number of values.
         below: the number of values smaller than the quantile.
         upto: the number of values not larger.
         probability: of the quantile.
-        relation: the kind of edit.
         cap: the largest radius that matters.
 
     With first = below + 1 and last = upto the value stays as long as its rank is in [first, last]. After k edits the
@@ -289,10 +287,7 @@ def _lie_far(one: CountLevel, other: CountLevel, bound: int) -> bool:
 
 @dataclass(frozen=True)
 class Ordered:
-    """Order statistics of n finite doubles: ascending windows of ranks.
-
-    ``windows`` are pairs (first rank, values); ranks below 1 and above n are read as the ends of the domain.
-    """
+    """Order statistics of n finite doubles: ``windows`` of (first rank, ascending values), infinite outside ranks 1 to n."""
 
     n: int
     windows: tuple[tuple[int, NDArray[np.float64]], ...]

@@ -105,8 +105,6 @@ class OptimalTest(StabilityTest):
     Args:
         epsilon: of the whole test; a unit in ``groups`` groups takes part in that many tests, with equal shares of
             epsilon and delta.
-        delta: of the whole test.
-        groups: the most tests of one unit.
         slack: delta charged in addition, for failures outside the test.
     """
 
@@ -162,7 +160,6 @@ class ThresholdTest(StabilityTest):
         sigma: standard deviation in edits.
         delta: of a far pair, per group.
         epsilon: the loss of a near pair in addition to delta, see :func:`make_stability_test`.
-        groups: the most tests of one unit.
         slack: delta charged in addition, for failures outside the test.
     """
 
@@ -301,11 +298,9 @@ class Stable(Operator):
     """``SELECT WITH PTR``: one or more items, for the whole table or for each public group.
 
     Args:
-        items: output columns.
         keys: names of the grouping columns, in every item's values query too; () for one row.
         groups: the query of the public groups' ``keys``, in the order of the result. It must read public tables and
             literals only.
-        confidence: level of the intervals.
 
     Guarantee: the composition of the items' events. Groups are disjoint, so a unit takes part only in the tests of its
     own groups: the number each item's test and noise are calibrated to.

@@ -64,10 +64,7 @@ class ScaleBins:
         return 2 if self.power == 1 else 3
 
     def find_ends(self, width: Number, kept: int, row: int) -> tuple[int | None, int] | None:
-        """Find the powers of two around U, in the first row of bins (0) or the second (1).
-
-        The lower is None in the bottom bin. None: U is infinite.
-        """
+        """Find the powers of two around U in a row of bins; None if U is infinite, and for the bottom bin's lower one."""
         if kept < self.fewest or math.isinf(width):
             return None
         bound = Fraction(width) ** self.power / (kept - 1)

@@ -56,17 +56,13 @@ class Trimmed(RankedItem):
     up to ``rows`` rows moves the answer by at most ``rows`` times the bin's end.
 
     Args:
-        name: the released column.
         values: the values query; v is a whole number of grid steps, small enough for exact sums of its powers.
-        steps: grid steps to a unit of the column.
         power: 1 for a mean, 2 for a variance.
         trim: the fraction left out at either end, public.
         test: of each row of bins, or of the proposal.
         noise: of the answer on a grid of 1/1024 of the scale.
-        rows: the most rows of one unit.
         proposed: the bound on one unit's move of the answer, in grid steps (squared, for a variance).
         sample: whether the variance divides by one less than the number of values.
-        root: whether the square root of the variance is shown.
     """
 
     name: str

@@ -194,12 +194,7 @@ class ThresholdNoise:
 class ScoredOperator(base.Operator):
     """A choice among candidates whose scores are read by the faster route, if any, or batch by batch.
 
-    Args:
-        batches: the texts of the plain route.
-        sweep: the faster route.
-        varying: whether candidates have different sensitivities.
-        form: the form of the scores, if they are no plain sums.
-        rows: the rows of one privacy unit that count.
+    ``varying``: whether candidates have different sensitivities; ``form``: the form of the scores, if they are no plain sums.
     """
 
     batches: tuple[str, ...]
@@ -213,10 +208,7 @@ class ScoredOperator(base.Operator):
         return self.batches[:1] if self.sweep is None else self.sweep.queries
 
     def _claim_scores(self, sensitivity: int, monotone: bool) -> Iterator[base.ClaimedText]:
-        """Yield the texts of the candidates' scores, with claims of this ``sensitivity``.
-
-        ``monotone``: the noise is calibrated to scores that all move in one direction.
-        """
+        """Yield the candidates' score texts with claims; ``monotone``: the noise is for scores moving in one direction."""
         own = CANDIDATE_SENSITIVITY if self.varying else None
         scores = base.ScoresClaim(CANDIDATE_SCORE, sensitivity, self.rows, own=own, monotone=monotone)
         if self.form is not None:
@@ -253,11 +245,9 @@ class AboveThreshold(ScoredOperator):
         batches: queries that return, for consecutive candidates, ``columns``, :data:`CANDIDATE_PLACE`, the statistic
             :data:`CANDIDATE_SCORE` and, unless ``threshold`` is a number, :data:`CANDIDATE_THRESHOLD`; all integers in
             grid steps. Later ones are read only while hits are wanted.
-        columns: the candidate's columns to return.
         sensitivity: the most that one privacy unit moves any score.
         answer: the name of the fresh answers' column, and their share of epsilon.
         gap: the name of the column of gaps above the noisy threshold.
-        steps: grid steps to a unit.
         flag: for a stream of one query, the name of its TRUE or FALSE column.
         sweep: reads the scores from histograms, if possible.
     """
@@ -319,9 +309,7 @@ class AboveThreshold(ScoredOperator):
     def _hits(
         self, read: base.Read, entropy: Entropy, seen: list[pa.Schema]
     ) -> Iterator[tuple[pa.Table, int, int, int]]:
-        """Yield hits as they are found: the candidate's table and row, its exact score, and the gap. Append schemas to
-        ``seen``.
-        """
+        """Yield hits as they are found: table, row, exact score and gap of the candidate. Append schemas to ``seen``."""
         noisy = NoisyThreshold(self.noise, entropy)
         few = self._prune(read, noisy.level, entropy)
         if few is not None:

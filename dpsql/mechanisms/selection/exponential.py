@@ -66,7 +66,6 @@ class ChoiceMethod:
     """A way to choose.
 
     Args:
-        choose: draws one winner by the scores, at this rate per step.
         bounded_range: whether the losses of a winner are in a range of length epsilon; otherwise any mechanism of epsilon.
         at_once: whether all winners are chosen by the scores of the first choice.
         reach: the multiple of ``log(candidates / doubt) / epsilon`` by which a score of sensitivity 1 may be below the best.
@@ -100,7 +99,6 @@ class ExponentialChoice(ScoredOperator):
         sensitivity: the most that one privacy unit moves any utility, in grid steps.
         epsilon: of the choice; with ``top`` winners, peeled one by one, each gets an equal part.
         answer: the name of the fresh utilities' column, and their share of epsilon.
-        sweep: reads the utilities from histograms, if possible.
     """
 
     batches: tuple[str, ...]
@@ -178,7 +176,6 @@ class ExponentialChoice(ScoredOperator):
 
     @property
     def _rates(self) -> ChoiceRates:
-        """The rates of one winner's choice."""
         part = self.epsilon / self.top
         equal = part / ((1 if self.monotone else 2) * self.sensitivity)
         unequal = part / (2 * SCORE_SENSITIVITY)
@@ -288,18 +285,7 @@ _NO_ROWS = np.zeros(0, dtype=np.intp)
 
 @dataclass(frozen=True)
 class MostFrequent(Part):
-    """One released column, the place of a chosen value in the list of public ones.
-
-    Args:
-        query: returns the keys, :data:`~dpsql.mechanisms.histograms.BIN` and ``BIN_ROWS``.
-        keys: names of the grouping columns.
-        name: the released column.
-        bins: the number of public values.
-        epsilon: for all groups of a unit together.
-        rows: the most rows of one privacy unit in a group.
-        groups: the most groups of one privacy unit.
-        in_all: whether ``rows`` covers all groups together; then ``groups`` is 1.
-    """
+    """The index of a value chosen from a public list; ``query`` returns the keys, ``histograms.BIN`` and ``BIN_ROWS``."""
 
     query: str
     keys: tuple[str, ...]

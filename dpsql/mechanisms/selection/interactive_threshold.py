@@ -47,9 +47,7 @@ class InteractiveThreshold:
 
         Args:
             epsilon1, epsilon2: of the threshold and of the questions.
-            max_hits: the hits that end it.
             refresh: a fresh threshold after each hit.
-            entropy: of all noise.
             delta: of a threshold with Gaussian noise; 0 for geometric noise.
             answers: epsilon of the fresh answers to all hits.
         """
@@ -66,9 +64,7 @@ class InteractiveThreshold:
 
     @property
     def exhausted(self) -> bool:
-        """Whether no more questions are allowed: all hits were found, or this is a forked copy, whose hits would not be
-        counted.
-        """
+        """Whether no more questions are allowed: all hits were found, or this is a fork, whose hits would not be counted."""
         return self.hits >= self.noise.max_hits or os.getpid() != self._process
 
     @property
@@ -115,16 +111,10 @@ class Probe(base.Operator):
 
     Args:
         query: returns the exact ``dpsql_score`` in grid steps.
-        threshold, sensitivity: in grid steps.
-        name: of the declared threshold.
         reserved: the event reserved at DECLARE.
         ask: asks the open threshold, and records a hit durably before it answers.
-        steps: grid steps to a unit.
         gap: whether to show the gap above the noisy threshold, which is free.
         answer: the epsilon of a fresh answer to a hit.
-        confidence: level of its interval.
-        form: the form of the statistic, if it is no plain sum.
-        rows: the rows of one privacy unit that count.
     """
 
     query: str

@@ -91,11 +91,8 @@ class UtilityForm:
     """A utility over its parts.
 
     Args:
-        root: the form.
         moves: each statistic's movement, without its factor.
-        apart: pairs of statistics without common rows.
         most: the greatest move of any candidate's utility by one row.
-        rows: rows of one privacy unit that count.
         clipped: whether some statistics clamp values to a candidate's limit.
     """
 
@@ -121,13 +118,7 @@ class UtilityForm:
         bases: Sequence[Integers | int],
         factors: Sequence[Integers | int],
     ) -> Integers | int:
-        """Compute the utility of every candidate, exactly; one number if all have the same.
-
-        Args:
-            terms: the weighted statistics.
-            bases: the public numbers.
-            factors: the public factors of multiples.
-        """
+        """Compute the utility of every candidate, exactly; one number if all have the same."""
 
         def value(form: FormNode) -> Integers | int:
             match form:
@@ -185,11 +176,7 @@ def compute_movement(
 ) -> Movement:
     """Compute the movement of a utility by one more row.
 
-    Args:
-        root: its form.
-        terms: the movements of its weighted statistics.
-        factors: the ranges of the factors of multiples.
-        apart: pairs of statistics without common rows.
+    ``factors``: the ranges of the factors of multiples; ``apart``: pairs of statistics without common rows.
 
     >>> difference = Linear((0, 1))
     >>> compute_movement(difference, [(0, 1), (-1, 0)], [])

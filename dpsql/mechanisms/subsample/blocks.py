@@ -98,8 +98,6 @@ def write_block_number(
     """Return DuckDB SQL for the block of a privacy unit, 0..blocks-1, from the unit's value and a secret salt only.
 
     Args:
-        unit: SQL of the unit.
-        blocks: the number of blocks.
         turn: SQL of an integer; each turn has a new partition.
         whole: the unit is a signed integer of at most 64 bits. Then the salt is mixed in at once, which saves a hash:
             DuckDB's hash of one such integer is a bijection that scatters every bit, so two salts give unrelated partitions.
@@ -196,8 +194,6 @@ class LiftedBlocks(BlockSource):
     Args:
         query: returns the block, an integer in [0, blocks), and the output columns; one row per block that has a
             result. A block with several rows counts as failed.
-        columns: the outputs, in the order of the query's columns after the block.
-        blocks: the number of blocks.
         together: for blocks that are runs (:data:`RUNS`), the number made at once; None: all.
     """
 
@@ -235,7 +231,6 @@ class LiftedBlocks(BlockSource):
         return found
 
     def _placed(self, table: pa.Table, first: int, last: int, found: BlockResults) -> BlockResults:
-        """Store the results of blocks first..last-1 at their places."""
         seen: dict[int, int] = {}
         for row, number in enumerate(table.column(0).to_pylist()):
             if number is not None and first <= int(number) < last:
@@ -266,7 +261,6 @@ class BlockRows:
     Args:
         name: the table's name in the query for one block.
         query: returns ``block`` and the columns, called ``c0``, ``c1`` ...; no row without a unit.
-        columns: names and SQL types, as the query for one block sees them.
     """
 
     name: str
@@ -320,9 +314,7 @@ class BlockQueries(BlockSource):
     (ties, the order of addition). A block whose query fails, or does not return one row, has no result; an interruption
     ends all.
 
-    Args:
-        rows: the private tables, which ``query`` reads by name.
-        query: runs on each block; ``columns`` are its outputs.
+    ``query``: runs on each block; ``columns`` are its outputs.
     """
 
     rows: tuple[BlockRows, ...]
@@ -382,7 +374,6 @@ class PythonBlocks(BlockSource):
     Args:
         query: returns ``block`` and the argument columns, one row per row that counts.
         arguments: passed in this order, each a numpy array with the block's values.
-        name: of the function; ``column``: of the result.
         function: must depend on its arguments alone. State that it keeps, writes or measures is outside the guarantee.
         version: distinguishes functions of one name in the plan, see :func:`fingerprint`.
 

@@ -24,9 +24,6 @@ def expect_combined(
 
     Args:
         kind: ``'mean'``, ``'trimmed_mean'``, ``'winsorized_mean'`` or ``'median'``.
-        bounds: of the results.
-        epsilon: of the combiner.
-        blocks: the number of results.
         trim: the fraction of results cut off or moved at each end; None if not given.
         confidence: the probability that the error is no larger.
     """

@@ -50,7 +50,6 @@ class ConsensusMean(Combiner):
     it has two, the row passes with probability at most the test's delta on both. Loss: two tests and the noise.
 
     Args:
-        name: of the output column.
         test: of each of the two rows.
         noise: of the released mean.
         trim: the fraction left out at either end, public, below one half.

@@ -82,7 +82,6 @@ class StabilityRule:
         epsilon1, epsilon2: of the threshold and of the questions.
         max_unstable: the unstable questions that end it.
         delta: the probability of releasing an unstable answer, in the whole stream.
-        refresh: a fresh threshold noise after each unstable question.
     """
 
     epsilon1: Fraction
@@ -143,9 +142,6 @@ class StableQuestion(BlockOperator):
 
     Args:
         source: returns the votes of the blocks in ``column``.
-        column: name of the answer.
-        alarm: name of the declared stream.
-        rule: its bar and noise.
         salt: returns the secret that divides the units into blocks, one for all questions.
         ask: asks the stream with a statistic, a threshold and a sensitivity, and records a hit durably before it answers.
     """

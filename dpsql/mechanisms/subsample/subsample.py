@@ -50,7 +50,6 @@ class ResultRange:
 
     Args:
         low, high: results are clamped to these.
-        points: grid steps between them.
         default: counts for a block without a finite result; the middle if None.
     """
 
@@ -102,10 +101,7 @@ class ResultRange:
 
 @dataclass(frozen=True)
 class UnboundedRange:
-    """A grid for block results without known bounds: :class:`GeometricGrid`, its steps counted from 0.
-
-    A block without a finite number counts as 0.
-    """
+    """A grid for results without known bounds: :class:`GeometricGrid`, from 0. No finite number counts as 0."""
 
     grid: GeometricGrid
 
@@ -203,10 +199,7 @@ class MedianReach:
     results are outside one end, so only if the utility is below ``-margin``. Such candidates are chosen with total
     probability at most their number times exp(-epsilon margin / 2), whatever the results.
 
-    Args:
-        epsilon: of the choice.
-        level: the results allowed outside either end.
-        margin: the greatest error of the choice.
+    ``level``: the results allowed outside either end; ``margin``: the greatest error of the choice.
     """
 
     epsilon: Fraction
@@ -408,7 +401,6 @@ class SubsampleAggregate(BlockOperator):
     Args:
         source: returns the block results; a combiner reads the column of its name.
         combiners: each with its share of the loss; they compose.
-        confidence: level of the intervals.
         participation: for independent subsamples, the check that no unit is in too many; if one is, all is NULL.
     """
 

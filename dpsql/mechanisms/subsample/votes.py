@@ -144,7 +144,6 @@ class NoisyMode(Combiner):
     """``combine = 'noisy_mode'``: a vote that is likely among the most frequent; never exact.
 
     Args:
-        epsilon: of the choice.
         candidates: a public list of possible results. Then permute-and-flip (``exponential``: the exponential
             mechanism) chooses one of them, with the general factor 2: weight exp(epsilon votes / 2). Other results are
             no votes.

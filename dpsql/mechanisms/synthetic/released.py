@@ -58,9 +58,7 @@ class Fitter(Protocol):
     """Fits models, given releases only."""
 
     def fit(self, sizes: tuple[int, ...], released: Sequence[ReleasedMarginal], total: int) -> Model:
-        """Return the model of ``total`` rows (at least 1) that is nearest to the releases; ``sizes`` are the columns'
-        numbers of values.
-        """
+        """Return the model of ``total`` rows (at least 1) nearest to the releases; ``sizes`` counts each column's values."""
         ...
 
 

@@ -85,10 +85,7 @@ class ExactCells:
 
 @dataclass(frozen=True)
 class MeasuredRows:
-    """The releases behind the rows, the model fitted to them, and the estimated ``total``: post-processing begins here.
-
-    The marginals of single columns come first.
-    """
+    """The releases, single columns first, their model and the estimated ``total``: post-processing begins here."""
 
     released: tuple[ReleasedMarginal, ...]
     model: Model
@@ -101,8 +98,6 @@ class SyntheticRows(base.Operator):
 
     Args:
         query: one row per combination of values that occurs: the ``keys``, and ``count``, capped.
-        keys: its columns.
-        count: the name of its counts.
         domains: for each key a query of its public values.
         sizes: the greatest number of each key's values.
         steps: the most that one unit moves a count.
@@ -111,7 +106,6 @@ class SyntheticRows(base.Operator):
         measured: the noise of each chosen marginal; None for a single column.
         rounds: the number of marginals measured after those of single columns.
         choice: the epsilon of each choice; None if all candidates are measured without a choice.
-        fitter: fits the model.
     """
 
     query: str
@@ -277,9 +271,7 @@ class SyntheticRows(base.Operator):
         return pa.table(columns)
 
     def _notes(self, measured: MeasuredRows) -> tuple[str, ...]:
-        """Return the note on the measured marginals, by position in the SELECT, as a stored answer may be shown under
-        other names.
-        """
+        """Return the note on the measured marginals, by position in the SELECT, as names may differ when it is shown again."""
         chosen = dict.fromkeys(m.columns for m in measured.released if len(m.columns) > 1)
         told = ", ".join(" × ".join(str(i + 1) for i in columns) for columns in chosen)
         plural = "s" if len(self.keys) > 1 else ""

@@ -26,11 +26,9 @@ class SqlName:
         modes: the modes that allow it.
         arguments: the least and the greatest number of values.
         classes: its sqlglot classes; other names are parsed into calls by name.
-        aliases: other spellings.
         parts: the keys of its values in sqlglot's node, in DuckDB's order (row functions).
         old: GoogleSQL's spelling under WITH ANONYMIZATION, which is accepted but not offered.
         clamped: what CLAMPED BETWEEN clamps, a row's value or a privacy unit's own aggregate in a group.
-        help, example: texts for the guide.
     """
 
     name: str

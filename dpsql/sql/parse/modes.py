@@ -109,7 +109,6 @@ def _find_end(tokens: list[Token], start: int, level: _Level) -> int:
 
 
 def _place(tokens: list[Token], level: _Level, moved: dict[int, tuple[int, int]]) -> None:
-    """Record the SELECT for each mode of a level."""
     for start, end in level.clauses:
         name = tokens[start + 1].text
         if level.sets:

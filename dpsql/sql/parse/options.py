@@ -28,10 +28,7 @@ MIN_EPSILON = Fraction(1, 10**15)
 def read_number(node: exp.Expr, what: str, or_else: str = "") -> Fraction:
     """Return the exact value of a numeric literal.
 
-    Args:
-        node: the literal.
-        what: the option's name.
-        or_else: the alternative to a number, for the hint.
+    ``or_else``: the alternative to a number, for the hint.
 
     Raises:
         BindError: it is not a finite literal number.
@@ -254,11 +251,7 @@ class Options:
 
     @property
     def amount(self) -> Amount | None:
-        """The block's greatest loss, in the given currency; None if none is given.
-
-        Raises:
-            BindError: two of epsilon, mu and rho are given.
-        """
+        """The block's greatest loss, in the given currency; None if none is given, BindError if two are."""
         given = [name for name in SYMBOLS if name in self.values]
         if len(given) > 1:
             both = f"{given[0]} and {given[1]} are both given."
@@ -336,10 +329,7 @@ def mode_of(select: exp.Select) -> str | None:
 
 
 def take_mode(select: exp.Select, readers_of: Callable[[str], Readers | None]) -> Options | None:
-    """Remove the mode from a SELECT and read its options; None if the SELECT has no mode.
-
-    ``readers_of`` returns the options of a mode, or None if there is no such mode.
-    """
+    """Remove the mode from a SELECT and read its options; None without one. ``readers_of`` knows each mode's."""
     clause: ModeClause | None = select.args.pop("mode", None)
     if clause is None:
         return None

@@ -79,10 +79,7 @@ def check_rows(rows: object) -> int:
 def mark(query: exp.Expr, place: Span, rows: int | None) -> exp.Select:
     """Return a SELECT in mode DP, or without a mode, marked for synthetic rows of its columns, as a copy.
 
-    Args:
-        query: the SELECT.
-        place: its span.
-        rows: the number requested; None for the estimated number.
+    ``rows``: the number requested; None for the estimated number.
 
     Raises:
         ParseError: it is no such SELECT.

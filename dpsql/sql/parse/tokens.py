@@ -410,7 +410,6 @@ def _end_of_clause(tokens: list[Token], start: int) -> int:
 
 
 def _named_argument(place: Token, name: str) -> list[Token]:
-    """Return the tokens of a comma, a name and an arrow."""
     kinds = ((TokenType.COMMA, ","), (TokenType.VAR, name), (TokenType.FARROW, "=>"))
     return [replace_token(place, kind, text) for kind, text in kinds]
 

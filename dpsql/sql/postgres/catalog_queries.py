@@ -156,11 +156,7 @@ def write_catalog_query(
 ) -> CatalogQuery:
     """Translate a catalogue query to DuckDB SQL.
 
-    Args:
-        text: one PostgreSQL query.
-        values: of its parameters.
-        relations: the catalogue's column names by relation; the information schema's relations have its name as a prefix.
-        facts: of the session.
+    ``relations``: the catalogue's column names by relation; the information schema's relations have its name as a prefix.
 
     Raises:
         ParseError, BindError: it can't be answered.
@@ -361,7 +357,6 @@ def _write_call(name: str, given: list[exp.Expr], facts: SessionFacts) -> exp.Ex
 
 
 def _fill_template(template: str, given: Sequence[exp.Expr]) -> exp.Expr:
-    """Return a template's tree with arguments in place of ``_1``, ``_2``."""
     made = exp.Paren(this=sqlglot.parse_one(template, read="duckdb"))
     for column in list(made.find_all(exp.Column)):
         if column.name in ("_1", "_2") and not column.table:

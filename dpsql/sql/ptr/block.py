@@ -148,12 +148,10 @@ class PtrBlock(AggregatingBlock):
         self.bind_clauses()
 
     def call_of(self, node: exp.Expr) -> opt.Call | None:
-        """Return the call of a function with a stability test; None for any other node."""
         call = None if isinstance(node, exp.Window) else opt.call_of(node)
         return call if call is not None and call.name in PTR_FUNCTIONS else None
 
     def above(self, node: exp.Expr, aliases: dict[str, exp.Expr]) -> exp.Expr:
-        """Return a tested call as a column of the release, and other nodes as a noisy block does."""
         call = self.call_of(node)
         if call is not None:
             return self.aggregate(call)
@@ -167,7 +165,6 @@ class PtrBlock(AggregatingBlock):
         return self.aliases.get(text, label_of(call))
 
     def build_operator(self) -> None:
-        """Divide the budget, build the operator, and add the block to the plan."""
         asked = [item for item in self.asked.values() if isinstance(item, TestedOutput)]
         if not asked:
             hint = f"PTR knows {', '.join(PTR_FUNCTIONS)}."
@@ -194,7 +191,6 @@ class PtrBlock(AggregatingBlock):
     # -- what is tested -----------------------------------------------------------------------------------------
 
     def bind_call(self, call: opt.Call, name: str) -> BlockOutput:
-        """Bind one call."""
         opt.refuse_equals(call, PTR_ARGUMENTS)
         options = call.read(PTR_ARGUMENTS)
         strange = [a for a, owners in _ARGUMENTS_OF_SOME.items() if a in options and call.name not in owners]

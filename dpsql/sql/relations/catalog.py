@@ -87,10 +87,7 @@ class Catalog:
     _named_as: dict[str, exp.Expr] = field(default_factory=dict)
 
     def find(self, name: str, span: Span | None, whole: bool = True) -> Table:
-        """Return the policy's table of that name, or raise BindError: for the analyst no other exists.
-
-        ``whole`` is False if several parts of a name found no table.
-        """
+        """Return the policy's table of that name; BindError if there is none. ``whole``: the name has one part."""
         if whole and (found := self.policy.tables.get(name)) is not None:
             return found
         known = [table.name for table in self.policy.tables.values()]
@@ -181,10 +178,7 @@ class Catalog:
         return tuple(fields)
 
     def _public_ends(self, table: Table, schema: Mapping[str, str]) -> dict[str, Bounds]:
-        """Return the least and the largest number of each column of a public table, cached.
-
-        Values added later are clamped to these if they matter, as to bounds that the policy declares.
-        """
+        """Return the cached extremes of each numeric column of a public table, to which later values are clamped."""
         kinds = {name: Type.parse(kind) for name, kind in schema.items()}
         names = [name for name, kind in kinds.items() if kind.numeric]
         if not names or not self.engine.lossless:
@@ -218,17 +212,13 @@ class Catalog:
         return {fold(hop.key) for hop in hops if fold(hop.table) == fold(table.name)}
 
     def _spell(self, table: Table, name: str) -> tuple[str, Type]:
-        """Return a path's column, as the data spell it, and its type."""
         for known, sql_type in self.schema(table).items():
             if fold(known) == fold(name):
                 return known, Type.parse(sql_type)
         raise PolicyError(f"{name}, on a path to a privacy unit, is not a column of {table.name}.")
 
     def relation(self, table: Table, alias: str, name: str) -> Relation:
-        """Return a base table as in an exact FROM, with our names; a private one has its unit under the hidden name.
-
-        ``alias`` is the analyst's name for it, ``name`` the exact query's.
-        """
+        """Return a base table under ``name`` in an exact FROM, and ``alias`` for the analyst; a private one has its unit."""
         fields = self.fields(table, name)
         items = [exp.alias_(column(n, _BASE), column_name(i)) for i, n in enumerate(self.schema(table))]
         inner = exp.Select(expressions=items).from_(self._named(table, _BASE), copy=False)
@@ -403,10 +393,7 @@ class Binder(ABC):
 
     @abstractmethod
     def query(self, tree: exp.Expr, env: Env, inner: bool) -> Relation | None:
-        """Bind a query in place; return the private relation it keeps, or None if it is public afterwards.
-
-        ``inner``: the query is in FROM or a CTE, and may keep private rows.
-        """
+        """Bind a query in place; return the private relation kept by it (only if ``inner``), or None if it is public."""
 
     def public_query(self, tree: exp.Expr, env: Env) -> None:
         """Bind, in place, a query that must not keep private rows; PrivacyError if it does."""
@@ -429,10 +416,7 @@ class Binder(ABC):
 
     @abstractmethod
     def source(self, node: exp.Expr, env: Env) -> Relation | None:
-        """Return the private relation of a FROM item, or None if it is public.
-
-        It is bound once, in place; copies, such as one per grouping set, share the result.
-        """
+        """Return the private relation of a FROM item, None if public; it is bound once, and copies share the result."""
 
     def private_from(self, select: exp.Select, env: Env) -> From:
         """Return the FROM of a SELECT that must read private rows."""

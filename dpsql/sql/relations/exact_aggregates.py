@@ -60,10 +60,7 @@ def has_exact_aggregate(item: exp.Expr) -> bool:
 
 @dataclass
 class Grouped:
-    """The scope above an exact aggregation: its keys and aggregates are columns of ``g``.
-
-    ``made`` collects the aggregates: by their spelling, their SQL and its columns above.
-    """
+    """The scope above an exact aggregation: keys, and aggregates (``made``, by spelling), are columns of ``g``."""
 
     names: rel.Names
     keys: list[tuple[str, Typed, exp.Expr]] = field(default_factory=list)

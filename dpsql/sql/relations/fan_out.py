@@ -115,7 +115,6 @@ def count_fan_out(
         public: the items; those equated with ``reached`` are looked up by their keys.
         reached: folded aliases of the relations whose row is given.
         conditions: conjuncts true of all joined rows.
-        names: the scope of the conditions.
     """
     total, waiting = 1, list(public)
     unknown: list[tuple[Relation, list[Field]]] = []
@@ -289,10 +288,7 @@ def replace_source(bound: From, relation: Relation, make: Callable[[exp.Expr], e
 
 
 def count_rows_per_key(binder: Binder, item: exp.Expr, relation: Relation, keys: list[Field]) -> int | None:
-    """Return the most rows of a public FROM item with equal keys; without keys, the number of all rows.
-
-    None if unknown before a release.
-    """
+    """Return the most rows of a public FROM item with equal keys (all without keys); None if unknown before a release."""
     if relation.inputs:
         rows, names = relation.inputs[0].sql, [key.typed.node.name for key in keys]
     else:
@@ -334,11 +330,8 @@ def find_unmatched(
 ) -> Unmatched | None:  # fmt: skip
     """Return the unmatched rows after a join.
 
-    Args:
-        before: those before the join.
-        on: the join's conditions in the exact query.
-        private: whether its left and its right side are private.
-        lost: as from :func:`find_lost_columns`, including the right side's.
+    ``private``: whether its left and its right side are private; ``lost``: as from :func:`find_lost_columns`, including
+    the right side's.
     """
     side, kind = (join_word(join, key) for key in ("side", "kind"))
     left, right = private
@@ -414,11 +407,8 @@ def add_unmatched(
 ) -> Relation:
     """Return a subquery's relation with the facts about its unmatched rows.
 
-    Args:
-        found: the outer join that keeps them in the subquery.
-        lost: the columns of the subquery's FROM that are NULL in them.
-        values: the expressions of the relation's fields in the subquery.
-        conditions: the subquery's conditions.
+    ``found``: the outer join that keeps them in the subquery; ``lost``: the columns of the subquery's FROM that are
+    NULL in them.
     """
     if found is None or any(surely_fails(node, lost) for node in conditions):
         return relation

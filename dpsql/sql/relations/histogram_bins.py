@@ -25,14 +25,7 @@ _END = "dpsql_end"
 
 
 def find_map_width(tree: exp.Expr, body: exp.Expr | None, name: str, widths: BinWidths) -> float | None:
-    """Return the half width of the counts in a column of maps; None unless it is a histogram as released.
-
-    Args:
-        tree: the statement.
-        body: the statement, or a query of it.
-        name: the column's name there.
-        widths: of the relations that the statement reads.
-    """
+    """Return the half width of the counts in a column of maps; None unless it is a histogram as released."""
     if not any(widths.values()):
         return None  # without a histogram, names need no comparison
     found = _trace(tree, body, name, widths)

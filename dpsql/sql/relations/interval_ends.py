@@ -79,10 +79,7 @@ def _count_forks(node: exp.Expr) -> int:
 def find_ends(node: exp.Expr, known: Known, level: float) -> EndPair | None:
     """Return the ends of an expression's interval, as doubles; None if it has none.
 
-    Args:
-        node: an expression of a SELECT, over released columns.
-        known: returns the facts about a column's interval.
-        level: of the columns' intervals and of the result's.
+    ``known``: returns the facts about a column's interval; ``level``: of the columns' intervals and of the result's.
     """
     leaves = {_identify(leaf): known(leaf) for leaf in list_leaves(node)}
     found = {key: ends for key, ends in leaves.items() if ends is not None}

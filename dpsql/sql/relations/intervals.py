@@ -68,7 +68,6 @@ class Shapes:
 
     Args:
         noise_steps: the noise steps of exact numbers with symmetric, log-concave noise.
-        level: the level of all intervals; None if there are several.
         wholes: the columns of each release with integer types.
         bins: the half widths of histograms' counts, by relation and column.
     """
@@ -90,12 +89,7 @@ def propagate_intervals(
 ) -> tuple[list[IntervalEnds], list[str]]:
     """Return the intervals of a statement's columns, and why others have none; add the needed columns to SELECTs below.
 
-    Args:
-        tree: the statement.
-        releases: the relations that its blocks release.
-        kept: the relations of the kept results it names.
-        shapes: the facts about the noise. If levels differ, no SELECT below counts, for the display has one level.
-        make_name: returns an unused name of a kind.
+    ``shapes``: the facts about the noise. If levels differ, no SELECT below counts, for the display has one level.
     """
     carrier = _Carrier(tree, releases, kept, shapes, make_name)
     own = carrier.read(tree)
@@ -144,19 +138,7 @@ def replace_interval_calls(
     shapes: Shapes,
     make_name: MakeName,
 ) -> None:
-    """Replace ``INTERVAL_LOW(n)`` and ``INTERVAL_HIGH(n)`` by the ends of intervals, or NULL if there is none.
-
-    Args:
-        tree: the statement, changed in place.
-        releases: the relations that its blocks release.
-        kept: the relations of the kept results it names.
-        spell: returns the name of a column without an alias.
-        shapes: the facts about the noise.
-        make_name: returns an unused name of a kind.
-
-    Raises:
-        BindError: such a call's argument is not one column.
-    """
+    """Replace ``INTERVAL_LOW(n)`` and ``INTERVAL_HIGH(n)`` by interval ends or NULL; BindError unless n is one column."""
     calls = [node for node in tree.find_all(exp.Anonymous) if node.name.upper() in _ENDS]
     carrier = _Carrier(tree, releases, kept, shapes, make_name)
     if calls:

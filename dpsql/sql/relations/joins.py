@@ -67,9 +67,7 @@ def bind_from(
 ) -> From:
     """Bind the FROM of a SELECT that reads private data.
 
-    Args:
-        relations: the private relations of its items, by the items' ids; None for public items.
-        outer: the scope of the outer row, if the SELECT is correlated.
+    ``relations``: the private relations of its items, by the items' ids; None for public items.
 
     Raises:
         BindError: names or join conditions that don't fit.
@@ -191,10 +189,7 @@ class _Step:
         return tuple(ties)
 
     def hold_public(self, item: exp.Expr) -> None:
-        """Cut the public side of a join with rows that are their own unit to one row per value of the join key.
-
-        A private row with several matches would count several times.
-        """
+        """Cut the public side of a join with rows that are units to one row per join key, so that none counts twice."""
         bound, right = self.bound, self.right
         if (bound.private and right.private) or (not right.private and self.kind in ("SEMI", "ANTI")):
             return  # refused elsewhere, or it adds no rows

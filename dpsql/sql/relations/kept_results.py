@@ -25,11 +25,8 @@ class KeptResult:
     """A kept result.
 
     Args:
-        name: the analyst's name.
         table: the relation's name, a digest of its content.
-        columns: its columns.
         ends: for those with intervals, the columns of the ends.
-        confidence: level of the intervals.
         bins: for columns of histograms, the half width of each count.
     """
 
@@ -62,10 +59,7 @@ def name_kept_results(
 ) -> list[NamedResult]:
     """Return the kept results that a statement names, and replace the names by their CTEs', in place.
 
-    Args:
-        tree: the statement, or a query of it.
-        kept: the session's kept results by folded name.
-        taken: the names in the whole statement that resemble ours.
+    ``taken``: the names in the whole statement that resemble ours.
     """
     found: dict[str, KeptResult] = {}
     names = {name: kept_cte_name(name, taken) for name in kept}

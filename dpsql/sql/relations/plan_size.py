@@ -286,10 +286,7 @@ class WrittenTexts:
         self._refuse_other(what, hint, span)
 
     def add_blocks(self, count: int, outputs: int, query: str | None, span: Span | None) -> None:
-        """Add subsample blocks; BindError if these and the previous additions are too many.
-
-        ``query`` runs on each block, if it can't run on all at once.
-        """
+        """Add subsample blocks, with a ``query`` per block unless one serves all; BindError if the total is too large."""
         self.other += count * outputs // BLOCK_RESULTS_PER_CHARACTER
         what, hint = (
             f"{count:,} blocks of {outputs} outputs are too many for one statement",
@@ -397,7 +394,6 @@ def _count_met(
     """Return the number of relations joined in a query, and the fourth powers of separate joins.
 
     Args:
-        query: a query or an item of FROM.
         ctes: the counts of the CTEs it may name.
         outermost: whether it is not in a condition: the sides of a LEFT JOIN, public groups and totals, are then separate.
     """

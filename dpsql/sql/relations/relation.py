@@ -108,14 +108,7 @@ class Field:
 
 
 def carry_field(name: str, typed: Typed, same: Field | None, key: bool) -> Field:
-    """Return a column of a subquery; one that only passes ``same`` on keeps its properties.
-
-    Args:
-        name: the new name.
-        typed: the expression in the exact query.
-        same: the column it passes on, if any.
-        key: whether its values occur in one row only.
-    """
+    """Return a column of a subquery with the properties of the one it passes on, ``same``; ``key``: values are unique."""
     if same is None:
         return Field(name, typed)
     return Field(
@@ -366,10 +359,7 @@ def meets_exactly(left: Type, right: Type) -> bool:
 
 @dataclass
 class From:
-    """A bound FROM clause of a private block.
-
-    ``source`` and ``joins`` are its exact SQL; ``unit`` is the unit of each joined row.
-    """
+    """A private block's FROM: ``source`` and ``joins`` are its exact SQL, ``unit`` the unit of each joined row."""
 
     relations: list[Relation]
     source: exp.Expr

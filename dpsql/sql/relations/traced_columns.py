@@ -75,7 +75,6 @@ def trace_columns(
 
 
 def _query(tree: exp.Expr | None, scope: _Scope) -> list[_Column] | None:
-    """Return the columns of a query; None if unknown."""
     if tree is None:
         return None
     with_ = tree.args.get("with_")

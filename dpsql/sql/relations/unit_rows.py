@@ -167,9 +167,7 @@ def meeting_of(
 
 
 SORTED_ROWS = 50_000
-"""The most joined rows of one unit that are then sorted or stored, for mechanisms that need rows, groups and windows.
-The engine takes about a microsecond and a hundred bytes for each.
-"""
+"""The most joined rows of a unit to sort or store, for rows, groups and windows: about 1 µs and 100 bytes each."""
 
 
 SORTED_CHARACTERS = 2**25

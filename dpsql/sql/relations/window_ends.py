@@ -31,11 +31,7 @@ _DOUBLE = exp.DataType.build("DOUBLE", dialect="duckdb")
 class WindowEnds:
     """The interval ends of a statement's window sums, and their relations.
 
-    Args:
-        tree: the statement, with relations in place of its private blocks.
-        releases: those with public groups.
-        noise_steps: the noise steps of their columns.
-        make_name: returns an unused name of a kind.
+    ``tree``: the statement, with relations in place of its private blocks.
     """
 
     tree: exp.Expr
@@ -64,7 +60,6 @@ class WindowEnds:
         return None if found is None else self._write(select, node, *found)
 
     def _read(self, select: exp.Select, node: exp.Window) -> tuple[OrderedRelease, WindowSum] | None:
-        """Return a window's sum, and its release."""
         for release in self.releases:
             finder = WindowFinder(self.tree, release.name, frozenset(release.keys), frozenset(release.values))
             window = finder.read_window(select, node)

@@ -63,11 +63,7 @@ def find_uses(tree: exp.Expr, release: str, keys: Collection[str], values: Colle
 
     A window counts if all of its sums are shown, unchanged or divided, in a separate run of steps.
 
-    Args:
-        tree: the statement, with relations in place of its private blocks.
-        release: the name of the relation.
-        keys: its key columns.
-        values: its columns of sums or counts.
+    ``values``: its columns of sums or counts.
     """
     finder = WindowFinder(tree, release, frozenset(keys), frozenset(values))
     selects = list(tree.find_all(exp.Select))
@@ -184,10 +180,7 @@ class WindowFinder:
         return name if name in self.keys else None
 
     def trace(self, select: exp.Select, node: exp.Column, strict: bool = True) -> str | None:
-        """Return the release's column behind a column of a SELECT.
-
-        ``strict``: every group must have been passed on unchanged, in one row.
-        """
+        """Return the release's column behind a SELECT's; ``strict``: every group must be passed on, in one row."""
         from_ = select.args.get("from_")
         clauses = [key for key in _FILTERS if select.args.get(key)]
         if from_ is None or (strict and any(key not in _LAST for key in clauses)):

@@ -111,10 +111,7 @@ class Windows:
         return inner, replace(names, extra=extra)
 
     def below(self, query: exp.Select, where: exp.Expr | None) -> exp.Select:
-        """Return the query over a subquery that computes the windows and the columns needed.
-
-        ``where`` is applied after the windows.
-        """
+        """Return the query over a subquery with its windows and needed columns; ``where`` applies after the windows."""
         if not self.made:
             return query if where is None else query.where(where, copy=False)
         aliases = {relation.name for relation in self.bound.relations}
@@ -283,7 +280,6 @@ def _bounds_of_total(function: exp.Expr, name: str, inner: Typed, most: Fraction
 
 
 def _frame(window: exp.Window) -> exp.WindowSpec | None:
-    """Return a frame of whole numbers of rows; None if the window has none."""
     if window.args.get("spec") is None:
         return None
     spec: exp.WindowSpec = window.args["spec"].copy()
@@ -301,9 +297,7 @@ def _frame(window: exp.Window) -> exp.WindowSpec | None:
 
 
 def _ties(bound: From) -> list[exp.Expr]:
-    """Return all columns, so that tied rows are equal; columns whose equal values may print differently also as text,
-    and floats, whose zeros and NaNs have signs, also by sign.
-    """
+    """Return all columns as tie-breakers, also as text or sign if equal values may differ in these."""
     out: list[exp.Expr] = []
     for _, f in bound.names.fields():
         kind, node = f.typed.type, f.typed.node.copy()

@@ -158,7 +158,6 @@ class Selection:
     # -- candidates ---------------------------------------------------------------------------------------------
 
     def _candidates(self) -> Relation:
-        """Return the relation of the public candidates, with the bounds of their values."""
         name, span = self.call.over, span_of(self.call.node)
         steady = True
         if name is None:

@@ -189,11 +189,7 @@ def shape_of(
     """Return the cheapest way to compute a term for all candidates.
 
     Args:
-        weight: the public factor.
         amount: the grid integer that is added, without its clip; None counts rows.
-        clip: the clip.
-        bare: the unclipped amount.
-        condition: selects the rows that count.
         comparable: whether thresholds may be looked up in the condition.
     """
     parts = split_conjuncts(condition)
@@ -236,11 +232,7 @@ def shape_of(
 def statistic_sql(rows: str, candidates: str, columns: tuple[str, ...], statistic: CandidateStatistic) -> str:
     """Return one query of the candidates' columns, their order, and the statistic as an integer :data:`SCORE`.
 
-    Args:
-        rows: a query of the bounded private rows, with the columns of the terms.
-        candidates: the relation of the candidates.
-        columns: the candidate's columns to return.
-        statistic: the statistic.
+    ``rows``: a query of the bounded private rows, with the columns of the terms.
     """
     parts = [f"rows AS ({rows})", f"{CANDIDATE} AS (SELECT * FROM {candidates})"]
     for i, term in enumerate(statistic.terms):

@@ -39,7 +39,6 @@ class RowNames(Names):
     types: dict[str, Type] = field(default_factory=dict)
 
     def column(self, node: exp.Column) -> Typed:
-        """Return a column's expression in the query of the bounded rows."""
         found = self.find(node)
         if self.candidate is not None and any(found is f for f in self.candidate.fields):
             return found.typed
@@ -216,10 +215,7 @@ _EXACT = 1 << 50
 
 @dataclass(frozen=True)
 class Factor:
-    """A public number per candidate: ``scale`` steps to a unit, between ``low`` and ``high`` steps, including 0.
-
-    A missing one is ``missing`` steps.
-    """
+    """A public number per candidate, in ``[low, high]`` (with 0), ``scale`` steps to a unit; ``missing`` replaces NULL."""
 
     typed: Typed
     scale: Fraction
@@ -298,7 +294,6 @@ def _digits(typed: Typed) -> Fraction:
 
 
 def _scale(typed: Typed) -> Fraction:
-    """Return the steps to a unit."""
     if typed.type.kind in ("INTEGER", "NULL"):
         return Fraction(1)
     bounds = typed.bounds

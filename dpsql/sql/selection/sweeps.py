@@ -81,14 +81,7 @@ def sweep_of(
 ) -> CandidateScores | None:  # fmt: skip
     """Return the sweep of a statistic in a one-pass shape; None for values that are no numbers or dates.
 
-    Args:
-        rows: the query of the private rows.
-        source: the relation of the candidates.
-        columns: the candidate's columns to return.
-        statistic: the statistic.
-        types: the type of each column in the terms, by relation and name.
-        per_unit: rows of one privacy unit.
-        extra: further columns, in SQL by name.
+    ``types``: the type of each column in the terms, by relation and name; ``per_unit``: rows of one privacy unit.
     """
     histograms: dict[HistogramQuery, int] = {}
     shown = _Shown()
@@ -243,7 +236,6 @@ def _as_double(node: exp.Expr) -> exp.Expr:
 
 
 def _type_of(node: exp.Expr, types: Mapping[tuple[str, str], Type]) -> Type | None:
-    """Return the type of a column."""
     bare = _bare(node)
     return types.get((bare.table, bare.name)) if bare is not None else None
 

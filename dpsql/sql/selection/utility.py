@@ -54,10 +54,7 @@ _MOST_PUBLIC = 1 << 120
 def bind_statistic(node: exp.Expr, names: RowNames, dialect: str) -> CandidateStatistic:
     """Bind the first argument of a mechanism.
 
-    Args:
-        node: the expression.
-        names: its scope.
-        dialect: of the engine. Only for DuckDB are statistics without common rows recognised.
+    ``dialect``: of the engine. Only for DuckDB are statistics without common rows recognised.
 
     Raises:
         PrivacyError: its sensitivity can't be derived.
@@ -254,10 +251,7 @@ class _Tree:
     def read(
         self, node: exp.Expr, sign: int, factor: exp.Expr | None, above: _Above, side: int = 0
     ) -> FormNode:
-        """Return the form of an expression times a public factor.
-
-        ``side``: a missing public number is the least of all (-1) or the greatest (1).
-        """
+        """Return the form of an expression times a factor; ``side``: a missing number is the least (-1) or greatest (1)."""
         found: list[FormNode] = []
         self._add(node, sign, factor, above, found, side)
         return found[0] if len(found) == 1 else Total(tuple(found))
@@ -351,7 +345,6 @@ _ABOVE_MEAN = "a mean is above a number p where SUM(x) - p * COUNT(*) is above 0
 
 
 def _refuse_aggregate(node: exp.Expr) -> None:
-    """Refuse aggregates other than counts and sums anywhere in an expression."""
     for part in node.walk(prune=lambda inner: isinstance(inner, exp.Query)):
         inner = part.this if isinstance(part, exp.Filter) else part
         if isinstance(inner, exp.AggFunc) and (call := call_of(part)) is not None:
@@ -376,11 +369,7 @@ def _is_private(node: exp.Expr) -> bool:
 
 
 def _public(node: exp.Expr, names: RowNames) -> Typed:
-    """Return a number that depends on no private row.
-
-    Raises:
-        PrivacyError: a private column is outside any aggregate, or within one that is no count or sum.
-    """
+    """Return a number without private rows; PrivacyError for a private column outside a count or sum."""
     _refuse_aggregate(node)
     typed = total_expressions.make_total(node, names)
     if any(found.table == ROWS for found in typed.node.find_all(exp.Column)):

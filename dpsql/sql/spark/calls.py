@@ -429,7 +429,6 @@ _FUNCTIONS: dict[str, Callable[..., SparkValue]] = {
 
 
 def _log_of_base(walk: Walk, node: exp.Expr) -> SparkValue:
-    """Translate LOG2(x) and LOG10(x), which are parsed as LOG with a base."""
     base, x = node.this, node.args.get("expression")
     if x is None:
         return _call("log10", walk.of(base))

@@ -48,7 +48,6 @@ _DELTA = Fraction(1, 10**6)
 
 
 def _spread(asked: AggregateCall) -> Aggregate:
-    """Bind ``IQR(x)``."""
     asked.call.require(1)
     return _edited(asked, lambda grid: Spread())
 
@@ -110,7 +109,6 @@ class StableBlock(NoisyBlock):
     known: ClassVar[Mapping[str, Callable[[AggregateCall], Aggregate]]] = STABLE_AGGREGATES
 
     def bind(self) -> None:
-        """Bind the groups, which must be public, then every clause above them."""
         if has_sets(self.select):
             hint = "write one SELECT for each grouping set, or SELECT WITH DP."
             raise privacy_error(
@@ -145,7 +143,6 @@ class StableBlock(NoisyBlock):
         return AggregatingBlock.above(self, node, aliases)
 
     def build_operator(self) -> None:
-        """Build the operator, if there is anything to answer."""
         if not self.asked:
             hint = f"STABLE knows {', '.join(self.known)}."
             raise privacy_error(self.select, "there is nothing to answer here.", hint)

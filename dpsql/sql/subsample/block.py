@@ -57,10 +57,7 @@ class Sampling(Subsample):
         return f"hash({', '.join(to_sql(f.typed.node) for f in relation.fields)})"
 
     def hashed(self, relation: Relation, unit: exp.Expr | None) -> str:
-        """Return that expression if it can be hashed unchanged.
-
-        DuckDB's hashes of -5 in 32 and in 64 bits differ, but the unit must be one.
-        """
+        """Return that expression in one type: DuckDB's hashes of -5 in 32 and in 64 bits differ, but the unit is one."""
         made = self.unit(relation, unit)
         return f"CAST({made} AS BIGINT)" if unit is not None and has_whole_unit(relation) else made
 
@@ -80,10 +77,7 @@ class Sampling(Subsample):
         return f"turns.turn * {blocks} + {block}" if turn else block
 
     def participation(self, found: list[tuple[str, str]]) -> Participation | None:
-        """Return the check that no unit is in too many runs, if their number is random.
-
-        ``found`` are keys of units, with the sources to read them from.
-        """
+        """Return the check that no unit of ``found`` (keys, with their sources) is in too many runs, if random."""
         return None
 
     @property
@@ -129,7 +123,6 @@ class Textbook(Sampling):
         return "turns.turn"
 
     def participation(self, found: list[tuple[str, str]]) -> Participation:
-        """Return the check that no unit is in too many runs."""
         ids = " UNION ".join(
             f"SELECT DISTINCT {key} AS k FROM {source} WHERE {key} IS NOT NULL" for key, source in found
         )
@@ -139,8 +132,6 @@ class Textbook(Sampling):
 
 @dataclass(frozen=True)
 class _Found:
-    """The query that runs on each block."""
-
     source: block_sources.BlockSource
     fields: tuple[Field, ...]
     units: list[tuple[str, str]]
@@ -235,10 +226,7 @@ def _leave(found: _Found, numbers: Sequence[bool]) -> _Found:
 
 
 def _add_work(this: Sampling, found: _Found) -> None:
-    """Add the blocks' work to the size of the statement; BindError if it is too large.
-
-    The textbook's runs are estimated by EXPLAIN and not limited.
-    """
+    """Add the blocks' work, except the textbook's runs, to the size of the statement; BindError if too large."""
     if isinstance(this, Textbook):
         return
     query = found.source.query if isinstance(found.source, block_sources.BlockQueries) else None

@@ -71,11 +71,7 @@ Ctes = dict[str, tuple[exp.Expr, "Ctes"]]
 
 @dataclass
 class Lifter:
-    """Lifts one query.
-
-    ``number`` returns the SQL of the block of a private row, and ``turns`` a join that repeats the rows of a unit in
-    several blocks. ``blocks`` is the number of blocks, with or without rows.
-    """
+    """Lifts one query over ``blocks`` blocks; ``number`` returns a row's, ``turns`` a join that repeats rows."""
 
     binder: Binder
     number: RowSql
@@ -85,11 +81,7 @@ class Lifter:
     """Every FROM over private tables, for users of their units."""
 
     def query(self, tree: exp.Expr, env: Env, ctes: Ctes) -> Lifted:
-        """Lift a query that can see these names.
-
-        Raises:
-            PrivacyError: it can't be lifted; the caller may run it block by block.
-        """
+        """Lift a query that can see these names; PrivacyError if it must be run block by block instead."""
         if isinstance(tree, exp.Subquery):
             return self.query(tree.this, env, ctes)
         if not isinstance(tree, exp.Select):

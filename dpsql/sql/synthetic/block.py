@@ -277,7 +277,6 @@ class SyntheticBlock(NoisyBlock):
 
 
 def _advise_on_values(name: str, typed: Typed) -> str:
-    """Return the hint on making values public."""
     kind = typed.type.kind
     if kind in ("INTEGER", "DOUBLE", "DECIMAL"):
         return f"band it, as FLOOR({name} / 10)::INTEGER AS band, where the owner declares bounds; or ask for declared values."
