@@ -86,7 +86,7 @@ def _fits(child: Node, target: Node) -> bool:
     scale = int(info.get("scale", 0)) if name == "DECIMAL" else 0
     if target.get("id") in _WHOLE:
         low, high = _WHOLE[target["id"]]
-        return low * 10**scale <= value <= high * 10**scale
+        return bool(low * 10**scale <= value <= high * 10**scale)
     if target.get("id") == "DECIMAL":
         before, after = _digits(target)
         return scale <= after and abs(value) < 10 ** (before + scale)

@@ -184,7 +184,7 @@ class Expressions:
         relation, inner = env.relation, node.args[0]
         made.whole, made.odd = first.whole, first.odd
         small = isinstance(inner, tree.Cast) and inner.type in ranges.NARROW
-        made.narrow = small or (first.whole and first.most is not None and first.most < 2**64)
+        made.narrow = small or (first.whole and first.most is not None and first.most <= 2**92)
         if first.odd:
             found = ranges.distance(inner)
             single = found is not None and first.odd == frozenset({"one"}) and node.where is None

@@ -149,7 +149,7 @@ class Value:
         halved: the weight is that of twice the number.
         step: of a cell: how far one more row lowers it (not above 0), and how far it raises it (not below 0).
         public: it is a column of a public relation, as it is.
-        narrow: it is a sum of integers of at most 64 bits, so it has at most 38 digits.
+        narrow: it is a sum of integers of at most 92 bits, and has at most 38 digits over more rows than there are people.
     """
 
     symbol: Symbol
