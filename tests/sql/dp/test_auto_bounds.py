@@ -11,6 +11,7 @@ import duckdb
 import pytest
 
 import dpsql
+from dpsql.sql.exact.exact_query import Exact, write_bounded_rows
 
 AUTO = "contribution_bounds_per_row => AUTO"
 
@@ -166,3 +167,39 @@ def test_a_spread_within_bounds_that_are_found(session: dpsql.Session) -> None:
         session.sql(f"SELECT STDDEV(age, {AUTO}, report_format => 'JSON') FROM t")
     with pytest.raises(dpsql.PrivacyError, match=r"=> AUTO\) to find them privately"):
         session.sql("SELECT VAR_POP(free) FROM t")
+
+
+def test_the_lock_proves_that_bounds_are_found_from_one_row_of_each_unit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A sample of two rows of a unit would move the search by 2 and is charged as 1: the second lock refuses it."""
+    con = duckdb.connect()
+    con.execute(
+        "CREATE TABLE t AS SELECT i // 5 AS id, 50.0 + i % 7 AS x, i % 2 AS g FROM range(20000) AS r(i)"
+    )
+    policy = dpsql.Policy.loads("""
+        [budget]
+        epsilon = 100
+        [tables.t]
+        privacy_unit = "id"
+        max_rows = 5
+        max_groups = 2
+        [tables.t.columns]
+        g = { values = [0, 1] }
+    """)
+    call = "AVG(x, contribution_bounds_per_row => AUTO) AS m FROM t"
+    for text in (f"SELECT {call}", f"SELECT g, {call} GROUP BY g"):
+        asked = f"{text.replace('SELECT', 'SELECT WITH DP OPTIONS (epsilon = 10)', 1)}"
+        with dpsql.connect(con, policy=policy) as session:
+            assert all(abs(row[-1] - 53) < 3 for row in session.sql(asked).fetchall())
+        with monkeypatch.context() as patched, dpsql.connect(con, policy=policy) as session:
+
+            def two_rows(self: Exact, value: str) -> str:
+                return write_bounded_rows(
+                    self.bound, self.where, self.keys, {"v": value}, 2, None, self.domain, True
+                )
+
+            patched.setattr(Exact, "one_row", two_rows)
+            with pytest.raises(dpsql.Error):
+                session.sql(asked)
+            assert session.budget().spent_epsilon == 0
