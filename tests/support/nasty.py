@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import random
+from functools import cache
+from pathlib import Path
 
 import duckdb
 from sqlglot import exp
 
 from dpsql.errors import BindError
+from dpsql.sql.expressions.total_expressions import make_total
 from dpsql.sql.expressions.types import Type, Typed
+from dpsql.sql.parse.dialect import parse_tokens
+from dpsql.sql.parse.tokens import tokenize
 from dpsql.sql.relations.relation import column
 
 INTEGERS = {
@@ -68,6 +73,7 @@ COLUMNS: dict[str, tuple[str, list[str]]] = {
     **NESTED,
 }
 ROWS = 48
+EXPRESSIONS_FILE = Path(__file__).parents[1] / "sql" / "expressions" / "expressions.sql"
 
 
 class NastyScope:
@@ -105,3 +111,18 @@ def fill(con: duckdb.DuckDBPyConnection) -> None:
             cells.append(f"CAST({value} AS {kind})")
         con.execute(f"INSERT INTO t SELECT {', '.join(cells)}")
         con.execute(f"CREATE TABLE t{i} AS SELECT * FROM t WHERE id = {i}")
+
+
+LINES = [
+    line.partition("  -- ")
+    for line in EXPRESSIONS_FILE.read_text(encoding="utf-8").splitlines()
+    if line.strip() and not line.startswith("-- ")
+]
+EXPRESSIONS = [text for text, _, _ in LINES]
+COMPARED = [text for text, _, note in LINES if note != "total only"]
+
+
+@cache
+def bound(text: str) -> Typed:
+    sql = f"SELECT {text}"
+    return make_total(parse_tokens(tokenize(sql), sql).expressions[0], NastyScope())

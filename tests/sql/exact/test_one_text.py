@@ -18,8 +18,7 @@ from dpsql.sql.expressions.functions import _ALSO, _SPECIAL, DATE_PART_FUNCTIONS
 from dpsql.sql.parse.dialect import parse_fragment, to_sql
 from dpsql.sql.parse.functions import ROW_ALIASES
 from dpsql.sql.parse.shapes import restore_values
-from tests.sql.expressions.test_nasty_values import COMPARED, EXPRESSIONS, bound
-from tests.support.nasty import COLUMNS, fill
+from tests.support.nasty import COLUMNS, COMPARED, EXPRESSIONS, bound, fill
 
 FLAGS = [
     f"regexp_replace(s, '{pattern}', '{by}'{flag})"

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
-from functools import cache
-from pathlib import Path
 
 import duckdb
 import pytest
@@ -18,20 +16,10 @@ from hypothesis import strategies as st
 
 from dpsql.errors import Error
 from dpsql.sql.expressions.functions import DATE_PART_FUNCTIONS, FUNCTION_CLASSES, NOT_LISTED, ROW_FUNCTIONS
-from dpsql.sql.expressions.total_expressions import make_total
-from dpsql.sql.expressions.types import Typed
-from dpsql.sql.parse.dialect import parse_tokens, to_sql
+from dpsql.sql.parse.dialect import to_sql
 from dpsql.sql.parse.functions import ROW_ALIASES
-from dpsql.sql.parse.tokens import tokenize
-from tests.support.nasty import ROWS, NastyScope, fill
+from tests.support.nasty import COMPARED, EXPRESSIONS, ROWS, bound, fill
 
-LINES = [
-    line.partition("  -- ")
-    for line in (Path(__file__).parent / "expressions.sql").read_text(encoding="utf-8").splitlines()
-    if line.strip() and not line.startswith("-- ")
-]
-EXPRESSIONS = [text for text, _, _ in LINES]
-COMPARED = [text for text, _, note in LINES if note != "total only"]
 SOME_ROWS = (1, 3, 5, 6, 8, 13, 30)
 """Rows compared one by one where plain DuckDB raises on the whole table."""
 
@@ -49,12 +37,6 @@ def plain(con: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
     made = con.cursor()
     made.execute("PRAGMA disable_optimizer")
     return made
-
-
-@cache
-def bound(text: str) -> Typed:
-    sql = f"SELECT {text}"
-    return make_total(parse_tokens(tokenize(sql), sql).expressions[0], NastyScope())
 
 
 def same(ours: str | None, theirs: str | None) -> bool:
