@@ -331,7 +331,7 @@ class Composer:
         self.random = random.Random(seed)
 
     def compose(self) -> Composed:
-        if self.random.random() < 0.2:
+        if self.random.random() < 0.12:
             return Composed(self._key())
         a, (b, kind) = self._private(), self._other()
         literal = self.random.choice(_LITERALS)
