@@ -331,7 +331,7 @@ class Composer:
         self.random = random.Random(seed)
 
     def compose(self) -> Composed:
-        if self.random.random() < 0.2:
+        if self.random.random() < 0.12:
             return Composed(self._key())
         a, (b, kind) = self._private(), self._other()
         literal = self.random.choice(_LITERALS)
@@ -397,7 +397,7 @@ class Composer:
 # -- endings ------------------------------------------------------------------------------------------------------
 
 _OF_RELEASES = re.compile(
-    r"is noise around 0|found privately|no larger cap was found|no group was kept|was not stable|did not pass|no value was|"
+    r"is noise around 0|found privately|no larger cap was found|no group was kept|not stable|stable enough|did not pass|no value was|"
     r"of [0-9,]+ blocks"
 )
 """Words of notes about what was released."""

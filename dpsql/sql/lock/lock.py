@@ -245,7 +245,7 @@ def _rests_on(claimed: ClaimedText, lent: Columns) -> tuple[object, ...]:
     return claimed.claim, repr(sorted(claimed.lent.items())), repr(sorted(lent.items()))
 
 
-def _prove_under_one(claims: Sequence[ClaimedText], prove: Callable[[ClaimedText], None]) -> None:
+def _prove_under_one(claims: Sequence[ClaimedText], prove: Callable[[ClaimedText], object]) -> None:
     """Prove a text that was made late, under one of the claims that say what it may do."""
     different = {_key(claimed): claimed for claimed in claims if not isinstance(claimed.claim, RouteClaim)}
     for claimed in different.values():

@@ -245,15 +245,15 @@ class _Step:
         for name, here, there in self.using:
             # The types must meet by our rules: DuckDB would read text as numbers, row by row, and raise on some.
             sides = [replace(take_value(f.typed, f.typed.node), place=f.typed.node) for f in (here, there)]
-            nodes, kind = unify(sides, f"USING ({name})")
+            nodes, common = unify(sides, f"USING ({name})")
             either = _either(*nodes)
             if here.is_unit and there.is_unit and meets_exactly(here.typed.type, there.typed.type):
                 nodes = [here.typed.node.copy(), there.typed.node.copy()]  # widened by DuckDB, as in ON
             on.append(exp.EQ(this=nodes[0], expression=nodes[1]))
             chosen = there if side == "RIGHT" else here
             if side == "FULL":
-                same = here.typed.type == there.typed.type == kind
-                typed = replace(here.typed, node=either) if same else Typed(either, kind)
+                same = here.typed.type == there.typed.type == common
+                typed = replace(here.typed, node=either) if same else Typed(either, common)
                 chosen = replace(here, typed=typed, anchors=here.anchors & there.anchors)
             bound.merged[name] = chosen
         if equal_units is not None:

@@ -275,9 +275,9 @@ class _Place:
         inner = exp.Select(expressions=named).from_(relation.source.copy())
         if not isinstance(self.node, exp.In):
             _same_width(1, items, self.node)
-            value = take_value(relation.fields[0].typed, self.node)
-            inner.expressions[0].set("this", value.node)
-            return replace(value, node=inner.limit(1).subquery(), constant=False, nullable=True)
+            single = take_value(relation.fields[0].typed, self.node)
+            inner.expressions[0].set("this", single.node)
+            return replace(single, node=inner.limit(1).subquery(), constant=False, nullable=True)
         _same_width(len(self.sides), items, self.node)
         nodes = []
         for place, (side, item) in enumerate(zip(self.sides, relation.fields, strict=True)):
