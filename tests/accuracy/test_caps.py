@@ -1,4 +1,4 @@
-"""The errors of counts, sums, means and ratios beside the truth, under caps in an owner's plain words, by shapes of rows per unit."""
+"""The errors of counts, sums, means and ratios beside the truth, under caps in an owner's plain words, by shape."""
 
 from __future__ import annotations
 
