@@ -319,7 +319,7 @@ def _say_caps(table: Table) -> Iterator[str]:
             f"{table.name}: max_rows = {rows} is now the rows of one unit in all, no longer those in each of "
             f"max_groups = {groups} groups; for that meaning write max_rows_per_group = {rows}."
         )
-    if None not in (rows, each, groups) and each * groups < rows:
+    if rows is not None and each is not None and groups is not None and each * groups < rows:
         yield f"{table.name}: max_rows = {rows} cuts nothing where {each} rows in each of {groups} groups count at most."
 
 

@@ -1556,11 +1556,10 @@ refused: BindError: MAX_ROWS_CONTRIBUTED is given twice.
 ====
 -- case: options max_rows_contributed=20, max_groups_contributed=3
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy_options.test, _max_rows_contributed.test, _max_groups_contributed.test, _privacy_unit_column.test
--- reason: fault-option
 -- plain: SELECT COUNT(*) FROM typed
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(max_rows_contributed=20, max_groups_contributed=3) COUNT(*) FROM typed
 ----
-refused: BindError: max_groups_contributed and max_rows_contributed exclude each other.
+answered
 ====
 -- case: options max_rows_contributed=0
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy_options.test, _max_rows_contributed.test, _max_groups_contributed.test, _privacy_unit_column.test

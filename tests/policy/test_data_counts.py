@@ -94,7 +94,9 @@ def test_values_that_do_not_fit_are_told_apart_from_nulls(trips: list[tuple[obje
 
 def test_rows_are_counted_along_a_path(trips: list[tuple[object, ...]]) -> None:
     """Both halves of each cap are shown where a path leads to the unit: rows that are lost, and noise that is added."""
-    duckdb.sql("SELECT DISTINCT tail, 'o' || CAST(hash(tail) % 5 AS VARCHAR) AS owner FROM 'trips.parquet'").write_parquet("planes.parquet")
+    duckdb.sql(
+        "SELECT DISTINCT tail, 'o' || CAST(hash(tail) % 5 AS VARCHAR) AS owner FROM 'trips.parquet'"
+    ).write_parquet("planes.parquet")
     owners = dict(duckdb.sql("SELECT tail, owner FROM 'planes.parquet' WHERE tail IS NOT NULL").fetchall())
     Path("p.toml").write_text(
         '[budget]\nepsilon = 1\n[tables.planes]\nsource = "planes.parquet"\nprivacy_unit = "owner"\nmax_rows = 9\n'
@@ -102,7 +104,11 @@ def test_rows_are_counted_along_a_path(trips: list[tuple[object, ...]]) -> None:
     )
     of_units = Counter(owners[row[0]] for row in trips if row[0] is not None)
     lost = sum(max(0, n - 7) for n in of_units.values())
-    (line,) = [text for text in check_policy("p.toml", rows=True).counted if text.startswith("trips: ") and "max_rows = 7" in text]
+    (line,) = [
+        text
+        for text in check_policy("p.toml", rows=True).counted
+        if text.startswith("trips: ") and "max_rows = 7" in text
+    ]
     assert f" {lost} of 360 rows " in line
     assert "noise of about ±21 at ε=1" in line
 

@@ -90,7 +90,8 @@ def test_a_policy_says_what_it_says() -> None:
     assert policy.budget.delta == Fraction(1, 10**6)
     visits = policy.table("VISITS")
     assert visits is not None
-    assert (visits.max_rows, visits.max_groups, visits.source) == (20, 3, "visits.parquet")
+    assert (visits.max_rows, visits.max_rows_per_group, visits.max_groups) == (None, 20, 3)
+    assert visits.source == "visits.parquet"
     assert visits.columns["Amount"].bounds == (Fraction(0), Fraction(2001, 4))
     assert visits.columns["day"].values == (datetime.date(2024, 1, 1), datetime.date(2024, 1, 2))
     assert visits.columns["score"].values == (Decimal("0.5"), 1, Decimal("1.5"))

@@ -68,7 +68,7 @@ Hospital:
 def test_what_is_carried_over() -> None:
     made = import_smartnoise(METADATA, Fraction(2), Fraction(1, 10**6))
     visits, devices = made.policy.tables["visits"], made.policy.tables["devices"]
-    assert (visits.privacy_unit, visits.max_rows, visits.max_groups) == ("PatientID", 4, 4)
+    assert (visits.privacy_unit, visits.max_rows, visits.max_groups) == ("PatientID", 4, None)
     assert visits.columns["Age"].bounds == (0, 110)
     assert visits.columns["Cost"].bounds == (Fraction("-20.5"), Fraction("9999.99"))
     assert set(visits.columns) == {"Age", "Cost"}

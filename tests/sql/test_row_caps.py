@@ -81,7 +81,8 @@ def test_a_text_keeps_what_the_caps_allow_and_noise_is_for_it(
         caps = draw_caps(dice)
         in_all, each, groups = caps
         with dpsql.connect(con, policy=policy_of(caps)) as session:
-            plain = f"SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-4, noise = {{}}) {key}, COUNT(*), COUNT(DISTINCT u) FROM t GROUP BY {key}"
+            numbers = "COUNT(*), COUNT(DISTINCT u)"
+            plain = f"SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-4, noise = {{}}) {key}, {numbers} FROM t GROUP BY {key}"
             laplace, gaussian = (aggregation(session, plain.format(word)) for word in ("LAPLACE", "GAUSSIAN"))
             public = (
                 aggregation(session, f"SELECT {key}, COUNT(*) AS n FROM t GROUP BY {key}")
@@ -179,7 +180,8 @@ def test_quotients_are_means_of_the_same_rows(con: duckdb.DuckDBPyConnection, by
     key = "k, " if by else ""
     for caps in ((3, None, None), (None, 2, 2), (5, 2, 2)):
         with dpsql.connect(con, policy=policy_of(caps)) as session:  # type: ignore[arg-type]
-            text = f"SELECT WITH DP OPTIONS (epsilon = 1e9) {key}SUM(x) AS s, COUNT(x) AS n, COUNT(*) AS m, AVG(x) AS a FROM t{by}"
+            numbers = "SUM(x) AS s, COUNT(x) AS n, COUNT(*) AS m, AVG(x) AS a"
+            text = f"SELECT WITH DP OPTIONS (epsilon = 1e9) {key}{numbers} FROM t{by}"
             for _ in range(40):
                 con.execute("DELETE FROM t")
                 for unit in range(dice.randint(1, 4)):
@@ -195,6 +197,17 @@ def test_quotients_are_means_of_the_same_rows(con: duckdb.DuckDBPyConnection, by
                         assert 10 * count <= total / whole <= 50 * count
                         assert 10 * many <= total / whole <= 50 * many
                         assert abs(total / whole / count - mean / parts) < 1e-6
+
+
+def test_nan_is_in_no_count_sum_or_average(con: duckdb.DuckDBPyConnection) -> None:
+    con.execute(
+        "INSERT INTO t SELECT i // 10, 'a', 'p', CASE i % 10 WHEN 0 THEN 'nan'::DOUBLE WHEN 1 THEN NULL ELSE 40 END FROM range(1000) AS r(i)"
+    )
+    with dpsql.connect(con, policy=policy_of((20, None, None))) as session:
+        text = "SELECT WITH DP OPTIONS (epsilon = 1e9) COUNT(*), COUNT(x), SUM(x), AVG(x), SUM(x) / COUNT(x) FROM t"
+        ((rows, count, total, mean, ratio),) = session.sql(text).fetchall()
+    assert (rows, count) == (1000, 800)
+    assert (total, mean, ratio) == pytest.approx((32_000, 40, 40), rel=1e-6)
 
 
 def exact_of(operator: Aggregation, row: tuple[object, ...]) -> tuple[float, ...]:

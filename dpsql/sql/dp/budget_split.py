@@ -58,7 +58,7 @@ def find_groups(bound: From, options: Options, place: exp.Expr | None) -> int | 
     if bound.row_level:
         return 1
     refuse_auto(options, "max_groups_contributed")
-    groups = options.get("max_groups_contributed", bound.max_groups)
+    groups: int | None = options.get("max_groups_contributed", bound.max_groups)
     rows = options.get("max_rows_contributed", bound.max_rows)
     if groups is None and not isinstance(rows, int):
         what = "nothing says how many groups one privacy unit may be in."

@@ -47,7 +47,7 @@ def _count(asked: AggregateCall) -> Aggregate:
     if not call.args or call.args[0].is_star or isinstance(call.args[0], exp.Literal):
         inner, what = _write_count(asked, None), "count the rows"
     else:
-        inner = _write_count(asked, to_sql(asked.block.expression(call.args[0]).node))
+        inner = _write_count(asked, _write_present(asked.block.expression(call.args[0])))
         what = f"count the rows with {asked.source()}"
     bounds = asked.options.get("contribution_bounds_per_group")
     if bounds is None:
@@ -59,6 +59,12 @@ def _count(asked: AggregateCall) -> Aggregate:
     one = min(max(1, low), high)  # each row is one, and one held to the bounds is the same for all
     inner = inner if one == 1 else f"{one} * {inner}"
     return _counted(asked, what, Partial(inner, min(0, one), max(0, one)))
+
+
+def _write_present(typed: Typed) -> str:
+    """Write a value that is there where a sum or an average has it: NaN is in none of them."""
+    value = to_sql(typed.node)
+    return f"CASE WHEN NOT ISNAN({value}) THEN {value} END" if typed.type.kind == "DOUBLE" else value
 
 
 def _write_count(asked: AggregateCall, value: str | None) -> str:
