@@ -126,7 +126,6 @@ class Consistent:
         return {**relations, **{name: pa.concat_tables(parts) for name, parts in whole.items()}}
 
     def _adjust(self, tables: list[pa.Table]) -> list[pa.Table]:
-        """Return the rows of all sets with cells that add up."""
         finest, places, fitted = self._fit(tables, False)
         if any(self.open):
             others = self._fit(tables, True)
@@ -166,7 +165,7 @@ class Consistent:
         return finest, places, fitted
 
     def _finest(self, tables: list[pa.Table], others: bool) -> list[Group]:
-        """Return the finest cells, in the order of their keys: the sets joined on the keys that they share."""
+        """Return the finest cells in key order: the join of the sets on their common keys."""
         width = len(self.sets[0].keys)
         known: list[int] = []
         cells: list[dict[int, object]] = [{}]
@@ -225,7 +224,7 @@ def fit(values: Sequence[Floats], weights: Sequence[float], places: Sequence[Pla
 
     table = np.zeros(size)
     goal: float | None = None
-    for _ in range(2):  # the second time for what rounding left
+    for _ in range(2):  # the second time for rounding errors
         rest = spread(v - s for v, s in zip(values, sum_places(table, places, values), strict=True))
         way, square = rest.copy(), float(rest @ rest)
         # Both rounds share the first one's goal: anything smaller is rounding, and may lead to cells without weight.

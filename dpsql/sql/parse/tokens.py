@@ -43,7 +43,7 @@ _PARAMETER = re.compile(
 )
 """The texts that may contain a dollar sign outside a parameter, or a parameter's."""
 _STAND_IN = "\\"
-"""The sign that is read in place of a parameter's dollar sign: always a token of its own."""
+"""Replaces a parameter's dollar sign, and is always a separate token."""
 _RESERVED = """
     ALL ANALYSE ANALYZE AND ANY ARRAY AS ASC ASYMMETRIC BOTH CASE CAST CHECK COLLATE COLUMN CONSTRAINT CREATE DEFAULT
     DEFERRABLE DESC DESCRIBE DISTINCT DO ELSE END EXCEPT FALSE FETCH FOR FOREIGN FROM GROUP HAVING IN INITIALLY INTERSECT INTO

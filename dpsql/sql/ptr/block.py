@@ -103,7 +103,7 @@ class TestedOutput(BlockOutput):
         return self.left_as if self.left_as is not None else self.type
 
     def express(self, confidence: float) -> exp.Expr:
-        """Return a cast of the column; a struct as it is, for its type has no short name."""
+        """Return a cast of the column; a struct unchanged, for its type has no short name."""
         if self.left_as is not None:
             return come_back(column(self.name), Type.parse(self.type), self.left_as)
         return column(self.name) if "STRUCT" in self.type else super().express(confidence)

@@ -367,7 +367,7 @@ class Binder(ABC):
     intervals: dict[str, ShownEnds] = field(default_factory=dict)
     """Columns with intervals, by the name of the release."""
     noise_steps: dict[str, dict[str, Fraction]] = field(default_factory=dict)
-    """The steps of the noise of those that are exact numbers with noise, by the name of the release."""
+    """The noise steps of exact numbers with noise among these, by the name of the release."""
     key_values: dict[tuple[str, str], Declared] = field(default_factory=dict)
     """The declared values of released keys, by the name of the release and the column."""
     sources: list[Relation | None] = field(default_factory=list)

@@ -23,7 +23,7 @@ TracedColumn = tuple[str, tuple[Trace, ...]]
 """The name of an output column, and its traces."""
 
 NameWindow = Callable[[exp.Select, exp.Window], str | None]
-"""Returns the relation whose one number is the error of a window's sums; None where nothing is known of it."""
+"""Returns the relation with the error of a window's sums; None if unknown."""
 FindColumn = Callable[[exp.Column], tuple[str, str] | None]
 """Returns the name of a release and the column of it that a name means; None for anything else."""
 LookAt = Callable[[exp.Select, FindColumn], None]
