@@ -35,11 +35,11 @@ _ROUNDS = 300
 _GOOD = 1e-13
 _ORDER = {bool: 0, int: 1, float: 1, str: 2}
 _HIDDEN = -1
-"""The place of a finest cell that a set does not show."""
+"""The index of a finest cell that a set does not show."""
 
 
 class _Other:
-    """The values of a key that no group has."""
+    """Represents the values of a key that no group has."""
 
     def __repr__(self) -> str:
         return "OTHER"
@@ -92,7 +92,7 @@ class _Fitted:
 
 
 _SIGNIFICANT = 64.0
-"""Variances by which a table with hidden cells must fit better, besides three for each of these: no noise does that."""
+"""The least improvement of the fit, in variances, that justifies hidden cells, plus three for each: above any noise."""
 
 
 def _explains_more(

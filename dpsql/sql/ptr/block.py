@@ -95,11 +95,11 @@ class TestedOutput(BlockOutput):
     values: dict[str, str]
     make: Make
     left_as: str | None = None
-    """The SQL type in which its value leaves, where that is another."""
+    """The SQL type in which its value leaves the engine, if different."""
 
     @property
     def left(self) -> str:
-        """The SQL type in which its value leaves."""
+        """The SQL type in which its value leaves the engine."""
         return self.left_as if self.left_as is not None else self.type
 
     def express(self, confidence: float) -> exp.Expr:
