@@ -122,7 +122,7 @@ class Explanation:
         return join(parts)
 
     def _say_mean_errors(self) -> str:
-        """Return a sentence on the columns without an error in the table; empty where the table has all of them."""
+        """Return a sentence on the columns without an error in the table; empty if it has all of them."""
         listed = () if self.errors is None else tuple(name for name, _ in self.errors.rows)
         by_name = {
             name: [dict(errors)[name] for _, errors in self.mean_errors]

@@ -90,7 +90,7 @@ _HELD: tuple[tuple[type, Callable[[Any], Any]], ...] = (
     (datetime.datetime, _read_moment),
     (datetime.date, lambda value: datetime.date.fromordinal(datetime.date.toordinal(value))),
 )
-"""Readers of the value of a subclass by its base: no method of the subclass is called."""
+"""Readers of a subclass's value by its base, which call no method of the subclass."""
 
 
 def _is_missing(value: object) -> bool:
@@ -100,7 +100,7 @@ def _is_missing(value: object) -> bool:
 
 
 def read_name(name: object) -> str:
-    """Return a parameter's name; of a subclass of ``str``, the text that it holds."""
+    """Return a parameter's name as plain text, also for a subclass of ``str``."""
     return (str.__str__(name) if isinstance(name, str) else str(name)).removeprefix("$")
 
 

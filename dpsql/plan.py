@@ -198,9 +198,9 @@ class Plan:
     widths: tuple[WindowWidths, ...] = ()
     """Relations of half widths that ``finish`` reads with the releases."""
     window_errors: tuple[WindowWidths, ...] = ()
-    """The windows that output columns are traced to, whose errors are told."""
+    """The windows that output columns are traced to and whose errors are reported."""
     ranged: tuple[RangedGroups, ...] = ()
-    """The blocks with groups that a range makes: an answer shows those that differ from a group without rows."""
+    """The blocks with groups made by a range; an answer shows those that differ from a group without rows."""
     size: int = field(default=0, compare=False, repr=False)
     """Size of its exact queries in characters: :class:`dpsql.sql.relations.plan_size.WrittenTexts`."""
 

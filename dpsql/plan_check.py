@@ -15,7 +15,7 @@ from dpsql.plan import Plan, PrivateBlock
 from dpsql.sql.exact.gate import STAND_INS, Gate
 
 MAX_BOUND_SHAPES = 1000
-"""Shapes of texts that are known to bind."""
+"""The most shapes of texts remembered as bindable."""
 
 
 @dataclass

@@ -116,7 +116,7 @@ class PreparedPlan:
 
     @property
     def relations(self) -> dict[str, pa.Table]:
-        """The releases that are there, by their blocks' names, with the groups that are shown."""
+        """The releases known so far, by block name, with the shown groups."""
         return _show_groups(self.plan, self.asked)
 
     @property
@@ -415,13 +415,13 @@ class StoredBlocks:
 
 
 def _choose_groups(plan: Plan, asked: Iterable[RequestedBlock]) -> dict[str, tuple[pa.Table, str]]:
-    """Return the groups that are shown of blocks with ranged groups, and sentences on the others."""
+    """Return the shown groups of blocks with ranged groups, and sentences on the others."""
     answered = {i.block.name: (i.block.operator, i.release) for i in asked if i.release is not None}
     return choose_shown_groups(plan.ranged, answered)
 
 
 def _show_groups(plan: Plan, asked: Iterable[RequestedBlock]) -> dict[str, pa.Table]:
-    """Return the releases that are there, by their blocks' names, with the groups that are shown."""
+    """Return the releases known so far, by block name, with the shown groups."""
     listed = list(asked)
     whole = {item.block.name: item.release.table for item in listed if item.release is not None}
     return {**whole, **{name: table for name, (table, _) in _choose_groups(plan, listed).items()}}

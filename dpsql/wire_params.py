@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def write_params(params: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return the values of ``$name`` parameters as JSON values; of one that SQL can't hold, the name of its type."""
+    """Return ``$name`` parameters as JSON values; for a value that SQL can't represent, its type's name."""
     return (
         None if params is None else {read_name(name): _write_param(value) for name, value in params.items()}
     )

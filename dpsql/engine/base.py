@@ -221,7 +221,7 @@ class Engine(abc.ABC):
         return None
 
     def digest_frame(self, table: Table) -> str | None:
-        """Return a digest of a table's rows where they are a frame that was given; None where they are not."""
+        """Return a digest of a table's rows if it is a given frame, else None."""
         return None
 
     def relation(self, table: Table) -> str:
@@ -259,12 +259,12 @@ class Engine(abc.ABC):
         return None
 
     def plan(self, sql: str, lent: Mapping[str, sandbox.TypedColumns]) -> str:
-        """Return DuckDB's bound plan of an exact query over the empty copy of the schema, for the second lock."""
+        """Return DuckDB's bound plan of an exact query over the empty schema copy, for the second lock."""
         with self._replica_lock:
             return self.replica.plan(sql, lent)
 
     def plan_late(self, sql: str, lent: Mapping[str, pa.Table]) -> str:
-        """Return the same plan for a query that an operator wrote as it ran, with the relations that are lent to it."""
+        """Return that plan for a query written during a release, with its additional relations."""
         with self._replica_lock:
             columns = {name: self.replica.describe(table) for name, table in lent.items()}
             return self.replica.plan(sql, columns)
@@ -374,7 +374,7 @@ _TYPE_WORDS = re.compile(r"\"(?:[^\"]|\"\")*\"|'(?:[^']|'')*'|\bU?HUGEINT\b")
 
 
 def write_exit_type(kind: str) -> str:
-    """Return a type with text in place of 128-bit integers, which Arrow does not have.
+    """Return a type with text in place of 128-bit integers, which Arrow lacks.
 
     >>> write_exit_type('STRUCT("HUGEINT" HUGEINT, b UHUGEINT[])')
     'STRUCT("HUGEINT" VARCHAR, b VARCHAR[])'

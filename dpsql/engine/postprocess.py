@@ -376,7 +376,7 @@ _UNSIGNED_TYPE = pa.decimal256(39, 0)
 
 
 def _restore_unsigned(table: pa.Table, kinds: Sequence[Any]) -> pa.Table:
-    """Return an answer in which unsigned integers of 128 bits are not negative, as those from 2 ** 127 on come in Arrow."""
+    """Return an answer with unsigned 128-bit integers from 2 ** 127 on restored, which Arrow reads as negative."""
     for place, kind in enumerate(kinds):
         field = table.schema.field(place)
         if "UHUGEINT" not in str(kind) or not _is_counted_back(field.type, kind):
@@ -390,7 +390,7 @@ def _restore_unsigned(table: pa.Table, kinds: Sequence[Any]) -> pa.Table:
 
 
 def _is_counted_back(given: pa.DataType, kind: Any) -> bool:
-    """Return whether a type's values can be made anew from Python's: no dates, which reach further in DuckDB."""
+    """Return whether a type's values can be rebuilt from Python's; not dates, whose range is larger in DuckDB."""
     if kind.id == "uhugeint":
         return bool(pa.types.is_decimal128(given))
     inner = dict(kind.children) if kind.id in ("list", "struct") else {}

@@ -395,7 +395,7 @@ class SchemaReplica:
         return "", False
 
     def plan(self, sql: str, lent: Mapping[str, TypedColumns]) -> str:
-        """Return DuckDB's bound plan of a query as JSON, before any optimization; an object with `error` where there is none."""
+        """Return DuckDB's bound plan of a query as JSON, unoptimised; an object with `error` if there is none."""
         self._lend(lent)
         call = "json_serialize_plan(?, skip_null := true, skip_empty := true, optimize := false)"
         try:

@@ -35,11 +35,11 @@ _ROUNDS = 300
 _GOOD = 1e-13
 _ORDER = {bool: 0, int: 1, float: 1, str: 2}
 _HIDDEN = -1
-"""The place of a finest cell that a set does not show."""
+"""The index of a finest cell that a set does not show."""
 
 
 class _Other:
-    """The values of a key that no group has."""
+    """Represents the values of a key that no group has."""
 
     def __repr__(self) -> str:
         return "OTHER"
@@ -92,7 +92,7 @@ class _Fitted:
 
 
 _SIGNIFICANT = 64.0
-"""Variances by which a table with hidden cells must fit better, besides three for each of these: no noise does that."""
+"""The least improvement of the fit, in variances, that justifies hidden cells, plus three for each: above any noise."""
 
 
 def _explains_more(
@@ -126,7 +126,6 @@ class Consistent:
         return {**relations, **{name: pa.concat_tables(parts) for name, parts in whole.items()}}
 
     def _adjust(self, tables: list[pa.Table]) -> list[pa.Table]:
-        """Return the rows of all sets with cells that add up."""
         finest, places, fitted = self._fit(tables, False)
         if any(self.open):
             others = self._fit(tables, True)
@@ -166,7 +165,7 @@ class Consistent:
         return finest, places, fitted
 
     def _finest(self, tables: list[pa.Table], others: bool) -> list[Group]:
-        """Return the finest cells, in the order of their keys: the sets joined on the keys that they share."""
+        """Return the finest cells in key order: the join of the sets on their common keys."""
         width = len(self.sets[0].keys)
         known: list[int] = []
         cells: list[dict[int, object]] = [{}]
@@ -225,7 +224,7 @@ def fit(values: Sequence[Floats], weights: Sequence[float], places: Sequence[Pla
 
     table = np.zeros(size)
     goal: float | None = None
-    for _ in range(2):  # the second time for what rounding left
+    for _ in range(2):  # the second time for rounding errors
         rest = spread(v - s for v, s in zip(values, sum_places(table, places, values), strict=True))
         way, square = rest.copy(), float(rest @ rest)
         # Both rounds share the first one's goal: anything smaller is rounding, and may lead to cells without weight.

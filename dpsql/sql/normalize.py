@@ -119,7 +119,7 @@ def _spell_type(kind: str) -> str:
 
 
 def spell(node: exp.Expr) -> str:
-    """Return an expression in the words that DuckDB would name its column by."""
+    """Return an expression's text as in DuckDB's column names."""
     text = node.sql(
         dialect="duckdb", comments=False, normalize_functions="lower", unsupported_level=ErrorLevel.IGNORE
     )

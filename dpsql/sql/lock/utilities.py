@@ -36,7 +36,7 @@ _MORE = "one unit moves a score by more than is charged"
 _SHAPE = "a score of another shape"
 _SETS = 4096
 _EXACT = 1 << 24
-"""Whole numbers below this are what they are in every type of numbers."""
+"""Integers below this are exact in every numeric type."""
 
 Step = tuple[int, int]
 """The lowest and the highest change that one more row makes to a number."""

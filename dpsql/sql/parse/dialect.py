@@ -298,14 +298,11 @@ _CLOCKS: dict[type[exp.Func], str] = {
     exp.CurrentDate: "current_date", exp.CurrentTimestamp: "now", exp.CurrentTime: "get_current_time",
     exp.Localtime: "current_localtime", exp.Localtimestamp: "current_localtimestamp", exp.SessionUser: "session_user",
 }  # fmt: skip
-"""Words that are calls without parentheses, and the same calls with them."""
+"""Keywords that are calls without parentheses, with the equivalent calls."""
 
 
 def _name_clocks(tree: exp.Expr) -> None:
-    """Write CURRENT_DATE and its like as calls, in place, if an output has such a word for its name.
-
-    DuckDB would take the word for a reference to that output.
-    """
+    """Write CURRENT_DATE and similar words as calls, in place, if an output has such a name, to which DuckDB would refer."""
     kinds = tuple(_CLOCKS)
     named: set[type[exp.Func]] = set()
     for select in tree.find_all(exp.Select):
@@ -349,7 +346,7 @@ def spell_statement(tree: exp.Expr) -> str:
 
 
 def _spell(tree: exp.Expr) -> str:
-    """Write a tree, or dump it whole if SQL would lose a part of it."""
+    """Return a tree's SQL, or its dump if SQL would lose a part of it."""
     try:
         return write_whole(tree)
     except UnsupportedError:
@@ -357,7 +354,7 @@ def _spell(tree: exp.Expr) -> str:
 
 
 def name_called(node: exp.Expr) -> str:
-    """Return the name of a function as the analyst wrote it, in small letters; an operator's sign where it is one."""
+    """Return the name of a function as the analyst wrote it, in lower case; for an operator its sign."""
     written = node.meta.get("called")
     if written is not None:
         return str(written)
@@ -375,7 +372,7 @@ _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def quote_where_needed(name: str) -> str:
-    """Return a column's or a table's name as SQL reads it: in quotes where it must have them.
+    """Return a column's or a table's name in SQL, quoted if necessary.
 
     >>> quote_where_needed("age"), quote_where_needed("my id"), quote_where_needed("group")
     ('age', '"my id"', '"group"')
@@ -450,10 +447,10 @@ def _find_unwritten(tree: exp.Expr) -> exp.Expr:
 
 
 def write_whole(tree: exp.Expr) -> str:
-    """Write a tree in DuckDB's SQL; sqlglot's writer would leave out what it can't write, with a warning.
+    """Write a tree in DuckDB's SQL, without dropping parts as sqlglot's writer would.
 
     Raises:
-        BindError: a SELECT with a mode is in the tree.
+        BindError: it has a SELECT with a mode.
         UnsupportedError: a part of the tree can't be written.
     """
     return _DUCKDB.generate(
@@ -469,7 +466,7 @@ _BASES = {"2": "log2", "10": "log10"}
 
 
 def restore_logarithm(node: exp.Expr) -> exp.Expr:
-    """Return LOG2 and LOG10 as calls by name: sqlglot reads them as LOG(2, x), whose quotient is off in its last digit."""
+    """Return LOG2 and LOG10 as calls by name: sqlglot reads them as LOG(2, x), whose quotient differs in the last digit."""
     base, inner = node.args.get("this"), node.args.get("expression")
     known = isinstance(base, exp.Literal) and not base.is_string and base.name in _BASES
     if base is None or inner is None or not known or node.meta.get("called") == "log":
@@ -478,7 +475,7 @@ def restore_logarithm(node: exp.Expr) -> exp.Expr:
 
 
 def _bare(tree: exp.Expr) -> exp.Expr:
-    """Return a copy that a generator may change, without positions and comments: a quarter of the time of ``tree.copy()``."""
+    """Return a copy for a generator, without positions and comments, in a quarter of the time of ``tree.copy()``."""
     if isinstance(tree, exp.Log):
         tree = restore_logarithm(tree.copy())
     root = tree.__class__()

@@ -319,7 +319,7 @@ _UNSET = (
     "max_rows_per_group",
     "min_privacy_units_per_group",
 )
-"""Options that GoogleSQL lets be NULL, for none of their own."""
+"""Options that GoogleSQL allows to be NULL, meaning unset."""
 
 
 def mode_of(select: exp.Select) -> str | None:

@@ -48,7 +48,7 @@ def strip_values(sql: str) -> tuple[str, tuple[str, ...]]:
 
 
 def count_parameters(sql: str) -> Counter[str]:
-    """Return how often each parameter occurs in a text.
+    """Return the number of occurrences of each parameter in a text.
 
     >>> count_parameters("SELECT $a + $a, '$a'")
     Counter({'a': 2})

@@ -1,7 +1,7 @@
-"""Slips of the pen that the parser reads as something else: they would be answered, and paid for.
+"""Slips of the pen that the parser accepts as something else, so that they would be answered and charged.
 
-``FROM visits GROUP`` is read as a table by the name of GROUP, and ``FROM visits WHER`` as one by that of WHER. A place in
-ORDER BY for which there is no column sorts by nothing. DuckDB refuses most of these, and so does dpsql, before payment.
+``FROM visits GROUP`` is parsed with GROUP as an alias, and so is the misspelt ``FROM visits WHER``. A position in ORDER
+BY without a column sorts by nothing. DuckDB refuses most of these, and so does dpsql, before payment.
 """
 
 from __future__ import annotations
@@ -22,11 +22,7 @@ _CLAUSES = (
 
 
 def check_places(tree: exp.Expr) -> None:
-    """Refuse a place in GROUP BY or ORDER BY for which the SELECT has no column.
-
-    Raises:
-        BindError: with the places that there are.
-    """
+    """Raise BindError, with the existing positions, for one in GROUP BY or ORDER BY without a column in the SELECT."""
     for query in tree.find_all(exp.Select, exp.SetOperation):
         first = query
         while isinstance(first, exp.SetOperation | exp.Subquery):
@@ -61,15 +57,15 @@ def _quote(name: str) -> str:
 
 
 def _has_stars(select: exp.Select) -> bool:
-    """Return whether an item may become several columns."""
+    """Return whether an item may expand to several columns."""
     return any(item.is_star or item.find(exp.Columns, exp.Unnest) is not None for item in select.expressions)
 
 
 def check_aliases(tree: exp.Expr, tokens: Sequence[Token]) -> None:
-    """Refuse a name that is a word of a clause: one that is reserved, or a misspelt one that nothing refers to.
+    """Refuse a clause's keyword as a name: a reserved word, or a misspelt one that nothing refers to.
 
     Raises:
-        ParseError: with the word that is meant, and how it is written as a name.
+        ParseError: with the probable keyword, and how to quote the name.
     """
     places = {token.start: i for i, token in enumerate(tokens)}
     for alias in tree.find_all(exp.TableAlias, exp.Alias):
@@ -103,7 +99,7 @@ def _is_named(tree: exp.Expr, word: str) -> bool:
 
 
 def _is_one_slip(word: str, meant: str) -> bool:
-    """Return whether a word is another with one letter missing, wrong or too many, or two changed over; a plural is no slip."""
+    """Return whether a word is another with one letter missing, wrong, extra or swapped; a plural is no slip."""
     if word == meant or len(word) < 3 or word.startswith(meant):
         return False
     if len(word) == len(meant):

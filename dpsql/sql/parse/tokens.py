@@ -43,7 +43,7 @@ _PARAMETER = re.compile(
 )
 """The texts that may contain a dollar sign outside a parameter, or a parameter's."""
 _STAND_IN = "\\"
-"""The sign that is read in place of a parameter's dollar sign: always a token of its own."""
+"""Replaces a parameter's dollar sign, and is always a separate token."""
 _RESERVED = """
     ALL ANALYSE ANALYZE AND ANY ARRAY AS ASC ASYMMETRIC BOTH CASE CAST CHECK COLLATE COLUMN CONSTRAINT CREATE DEFAULT
     DEFERRABLE DESC DESCRIBE DISTINCT DO ELSE END EXCEPT FALSE FETCH FOR FOREIGN FROM GROUP HAVING IN INITIALLY INTERSECT INTO
@@ -51,13 +51,13 @@ _RESERVED = """
     REFERENCES RETURNING SELECT SHOW SOME SUMMARIZE SYMMETRIC TABLE THEN TO TRAILING TRUE UNION UNIQUE UNPIVOT USING VARIADIC
     WHEN WHERE WINDOW WITH"""
 RESERVED_WORDS = frozenset(_RESERVED.split())
-"""DuckDB's reserved words: none is a name without quotes, but for a column behind AS."""
+"""DuckDB's reserved words, which must be quoted as names, except after AS."""
 _CLAUSES = (TokenType.GROUP_BY, TokenType.ORDER_BY, TokenType.WHERE, TokenType.HAVING)
 _UNFINISHED = (
     TokenType.LIMIT, TokenType.OFFSET, TokenType.FETCH, TokenType.JOIN, TokenType.UNION, TokenType.INTERSECT,
     TokenType.EXCEPT, TokenType.QUALIFY, TokenType.WINDOW, TokenType.AND, TokenType.OR,
 )  # fmt: skip
-"""Further words that need something after them, unless they are a name behind AS or a point."""
+"""Further words that need a continuation, unless they are a name after AS or a point."""
 _AS_NAMES = (TokenType.ALIAS, TokenType.DOT, TokenType.WITH)
 _ENDS = (TokenType.R_PAREN, TokenType.SEMICOLON)
 _TEMPLATE = re.compile(r"\{\{\s*(\w+).*\}\}", re.DOTALL)

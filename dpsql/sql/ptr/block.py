@@ -95,15 +95,15 @@ class TestedOutput(BlockOutput):
     values: dict[str, str]
     make: Make
     left_as: str | None = None
-    """The SQL type in which its value leaves, where that is another."""
+    """The SQL type in which its value leaves the engine, if different."""
 
     @property
     def left(self) -> str:
-        """The SQL type in which its value leaves."""
+        """The SQL type in which its value leaves the engine."""
         return self.left_as if self.left_as is not None else self.type
 
     def express(self, confidence: float) -> exp.Expr:
-        """Return a cast of the column; a struct as it is, for its type has no short name."""
+        """Return a cast of the column; a struct unchanged, for its type has no short name."""
         if self.left_as is not None:
             return come_back(column(self.name), Type.parse(self.type), self.left_as)
         return column(self.name) if "STRUCT" in self.type else super().express(confidence)

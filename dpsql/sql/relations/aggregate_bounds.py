@@ -20,7 +20,7 @@ _SPREADS: dict[str, Callable[[Fraction], Fraction]] = {
 
 
 def bound_rows(bound: From) -> Bounds:
-    """Return how many rows one unit has, as far as the policy or the query says."""
+    """Return the number of one unit's rows, as far as the policy or the query determines it."""
     return Bounds(Fraction(0), None if bound.most_rows is None else Fraction(bound.most_rows))
 
 

@@ -14,7 +14,7 @@ from dpsql.sql.relations.catalog import Binder
 LISTS = ("blocks", "notes", "limits", "adjustments", "ranged", "when_whole", "ordered_releases")
 """The lists of a binder that grow with its blocks."""
 DICTS = ("public", "intervals", "noise_steps", "once", "lent_inputs", "key_values")
-"""The dicts that do."""
+"""The dicts of a binder that grow with its blocks."""
 
 
 class BinderState:

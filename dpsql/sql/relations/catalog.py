@@ -363,13 +363,13 @@ class Binder(ABC):
     """EXPLAIN's sentences on the limits of a unit's contribution."""
     adjustments: list[Consistent] = field(default_factory=list)
     ranged: list[RangedGroups] = field(default_factory=list)
-    """The blocks with groups that a range makes, of which an answer shows some."""
+    """The blocks with groups made by a range, some of which an answer shows."""
     intervals: dict[str, ShownEnds] = field(default_factory=dict)
     """Columns with intervals, by the name of the release."""
     noise_steps: dict[str, dict[str, Fraction]] = field(default_factory=dict)
-    """The steps of the noise of those that are exact numbers with noise, by the name of the release."""
+    """The noise steps of exact numbers with noise among these, by the name of the release."""
     key_values: dict[tuple[str, str], Declared] = field(default_factory=dict)
-    """The declared values of released keys, by the name of the release and the column."""
+    """The declared values of released keys, by release and column."""
     sources: list[Relation | None] = field(default_factory=list)
     """The relations of FROM items, which store their indices here."""
     once: dict[str, Relation] = field(default_factory=dict)

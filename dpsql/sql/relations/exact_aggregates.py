@@ -196,15 +196,9 @@ _AS_SAMPLE = {"VARIANCE": "VAR_SAMP", "STDDEV": "STDDEV_SAMP"}
 
 
 def write_exact_aggregate(call: Call, names: rel.Names, own: bool = False) -> tuple[str, Type]:
-    """Write an aggregate that can't fail: of numbers as doubles within reason, of all else as it is.
+    """Return the SQL of a total aggregate: numbers as doubles in a safe range, others unchanged; BindError if invalid.
 
-    Args:
-        call: the aggregate.
-        names: the scope of its arguments.
-        own: True if the rows are one unit's, whose sum of whole numbers is a whole number that others may be compared with.
-
-    Raises:
-        BindError: wrong arguments.
+    ``own``: the rows are one unit's, whose sum of integers is an integer that may be compared.
     """
     where = (
         f" FILTER (WHERE {to_sql(make_condition(call.where, names).node)})" if call.where is not None else ""

@@ -243,7 +243,7 @@ class _Step:
             raise privacy_error(self.join, what, "start from the private table, and group by the public key.")
         on = [self.binder.expression(part, self.names, self.env).node for part in self.parts]
         for name, here, there in self.using:
-            # The types must meet by our rules: DuckDB would read text as numbers, row by row, and raise on some.
+            # Types must match by our rules: DuckDB would parse text as numbers, row by row, and fail on some.
             sides = [replace(take_value(f.typed, f.typed.node), place=f.typed.node) for f in (here, there)]
             nodes, common = unify(sides, f"USING ({name})")
             either = _either(*nodes)

@@ -141,11 +141,7 @@ def refuse_growth(node: exp.Expr, place: exp.Expr) -> None:
 
 
 def refuse_rows(bound: From, place: exp.Expr) -> None:
-    """Refuse a FROM in which one unit may have more rows than can be counted.
-
-    Raises:
-        PrivacyError: it may.
-    """
+    """Raise PrivacyError if a unit may have more rows in a FROM than can be counted."""
     if bound.most_rows is not None and bound.most_rows > MAX_COUNTED_ROWS:
         what = "where these relations meet, one privacy unit may have more rows than can be counted."
         hint = "make one row of each unit first: SELECT id, COUNT(*) AS n ... GROUP BY id, in a subquery."

@@ -136,9 +136,9 @@ class Relation:
     inputs: tuple[Input, ...] = ()
     row_level: bool = False
     rows_bound: int | None = None
-    """Rows of one unit that count in all, where it is not simply the table's: after joins and UNION ALL."""
+    """The most rows of one unit in all, if not the table's limit: after joins and UNION ALL."""
     group_rows_bound: int | None = None
-    """Rows of one unit that count in one group, where ``rows_bound`` or this is not simply the table's."""
+    """The most rows of one unit in one group, if not the table's limit."""
     per_unit: bool = False
     """Whether a unit has at most one row here (after GROUP BY unit)."""
     unit_type: Type | None = None
@@ -155,7 +155,7 @@ class Relation:
 
     @property
     def max_rows(self) -> int | None:
-        """Rows of one unit that count in all, if the policy or the query bounds them."""
+        """The most rows of one unit in all, if the policy or the query bounds them."""
         if self.per_unit or self.row_level:
             return 1
         if self.rows_bound is not None:
@@ -164,7 +164,7 @@ class Relation:
 
     @property
     def max_rows_per_group(self) -> int | None:
-        """Rows of one unit that count in one group, if the policy or the query bounds them."""
+        """The most rows of one unit in one group, if the policy or the query bounds them."""
         if self.per_unit or self.row_level:
             return 1
         if self.group_rows_bound is not None or self.rows_bound is not None:
@@ -427,18 +427,18 @@ class From:
 
     @property
     def max_rows_per_group(self) -> int | None:
-        """Rows of one unit that count in one group, likewise, where a relation says so; of the others all rows may be in one."""
+        """The most rows of one unit in one group; relations without that limit may have all rows in one."""
         if all(r.max_rows_per_group is None for r in self._meeting):
             return None
         return self._multiply([r.max_rows_per_group or r.max_rows for r in self._meeting])
 
     @property
     def most_rows(self) -> int | None:
-        """Rows of one unit that count where nothing is grouped: the whole is one group."""
+        """The most rows of one unit if nothing is grouped: the whole is one group."""
         return self._multiply([r.max_rows or r.max_rows_per_group for r in self._meeting])
 
     def row_caps(self, options: Options) -> tuple[int | None, int | None]:
-        """Return the caps in force on rows in all and in one group: each option replaces the policy's cap of its kind."""
+        """Return the caps on rows in all and in one group: each option replaces the policy's cap of its kind."""
         rows = options.get("max_rows_contributed", self.max_rows)
         return rows, options.get("max_rows_per_group", self.max_rows_per_group)
 

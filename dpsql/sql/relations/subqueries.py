@@ -105,11 +105,7 @@ def bind_expression(binder: Binder, node: exp.Expr, names: Names, env: Env) -> T
 
 
 def _refuse_unquoted(node: exp.Expr, names: Names) -> None:
-    """Refuse a column's name with parentheses that is written without quotes: SQL reads it as a call.
-
-    Raises:
-        BindError: with the name in quotes.
-    """
+    """Raise BindError, with the quoted name, for an unquoted column name with parentheses, which SQL reads as a call."""
     calls = [call for call in node.find_all(exp.Func) if "called" in call.meta]
     if not calls:
         return

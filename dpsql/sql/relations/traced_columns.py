@@ -23,9 +23,9 @@ TracedColumn = tuple[str, tuple[Trace, ...]]
 """The name of an output column, and its traces."""
 
 NameWindow = Callable[[exp.Select, exp.Window], str | None]
-"""Returns the relation whose one number is the error of a window's sums; None where nothing is known of it."""
+"""Returns the relation with the error of a window's sums; None if unknown."""
 FindColumn = Callable[[exp.Column], tuple[str, str] | None]
-"""Returns the name of a release and the column of it that a name means; None for anything else."""
+"""Returns the release and its column that a name means; None for other names."""
 LookAt = Callable[[exp.Select, FindColumn], None]
 _Sum = Mapping[tuple[str, str], float]
 _Column = tuple[str, tuple[_Sum, ...]]
@@ -38,7 +38,7 @@ class _Scope:
     relations: Mapping[str, Sequence[_Column]]
     name_window: NameWindow
     look: LookAt | None = None
-    """Called with each SELECT, and what finds the one released column that a name in it means."""
+    """Called with each SELECT, and the function that finds the released column behind a name in it."""
 
 
 _Named = Mapping[tuple[str | None, str], Sequence[tuple[_Sum, ...]]]

@@ -75,12 +75,9 @@ def advise_one_unit(left: list[Relation], right: list[Relation]) -> str:
 
 
 def describe_protection(bound: From, caps: RowCaps | None, grouped: bool = True) -> tuple[str, ...]:
-    """Say in a sentence who is protected, how many rows of it count, and that rows without a unit are left out.
+    """Return the sentence on the privacy unit, its rows that count, and that rows without a unit are left out.
 
-    Args:
-        bound: the rows.
-        caps: the caps in force; None where they are found privately.
-        grouped: whether there are groups.
+    ``caps``: the caps in force; None if they are found privately.
     """
     if bound.row_level:
         return (f"Each row of {bound.subject} is protected.",)

@@ -164,7 +164,7 @@ class WindowFinder:
         return (name, factor, cast or self._cast) if name in self.values else None
 
     def has_ordered(self, keys: Collection[str]) -> bool:
-        """Return whether a window of the statement goes by the order of one of these keys."""
+        """Return whether a window of the statement is ordered by one of these keys."""
         for select in self.tree.find_all(exp.Select):
             orders = [
                 node.args.get("order") for node in (*_list_own(select), *(select.args.get("windows") or []))

@@ -264,7 +264,7 @@ def _check_neighbour(function: exp.Expr, name: str) -> None:
 
 
 def _bounds_of_total(function: exp.Expr, name: str, inner: Typed, most: Fraction | None) -> Bounds | None:
-    """Return the bounds of a sum or a mean, of numbers that add up to the same in any order."""
+    """Return the bounds of a sum or a mean of numbers whose sum is independent of the order."""
     small = inner.type.sql in SMALL_INTEGERS
     decimal = inner.type.kind == "DECIMAL" and sum(inner.type.digits) <= 18
     if not (small or decimal):

@@ -378,7 +378,7 @@ class Selection:
 
 
 def _number_candidates(given: str, once: bool) -> str:
-    """Return a query of the candidates with their places; a candidate that is listed again has its first place if ``once``."""
+    """Return a query of the candidates with their places; with ``once``, a repeated candidate has its first place."""
     if not once:
         return f"SELECT *, row_number() OVER () - 1 AS {CANDIDATE_PLACE} FROM ({given}) AS given"
     place = f"{CANDIDATE_PLACE}_given"

@@ -165,7 +165,7 @@ _MOMENTS = ("DATE", "TIME", "TIMESTAMP")
 def _lengths(condition: exp.Expr | None, names: RowNames) -> bool:
     """Return whether a condition may compare intervals.
 
-    DuckDB fails to find the bin of one as soon as there is a row, which would reveal that there is.
+    DuckDB fails to find the bin of one as soon as there is a row, which would reveal its existence.
     """
     if condition is None:
         return False

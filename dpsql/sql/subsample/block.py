@@ -203,7 +203,7 @@ def question_block(
 
 
 def _leave(found: _Found, numbers: Sequence[bool]) -> _Found:
-    """Return a query whose outputs leave the engine in a form that has a way out: as numbers, or as values that are compared."""
+    """Return a query whose outputs leave the engine in a supported form: as numbers, or as values that are compared."""
     alias, source = "leaving", found.source
     named = [
         Field(f.name, replace(f.typed, node=column(column_name(i), alias)))
