@@ -80,7 +80,9 @@ def bind_texts(check: PlanCheck, *texts: str) -> list[str]:
 
 def test_a_value_that_no_bound_text_has_decides() -> None:
     gate = SimpleNamespace(
-        shape=lambda sql, names: ShapedText(*strip_values(sql)), exact=lambda sql, names: sql
+        shape=lambda sql, names: ShapedText(*strip_values(sql)),
+        exact=lambda sql, names: sql,
+        prove_typed=lambda *given: None,
     )
     check = PlanCheck(gate, None, None)  # type: ignore[arg-type]
     first, second = "SELECT a FROM t WHERE a > '{}'", "SELECT COUNT(*) FROM t WHERE a > '{}'"

@@ -397,7 +397,7 @@ class Composer:
 # -- endings ------------------------------------------------------------------------------------------------------
 
 _OF_RELEASES = re.compile(
-    r"is noise around 0|found privately|no larger cap was found|no group was kept|not stable|stable enough|did not pass|no value was|"
+    r"is noise around 0|found privately|no larger cap was found|no group was kept|not stable|did not pass|no value was|"
     r"of [0-9,]+ blocks"
 )
 """Words of notes about what was released."""

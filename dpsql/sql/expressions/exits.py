@@ -19,9 +19,9 @@ from dpsql.sql.expressions.fixed_point import unify_zeros
 from dpsql.sql.expressions.types import HUGEINT, TEXT, Bounds, Type, Typed, decimal, make_cast
 from dpsql.sql.parse.dialect import expression_of, to_sql
 
-MOST = 10**38 - 1
+MAX_DECIMAL = 10**38 - 1
 """The greatest integer that a decimal holds."""
-_HELD = Bounds(Fraction(-MOST), Fraction(MOST))
+_HELD = Bounds(Fraction(-MAX_DECIMAL), Fraction(MAX_DECIMAL))
 _WIDE = ("HUGEINT", "UHUGEINT")
 
 
@@ -50,7 +50,7 @@ def leave(typed: Typed) -> Typed:
     if kind == typed.type:
         return made
     if typed.type == HUGEINT and typed.span is not None and _HELD.holds(typed.span):
-        return hold(made)  # nothing is changed, and the second lock sees it
+        return hold_to_38_digits(made)  # nothing is changed, and the second lock sees it
     return Typed(
         make_cast(made.node, kind), kind, None, typed.constant, nullable=typed.nullable, place=typed.place
     )
@@ -67,7 +67,7 @@ def come_back(node: exp.Expr, kind: Type, left: str) -> exp.Expr:
     return node if left == kind.sql or find_exit_type(kind) == kind else make_cast(node, kind)
 
 
-def hold(typed: Typed) -> Typed:
+def hold_to_38_digits(typed: Typed) -> Typed:
     """Return a value that leaves as a number: a 128-bit integer of more than 38 digits becomes the nearest of 38 digits.
 
     A list or a struct with such an integer is missing.
@@ -81,8 +81,8 @@ def hold(typed: Typed) -> Typed:
         )
     sql = to_sql(typed.node)
     if typed.type == HUGEINT:
-        made = f"LEAST(GREATEST({sql}, -{MOST}), {MOST})"
+        made = f"LEAST(GREATEST({sql}, -{MAX_DECIMAL}), {MAX_DECIMAL})"
     else:
-        made = f"TRY_CAST(GREATEST(LEAST({sql}, CAST({MOST} AS UHUGEINT)), CAST(0 AS UHUGEINT)) AS HUGEINT)"
+        made = f"TRY_CAST(GREATEST(LEAST({sql}, CAST({MAX_DECIMAL} AS UHUGEINT)), CAST(0 AS UHUGEINT)) AS HUGEINT)"
     node = expression_of(f"CASE WHEN NOT {sql} IS NULL THEN {made} END")
     return replace(typed, node=node, type=HUGEINT, reach=_HELD, plain=None)

@@ -30,7 +30,7 @@ from dpsql.sql.dp.quantile_calls import read_probability
 from dpsql.sql.exact.exact_query import write_bounded_rows
 from dpsql.sql.exact.row_caps import RowCaps
 from dpsql.sql.expressions import fixed_point as grids
-from dpsql.sql.expressions.exits import come_back, hold, leave
+from dpsql.sql.expressions.exits import come_back, hold_to_38_digits, leave
 from dpsql.sql.expressions.types import Type, Typed
 from dpsql.sql.normalize import label_of
 from dpsql.sql.parse import options as opt
@@ -227,7 +227,7 @@ class PtrBlock(AggregatingBlock):
             hint = "MODE(x) without local_sensitivity is exact, of any type." if call.name == "MODE" else None
             raise BindError(f"{call.name} needs a number here, and this is {kind.sql}.", span=span, hint=hint)
         chosen = call.name in ("MODE", "ARG_MAX") and not noisy
-        out = leave(typed) if chosen else hold(typed)
+        out = leave(typed) if chosen else hold_to_38_digits(typed)
         value = self.filtered(call, to_sql(out.node))
         values = {"v": f"CAST({value} AS DOUBLE)" if noisy else value}
         test = options.get("test", "AUTO")

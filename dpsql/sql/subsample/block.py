@@ -20,7 +20,7 @@ from dpsql.privacy.amounts import Amount
 from dpsql.privacy.events import Event
 from dpsql.sql.dp.budget_split import deal
 from dpsql.sql.expressions import total_expressions
-from dpsql.sql.expressions.exits import come_back, find_exit_type, hold, leave
+from dpsql.sql.expressions.exits import come_back, find_exit_type, hold_to_38_digits, leave
 from dpsql.sql.expressions.fixed_point import unify_zeros
 from dpsql.sql.expressions.types import DOUBLE, TEXT, Typed
 from dpsql.sql.normalize import Env, Released, install
@@ -213,7 +213,9 @@ def _leave(found: _Found, numbers: Sequence[bool]) -> _Found:
     if not any(wide):
         return found
     pairs = zip(named, numbers, wide, strict=True)
-    made = [(hold(f.typed) if number else leave(f.typed)) if w else f.typed for f, number, w in pairs]
+    made = [
+        (hold_to_38_digits(f.typed) if number else leave(f.typed)) if w else f.typed for f, number, w in pairs
+    ]
     items = ", ".join(f"{to_sql(out.node)} AS {column_name(i)}" for i, out in enumerate(made))
     fields = tuple(replace(f, typed=out) for f, out in zip(named, made, strict=True))
     if isinstance(source, block_sources.LiftedBlocks):
