@@ -239,7 +239,6 @@ answered
 -- case: advert, COUNT(*) WHERE advert <> 0 GROUP BY advert ORDER BY COUNT(*) DESC
 -- from: ClickBench, duckdb/queries.sql and the 43 queries of the benchmark
 -- seen: visitor
--- extra: 3
 -- ties: yes
 SELECT advert, COUNT(*) FROM clicks WHERE advert <> 0 GROUP BY advert ORDER BY COUNT(*) DESC
 ----
@@ -248,7 +247,6 @@ answered
 -- case: region, COUNT(DISTINCT visitor) AS u GROUP BY region ORDER BY u DESC LIMIT 10
 -- from: ClickBench, duckdb/queries.sql and the 43 queries of the benchmark
 -- seen: visitor
--- extra: 8
 -- ties: yes
 SELECT region, COUNT(DISTINCT visitor) AS u FROM clicks GROUP BY region ORDER BY u DESC LIMIT 10
 ----
@@ -257,7 +255,6 @@ answered
 -- case: region, SUM(advert), COUNT(*) AS c, AVG(width), COUNT(DISTINCT visitor) GROUP BY regio
 -- from: ClickBench, duckdb/queries.sql and the 43 queries of the benchmark
 -- seen: visitor
--- extra: 8
 -- ties: yes
 SELECT region, SUM(advert), COUNT(*) AS c, AVG(width), COUNT(DISTINCT visitor) FROM clicks GROUP BY region ORDER BY c DESC LIMIT 10
 ----
@@ -514,7 +511,6 @@ answered
 -- case: region, AVG(send_ms), AVG(dns_ms), AVG(reply_ms), COUNT(DISTINCT visitor) WHERE send_m
 -- from: ClickBench, duckdb/queries.sql and the 43 queries of the benchmark
 -- seen: visitor
--- extra: 9
 -- ties: yes
 SELECT region, AVG(send_ms), AVG(dns_ms), AVG(reply_ms), COUNT(DISTINCT visitor) FROM clicks WHERE send_ms > 0 GROUP BY region ORDER BY region
 ----
@@ -571,7 +567,6 @@ answered
 -- case: region, COUNT(DISTINCT visitor) FILTER (WHERE mobile = 1) AS mu, COUNT(DISTINCT visito
 -- from: ClickBench, duckdb/queries.sql and the 43 queries of the benchmark
 -- seen: visitor
--- extra: 9
 -- ties: yes
 SELECT region, COUNT(DISTINCT visitor) FILTER (WHERE mobile = 1) AS mu, COUNT(DISTINCT visitor) FILTER (WHERE mobile = 0) AS du FROM clicks GROUP BY region ORDER BY mu + du DESC LIMIT 25
 ----
@@ -636,7 +631,6 @@ answered
 -- case: FLOOR(LOG(GREATEST(width, 1)))::INTEGER AS lw, COUNT(*), COUNT(DISTINCT visitor), AVG(
 -- from: ClickBench, duckdb/queries.sql and the 43 queries of the benchmark
 -- seen: visitor
--- extra: 3
 -- ties: yes
 SELECT FLOOR(LOG(GREATEST(width, 1)))::INTEGER AS lw, COUNT(*), COUNT(DISTINCT visitor), AVG(height) FROM clicks GROUP BY lw ORDER BY lw
 ----
@@ -779,7 +773,6 @@ answered
 ====
 -- case: a.region, a.mob, b.desk FROM (region, COUNT(*) AS mob WHERE mobile = 1 GROUP BY region
 -- from: ClickBench, duckdb/queries.sql and the 43 queries of the benchmark
--- plain: SELECT region, COUNT(*) FILTER (WHERE mobile = 1) AS mob, COUNT(*) FILTER (WHERE mobile = 0) AS desk FROM (SELECT range::INTEGER AS region FROM range(11)) AS r LEFT JOIN clicks USING (region) GROUP BY region ORDER BY region
 SELECT a.region, a.mob, b.desk FROM (SELECT region, COUNT(*) AS mob FROM clicks WHERE mobile = 1 GROUP BY region) a JOIN (SELECT region, COUNT(*) AS desk FROM clicks WHERE mobile = 0 GROUP BY region) b ON a.region = b.region ORDER BY a.region
 ----
 answered

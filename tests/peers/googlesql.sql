@@ -958,7 +958,6 @@ answered
 -- case: three numbers by one key
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy.test
 -- seen: uid
--- extra: 6
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e9, delta=1e-9) i32, COUNT(*, contribution_bounds_per_group => (0, 50)), COUNT(tree, contribution_bounds_per_group => (0, 50)), SUM(i64, contribution_bounds_per_group => (0, 500)) FROM typed GROUP BY i32
 ----
 answered
@@ -994,7 +993,6 @@ answered
 -- case: a key plus a count
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy.test
 -- seen: uid
--- extra: 6
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e9, delta=1e-9) i32 + COUNT(i64) FROM typed GROUP BY i32
 ----
 answered
@@ -1002,7 +1000,6 @@ answered
 -- case: a count plus a key
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy.test
 -- seen: uid
--- extra: 10
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e9, delta=1e-9) COUNT(*) + i64 FROM typed GROUP BY i64
 ----
 answered
@@ -1010,7 +1007,6 @@ answered
 -- case: a sum of ones by a key
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy.test
 -- seen: uid
--- extra: 10
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e9, delta=1e-9) i64, COUNT(*), SUM(1, contribution_bounds_per_group => (0, 50)) FROM typed GROUP BY i64
 ----
 answered
@@ -1018,7 +1014,6 @@ answered
 -- case: counts of what is there
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy.test
 -- seen: uid
--- extra: 10
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e9, delta=1e-9) i64, COUNT(IF(TRUE, i64, NULL)) AS c FROM typed GROUP BY 1
 ----
 answered
@@ -1196,7 +1191,6 @@ refused: PrivacyError: COUNT stands inside another aggregate.
 -- case: rollup
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy.test
 -- seen: uid
--- extra: 10
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e9, delta=1e-9) i64, tree, SUM(i32) FROM typed GROUP BY ROLLUP(i64, tree)
 ----
 answered

@@ -233,7 +233,6 @@ answered
 -- from: Netflix and MovieLens ratings, as in PipelineDP's examples/movie_view_ratings and Google's beam codelabs
 -- plain: SELECT rating, COUNT(*) FROM vote WHERE NOT rating IS NULL GROUP BY rating ORDER BY rating
 -- seen: person_id
--- extra: 1
 SELECT rating, COUNT(*) FROM vote GROUP BY rating ORDER BY rating
 ----
 answered

@@ -65,7 +65,6 @@ answered
 -- case: by decade of age
 -- from: Tumult Analytics, tutorials 1 to 6 (a library's members)
 -- seen: id
--- extra: 4
 SELECT age // 10 * 10 AS bin, COUNT(*), AVG(books) FROM members GROUP BY bin ORDER BY bin
 ----
 answered
@@ -295,7 +294,6 @@ answered
 -- case: visits by hour
 -- from: OpenDP and SmartNoise documentation (a census extract), Google's differential-privacy examples (a restaurant), PipelineDP (restaurant visits)
 -- seen: guest
--- extra: 13
 SELECT hour, COUNT(*) FROM guests GROUP BY hour ORDER BY hour
 ----
 answered
@@ -384,7 +382,6 @@ answered
 -- case: a histogram of ages
 -- from: OpenDP and SmartNoise documentation (a census extract), Google's differential-privacy examples (a restaurant), PipelineDP (restaurant visits)
 -- seen: id
--- extra: 41
 SELECT age, COUNT(*) FROM members GROUP BY age ORDER BY age
 ----
 answered
@@ -729,7 +726,6 @@ answered
 -- from: PipelineDP, restaurant examples
 -- seen: guest
 -- slack: 0.01
--- extra: 6
 SELECT hour // 2 * 2 AS from_hour, COUNT(*), AVG(minutes) FROM guests GROUP BY from_hour ORDER BY from_hour
 ----
 answered

@@ -116,7 +116,6 @@ answered
 -- case: a histogram of a measurement
 -- from: MIMIC code repository (MIT-LCP/mimic-code): concepts/cookbook, concepts/demographics, tutorials and notebooks
 -- seen: subject_id
--- extra: 495
 SELECT FLOOR(value / 20)::INTEGER AS b, COUNT(*) FROM charts WHERE itemid = 211 AND value IS NOT NULL GROUP BY b ORDER BY b
 ----
 answered
@@ -124,7 +123,6 @@ answered
 -- case: a histogram by width_bucket
 -- from: MIMIC code repository (MIT-LCP/mimic-code): concepts/cookbook, concepts/demographics, tutorials and notebooks
 -- plain: SELECT CASE WHEN value < 0 THEN 0 WHEN value >= 200 THEN 11 ELSE FLOOR(value / 20)::INTEGER + 1 END AS b, COUNT(*) FROM charts WHERE value IS NOT NULL GROUP BY b
--- extra: 5
 SELECT WIDTH_BUCKET(value, 0, 200, 10) AS b, COUNT(*) FROM charts GROUP BY b
 ----
 answered

@@ -152,7 +152,6 @@ answered
 -- case: comments by score
 -- from: Stack Overflow: Stack Exchange Data Explorer's popular queries and BigQuery's public data set of it
 -- seen: user_id
--- extra: 5
 SELECT score, COUNT(*) FROM comments GROUP BY score ORDER BY score
 ----
 answered

@@ -8,7 +8,6 @@ answered
 -- case: 2 mean fare by passengers
 -- from: New York taxi rides: the 1.1 billion rides benchmark (four queries), Tumult's and SmartNoise's taxi notebooks, toddwschneider/nyc-taxi-data
 -- seen: driver
--- extra: 6
 SELECT passengers, AVG(fare) FROM rides GROUP BY passengers
 ----
 answered
@@ -155,7 +154,6 @@ answered
 -- case: buckets by floor
 -- from: New York taxi rides: the 1.1 billion rides benchmark (four queries), Tumult's and SmartNoise's taxi notebooks, toddwschneider/nyc-taxi-data
 -- seen: driver
--- extra: 45
 SELECT FLOOR(fare / 10)::INTEGER * 10 AS b, COUNT(*) FROM rides GROUP BY b ORDER BY b
 ----
 answered
