@@ -18,26 +18,6 @@ WRITTEN_ON = 2
 """DuckDB's major version when the bits were written: others may hash rows differently."""
 
 
-ASKED_ANEW = (
-    "SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6) IQR(age) AS m FROM visits",  # another base, another test
-    "SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6) CAST(age AS INTEGER) AS years, COUNT(*) AS n FROM visits GROUP BY 1",
-    "SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6) family_size, SUM(doctor_visits) AS s FROM visits GROUP BY family_size "
-    "HAVING COUNT(*) > 100 ORDER BY s DESC",  # ranges that the policy declares are public groups
-    "SELECT MEDIAN(age) AS m, QUANTILE_CONT(medical_dollars, 0.9) AS q FROM visits",  # points of quantiles lie elsewhere
-    "SELECT plan, MIN(age) AS least, MAX(age) AS most FROM visits GROUP BY plan",
-    # public groups share a unit's rows
-    "SELECT plan, COUNT(*) AS n FROM visits GROUP BY plan",
-    "SELECT plan, COUNT(*) AS n FROM visits WHERE plan IN ('free', '95%') GROUP BY plan",
-    "SELECT plan, health, COUNT(*) AS n, SUM(medical_dollars) AS dollars FROM visits GROUP BY plan, health",
-    "SELECT year, AVG(doctor_visits) AS m, STDDEV(doctor_visits) AS s FROM visits GROUP BY year",
-    "SELECT health, year, COUNT(*) AS n FROM visits GROUP BY ROLLUP (health, year)",
-    "SELECT health, plan, COUNT(*) AS n FROM visits GROUP BY CUBE (health, plan)",
-    "SELECT WITH DP OPTIONS (epsilon = 0.5, noise = 'gaussian', delta = 1e-7) plan, SUM(doctor_visits) AS s FROM visits "
-    "GROUP BY plan",
-)
-"""Statements that mean something else today: their answers of before are no longer theirs."""
-
-
 @pytest.mark.skipif(int(duckdb.__version__.split(".")[0]) != WRITTEN_ON, reason="other hashes of rows")
 def test_released_bits_are_equal_under_a_fixed_entropy() -> None:
     assert bits() == json.loads(BITS.read_text(encoding="utf-8"))
@@ -56,27 +36,24 @@ def write_fields(state: BudgetState) -> str:
     return f"BudgetState({', '.join(f'{f.name}={getattr(state, f.name)!r}' for f in shown)})"
 
 
-def test_a_ledger_of_an_earlier_version_opens_replays_and_adds_up(tmp_path: Path) -> None:
+def test_a_ledger_of_an_earlier_version_opens_and_adds_up(tmp_path: Path) -> None:
+    """Its charges stay. Its answers were made under caps that meant something else, so none of them is shown again."""
     path = tmp_path / "kept.ledger"
     shutil.copy(LEDGER, path)
     written = json.loads(ANSWERS.read_text(encoding="utf-8"))
     with connect(path) as session:
         assert write_fields(session.budget()) == written["budget"]
-        assert set(ASKED_ANEW) <= written["answers"].keys()
-        for text, rows in written["answers"].items():
-            if text in ASKED_ANEW:
-                continue
-            answer = session.sql(text)
-            assert json.loads(json.dumps(answer.dicts(), default=str, ensure_ascii=False)) == rows, text
-        assert write_fields(session.budget()) == written["budget"]  # nothing was paid again
-        session.sql("SELECT COUNT(*) AS n FROM visits WHERE age > 41")
-        assert write_fields(session.budget()) != written["budget"]
+        for text in list(written["answers"])[:5]:
+            before = session.budget()
+            assert session.sql(text).loss != "no charge"
+            assert session.budget() != before
+            assert session.sql(text).loss == "no charge"
 
 
 REKEYED = (
     "SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, blocks = 40, bounds = (0, 65)) AVG(age) AS m FROM visits"
 )
-"""The statement whose answer stands under a key that today's version does not make."""
+"""A statement whose answer stands under a key that today's version does not make."""
 
 
 @pytest.mark.parametrize(
@@ -94,5 +71,5 @@ def test_another_question_is_not_answered_by_what_stands_under_an_older_key(
     path = tmp_path / "kept.ledger"
     shutil.copy(LEDGER, path)
     with connect(path) as session:
-        assert session.sql(REKEYED).loss == "no charge"
+        session.sql(REKEYED)
         assert session.sql(text).loss != "no charge"

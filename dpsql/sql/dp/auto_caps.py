@@ -103,7 +103,7 @@ def find_auto_caps(block: AggregatingBlock) -> AutoCaps | None:
             raise options.refuse(name, f"{name} needs caps that are known beforehand.", hint)
     grouped, private = bool(block.keys), bool(block.keys) and block.domain is None
     size = block.domain.size if block.domain is not None else None
-    rows, each = (None if cap == AUTO else cap for cap in bound.row_caps(options))
+    rows, each = (None if isinstance(cap, str) else cap for cap in bound.row_caps(options))
     groups = options.get(GROUPS, bound.max_groups)
     bounded = rows is not None or (
         (each is not None or EACH in asked) and (not grouped or groups is not None)
