@@ -256,7 +256,7 @@ def copied(folder: Path) -> None:
 
 OVER_PLANS = "SELECT p.cost, COUNT(*) AS n FROM visits v JOIN plans p ON v.plan = p.plan WHERE p.cost > 0 GROUP BY p.cost"
 CHANGED = [
-    ("fewer rows of a unit", BASE, policy_with("max_rows_per_group = 3", "max_rows_per_group = 2"), "max_rows of visits"),
+    ("fewer rows of a unit", BASE, policy_with("max_rows_per_group = 3", "max_rows_per_group = 2"), "max_rows_per_group of visits"),
     ("fewer groups of a unit", BASE, policy_with("max_groups = 2", "max_groups = 1"), "max_groups of visits"),
     ("other bounds", BASE, policy_with("[0, 120]", "[0, 100]"), "bounds of visits.age"),
     ("other values", BASE, policy_with('["basic", "full"]', '["basic"]'), "values of visits.plan"),
@@ -304,8 +304,8 @@ def test_other_rules_and_other_data_are_paid_and_named(
 STILL_FREE = [
     ("touched files", touch),
     ("files at another place", copied),
-    ("a rule of another table", policy_with('"person"\nmax_rows = 3\nmax_groups = 2\n\n[tables.plans]',
-                                            '"person"\nmax_rows = 2\nmax_groups = 1\n\n[tables.plans]')),
+    ("a rule of another table", policy_with('"person"\nmax_rows_per_group = 3\nmax_groups = 2\n\n[tables.plans]',
+                                            '"person"\nmax_rows_per_group = 2\nmax_groups = 1\n\n[tables.plans]')),
     ("the data of another table", rewrite("orders.parquet", "SELECT * FROM '@' WHERE person > 3")),
     ("a public table that it does not read", rewrite("plans.parquet", "SELECT plan, cost + 1 AS cost FROM '@'")),
     ("the bounds of another column", policy_with("columns.age", "columns.site.bounds = [0, 9]\ncolumns.age")),
@@ -587,7 +587,7 @@ def test_what_was_noted_of_a_question_decides_nothing(folder: Path) -> None:
     assert con.execute("UPDATE answers SET release = x'00ff' WHERE key LIKE 'asked %'").rowcount == 1
     con.commit()
     con.close()
-    policy_with("max_rows = 3", "max_rows = 2")(folder)
+    policy_with("max_rows_per_group = 3", "max_rows_per_group = 2")(folder)
     with dpsql.connect(policy=folder / "policy.toml", ledger=ledger) as session:
         assert paid(session, BASE)
 

@@ -355,7 +355,7 @@ def test_rows_are_no_matter_to_the_noise_of_counted_units(asked: str, rows: bool
             1, "2026-01-01T00:00:00+00:00", "", f"SELECT {asked} FROM visits", "released", event, event
         )
         told = explain_entry(entry, session.account.accountant, policy)
-    assert any("max_rows = 4" in line for line in told) == rows
+    assert any("max_rows_per_group = 4" in line for line in told) == rows
 
 
 @pytest.fixture
@@ -376,7 +376,7 @@ def test_the_report_tells_the_chain_of_each_statement(ledger: Path, tmp_path: Pa
         told = "\n".join(explain_entry(first, opened.accountant, opened.policy))
         assert "Protected in visits: all rows of any one person." in told
         assert "choosing which private groups may be shown" in told
-        assert "max_rows = 4 in visits" in told
+        assert "max_rows_per_group = 4 in visits" in told
         assert "Cheaper: declare the values of the grouping column" in told
         told = "\n".join(explain_entry(refused, opened.accountant, opened.policy))
         assert refused.reason in told

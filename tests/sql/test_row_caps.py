@@ -201,7 +201,8 @@ def test_quotients_are_means_of_the_same_rows(con: duckdb.DuckDBPyConnection, by
 
 def test_nan_is_in_no_count_sum_or_average(con: duckdb.DuckDBPyConnection) -> None:
     con.execute(
-        "INSERT INTO t SELECT i // 10, 'a', 'p', CASE i % 10 WHEN 0 THEN 'nan'::DOUBLE WHEN 1 THEN NULL ELSE 40 END FROM range(1000) AS r(i)"
+        "INSERT INTO t SELECT i // 10, 'a', 'p', "
+        "CASE i % 10 WHEN 0 THEN 'nan'::DOUBLE WHEN 1 THEN NULL ELSE 40 END FROM range(1000) AS r(i)"
     )
     with dpsql.connect(con, policy=policy_of((20, None, None))) as session:
         text = "SELECT WITH DP OPTIONS (epsilon = 1e9) COUNT(*), COUNT(x), SUM(x), AVG(x), SUM(x) / COUNT(x) FROM t"

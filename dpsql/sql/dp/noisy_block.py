@@ -116,7 +116,8 @@ class NoisyBlock(AggregatingBlock):
             self.domain, None if self.caps is None else self.caps.ceiling,
             shares=self.caps is not None or self.options.get("max_groups_contributed") is None,
         )  # fmt: skip
-        self.weighs_rows = self._has_several()
+        consistent = bool(self.options.get("consistent"))  # cells add up exactly in the steps of a plain sum
+        self.weighs_rows = not consistent and self._has_several()
         self.bind_clauses()
         self.binder.when_whole.append(self._show_filled)
 

@@ -149,9 +149,9 @@ REFUSED = [
 def test_rows_of_nobody_that_change_nothing(con: duckdb.DuckDBPyConnection, text: str) -> None:
     con.execute("UPDATE t SET k = 'c' WHERE k = 'b'")  # so that a public row is met by none
     with session(con) as ours:
-        text = text.replace("SELECT", "SELECT WITH DP OPTIONS (max_rows_contributed = 99)", 1)
+        text = text.replace("SELECT", "SELECT WITH DP OPTIONS (max_rows_per_group = 99)", 1)
         mine = ours.sql(text).fetchall()
-    theirs = con.execute(text.replace("WITH DP OPTIONS (max_rows_contributed = 99)", "")).fetchall()
+    theirs = con.execute(text.replace("WITH DP OPTIONS (max_rows_per_group = 99)", "")).fetchall()
     for a, b in zip(mine[0], theirs[0], strict=True):
         assert a == pytest.approx(b, rel=1e-3)
 
@@ -159,7 +159,7 @@ def test_rows_of_nobody_that_change_nothing(con: duckdb.DuckDBPyConnection, text
 @pytest.mark.parametrize("text", REFUSED)
 def test_rows_of_nobody_are_not_lost_in_silence(con: duckdb.DuckDBPyConnection, text: str) -> None:
     with session(con) as ours, pytest.raises(dpsql.PrivacyError) as caught:
-        ours.sql(text.replace("SELECT", "SELECT WITH DP OPTIONS (max_rows_contributed = 99)", 1))
+        ours.sql(text.replace("SELECT", "SELECT WITH DP OPTIONS (max_rows_per_group = 99)", 1))
     assert caught.value.message.startswith("public rows that no private row meets would count here")
     assert caught.value.span is not None
     assert caught.value.hint
