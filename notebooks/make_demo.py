@@ -1,4 +1,4 @@
-"""Make the demo's two tables from the file that statsmodels carries; PROVENANCE.md says what and why.
+"""Write the demo's two tables from a file of statsmodels; PROVENANCE.md describes the choices.
 
 pip install statsmodels
 python notebooks/make_demo.py            # writes visits.parquet and plans.parquet into dpsql/demo
@@ -47,7 +47,7 @@ def find_source() -> Path:
 
 
 def make_visits(csv: Path) -> pa.Table:
-    """Make the person-years, in the order of the source."""
+    """Return the person-years, in the order of the source."""
     import pyarrow.compute as pc
     from pyarrow import csv as reader
 
@@ -70,7 +70,7 @@ def make_visits(csv: Path) -> pa.Table:
 
 
 def make_plans() -> pa.Table:
-    """Make the public table of plans."""
+    """Return the public table of plans."""
     texts, shares = zip(*PLANS.values(), strict=True)
     return pa.table({"plan": list(PLANS), "description": texts, "coinsurance": pa.array(shares, pa.int8())})
 

@@ -1,9 +1,9 @@
-"""Draw how time and memory grow with rows and threads, from figures that a benchmark measured, readable in light and dark.
+"""Plot time and memory against rows and threads, from a benchmark's figures, readable in light and dark.
 
 DPSQL_BENCHMARKS=tests/benchmarks/growth.json pytest -m benchmark -s tests/benchmarks/test_curves.py
 python notebooks/make_growth.py [FILE]
 
-Of several records of one point the last counts. Each picture has a panel for each statement; what was not measured is not drawn.
+The last record of a point counts. Each picture has a panel for each statement; unmeasured points are left out.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ HERE = Path(__file__).resolve().parent
 FIGURES = HERE.parent / "tests" / "benchmarks" / "growth.json"
 PICTURES = HERE / "docs" / "static"
 GREY, COLOURS = "#848d97", {"integers": "#3b82c4", "texts": "#d9822b"}
-"""Neither is lost on white or on black; nothing is drawn behind."""
+"""Both colours are readable on white and on black; the background is transparent."""
 STYLE = {
     "svg.fonttype": "none", "svg.hashsalt": "growth", "font.family": "sans-serif", "font.size": 10,
     "text.color": GREY, "axes.labelcolor": GREY, "axes.edgecolor": GREY, "xtick.color": GREY, "ytick.color": GREY,
@@ -27,7 +27,7 @@ STYLE = {
 }  # fmt: skip
 Record = Mapping[str, Any]
 Line = tuple[str, str, str, Callable[[Record], float | None]]
-"""The units it is about, what it is of, how it is drawn, and its value in a record."""
+"""Kind of units, label, line style, and a function from a record to its value."""
 
 
 def read_points(path: Path) -> list[Record]:
@@ -41,13 +41,13 @@ def read_points(path: Path) -> list[Record]:
 
 
 def _tell_case(record: Record) -> Record:
-    """Return a record with its statement and its kind of units, which may stand in its name alone."""
+    """Return a record with its statement and its kind of units, read from its name if necessary."""
     named = re.fullmatch(r"growth, (integer|text) units, (.+)", record.get("name", ""))
     return record if named is None else {**record, "units": f"{named[1]}s", "case": named[2]}
 
 
 def list_lines(units: Iterable[str], of: str) -> list[Line]:
-    """Return what is drawn of seconds or of memory, for these kinds of units."""
+    """Return the lines for seconds or memory, for these kinds of units."""
     lines: list[Line] = []
     for kind in units:
         if of == "seconds":

@@ -25,7 +25,7 @@ def write_map() -> str:
 
 
 def update_page(page: str) -> str:
-    """Return the page with its map written anew."""
+    """Return the page with a new map."""
     before, rest = page.split(BEGIN)
     return before + BEGIN + write_map() + END + rest.split(END)[1]
 

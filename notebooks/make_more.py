@@ -1,4 +1,4 @@
-"""Turn the stories in sources/*.md into notebooks and run them, so that they are shown with their outputs.
+"""Turn the stories in sources/*.md into notebooks, run them, and store their outputs.
 
 python notebooks/make_more.py [04 05 ...]
 
@@ -21,7 +21,7 @@ SOURCES = HERE / "sources"
 _FENCE = re.compile(r"^```(python|sql)( raises)?\n(.*?)\n```$", re.MULTILINE | re.DOTALL)
 
 _SOCKET = re.compile(r"/tmp/\w+(?=/dpsql\.sock)")
-"""Where the story's server listens, whose path must be short: another place each time."""
+"""Socket of the story's server: a short path, different in each run."""
 
 
 def notebook(source: Path) -> nbformat.NotebookNode:
@@ -43,7 +43,7 @@ def notebook(source: Path) -> nbformat.NotebookNode:
 
 
 def run_notebook(made: nbformat.NotebookNode) -> None:
-    """Run a notebook in an empty folder, and take the places of this machine out of what it shows."""
+    """Run a notebook in an empty folder, and remove this machine's paths from its outputs."""
     from nbclient import NotebookClient
 
     with TemporaryDirectory() as folder:

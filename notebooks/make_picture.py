@@ -1,8 +1,8 @@
-"""Draw the README's picture: two cells of the quick start with what they answered, readable in light and dark.
+"""Draw the README's picture: two cells of the quick start with their outputs, readable in light and dark.
 
 python notebooks/make_picture.py
 
-A test compares the file with what this draws, so that it shows what the notebook shows.
+A test compares the file with this drawing, so that it matches the notebook.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dpsql.notebook.lexer import DpsqlLexer
 HERE = Path(__file__).resolve().parent
 PICTURE = HERE / "docs" / "static" / "answer.svg"
 SHOWN = ("AVG(doctor_visits)", "SELECT * FROM visits")
-"""Words by which the cells are found; the first cell with an answer or an error is taken."""
+"""Text that identifies the cells; the first matching cell with an output is used."""
 
 LINE, LETTER, EDGE = 20, 8.4, 16
 STYLE = """
@@ -41,7 +41,7 @@ _CLASSES = (
 
 
 def find_cells() -> list[tuple[str, str]]:
-    """Return each shown cell with what it printed: the table, or the error's lines."""
+    """Return each shown cell with its output: the table, or the error's lines."""
     cells = nbformat.read(HERE / "01_quickstart.ipynb", as_version=4).cells
     found = []
     for words in SHOWN:
@@ -55,7 +55,7 @@ def find_cells() -> list[tuple[str, str]]:
 
 
 def colour(source: str) -> list[str]:
-    """Return a cell's lines as pieces of SVG."""
+    """Return a cell's lines as SVG, with highlighting."""
     lines = [""]
     for kind, text in DpsqlLexer().get_tokens(source.strip("\n")):
         name = next((name for token, name in _CLASSES if kind in token), "")

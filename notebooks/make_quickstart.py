@@ -1,4 +1,4 @@
-"""Write 01_quickstart.ipynb from the demo's cells and run it, so that it is shown with its outputs.
+"""Write 01_quickstart.ipynb from the demo's cells, run it, and store its outputs.
 
 python notebooks/make_quickstart.py
 """
@@ -20,15 +20,15 @@ INTRODUCTION = """\
 # Quick start
 
 Private answers about real health records: 20,190 person-years of 5,912 people from the RAND Health Insurance
-Experiment (1974 to 1982, public domain). Nothing in them needs hiding any more; here they stand in for a
-table that does.
+Experiment (1974 to 1982, public domain). These records need no protection any more; the notebook treats them as
+a private table.
 
-`%%dpsql` must be the first line of its cell. What you can do to the data in this process you still can: dpsql
-protects what is *released*, and helps honest people keep count. It is not a sandbox."""
+`%%dpsql` must be the first line of its cell. dpsql protects *released* answers and keeps account of the budget.
+It is not a sandbox: in this process you can still read the data."""
 
 ENDING = """\
 `_` and `out << SELECT ...` keep a result; `.df()`, `.pl()` and `.arrow()` convert it; `.plot()` draws bars
-with whiskers. `%dpsql?` lists every flag, `%dpsql mechanisms` every way to get an answer."""
+with whiskers. `%dpsql?` lists all flags, `%dpsql mechanisms` all mechanisms."""
 
 
 def notebook() -> nbformat.NotebookNode:

@@ -1,4 +1,4 @@
-"""Take the documentation's screenshots of the real thing, light and dark, into build/shots; they are not kept.
+"""Take the documentation's screenshots, light and dark, into build/shots, which is not committed.
 
 pip install '.[notebook]' playwright, and a Chromium on the path
 python notebooks/make_shots.py
@@ -35,7 +35,7 @@ CELLS = [
 
 
 def shoot_lab(api: Any, look: str) -> None:
-    """Take what JupyterLab shows: a cell with its answer, a refusal, the panel, and completion."""
+    """Take screenshots of JupyterLab: a cell with its answer, a refusal, the panel, and completion."""
     from example import write
 
     from tests.support import lab

@@ -2,11 +2,11 @@
 
 pip install '.[docs]'
 python notebooks/make_site.py           # runs the examples of all pages: about a minute
-python notebooks/make_site.py --static  # leaves their outputs out
-python notebooks/make_shots.py          # before it, for screenshots: needs JupyterLab, playwright and a Chromium
+python notebooks/make_site.py --static  # without their outputs
+python notebooks/make_shots.py          # run first, for screenshots: needs JupyterLab, playwright and a Chromium
 
-Pages are notebooks/docs; beside them stand the notebooks as stories, the language reference, and the changelog. Links are
-written as they hold in the repository, and rewritten here to where the pages stand in the site.
+The site has the pages of notebooks/docs, the notebooks as stories, the language reference, and the changelog. Links are
+written for the repository; this script rewrites them for the site.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ MOVED = {
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security.md",
 }
-"""Files outside of notebooks/docs that are pages of the site, and where they stand there."""
+"""Files outside of notebooks/docs that are pages of the site, with their paths in the site."""
 
 _LINK = re.compile(r"(?<!!)\[([^\]]*)\]\((?!https?:|mailto:|#)([^)\s#]+)(#[^)\s]*)?\)")
 
 
 def find_page(path: str) -> str | None:
-    """Return where a file of the repository stands in the site; None for what is not part of it."""
+    """Return the site path of a file of the repository; None if the file is not part of the site."""
     if path in MOVED:
         return MOVED[path]
     folder, name = posixpath.split(path)
@@ -49,7 +49,7 @@ def find_page(path: str) -> str | None:
 
 
 def move_links(text: str, path: str) -> str:
-    """Rewrite the links of a file of the repository; of one that leads out of the site only its words stay."""
+    """Rewrite the links of a file of the repository; a link out of the site becomes plain text."""
     page = find_page(path)
     assert page is not None, path
 
@@ -66,7 +66,7 @@ def move_links(text: str, path: str) -> str:
 
 
 def list_sources() -> list[str]:
-    """Return the files that the site is made of, as paths in the repository."""
+    """Return the files of the site, as paths in the repository."""
     pages = [
         p.relative_to(ROOT).as_posix()
         for p in (ROOT / PAGES).rglob("*")

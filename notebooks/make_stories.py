@@ -1,4 +1,4 @@
-"""Write the notebooks that each tell one story, and run them, so that they are shown with their outputs.
+"""Write the notebooks of stories, run them, and store their outputs.
 
 python notebooks/make_stories.py [02 03 ...]
 """
@@ -24,25 +24,24 @@ text = text.replace('"visits.parquet"', f'"{demo}/visits.parquet"').replace('"pl
 Path("NAME.toml").write_text(text)
 %load_ext dpsql
 %dpsql connect --policy NAME.toml"""
-"""NAME is the notebook's own, so that the ledger beside the policy is its own too."""
+"""Each notebook has its own NAME, and so its own policy file and ledger."""
 
-# A line that starts with "# " is prose; any other is a cell. Cells are told apart by blank lines.
 WIDE = 'text = text.replace("medical_dollars = { bounds = [0, 2000] }", "medical_dollars = { bounds = [0, 100_000] }")\n'
-"""For the notebook in which bounds are found: there the owner knows little of them."""
+"""Wide bounds for the notebook that finds bounds privately."""
 
 CHOOSING = [
     """# Choosing privately
 
-Often the question is not *how many* but *which*: which is the first group that is large, which price earns most, which
-bound cuts off little. Releasing a noisy number for every candidate would pay for all of them. The sparse vector
+Often the question is not *how many* but *which*: which group is the first large one, which price earns most, which
+bound cuts off little. A noisy number for every candidate costs budget for each. The sparse vector
 technique pays for the hits only, and the exponential mechanism for one choice.
 
-The policy is the demo's, with a larger budget, so that all of these fit in one notebook.""",
+The policy is the demo's, with a larger budget for all examples of this notebook.""",
     OPEN.replace('Path("NAME', WIDE + 'Path("NAME').replace("NAME", "choosing"),
     """## The first candidate above a threshold
 
-Candidates are a public table or a CTE; they are asked in its order. Which age is the first from which fewer than
-2,500 person-years are left?""",
+Candidates are a public table or a CTE; they are tested in its order. What is the first age with fewer than
+2,500 person-years at that age or above?""",
     """%%dpsql
 WITH ages(a) AS (SELECT 5 * i FROM range(13) AS t(i))
 SELECT a AS age, ABOVE_THRESHOLD(-COUNT(*) FILTER (WHERE age >= a), -2500, epsilon => 1) OVER ages FROM visits""",
@@ -51,14 +50,14 @@ SELECT a AS age, ABOVE_THRESHOLD(-COUNT(*) FILTER (WHERE age >= a), -2500, epsil
 SELECT ABOVE_THRESHOLD(COUNT(*), 100, epsilon => 0.1) AS enough FROM visits WHERE doctor_visits > 20""",
     """## Popular items, with answers for them
 
-`max_hits` allows several, and `answer => TRUE` releases a fresh number for each hit, from a share of its own.""",
+`max_hits` allows several hits, and `answer => TRUE` releases a fresh number for each, from a separate share of ε.""",
     """%%dpsql
 WITH sizes(n) AS (SELECT * FROM range(1, 11))
 SELECT n AS family_size, ABOVE_THRESHOLD(COUNT(*) FILTER (WHERE family_size = n), 2500, epsilon => 2, max_hits => 5, answer => TRUE)
   OVER sizes AS person_years FROM visits""",
     """## Range queries: only the large ones
 
-All ranges are counted in one pass over the data, however many there are.""",
+All ranges are counted in one pass over the data.""",
     """%%dpsql ranges
 WITH ranges(lo, hi) AS (SELECT 5 * i, 5 * i + 5 FROM range(13) AS t(i))
 SELECT lo, hi, ABOVE_THRESHOLD(COUNT(*) FILTER (WHERE age >= lo AND age < hi), 1800, epsilon => 2, max_hits => 6, answer => TRUE)
@@ -67,57 +66,57 @@ SELECT lo, hi, ABOVE_THRESHOLD(COUNT(*) FILTER (WHERE age >= lo AND age < hi), 1
 ax = ranges.plot("lo", "person_years")
 ax.axhline(1800, linestyle=":", color="gray")
 ax.set_xlabel("age, from (five years each)");""",
-    """The answers' whiskers are their own noise; the choice was another one, and near the line it errs on either side. A range
-that was passed over was found too small. After the sixth hit nothing more is asked, so of the ranges behind it nothing is known.""",
+    """The whiskers show the noise of the answers. The choice has separate noise, so near the line it errs on either side. A skipped range
+was found too small. The search stops after the sixth hit, so nothing is known about later ranges.""",
     """## A clipping bound, and the mean that uses it
 
-The policy of this notebook lets a year's costs be up to 100,000 dollars, far more than most are: noise for a mean between such
-bounds would drown it. Which power of two cuts off fewer than 200 rows? That is a question about one threshold:""",
+The policy of this notebook allows costs up to 100,000 dollars a year, far above most values: noise for these
+bounds would hide the mean. Which power of two cuts off fewer than 200 rows? One threshold answers this question:""",
     """%%dpsql
 WITH bounds(b) AS (SELECT power(2, i) FROM range(4, 16) AS t(i))
 SELECT b, ABOVE_THRESHOLD(-COUNT(*) FILTER (WHERE medical_dollars > b), -200, epsilon => 1) OVER bounds FROM visits""",
-    """`AUTO` asks it for you inside `SUM` and `AVG`, out of the same ε, and a note says which bounds it found; without it the noise is for the
-policy's bounds. The price of clipping is in neither interval: a few costs above the bound found count as the bound.""",
+    """`AUTO` does this inside `SUM` and `AVG`, with part of the same ε, and a note shows the bounds that it found. Without it the noise is for the
+policy's bounds. Neither interval includes the effect of clipping: a few costs above the bound count as the bound.""",
     """%%dpsql
 SELECT WITH DP OPTIONS (epsilon = 1) AVG(medical_dollars, contribution_bounds_per_row => AUTO) AS dollars FROM visits;
 SELECT WITH DP OPTIONS (epsilon = 1) AVG(medical_dollars) AS dollars FROM visits""",
     """## The price with the best revenue
 
-The exponential mechanism chooses the candidate with the highest utility, or one near it. Here a year's subscription is sold
-to everybody who paid at least its price for care: revenue is the price times the number of buyers. Candidates differ in
-how far one person moves them (a price moves its revenue by the price), and are treated accordingly.""",
+The exponential mechanism chooses the candidate with the highest utility, or one with a similar utility. Here everyone who paid at least the price
+for care buys a year's subscription: revenue is the price times the number of buyers. Candidates have different
+sensitivities (one person changes a revenue by the price), and the mechanism uses each.""",
     """%%dpsql
 WITH prices(p) AS (VALUES (10), (25), (50), (100), (200), (400), (800))
 SELECT p AS price, EXPMECH(p * COUNT(*) FILTER (WHERE medical_dollars >= p), epsilon => 2) OVER prices FROM visits""",
     """## A split that balances two groups
 
-A utility may be any form of counts and bounded sums that one row moves by a known distance: sums, differences, public
-multiples, `ABS`, `GREATEST` and `LEAST`. Which age splits the person-years into two halves? The difference of the two
-counts moves by one person's rows, so minus its size is a utility; a row is on one side only.""",
+A utility may be any expression of counts and bounded sums with a known sensitivity: sums, differences, public
+multiples, `ABS`, `GREATEST` and `LEAST`. Which age splits the person-years into two halves? A row is on one side only, so the difference of the two
+counts changes by at most one person's rows. Minus its absolute value is the utility.""",
     """%%dpsql
 WITH ages(a) AS (SELECT * FROM range(1, 65))
 SELECT a AS age, EXPMECH(-ABS(COUNT(*) FILTER (WHERE age < a) - COUNT(*) FILTER (WHERE age >= a)), epsilon => 1) OVER ages FROM visits""",
-    """And what is the first age from which one of two plans has fewer than 1,000 person-years left?""",
+    """What is the first age at which one of two plans has fewer than 1,000 person-years at that age or above?""",
     """%%dpsql
 WITH ages(a) AS (SELECT 5 * i FROM range(13) AS t(i))
 SELECT a AS age, ABOVE_THRESHOLD(-LEAST(COUNT(*) FILTER (WHERE age >= a AND plan = 'free'), COUNT(*) FILTER (WHERE age >= a AND plan = '95%')),
   -1000, epsilon => 1) OVER ages FROM visits""",
-    """A product or a quotient of two private numbers has no such distance, and is refused with a word on what to write instead: to
+    """A product or a quotient of two private numbers has no such bound, and is refused with an alternative: to
 compare `a / b` with a public `p`, write `-ABS(a - p * b)`.""",
     """## The most common answers
 
-`top => 2` peels off the two best; `answer => TRUE` tells how large they are.""",
+`top => 2` selects the two best; `answer => TRUE` also releases their counts.""",
     """%%dpsql
 WITH states(h) AS (VALUES ('excellent'), ('good'), ('fair'), ('poor'))
 SELECT h AS health, EXPMECH(COUNT(*) FILTER (WHERE health = h), epsilon => 2, top => 2, answer => TRUE) OVER states AS person_years
 FROM visits""",
-    """What it would cost, and how good the choice will be, is known before:""",
+    """The cost and the quality of the choice are known in advance:""",
     """%%dpsql --explain
 SELECT plan, EXPMECH(COUNT(*) FILTER (WHERE visits.plan = plans.plan), epsilon => 1) OVER plans FROM visits""",
-    """## An alarm that is asked again and again
+    """## An alarm for many questions
 
-A declared threshold is paid for once, up front. The questions may be chosen one after another; only those that are
-above it use it up.""",
+A declared threshold is paid for once, in advance. The questions may be chosen one after another; only answers
+above the threshold use it up.""",
     """%%dpsql
 DECLARE alarm ABOVE_THRESHOLD 4000 OPTIONS (epsilon = 2, max_hits = 2)""",
     """%%dpsql
@@ -132,44 +131,44 @@ CLOSE alarm""",
 STABLE = [
     """# Stable answers
 
-Some functions have no useful bound on what one person may change: a median, a mode, a spread, a model. Three ways to release
-them all the same. *Propose, test, release*: if the data are far from any table with another answer, the answer may come out
-as it is. *Inverse sensitivity*: choose an answer by how far the data are from having it. *Subsample and aggregate*: run anything on many blocks of people, and combine the blocks' results privately.""",
+Some functions have no useful bound on the effect of one person: a median, a mode, a spread, a model. Three methods can release
+them nevertheless. *Propose, test, release*: if the data are far from any table with another answer, release the exact
+answer. *Inverse sensitivity*: choose an answer by its distance from the data. *Subsample and aggregate*: run any function on many blocks of people, and combine the blocks' results privately.""",
     OPEN.replace("NAME", "stable_answers").replace("epsilon = 30", "epsilon = 50"),
     """## The spread of spending
 
-`IQR` is tested on the scale of powers of two, then released with a factor of noise. A test that fails gives NULL, and is
-paid for like one that passes. Here one row of each person is taken, at random.""",
+`IQR` is tested on the scale of powers of two, then released with multiplicative noise. A failed test returns NULL, and
+costs as much as a passed one. Here one random row of each person counts.""",
     """%%dpsql
 SELECT WITH PTR OPTIONS (epsilon = 4, delta = 1e-7, max_rows_contributed = 1) IQR(age) AS spread_of_age, MEDIAN(family_size) AS median_family,
        MODE(plan) AS most_common_plan FROM visits""",
-    """An answer may also be proposed with how far one person can move it:""",
+    """You may also propose the local sensitivity of an answer:""",
     """%%dpsql
 SELECT WITH PTR OPTIONS (epsilon = 4, delta = 1e-7, max_rows_contributed = 1) MEDIAN(age, local_sensitivity => 2) AS median_age FROM visits""",
-    """Quantiles, ranges and modes of numbers take a proposal too; the mode may stand at the end of the statement.""",
+    """Quantiles, ranges and modes of numbers accept a proposal too; the mode may be at the end of the statement.""",
     """%%dpsql
 SELECT QUANTILE_DISC(age, 0.9, local_sensitivity => 2) AS old, IQR(age, local_sensitivity => 2) AS spread FROM visits
 WITH PTR OPTIONS (epsilon = 4, delta = 1e-7, max_rows_contributed = 1)""",
-    """A mean needs no proposal: a twentieth of the rows at each end is left out, and the order of magnitude of how far one person can
-move the rest is what is tested. No bounds are used but those that the owner declared.""",
+    """A mean needs no proposal. A twentieth of the rows at each end is left out, and the test is on the order of magnitude of one person's effect on
+the rest. Only declared bounds are used.""",
     """%%dpsql
 WITH PTR OPTIONS (epsilon = 4, delta = 1e-7, max_rows_contributed = 1)
 SELECT AVG(age) AS usual_age, STDDEV(age) AS spread_of_the_middle FROM visits""",
-    """The most common site in each plan: exact, where it is stable.""",
+    """The most common site in each plan: exact, if it is stable.""",
     """%%dpsql
 SELECT WITH PTR OPTIONS (epsilon = 2, delta = 1e-7, max_rows_contributed = 1) plan, MODE(site) AS most_common_site FROM visits GROUP BY plan ORDER BY plan""",
     """## Without a test: inverse sensitivity
 
-Why not add noise by how far one person moves the answer of *these* people? Because that is private too: it may be 0 here, and the
-whole range for the same people less one. `SELECT WITH STABLE` turns the question round. Each public answer weighs the less, the
-more rows would have to come or go to make it the exact one, and nobody moves that number by more than one. Pure ε, no δ, never NULL.""",
+Why not add noise for the sensitivity of *these* people's answer? Because that is private too: it may be 0 here, and the
+whole range without one of these people. `SELECT WITH STABLE` reverses the question. For each public answer it computes the number of rows to add or remove until that
+answer is exact. Answers with smaller numbers are more likely, and one person changes this number by at most one. The guarantee is pure ε without δ, and the result is never NULL.""",
     """%%dpsql
 SELECT WITH STABLE OPTIONS (epsilon = 1, max_rows_contributed = 1) IQR(age) AS spread_of_age FROM visits""",
-    """The same question to PTR, with the same ε and a δ:""",
+    """PTR answers this question with the same ε and a δ:""",
     """%%dpsql
 SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-7, max_rows_contributed = 1) IQR(age) AS spread_of_age FROM visits""",
-    """The third way, noise for the whole range of 65 years, would be off by ±195. EXPLAIN compares the three before anything is
-paid. How many people took part in the experiment is published, so the comparison may use it.""",
+    """A third method, noise for the whole range of 65 years, would be off by ±195. EXPLAIN compares the three before
+payment. The number of participants in the experiment is published, so the comparison may use it.""",
     """%%dpsql --explain
 SELECT WITH STABLE OPTIONS (epsilon = 1, max_rows_contributed = 1, units = 5912)
        IQR(age) AS spread_of_age, TRIMMED_MEAN(doctor_visits, 0.1) AS usual_visits, MODE(health) AS usual_health FROM visits""",
@@ -177,22 +176,22 @@ SELECT WITH STABLE OPTIONS (epsilon = 1, max_rows_contributed = 1, units = 5912)
     """%%dpsql
 SELECT WITH STABLE OPTIONS (epsilon = 2, max_rows_contributed = 1) plan, TRIMMED_MEAN(doctor_visits, 0.1) AS usual_visits,
        MODE(health) AS usual_health FROM visits GROUP BY plan ORDER BY plan""",
-    """## Anything on blocks
+    """## Any function on blocks
 
-A correlation has no small sensitivity, but its value on each of 512 blocks of people does not vary much. Their median is
-released, and an interval for it.""",
+A correlation has no small sensitivity, but its values on 512 blocks of people do not vary much. Their median is
+released, with an interval.""",
     """%%dpsql
 SELECT WITH SUBSAMPLE OPTIONS (epsilon = 2, blocks = 512, bounds = (-1, 1)) CORR(age, doctor_visits) AS r FROM visits""",
-    """Means of the blocks would need more noise: the plan compares, before anything is spent.""",
+    """Means of the blocks would need more noise. The plan compares both before payment.""",
     """%%dpsql --explain
 SELECT WITH SUBSAMPLE OPTIONS (epsilon = 2, blocks = 512, bounds = (-1, 1), combine = 'mean') CORR(age, doctor_visits) AS r FROM visits""",
-    """Where nobody knows the range of the results, `bounds = AUTO` releases what 512 blocks agree on, or NULL: whether the order of
-magnitude of their spread is stable is tested, which takes a δ.""",
+    """If the range of the results is unknown, `bounds = AUTO` releases a result on which 512 blocks agree, or NULL. It tests whether the order of
+magnitude of their spread is stable, which needs a δ.""",
     """%%dpsql
 SELECT WITH SUBSAMPLE OPTIONS (epsilon = 2, delta = 1e-7, bounds = AUTO) REGR_SLOPE(doctor_visits, family_size) AS slope FROM visits""",
     """## Votes: which plan do people use most doctors in?
 
-Each block answers for itself, and the blocks vote. `stable_mode` releases the winner exactly if it leads by enough.""",
+Each block has one vote. `stable_mode` releases the winner exactly if its lead is large enough.""",
     """%%dpsql
 SELECT WITH SUBSAMPLE OPTIONS (epsilon = 2, delta = 1e-7, combine = 'stable_mode')
        ARG_MAX(plan, total) AS plan
@@ -225,16 +224,16 @@ SELECT WITH SUBSAMPLE OPTIONS (epsilon = 2, blocks = 64, combine = 'noisy_mode',
        best_model(age, doctor_visits, health) AS model FROM visits""",
     """## Model selection by a query
 
-A whole query may vote, too: which of three columns says most about the number of doctor visits, by the share of the
-variance that a line in it explains?""",
+A whole query may vote, too: which of three columns best predicts the number of doctor visits, by the share of the
+variance that a linear model explains?""",
     """%%dpsql
 SELECT WITH SUBSAMPLE OPTIONS (epsilon = 2, blocks = 64, combine = 'noisy_mode', candidates = ('age', 'disease_index', 'family_size'))
        CASE WHEN a >= d AND a >= f THEN 'age' WHEN d >= f THEN 'disease_index' ELSE 'family_size' END AS best_column
 FROM (SELECT REGR_R2(doctor_visits, age) AS a, REGR_R2(doctor_visits, disease_index) AS d, REGR_R2(doctor_visits, family_size) AS f FROM visits)""",
     """## Feature selection: votes of a lasso
 
-On each block a lasso (least squares with a price on every weight) keeps a few of nine features. One person changes one
-block, and so at most `most` votes each way: all nine counts are released with noise for that, not for nine separate queries.""",
+On each block a lasso (least squares with an L1 penalty) keeps a few of nine features. One person changes one
+block, and so at most `most` votes each way. The noise of all nine counts covers this change, not nine separate queries.""",
     """import numpy as np
 
 NAMES = ["age", "family_size", "family_income", "education", "disease_index", "mental_health", "general_health", "coinsurance", "year"]
@@ -269,7 +268,7 @@ ax.barh([row["feature"] for row in rows], [row["votes"] for row in rows], xerr=(
 ax.axvline(32, linestyle=":", color="gray")
 ax.set_xlabel("noisy votes of 32 blocks, with what the noise may be (95%)")
 fig.tight_layout()""",
-    """The same lists give the best features alone: `top = 2` peels them off, whatever the number of features.""",
+    """`top = 2` selects only the two best features from these lists, for any number of features.""",
     """%%dpsql
 SELECT WITH SUBSAMPLE OPTIONS (epsilon = 4, blocks = 32, combine = 'noisy_votes', top = 2, candidates = ('age', 'family_size',
     'family_income', 'education', 'disease_index', 'mental_health', 'general_health', 'coinsurance', 'year'))
@@ -277,9 +276,9 @@ SELECT WITH SUBSAMPLE OPTIONS (epsilon = 4, blocks = 32, combine = 'noisy_votes'
   AS feature FROM visits""",
     """## Analysts with raw data
 
-Forty analysts get the rows of one block each, do with them what they like, and name the statistics that they find worth
-publishing. No analyst is trusted to be private, and each asks in a way of their own: some look at correlations, some at
-the difference between the sick and the well, some at quantiles. What is released is how many named which.""",
+Forty analysts get the rows of one block each, analyse them freely, and name the statistics that they find worth
+publishing. The method trusts no analyst, and each uses a different approach: some look at correlations, some at
+the difference between the sick and the well, some at quantiles. The release is the noisy number of analysts who named each statistic.""",
     """def correlates(visits, column):
     return abs(np.corrcoef(visits, column)[0, 1]) > 0.15
 
@@ -312,12 +311,12 @@ ax.set_ylabel("noisy votes of 40 analysts")
 ax.tick_params(axis="x", rotation=30)
 fig.tight_layout()
 print("worth publishing:", ", ".join(row["statistic"] for row in islice(rows, 3)))""",
-    """The statistics themselves are then asked for at a price of their own. With few analysts, an exact winner (`stable_mode`) would
-almost never come out: at ε = 1 and δ = 10⁻⁶ some 37 must agree, however many statistics there are.""",
+    """The statistics themselves need further statements at an extra cost. With few analysts, `stable_mode` would almost never release
+an exact winner: at ε = 1 and δ = 10⁻⁶ some 37 must agree, for any number of statistics.""",
     """## A model's weights: logistic regression
 
-Who sees a doctor at all within a year? Each block fits its own logistic regression, and its weights are combined one by one by a private median. With
-a δ the weights share more than equal parts of ε. `length` says how many there are, so that the price is known before.""",
+Which people see a doctor at all within a year? Each block fits a logistic regression, and a private median combines the weights one by one. With
+a δ each weight gets more than an equal part of ε. `length` declares the number of weights, so that the price is known in advance.""",
     """def weights(visits, age, sick):
     x = np.column_stack([np.ones(len(age)), age.astype(float) / 30 - 1, sick.astype(float)])
     y, w = visits.astype(float) > 0, np.zeros(3)
@@ -330,7 +329,7 @@ session.register("weights", weights, returns="DOUBLE", length=3)""",
     """%%dpsql
 SELECT WITH SUBSAMPLE OPTIONS (epsilon = 4, delta = 1e-7, blocks = 128, combine = 'median', bounds = (-5, 5))
   weights(doctor_visits, age, CAST(health IN ('fair', 'poor') AS INTEGER)) AS weights FROM visits""",
-    """What the textbook's own sampling would take is priced before it runs:""",
+    """EXPLAIN shows the cost of the textbook's own sampling before it runs:""",
     """%%dpsql --explain
 SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, delta = 1e-6, combine = 'stable_mode', sampling = 'bernoulli', units = 5912) MODE(plan) AS plan FROM visits""",
     """%dpsql budget""",
@@ -347,7 +346,7 @@ def _is_code(text: str) -> bool:
 
 
 def notebook(cells: list[str]) -> nbformat.NotebookNode:
-    """The notebook, without outputs."""
+    """Return the notebook, without outputs."""
     made = [new_code_cell(text) if _is_code(text) else new_markdown_cell(text) for text in cells]
     for i, node in enumerate(made):
         node["id"] = f"cell-{i:02}"

@@ -28,15 +28,15 @@ class Cell:
 
 CELLS = (
     Cell(
-        "How many people are there in each plan? The plans are public, so every one of them appears. An "
-        "interval shows how far the noise may have moved a number.",
+        "How many people are there in each plan? The plans are public, so all of them appear. An "
+        "interval shows the error that the noise may cause.",
         """\
 %%dpsql
 SELECT WITH DP OPTIONS (epsilon = 0.2) plan, COUNT(DISTINCT person_id) AS people
 FROM visits GROUP BY plan ORDER BY people DESC""",
     ),
     Cell(
-        "Rows of a private table can't be shown. An error says what to write instead, and costs nothing.",
+        "Rows of a private table can't be shown. The error suggests another statement, and costs nothing.",
         """\
 %%dpsql
 SELECT * FROM visits""",
@@ -58,7 +58,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) plan, AVG(doctor_visits) AS visits_per_year
 FROM visits GROUP BY plan ORDER BY visits_per_year DESC""",
     ),
     Cell(
-        "And what does it cost? What a private SELECT gives is public from then on: any SQL may follow, "
+        "And what does the care cost? The result of a private SELECT is public: any SQL may follow, "
         "here a join with a public table.",
         """\
 %%dpsql
@@ -68,7 +68,7 @@ WITH spending AS (
 SELECT plan, dollars, description FROM spending JOIN plans USING (plan) ORDER BY dollars DESC""",
     ),
     Cell(
-        "The budget is finite. What no longer fits is refused before any data are read.",
+        "The budget is finite. A statement that exceeds it is refused before any data are read.",
         """\
 %%dpsql
 SELECT WITH DP OPTIONS (epsilon = 2) COUNT(*) AS person_years FROM visits""",

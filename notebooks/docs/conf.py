@@ -16,7 +16,7 @@ from sphinx.util.docutils import SphinxDirective
 from dpsql.notebook.lexer import DpsqlLexer
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))  # what pages import: example.py
+sys.path.insert(0, str(HERE))  # pages import example.py
 os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
 
 project = "dpsql"
@@ -33,19 +33,19 @@ myst_heading_anchors = 3
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 nb_execution_mode = os.environ.get("DPSQL_SITE_EXECUTION", "force")
-nb_execution_excludepatterns = ["stories/*"]  # these are shown with the outputs that they are kept with
+nb_execution_excludepatterns = ["stories/*"]  # shown with their stored outputs
 nb_execution_in_temp = True
 nb_execution_timeout = 120
 nb_execution_raise_on_error = True
 nb_merge_streams = True
 pygments_style = "default"
-suppress_warnings = ["myst-nb.lexer"]  # cells get theirs below
+suppress_warnings = ["myst-nb.lexer"]  # choose_lexers sets the cells' lexers
 
 
 class Shot(SphinxDirective):
-    """A screenshot in light and in dark, with what it shows as its caption and its text for who can't see it.
+    """A screenshot in light and dark. The content is its caption and its alternative text.
 
-    Screenshots are made by notebooks/make_shots.py. Where they were not made, the picture `instead` is shown, if any.
+    notebooks/make_shots.py makes screenshots. Without them, the picture `instead` is shown, if any.
     """
 
     required_arguments = 1
@@ -67,7 +67,7 @@ class Shot(SphinxDirective):
 
 
 def choose_lexers(app: Sphinx, document: nodes.document) -> None:
-    """Colour cells of our magic as its SQL, other cells as IPython's."""
+    """Highlight cells of the magic as SQL, other cells as IPython."""
     for cell in document.findall(
         lambda node: isinstance(node, nodes.Element) and "cell_input" in node.get("classes", ())
     ):
