@@ -360,6 +360,8 @@ class Typed:
     """The longest text or list that counts; see :mod:`dpsql.sql.expressions.lengths`."""
     unchecked: bool = False
     """True where the engine may hold a longer value: ``lengths.hold`` makes it NULL."""
+    order: tuple[str, ...] | None = field(default=None, compare=False, repr=False)
+    """The labels of an ENUM in the type's order, for a column whose values are texts here."""
     place: exp.Expr | None = field(default=None, compare=False, repr=False)
     """The analyst's own node, for carets."""
 

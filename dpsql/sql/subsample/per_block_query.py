@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from dpsql.errors import BindError
+from dpsql.labels import show_label_types
 from dpsql.mechanisms.subsample.blocks import BlockRows
 from dpsql.sql.expressions import total_expressions
 from dpsql.sql.expressions.declared_values import Declared, check_released, list_values
@@ -156,7 +157,10 @@ class PerBlockQuery:
     def _schemas(self) -> dict[str, Schema]:
         known: dict[str, Schema] = schemas(self.binder.blocks)
         given = {
-            i.name: self.binder.finish.describe(i.sql, known, self.binder.public)
+            i.name: [
+                (column, show_label_types(kind))
+                for column, kind in self.binder.finish.describe(i.sql, known, self.binder.public)
+            ]
             for i in self.binder.lent_inputs
         }
         return {**known, **given, **{r.name: r.columns for r in self.rows}}
