@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import dpsql
+from tests.support.served import ServerProcess, make_token
 
 POLICY = """
 [budget]
@@ -31,8 +32,8 @@ LABELS = ["low", "mid", "high"]
 ROWS = [(i // 2, LABELS[i % 3], LABELS[(i // 3) % 3], i % 3) for i in range(600)]
 
 
-def connect_owner() -> duckdb.DuckDBPyConnection:
-    con = duckdb.connect()
+def connect_owner(path: Path | str = ":memory:") -> duckdb.DuckDBPyConnection:
+    con = duckdb.connect(path)
     con.execute("CREATE TYPE level AS ENUM ('low', 'mid', 'high')")
     con.execute(
         "CREATE TABLE t AS SELECT i // 2 AS uid, (['low', 'mid', 'high'][i % 3 + 1])::level AS x, "
@@ -208,3 +209,25 @@ def test_a_stored_answer_has_the_order(tmp_path: Path) -> None:
             found = session.sql(f"{BY_X} ORDER BY x DESC")
             assert found["x"] == LABELS[::-1]
     assert found.event is None
+
+
+@pytest.mark.timeout(300)
+def test_a_servers_answers_have_the_order(tmp_path: Path) -> None:
+    connect_owner(tmp_path / "data.duckdb").close()
+    policy = tmp_path / "policy.toml"
+    policy.write_text(POLICY.format(more="") + "[analysts.ada]\nepsilon = 1e8\ndelta = 0.001\n[server]\n")
+    token = make_token(policy, "ada")
+    with (
+        ServerProcess(policy, "--database", str(tmp_path / "data.duckdb")) as server,
+        dpsql.connect(server.url, token=token) as session,
+    ):
+        for text in (
+            f"{BY_X} ORDER BY x",
+            f"k << {BY_X}; SELECT x FROM k ORDER BY x",
+            "SELECT x FROM p ORDER BY x",
+        ):
+            found = session.sql(text)
+            assert found["x"] == LABELS
+            assert "dictionary" not in str(found.table.schema)
+        with pytest.raises(dpsql.BindError, match="order of an ENUM's labels"):
+            session.sql("SELECT COUNT(*) FROM t WHERE x < y")
