@@ -159,7 +159,7 @@ class Finisher:
         """Return names and SQL types of a public table, or of a kept relation."""
         held = self._held.get(name)
         if held is None:
-            orders = self._engine.orders(self._tables[name])
+            orders = self._find_orders(name)
             columns = self._engine.schema(self._tables[name]).items()
             return [(c, name_label_type(orders[c]) if c in orders else kind) for c, kind in columns]
         if not isinstance(held, pa.Table):
@@ -247,9 +247,15 @@ class Finisher:
 
     def _read(self, name: str) -> pa.Table:
         """Return the rows of a public table of the policy, with columns of labels in the order of their types."""
-        table = self._tables[name]
-        rows, orders = self._engine.public(table), self._engine.orders(table)
+        rows, orders = self._engine.public(self._tables[name]), self._find_orders(name)
         return order_labels({name: rows}, {name: tuple(orders.items())})[name] if orders else rows
+
+    def _find_orders(self, name: str) -> dict[str, tuple[str, ...]]:
+        """Return the columns of a public table that have labels, in the order of their types."""
+        table = self._tables[name]
+        orders = self._engine.orders(table)
+        kinds = self._engine.schema(table) if orders else {}
+        return {column: order for column, order in orders.items() if kinds.get(column) == "VARCHAR"}
 
     def _check(self, sql: str, relations: Mapping[str, Sequence[str]], public: Sequence[str]) -> bool:
         """Refuse a query that does more than compute from these relations; return whether it may make long texts."""

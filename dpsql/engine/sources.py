@@ -244,12 +244,12 @@ def simplify_type(kind: str) -> str:
 
 
 def list_labels(kind: str) -> tuple[str, ...]:
-    """Return the labels of an ENUM in its order; none of another type.
+    """Return the labels of an ENUM, or of a list of it, in its order; none of another type.
 
     >>> list_labels("ENUM('low', 'it''s')")
     ('low', "it's")
     """
-    texts = re.findall(r"'((?:[^']|'')*)'", kind) if _ENUM.fullmatch(kind) else []
+    texts = re.findall(r"'((?:[^']|'')*)'", kind) if _ENUM.fullmatch(re.sub(r"\[\d*\]$", "", kind)) else []
     return tuple(text.replace("''", "'") for text in texts)
 
 

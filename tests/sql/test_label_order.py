@@ -37,7 +37,7 @@ def connect_owner(path: Path | str = ":memory:") -> duckdb.DuckDBPyConnection:
     con.execute("CREATE TYPE level AS ENUM ('low', 'mid', 'high')")
     con.execute(
         "CREATE TABLE t AS SELECT i // 2 AS uid, (['low', 'mid', 'high'][i % 3 + 1])::level AS x, "
-        "(['low', 'mid', 'high'][(i // 3) % 3 + 1])::level AS y, i % 3 AS g FROM range(600) r(i)"
+        "(['low', 'mid', 'high'][(i // 3) % 3 + 1])::level AS y, i % 3 AS g, [x] AS l FROM range(600) r(i)"
     )
     con.execute("CREATE TABLE p AS SELECT DISTINCT x FROM t")
     return con
@@ -73,6 +73,9 @@ SORTED = [
     "SELECT COALESCE(x, y) AS z, COUNT(*) AS n FROM t GROUP BY z ORDER BY z",
     "SELECT w, COUNT(*) AS n FROM (SELECT uid, LAG(x) OVER (PARTITION BY uid ORDER BY g) AS w FROM t) GROUP BY w ORDER BY w",
     f"WITH k AS ({BY_X}) SELECT k.x, COUNT(*) AS m FROM t JOIN k USING (x) GROUP BY k.x ORDER BY k.x",
+    "SELECT k, COUNT(*) AS n FROM (SELECT uid, UNNEST([x, x]) AS k FROM t) GROUP BY k ORDER BY k",
+    "SELECT k, COUNT(*) AS n FROM (SELECT uid, UNNEST(l) AS k FROM t) GROUP BY k ORDER BY k",
+    "SELECT l[1] AS k, COUNT(*) AS n FROM t GROUP BY k ORDER BY k",
     # texts, as for DuckDB
     "SELECT COALESCE(x, 'none') AS z, COUNT(*) AS n FROM t GROUP BY z ORDER BY z",
     "SELECT x::VARCHAR AS z, COUNT(*) AS n FROM t GROUP BY z ORDER BY z",

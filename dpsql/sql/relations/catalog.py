@@ -155,7 +155,7 @@ class Catalog:
             bounds = bounds if bounds is not None else ends.get(name)
             length = column_length(item) if kind.kind in ("TEXT", "LIST") else None
             node, folded_name = column(column_name(place)), fold(name)
-            order = orders.get(name) if kind == TEXT else None
+            order = orders.get(name) if kind == TEXT or kind.element == TEXT else None
             typed = Typed(node, kind, bounds, False, values, length=length, unchecked=True, order=order)
             key = folded_name in keys
             anchors = {anchor for start, anchor in claims if start == folded_name}
