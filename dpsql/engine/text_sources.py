@@ -272,8 +272,8 @@ def check_heading(table: Table, text: Format, columns: Mapping[str, str], files:
     In CSV that is the first line. JSON has names in each record, and may leave some out: of the first records, one must have
     the column of the privacy unit.
 
-    A first line without names is a person's row, so the message repeats nothing of it but a name that is like the missing one,
-    and this only where another of the policy's columns is there.
+    A first line without names is a person's row. So the message repeats at most a name that is like the missing one, and only
+    where another of the policy's columns is there.
 
     Raises:
         PolicyError: a file has none of a declared column.
