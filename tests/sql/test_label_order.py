@@ -120,6 +120,9 @@ def test_an_enum_sorts_as_in_duckdb(
         "SELECT m, COUNT(*) AS n FROM (SELECT uid, MIN(x) AS m FROM t GROUP BY uid) GROUP BY m",
         "SELECT m, COUNT(*) AS n FROM (SELECT uid, ARG_MAX(g, x) AS m FROM t GROUP BY uid) GROUP BY m",
         "SELECT COUNT(*) AS n FROM (SELECT uid, ROW_NUMBER() OVER (PARTITION BY uid ORDER BY x) AS r FROM t) WHERE r = 1",
+        "SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1e4, blocks = 20) MAX(x) AS m FROM t",
+        "SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1e4, blocks = 20) x FROM t ORDER BY x DESC LIMIT 1",
+        "SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1e4, blocks = 20) MODE(g) AS m FROM t WHERE x < y",
         "SELECT COUNT(*) AS n FROM (SELECT uid, MAX(x) OVER (PARTITION BY uid) AS r FROM t) WHERE r = 'low'",
     ],
 )
