@@ -33,6 +33,7 @@ from dpsql.errors import (
 )
 from dpsql.explain import Explanation, explain_declaration, explain_plan
 from dpsql.interrupts import POLL_SECONDS, Turns, check_stop
+from dpsql.labels import Orders
 from dpsql.ledger.ledger import Ledger, Ticket
 from dpsql.mechanisms.base import NormalForm, Operator, Prove, Read, Reader, Release
 from dpsql.mechanisms.subsample.blocks import RegisteredFunction
@@ -367,7 +368,14 @@ class Pipeline:
             confidence=plan.confidence,
             lasting=self.ledger.lasting or (event is None and not prepared.stored),
             expected_error=prepared.expected_errors,
+            orders=self._find_orders(plan),
         )
+
+    def _find_orders(self, plan: Plan) -> Orders:
+        """Return the output columns that have labels of an ENUM."""
+        if not any(block.orders for block in plan.blocks):
+            return ()
+        return plan.find_orders(self.finisher.describe(plan.finish, plan.schemas, plan.public))
 
     def _run_above(self, prepared: PreparedPlan, relations: Mapping[str, pa.Table]) -> pa.Table:
         """Run the SQL above the private blocks.

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpsql.labels import Orders, name_label_type, order_labels
 from dpsql.mechanisms.base import Operator, Release
 from dpsql.mechanisms.consistency import Consistent
 from dpsql.mechanisms.empty_groups import RangedGroups
@@ -70,6 +71,8 @@ class PrivateBlock:
     """The strategy by which its numbers, and those of blocks chosen with it, are measured; None if there was no choice."""
     variants: tuple[StrategyVariant, ...] = ()
     """This block under other strategies: a stored answer by any of them also serves the statement."""
+    orders: tuple[tuple[str, tuple[str, ...]], ...] = field(default=(), compare=False, repr=False)
+    """The columns of labels of an ENUM, with all labels in the type's order; see :mod:`dpsql.labels`."""
 
     @property
     def prepaid(self) -> bool:
@@ -309,7 +312,17 @@ class Plan:
             )
             for item in self.widths
         }
-        return {**relations, **made} if made else relations
+        return self.order_labels({**relations, **made})
+
+    def find_orders(self, columns: Iterable[tuple[str, str]]) -> Orders:
+        """Return the columns of ``finish`` that have labels, given their names and SQL types."""
+        known = {name_label_type(order): order for block in self.blocks for _, order in block.orders}
+        pairs = zip(self.columns, columns, strict=False)
+        return [(name, known[kind]) for name, (_, kind) in pairs if kind in known]
+
+    def order_labels(self, relations: Mapping[str, pa.Table]) -> Mapping[str, pa.Table]:
+        """Return the releases with columns of labels in the order of their types."""
+        return order_labels(relations, {block.name: block.orders for block in self.blocks if block.orders})
 
     @property
     def event(self) -> Event | None:

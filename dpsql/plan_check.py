@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from dpsql.engine.base import Engine
 from dpsql.engine.postprocess import Finisher
+from dpsql.labels import show_label_types
 from dpsql.mechanisms.base import Columns, fill_parameters
 from dpsql.plan import Plan, PrivateBlock
 from dpsql.sql.exact.gate import STAND_INS, Gate
@@ -31,7 +32,8 @@ class PlanCheck:
     def describe_lent(self, plan: Plan, block: PrivateBlock) -> dict[str, Columns]:
         """Return the names and columns of the public relations that a block's exact queries read."""
         schemas = {b.name: b.columns for b in plan.blocks}
-        lent = {i.name: self.finisher.describe(i.sql, schemas, plan.public) for i in block.inputs}
+        described = {i.name: self.finisher.describe(i.sql, schemas, plan.public) for i in block.inputs}
+        lent = {name: [(c, show_label_types(kind)) for c, kind in found] for name, found in described.items()}
         return {**lent, **block.operator.provides}
 
     def check(self, plan: Plan) -> None:

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpsql.errors import Error, did_you_mean
+from dpsql.labels import Orders, order_labels
 
 if TYPE_CHECKING:
     import pandas
@@ -50,6 +51,7 @@ class Result:
         whole: shown without cuts: it is text to read, like a plan.
         lasting: False where the budget that paid for it lasts for one process only.
         expected_error: of output columns, where it is known.
+        orders: columns of labels of an ENUM, in the type's order, which a kept result has again.
 
     >>> r = Result(pa.table({"n": [1240]}), intervals={"n": [(1210.0, 1270.0)]}, loss="ε=0.1")
     >>> r.fetchall(), r.intervals, r.shape
@@ -67,6 +69,7 @@ class Result:
     whole: bool = False
     lasting: bool = True
     _errors: tuple[tuple[str, float], ...] = ()
+    _orders: Orders = ()
 
     def __init__(
         self,
@@ -82,6 +85,7 @@ class Result:
         whole: bool = False,
         lasting: bool = True,
         expected_error: Mapping[str, float] | None = None,
+        orders: Orders = (),
     ) -> None:
         self.__dict__.update(
             table=_whole_numbers(table),
@@ -95,6 +99,7 @@ class Result:
             whole=whole,
             lasting=lasting,
             _errors=tuple((expected_error or {}).items()),
+            _orders=tuple(orders),
         )
 
     @classmethod
@@ -125,6 +130,11 @@ class Result:
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         return iter(self.fetchall())
+
+    @property
+    def ordered_table(self) -> pa.Table:
+        """The table with columns of labels as ordered dictionaries."""
+        return order_labels({"": self.table}, {"": self._orders})[""] if self._orders else self.table
 
     @overload
     def __getitem__(self, key: int) -> tuple[Any, ...]: ...

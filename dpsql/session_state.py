@@ -17,6 +17,7 @@ import pyarrow as pa
 from dpsql.engine.frames import to_arrow
 from dpsql.engine.postprocess import Finisher
 from dpsql.errors import BindError, EngineError, Error, PolicyError, Span, did_you_mean
+from dpsql.labels import show_label_types
 from dpsql.ledger.ledger import Ledger, Ticket
 from dpsql.mechanisms.selection.interactive_threshold import InteractiveThreshold
 from dpsql.noise.entropy import Entropy
@@ -139,7 +140,7 @@ class KeptResults:
         except PolicyError as error:
             raise BindError(error.message, hint=error.hint) from None
         columns = make_unique(given.columns)
-        table = given.table.rename_columns(columns)
+        table = given.ordered_table.rename_columns(columns)
         ends: list[tuple[str, str, str]] = []
         bins: list[tuple[str, float]] = []
         for shown, pair in given.ends.items():
@@ -179,7 +180,7 @@ class KeptResults:
         if item is None:
             return None
         known = dict(self._finisher.describe(f"FROM {item.table}", {}, (item.table,)))
-        return {column: known[column] for column in item.columns}
+        return {column: show_label_types(known[column]) for column in item.columns}
 
 
 def _find_width(low: pa.ChunkedArray, high: pa.ChunkedArray) -> float | None:

@@ -294,7 +294,9 @@ class StoredBlocks:
             if all(name in relations for name in mentioned) and FORETOLD not in item.sql:
                 try:
                     tables[item.name] = self.lend(
-                        item.sql, {name: relations[name] for name in mentioned}, plan.public
+                        item.sql,
+                        plan.order_labels({name: relations[name] for name in mentioned}),
+                        plan.public,
                     )
                 except BindError as error:
                     if not mentioned:
@@ -335,9 +337,8 @@ class StoredBlocks:
             if item.lent is None:
                 plan = prepared.plan
                 try:
-                    item.lent = {
-                        i.name: self.lend(i.sql, prepared.relations, plan.public) for i in item.block.inputs
-                    }
+                    relations = plan.order_labels(prepared.relations)
+                    item.lent = {i.name: self.lend(i.sql, relations, plan.public) for i in item.block.inputs}
                 except BindError as error:
                     prepared.failed_above = error
                     return

@@ -55,6 +55,10 @@ class Engine(abc.ABC):
     wide_integers: bool = False
     """Whether 128-bit products and quotients are exact, and fast enough to add up instead of sorting."""
 
+    def orders(self, table: Table) -> Mapping[str, tuple[str, ...]]:
+        """Return the labels of a table's columns of an ordered type, in that order; exact queries see texts."""
+        return {}
+
     def __init__(
         self,
         policy: Policy,

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from dpsql.engine import database_files, sandbox, sources
 from dpsql.engine.base import Engine, find_states, hash_lines, raise_unless_done
-from dpsql.engine.frames import digest_table, list_object_columns, to_arrow
+from dpsql.engine.frames import digest_table, list_object_columns, list_orders, to_arrow
 from dpsql.engine.instances import Cursors, Opened, SharedInstance, join_instance
 from dpsql.engine.little_queries import LittleQueries, estimate_rows
 from dpsql.engine.number_cursor import NumberCursor, ask_for_narrow_decimals
@@ -195,6 +195,7 @@ class DuckDBEngine(Engine):
         ).fetchall()[0]
         self._places: dict[str, tuple[str, str, str]] = {}
         self._paths: dict[str, tuple[str, str, str]] = {}
+        self._orders: dict[str, Mapping[str, tuple[str, ...]]] = {}
         for table in self.policy.tables.values():
             place = self._find_place(table)
             # Two tables of one source may have two privacy units, so each has its own name.
@@ -274,7 +275,13 @@ class DuckDBEngine(Engine):
         texts = [column for column, kind in columns.items() if kind == "VARCHAR"]
         collated = [column for column in texts if sources.is_collated(self._con, body, column)]
         frame = NameMapping(self._frames).get(name)
-        if frame is not None or sources.is_pandas(self._con, place):
+        pandas = frame is None and sources.is_pandas(self._con, place)
+        if not pandas:  # the categories of a registered one may be without an order
+            found = {column: sources.list_labels(kind) for column, kind in columns.items()}
+            self._orders[table.name] = {column: order for column, order in found.items() if order}
+        if frame is not None:
+            self._orders[table.name] = list_orders(frame)
+        if frame is not None or pandas:
             sources.open_frame(self._con, self.policy, table, body, columns, list_object_columns(frame))
             return ("temp", "main", sources.name_view(table))
         made = sources.open_table(self._con, table, body, columns, collated, not self._attached)
@@ -304,6 +311,9 @@ class DuckDBEngine(Engine):
 
     def place(self, table: Table) -> tuple[str, str, str]:
         return self._places[table.name]
+
+    def orders(self, table: Table) -> Mapping[str, tuple[str, ...]]:
+        return self._orders.get(table.name, {})
 
     @property
     def home(self) -> tuple[str, ...]:

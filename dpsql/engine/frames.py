@@ -290,6 +290,25 @@ def list_object_columns(frame: Any) -> set[str] | None:
     return {field.name for field in frame.schema if (field.metadata or {}).get(_OBJECTS)}
 
 
+def list_orders(frame: pa.Table) -> dict[str, tuple[str, ...]]:
+    """Return the categories of a table's ordered dictionaries of texts; none where two of its parts have others.
+
+    Whether a column is among them depends on its type alone, since statements are refused by that.
+    """
+    found = {}
+    for place, field in enumerate(frame.schema):
+        kind = field.type
+        if (
+            pa.types.is_dictionary(kind)
+            and kind.ordered
+            and any(is_text(kind.value_type) for is_text in _TEXTS)
+        ):
+            chunks = frame.column(place).chunks
+            listed = {tuple(dict.fromkeys(chunk.dictionary.to_pylist())) for chunk in chunks}
+            found[field.name] = listed.pop() if len(listed) == 1 else ()
+    return found
+
+
 _Columns = Iterator[tuple[str, Any, bool]]
 """Names and values of columns, and whether these are Python objects."""
 

@@ -19,6 +19,7 @@ from dpsql.engine.public_sql import check_public
 from dpsql.engine.sandbox import TypedColumns, quote_identifier, write_empty_query
 from dpsql.engine.spill import SpillDirectory, make_spill_directory
 from dpsql.errors import BindError, find_nearest
+from dpsql.labels import list_ordered_columns, name_label_type, order_labels, show_label_types, spell_labels
 from dpsql.policy.model import Policy, Table
 
 _LOST = re.compile("UUID|HUGEINT")
@@ -34,7 +35,7 @@ MAX_PUBLIC_MEMORY = 256 << 20
 """Its most bytes in memory; more are spilled to the session's spill directory."""
 MAX_PUBLIC_ANSWER = 256 << 20
 """The most bytes of its answer."""
-_LOADING = "dpsql_loading"
+_LOADING, _LABELLED = "dpsql_loading", "_labelled"
 
 
 class PublicTables(Protocol):
@@ -45,6 +46,9 @@ class PublicTables(Protocol):
 
     def public(self, table: Table) -> pa.Table:
         """Return a public table's rows."""
+
+    def orders(self, table: Table) -> Mapping[str, tuple[str, ...]]:
+        """Return the labels of a table's columns of an ordered type, in that order."""
 
 
 class Finisher:
@@ -123,7 +127,8 @@ class Finisher:
         self, sql: str, relations: Mapping[str, Sequence[tuple[str, str]]], public: Iterable[str] = ()
     ) -> pa.Schema:
         """Bind a query, and return the Arrow schema of :meth:`finish`'s answer; BindError if it does not fit the relations."""
-        columns = self.describe(sql, relations, public)
+        described = self.describe(sql, relations, public)
+        columns = [(name, show_label_types(kind)) for name, kind in described]
         with self._lock, self._binding.cursor() as con:
             types = con.sql(write_empty_query(columns)).to_arrow_reader(1).schema.types
         untyped = [kind.strip('"') == "NULL" for _, kind in columns]
@@ -142,7 +147,8 @@ class Finisher:
             for name, given in relations.items():
                 empty = write_empty_query(given)
                 con.execute(f"CREATE OR REPLACE TEMP VIEW {quote_identifier(name)} AS {empty}")
-            return [(row[0], row[1]) for row in con.execute(f"DESCRIBE {sql}").fetchall()], False
+            rows = con.execute(f"DESCRIBE {sql}").fetchall()
+            return [(row[0], row[1]) for row in rows], False
         except sandbox.FATAL_ERRORS as error:
             self._close_binder(broken=True)
             return str(error), True
@@ -153,12 +159,16 @@ class Finisher:
         """Return names and SQL types of a public table, or of a kept relation."""
         held = self._held.get(name)
         if held is None:
-            return list(self._engine.schema(self._tables[name]).items())
+            orders = self._find_orders(name)
+            columns = self._engine.schema(self._tables[name]).items()
+            return [(c, name_label_type(orders[c]) if c in orders else kind) for c, kind in columns]
         if not isinstance(held, pa.Table):
             return held
         with self._binding.cursor() as con:
             con.register(_LOADING, held.slice(0, 0))
-            return [(row[0], row[1]) for row in con.execute(f"DESCRIBE FROM {_LOADING}").fetchall()]
+            kinds = {c: name_label_type(tuple(listed)) for c, listed in list_ordered_columns(held).items()}
+            rows = con.execute(f"DESCRIBE FROM {_LOADING}").fetchall()
+            return [(row[0], kinds.get(row[0], row[1])) for row in rows]
 
     def hold(self, name: str, relation: pa.Table | TypedColumns) -> None:
         """Add a relation under a name, like a public table; columns alone are one without rows."""
@@ -232,8 +242,20 @@ class Finisher:
         """Return the rows of a public table, or of a kept relation; None for columns without rows."""
         held = self._held.get(name)
         if held is None:
-            return self._engine.public(self._tables[name])
+            return self._read(name)
         return held if isinstance(held, pa.Table) else None
+
+    def _read(self, name: str) -> pa.Table:
+        """Return the rows of a public table of the policy, with columns of labels in the order of their types."""
+        rows, orders = self._engine.public(self._tables[name]), self._find_orders(name)
+        return order_labels({name: rows}, {name: tuple(orders.items())})[name] if orders else rows
+
+    def _find_orders(self, name: str) -> dict[str, tuple[str, ...]]:
+        """Return the columns of a public table that have labels, in the order of their types."""
+        table = self._tables[name]
+        orders = self._engine.orders(table)
+        kinds = self._engine.schema(table) if orders else {}
+        return {column: order for column, order in orders.items() if kinds.get(column) == "VARCHAR"}
 
     def _check(self, sql: str, relations: Mapping[str, Sequence[str]], public: Sequence[str]) -> bool:
         """Refuse a query that does more than compute from these relations; return whether it may make long texts."""
@@ -259,13 +281,14 @@ class Finisher:
         for name in public:
             if name in self._loaded:
                 continue
-            held, columns = self._held.get(name), "*"
+            held, casts = self._held.get(name), list[str]()
             if held is None:
-                held, kinds = self._engine.public(self._tables[name]), self._columns(name)
+                held, kinds = self._read(name), self._columns(name)
                 lost = ((quote_identifier(column), kind) for column, kind in kinds if _LOST.search(kind))
-                casts = ", ".join(f"CAST({column} AS {kind}) AS {column}" for column, kind in lost)
-                columns = f"* REPLACE ({casts})" if casts else "*"
+                casts = [f"CAST({column} AS {kind}) AS {column}" for column, kind in lost]
             if isinstance(held, pa.Table):
+                casts += _cast_labels(held)
+                columns = f"* REPLACE ({', '.join(casts)})" if casts else "*"
                 con.register(_LOADING, held)
                 con.execute(
                     f"CREATE OR REPLACE TABLE {quote_identifier(name)} AS SELECT {columns} FROM {_LOADING}"
@@ -359,6 +382,32 @@ def _fetch(
     con: duckdb.DuckDBPyConnection, sql: str, relations: Mapping[str, pa.Table], most: int | None
 ) -> pa.Table:
     """Return a query's answer, read up to the size limit and up to ``most`` rows, plus one."""
+    labels = {name: casts for name, table in relations.items() if (casts := _cast_labels(table))}
+    for name, casts in labels.items():
+        con.register(f"{name}{_LABELLED}", relations[name])
+        body = f"SELECT * REPLACE ({', '.join(casts)}) FROM {quote_identifier(name + _LABELLED)}"
+        con.execute(f"CREATE OR REPLACE TEMP VIEW {quote_identifier(name)} AS {body}")
+    try:
+        return _read_answer(con, sql, {n: table for n, table in relations.items() if n not in labels}, most)
+    finally:
+        for name in labels:
+            con.execute(f"DROP VIEW IF EXISTS temp.main.{quote_identifier(name)}")
+            con.unregister(f"{name}{_LABELLED}")
+
+
+def _cast_labels(table: pa.Table) -> list[str]:
+    """Write casts of a table's ordered dictionaries, which DuckDB reads as texts, to an ENUM of their labels."""
+    casts = []
+    for name, listed in list_ordered_columns(table).items():
+        column, labels = quote_identifier(name), ", ".join(map(sandbox.quote_literal, listed))
+        casts.append(f"CAST({column} AS ENUM({labels})) AS {column}")
+    return casts
+
+
+def _read_answer(
+    con: duckdb.DuckDBPyConnection, sql: str, relations: Mapping[str, pa.Table], most: int | None
+) -> pa.Table:
+    """Return the rows of a query, up to the limits of :func:`_fetch`."""
     query = sandbox.bind_query(con, sql, relations)
     with query.to_arrow_reader(_BATCH) as reader:
         batches, size, rows = [], 0, 0
@@ -369,7 +418,7 @@ def _fetch(
                 raise MemoryError
             if most is not None and rows > most:
                 break
-        return _restore_unsigned(pa.Table.from_batches(batches, reader.schema), query.types)
+        return spell_labels(_restore_unsigned(pa.Table.from_batches(batches, reader.schema), query.types))
 
 
 _UNSIGNED_TYPE = pa.decimal256(39, 0)
@@ -459,7 +508,7 @@ _OWN_NAME = re.compile(r"^dpsql_|__(low|high)$")
 
 def _make_error(message: str, known: Sequence[str] = ()) -> BindError:
     """Return DuckDB's message without its class and SQL excerpt; the nearest ``known`` column name is suggested."""
-    text = re.sub(r"^[A-Z]\w*( \w+)? Error: ", "", message.split("\n")[0]).rstrip("!")
+    text = re.sub(r"^[A-Z]\w*( \w+)? Error: ", "", show_label_types(message).split("\n")[0]).rstrip("!")
     for pattern, said in _MISSING:
         if (found := pattern.search(text)) is not None:
             near = find_nearest(found[1], known) if "column {}" in said else None

@@ -206,6 +206,10 @@ class Copies:
         """Return a table's rows."""
         return self._public[table.name][1]
 
+    def orders(self, table: Table) -> dict[str, tuple[str, ...]]:
+        """Return none: rows that were sent have their labels in order."""
+        return {}
+
 
 def _answer(finisher: Any, sent: Sent) -> tuple[bytes, bytes]:
     for name, (columns, rows) in sent.public.items():

@@ -74,7 +74,7 @@ _FUNCTIONS = (
     "list_slice list_sort list_stddev_pop list_stddev_samp list_string_agg list_sum list_transform list_unique "
     "list_value list_var_pop list_var_samp list_where list_zip range reduce repeat_row unnest unpivot_list "
     # structs, maps, unions and JSON
-    "array_to_json cardinality enum_code enum_first enum_last enum_range enum_range_boundary from_json "
+    "array_to_json cardinality from_json "
     "from_json_strict json json_array json_array_length json_contains json_exists json_extract json_extract_path "
     "json_extract_path_text json_extract_string json_group_array json_group_object json_group_structure json_keys "
     "json_merge_patch json_object json_pretty json_quote json_structure json_transform json_transform_strict "

@@ -243,6 +243,16 @@ def simplify_type(kind: str) -> str:
     return _LENGTH.sub("[]", _ENUM.sub("VARCHAR", kind))
 
 
+def list_labels(kind: str) -> tuple[str, ...]:
+    """Return the labels of an ENUM, or of a list of it, in its order; none of another type.
+
+    >>> list_labels("ENUM('low', 'it''s')")
+    ('low', "it's")
+    """
+    texts = re.findall(r"'((?:[^']|'')*)'", kind) if _ENUM.fullmatch(re.sub(r"\[\d*\]$", "", kind)) else []
+    return tuple(text.replace("''", "'") for text in texts)
+
+
 def find_declared_type(table: Table, name: str) -> str | None:
     """Return the type that the policy gives a column."""
     return table.columns[name].type if name in table.columns else None

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpsql.engine.sandbox import quote_identifier, quote_literal
-from dpsql.errors import PolicyError, did_you_mean
+from dpsql.errors import PolicyError, clip, find_nearest
 from dpsql.policy.model import Format, Table, fold
 
 BLOCK_BYTES = 8 << 20
@@ -272,29 +272,56 @@ def check_heading(table: Table, text: Format, columns: Mapping[str, str], files:
     In CSV that is the first line. JSON has names in each record, and may leave some out: of the first records, one must have
     the column of the privacy unit.
 
+    A first line without names is a person's row. So the message repeats at most a name that is like the missing one, and only
+    where another of the policy's columns is there.
+
     Raises:
         PolicyError: a file has none of a declared column.
     """
-    unit = [path[0].column for path in table.unit_paths if path]
     for path in files:
         with contextlib.suppress(*READ_ERRORS):
-            if table.text == "json":
-                names, wanted = _read_keys(path, text), unit
-            elif not text.header:
+            missing, names = _find_missing(table, text, columns, path)
+            if missing is None:
                 continue
-            else:
-                names, wanted = read_heading(path, text), list(columns)
-            known = set(map(fold, names))
-            missing = next((column for column in wanted if fold(column) not in known), None)
-            if missing is None or _is_empty(path):
-                continue
-            said = did_you_mean(missing, names) or "it names no columns."
-            if table.text != "json" and len(names) < 2:
+            heading = not {fold(name) for name in names}.isdisjoint(map(fold, columns))
+            near = find_nearest(missing, names) if heading else None
+            said = f" Did you mean {near}?" if near is not None else ""
+            if table.text != "json" and (not heading or len(names) < 2):
                 said += " Its format may say delimiter, skip, encoding or header = false."
             raise PolicyError(
-                f"{table.name}.{missing} is in the policy but not in {Path(path).name}. {said[:1].upper()}{said[1:]}",
+                f"{table.name}.{missing} is in the policy but not in {Path(path).name}.{said}",
+                hint="dpsql policy check shows the data owner what the file has in place of it.",
                 keys=("tables", table.name, "columns", missing),
             )
+
+
+def _find_missing(
+    table: Table, text: Format, columns: Iterable[str], path: str
+) -> tuple[str | None, list[str]]:
+    """Return the first column that a file lacks, if any, and the names that stand in the file."""
+    if table.text == "json":
+        names, wanted = _read_keys(path, text), [way[0].column for way in table.unit_paths if way]
+    elif text.header:
+        names, wanted = read_heading(path, text), list(columns)
+    else:
+        return None, []
+    known = set(map(fold, names))
+    missing = next((column for column in wanted if fold(column) not in known), None)
+    return (None if missing is None or _is_empty(path) else missing), names
+
+
+def show_headings(table: Table, columns: Iterable[str], files: Iterable[str]) -> list[str]:
+    """Return sentences with the names in the files that lack a column: for the data owner's eyes only."""
+    text, listed, said = (table.format or Format()).fit(table.source, table.text), list(columns), []
+    for path in files:
+        with contextlib.suppress(*READ_ERRORS, PolicyError):
+            missing, names = _find_missing(table, text, listed, path)
+            if missing is not None:
+                shown = ", ".join(clip(name) for name in names[:8]) + (", ..." if len(names) > 8 else "")
+                said.append(
+                    f"{Path(path).name} has {shown or 'no names'} where names of columns are expected."
+                )
+    return said
 
 
 def _is_empty(path: str) -> bool:

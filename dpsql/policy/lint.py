@@ -20,7 +20,7 @@ from dpsql.engine.duckdb import DuckDBEngine
 from dpsql.engine.sandbox import quote_identifier
 from dpsql.engine.schemas import propose_object_types
 from dpsql.engine.sources import describe_parquet, find_bad_columns, propose_types
-from dpsql.engine.text_sources import READ_ERRORS, read_first_record
+from dpsql.engine.text_sources import READ_ERRORS, read_first_record, show_headings
 from dpsql.errors import LedgerError, PolicyError, did_you_mean, find_nearest
 from dpsql.ledger.ledger import Ledger
 from dpsql.ledger.state_files import place_ledger
@@ -82,6 +82,15 @@ class Findings:
     __repr__ = __str__
 
 
+def _with_headings(error: PolicyError, declared: Policy, base: Path) -> PolicyError:
+    """Return an error about a missing column with the names that its table's text files have."""
+    table = declared.tables.get(error.keys[1]) if error.keys[:1] == ("tables",) and error.keys[2:3] else None
+    if table is None or table.text is None:
+        return error
+    said = show_headings(table, model.list_types(declared, table), find_files(table, base))
+    return PolicyError(error.message, hint=" ".join(said) or error.hint, keys=error.keys)
+
+
 def check_policy(policy: str | Path, data: Any = ":memory:", rows: bool = False) -> Findings:
     """Check a policy against its data's columns.
 
@@ -107,7 +116,10 @@ def check_policy(policy: str | Path, data: Any = ":memory:", rows: bool = False)
         return findings  # the rest can be checked once it is known whose rows they are
     _check_budget(declared, findings)
     declared = _propose_missing_types(declared, policy.parent, data, findings)
-    engine = DuckDBEngine(data, declared, policy.parent)
+    try:
+        engine = DuckDBEngine(data, declared, policy.parent)
+    except PolicyError as error:
+        raise _with_headings(error, declared, policy.parent) from None
     units: list[int] = []
     try:
         for table in declared.tables.values():

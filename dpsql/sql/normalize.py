@@ -16,6 +16,7 @@ import pyarrow as pa
 from sqlglot import exp
 from sqlglot.errors import ErrorLevel
 
+from dpsql.labels import is_label_type, name_label_type
 from dpsql.mechanisms.window_widths import WindowWidths
 from dpsql.plan import PrivateBlock, Renamed
 from dpsql.sql.expressions.types import Type
@@ -115,7 +116,7 @@ _OTHER_NAMES = _TYPES | {"INT128": "HUGEINT"}
 
 
 def _spell_type(kind: str) -> str:
-    return _OTHER_NAMES.get(kind, kind)
+    return "VARCHAR" if is_label_type(kind) else _OTHER_NAMES.get(kind, kind)
 
 
 def spell(node: exp.Expr) -> str:
@@ -300,13 +301,14 @@ class Released:
     """A column of a release, its SQL type, and whether its interval's ends are further columns.
 
     ``noise_step`` is the step of its noise, if it is an exact number with symmetric, log-concave noise and a symmetric
-    interval.
+    interval. ``order`` has the labels of an ENUM, in the type's order.
     """
 
     name: str
     type: str
     interval: bool = False
     noise_step: Fraction | None = None
+    order: tuple[str, ...] | None = None
 
     @property
     def low(self) -> str:
@@ -322,7 +324,7 @@ class Released:
     def columns(self) -> tuple[tuple[str, str], ...]:
         """Names and SQL types of its columns in the release."""
         ends = ((self.low, "DOUBLE"), (self.high, "DOUBLE")) if self.interval else ()
-        return ((self.name, self.type), *ends)
+        return ((self.name, self.type if self.order is None else name_label_type(self.order)), *ends)
 
 
 PRIVATE_CLAUSES = ("joins", "where", "group", "having")

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import dpsql
+from dpsql.policy.lint import check_policy
 
 POLICY = """
 [budget]
@@ -51,6 +52,44 @@ def test_a_text_file_without_the_policys_columns_is_refused(
 ) -> None:
     with pytest.raises(dpsql.PolicyError, match=rf"t\.{missing} is in the policy but not in {name}"):
         opened(tmp_path, name, data.encode())
+
+
+SECRET = "5000,rare disease\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("bare.csv", SECRET + ROWS),
+        ("like.csv", "uidd,xx\n" + ROWS),
+        ("semicolons.csv", SECRET.replace(",", ";")),
+        ("keys.jsonl", '{"5000": "rare disease"}\n'),
+        ("tabs.tsv", SECRET.replace(",", "\t") + ROWS),
+    ],
+)
+def test_a_session_repeats_nothing_of_a_first_line_that_may_be_a_row(
+    tmp_path: Path, name: str, data: str
+) -> None:
+    with pytest.raises(dpsql.PolicyError) as caught:
+        opened(tmp_path, name, data.encode())
+    said = str(caught.value)
+    assert not any(word in said for word in ("5000", "rare", "uidd", "xx"))
+    assert "dpsql policy check" in said
+
+
+def test_a_name_like_the_missing_one_is_repeated_beside_another_of_the_policys_columns(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(dpsql.PolicyError, match=r"Did you mean uidd\?"):
+        opened(tmp_path, "near.csv", ("uidd,x,secret\n" + ROWS).encode())
+
+
+def test_the_owners_check_shows_what_the_file_has(tmp_path: Path) -> None:
+    (tmp_path / "bare.csv").write_text(SECRET + ROWS)
+    policy = tmp_path / "policy.toml"
+    policy.write_text(POLICY.format(source='source = "bare.csv"', more=""))
+    with pytest.raises(dpsql.PolicyError, match=r"bare\.csv has 5000, rare disease where names"):
+        check_policy(policy)
 
 
 def test_another_encoding_and_other_ends_of_lines_are_refused(tmp_path: Path) -> None:

@@ -40,6 +40,9 @@ class Source:
         assert table.public
         return pa.table({"ward": ["A", "B"], "beds": pa.array([5, 7], pa.int32())})
 
+    def orders(self, table: Table) -> Mapping[str, tuple[str, ...]]:
+        return {}
+
 
 @pytest.fixture
 def finisher() -> Finisher:

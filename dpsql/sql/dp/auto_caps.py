@@ -312,7 +312,7 @@ class CapBuilder:
             operator = CapSearch(
                 GROUPS, query, caps, epsilon, Fraction(1), 1, least, most, tuple(between), halfway=True
             )
-        released = [Released(key.name, key.type) for key in exact.keys]
+        released = [Released(key.name, key.type, order=key.order) for key in exact.keys]
         searches = int(isinstance(operator, CapSearch))
         whole = Amount(chosen.currency, chosen.total + searches * searched.total)
         block.binder.add_block(

@@ -234,7 +234,7 @@ class AggregatingBlock(ABC):
             if text not in self.keys:
                 refuse_keys(len(self.keys) + 1, node)
                 name = self.column_names.add(f"k{len(self.keys)}")
-                key = GroupKey(name, to_sql(typed.node), typed.type.sql)
+                key = GroupKey(name, to_sql(typed.node), typed.type.sql, typed.label_order)
                 self.keys[text], self.key_sources[key.name] = key, node
                 self.own_types[key.name] = bound.type
                 if (values := list_values(typed)) is not None:
@@ -294,7 +294,7 @@ class AggregatingBlock(ABC):
     @property
     def released(self) -> list[Released]:
         """The columns of the release: keys, then aggregates."""
-        keys = [Released(key.name, key.type) for key in self.keys.values()]
+        keys = [Released(key.name, key.type, order=key.order) for key in self.keys.values()]
         return [*keys, *(self._release(item) for item in self.asked.values())]
 
     def _release(self, item: BlockOutput) -> Released:

@@ -264,7 +264,9 @@ class NoisyBlock(AggregatingBlock):
 
     def _name_keys(self, nodes: Sequence[exp.Expr]) -> list[tuple[GroupKey, Typed]]:
         typed = [self.expression(node) for node in nodes]
-        return [(GroupKey(f"w{i}", to_sql(t.node), t.type.sql), t) for i, t in enumerate(typed)]
+        return [
+            (GroupKey(f"w{i}", to_sql(t.node), t.type.sql, t.label_order), t) for i, t in enumerate(typed)
+        ]
 
     # -- the clauses above --------------------------------------------------------------------------------------
 

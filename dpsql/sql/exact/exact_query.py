@@ -41,6 +41,8 @@ class GroupKey:
     name: str
     sql: str
     type: str
+    order: tuple[str, ...] | None = field(default=None, compare=False, repr=False)
+    """The labels of an ENUM in the type's order, which SQL above the release follows."""
 
 
 @dataclass(frozen=True)

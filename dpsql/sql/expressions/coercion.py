@@ -446,7 +446,28 @@ def bind_cast(node: exp.Expr, bind: Bind) -> types.Typed:
         raise bind_error(node, f"there is no cast from {inner.type.sql} to {kind.sql}.")
     if isinstance(inner.node, exp.Literal) and inner.type.kind == "TEXT":
         return read_constant(inner.node, kind, node)
-    return convert(inner, kind)
+    return replace(convert(inner, kind), order=None)
+
+
+def find_common_order(values: Sequence[types.Typed]) -> tuple[str, ...] | None:
+    """Return the order of labels that all values have, except NULL; None for values that are compared as texts."""
+    found = {value.order for value in values if value.type != types.NULL}
+    return found.pop() if len(found) == 1 else None
+
+
+def refuse_order(values: Sequence[types.Typed], place: exp.Expr) -> None:
+    """Refuse values that DuckDB would compare by the order of an ENUM's labels, since exact queries compare texts.
+
+    Raises:
+        BindError: they have labels of one order.
+    """
+    if find_common_order(values) is not None:
+        raise bind_error(
+            place,
+            "the order of an ENUM's labels is not known over private rows, which have its labels as texts.",
+            "write the places out, as in CASE x WHEN 'low' THEN 1 WHEN 'high' THEN 2 END, or cast it to VARCHAR "
+            "for the order of texts.",
+        )
 
 
 def convert(inner: types.Typed, kind: types.Type) -> types.Typed:

@@ -39,7 +39,7 @@ def bind_element(node: exp.Bracket, bind: coercion.Bind) -> types.Typed:
     # sqlglot counts from zero, one less than DuckDB.
     place = (-int(digits) if negative else int(digits)) + 1
     made = types.make_call("list_extract", inner.node, exp.Literal.number(place))
-    return coercion.take_value(types.Typed(made, inner.type.element), node)
+    return coercion.take_value(types.Typed(made, inner.type.element, order=inner.order), node)
 
 
 def bind_contains(node: exp.Expr, bind: coercion.Bind) -> types.Typed:
@@ -91,7 +91,7 @@ def bind_list(node: exp.Expr, bind: coercion.Bind) -> types.Typed:
     kind = types.Type.parse(f"{met.type.sql}[]")
     # A cast tells the engine the type that is meant, where all items are NULL or numbers as written.
     whole = types.Typed.made_of(types.make_cast(made, kind), kind, typed, nullable=False)
-    return replace(whole, length=len(typed))
+    return replace(whole, length=len(typed), order=coercion.find_common_order(typed))
 
 
 def bind_array_slice(node: exp.Expr, bind: coercion.Bind) -> types.Typed:

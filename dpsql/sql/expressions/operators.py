@@ -40,6 +40,8 @@ def bind_comparison(node: exp.Expr, bind: coercion.Bind) -> types.Typed:
     """Bind a comparison of two values of one family."""
     parts = _read_numbers([bind(node.this), bind(node.expression)])
     met = coercion.meet(parts, "the comparison", compared=True)
+    if isinstance(node, exp.LT | exp.LTE | exp.GT | exp.GTE):
+        coercion.refuse_order(parts, node)
     if isinstance(node, EQUALITIES):
         check_comparison(parts[0], parts[1], lambda side: _list_values(side, bind))
     left, right = _read_moments(parts)
@@ -54,6 +56,7 @@ def bind_between(node: exp.Expr, bind: coercion.Bind) -> types.Typed:
     """Bind BETWEEN."""
     parts = _read_numbers([bind(place) for place in (node.this, node.args["low"], node.args["high"])])
     met = coercion.meet(parts, "BETWEEN", compared=True)
+    coercion.refuse_order(parts, node)
     asked, least, most = _read_moments(parts)
     note_impossible(node, (exp.GTE, asked, least), (exp.LTE, asked, most))
     value, low, high = (types.parenthesise(part) for part in met.nodes)

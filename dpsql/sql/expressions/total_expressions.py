@@ -319,7 +319,10 @@ def _chosen(
     length, unchecked = None, False
     if kind.kind in ("TEXT", "LIST"):
         length, unchecked = max(map(lengths.length_of, values)), any(value.unchecked for value in values)
-    return replace(chosen, constant=chosen.constant and constant, length=length, unchecked=unchecked)
+    order = coercion.find_common_order(values)
+    return replace(
+        chosen, constant=chosen.constant and constant, length=length, unchecked=unchecked, order=order
+    )
 
 
 def _if(node: exp.Expr, bind: coercion.Bind) -> types.Typed:
@@ -339,6 +342,7 @@ def _several(name: str, bounds_of: _BoundsOf) -> Callable[[exp.Expr, coercion.Bi
                 coercion.ORDERED_KINDS,
                 f"{name} takes values with an order",
             )
+            coercion.refuse_order(values, node)
         missing = all(value.nullable for value in values)
         return _chosen(types.make_call(name, *met.nodes), met, values, bounds_of, missing)
 

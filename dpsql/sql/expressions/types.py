@@ -360,6 +360,8 @@ class Typed:
     """The longest text or list that counts; see :mod:`dpsql.sql.expressions.lengths`."""
     unchecked: bool = False
     """True where the engine may hold a longer value: ``lengths.hold`` makes it NULL."""
+    order: tuple[str, ...] | None = field(default=None, compare=False, repr=False)
+    """The labels of an ENUM in the type's order, for a column whose values are texts here, or lists of these."""
     place: exp.Expr | None = field(default=None, compare=False, repr=False)
     """The analyst's own node, for carets."""
 
@@ -379,6 +381,11 @@ class Typed:
         missing = any(part.nullable for part in parts) if nullable is None else nullable
         constant = all(part.constant for part in parts)
         return cls(node, kind, bounds, constant, None, reach, missing, None if plain == kind else plain)
+
+    @property
+    def label_order(self) -> tuple[str, ...] | None:
+        """The order of its labels; None for a list of labels, too."""
+        return self.order if self.type == TEXT else None
 
     @property
     def span(self) -> Bounds | None:

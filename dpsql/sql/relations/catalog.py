@@ -7,7 +7,7 @@ avoids a circular import; :mod:`dpsql.sql.binder` implements it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -19,6 +19,7 @@ from sqlglot import exp
 
 from dpsql.engine.base import Engine
 from dpsql.errors import BindError, EngineError, Error, PolicyError, Span, did_you_mean
+from dpsql.labels import name_label_type
 from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.consistency import Consistent
 from dpsql.mechanisms.empty_groups import RangedGroups
@@ -32,8 +33,8 @@ from dpsql.sql.expressions.declared_values import Declared
 from dpsql.sql.expressions.fixed_point import read_declared_bounds as declared_bounds
 from dpsql.sql.expressions.lengths import column_length
 from dpsql.sql.expressions.total_expressions import make_total
-from dpsql.sql.expressions.types import Bounds, Type, Typed
-from dpsql.sql.normalize import Env, Finish, Released, add_ctes, from_items, public_columns
+from dpsql.sql.expressions.types import TEXT, Bounds, Type, Typed
+from dpsql.sql.normalize import Env, Finish, Released, add_ctes, from_items, schemas
 from dpsql.sql.parse.dialect import is_not_null, privacy_error, span_of, to_sql
 from dpsql.sql.relations.intervals import ShownEnds
 from dpsql.sql.relations.kept_results import FORETOLD, KeptResult
@@ -143,7 +144,7 @@ class Catalog:
         claims, start = list_claimed_columns(table), self._start(table, schema)
         keys = set() if table.public else self._keys(table)
         ends = self._public_ends(table, schema) if table.public else {}
-        fields = []
+        fields, orders = [], self.engine.orders(table)
         for place, (name, sql_type) in enumerate(schema.items()):
             item = declared.get(fold(name), Column())
             kind, values = Type.parse(sql_type), item.values
@@ -154,7 +155,8 @@ class Catalog:
             bounds = bounds if bounds is not None else ends.get(name)
             length = column_length(item) if kind.kind in ("TEXT", "LIST") else None
             node, folded_name = column(column_name(place)), fold(name)
-            typed = Typed(node, kind, bounds, False, values, length=length, unchecked=True)
+            order = orders.get(name) if kind == TEXT or kind.element == TEXT else None
+            typed = Typed(node, kind, bounds, False, values, length=length, unchecked=True, order=order)
             key = folded_name in keys
             anchors = {anchor for start, anchor in claims if start == folded_name}
             anchors |= {(fold(table.name), folded_name)} if key else set()
@@ -412,7 +414,9 @@ class Binder(ABC):
         self.noise_steps[name] = {column: step for column, step in steps.items() if step is not None}
         read = tuple(dict.fromkeys((*inputs, *self.lent_inputs)))
         self.written.add(operator.checked, self.catalog.shared)
-        self.blocks.append(PrivateBlock(name, operator, columns, read, sentences, confidence, asked))
+        orders = tuple((item.name, item.order) for item in released if item.order is not None)
+        made = PrivateBlock(name, operator, columns, read, sentences, confidence, asked, orders=orders)
+        self.blocks.append(made)
 
     @abstractmethod
     def source(self, node: exp.Expr, env: Env) -> Relation | None:
@@ -457,15 +461,29 @@ class Binder(ABC):
     def public_relation(self, query: exp.Expr, env: Env, name: str) -> Relation:
         """Return a public query, with the CTEs it needs, as an evaluated relation with the finisher's column types."""
         sql = write_public(add_ctes(query, env))
-        columns = public_columns(self.finish, sql, self.blocks, self.public)
+        described = self.finish.describe(sql, schemas(self.blocks), self.public)
+        columns = [(label, Type.parse(kind)) for label, kind in described]
+        orders = {name_label_type(order): order for order in self._list_orders()}
         listed = ", ".join(column_name(place) for place in range(len(columns)))
         found = Input(self.name("input"), f"SELECT * FROM ({sql}) AS given({listed})")
         fields = tuple(
-            Field(label, Typed(column(column_name(place), name), kind), public=True)
+            Field(
+                label,
+                Typed(column(column_name(place), name), kind, order=orders.get(described[place][1])),
+                public=True,
+            )
             for place, (label, kind) in enumerate(columns)
         )
         source = exp.alias_(exp.to_table(found.name), name, table=True)
         return Relation(name, name, fields, source, private=False, inputs=(found,))
+
+    def _list_orders(self) -> Iterator[tuple[str, ...]]:
+        """Yield the orders of labels of earlier blocks and of public tables."""
+        for block in self.blocks:
+            yield from (order for _, order in block.orders)
+        for name in self.public:
+            table = self.catalog.policy.tables.get(name)
+            yield from () if table is None else self.catalog.engine.orders(table).values()
 
     def is_unreleased(self, sql: str) -> bool:
         """Return whether a public query reads values that are not released yet."""

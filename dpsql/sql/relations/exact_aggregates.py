@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from dpsql.sql.expressions.coercion import refuse_order
 from dpsql.sql.expressions.exact_moments import ExactMoments, write_exact_moments, write_layers
 from dpsql.sql.expressions.fixed_point import (
     SMALL_INTEGERS,
@@ -159,7 +160,9 @@ class Grouped:
                 sql, kind = write_exact_aggregate(call, self.names, own)
                 bounds = bound_unit_aggregate(call, self.names, self.rows) if self.rows is not None else None
                 reach = bound_any_sum(make_total(call.args[0], self.names)) if kind == HUGEINT else None
-                above = Typed(_above(f"a{len(self.made)}"), kind, bounds, reach=reach)
+                chosen = call.name in ("MODE", "ARG_MAX", "ARG_MIN")
+                order = make_total(call.args[0], self.names).order if chosen else None
+                above = Typed(_above(f"a{len(self.made)}"), kind, bounds, reach=reach, order=order)
                 moments = self._write_moments(call, above.node.name) if self.layered else None
                 if moments is not None:
                     self.moments[above.node.name] = moments
@@ -216,6 +219,8 @@ def write_exact_aggregate(call: Call, names: rel.Names, own: bool = False) -> tu
     call.require(_NUMERIC.get(call.name) or _ANY[call.name])
     typed = [make_total(argument, names) for argument in call.args]
     if call.name in _ANY:
+        if call.name != "MODE":
+            refuse_order(typed[-1:], call.args[-1])
         given = [write_canonical(t, place) for t, place in zip(typed, call.args, strict=True)]
         # DuckDB takes the first of equals, which other blocks' rows may determine: so take the smallest.
         first = f" ORDER BY {given[0]}" if call.name in ("MODE", "ARG_MAX", "ARG_MIN") else ""

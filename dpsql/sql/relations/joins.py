@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from dpsql.sql.expressions.coercion import take_value, unify
+from dpsql.sql.expressions.coercion import find_common_order, take_value, unify
 from dpsql.sql.expressions.types import Typed
 from dpsql.sql.normalize import Env
 from dpsql.sql.parse.dialect import (
@@ -254,6 +254,7 @@ class _Step:
             if side == "FULL":
                 same = here.typed.type == there.typed.type == common
                 typed = replace(here.typed, node=either) if same else Typed(either, common)
+                typed = replace(typed, order=find_common_order([here.typed, there.typed]))
                 chosen = replace(here, typed=typed, anchors=here.anchors & there.anchors)
             bound.merged[name] = chosen
         if equal_units is not None:

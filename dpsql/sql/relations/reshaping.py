@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from dpsql.sql.expressions.coercion import take_value, unify
+from dpsql.sql.expressions.coercion import find_common_order, take_value, unify
 from dpsql.sql.expressions.lengths import length_of
 from dpsql.sql.expressions.types import INTEGER, OTHER, Bounds, Typed
 from dpsql.sql.normalize import Env, from_items, label_of_item
@@ -128,6 +128,7 @@ def _put_together(left: Relation, right: Relation, tree: exp.SetOperation, alias
             reach=_unite(mine.typed.reach, other.typed.reach),
             nullable=mine.typed.nullable or other.typed.nullable,
             plain=mine.typed.plain if mine.typed.plain == other.typed.plain else None,
+            order=find_common_order([mine.typed, other.typed]),
         )
         if mine.typed.type.kind in ("TEXT", "LIST"):
             sides = (mine.typed, other.typed)

@@ -478,7 +478,7 @@ def _unnested(binder: Binder, node: exp.Unnest, bound: From, env: Env) -> Relati
     typed = hold(replace(typed, node=typed.node.copy()), longest)
     source = exp.Unnest(expressions=[typed.node], alias=named)
     assert to_sql(source)
-    element = Typed(column(column_name(0), own_name), held)
+    element = Typed(column(column_name(0), own_name), held, order=typed.order)
     if isinstance(argument, exp.Array):  # public facts about the elements apply to each
         items = [binder.expression(item, bound.names, env) for item in argument.expressions]
         element = replace(element, bounds=_bound_all(items), values=_list_values(items))

@@ -15,7 +15,7 @@ from fractions import Fraction
 from sqlglot import exp
 
 from dpsql.errors import BindError, PrivacyError
-from dpsql.sql.expressions.coercion import ORDERED_KINDS, require_kind
+from dpsql.sql.expressions.coercion import ORDERED_KINDS, refuse_order, require_kind
 from dpsql.sql.expressions.fixed_point import SMALL_INTEGERS, bound_any_sum, write_canonical
 from dpsql.sql.expressions.total_expressions import make_total
 from dpsql.sql.expressions.types import BIGINT, DOUBLE, HUGEINT, TEXT, Bounds, Typed
@@ -182,13 +182,14 @@ class Windows:
         if isinstance(function, _TAKEN):
             _check_neighbour(function, name)
         elif isinstance(function, exp.Min | exp.Max):
+            refuse_order([inner], argument)
             made.set("this", expression_of(write_canonical(inner, argument)))
         else:
             bounds = _bounds_of_total(function, name, inner, most)
             if isinstance(function, exp.Sum) and inner.type.kind == "INTEGER":
                 return Typed(made, HUGEINT, bounds, reach=bound_any_sum(inner), nullable=True)
             return Typed(made, DOUBLE, bounds, nullable=True)
-        return Typed(made, inner.type, inner.bounds, nullable=True)
+        return Typed(made, inner.type, inner.bounds, nullable=True, order=inner.order)
 
     def _over(self, window: exp.Window, function: exp.Expr, by_place: bool) -> exp.Window:
         """Return a function over the unit's rows, in an order without ties if these would matter."""
@@ -197,6 +198,7 @@ class Windows:
         order = []
         for item in window.args["order"].expressions if window.args.get("order") is not None else ():
             typed = self._value(item.this, *ORDERED_KINDS, why="rows are ordered by values with an order")
+            refuse_order([typed], item.this)
             ends = {key: bool(item.args.get(key)) for key in ("desc", "nulls_first")}
             order.append(exp.Ordered(this=typed.node, **ends))
         frame = _frame(window)

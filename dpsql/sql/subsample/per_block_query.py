@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from dpsql.errors import BindError
+from dpsql.labels import show_label_types
 from dpsql.mechanisms.subsample.blocks import BlockRows
 from dpsql.sql.expressions import total_expressions
+from dpsql.sql.expressions.coercion import refuse_order
 from dpsql.sql.expressions.declared_values import Declared, check_released, list_values
 from dpsql.sql.expressions.fixed_point import unify_zeros
 from dpsql.sql.expressions.functions import DATE_PART_FUNCTIONS, NOT_LISTED, ROW_FUNCTIONS
@@ -68,6 +70,19 @@ _FROM_FUNCTIONS = ("range", "generate_series", "unnest")
 _PLAIN = ("BOOLEAN", "DOUBLE", "TEXT", "DECIMAL", "DATE")
 _AS_TEXT = ("UUID", "INTERVAL", "TIME", "TIMESTAMP", "INTEGER")
 
+_BOTH = ("this", "expression")
+_BY_ORDER: dict[type[exp.Expr], tuple[str, ...]] = {
+    exp.Min: ("this",), exp.Max: ("this",), exp.Ordered: ("this",), exp.ArgMax: ("expression",), exp.ArgMin: ("expression",),
+    exp.LT: _BOTH, exp.LTE: _BOTH, exp.GT: _BOTH, exp.GTE: _BOTH, exp.Between: ("this", "low", "high"),
+    exp.Greatest: ("this", "expressions"), exp.Least: ("this", "expressions"),
+}  # fmt: skip
+"""Nodes that compare values, and the arguments that they compare."""
+_WITH_TIES = (exp.Mode, exp.ArgMax, exp.ArgMin)
+
+
+def _as_list(part: object) -> list[exp.Expr]:
+    return [item for item in (part if isinstance(part, list) else [part]) if isinstance(item, exp.Expr)]
+
 
 def _lent_as(kind: Type) -> str | None:
     """Return the type in which a column is passed to the block; None if impossible."""
@@ -117,6 +132,7 @@ class PerBlockQuery:
         if not self.rows:
             raise privacy_error(tree, "a query inside SUBSAMPLE needs private rows.")
         self._refuse_undeclared(tree)
+        self._refuse_order(tree)
         _one_kind_of_unit(self.private, tree)
         _one_kind_of_row(self.private, tree)
         sql = to_sql(tree)
@@ -153,10 +169,31 @@ class PerBlockQuery:
         for query in tree.find_all(exp.Select):
             check_released(query, declared)
 
+    def _refuse_order(self, tree: exp.Expr) -> None:
+        """Refuse what depends on the order of an ENUM's labels, which are texts in a block.
+
+        Raises:
+            BindError: there is such a place.
+        """
+        fields = (f for relation in self.private for f in relation.fields if f.typed.order is not None)
+        ordered = {fold(f.name): f.typed for f in fields}
+        for node in tree.find_all(*_BY_ORDER) if ordered else ():
+            if isinstance(node, exp.Ordered) and isinstance(node.parent and node.parent.parent, _WITH_TIES):
+                continue
+            given = [part for key in _BY_ORDER[type(node)] for part in _as_list(node.args.get(key))]
+            columns = [(part.this if isinstance(part, exp.Order) else part).unnest() for part in given]
+            found = [ordered.get(fold(c.name)) for c in columns if isinstance(c, exp.Column)]
+            known = [typed for typed in found if typed is not None]
+            if known and len(known) == len(columns):
+                refuse_order(known, node)
+
     def _schemas(self) -> dict[str, Schema]:
         known: dict[str, Schema] = schemas(self.binder.blocks)
         given = {
-            i.name: self.binder.finish.describe(i.sql, known, self.binder.public)
+            i.name: [
+                (column, show_label_types(kind))
+                for column, kind in self.binder.finish.describe(i.sql, known, self.binder.public)
+            ]
             for i in self.binder.lent_inputs
         }
         return {**known, **given, **{r.name: r.columns for r in self.rows}}

@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from dpsql.errors import PrivacyError
 from dpsql.sql.expressions import total_expressions
+from dpsql.sql.expressions.coercion import refuse_order
 from dpsql.sql.expressions.types import Typed
 from dpsql.sql.normalize import Env, label_of, make_unique, resolve_key
 from dpsql.sql.parse.dialect import parse_fragment, privacy_error, to_sql
@@ -158,7 +159,9 @@ class Lifter:
         for node in order.expressions if order is not None else ():
             if isinstance(node.this, exp.Literal):
                 raise _unliftable(node, "ORDER BY a place")
-            by.append(f"{to_sql(total_expressions.make_total(node.this, names).node)} {_direction(node)}")
+            typed = total_expressions.make_total(node.this, names)
+            refuse_order([typed], node)
+            by.append(f"{to_sql(typed.node)} {_direction(node)}")
         if not by:
             raise privacy_error(limit, "LIMIT inside SUBSAMPLE needs ORDER BY.")
         for f in fields:  # break ties by value, not by order of arrival

@@ -202,7 +202,7 @@ class SyntheticBlock(NoisyBlock):
 
     @property
     def released(self) -> list[Released]:
-        keys = [Released(key.name, key.type) for key in self.keys.values()]
+        keys = [Released(key.name, key.type, order=key.order) for key in self.keys.values()]
         return [*keys, Released(WEIGHT, "BIGINT"), Released(TOTAL, "BIGINT")]
 
     def build_operator(self) -> None:
