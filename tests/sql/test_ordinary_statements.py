@@ -40,10 +40,7 @@ def session() -> Iterator[dpsql.Session]:
 @pytest.mark.parametrize(
     ("statement", "rows"),
     [
-        (
-            "SELECT WITH DP OPTIONS (group_selection_strategy = PUBLIC_GROUPS) e, COUNT(*) FROM v GROUP BY e",
-            31,
-        ),
+        ("SELECT WITH DP OPTIONS (group_selection_strategy = PUBLIC_GROUPS) e, COUNT(*) FROM v GROUP BY e", 31),
         ("SELECT e, MEDIAN(q) FROM v GROUP BY e", 31),
         ("SELECT NULL AS k, COUNT(*) FROM v GROUP BY k", 1),
         ("SELECT year(e) AS m, COUNT(DISTINCT txt) FROM v GROUP BY m", 1),

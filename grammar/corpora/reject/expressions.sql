@@ -134,7 +134,7 @@ SELECT COUNT(*) FROM visits WHERE COUNT(*) > 3
 PrivacyError: COUNT can't stand in WHERE.
   1 |   SELECT COUNT(*) FROM visits WHERE COUNT(*) > 3
                                           ^^^^^^^^
-Hint: write HAVING instead of WHERE: it looks at the noisy value.
+Hint: write HAVING COUNT(*) > 3 instead of WHERE COUNT(*) > 3: it looks at the noisy value.
 ====
 -- case: an aggregate that is not offered
 SELECT string_agg(city, ',') FROM visits

@@ -4,7 +4,7 @@ WITH c(lo, hi) AS (VALUES (0, 3), (2, 5)) SELECT c.lo, COUNT(*) FROM bids JOIN c
 PrivacyError: with rows as the privacy unit, each may meet one row of c, and here it may meet several.
   1 |   LECT c.lo, COUNT(*) FROM bids JOIN c ON bids.bid BETWEEN c.lo AND c.hi GROUP BY c.lo
                                                 ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-Hint: count each range in a column of its own, with a filter; choose the fullest one privately; or group by bins.
+Hint: write SELECT lo, hi, EXPMECH(COUNT(*) FILTER (WHERE bids.bid BETWEEN c.lo AND c.hi), answer => TRUE) OVER c FROM bids: it chooses the fullest; or count each range in a column of its own, with a filter, or group by bins.
 ====
 -- case: all columns
 SELECT * FROM visits

@@ -458,7 +458,7 @@ Hint: leave it out, or the other one.
 ParseError: WITH PTR stands apart from its SELECT.
   1 |   (SELECT IQR(age) FROM visits) WITH PTR
                                       ^^^^^^^^
-Hint: put the mode inside of the parentheses, behind the first word of the query.
+Hint: put the mode inside of the parentheses, or behind the first word of the query.
 ====
 -- case: the options of a mode at the end
 SELECT WITH PTR IQR(age) FROM visits OPTIONS (epsilon = 1)

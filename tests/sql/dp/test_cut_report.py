@@ -117,12 +117,7 @@ SHAPES = {
     "all": ("", "SUM(x) AS s FROM t", False, None),
     "groups": ("max_groups_contributed = 2, ", "k, SUM(x) AS s FROM t GROUP BY k", True, None),
     "shared rows": ("", "k, SUM(x) AS s FROM t GROUP BY k", True, None),
-    "a budget of rows": (
-        "max_rows_contributed = 3, max_rows_per_group = 3, ",
-        "k, SUM(x) AS s FROM t GROUP BY k",
-        True,
-        3,
-    ),
+    "a budget of rows": ("max_rows_contributed = 3, max_rows_per_group = 3, ", "k, SUM(x) AS s FROM t GROUP BY k", True, 3),
 }
 
 

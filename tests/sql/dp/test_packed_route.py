@@ -419,9 +419,7 @@ def test_the_session_takes_the_route(con: duckdb.DuckDBPyConnection) -> None:
 
 @pytest.mark.parametrize("by", ["", " GROUP BY k"])
 def test_sums_that_64_bits_may_not_hold_are_left_to_the_query(by: str) -> None:
-    wide = POLICY[: POLICY.index("[tables.t.columns]")].replace(
-        "max_rows_per_group = 3", "max_rows_per_group = 20000"
-    )
+    wide = POLICY[: POLICY.index("[tables.t.columns]")].replace("max_rows_per_group = 3", "max_rows_per_group = 20000")
     wide += f"[tables.t.columns]\nk = {{ values = [1] }}\nx = {{ bounds = [0, {1 << 50}] }}\n"
     with duckdb.connect() as con:
         con.execute(f"CREATE TABLE t AS SELECT i % 2 AS u, 1 AS k, {1 << 50} AS x FROM range(17000) AS r(i)")

@@ -146,9 +146,7 @@ def test_why_compares_no_error_with_itself(session: Session) -> None:
 
 def test_private_groups_under_a_cap_on_rows(session: Session) -> None:
     text = "SELECT WITH DP OPTIONS (epsilon = 100, max_rows_contributed = 50) air, COUNT(*) AS n FROM trips GROUP BY air"
-    assert "one plane counts in at most 2 of them" in str(session.explain(text)), (
-        "the policy's cap stays in force"
-    )
+    assert "one plane counts in at most 2 of them" in str(session.explain(text)), "the policy's cap stays in force"
     alone = Policy.loads(POLICY.replace("max_rows_per_group = 5\nmax_groups = 2\n", "max_rows = 50\n"))
     warning = "rivate groups are chosen as if one plane were in 50 of them"
     with dpsql.connect(DATA, policy=alone) as opened:
@@ -208,11 +206,7 @@ def test_a_block_median_tells_what_it_assumes_first(session: Session) -> None:
 
 def test_the_policy_is_shown_with_what_it_protects(session: Session) -> None:
     rows = session.sql("SHOW POLICY").fetchall()
-    for row in (
-        ("trips", "privacy_unit", "plane"),
-        ("trips", "max_rows_per_group", "5"),
-        ("trips", "max_groups", "2"),
-    ):
+    for row in (("trips", "privacy_unit", "plane"), ("trips", "max_rows_per_group", "5"), ("trips", "max_groups", "2")):
         assert row in rows
 
 
