@@ -115,7 +115,7 @@ class AggregatingBlock(ABC):
 
     def _misplaced(self, call: Call, node: exp.Expr) -> PrivacyError:
         where = "stands inside another aggregate"
-        unit = next((f.name for _, f in self.names.fields() if f.is_unit), None)
+        unit = next((quote_where_needed(f.name) for _, f in self.names.fields() if f.is_unit), None)
         hint = "aggregate in a subquery first, and then over its rows."
         outer = self._call_around(node)
         own = (
@@ -125,8 +125,8 @@ class AggregatingBlock(ABC):
         )
         if own is not None and outer is not None:
             hint = f"write SELECT {outer.name}(n) FROM ({own}) AS t: a subquery aggregates first."
-        filtered = self.select.args.get("where")
-        if filtered is not None and node.find_ancestor(exp.Where) is filtered:
+        filtered = node.find_ancestor(exp.Where)
+        if filtered is not None and self.select.args.get("where") is filtered:
             where = "can't stand in WHERE"
             hint = "ask for rows here, and for the noisy value in a condition after the groups."
             if len(split_conjuncts(filtered.this)) == 1:

@@ -264,8 +264,10 @@ def find_unit_column(bound: From) -> str | None:
 
 def _list_unit_columns(bound: From) -> list[exp.Expr]:
     known = sorted((f for _, f in bound.names.fields() if f.tells_unit), key=lambda f: not f.is_unit)
-    names = [] if not known else [known[0].name] if bound.period is None else [known[0].name, bound.period]
-    return [exp.column(exp.to_identifier(name, quoted=quote_where_needed(name) != name)) for name in names]
+    names = [field.name for field in known[:1]]
+    period = [bound.period.copy()] if known and bound.period is not None else []
+    named = [exp.column(exp.to_identifier(name, quoted=quote_where_needed(name) != name)) for name in names]
+    return [*named, *period]
 
 
 def _check_neighbour(function: exp.Expr, name: str) -> None:
