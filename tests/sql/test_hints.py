@@ -178,6 +178,13 @@ def hint_of(session: dpsql.Session, text: str) -> str:
         ("SELECT COUNT(*) FROM trips WHERE strptime(note, '%d') > DATE '2024-01-01'", "write TRY_STRPTIME(note, '%d')."),
         ("SELECT BOOL_OR(boss > 3) FROM trips", "write COUNT_IF(boss > 3) > 0: the noisy count may be compared freely."),
         ("SELECT SUM(boss, epsilon = 1) FROM trips", "write epsilon => 1."),
+        ("SELECT SUM(COUNT(*)) FROM trips",
+         'write SELECT SUM(n) FROM (SELECT "my id", COUNT(*) AS n FROM trips GROUP BY "my id") AS t:'
+         " a subquery aggregates first."),
+        ("SELECT COUNT(*) FROM (SELECT row_number() OVER (ORDER BY boss) AS r FROM trips) WHERE r = 1",
+         'write ROW_NUMBER() OVER (PARTITION BY "my id" ORDER BY boss), or aggregate first; windows may follow.'),
+        ("SELECT area, COUNT(*) FROM trips WHERE COUNT(*) > 3 GROUP BY area",
+         "write HAVING COUNT(*) > 3 after GROUP BY instead: it looks at the noisy value."),
     ],
 )  # fmt: skip
 def test_a_hint_names_what_is_there(trips: dpsql.Session, text: str, hint: str) -> None:
