@@ -118,7 +118,7 @@ def test_a_unit_that_is_text_has_no_extreme_and_the_hint_says_what_counts_units(
         pytest.raises(dpsql.BindError, match="MAX needs") as caught,
     ):
         opened.sql("SELECT WITH DP OPTIONS (epsilon = 1) MAX(id) FROM v")
-    assert caught.value.hint == "COUNT(DISTINCT id) counts the privacy units: none of them is released."
+    assert caught.value.hint == "write COUNT(DISTINCT id) instead of MAX(id): no privacy unit is released."
 
 
 @pytest.fixture

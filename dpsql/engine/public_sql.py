@@ -158,7 +158,7 @@ def check_public(sql: str, relations: Iterable[str], columns: Iterable[str]) -> 
     tree = json.loads(sandbox.parse_to_json(sql))
     if tree.get("error", True) or len(tree["statements"]) != 1:
         message = str(tree.get("error_message", "this is not one query"))[:200]
-        hint = "dpsql only answers questions: write a SELECT."
+        hint = "dpsql only answers questions: write a query."
         raise BindError(f"above the private part: {message}", hint=hint)
     nodes = list(_walk(tree))
     named = {name.lower() for name in (*relations, *_list_with_names(nodes))}

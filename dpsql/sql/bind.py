@@ -93,7 +93,7 @@ def _bind(
         binder.public.update((item.kept.table, None) for item in kept)
         env = {fold(item.cte.alias): Cte(item.cte.alias, tree=item.cte) for item in kept}
         if tree.find(exp.Into, exp.DML, exp.Command, exp.Create, exp.Copy):
-            raise BindError("only SELECT is answered.", hint="dpsql only answers questions: write a SELECT.")
+            raise BindError("only SELECT is answered.", hint="dpsql only answers questions: write a query.")
         _refuse_other_names(tree, catalog.functions)
         refuse_repeated_names(tree)
         with one_statement(), note_in(binder.notes, binder.limits):
@@ -121,7 +121,7 @@ def _refuse_other_names(tree: exp.Expr, registered: Collection[str]) -> None:
     """Raise BindError, with DuckDB's name, for other systems' function names and misspelt mechanisms, unless registered."""
     for node in tree.find_all(exp.Func):
         name, argument = node.meta.get("called", ""), next(node.iter_expressions(), None)
-        shown = to_sql(argument) if isinstance(argument, exp.Column) else "x"
+        shown = to_sql(argument) if isinstance(argument, exp.Column | exp.Literal) else "x"
         advice = advise_on_function(name, shown)
         if advice is None and isinstance(node, exp.Anonymous) and not is_aggregate_name(name):
             advice = advise_on_mechanism(name)
@@ -267,7 +267,7 @@ def resolve_table_names(tree: exp.Expr, catalog: Catalog) -> None:
                 catalog.find(".".join(part.name for part in node.parts), span_of(node), whole=False)
             hidden = names - {fold(cte.alias) for cte in _around(node)}
             if table is not None and qualified and fold(table.name) in hidden:
-                hint = f"give the CTE or the kept result another name than {table.name}."
+                hint = f"give the named query or the kept result another name than {table.name}."
                 raise bind_error(node, f"{node.name} is also the name of a relation of this statement.", hint)
             if table is not None:
                 _rename(node, table)

@@ -129,7 +129,7 @@ class StatementBinder(Binder):
             raise bind_error(tree, what, PIVOT_HINT)
         if not isinstance(tree, exp.Select):
             what = "only SELECT can stand here."
-            raise bind_error(tree, what, "dpsql only answers questions: write a SELECT.")
+            raise bind_error(tree, what, "dpsql only answers questions: write a query.")
         return self._select(tree, env, inner)
 
     def _ctes(self, with_: exp.Expr, env: Env) -> None:
@@ -253,7 +253,7 @@ class StatementBinder(Binder):
             return
         if any(self.source(item, env) is not None for item in from_items(query)):
             what = "EXISTS over private rows would tell exactly whether there are any."
-            hint = "join the answer of a private SELECT key, COUNT(*) ... GROUP BY key HAVING COUNT(*) > 0."
+            hint = "release the keys of the private rows first, with a noisy count of each, and join that answer."
             raise privacy_error(query, what, hint)
 
     # -- released numbers where a literal stands ---------------------------------------------------------------------
@@ -304,7 +304,9 @@ class StatementBinder(Binder):
         if isinstance(inner, exp.Select) and len(inner.expressions) != 1:
             columns = f"this query has {len(inner.expressions)} columns, and a number is one."
             raise bind_error(
-                node, columns, "write (SELECT t FROM best), or a pair of such, ((SELECT a FROM b), 1)."
+                node,
+                columns,
+                "take one column of it; two numbers are a pair of such queries, in parentheses.",
             )
         query = exp.select(exp.alias_(node.copy(), "value", quoted=True))
         kept = name_kept_results(
@@ -318,11 +320,15 @@ class StatementBinder(Binder):
             values = self.known(found)
         except BindError:
             raise bind_error(
-                node, "this query gives more than one row.", "write (SELECT MAX(t) FROM best)."
+                node, "this query gives more than one row.", "make it one row, such as its largest value."
             ) from None
         if values is None:
             what = "this number is not released yet."
-            raise privacy_error(node, what, "release it in a cell before: best << SELECT ...")
+            raise privacy_error(
+                node,
+                what,
+                "release it in a statement of its own, keep that answer under a name, and read it here.",
+            )
         value = values.column(0)[0].as_py()
         if value is None:
             raise bind_error(node, "this number is NULL.")
@@ -395,8 +401,8 @@ class StatementBinder(Binder):
         refuse_samples(node)
         alias = node.args.get("alias")
         if alias is not None and alias.args.get("columns"):
-            hint = f"rename them in a subquery: (SELECT x AS y FROM {node.name}) AS {alias.name}."
-            raise privacy_error(alias, "the columns of a private table keep their names.", hint)
+            hint = f"write {node.name} AS {alias.name}: a subquery may rename its columns."
+            raise privacy_error(node, "the columns of a private table keep their names.", hint)
         return self.catalog.relation(table, node.alias_or_name, self.name("table"))
 
     def from_of(

@@ -20,10 +20,10 @@ from dpsql.labels import is_label_type, name_label_type
 from dpsql.mechanisms.window_widths import WindowWidths
 from dpsql.plan import PrivateBlock, Renamed
 from dpsql.sql.expressions.types import Type
-from dpsql.sql.parse.dialect import bind_error, join_word, table_named
+from dpsql.sql.parse.dialect import bind_error, join_word, table_named, to_sql
 from dpsql.sql.parse.functions import MECHANISMS
 from dpsql.sql.parse.options import Call, call_of
-from dpsql.sql.relations.relation import Relation, fold
+from dpsql.sql.relations.relation import INTERNAL, Relation, fold
 
 
 @dataclass
@@ -128,6 +128,29 @@ def spell(node: exp.Expr) -> str:
     return text.replace("count(*)", "count_star()")
 
 
+MAX_HINT = 200
+"""The most characters of a whole statement in a hint."""
+
+
+def write_over_rows(select: exp.Select, items: str, after: str) -> str | None:
+    """Return the text of a whole SELECT over the same rows, for a hint.
+
+    Returns:
+        None where the text would be long, or reads a query that is named around it.
+    """
+    above: exp.Expr | None = select
+    while above is not None:
+        if above.args.get("with_"):
+            return None
+        above = above.parent
+    rows = exp.Select(expressions=[exp.Literal.number(1)])
+    for key in ("from_", "joins", "where"):
+        part = select.args.get(key)
+        rows.set(key, [one.copy() for one in part] if isinstance(part, list) else part and part.copy())
+    text = f"SELECT {items} {to_sql(rows).removeprefix('SELECT 1 ')} {after}"
+    return None if len(text) > MAX_HINT or INTERNAL in text or select.args.get("from_") is None else text
+
+
 def label_of_item(item: exp.Expr) -> str:
     """Return the name of a SELECT's item: its alias, its aggregate's label, or its column; '' if it has none."""
     if isinstance(item, exp.Alias):
@@ -190,7 +213,7 @@ class UniqueNames:
 
 
 _MIRROR = {"": "", "LEFT": "RIGHT", "RIGHT": "LEFT", "FULL": "FULL"}
-_HINT = "write it as a CTE: WITH pair AS (SELECT ... FROM a JOIN b ON ...), then join pair."
+_HINT = "write the join in parentheses as a named query before the statement, and join that."
 
 
 def flatten_joins(select: exp.Select) -> None:

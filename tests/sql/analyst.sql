@@ -55,11 +55,11 @@ SELECT COUNT(*) FILTER (WHERE ward = 'A') AS a, COUNT(*) FILTER (WHERE ward = 'B
 SELECT ward, COUNT(*), FROM visits GROUP BY ward,
 
 -- refused: there is nothing noisy to release here.
--- hint: add an aggregate, such as COUNT(*): these groups are public, they all appear.
+-- hint: add COUNT(*) to SELECT, or another aggregate: these groups are public, they all appear.
 SELECT DISTINCT ward FROM visits
 
 -- refused: there is nothing noisy to release here.
--- hint: add an aggregate, such as COUNT(*): these groups are public, they all appear.
+-- hint: add COUNT(*) to SELECT, or another aggregate: these groups are public, they all appear.
 SELECT DISTINCT ward, urgent FROM visits ORDER BY ALL
 
 -- refused: DISTINCT ON chooses rows, and here they are private.
@@ -94,7 +94,7 @@ SELECT AVG(price) FROM (SELECT * RENAME (cost AS price) FROM visits)
 SELECT COUNT(*) FROM (SELECT visits.* FROM visits)
 
 -- refused: there is nothing noisy to release here.
--- hint: add an aggregate, such as COUNT(*): rows themselves are not shown.
+-- hint: add COUNT(*) to SELECT, or another aggregate: rows themselves are not shown.
 SELECT COLUMNS('co.*') FROM visits
 
 -- refused: columns can't be used on private rows: it stands for several columns; name each.
@@ -116,7 +116,7 @@ SELECT COUNT(*) FROM visits TABLESAMPLE 10%
 SELECT COUNT(*) FROM (SELECT * FROM visits USING SAMPLE 100 ROWS)
 
 -- refused: PIVOT without GROUP BY has a row for each value of all other columns, and visit tells people apart.
--- hint: write PIVOT t ON ward IN ('A') USING COUNT(*) GROUP BY k.
+-- hint: name the columns that make its rows, as groups at its end.
 PIVOT visits ON ward USING COUNT(*)
 
 -- answered
@@ -127,7 +127,7 @@ SELECT * FROM (PIVOT visits ON ward USING COUNT(*) GROUP BY urgent)
 SELECT * FROM (PIVOT visits ON ward IN ('A', '') USING COUNT(*) GROUP BY urgent)
 
 -- refused: the columns of a PIVOT are named where it is written.
--- hint: write the values: PIVOT t ON ward IN ('a', 'b') USING COUNT(*) GROUP BY k.
+-- hint: list the values of ward that become columns, in parentheses after it and the word in.
 PIVOT (SELECT ward, urgent, COUNT(*) AS n FROM visits GROUP BY ALL) ON ward USING SUM(n)
 
 -- answered
@@ -143,7 +143,7 @@ SELECT * FROM (SELECT COUNT(*) AS a, SUM(cost) AS b FROM visits) UNPIVOT (v FOR 
 UNPIVOT (SELECT COUNT(*) AS a, COUNT(cost) AS b FROM visits) ON a, b INTO NAME k VALUE v
 
 -- refused: UNPIVOT puts these into one column, and they are DECIMAL(10,2) and DOUBLE.
--- hint: cast them in a subquery: (SELECT a::DOUBLE AS a, b FROM t) UNPIVOT (...).
+-- hint: cast them to one type in a subquery, and unpivot that.
 UNPIVOT visits ON cost, score INTO NAME k VALUE v
 
 -- answered
@@ -196,7 +196,7 @@ SELECT EXTRACT(DOW FROM day) AS d, COUNT(*) FROM visits GROUP BY d
 SELECT EXTRACT(DAYOFWEEK FROM day) AS d, COUNT(*) FROM visits GROUP BY d
 
 -- refused: GROUP BY h means the column h, not what the SELECT calls so.
--- hint: write GROUP BY 1, or another name.
+-- hint: write 1, its place in the list, or give it another name.
 SELECT hour(seen) AS h, COUNT(*) FROM visits GROUP BY h ORDER BY h
 
 -- answered
@@ -221,7 +221,7 @@ SELECT COUNT(*) FROM visits WHERE regexp_matches(doctor, '^C')
 SELECT COUNT(*) FROM visits WHERE doctor LIKE '%ob%' OR doctor ILIKE 'cat%'
 
 -- refused: ~ means the whole text in one version of DuckDB and a part of it in another.
--- hint: write regexp_full_match(text, '...') or regexp_matches(text, '...').
+-- hint: write regexp_full_match(doctor, 'b.*y'), or regexp_matches(doctor, 'b.*y').
 SELECT COUNT(*) FROM visits WHERE doctor ~ 'b.*y'
 
 -- answered
@@ -285,11 +285,11 @@ SELECT AVG(c2) FROM visits v CROSS JOIN LATERAL (SELECT v.cost / 2 AS c2) AS l
 SELECT COUNT(*), AVG(f) FROM visits v, LATERAL (SELECT floor AS f FROM wards w WHERE w.ward = v.ward) l
 
 -- refused: name the columns of a LATERAL.
--- hint: write SELECT a, b FROM ...
+-- hint: write the names of its columns instead of the star.
 SELECT COUNT(*) FROM visits v JOIN LATERAL (SELECT * FROM wards w WHERE w.ward = v.ward) l ON TRUE
 
 -- refused: LATERAL looks at public rows, without aggregates, here.
--- hint: join the table, or write the subquery in the SELECT list: (SELECT MAX(y) FROM t WHERE ...) AS y.
+-- hint: join the table, or put the subquery into the list of columns.
 SELECT COUNT(*) FROM visits v LEFT JOIN LATERAL (SELECT COUNT(*) AS k FROM tests t WHERE t.visit = v.visit) l ON TRUE WHERE k > 1
 
 -- answered
@@ -335,27 +335,27 @@ SELECT quantile(cost, 0.5) FROM visits
 SELECT mode(ward) FROM visits
 
 -- refused: ANY_VALUE has no noisy form.
--- hint: MEDIAN(ward) is a value in the middle; SELECT WITH PTR MODE(ward) is the most common one.
+-- hint: write MEDIAN(ward): it is a value in the middle; a mode, under PTR, is the most common one.
 SELECT ANY_VALUE(ward) FROM visits
 
 -- refused: FIRST has no noisy form.
--- hint: MEDIAN(ward) is a value in the middle; SELECT WITH PTR MODE(ward) is the most common one.
+-- hint: write MEDIAN(ward): it is a value in the middle; a mode, under PTR, is the most common one.
 SELECT first(ward) FROM visits
 
 -- refused: ARG_MAX has no noisy form.
--- hint: the row of an extreme is one person's: write SELECT ward, AVG(v) ... GROUP BY ward ORDER BY 2 DESC LIMIT 1, or SELECT WITH SUBSAMPLE.
+-- hint: write SELECT ward, AVG(cost) FROM visits GROUP BY ward ORDER BY 2 DESC LIMIT 1: the row of an extreme is one person's.
 SELECT arg_max(ward, cost) FROM visits
 
 -- refused: STRING_AGG has no noisy form.
--- hint: count how often each value occurs: SELECT ward, COUNT(*) ... GROUP BY ward.
+-- hint: write SELECT ward, COUNT(*) FROM visits GROUP BY ward: it counts how often each value occurs.
 SELECT string_agg(ward, ',') FROM visits
 
 -- refused: LIST has no noisy form.
--- hint: count how often each value occurs: SELECT ward, COUNT(*) ... GROUP BY ward.
+-- hint: write SELECT ward, COUNT(*) FROM visits GROUP BY ward: it counts how often each value occurs.
 SELECT list(ward) FROM visits
 
 -- refused: ARRAY_AGG has no noisy form.
--- hint: count how often each value occurs: SELECT ward, COUNT(*) ... GROUP BY ward.
+-- hint: write SELECT ward, COUNT(*) FROM visits GROUP BY ward: it counts how often each value occurs.
 SELECT array_agg(ward) FROM visits
 
 -- refused: BOOL_AND has no noisy form.
@@ -363,18 +363,18 @@ SELECT array_agg(ward) FROM visits
 SELECT bool_and(urgent), bool_or(urgent) FROM visits
 
 -- refused: PRODUCT has no noisy form.
--- hint: SELECT WITH SUBSAMPLE takes any aggregate, on blocks of privacy units.
+-- hint: write an aggregate that has one, such as a sum, a mean or a quantile.
 SELECT product(cost) FROM visits
 
 -- refused: MAD has no noisy form.
--- hint: SELECT WITH SUBSAMPLE takes any aggregate, on blocks of privacy units.
+-- hint: write an aggregate that has one, such as a sum, a mean or a quantile.
 SELECT mad(cost) FROM visits
 
 -- answered
 SELECT SUM(DISTINCT cost) FROM visits
 
 -- refused: AVG(DISTINCT ...) has no bounded sensitivity here.
--- hint: write AVG without DISTINCT, or COUNT(DISTINCT ...).
+-- hint: write AVG(cost), or COUNT(DISTINCT cost).
 SELECT AVG(DISTINCT cost) FROM visits
 
 -- answered
@@ -384,7 +384,7 @@ SELECT COUNT(DISTINCT cost) FROM visits
 SELECT COUNT(DISTINCT ward), COUNT(DISTINCT patient) FROM visits
 
 -- refused: a row of values can't be used on private rows.
--- hint: compare the columns one by one, with AND; to count different rows, COUNT(DISTINCT concat_ws('|', a, b)).
+-- hint: compare the columns one by one.
 SELECT COUNT(DISTINCT (ward, urgent)) FROM visits
 
 -- answered
@@ -469,7 +469,7 @@ SELECT (cost // 100)::INT AS bucket, COUNT(*) FROM visits GROUP BY bucket HAVING
 SELECT cost::INT // 100 AS bucket, COUNT(*) FROM visits GROUP BY bucket HAVING COUNT(*) > 0
 
 -- refused: equal values of INTERVAL may look different, so they make no stable groups.
--- hint: group by a number made of it, such as FLOOR(EPOCH(x))::BIGINT of an interval.
+-- hint: group by a number made of it, such as the whole seconds of an interval.
 SELECT stay, COUNT(*) FROM visits GROUP BY stay
 
 -- answered
@@ -481,7 +481,7 @@ SELECT address, COUNT(*) FROM visits GROUP BY address
 -- section: more of it, statements that are none, slips
 
 -- refused: PIVOT without GROUP BY has a row for each value of all other columns, and visit tells people apart.
--- hint: write PIVOT t ON ward IN ('A') USING COUNT(*) GROUP BY k.
+-- hint: name the columns that make its rows, as groups at its end.
 SELECT * FROM visits PIVOT (COUNT(*) FOR ward IN ('A','B'))
 
 -- answered
@@ -491,7 +491,7 @@ SELECT ward, COUNT(*), SUM(COUNT(*)) OVER () FROM visits GROUP BY ward
 SELECT ward, COUNT(*) * 100.0 / SUM(COUNT(*)) OVER () AS pct FROM visits GROUP BY ward
 
 -- refused: QUALIFY needs a window function.
--- hint: write HAVING.
+-- hint: write HAVING instead of QUALIFY.
 SELECT ward, COUNT(*) n FROM visits GROUP BY ward QUALIFY n > 249
 
 -- answered
@@ -574,51 +574,51 @@ SELECT WITH DP OPTIONS (epsilon = 1e5) COUNT(*) AS n FROM visits UNION ALL SELEC
 SELECT COUNT(*) FROM visits UNION SELECT COUNT(*) FROM patients
 
 -- refused: ward must be a group or stand inside an aggregate.
--- hint: write COUNT(DISTINCT ward), or ward, COUNT(*) ... GROUP BY ward.
+-- hint: write COUNT(DISTINCT ward), or group by it and count the rows.
 SELECT ward FROM visits EXCEPT SELECT ward FROM wards
 
 -- refused: ward must be a group or stand inside an aggregate.
--- hint: write COUNT(DISTINCT ward), or ward, COUNT(*) ... GROUP BY ward.
+-- hint: write COUNT(DISTINCT ward), or group by it and count the rows.
 SELECT ward FROM visits INTERSECT SELECT ward FROM wards
 
 -- refused: ward must be a group or stand inside an aggregate.
--- hint: write COUNT(DISTINCT ward), or ward, COUNT(*) ... GROUP BY ward.
+-- hint: write COUNT(DISTINCT ward), or group by it and count the rows.
 SELECT ward FROM visits UNION ALL SELECT ward FROM wards
 
 -- refused: CREATE is not a statement of dpsql.
--- hint: out << SELECT ... keeps an answer, as the relation out; WITH name AS (SELECT ...) names a query in a statement. CREATE SYNTHETIC TABLE makes rows that look like private ones.
+-- hint: a name and << before a query keep its answer; within a statement, a query may have a name too. A synthetic table is created of rows that look like private ones.
 CREATE TABLE t AS SELECT COUNT(*) FROM visits
 
 -- refused: CREATE is not a statement of dpsql.
--- hint: out << SELECT ... keeps an answer, as the relation out; WITH name AS (SELECT ...) names a query in a statement. CREATE SYNTHETIC TABLE makes rows that look like private ones.
+-- hint: a name and << before a query keep its answer; within a statement, a query may have a name too. A synthetic table is created of rows that look like private ones.
 CREATE TABLE t AS SELECT WITH DP OPTIONS (epsilon=1) COUNT(*) FROM visits
 
 -- refused: an answer is not written into a table.
--- hint: out << SELECT ... keeps it in the notebook.
+-- hint: a name and << before a query keep its answer in the notebook.
 INSERT INTO t SELECT WITH DP OPTIONS (epsilon=1) COUNT(*) FROM visits
 
 -- refused: CREATE is not a statement of dpsql.
--- hint: out << SELECT ... keeps an answer, as the relation out; WITH name AS (SELECT ...) names a query in a statement. CREATE SYNTHETIC TABLE makes rows that look like private ones.
+-- hint: a name and << before a query keep its answer; within a statement, a query may have a name too. A synthetic table is created of rows that look like private ones.
 CREATE VIEW v AS SELECT ward FROM visits
 
 -- refused: CREATE is not a statement of dpsql.
--- hint: out << SELECT ... keeps an answer, as the relation out; WITH name AS (SELECT ...) names a query in a statement. CREATE SYNTHETIC TABLE makes rows that look like private ones.
+-- hint: a name and << before a query keep its answer; within a statement, a query may have a name too. A synthetic table is created of rows that look like private ones.
 CREATE TEMP TABLE v AS SELECT ward FROM visits
 
 -- refused: CREATE is not a statement of dpsql.
--- hint: out << SELECT ... keeps an answer, as the relation out; WITH name AS (SELECT ...) names a query in a statement. CREATE SYNTHETIC TABLE makes rows that look like private ones.
+-- hint: a name and << before a query keep its answer; within a statement, a query may have a name too. A synthetic table is created of rows that look like private ones.
 CREATE MACRO f(x) AS x + 1
 
 -- refused: COPY is not a statement of dpsql.
--- hint: keep the answer, out << SELECT ..., and write out.df() or out.arrow() to a file.
+-- hint: keep the answer of a query under a name, and write its data frame to a file.
 COPY (SELECT COUNT(*) FROM visits) TO 'out.csv'
 
 -- refused: DESCRIBE is not a statement of dpsql.
--- hint: SHOW TABLES lists the tables, SHOW POLICY what is known of columns.
+-- hint: write SHOW TABLES, which lists the tables, or SHOW POLICY.
 DESCRIBE visits
 
 -- refused: DESCRIBE is not a statement of dpsql.
--- hint: SHOW TABLES lists the tables, SHOW POLICY what is known of columns.
+-- hint: write SHOW TABLES, which lists the tables, or SHOW POLICY.
 DESCRIBE SELECT COUNT(*) FROM visits
 
 -- refused: there is no SHOW ALL.
@@ -630,39 +630,39 @@ SHOW ALL TABLES
 SHOW visits
 
 -- refused: SUMMARIZE is not a statement of dpsql.
--- hint: SHOW TABLES lists the tables, SHOW POLICY what is known of columns.
+-- hint: write SHOW TABLES, which lists the tables, or SHOW POLICY.
 SUMMARIZE visits
 
 -- refused: SUMMARIZE is not a statement of dpsql.
--- hint: SHOW TABLES lists the tables, SHOW POLICY what is known of columns.
+-- hint: write SHOW TABLES, which lists the tables, or SHOW POLICY.
 SUMMARIZE SELECT COUNT(*) FROM visits
 
 -- refused: PRAGMA is not a statement of dpsql.
--- hint: dpsql only answers questions: write a SELECT.
+-- hint: dpsql only answers questions: write a query.
 PRAGMA table_info('visits')
 
 -- refused: SET is not a statement of dpsql.
--- hint: dpsql only answers questions: write a SELECT.
+-- hint: dpsql only answers questions: write a query.
 SET threads = 4
 
 -- refused: USE is not a statement of dpsql.
--- hint: dpsql only answers questions: write a SELECT.
+-- hint: dpsql only answers questions: write a query.
 USE main
 
 -- refused: CALL is not a statement of dpsql.
--- hint: dpsql only answers questions: write a SELECT.
+-- hint: dpsql only answers questions: write a query.
 CALL pragma_version()
 
 -- refused: BEGIN is not a statement of dpsql.
--- hint: dpsql only answers questions: write a SELECT.
+-- hint: dpsql only answers questions: write a query.
 BEGIN
 
 -- refused: PREPARE is not a statement of dpsql.
--- hint: write $name in the SELECT and give its value.
+-- hint: write the query with parameters, and give their values with it.
 PREPARE q AS SELECT COUNT(*) FROM visits
 
 -- refused: TABLE is not a statement of dpsql.
--- hint: write SELECT COUNT(*) FROM the table.
+-- hint: write SELECT COUNT(*) FROM instead of TABLE.
 TABLE visits
 
 -- answered
@@ -728,7 +728,7 @@ SELECT main.wards.ward, COUNT(*) FROM main.visits JOIN main.wards ON main.visits
 WITH visits AS (SELECT * FROM main.visits WHERE cost > 9) SELECT COUNT(*) FROM visits
 
 -- refused: visits is also the name of a relation of this statement.
--- hint: give the CTE or the kept result another name than visits.
+-- hint: give the named query or the kept result another name than visits.
 WITH visits AS (SELECT 1 AS x) SELECT COUNT(*) FROM main.visits
 
 -- refused: there is no table main.visits.
@@ -777,7 +777,7 @@ SELECT COUNT(*) FROM visits WHERE code = 2
 SELECT COUNT(*) FROM visits WHERE code = '2'
 
 -- refused: the comparison meets BOOLEAN with INTEGER.
--- hint: compare with TRUE or FALSE, or write CASE WHEN ... THEN 1 ELSE 0 END.
+-- hint: write CAST(urgent AS INT) instead of urgent, or compare with true or false.
 SELECT COUNT(*) FROM visits WHERE urgent = 1
 
 -- answered
@@ -802,35 +802,35 @@ SELECT COUNT(*) FROM visits WHERE patient % 2 = 0
 SELECT COUNT(*) FROM visits WHERE hash(patient) % 2 = 0
 
 -- refused: the privacy unit can't be a group: each group would be one unit.
--- hint: COUNT(DISTINCT patient) counts the units; totals per patient may stand in a subquery.
+-- hint: write COUNT(DISTINCT patient) instead of the group: it counts the units; totals per patient may stand in a subquery.
 SELECT patient, COUNT(*) FROM visits GROUP BY patient
 
 -- refused: the privacy unit can't be a group: each group would be one unit.
--- hint: COUNT(DISTINCT patient) counts the units; totals per patient may stand in a subquery.
+-- hint: write COUNT(DISTINCT patient) instead of the group: it counts the units; totals per patient may stand in a subquery.
 SELECT COUNT(*), patient FROM visits GROUP BY 2
 
 -- refused: the privacy unit can't be a group: each group would be one unit.
--- hint: COUNT(DISTINCT "patient") counts the units; totals per "patient" may stand in a subquery.
+-- hint: write COUNT(DISTINCT "patient") instead of the group: it counts the units; totals per "patient" may stand in a subquery.
 SELECT "patient", COUNT(*) FROM visits GROUP BY 1
 
 -- refused: patient is the privacy unit: it is never released.
--- hint: COUNT(DISTINCT patient) counts the units.
+-- hint: write COUNT(DISTINCT patient): it counts the units.
 SELECT patient FROM visits
 
 -- refused: MIN(patient) needs bounds for patient; the policy declares none.
--- hint: write MIN(patient, contribution_bounds_per_row => AUTO) to find them privately, or give bounds that you know, contribution_bounds_per_row => (lowest, highest), or ask the data owner for them.
+-- hint: write MIN(patient, contribution_bounds_per_row => AUTO) to find them privately, or give bounds that you know as contribution_bounds_per_row, the lowest and the highest in parentheses, or ask the data owner for them.
 SELECT MIN(patient), MAX(patient) FROM visits
 
 -- refused: AVG(patient) needs bounds for patient; the policy declares none.
--- hint: write AVG(patient, contribution_bounds_per_row => AUTO) to find them privately, or give bounds that you know, contribution_bounds_per_row => (lowest, highest), or ask the data owner for them.
+-- hint: write AVG(patient, contribution_bounds_per_row => AUTO) to find them privately, or give bounds that you know as contribution_bounds_per_row, the lowest and the highest in parentheses, or ask the data owner for them.
 SELECT AVG(patient) FROM visits
 
 -- refused: groups can't be made of the privacy unit.
--- hint: COUNT(DISTINCT patient) counts the units; totals per patient may stand in a subquery.
+-- hint: write COUNT(DISTINCT patient) instead of the group: it counts the units; totals per patient may stand in a subquery.
 SELECT patient % 10 AS p, COUNT(*) FROM visits GROUP BY p
 
 -- refused: ward must be a group or stand inside an aggregate.
--- hint: write COUNT(DISTINCT ward), or ward, COUNT(*) ... GROUP BY ward.
+-- hint: write COUNT(DISTINCT ward), or group by it and count the rows.
 SELECT ward, cost FROM visits
 
 -- refused: cost must be a group or stand inside an aggregate.
@@ -874,7 +874,7 @@ SELECT AVG(cost) FROM (SELECT cost, row_number() OVER (PARTITION BY patient ORDE
 SELECT AVG(gap, contribution_bounds_per_row => (0, 400)) FROM (SELECT day - lag(day) OVER (PARTITION BY patient ORDER BY day) AS gap FROM visits)
 
 -- refused: patient is the privacy unit: it is never released.
--- hint: COUNT(DISTINCT patient) counts the units.
+-- hint: write COUNT(DISTINCT patient): it counts the units.
 SELECT COUNT(*) FROM visits QUALIFY row_number() OVER (PARTITION BY patient ORDER BY day) = 1
 
 -- answered
@@ -992,14 +992,14 @@ SELECT COUNT(*) FROM visits WHERE cost > (SELECT AVG(cost) FROM visits)
 SELECT COUNT(*) FROM visits WHERE ward IN (SELECT ward FROM wards WHERE wing = 'north')
 
 -- refused: ALL and ANY are not known over private rows.
--- hint: write x IN (SELECT ...).
+-- hint: write IN instead of = ANY.
 SELECT COUNT(*) FROM visits WHERE ward = ANY (SELECT ward FROM wards WHERE wing = 'north')
 
 -- answered
 SELECT COUNT(*) FROM visits WHERE ward = (SELECT MAX(ward) FROM wards)
 
 -- refused: a subquery over private rows would let one unit decide about the rows of others.
--- hint: look at rows of the same unit: add w.visit = v.visit to its WHERE, or release it first: JOIN (SELECT ward, AVG(cost) AS x FROM ... GROUP BY ward) AS r USING (ward), and compare with r.x.
+-- hint: look at rows of the same unit: add w.visit = v.visit to its WHERE, or release it first for each ward, and join that answer.
 SELECT COUNT(*) FROM visits v WHERE cost > (SELECT AVG(cost) FROM visits w WHERE w.ward = v.ward)
 
 -- answered
@@ -1015,7 +1015,7 @@ WITH b AS MATERIALIZED (SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward) SE
 SELECT n FROM (SELECT COUNT(*) FROM visits) AS t(n)
 
 -- refused: the columns of a private table keep their names.
--- hint: rename them in a subquery: (SELECT x AS y FROM visits) AS v.
+-- hint: write visits AS v: a subquery may rename its columns.
 SELECT COUNT(*) FROM visits AS v(a, b, c)
 
 -- answered
@@ -1043,7 +1043,7 @@ SELECT SUM(score * score) FROM visits
 SELECT SUM(cost / 2) FROM visits
 
 -- refused: SUM(cost / u8) needs bounds for cost / u8; the policy declares none.
--- hint: write SUM(cost / u8, contribution_bounds_per_row => AUTO) to find them privately, or give bounds that you know, contribution_bounds_per_row => (lowest, highest), or ask the data owner for them.
+-- hint: write SUM(cost / u8, contribution_bounds_per_row => AUTO) to find them privately, or give bounds that you know as contribution_bounds_per_row, the lowest and the highest in parentheses, or ask the data owner for them.
 SELECT SUM(cost / u8) FROM visits
 
 -- answered
@@ -1059,7 +1059,7 @@ SELECT AVG(day - DATE '2024-01-01') FROM visits
 SELECT AVG(date_diff('day', DATE '2024-01-01', day)) FROM visits
 
 -- refused: SUM(visit) needs bounds for visit; the policy declares none.
--- hint: write SUM(visit, contribution_bounds_per_row => AUTO) to find them privately, or give bounds that you know, contribution_bounds_per_row => (lowest, highest), or ask the data owner for them.
+-- hint: write SUM(visit, contribution_bounds_per_row => AUTO) to find them privately, or give bounds that you know as contribution_bounds_per_row, the lowest and the highest in parentheses, or ask the data owner for them.
 SELECT SUM(visit) FROM visits
 
 -- answered
@@ -1074,23 +1074,23 @@ SELECT SUM(cost, epsilon = 1) FROM visits
 SELECT WITH DP OPTIONS (eps = 1) COUNT(*) FROM visits
 
 -- refused: the options stand after the word OPTIONS.
--- hint: write SELECT WITH DP OPTIONS (epsilon = 0.1) ...
+-- hint: write DP OPTIONS instead of DP.
 SELECT WITH DP (epsilon = 1) COUNT(*) FROM visits
 
 -- refused: options are written name = value.
--- hint: write OPTIONS (epsilon = 0.1).
+-- hint: write = instead of =>.
 SELECT WITH DP OPTIONS (epsilon => 1) COUNT(*) FROM visits
 
 -- refused: options are written name = value.
--- hint: write OPTIONS (epsilon = 0.1).
+-- hint: write = instead of :.
 SELECT WITH DP OPTIONS (epsilon: 1) COUNT(*) FROM visits
 
 -- refused: can't read this: a ) is missing before =.
--- hint: the options stand behind the mode: SELECT WITH DP OPTIONS (epsilon = 0.1) ...
+-- hint: put the options behind the mode, which stands after the first word of the query.
 SELECT COUNT(*) FROM visits OPTIONS (epsilon = 1)
 
 -- refused: can't read this: ( is not expected here.
--- hint: the mode stands after WITH: SELECT WITH DIFFERENTIAL_PRIVACY ...
+-- hint: write SELECT WITH DIFFERENTIAL_PRIVACY instead of SELECT DIFFERENTIAL_PRIVACY.
 SELECT DIFFERENTIAL_PRIVACY COUNT(*) FROM visits
 
 -- answered
@@ -1121,7 +1121,7 @@ SELECT COUNT(*) FROM visits WHERE ward = ?
 SELECT COUNT(*) FROM visits WHERE ward = :w
 
 -- refused: there is no column w here.
--- hint: a parameter is written $w; @w is ABS(w).
+-- hint: write $w instead of @w, which is an absolute value.
 SELECT COUNT(*) FROM visits WHERE ward = @w
 
 -- refused: templates are not filled in: they would change the statement after it was priced.
@@ -1167,11 +1167,11 @@ SELECT COUNT(*) FROM visits v WHERE visits.urgent
 SELECT x.a FROM visits
 
 -- refused: COUNT can't stand in WHERE.
--- hint: write HAVING COUNT(*) ..., which looks at the noisy value.
+-- hint: write HAVING COUNT(*) > 3 instead of WHERE COUNT(*) > 3: it looks at the noisy value.
 SELECT COUNT(*) FROM visits WHERE COUNT(*) > 3
 
 -- refused: SUM stands inside another aggregate.
--- hint: aggregate in a subquery first: FROM (SELECT patient, SUM(cost) AS n ... GROUP BY patient), and use n.
+-- hint: write SELECT SUM(n) FROM (SELECT patient, SUM(cost) AS n FROM visits GROUP BY patient) AS t: a subquery aggregates first.
 SELECT SUM(SUM(cost)) FROM visits
 
 -- refused: there is no column wing here.
@@ -1183,7 +1183,7 @@ SELECT ward, COUNT(*) FROM visits GROUP BY wing
 SELECT ward, COUNT(*) FROM visits GROUP BY ward, 7
 
 -- refused: COUNT can't be a group.
--- hint: group by columns; the noisy value may be a group in an outer SELECT.
+-- hint: group by columns; the noisy value may be a group in an outer query.
 SELECT ward, COUNT(*) FROM visits GROUP BY COUNT(*)
 
 -- answered
@@ -1216,7 +1216,7 @@ SELECT ward, COUNT(*) FROM (SELECT DISTINCT patient, ward FROM visits) GROUP BY 
 SELECT COUNT(*) FROM (SELECT DISTINCT * FROM patients)
 
 -- refused: DISTINCT below the aggregation would make one row of several people's.
--- hint: keep the unit, as in SELECT DISTINCT patient, ..., or write COUNT(DISTINCT x).
+-- hint: write DISTINCT patient, instead of DISTINCT: each unit's rows stay apart.
 SELECT COUNT(*) FROM (SELECT DISTINCT ward FROM visits)
 
 -- answered
@@ -1229,11 +1229,11 @@ SELECT AVG(cost) FROM (SELECT cost FROM visits QUALIFY rank() OVER (PARTITION BY
 SELECT AVG(r) FROM (SELECT cost - avg(cost) OVER (PARTITION BY patient) AS r, cost FROM visits) WHERE r > 0
 
 -- refused: a window function below the aggregation mixes the rows of several units.
--- hint: write OVER (PARTITION BY patient ...), or aggregate first; windows may follow.
+-- hint: write ROW_NUMBER() OVER (PARTITION BY patient ORDER BY day), or aggregate first; windows may follow.
 SELECT COUNT(*) FROM (SELECT row_number() OVER (ORDER BY day) AS rn FROM visits) WHERE rn < 5
 
 -- refused: a window function below the aggregation mixes the rows of several units.
--- hint: write OVER (PARTITION BY patient ...), or aggregate first; windows may follow.
+-- hint: write ROW_NUMBER() OVER (PARTITION BY patient, ward ORDER BY day), or aggregate first; windows may follow.
 SELECT COUNT(*) FROM (SELECT row_number() OVER (PARTITION BY ward ORDER BY day) AS rn FROM visits) WHERE rn < 5
 
 -- answered
@@ -1250,7 +1250,7 @@ SELECT COUNT(*) FROM (SELECT ntile(2) OVER (PARTITION BY patient ORDER BY day) A
 SELECT COUNT(*) FROM (SELECT patient, ward, lead(ward) OVER (PARTITION BY patient ORDER BY day, visit) AS nxt FROM visits) WHERE nxt <> ward
 
 -- refused: sum over a window takes whole numbers or DECIMAL(18,...) here: sums of floats depend on their order.
--- hint: cast the value, as in x::DECIMAL(18,4), or use GROUP BY.
+-- hint: cast the value to a decimal number of 18 digits, or aggregate by groups.
 SELECT AVG(x) FROM (SELECT SUM(score) OVER (PARTITION BY patient) AS x FROM visits)
 
 -- answered
@@ -1268,7 +1268,7 @@ SELECT month, COUNT(*) FROM visits ASOF JOIN months ON visits.day >= months.mont
 SELECT COUNT(*), COUNT(month) FROM visits ASOF LEFT JOIN months ON visits.day > months.month
 
 -- refused: an ASOF join here goes from private rows to the nearest public ones.
--- hint: put the public table after ASOF JOIN; for the nearest of a unit's own rows, join on the unit and keep row_number() OVER (PARTITION BY ... ORDER BY ...) = 1.
+-- hint: put the public table last; for the nearest of a unit's own rows, join on the unit and keep the first row of each, by a window over the unit's rows.
 SELECT COUNT(*) FROM months ASOF JOIN visits ON visits.day >= months.month
 
 -- answered
@@ -1330,7 +1330,7 @@ SELECT COUNT(*), COUNT(t.kind) FROM patients p LEFT JOIN (visits v JOIN tests t 
 SELECT COUNT(*) FROM patients p JOIN visits v ON p.patient = v.patient JOIN (tests t JOIN wards w ON t.kind <> w.ward) ON t.visit = v.visit AND w.ward = v.ward
 
 -- refused: such joins in parentheses are not known here.
--- hint: write it as a CTE: WITH pair AS (SELECT ... FROM a JOIN b ON ...), then join pair.
+-- hint: write the join in parentheses as a named query before the statement, and join that.
 SELECT COUNT(*) FROM patients p JOIN visits v ON p.patient = v.patient LEFT JOIN (wards w JOIN months m ON m.month = DATE '2024-01-01') ON w.ward = v.ward
 
 -- refused: unnest can't be used on private rows: it makes rows of a row; write FROM t, UNNEST(x) AS u(y).
@@ -1398,14 +1398,14 @@ SELECT COUNT(*) FROM visits WHERE cost = '100' OR '200.5' <= cost OR cost IN ('3
 SELECT COUNT(DISTINCT concat_ws('|', ward, urgent)) FROM visits
 
 -- refused: GROUP BY h means the column h, not what the SELECT calls so.
--- hint: write GROUP BY 1, or another name.
+-- hint: write 1, its place in the list, or give it another name.
 SELECT hour(seen) AS h, COUNT(*) FROM visits GROUP BY h
 
 -- answered
 SELECT hour(seen) AS h, COUNT(*) FROM visits GROUP BY 1
 
 -- refused: ward must be a group or stand inside an aggregate.
--- hint: write COUNT(DISTINCT ward), or ward, COUNT(*) ... GROUP BY ward.
+-- hint: write COUNT(DISTINCT ward), or group by it and count the rows.
 SELECT ward FROM visits
 
 -- answered
@@ -1425,11 +1425,11 @@ SELECT * FROM (SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward) PIVOT (SUM(
 SELECT COUNT(*) FROM (SELECT ward FROM visits) a JOIN visits b USING (ward)
 
 -- refused: BY NAME is not known over private rows.
--- hint: write UNION ALL, with the same columns in the same places.
+-- hint: write UNION ALL instead of UNION ALL BY NAME: columns meet by their places.
 SELECT COUNT(*) FROM (SELECT patient FROM visits UNION ALL BY NAME SELECT patient FROM patients)
 
 -- refused: ALL and ANY are not known over private rows.
--- hint: write x IN (SELECT ...).
+-- hint: write IN instead of = ANY.
 SELECT COUNT(*) FROM visits WHERE ward = ANY (SELECT ward FROM wards)
 
 -- section: lists
@@ -1590,15 +1590,15 @@ SELECT k, COUNT(*) FROM visits UNPIVOT (v FOR k IN (small, s16)) GROUP BY k
 UNPIVOT (SELECT COUNT(*) AS n, COUNT(DISTINCT patient) AS s FROM visits) ON n, s INTO NAME k VALUE v
 
 -- refused: the columns of this PIVOT would tell which values of doctor occur.
--- hint: write the values: PIVOT t ON doctor IN ('a', 'b') USING COUNT(*) GROUP BY k.
+-- hint: list the values of doctor that become columns, in parentheses after it and the word in.
 PIVOT visits ON doctor USING COUNT(*) GROUP BY ward
 
 -- refused: the columns of a PIVOT are named where it is written.
--- hint: write the values: PIVOT t ON ward IN ('a', 'b') USING COUNT(*) GROUP BY k.
+-- hint: list the values of ward that become columns, in parentheses after it and the word in.
 PIVOT (SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward) ON ward USING SUM(n)
 
 -- refused: an aggregate of a PIVOT has no FILTER.
--- hint: filter the rows: PIVOT (SELECT ... WHERE ...) ON ...
+-- hint: filter the rows in a subquery, and pivot that.
 PIVOT visits ON ward USING COUNT(*) FILTER (WHERE cost > 3) GROUP BY month
 
 -- refused: EXCEPT here would compare rows of different people.
@@ -1615,9 +1615,9 @@ SELECT w.ward FROM wards w WHERE w.floor < 3 AND (SELECT COUNT(*) FROM visits v 
 SELECT *, (SELECT COUNT(*) FROM visits WHERE day < month) AS earlier FROM months
 
 -- refused: beside a public row, a subquery reads one private relation.
--- hint: write the join as a CTE of private rows: WITH pair AS (SELECT ... FROM a JOIN b ON ...).
+-- hint: write the join as a named query of private rows before the statement.
 SELECT w.ward, (SELECT COUNT(*) FROM visits v JOIN patients p ON p.patient = v.patient WHERE v.ward = w.ward) AS n FROM wards w
 
 -- refused: a subquery beside a public row compares a column of its own with that row.
--- hint: add v.ward = w.ward to its WHERE.
+-- hint: compare one of its columns with one of that row, as they are.
 SELECT w.ward, (SELECT COUNT(*) FROM visits v WHERE v.ward || w.ward = 'AA') AS n FROM wards w

@@ -23,14 +23,14 @@ _CODES = (
     re.compile(r"from (\d+) to"),
     re.compile(r"did you mean ('(?:[^']|'')*'|\"[^\"]*\"|[^?]+)\?"),
     re.compile(r"(?:\bwrite|\bwritten|\bor|\bwith|\buse|\badd|\blike|:|;|,) (.+?)(?=(?:, or |, which |, from which|, with |"
-               r", in place|, instead| instead of |"
+               r", in place|, instead|, without | to find | instead of |"
                r" in place of |: |; | to ON| to WHERE| as a name| on private| for | of its type|, say\.|\. |\.$|$))"),
     re.compile(r"^(.+?)(?: would fit| counts | is | gives | answers | keeps |\.$)"),
 )  # fmt: skip
 _OPTION = re.compile(r"(\w+) = (.+)")
 _ARGUMENT = re.compile(r"(\w+) => (.+)")
 _INSTEAD = re.compile(r"write (.+?) (?:instead|in place) of (.+?)(?:[,:]|\.$|$)")
-_JOINED = re.compile(r"add (.+) to (ON|WHERE)\b")
+_JOINED = re.compile(r"add (.+) to (?:its )?(ON|WHERE|SELECT)\b")
 
 
 def find_codes(hint: str) -> Iterator[str]:
@@ -39,7 +39,7 @@ def find_codes(hint: str) -> Iterator[str]:
     for pattern in _CODES:
         for start in range(len(hint)):
             found = pattern.match(hint, start) if pattern is not _CODES[-1] or start == 0 else None
-            if found is not None and (code := found[1].strip()) not in seen:
+            if found is not None and (code := found[1].strip()) not in {*seen, "there"}:
                 seen.add(code)
                 yield code
 
@@ -58,6 +58,27 @@ def paste(text: str, error: Error) -> Iterator[str]:
         yield _replace_word(text, found[2], found[1], (start, end))
     if found := _JOINED.search(hint):
         yield _add_condition(text, found[1].rpartition(", add ")[2], found[2], (start, end))
+    if found := re.search(r"write (COUNT\(DISTINCT (.+?)\)) instead of the group", hint):
+        yield _drop_group(text, found[2], found[1])
+    if found := re.search(r"write (AS \S+) behind the subquery", hint):
+        yield f"{text[: text.rindex(')') + 1]} {found[1]}{text[text.rindex(')') + 1 :]}"
+    if found := re.search(r"write ([A-Z ]+) before ([A-Z ]+)\.", hint):
+        at = text.upper().index(found[2])
+        yield f"{text[:at]}{text[start:]} {text[at:start]}"
+    if found := re.search(r"write (HAVING .+) after GROUP BY instead", hint):
+        kept = re.sub(r"(?is)\bWHERE\b.*?(?=\bGROUP BY\b)", "", text, count=1)
+        yield re.sub(
+            r"(?is)(\bGROUP BY\b.*?)(?=\bORDER BY\b|\bLIMIT\b|\)|$)", rf"\g<1> {found[1]} ", kept, count=1
+        )
+    if found := re.search(r"call it (\w+) and", hint):
+        called = re.sub(rf"(?i)\bFROM\s+{found[1][:-1]}\b", rf"\g<0> AS {found[1]}", text[start:], count=1)
+        end += len(text[:start] + called) - len(text)
+        text = text[:start] + called
+    if found := _JOINED.search(hint):
+        yield _add_condition(text, found[1], found[2], (start, end))
+    if found := re.search(r"write (\(SELECT .+\)):", hint):
+        opening, closing = text.rindex("(", 0, start), text.index(")", end) + 1
+        yield text[:opening] + found[1] + text[closing:]
     if found := re.search(r"leave (\w+) out", hint):
         yield (
             _drop_argument(text, (start, end)) if found[1] in ("it", "them") else _drop_option(text, found[1])
@@ -84,6 +105,8 @@ def paste(text: str, error: Error) -> Iterator[str]:
             yield whole if whole.upper().startswith("SELECT") else f"SELECT {whole}"
         if re.match(r"(?i)(SELECT|WITH|SHOW|FROM|PIVOT|DECLARE|CREATE|EXPLAIN)\b", code):
             yield code
+            if queries := re.match(r"(?is)WITH\b.*\)\s*(?=SELECT\b)", text):
+                yield queries[0] + code
         if options := re.fullmatch(r"(?:SELECT WITH \w+ )?OPTIONS \((.+)\)(?: \.\.\.)?", code):
             yield _set_options(text, options[1])
             yield f"{text} OPTIONS ({options[1]})"
@@ -120,13 +143,33 @@ def _replace_word(text: str, old: str, new: str, span: tuple[int, int]) -> str:
 
 
 def _add_condition(text: str, condition: str, clause: str, span: tuple[int, int]) -> str:
+    if clause == "SELECT" and re.search(r"(?i)\bSELECT\s+FROM\b", text):
+        return re.sub(r"(?i)\bSELECT\s+FROM\b", f"SELECT {condition} FROM", text, count=1)
+    if clause == "SELECT":
+        at = next(
+            (found.start() for found in re.finditer(r"(?i)\sFROM\b", text) if found.start() >= span[0]),
+            len(text),
+        )
+        return f"{text[:at]}, {condition}{text[at:]}"
     if clause == "ON":
-        return f"{text[: span[1]]} AND {condition}{text[span[1] :]}"
+        at = max((found.end() for found in re.finditer(r"(?i)\bON\b", text[: span[1]])), default=span[1])
+        return f"{text[:at]} {condition} AND{text[at:]}"
     if found := re.search(r"(?i)\bWHERE\b", text[span[0] :]):
         at = span[0] + found.end()
         return f"{text[:at]} {condition} AND{text[at:]}"
     end = span[1]
     return f"{text[:end]} WHERE {condition}{text[end:]}"
+
+
+def _drop_group(text: str, name: str, instead: str) -> str:
+    """Write something in place of a column in the SELECT, and take it out of the groups."""
+    qualified = rf"(?:\w+\.)?{re.escape(name)}"
+    text = re.sub(rf"(?i)(\bSELECT\b.*?){qualified}(?!\w)", rf"\g<1>{instead}", text, count=1)
+    head, found, tail = (*re.split(r"(?i)(\bGROUP BY\b)", text, maxsplit=1), "", "")[:3]
+    rest = re.sub(rf"(?i)^\s*{qualified}(?!\w)\s*,|,\s*{qualified}(?!\w)", "", tail, count=1)
+    if rest != tail:
+        return head + found + rest
+    return head + re.sub(rf"(?i)^\s*({qualified}(?!\w)|\d+\b)", "", tail, count=1)
 
 
 def _drop_argument(text: str, span: tuple[int, int]) -> str:
@@ -178,9 +221,10 @@ def _follow(
 ) -> tuple[str | None, bool]:
     later: list[tuple[str, Error]] = []
     back = False
+    listed = (error.hint or "").startswith("there is ")  # a list leaves the choice to the analyst
     for pasted in paste(text, error):
         if pasted in seen:
-            back = back or _plain(pasted) in map(_plain, before[:-1])
+            back = back or (not listed and _plain(pasted) in map(_plain, before[:-1]))
             continue
         seen.add(pasted)
         refused = bind(pasted)
@@ -188,7 +232,7 @@ def _follow(
             return pasted, False
         if isinstance(refused, dpsql.ParseError):
             continue
-        if refused.message != error.message:
+        if (refused.message, refused.span) != (error.message, error.span):
             later.append((pasted, refused))
     if len(before) < MOST_STEPS:
         for pasted, refused in later[:2]:

@@ -239,12 +239,13 @@ class AggregateCall:
         """Refuse DISTINCT, under which one unit decides what another's rows count."""
         if self.call.distinct:
             what = f"{self.call.name}(DISTINCT ...) has no bounded sensitivity here."
-            raise privacy_error(self.call.node, what, f"write {self.call.name} without DISTINCT{instead}.")
+            shown = ", ".join(map(to_sql, self.call.args))
+            raise privacy_error(self.call.node, what, f"write {self.call.name}({shown}){instead}.")
 
     def argument(self) -> Typed:
         """Return the only argument."""
         self.call.require(1)
-        self.refuse_distinct(", or COUNT(DISTINCT ...)")
+        self.refuse_distinct(f", or COUNT(DISTINCT {to_sql(self.call.args[0])})")
         return self.block.expression(self.call.args[0])
 
     def value(self, sql: str) -> str:
@@ -260,18 +261,22 @@ class AggregateCall:
                 what = f"AUTO finds bounds of numbers, and {shown} is {typed.type.sql}."
                 raise bind_error(place, what, advise_bounds(typed))
             what = f"{self.call.name} needs a number, and {shown} is {typed.type.sql}."
-            hint = f"count its values: SELECT {shown}, COUNT(*) ... GROUP BY {shown}."
+            hint = self.block.write_counts(shown)
             if self.block.is_unit(place):
-                hint = f"COUNT(DISTINCT {shown}) counts the privacy units: none of them is released."
+                hint = f"write COUNT(DISTINCT {shown}) instead of {to_sql(self.call.node)}: no privacy unit is released."
             elif self.call.name in ("MIN", "MAX"):
                 last = " DESC" if self.call.name == "MAX" else ""
-                hint = f"write SELECT {shown} ... GROUP BY {shown} ORDER BY {shown}{last} LIMIT 1: the groups are noisy."
+                hint = "group by it and take the first or the last of the groups: they are noisy."
+                if whole := self.block.write_select(
+                    shown, f"GROUP BY {shown} ORDER BY {shown}{last} LIMIT 1"
+                ):
+                    hint = f"write {whole}: the groups are noisy."
             elif typed.type.kind == "BOOLEAN" and self.call.name == "AVG":
                 hint = f"write AVG(({shown})::INT), the share of rows that hold, or COUNT_IF({shown}) for their number."
             elif typed.type.kind == "BOOLEAN":
                 hint = f"write {self.call.name}(({shown})::INT), or COUNT_IF({shown})."
             elif typed.type.kind == "TEXT":
-                hint = f"write TRY_CAST({shown} AS DOUBLE) for numbers kept as text, or {hint}"
+                hint = f"write TRY_CAST({shown} AS DOUBLE) for numbers kept as text, or {hint.removeprefix('write ')}"
             raise bind_error(place, what, hint)
 
     def bounds(
@@ -309,7 +314,7 @@ class AggregateCall:
         if typed.bounds is not None and typed.bounds.low is not None and typed.bounds.high is not None:
             return typed.bounds.low, typed.bounds.high, self._origin(typed)
         source, asked = to_sql(place), ", ".join(map(to_sql, call.args))
-        known = "give bounds that you know, contribution_bounds_per_row => (lowest, highest)"
+        known = "give bounds that you know as contribution_bounds_per_row, the lowest and the highest in parentheses"
         hint = f"{known}, or ask the data owner for them."
         if call.name in _AUTO and typed.type.numeric:
             found = f"{call.name}({asked}, contribution_bounds_per_row => AUTO)"
@@ -406,7 +411,10 @@ def advise_bounds(typed: Typed) -> str:
     """Return what to write for AUTO bounds where these can't be found: nothing where bounds are declared."""
     if typed.bounds is not None and typed.bounds.low is not None and typed.bounds.high is not None:
         return "leave it out: bounds are known."
-    return "give bounds that you know, contribution_bounds_per_row => (lowest, highest), or ask the data owner for them."
+    return (
+        "give bounds that you know as contribution_bounds_per_row, the lowest and the highest in parentheses, or ask the "
+        "data owner for them."
+    )
 
 
 _BOUND_KINDS = {"DATE": ("DATE", "TIMESTAMP"), "TIMESTAMP": ("DATE", "TIMESTAMP"), "TIME": ("TIME",),

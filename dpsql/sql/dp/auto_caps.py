@@ -249,7 +249,7 @@ class CapBuilder:
         named = [a.share for a in self.aggregates if a.share is not None]
         if asked is None:
             if len(named) == len(self.aggregates) and named and not self.private:
-                hint = f"write OPTIONS (epsilon = ...): {share} of it finds the caps."
+                hint = f"name the epsilon of the whole among its options: {share} of it finds the caps."
                 what, place = (
                     "caps that are found need an epsilon of the whole.",
                     self.aggregates[0].call.node,

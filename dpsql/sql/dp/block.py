@@ -115,18 +115,51 @@ class AggregatingBlock(ABC):
 
     def _misplaced(self, call: Call, node: exp.Expr) -> PrivacyError:
         where = "stands inside another aggregate"
-        unit = next((f.name for _, f in self.names.fields() if f.is_unit), None)
-        key, call_ = unit or "k", to_sql(call.node)
-        hint = (
-            f"aggregate in a subquery first: FROM (SELECT {key}, {call_} AS n ... GROUP BY {key}), and use n."
+        unit = next((quote_where_needed(f.name) for _, f in self.names.fields() if f.is_unit), None)
+        hint = "aggregate in a subquery first, and then over its rows."
+        outer = self._call_around(node)
+        own = (
+            None
+            if unit is None
+            else self.write_select(f"{unit}, {to_sql(call.node)} AS n", f"GROUP BY {unit}")
         )
-        if node.find_ancestor(exp.Where) is self.select.args.get("where") is not None:
+        if own is not None and outer is not None:
+            hint = f"write SELECT {outer.name}(n) FROM ({own}) AS t: a subquery aggregates first."
+        filtered = node.find_ancestor(exp.Where)
+        if filtered is not None and self.select.args.get("where") is filtered:
             where = "can't stand in WHERE"
-            hint = f"write HAVING {to_sql(call.node)} ..., which looks at the noisy value."
+            hint = "ask for rows here, and for the noisy value in a condition after the groups."
+            if len(split_conjuncts(filtered.this)) == 1:
+                condition = f"HAVING {to_sql(filtered.this)}"
+                place = (
+                    "after GROUP BY instead"
+                    if self.select.args.get("group")
+                    else f"instead of {to_sql(filtered)}"
+                )
+                hint = f"write {condition} {place}: it looks at the noisy value."
         elif node.find_ancestor(exp.Group) is self.select.args.get("group") is not None:
             where = "can't be a group"
-            hint = "group by columns; the noisy value may be a group in an outer SELECT."
+            hint = "group by columns; the noisy value may be a group in an outer query."
         return privacy_error(node, f"{call.name} {where}.", hint)
+
+    @staticmethod
+    def _call_around(node: exp.Expr) -> Call | None:
+        """Return the nearest aggregate that a node stands in."""
+        above = node.parent
+        while above is not None and not isinstance(above, exp.Query):
+            if (call := call_of(above)) is not None and call.node is not node and call.name in _AGGREGATES:
+                return call
+            above = above.parent
+        return None
+
+    def write_select(self, items: str, after: str) -> str | None:
+        """Return a whole SELECT over the rows of this block, for a hint; None where it needs what stands around it."""
+        return normalize.write_over_rows(self.select, items, after)
+
+    def write_counts(self, shown: str) -> str:
+        """Return the hint that counts how often each value occurs."""
+        whole = self.write_select(f"{shown}, COUNT(*)", f"GROUP BY {shown}")
+        return f"write {whole}: it counts its values." if whole else "group by it, and count the rows."
 
     def condition(self, node: exp.Expr) -> Typed:
         """Return a condition on the rows, which can't fail."""
@@ -217,8 +250,8 @@ class AggregatingBlock(ABC):
                 itself = "the privacy unit can't be a group: each group would be one unit."
                 what = itself if unit is node else "groups can't be made of the privacy unit."
                 name = to_sql(unit.this)
-                hint = f"counts the units; totals per {name} may stand in a subquery."
-                raise privacy_error(node, what, f"COUNT(DISTINCT {name}) {hint}")
+                hint = f"it counts the units; totals per {name} may stand in a subquery."
+                raise privacy_error(node, what, f"write COUNT(DISTINCT {name}) instead of the group: {hint}")
             named = self.names.known(node)
             if named is not None and named.anchors:
                 what = f"{node.name} leads to one privacy unit: each group would be one unit."
@@ -228,7 +261,7 @@ class AggregatingBlock(ABC):
             typed = leave(bound)  # a group's key looks the same whichever row comes first
             if typed.type.two_faced and typed.type.kind != "DOUBLE":
                 what = f"equal values of {typed.type.sql} may look different, so they make no stable groups."
-                hint = "group by a number made of it, such as FLOOR(EPOCH(x))::BIGINT of an interval."
+                hint = "group by a number made of it, such as the whole seconds of an interval."
                 raise privacy_error(node, what, hint)
             text = self.spelling(node)
             if text not in self.keys:
@@ -282,7 +315,7 @@ class AggregatingBlock(ABC):
                 for node in list(clause.expressions) if key == "order" else [clause]:
                     node.set("this", self.above(node.this, aliases))
                 if key == "qualify" and clause.find(exp.Window) is None:
-                    hint = "write HAVING."
+                    hint = "write HAVING instead of QUALIFY."
                     raise bind_error(clause, "QUALIFY needs a window function.", hint)
         for key in ("limit", "offset"):
             for query in normalize.outer_queries(select.args.get(key) or exp.Null()):
@@ -325,7 +358,7 @@ class AggregatingBlock(ABC):
             self.expression(node)
             if self.is_unit(node):
                 what = f"{node.name} is the privacy unit: it is never released."
-                raise privacy_error(node, what, f"COUNT(DISTINCT {to_sql(node)}) counts the units.")
+                raise privacy_error(node, what, f"write COUNT(DISTINCT {to_sql(node)}): it counts the units.")
             raise self._refuse_ungrouped(node)
         if isinstance(node, exp.Anonymous) and node.name.lower().startswith("dpsql__"):
             name, near = node.name[7:].upper(), nearest_aggregate(node.name[7:])
@@ -451,20 +484,28 @@ class AggregatingBlock(ABC):
             if item is not None and any(found is node for found in item.walk()):
                 place = items.index(item) + 1
                 what = f"GROUP BY {key.name} means the column {key.name}, not what the SELECT calls so."
-                return privacy_error(key, what, f"write GROUP BY {place}, or another name.")
+                return privacy_error(
+                    key, what, f"write {place}, its place in the list, or give it another name."
+                )
+        whole = next((item for item in items if any(found is node for found in item.walk())), node).unalias()
         call = node.find_ancestor(exp.Anonymous)
         if call is not None and (meant := nearest_aggregate(call.name)) is not None:
             return privacy_error(call, f"{call.name} is not an aggregate.", f"did you mean {meant}?")
         numeric, named = self.names.find(node).typed.type.numeric, to_sql(node)
         one = f"AVG({named})" if numeric and not self.is_unit(node) else f"COUNT(DISTINCT {named})"
+        if whole is not node and not numeric and not self._has_aggregate(whole):
+            one = f"COUNT(DISTINCT {to_sql(whole)}) instead of {to_sql(whole)}"
         what = f"{node.name} must be a group or stand inside an aggregate."
         if any(map(self._has_aggregate, items)) and not (grouped is not None and grouped.args.get("all")):
             keys = f"{to_sql(grouped).strip()}, {named}" if grouped is not None else f"GROUP BY {named}"
             return privacy_error(node, what, f"write {one}, or add it to the groups: {keys}.")
-        hint = f"write {one}, or {named}, COUNT(*) ... GROUP BY {named}."
+        hint = f"write {one}, or group by it and count the rows."
         holder = self.select.parent
         if isinstance(holder.parent if isinstance(holder, exp.Subquery) else holder, exp.In):
-            hint = f"release the list: IN (SELECT {named} ... GROUP BY {named} HAVING COUNT(*) > 0)."
+            whole = self.write_select(named, f"GROUP BY {named} HAVING COUNT(*) > 0")
+            hint = (
+                f"write ({whole}): the list is released." if whole else "release the list first, as groups."
+            )
         return privacy_error(node, what, hint)
 
 

@@ -20,6 +20,7 @@ from dpsql.privacy.amounts import Amount
 from dpsql.privacy.conversions import find_largest_rho, gaussian_mu
 from dpsql.privacy.events import Event, GroupSelection
 from dpsql.privacy.filters import ACCOUNTANTS, open_filter
+from dpsql.sql import normalize
 from dpsql.sql.parse.dialect import bind_error, privacy_error, span_of, to_sql
 from dpsql.sql.parse.functions import NO_NOISY_FORM
 from dpsql.sql.parse.options import AUTO, Options
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 def require_rows(
     bound: From, options: Options, place: exp.Expr | None,
-    hint: str = "write OPTIONS (max_rows_contributed = AUTO) to find it privately, or a number, or ask the owner for max_rows.",
+    hint: str = "write OPTIONS (max_rows_contributed = AUTO) to find it privately, or ask the owner for max_rows.",
 ) -> int:  # fmt: skip
     """Return how many rows of one unit count where nothing is grouped: the whole is one group.
 
@@ -62,7 +63,7 @@ def find_groups(bound: From, options: Options, place: exp.Expr | None) -> int | 
     rows = options.get("max_rows_contributed", bound.max_rows)
     if groups is None and not isinstance(rows, int):
         what = "nothing says how many groups one privacy unit may be in."
-        hint = "write OPTIONS (max_groups_contributed = AUTO) to find it privately, or a number, or ask the owner for max_rows."
+        hint = "write OPTIONS (max_groups_contributed = AUTO) to find it privately, or ask the owner for max_rows."
         raise privacy_error(place, what, hint)
     return groups
 
@@ -75,7 +76,7 @@ def refuse_auto(options: Options, name: str) -> None:
     """
     if options.get(name) == AUTO:
         what = f"{name} = AUTO is for counts, sums and what is made of them, in SELECT WITH DP."
-        raise options.refuse(name, what, f"write a number, such as {name} = 10.", PrivacyError)
+        raise options.refuse(name, what, "write a number instead of AUTO.", PrivacyError)
 
 
 def _without(options: Options, select: exp.Select) -> str:
@@ -230,7 +231,7 @@ def deal(
         if named:
             place = next(n for s, n in shares if s is not None)
             what = f"shares are parts of an epsilon, and this block has a {asked.currency}."
-            raise bind_error(place or select, what, f"leave epsilon => out: {asked} is split evenly.")
+            raise bind_error(place or select, what, f"leave epsilon out: {asked} is split evenly.")
         within_limits(binder.catalog, asked, options.nodes.get(asked.currency))
         delta = _find_delta(binder, options, select) if deltas else Fraction(0)
         held = Amount(asked.currency, asked.total * apart)
@@ -241,7 +242,10 @@ def deal(
         epsilon = sum(named, Fraction(0)) / (1 - apart) if not open_parts else binder.catalog.default_epsilon
     if epsilon is None:
         what = "this needs an epsilon: the policy sets no default."
-        hint = f"write SELECT WITH {options.mode.upper()} OPTIONS (epsilon = 0.1) ..."
+        hint = "add epsilon = 0.1 to OPTIONS."
+        if not options.values:
+            given = f"WITH {options.mode.upper()}" if options.mode_node is not None else "SELECT"
+            hint = f"write {'SELECT WITH DP' if given == 'SELECT' else given} OPTIONS (epsilon = 0.1) instead of {given}."
         first = select.expressions[0] if select.expressions else select
         raise privacy_error(options.mode_node, what, hint, around=first)
     if "epsilon" not in options.values and open_parts and binder.catalog.epsilon is None:
@@ -320,8 +324,9 @@ _NAMES: dict[type[exp.Expr], str] = {
     exp.ArgMax: "ARG_MAX",
     exp.ArgMin: "ARG_MIN",
 }
-_COUNTED = "count how often each value occurs: SELECT {x}, COUNT(*) ... GROUP BY {x}."
-_TYPICAL = "MEDIAN({x}) is a value in the middle; SELECT WITH PTR MODE({x}) is the most common one."
+_ELSEWHERE = "write an aggregate that has one, such as a sum, a mean or a quantile."
+_COUNTED = "group by its values, and count the rows of each."
+_TYPICAL = "write MEDIAN({x}): it is a value in the middle; a mode, under PTR, is the most common one."
 _INSTEAD = {
     **dict.fromkeys(
         ("LIST", "STRING_AGG", "MAP_AGG", "JSON_GROUP_ARRAY", "BITSTRING_AGG", "APPROX_TOP_K"), _COUNTED
@@ -329,8 +334,7 @@ _INSTEAD = {
     **dict.fromkeys(("FIRST", "LAST", "ANY_VALUE", "ARBITRARY"), _TYPICAL),
     **dict.fromkeys(
         ("ARG_MAX", "ARG_MIN"),
-        "the row of an extreme is one person's: write SELECT {x}, AVG(v) ... GROUP BY {x} ORDER BY 2 DESC LIMIT 1, or "
-        "SELECT WITH SUBSAMPLE.",
+        "the row of an extreme is one person's: group by it, and order the groups by a mean.",
     ),
     "BOOL_OR": "write COUNT_IF({x}) > 0: the noisy count may be compared freely.",
     "BOOL_AND": "write COUNT_IF(NOT {x}) <= 0: the noisy count may be compared freely.",
@@ -368,5 +372,21 @@ def refuse_elsewhere(node: exp.Expr) -> None:
     shown = to_sql(argument) if plain and isinstance(argument, exp.Expr) else "x"
     shown = shown if len(shown) <= 60 else "x"
     written = node.meta.get("called", name).upper() if isinstance(node, exp.AggFunc) else name
-    hint = _INSTEAD.get(name, "SELECT WITH SUBSAMPLE takes any aggregate, on blocks of privacy units.")
-    raise privacy_error(node, f"{written} has no noisy form.", hint.format(x=shown))
+    select = node.find_ancestor(exp.Select)
+    hint = _INSTEAD.get(name, _ELSEWHERE).format(x=shown)
+    if name not in _INSTEAD and isinstance(node, exp.AggFunc):
+        mode = select.args.get("mode") if select is not None else None
+        given = "SELECT" if mode is None else f"SELECT WITH {mode.name}"
+        hint = f"write SELECT WITH SUBSAMPLE instead of {given}: it takes this aggregate, on blocks of privacy units."
+    by, whole = node.args.get("expression"), None
+    if select is not None and shown != "x" and _INSTEAD.get(name) is _COUNTED:
+        whole = normalize.write_over_rows(select, f"{shown}, COUNT(*)", f"GROUP BY {shown}")
+    elif select is not None and shown != "x" and name in ("ARG_MAX", "ARG_MIN") and isinstance(by, exp.Expr):
+        after = f"GROUP BY {shown} ORDER BY 2{' DESC' if name == 'ARG_MAX' else ''} LIMIT 1"
+        whole = normalize.write_over_rows(select, f"{shown}, AVG({to_sql(by)})", after)
+    if whole is not None:
+        counts = (
+            "it counts how often each value occurs" if by is None else "the row of an extreme is one person's"
+        )
+        hint = f"write {whole}: {counts}."
+    raise privacy_error(node, f"{written} has no noisy form.", hint)

@@ -393,7 +393,9 @@ def _shares(binder: Binder, options: Options, count: int, select: exp.Select) ->
         call = call_of(node)
         if call is not None and "epsilon" in call.named:
             raise bind_error(
-                node, "shares can't be named beside grouping sets.", "write OPTIONS (epsilon = ...)."
+                node,
+                "shares can't be named beside grouping sets.",
+                "leave epsilon out, and give one for all of them among the options.",
             )
     values, asked = dict(options.values), options.amount
     if asked is not None and asked.currency != "epsilon":

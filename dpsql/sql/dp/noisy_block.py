@@ -226,7 +226,7 @@ class NoisyBlock(AggregatingBlock):
             joined = (
                 f"write {keeping.rstrip(',')}"
                 if keeping
-                else "RIGHT JOIN a public table of the groups, with its keys"
+                else "join a public table of the groups, and keep all of its rows"
             )
             hint = f"{joined}, or ask the owner to declare the column's values."
             raise self.options.refuse(
@@ -244,7 +244,7 @@ class NoisyBlock(AggregatingBlock):
         if "min_privacy_units_per_group" in self.options.values and self.keys and self.domain is not None:
             raise self.options.refuse(
                 "min_privacy_units_per_group", "these groups are public: all of them appear, however few units they have.",
-                "leave it out, or write HAVING COUNT(DISTINCT ...) >= 10, which looks at the noisy number.",
+                "leave it out, or keep groups by a noisy count of their units.",
             )  # fmt: skip
 
     def _groups(self) -> int | None:
@@ -306,12 +306,12 @@ class NoisyBlock(AggregatingBlock):
                 "these groups are public, they all appear." if self.keys else "rows themselves are not shown."
             )
             what = "there is nothing noisy to release here."
-            raise privacy_error(self.select, what, f"add an aggregate, such as COUNT(*): {why}")
+            raise privacy_error(self.select, what, f"add COUNT(*) to SELECT, or another aggregate: {why}")
         if self.options.get("error") is not None:
             if self.options.amount is not None and self.options.amount.currency != "epsilon":
                 currency = self.options.amount.currency
                 what = f"the noise of an error is looked for up to an epsilon, not a {currency}."
-                raise self.options.refuse("error", what, "write error = ..., epsilon = 1.")
+                raise self.options.refuse("error", what, "give an epsilon, as the most that may be spent.")
             if self.options.get("report_cut"):
                 what = "error takes as little as it can, and the report of what is cut a share of the whole."
                 raise self.options.refuse("report_cut", what, "ask for one of the two.")

@@ -45,7 +45,9 @@ def _histogram(asked: AggregateCall) -> Aggregate:
     call, block = asked.call, asked.block
     if len(call.args) not in (1, 2) or call.distinct:
         what = f"{call.name} takes a column, and a list of bins."
-        raise bind_error(call.node, what, "write HISTOGRAM(x, [0, 10, 20]).")
+        raise bind_error(
+            call.node, what, f"write HISTOGRAM({to_sql(call.args[0])}, [0, 10, 20])." if call.args else None
+        )
     asked.refuse_options()
     asked.require_rows()
     typed = block.expression(call.args[0])
@@ -199,8 +201,10 @@ def _declared_bins(asked: AggregateCall, typed: Typed) -> list[exp.Expr]:
     exactly = "_EXACT" if typed.type.kind == "TEXT" else ""
     hint = f"write the bins, HISTOGRAM{exactly}({source}, {bins}), or ask the data owner for values."
     if name == "MODE":
-        hint = f"write SELECT {source}, COUNT(*) AS n ... GROUP BY {source} ORDER BY n DESC LIMIT 1"
-        hint = f"{hint}, or SELECT WITH PTR MODE({source})."
+        counted = asked.block.write_select(
+            f"{source}, COUNT(*) AS n", f"GROUP BY {source} ORDER BY n DESC LIMIT 1"
+        )
+        hint = f"write SELECT WITH PTR MODE({source}){f', or {counted}' if counted else ''}."
     raise privacy_error(asked.call.node, what, hint)
 
 

@@ -108,7 +108,7 @@ def _quantile(asked: AggregateCall) -> Aggregate:
     asked.refuse_group_bounds()
     if "local_sensitivity" in call.named:
         what = "local_sensitivity is for PTR."
-        raise bind_error(call.node, what, "write SELECT WITH PTR ...")
+        raise bind_error(call.node, what, "leave local_sensitivity out, or ask under the mode PTR.")
     ranks = _read_ranks(call)
     asked.require_rows()
     typed = asked.block.expression(call.args[0])

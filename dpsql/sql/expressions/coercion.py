@@ -122,7 +122,7 @@ def meet(given: Sequence[types.Typed], what: str, compared: bool = False) -> Com
             raise bind_error(
                 given[0].place,
                 f"{what} meets UHUGEINT with signed integers, and no type holds both.",
-                "write TRY_CAST(... AS HUGEINT).",
+                "cast one of the two to HUGEINT.",
                 around=given[-1].place,
             )
         kind, plain = find_common_number(known), find_common_number(known, shown=True)
@@ -267,7 +267,11 @@ def _as(typed: types.Typed, wanted: types.Type, what: str) -> exp.Expr:
         return exp.Null() if typed.type.kind == "NULL" else typed.node
     if typed.type.kind == "TEXT":
         if not isinstance(typed.node, exp.Literal):
-            message, hint = f"{what} meets text with a {wanted.sql}.", f"write TRY_CAST(... AS {wanted.sql})."
+            shown = "it" if typed.place is None else to_sql(typed.place)
+            message, hint = (
+                f"{what} meets text with a {wanted.sql}.",
+                f"write TRY_CAST({shown} AS {wanted.sql}).",
+            )
             raise bind_error(typed.place, message, hint)
         return _read_moment(typed.node, wanted, typed.place)
     # A date at the end of the calendar is no timestamp.
@@ -366,7 +370,12 @@ def _mismatch(known: Sequence[types.Typed], what: str) -> BindError:
         if all(isinstance(p, exp.Literal) for p in words):
             hint = "text and numbers are not compared: write the number without quotes."
     elif "BOOLEAN" in both:
-        hint = "compare with TRUE or FALSE, or write CASE WHEN ... THEN 1 ELSE 0 END."
+        held = next((t.place for t in known if t.type.kind == "BOOLEAN" and t.place is not None), None)
+        hint = "compare with true or false."
+        if held is not None:
+            hint = (
+                f"write CAST({to_sql(held)} AS INT) instead of {to_sql(held)}, or compare with true or false."
+            )
     else:
         hint = "cast one of the two."
     parent = None if place is None else place.parent
@@ -377,7 +386,7 @@ def _advise_on_text(known: Sequence[types.Typed]) -> str:
     """Return what to write in place of a comparison of text and numbers: the numbers as text, or the text as numbers."""
     above = next((t.place.parent for t in known if t.place is not None and t.place.parent is not None), None)
     if above is None or not isinstance(above, exp.Binary | exp.In | exp.Between):
-        return "write '5' for text, or TRY_CAST(... AS INTEGER)"
+        return "write the numbers as text, or cast the text to numbers"
     quoted, cast = above.copy(), above.copy()
     kinds = [(t.place.arg_key or "", t.place.index, t.type) for t in known if t.place is not None]
     for key, index, kind in kinds:

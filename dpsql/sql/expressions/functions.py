@@ -495,7 +495,7 @@ def _unknown(node: exp.Expr, name: str) -> PrivacyError:
         return privacy_error(node, f"{name} can't be used on private rows: {NOT_LISTED[name]}.", hint)
     known = {*ROW_FUNCTIONS, *ROW_ALIASES, *DATE_PART_FUNCTIONS, *_SPECIAL, *_ALSO}
     if name == "&&":
-        return privacy_error(node, "&& compares lists.", "write AND between two conditions.")
+        return privacy_error(node, "&& compares lists.", "write AND instead of &&.")
     near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.7)
     hint = f"did you mean {near[0]}?" if near else _OTHERWISE
     what = f"the function {name} is not on the list of those that can't fail or leak."

@@ -31,7 +31,7 @@ from dpsql.sql.expressions.declared_values import (
     list_values,
     note_impossible,
 )
-from dpsql.sql.parse.dialect import bind_error, privacy_error
+from dpsql.sql.parse.dialect import bind_error, privacy_error, to_sql
 
 _MOMENTS = {"DATE", "TIMESTAMP", "INTERVAL", "TIME"}
 
@@ -125,11 +125,9 @@ def _numbers(node: exp.Expr, bind: coercion.Bind) -> tuple[types.Typed, types.Ty
 
 def _require_numbers(*operands: types.Typed) -> None:
     for typed in operands:
-        coercion.require_kind(
-            typed, coercion.NUMBER_KINDS, "arithmetic needs numbers",
-            "write TRY_CAST(... AS DOUBLE)." if typed.type.kind == "TEXT" else
-            "write CASE WHEN ... THEN 1 ELSE 0 END." if typed.type.kind == "BOOLEAN" else None,
-        )  # fmt: skip
+        cast = {"TEXT": "TRY_CAST({x} AS DOUBLE)", "BOOLEAN": "CAST({x} AS INT)"}.get(typed.type.kind)
+        hint = None if cast is None or typed.place is None else f"write {cast.format(x=to_sql(typed.place))}."
+        coercion.require_kind(typed, coercion.NUMBER_KINDS, "arithmetic needs numbers", hint)
 
 
 # -- plus, minus, times -----------------------------------------------------------------------------------------

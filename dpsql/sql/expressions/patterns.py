@@ -17,7 +17,7 @@ from sqlglot import exp
 from dpsql.sql.expressions.coercion import Bind, make_boolean, refuse_rest, require_kind
 from dpsql.sql.expressions.lengths import count_kept, count_written, hold, length_of, limit_steps
 from dpsql.sql.expressions.types import TEXT, Typed, make_call, parenthesise
-from dpsql.sql.parse.dialect import bind_error, privacy_error
+from dpsql.sql.parse.dialect import bind_error, privacy_error, to_sql
 
 MAX_PATTERN_LENGTH = 1000
 """Characters of a pattern."""
@@ -37,7 +37,7 @@ def _literal(place: exp.Expr | None, what: str, node: exp.Expr) -> str:
         raise privacy_error(
             place,
             f"{what} must be a literal: one from the data could fail on some rows.",
-            "write '...', or compare with =, starts_with, contains.",
+            "give the pattern in quotes, or compare with another text, as starts_with and contains do.",
             around=node,
         )
     if len(place.name) > MAX_PATTERN_LENGTH or "\x00" in place.name:
@@ -91,7 +91,7 @@ def _tried(left: Typed, pattern: str, star: str, node: exp.Expr) -> Typed:
     steps = _WILD_WEIGHT * math.comb(length_of(left) + places, places) * max(1, longest) if places else 0
     limit_steps(
         name, steps, node,
-        "write regexp_full_match(x, '...'), LEFT(x, 1000) for x, or one wildcard in the middle."
+        "cut the text to 1000 characters first, match a regular expression, or use one wildcard in the middle."
         if places > 1 else _SHORTER,
     )  # fmt: skip
     return left
@@ -119,10 +119,11 @@ def bind_escape(node: exp.Expr, bind: Bind) -> Typed:
 def bind_regexp(node: exp.Expr, bind: Bind) -> Typed:
     """regexp_matches, regexp_full_match and SIMILAR TO."""
     if isinstance(node, exp.RegexpLike) and "start" not in node.meta:  # the operator, not the function
+        of = f"{to_sql(node.this)}, {to_sql(node.expression)}"
         raise privacy_error(
             node,
             "~ means the whole text in one version of DuckDB and a part of it in another.",
-            "write regexp_full_match(text, '...') or regexp_matches(text, '...').",
+            f"write regexp_full_match({of}), or regexp_matches({of}).",
         )
     left = _text(node.this, bind)
     pattern = _expression(node.expression, node)

@@ -29,7 +29,7 @@ from dpsql.sql.expressions.types import (
     make_cast,
     make_try,
 )
-from dpsql.sql.parse.dialect import bind_error, privacy_error
+from dpsql.sql.parse.dialect import bind_error, privacy_error, to_sql
 
 _YEARS = (-6_000_000, 6_000_000)
 CALENDAR_PARTS: dict[str, tuple[int, int]] = {
@@ -120,7 +120,7 @@ def write_epoch(inner: Typed) -> exp.Expr:
 
 def _moment(place: exp.Expr, bind: coercion.Bind, more: tuple[str, ...] = ()) -> Typed:
     inner = bind(place)
-    hint = "write TRY_CAST(... AS DATE)." if inner.type.kind == "TEXT" else None
+    hint = f"write TRY_CAST({to_sql(place)} AS DATE)." if inner.type.kind == "TEXT" else None
     return _settled(coercion.require_kind(inner, ("DATE", "TIMESTAMP", *more), "a date is needed", hint))
 
 

@@ -21,7 +21,7 @@ from sqlglot import exp
 from dpsql.errors import BindError, PrivacyError
 from dpsql.sql.expressions import coercion, functions, lengths, lists, operators, patterns, temporal, types
 from dpsql.sql.expressions.fixed_point import MOMENT_KINDS
-from dpsql.sql.parse.dialect import bind_error, name_called, privacy_error
+from dpsql.sql.parse.dialect import bind_error, name_called, privacy_error, to_sql
 
 MAX_EXPRESSION_DEPTH = 100
 """Nodes below one another; chains of AND and OR count once."""
@@ -105,14 +105,14 @@ _WORDS = {
     "alias": "a name", "filter": "FILTER", "distinct": "DISTINCT", "ordered": "ORDER BY", "withingroup": "WITHIN GROUP",
 }  # fmt: skip
 _HINTS = {
-    "star": "only COUNT takes *: name a column.",
+    "star": "name a column: only a count takes all of them.",
     "window": "aggregate first; windows may follow.",
     "bytestring": "write a text without e before it.",
     "collate": "compare lower(x).",
     "exists": "join the public table instead.",
     "attimezone": "ask for a column of type TIMESTAMP.",
     "any": "write x IN (1, 2, 3).",
-    "tuple": "compare the columns one by one, with AND; to count different rows, COUNT(DISTINCT concat_ws('|', a, b)).",
+    "tuple": "compare the columns one by one.",
 }
 
 
@@ -126,6 +126,8 @@ def _refusal(node: exp.Expr) -> PrivacyError:
     hint = _HINTS.get(node.key)
     if isinstance(node, exp.Query):
         hint = "release what is needed first, in a CTE with aggregates."
+    if isinstance(node, exp.Tuple) and isinstance(node.parent, exp.Distinct):
+        hint = f"write concat_ws('|', {', '.join(map(to_sql, node.expressions))})."
     what = _WORDS.get(node.key, node.key.upper())
     return privacy_error(node, f"{what} can't be used on private rows.", hint)
 

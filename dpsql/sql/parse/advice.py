@@ -21,8 +21,8 @@ from dpsql.sql.parse.tokens import is_open, is_word, token_error
 # -- functions of other systems ---------------------------------------------------------------------------------
 
 _TODAY = "write the date, DATE '2024-12-31', or a parameter, $today: an answer about rows can't depend on the clock."
-_BY_FORMAT = "write TRY_STRPTIME(text, '%Y-%m-%d') for a format, or TRY_CAST(text AS DATE)."
-_TO_TEXT = "write STRFTIME(day, '%Y-%m')."
+_BY_FORMAT = "write TRY_STRPTIME({x}, '%Y-%m-%d') for a format, or TRY_CAST({x} AS DATE)."
+_TO_TEXT = "write STRFTIME({x}, '%Y-%m')."
 _NUMBER = "write TRY_CAST({x} AS DOUBLE), with bounds."
 _QUANTILE = "write QUANTILE_CONT({x}, 0.9)."
 _DISTINCT = "write COUNT(DISTINCT {x})."
@@ -54,8 +54,8 @@ OTHER_NAMES: dict[str, str] = {
     "datename": "write DAYNAME({x}), or MONTHNAME({x}).",
     "substring_index": "write SPLIT_PART({x}, ',', 1).",
     **dict.fromkeys(("rlike", "regexp", "regexp_contains", "regexp_instr"), _MATCH),
-    "array_overlaps": "&& compares lists: write AND between two conditions.",
-    "wm_concat": "count how often each value occurs: SELECT {x}, COUNT(*) ... GROUP BY {x}.",
+    "array_overlaps": "&& compares lists: write AND instead of &&.",
+    "wm_concat": "group by its values, and count the rows of each.",
 }  # fmt: skip
 """Other systems' function names, each with DuckDB's equivalent."""
 
@@ -77,7 +77,7 @@ def advise_on_sign(text: str, span: Span) -> str | None:
     word = text[slice(*span)]
     if text[max(0, span[0] - 1) : span[0]] != "@" or not word.isidentifier():
         return None
-    return f"a parameter is written ${word}; @{word} is ABS({word})."
+    return f"write ${word} instead of @{word}, which is an absolute value."
 
 
 def is_aggregate_name(name: str) -> bool:
@@ -106,12 +106,12 @@ _KEYWORDS = (
 )  # fmt: skip
 _SIGNS = {"=>": ">=", "=<": "<=", "===": "="}
 _MEANT = (
-    (re.compile(rf"(?is)\bSELECT\s+({'|'.join(MODES)})\b"), "the mode stands after WITH: SELECT WITH {mode} ..."),
+    (re.compile(rf"(?is)\bSELECT\s+({'|'.join(MODES)})\b"), "write SELECT WITH {mode} instead of {0}."),
     (re.compile(r"(?is)^(?!.*\bWITH\s+\w+\s+OPTIONS\s*\().*\bOPTIONS\s*\("),
-     "the options stand behind the mode: SELECT WITH {mode} OPTIONS (epsilon = 0.1) ..."),
+     "put the options behind the mode, which stands after the first word of the query."),
     (re.compile(rf"(?is)(?<!SELECT\s)\bWITH\s+({'|'.join(MODES)})\b(?!\s+AS\b)"),
-     "the mode stands behind SELECT: SELECT WITH {mode} ..."),
-    (re.compile(r"(?i)\bDECODE\s*\("), "write CASE x WHEN 'a' THEN 1 ELSE 0 END."),
+     "put the mode {mode} behind the first word of its query."),
+    (re.compile(r"(?i)\bDECODE\s*\("), "compare with each value in turn, as the cases of one expression."),
 )  # fmt: skip
 """Patterns of unparsable statements, with the probable meaning."""
 
@@ -124,7 +124,14 @@ def explain_unreadable(error: SqlglotParseError, tokens: list[Token], text: str)
     start = text.find(context + highlight) if highlight else -1
     start = start + len(context) if start >= 0 else text.find(highlight) if highlight else -1
     i = next((i for i, token in enumerate(tokens) if token.end >= start), None) if start >= 0 else None
-    hint = next((said.format(mode=find_mode(text)) for pattern, said in _MEANT if pattern.search(text)), None)
+    hint = next(
+        (
+            said.format(found[0], mode=find_mode(text))
+            for pattern, said in _MEANT
+            if (found := pattern.search(text))
+        ),
+        None,
+    )
     if i is None:
         what = _describe(str(detail.get("description") or ""), "")
         return ParseError(f"can't read this: {what}.", hint=hint)
@@ -187,7 +194,7 @@ def _advise_at(tokens: list[Token], i: int, said: str) -> str | None:
         if signs in _SIGNS:
             return f"write {_SIGNS[signs]} instead of {signs}."
     if tokens[i].token_type == TokenType.R_PAREN and "number of provided" in said:
-        return "named arguments have an arrow: AVG(x, epsilon => 0.1)."
+        return "leave the last argument out; others have a name, and an arrow after it."
     if is_open(tokens, i) and i > 1 and is_word(tokens[i - 1]) and is_word(tokens[i - 2]):
         return f"is a comma missing before {tokens[i - 1].text}?"
     return None

@@ -91,11 +91,10 @@ def _rewrite_modes(tokens: list[Token]) -> tuple[list[Token], set[int]]:
             )
         mode, i = tokens[i], i + 1
         if is_open(tokens, i) and is_aggregate_name(mode.text):
-            call = f"{mode.text}(...)"
             named = mode_of_aggregate(mode.text)
-            hint = f"write SELECT WITH {named} {call}."
+            hint = f"write SELECT WITH {named} {mode.text} instead of SELECT WITH {mode.text}."
             if named == "DP":
-                hint = f"write SELECT {call}, or SELECT WITH DP {call}."
+                hint = f"write SELECT {mode.text} instead of SELECT WITH {mode.text}."
             raise token_error(mode, f"a mode follows SELECT WITH, and {mode.text} is an aggregate.", hint)
         starts.add(mode.start)
         out += [replace_token(mode, TokenType.VAR, _MODE), replace_token(mode, TokenType.L_PAREN, "(")]
@@ -104,7 +103,7 @@ def _rewrite_modes(tokens: list[Token]) -> tuple[list[Token], set[int]]:
             raise token_error(
                 tokens[i],
                 "the options stand after the word OPTIONS.",
-                f"write SELECT WITH {mode.text} OPTIONS (epsilon = 0.1) ...",
+                f"write {mode.text} OPTIONS instead of {mode.text}.",
             )
         if i < len(tokens) and tokens[i].text.upper() == "OPTIONS" and is_open(tokens, i + 1):
             end = find_closing(tokens, i + 1)
@@ -132,7 +131,7 @@ def _take_modes(tree: exp.Expr, starts: Collection[int]) -> None:
 def _equals(options: list[Token]) -> None:
     for token in options:
         if token.token_type in (TokenType.FARROW, TokenType.COLON):
-            raise token_error(token, "options are written name = value.", "write OPTIONS (epsilon = 0.1).")
+            raise token_error(token, "options are written name = value.", f"write = instead of {token.text}.")
 
 
 def _rename_named_calls(tokens: list[Token]) -> list[Token]:
@@ -501,7 +500,7 @@ def _bare(tree: exp.Expr) -> exp.Expr:
                 raise bind_error(
                     value.mode,
                     "a private SELECT can't stand here.",
-                    f"write it in a CTE: WITH r AS (SELECT WITH {value.name} ...), and use r.",
+                    "write it as a named query before the statement, and use its name.",
                 )
             else:
                 copy.args[key] = value

@@ -113,15 +113,18 @@ def _place(tokens: list[Token], level: _Level, moved: dict[int, tuple[int, int]]
         name = tokens[start + 1].text
         if level.sets:
             what = f"{level.sets} joins SELECTs, and each has a mode of its own."
-            raise _refuse(tokens, start, what, f"write SELECT WITH {name} in each of them.")
+            raise _refuse(tokens, start, what, "put the mode behind the first word of each of them.")
         if not level.selects:
             what = f"WITH {name} stands apart from its SELECT."
-            raise _refuse(tokens, start, what, f"write SELECT WITH {name} ... FROM ...")
+            raise _refuse(
+                tokens,
+                start,
+                what,
+                "put the mode inside of the parentheses, or behind the first word of the query.",
+            )
         select = level.selects[0]
         if select in level.moded:
-            raise _refuse(
-                tokens, start, "this SELECT has two modes.", f"write one of them: SELECT WITH {name} ..."
-            )
+            raise _refuse(tokens, start, "this SELECT has two modes.", "leave it out, or the other one.")
         level.moded.add(select)
         moved[select] = (start, end)
 

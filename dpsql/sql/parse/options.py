@@ -106,7 +106,7 @@ def read_whole(node: exp.Expr, what: str, or_else: str = "") -> int:
 def read_pair(node: exp.Expr, what: str, or_else: str = "") -> tuple[Fraction, Fraction]:
     """Read a pair of bounds, the lower one first."""
     if not isinstance(node, exp.Tuple) or len(node.expressions) != 2:
-        hint = f"write {what} as (lowest, highest){or_else}."
+        hint = f"write {or_else}a pair of numbers in parentheses, the lowest first."
         raise bind_error(node, f"{what} must be a pair.", hint)
     low, high = (_end(item, what) for item in node.expressions)
     if low > high:
@@ -132,9 +132,11 @@ def _end(node: exp.Expr, what: str) -> Fraction:
     """Return a number, or the seconds of a literal date, time or interval."""
     moment = moment_of(node)
     if moment is None and isinstance(node, exp.Literal) and node.is_string:
-        hint = (
-            "a number has no quotes; a date is DATE '2024-12-31', a moment TIMESTAMP '2024-12-31 12:00:00'."
-        )
+        hint = "leave the quotes of a number out; a date and a moment have their type before them."
+        if re.fullmatch(r"\d{4}-\d\d-\d\d", node.name):
+            hint = f"write DATE '{node.name}'."
+        elif re.fullmatch(r"-?\d+(\.\d+)?", node.name):
+            hint = f"write {node.name}, without quotes."
         raise bind_error(node, f"{what} must be a number.", hint)
     return read_number(node, what) if moment is None else Fraction(moment[1])
 
@@ -155,7 +157,7 @@ def read_bounds(node: exp.Expr, what: str) -> tuple[Fraction, Fraction] | str:
     """Read a pair of bounds, or AUTO."""
     if _is_auto(node):
         return AUTO
-    return read_pair(node, what, ", or as AUTO, without quotes, to find them privately")
+    return read_pair(node, what, "AUTO, without quotes, to find them privately, or ")
 
 
 def read_word(node: exp.Expr, what: str) -> str:
@@ -337,15 +339,14 @@ def take_mode(select: exp.Select, readers_of: Callable[[str], Readers | None]) -
     if readers is None:
         hint = did_you_mean(clause.name, OFFERED_MODES)
         raise bind_error(clause.mode, f"there is no mode {clause.name}.", hint)
-    example = "write OPTIONS (epsilon = 0.1)"
     triples: list[tuple[str, exp.Expr, exp.Expr]] = []
     for item in clause.options:
         if not isinstance(item, exp.EQ) or not isinstance(item.this, exp.Column):
-            raise bind_error(item, "options are name = value.", f"{example}.", around=clause.mode)
+            example = "write epsilon = 0.1, or another option in this form."
+            raise bind_error(item, "options are name = value.", example, around=clause.mode)
         if item.this.table:
-            raise bind_error(
-                item.this, "an option has a plain name.", f"{example}, without a table.", around=item
-            )
+            hint = f"write {item.this.name}, without a table."
+            raise bind_error(item.this, "an option has a plain name.", hint, around=item)
         if isinstance(item.expression, exp.Null) and item.this.name.lower() in (*_UNSET, *_SPELLED):
             continue  # as if not written
         triples.append((item.this.name, item.expression, item))
@@ -382,7 +383,7 @@ class Call:
             if hint is None and self.distinct and len(self.args) > count:
                 hint = f"write {self.name}(DISTINCT concat_ws('|', {', '.join(map(to_sql, self.args))}))."
             elif hint is None and self.name.startswith("QUANTILE"):
-                hint = f"write {self.name}(x, 0.5)."
+                hint = f"write {self.name}({to_sql(self.args[0])}, 0.5)." if self.args else None
             raise BindError(f"{self.name} takes {many}.", span=span_of(self.node), hint=hint)
 
 

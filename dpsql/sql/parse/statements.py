@@ -154,19 +154,19 @@ def _is_kept(tokens: list[Token]) -> bool:
     return tokens[0].text.isidentifier() or tokens[0].token_type == TokenType.IDENTIFIER
 
 
-PIVOT_HINT = "aggregate first: SELECT * FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k) PIVOT (SUM(n) FOR k IN ('a', 'b'))."
-_KEPT = "out << SELECT ... keeps an answer, as the relation out; WITH name AS (SELECT ...) names a query in a statement."
-_READ_ONLY = "dpsql only answers questions: write a SELECT."
+PIVOT_HINT = "aggregate in a subquery first, and pivot its answer."
+_KEPT = "a name and << before a query keep its answer; within a statement, a query may have a name too."
+_READ_ONLY = "dpsql only answers questions: write a query."
 _WRITING = """
     INSERT UPDATE DELETE CREATE DROP ALTER COPY ATTACH DETACH PRAGMA SET RESET LOAD INSTALL CALL USE
     EXPORT IMPORT VACUUM CHECKPOINT PREPARE EXECUTE BEGIN COMMIT ROLLBACK MERGE TRUNCATE"""
 _REFUSED = dict.fromkeys(_WRITING.split(), _READ_ONLY) | {
-    "TABLE": "write SELECT COUNT(*) FROM the table.",
-    **dict.fromkeys(("PREPARE", "EXECUTE"), "write $name in the SELECT and give its value."),
+    "TABLE": "write SELECT COUNT(*) FROM instead of TABLE.",
+    **dict.fromkeys(("PREPARE", "EXECUTE"), "write the query with parameters, and give their values with it."),
     "INSERT": _KEPT,
-    "CREATE": f"{_KEPT} CREATE SYNTHETIC TABLE makes rows that look like private ones.",
-    **dict.fromkeys(("COPY", "EXPORT"), "keep the answer, out << SELECT ..., and write out.df() or out.arrow() to a file."),
-    **dict.fromkeys(("DESCRIBE", "SUMMARIZE", "DESC"), "SHOW TABLES lists the tables, SHOW POLICY what is known of columns."),
+    "CREATE": f"{_KEPT} A synthetic table is created of rows that look like private ones.",
+    **dict.fromkeys(("COPY", "EXPORT"), "keep the answer of a query under a name, and write its data frame to a file."),
+    **dict.fromkeys(("DESCRIBE", "SUMMARIZE", "DESC"), "write SHOW TABLES, which lists the tables, or SHOW POLICY."),
 }  # fmt: skip
 
 
@@ -458,7 +458,7 @@ def _after_parentheses(value: object) -> ParseError:
     return ParseError(
         "only ORDER BY, LIMIT and OFFSET follow a SELECT in parentheses.",
         span=span_of(found) if isinstance(found, exp.Expr) else None,
-        hint="write it inside the parentheses, or SELECT * FROM (SELECT ...)."
+        hint="write it inside of the parentheses."
     )  # fmt: skip
 
 

@@ -66,7 +66,7 @@ def _read_rows(tokens: list[Token], at: int, params: Mapping[str, Any]) -> tuple
     try:
         return check_rows(value), after
     except BindError as error:
-        raise token_error(place, error.message, "write ROWS 10000, or leave it out.") from None
+        raise token_error(place, error.message, "write 10000, or leave the number of rows out.") from None
 
 
 def check_rows(rows: object) -> int:

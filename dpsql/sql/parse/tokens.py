@@ -241,7 +241,9 @@ def _reads(token: Token, before: Token | None, after: Token | None, text: str) -
     word, next_word = token.text.upper(), after.text.upper() if after is not None else ""
     if token.token_type == TokenType.INTO and not (after is not None and next_word == "NAME"):
         raise token_error(
-            token, "an answer is not written into a table.", "out << SELECT ... keeps it in the notebook."
+            token,
+            "an answer is not written into a table.",
+            "a name and << before a query keep its answer in the notebook.",
         )
     if after is not None and token.token_type == TokenType.FOR and next_word in ("UPDATE", "SHARE"):
         message = f"FOR {next_word} locks rows, and nothing is written here."
@@ -249,7 +251,7 @@ def _reads(token: Token, before: Token | None, after: Token | None, text: str) -
     opens_cte = before is not None and before.token_type == TokenType.L_PAREN
     if opens_cte and word in _WRITES and after is not None and is_word(after):
         raise token_error(
-            token, f"{word} is not a statement of dpsql.", "dpsql only answers questions: write a SELECT."
+            token, f"{word} is not a statement of dpsql.", "dpsql only answers questions: write a query."
         )
 
 

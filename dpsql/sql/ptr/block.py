@@ -133,7 +133,7 @@ class PtrBlock(AggregatingBlock):
         self.domain = find_public_groups(self, typed) if keys else None
         if keys and self.domain is None:
             what = "PTR needs public groups."
-            hint = "ask the owner to declare the column's values, or join a public table with RIGHT JOIN."
+            hint = "ask the owner to declare the column's values, or join a public table and keep all of its rows."
             raise privacy_error(self.select.args.get("group"), what, hint, around=self.select)
         place, size = self.options.mode_node, self.domain.size if self.domain is not None else None
         hint = "write OPTIONS (max_rows_contributed = 1): one of a unit's rows is chosen at random."
@@ -156,7 +156,11 @@ class PtrBlock(AggregatingBlock):
         if call is not None:
             return self.aggregate(call)
         if not isinstance(node, exp.Window) and (name := _name_other(node)):
-            hint = "SELECT WITH SUBSAMPLE takes any query; PTR knows " + ", ".join(PTR_FUNCTIONS) + "."
+            hint = (
+                "write SELECT WITH SUBSAMPLE, which takes any query; PTR knows "
+                + ", ".join(PTR_FUNCTIONS)
+                + "."
+            )
             raise privacy_error(node, f"{name} has no stability test.", hint)
         return super().above(node, aliases)
 
@@ -196,7 +200,7 @@ class PtrBlock(AggregatingBlock):
         strange = [a for a, owners in _ARGUMENTS_OF_SOME.items() if a in options and call.name not in owners]
         if call.distinct or strange:
             owners = ", ".join(_ARGUMENTS_OF_SOME[strange[0]]) if strange else ""
-            hint = f"{strange[0]} => belongs to {owners}." if strange else None
+            hint = f"leave {strange[0]} out: it belongs to {owners}." if strange else None
             raise bind_error(call.node, f"{call.name} does not take this here.", hint)
         if "base" in options and "local_sensitivity" in options:
             hint = "leave base out for noise that fits the proposal, or local_sensitivity for a factor."
@@ -204,19 +208,19 @@ class PtrBlock(AggregatingBlock):
         call.require(2 if call.name in _TWO else 1)
         span = span_of(call.args[0])
         if any(self.is_unit(node) for node in call.args[0].find_all(exp.Column)):
-            hint = "COUNT(DISTINCT ...) counts the units."
+            hint = "the number of units is asked for under the mode DP."
             raise PrivacyError("the privacy unit is never released.", span=span, hint=hint)
         typed = self.expression(call.args[0])
         kind = typed.type
         if call.name in ("MODE", "ARG_MAX") and kind.two_faced and kind.kind != "DOUBLE":
             what = f"equal values of {kind.sql} may look different, and one would be shown exactly."
-            hint = "take a number made of it, such as FLOOR(EPOCH(x))::BIGINT of an interval."
+            hint = "take a number made of it, such as the whole seconds of an interval."
             raise PrivacyError(what, span=span, hint=hint)
         if call.name in ("MEDIAN", "QUANTILE_DISC", "QUANTILE_CONT", "IQR") and not (
             kind.numeric or kind.kind in ("DATE", "TIMESTAMP")
         ):
             what = f"{call.name} needs values with an order that numbers have, and this is {kind.sql}."
-            raise BindError(what, span=span, hint="MODE(x) takes any type.")
+            raise BindError(what, span=span, hint=f"write MODE({to_sql(call.args[0])}): it takes any type.")
         proposed = options.get("local_sensitivity")
         if call.name == "QUANTILE_CONT" and proposed is None:
             shown = to_sql(call.args[0])
@@ -224,7 +228,11 @@ class PtrBlock(AggregatingBlock):
             raise bind_error(call.node, "a value between two others is not released exactly.", hint)
         noisy = call.name == "IQR" or call.name in trimmed.FORMS or proposed is not None
         if noisy and not kind.numeric:
-            hint = "MODE(x) without local_sensitivity is exact, of any type." if call.name == "MODE" else None
+            hint = (
+                "leave local_sensitivity out: the mode is then exact, of any type."
+                if call.name == "MODE"
+                else None
+            )
             raise BindError(f"{call.name} needs a number here, and this is {kind.sql}.", span=span, hint=hint)
         chosen = call.name in ("MODE", "ARG_MAX") and not noisy
         out = leave(typed) if chosen else hold_to_38_digits(typed)
@@ -298,7 +306,7 @@ class PtrBlock(AggregatingBlock):
             options.get("local_sensitivity"),
         )
         if form.get("root") and proposed is not None:
-            hint = "propose that of the variance: SQRT(VAR_POP(x, local_sensitivity => b))."
+            hint = "propose that of the variance, and take the square root of its answer."
             raise bind_error(call.node, f"{call.name} has no local sensitivity that could be tested.", hint)
         bounds = typed.bounds
         ends = (bounds.low, bounds.high) if bounds is not None else (None, None)
@@ -337,7 +345,7 @@ class PtrBlock(AggregatingBlock):
             raise bind_error(call.args[1], "ARG_MAX takes a group and a sum or count over it.", hint)
         if inner.distinct or inner.named or len(inner.args) > 1:
             what = f"inside ARG_MAX, {inner.name} takes one value, of every row, and no options."
-            inside = "write epsilon => ... after it, inside ARG_MAX." if inner.named else None
+            inside = "leave epsilon out, or give it to the outer call." if inner.named else None
             raise bind_error(inner.node, what, inside)
         amount, bound = "1", 1
         if inner.name == "SUM":

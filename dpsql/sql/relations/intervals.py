@@ -150,7 +150,7 @@ def replace_interval_calls(
         select = call.find_ancestor(exp.Select)
         if argument is None or len(columns) != 1 or select is None:
             name = call.name.upper()
-            hint = f"write SELECT n, {name}(n) FROM (SELECT COUNT(*) AS n FROM t) AS r."
+            hint = "name one column of a released answer."
             raise bind_error(call, f"{name} takes one released column.", hint)
         item: exp.Expr = call
         while item.parent is not None and item.parent is not select:

@@ -197,7 +197,7 @@ class _Step:
             return  # it finds at most one row
         if right.private and len(bound.relations) > 1:
             what = "with rows as the privacy unit, a join starts from them."
-            raise privacy_error(self.join, what, f"write FROM {right.alias} JOIN ...")
+            raise privacy_error(self.join, what, f"put {right.alias} first, and join the others to it.")
         public = bound.relations[0] if right.private else right
         pairs = self._equal([*self.parts, *([] if self.side in _OUTER else self.where)])
         pairs += [(here, there) for _, here, there in self.using]
@@ -221,12 +221,22 @@ class _Step:
         on = self.join.args.get("on")
         if on is None or not any(isinstance(node, (*_INEQUALITIES, exp.Between)) for node in on.walk()):
             return "join on columns that are unique there, or ask the owner for a privacy unit column."
-        named = isinstance(item, exp.Table) and fold(item.name) == fold(public.alias)
-        where, over = (to_sql(on), to_sql(exp.to_identifier(item.name))) if named else ("...", "the ranges")
-        return (
-            f"write one COUNT(*) FILTER (WHERE ...) for each range; or EXPMECH(COUNT(*) FILTER (WHERE {where}), "
-            f"answer => TRUE) OVER {over}, for the fullest; or group by a bin, such as x // 10."
-        )
+        hint = "count each range in a column of its own, with a filter, or group by bins."
+        select = self.join.find_ancestor(exp.Select)
+        alone = select is not None and len(select.args["joins"]) == 1 and select.args.get("where") is None
+        if (
+            select is not None
+            and alone
+            and isinstance(item, exp.Table)
+            and fold(item.name) == fold(public.alias)
+        ):
+            columns = ", ".join(quote_where_needed(field.name) for field in public.fields)
+            fullest = (
+                f"EXPMECH(COUNT(*) FILTER (WHERE {to_sql(on)}), answer => TRUE) OVER {to_sql(item.this)}"
+            )
+            rows = to_sql(self.join.this if self.right.private else select.args["from_"].this)
+            hint = f"write SELECT {columns}, {fullest} FROM {rows}: it chooses the fullest; or {hint}"
+        return hint
 
     def add(self) -> None:
         bound, right, side, kind = self.bound, self.right, self.side, self.kind
@@ -288,8 +298,8 @@ class _Step:
             raise privacy_error(
                 self.join,
                 "an ASOF join here goes from private rows to the nearest public ones.",
-                "put the public table after ASOF JOIN; for the nearest of a unit's own rows, join on the unit and "
-                "keep row_number() OVER (PARTITION BY ... ORDER BY ...) = 1.",
+                "put the public table last; for the nearest of a unit's own rows, join on the unit and "
+                "keep the first row of each, by a window over the unit's rows.",
             )
         apart = [part for part in self.parts if isinstance(part, _INEQUALITIES)]
         if len(apart) != 1 or self.join.args.get("using") or self.side not in ("", "LEFT"):

@@ -69,8 +69,8 @@ INLINE_NODES = 400
 _MENTION = re.compile(rf"\b{SHARED_PREFIX}[0-9a-f]{{32}}\b")
 _WITHOUT_NAMES = frozenset({"expressions", "with_", "from_", "joins", "laterals"})
 """The parts of a SELECT that read no aliases, and the items themselves."""
-_NAME_PARTS = "name the parts in a subquery: FROM (SELECT ... AS a)."
-_HINT = "ask for fewer numbers, or read fewer CTEs twice; several statements may: out << SELECT ... keeps an answer."
+_NAME_PARTS = "name the parts in a subquery, and use their names."
+_HINT = "ask for fewer numbers, or read fewer named queries twice; keep an answer under a name for other statements."
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +144,7 @@ def refuse_rows(bound: From, place: exp.Expr) -> None:
     """Raise PrivacyError if a unit may have more rows in a FROM than can be counted."""
     if bound.most_rows is not None and bound.most_rows > MAX_COUNTED_ROWS:
         what = "where these relations meet, one privacy unit may have more rows than can be counted."
-        hint = "make one row of each unit first: SELECT id, COUNT(*) AS n ... GROUP BY id, in a subquery."
+        hint = "make one row of each unit first, by groups in a subquery."
         raise privacy_error(bound.source, what, hint, around=place)
 
 
@@ -159,7 +159,9 @@ def refuse_joined(joined: int, place: exp.Expr) -> None:
     """Raise BindError if a FROM joins too many relations."""
     if joined > MAX_JOINED_RELATIONS:
         what = f"{joined} relations meet in this FROM, and {MAX_JOINED_RELATIONS} are the most."
-        raise bind_error(place, what, "join the public ones first: out << SELECT ... keeps the answer.")
+        raise bind_error(
+            place, what, "join the public ones in a statement before, and keep its answer under a name."
+        )
 
 
 def count_joined(source: exp.Expr, known: SharedQueries) -> int:
@@ -322,7 +324,7 @@ class WrittenTexts:
                     f"the statement's exact queries would take the engine as long as {size:,} characters of SQL, and "
                     f"{MAX_WRITTEN_SIZE:,} are the most; up to {self.joined} relations meet in one of them."
                 )
-                hint = "join the public ones first, out << SELECT ... keeps the answer; or ask for fewer numbers."
+                hint = "join the public ones in a statement before, and keep its answer under a name; or ask for fewer numbers."
                 raise bind_error(None, what, hint)
         self._waiting.clear()
         self._rough = 0
@@ -356,7 +358,7 @@ def write_public(query: exp.Expr) -> str:
     text = to_sql(query)
     if len(text) > MAX_PUBLIC_SIZE:
         what = f"the SQL above the private part would have {len(text):,} characters with its intervals"
-        hint = "ask for fewer columns, or keep an answer, out << SELECT ..., and go on with it."
+        hint = "ask for fewer columns, or keep an answer under a name, and go on with it."
         raise bind_error(None, f"{what}, and {MAX_PUBLIC_SIZE:,} are the most.", hint)
     return text
 
@@ -367,7 +369,7 @@ def refuse_public_joins(query: exp.Expr) -> None:
     if (joined**4 + apart) // JOINING_PER_CHARACTER > MAX_WRITTEN_SIZE:
         most = math.isqrt(math.isqrt(MAX_WRITTEN_SIZE * JOINING_PER_CHARACTER))
         what = f"up to {joined} relations meet above the private part, where each subquery in place of a value counts twice"
-        hint = "join, instead of asking for one value after another; or keep an answer, out << SELECT ..., and go on with it."
+        hint = "join, instead of asking for one value after another; or keep an answer under a name, and go on with it."
         raise bind_error(None, f"{what}: {most} are about the most.", hint)
 
 

@@ -91,9 +91,9 @@ def _choice(select: exp.Select, bound: rel.From) -> exp.Expr | None:
     own.refuse_clauses(select, "LIMIT", "OFFSET")
     if distinct is not None and on is None:
         what = "DISTINCT below the aggregation would make one row of several people's."
-        hint = "aggregate first, or write COUNT(DISTINCT x)."
+        hint = "aggregate first."
         if (unit := own.find_unit_column(bound)) is not None:
-            hint = f"keep the unit, as in SELECT DISTINCT {unit}, ..., or write COUNT(DISTINCT x)."
+            hint = f"write DISTINCT {unit}, instead of DISTINCT: each unit's rows stay apart."
         raise privacy_error(distinct, what, hint, around=select)
     if distinct is not None and on is not None:
         # One row per value: the first in its order, as by row_number() = 1.

@@ -318,7 +318,7 @@ class Names:
             hint = (
                 did_you_mean(node.table, named)
                 if named
-                else f"call the subquery so: FROM (...) AS {node.table}."
+                else f"write AS {quote_where_needed(node.table)} behind the subquery."
             )
             raise bind_error(node, what, hint)
         if found:

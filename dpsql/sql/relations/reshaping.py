@@ -54,7 +54,12 @@ def combine(binder: Binder, left: Relation, right: Relation, tree: exp.SetOperat
     word = tree.key.upper()
     if tree.args.get("by_name"):
         what = "BY NAME is not known over private rows."
-        raise privacy_error(tree.left, what, "write UNION ALL, with the same columns in the same places.")
+        word = word if tree.args.get("distinct") else f"{word} ALL"
+        raise privacy_error(
+            tree.left,
+            what,
+            f"write {word} instead of {word} BY NAME: columns meet by their places.",
+        )
     for clause in ("limit", "order"):
         if tree.args.get(clause):
             raise privacy_error(tree.args[clause], "private rows have no order to cut by.")
@@ -171,7 +176,7 @@ def _unite(a: Bounds | None, b: Bounds | None) -> Bounds | None:
 
 MAX_PIVOTED = 200
 """The most columns that a PIVOT of private rows makes, each an aggregate with separate noise."""
-_LIST_HINT = "write the values: PIVOT t ON {by} IN ('a', 'b') USING COUNT(*) GROUP BY k."
+_LIST_HINT = "list the values of {by} that become columns, in parentheses after it and the word in."
 
 
 def open_pivots(binder: Binder, select: exp.Select, env: Env) -> None:
@@ -233,9 +238,7 @@ def _pivot(binder: Binder, item: exp.Expr, pivot: exp.Expr, relation: Relation, 
     size = math.prod(map(len, values)) * len(aggregates)
     if size > MAX_PIVOTED:
         what = f"this PIVOT makes {size:,} columns, and {MAX_PIVOTED} are the most."
-        raise bind_error(
-            pivot, what, "group by the column: SELECT k, ward, COUNT(*) ... GROUP BY k, ward.", around=item
-        )
+        raise bind_error(pivot, what, "group by the column as well, and pivot the answer.", around=item)
     keys = _keys(pivot, relation, item)
     made = exp.Select(expressions=[key.copy() for key in keys]).from_(item.copy(), copy=False)
     for cell in itertools.product(*values):
@@ -306,7 +309,7 @@ def _keys(pivot: exp.Expr, relation: Relation, item: exp.Expr) -> list[exp.Expr]
     if unit is not None:
         what = f"PIVOT without GROUP BY has a row for each value of all other columns, and {unit.name} tells people apart."
         raise privacy_error(
-            pivot, what, "write PIVOT t ON ward IN ('A') USING COUNT(*) GROUP BY k.", around=item
+            pivot, what, "name the columns that make its rows, as groups at its end.", around=item
         )
     return [exp.column(exp.to_identifier(f.name, quoted=True)) for f in rest]
 
@@ -322,7 +325,7 @@ def _filter(node: exp.Expr, conditions: list[exp.Expr]) -> exp.Expr:
         raise bind_error(
             node,
             "an aggregate of a PIVOT has no FILTER.",
-            "filter the rows: PIVOT (SELECT ... WHERE ...) ON ...",
+            "filter the rows in a subquery, and pivot that.",
         )
     parts = [condition.copy() for condition in conditions]
     return exp.Filter(this=node.copy(), expression=exp.Where(this=exp.and_(*parts, copy=False)))
@@ -344,7 +347,7 @@ def _unpivot(item: exp.Expr, pivot: exp.Expr, relation: Relation) -> exp.Expr:
         raise bind_error(
             place,
             what,
-            "cast them in a subquery: (SELECT a::DOUBLE AS a, b FROM t) UNPIVOT (...).",
+            "cast them to one type in a subquery, and unpivot that.",
             around=item,
         )
     kept = [
@@ -400,7 +403,7 @@ def group_by_row_around(binder: Binder, query: exp.Expr, around: exp.Select, env
         return
     if len(items) > 1:
         what = "beside a public row, a subquery reads one private relation."
-        hint = "write the join as a CTE of private rows: WITH pair AS (SELECT ... FROM a JOIN b ON ...)."
+        hint = "write the join as a named query of private rows before the statement."
         raise privacy_error(query.expressions[0], what, hint, around=query)
     where = query.args.get("where")
     met = [
@@ -412,7 +415,12 @@ def group_by_row_around(binder: Binder, query: exp.Expr, around: exp.Select, env
     ]
     if not met:
         what = "a subquery beside a public row compares a column of its own with that row."
-        raise privacy_error(query.expressions[0], what, "add v.ward = w.ward to its WHERE.", around=query)
+        raise privacy_error(
+            query.expressions[0],
+            what,
+            "compare one of its columns with one of that row, as they are.",
+            around=query,
+        )
     there = met[0].copy()  # not NULL in a joined row
     keys: dict[str, tuple[str, exp.Expr]] = {}
     public, block, value = binder.name("public"), binder.name("beside"), binder.name("value")

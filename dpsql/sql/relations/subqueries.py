@@ -122,7 +122,7 @@ def _answered(query: exp.Expr) -> exp.Expr:
     above = holder.parent
     if isinstance(above, exp.All | exp.Any):
         equal = isinstance(above, exp.Any) and isinstance(above.parent, exp.EQ)
-        hint = "write x IN (SELECT ...)." if equal else "compare with the MIN or MAX."
+        hint = "write IN instead of = ANY." if equal else "compare with the smallest or the largest."
         raise privacy_error(above, "ALL and ANY are not known over private rows.", hint)
     return above if isinstance(above, exp.In | exp.Exists) else holder
 
@@ -180,7 +180,7 @@ def _scalar(inner: CorrelatedQuery, more: tuple[exp.Expr, ...]) -> Typed:
     _same_width(1, inner.select.expressions, inner.select)
     item = inner.select.expressions[0].unalias()
     if not aggregates(inner.select):
-        hint = f"aggregate them, as in MAX({to_sql(item) if isinstance(item, exp.Column) else 'x'})."
+        hint = f"write MAX({to_sql(item)}), or another aggregate."
         raise privacy_error(item, "this subquery may find several rows.", hint)
     grouped = Grouped(inner.names, rows=bound_rows(inner.bound))
     typed = grouped.total(item)
@@ -356,9 +356,7 @@ class _Place:
             )
             item = place.expressions[0].unalias() if isinstance(place, exp.Select) else None
             if equal and item is not None and item.find(exp.AggFunc) and not equal[0][0].tells_unit:
-                key, value = equal[0][0].name, to_sql(item)
-                released = f"SELECT {key}, {value} AS x FROM ... GROUP BY {key}"
-                hint = f"{hint[:-1]}, or release it first: JOIN ({released}) AS r USING ({key}), and compare with r.x."
+                hint = f"{hint[:-1]}, or release it first for each {equal[0][0].name}, and join that answer."
         what = "a subquery over private rows would let one unit decide about the rows of others."
         return privacy_error(place, what, hint)
 
@@ -419,10 +417,12 @@ def bind_lateral(binder: Binder, node: exp.Expr, bound: From, env: Env) -> Relat
             raise privacy_error(node, _ROWS.format(what="LATERAL"), "join a table where the keys are unique.")
         found = bind_correlated(binder, inner, names, env)
         if found is None or found.bound.private or inner.args.get("distinct"):
-            hint = "join the table, or write the subquery in the SELECT list: (SELECT MAX(y) FROM t WHERE ...) AS y."
+            hint = "join the table, or put the subquery into the list of columns."
             raise privacy_error(node, "LATERAL looks at public rows, without aggregates, here.", hint)
         if any(item.is_star for item in inner.expressions):
-            raise bind_error(node, "name the columns of a LATERAL.", "write SELECT a, b FROM ...")
+            raise bind_error(
+                node, "name the columns of a LATERAL.", "write the names of its columns instead of the star."
+            )
         query, names = found.sql("1"), found.names
         query.set("expressions", [])
     values = [

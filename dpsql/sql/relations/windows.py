@@ -20,7 +20,15 @@ from dpsql.sql.expressions.fixed_point import SMALL_INTEGERS, bound_any_sum, wri
 from dpsql.sql.expressions.total_expressions import make_total
 from dpsql.sql.expressions.types import BIGINT, DOUBLE, HUGEINT, TEXT, Bounds, Typed
 from dpsql.sql.normalize import Env
-from dpsql.sql.parse.dialect import bind_error, expression_of, name_called, privacy_error, stand_in
+from dpsql.sql.parse.dialect import (
+    bind_error,
+    expression_of,
+    name_called,
+    privacy_error,
+    quote_where_needed,
+    stand_in,
+    to_sql,
+)  # fmt: skip
 from dpsql.sql.parse.statements import PIVOT_HINT
 from dpsql.sql.relations.catalog import Binder
 from dpsql.sql.relations.relation import From, Names, column
@@ -141,10 +149,14 @@ class Windows:
 
     def _own(self, window: exp.Window) -> Typed:
         if not is_partitioned_by_unit(window, self.bound):
-            unit = find_unit_column(self.bound) if self.bound.unit is not None else None
+            unit = _list_unit_columns(self.bound) if self.bound.unit is not None else []
             what = "a window function below the aggregation mixes the rows of several units."
-            first = f"write OVER (PARTITION BY {unit} ...), or " if unit is not None else ""
-            raise privacy_error(window, what, f"{first}aggregate first; windows may follow.")
+            hint = "aggregate first; windows may follow."
+            if unit:
+                apart = window.copy()
+                apart.set("partition_by", [*unit, *(apart.args.get("partition_by") or [])])
+                hint = f"write {to_sql(apart)}, or {hint}"
+            raise privacy_error(window, what, hint)
         function, where = window.this, None
         if isinstance(function, exp.Filter):
             where, function = function.expression.this, function.this
@@ -248,18 +260,23 @@ def keeps_first_of_each_unit(qualify: exp.Expr, bound: From) -> bool:
 
 
 def find_unit_column(bound: From) -> str | None:
-    """Return the unit's column as the analyst may write it."""
+    """Return the unit's columns as the analyst may write them."""
+    return ", ".join(map(to_sql, _list_unit_columns(bound))) or None
+
+
+def _list_unit_columns(bound: From) -> list[exp.Expr]:
     known = sorted((f for _, f in bound.names.fields() if f.tells_unit), key=lambda f: not f.is_unit)
-    if not known or bound.period is None:
-        return known[0].name if known else None
-    return f"{known[0].name}, {bound.period}"
+    names = [field.name for field in known[:1]]
+    period = [bound.period.copy()] if known and bound.period is not None else []
+    named = [exp.column(exp.to_identifier(name, quoted=quote_where_needed(name) != name)) for name in names]
+    return [*named, *period]
 
 
 def _check_neighbour(function: exp.Expr, name: str) -> None:
     offset, default = function.args.get("offset"), function.args.get("default")
     if default is not None:
         what = f"{name} takes no default here."
-        raise bind_error(default, what, f"write COALESCE({name}(...) OVER (...), ...).")
+        raise bind_error(default, what, "leave it out, and give a value for missing ones around the window.")
     whole = isinstance(offset, exp.Literal) and offset.name.isdigit() and int(offset.name) <= 1_000_000
     if offset is not None and not whole:
         raise bind_error(offset, "the distance must be a literal whole number.")
@@ -273,7 +290,7 @@ def _bounds_of_total(function: exp.Expr, name: str, inner: Typed, most: Fraction
         raise privacy_error(
             function,
             f"{name} over a window takes whole numbers or DECIMAL(18,...) here: sums of floats depend on their order.",
-            "cast the value, as in x::DECIMAL(18,4), or use GROUP BY.",
+            "cast the value to a decimal number of 18 digits, or aggregate by groups.",
         )
     if name != "sum":
         return inner.bounds

@@ -53,7 +53,7 @@ MAX_PASSES = 100
 MAX_CANDIDATES = 10_000_000
 """The most candidates of one choice."""
 _USAGE = {
-    "ABOVE_THRESHOLD": (2, "write ABOVE_THRESHOLD(statistic, threshold)."),
+    "ABOVE_THRESHOLD": (2, "give the statistic, and the threshold after it."),
     "EXPMECH": (1, "write EXPMECH(utility)."),
 }
 
@@ -71,7 +71,7 @@ def mechanism_of(select: exp.Select) -> opt.Call | None:
                 beside.append(node)
     if found and (found[1:] or beside):
         what = f"nothing else is released beside {found[0].name}."
-        hint = "put it into a SELECT of its own, and join the answers."
+        hint = "put it into a query of its own, and join the answers."
         raise privacy_error(found[1].node if found[1:] else beside[0], what, hint)
     return found[0] if found else None
 
@@ -162,7 +162,7 @@ class Selection:
         steady = True
         if name is None:
             if self.call.name == "EXPMECH":
-                hint = "write EXPMECH(...) OVER candidates."
+                hint = "name the table of the candidates after it and the word over."
                 raise BindError("EXPMECH chooses among candidates.", span=span, hint=hint)
             query: exp.Select = exp.select(exp.alias_(exp.Literal.number(1), "dpsql_one"))
         else:
@@ -173,7 +173,7 @@ class Selection:
                 raise PrivacyError(
                     f"the candidates {name} depend on private rows.",
                     span=span,
-                    hint="candidates are public: a VALUES list, a public table, or what a private block released.",
+                    hint="candidates are public: a list of values, a public table, or what a private block released.",
                 )
             if cte is None:
                 self.binder.public[self.binder.catalog.find(name, span).name] = None
@@ -276,7 +276,7 @@ class Selection:
             noise = ThresholdNoise.gaussian(*shared, self.delta, passes - 1)
         flag = "above_threshold" if self.call.over is None else None
         if flag is not None and (answer is not None or given.get("gap") or hits != 1):
-            hint = "write ... OVER candidates."
+            hint = "name the table of the candidates after it and the word over."
             span = span_of(self.call.node)
             raise BindError("without candidates the answer is TRUE or FALSE.", span=span, hint=hint)
         if given.get("gap"):

@@ -298,7 +298,7 @@ def probe_block(binder: Binder, select: exp.Select, bound: From, options: opt.Op
         raise bind_error(item, "a threshold is asked about one statistic.")
     names = RowNames(tuple(bound.relations), dict(bound.merged))
     statistic = bind_statistic(item.unalias(), names, binder.catalog.engine.dialect)
-    hint = f"write SELECT WITH {declared.name} OPTIONS (max_rows_contributed = 10) ..."
+    hint = "give max_rows_contributed among the options of this question, or ask the owner for max_rows."
     rows = require_rows(bound, options, item, hint)
     text = rows_of_statistic(binder, select, bound, env, names, rows)
     query = candidates.statistic_sql(text, f"(SELECT 0 AS {CANDIDATE_PLACE}) AS one", (), statistic)

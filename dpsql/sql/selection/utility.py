@@ -333,15 +333,20 @@ def _refusal(node: exp.Expr) -> tuple[str, str]:
     inner = [node.this, node.args.get("expression")]
     if isinstance(node, exp.Mul) or (isinstance(node, exp.Pow) and _is_private(node.this)):
         what = "the sensitivity of a product of private numbers can't be derived: one row may move it by any distance."
-        return what, "write LEAST(a, b), a + b or -ABS(a - b), times a public number."
+        return what, "take the lesser of the two, their sum or their distance, times a public number."
     if isinstance(node, exp.Div) and isinstance(inner[1], exp.Expr) and _is_private(inner[1]):
         what = "the sensitivity of a quotient of private numbers can't be derived: one row may move it by any distance."
-        return what, "compare it with a public number p instead: -ABS(a - p * b)."
+        return (
+            what,
+            "compare it with a public number instead: the distance of one from that many times the other.",
+        )
     return "the sensitivity of this statistic can't be derived.", _KNOWN
 
 
 _KNOWN = "write counts and bounded sums: added, times a candidate's column, in ABS, GREATEST or LEAST."
-_ABOVE_MEAN = "a mean is above a number p where SUM(x) - p * COUNT(*) is above 0: ask about that."
+_ABOVE_MEAN = (
+    "a mean is above a number where the sum less that many times the count is above 0: ask about that."
+)
 
 
 def _refuse_aggregate(node: exp.Expr) -> None:
@@ -373,6 +378,6 @@ def _public(node: exp.Expr, names: RowNames) -> Typed:
     _refuse_aggregate(node)
     typed = total_expressions.make_total(node, names)
     if any(found.table == ROWS for found in typed.node.find_all(exp.Column)):
-        hint = "write SUM(x) or COUNT(*) FILTER (WHERE ...), times a number or a candidate's column."
+        hint = "write a sum or a count of rows, times a number or a candidate's column."
         raise privacy_error(node, "a column of the private rows can't stand outside of an aggregate.", hint)
     return typed

@@ -54,12 +54,14 @@ def _spread(asked: AggregateCall) -> Aggregate:
 
 def _trimmed_mean(asked: AggregateCall) -> Aggregate:
     """Bind ``TRIMMED_MEAN(x, p)``, which cuts off the fraction p at each end."""
-    asked.call.require(2, "write TRIMMED_MEAN(x, 0.1): a tenth is cut off at each end.")
+    asked.call.require(2, "give the part that is cut off at each end after the value, such as 0.1.")
     place = asked.call.args[1]
     part = opt.read_number(place, "the trimmed part")
     if not 0 <= part < Fraction(1, 2):
         what = "the trimmed part must be at least 0 and below 0.5."
-        raise bind_error(place, what, "write TRIMMED_MEAN(x, 0.1): a tenth is cut off at each end.")
+        raise bind_error(
+            place, what, f"write TRIMMED_MEAN({asked.source()}, 0.1): a tenth is cut off at each end."
+        )
 
     def between(grid: grids.Grid) -> EditedStatistic:
         finer = 1
@@ -120,7 +122,7 @@ class StableBlock(NoisyBlock):
         group = self.select.args.get("group")
         if self.keys and self.domain is None:
             what = "STABLE needs public groups: private ones would take a delta."
-            hint = "ask the owner to declare the column's values, or join a public table with RIGHT JOIN."
+            hint = "ask the owner to declare the column's values, or join a public table and keep all of its rows."
             raise privacy_error(group or self.select, what, hint, around=self.select)
 
     def above(self, node: exp.Expr, aliases: dict[str, exp.Expr]) -> exp.Expr:

@@ -239,7 +239,7 @@ def refuse_many_rows(select: exp.Select) -> PrivacyError:
     return privacy_error(
         select.args.get("group"),
         "a query inside SUBSAMPLE must give one row.",
-        "aggregate to one row, or end with ORDER BY ... LIMIT 1.",
+        "aggregate to one row, or order the rows and keep the first.",
         around=select.expressions[0],
     )
 

@@ -140,7 +140,7 @@ class SyntheticBlock(NoisyBlock):
 
     def _refuse_clauses(self) -> None:
         """Refuse clauses that choose or combine rows: a synthetic table consists of rows' columns."""
-        hint = "ask for it of the table, which is public once it is there: SELECT ... FROM it."
+        hint = "ask for it of the synthetic table, which is public once it is there."
         names = {
             "group": "GROUP BY",
             "having": "HAVING",
@@ -282,4 +282,4 @@ def _advise_on_values(name: str, typed: Typed) -> str:
         return f"band it, as FLOOR({name} / 10)::INTEGER AS band, where the owner declares bounds; or ask for declared values."
     if kind in ("TIMESTAMP", "DATE"):
         return f"write date_trunc('month', {name}), where the owner declares bounds."
-    return "ask the owner to declare its values, or write a CASE with the values that are of interest."
+    return "ask the owner to declare its values, or write an expression with only the values that are of interest."

@@ -4,7 +4,7 @@ SELECT SUM(weight) FROM visits
 PrivacyError: SUM(weight) needs bounds for weight; the policy declares none.
   1 |   SELECT SUM(weight) FROM visits
                ^^^^^^^^^^^
-Hint: write SUM(weight, contribution_bounds_per_row => AUTO) to find them privately, or give bounds that you know, contribution_bounds_per_row => (lowest, highest), or ask the data owner for them.
+Hint: write SUM(weight, contribution_bounds_per_row => AUTO) to find them privately, or give bounds that you know as contribution_bounds_per_row, the lowest and the highest in parentheses, or ask the data owner for them.
 ====
 -- case: an average without bounds
 SELECT AVG(weight) FROM visits
@@ -12,7 +12,7 @@ SELECT AVG(weight) FROM visits
 PrivacyError: AVG(weight) needs bounds for weight; the policy declares none.
   1 |   SELECT AVG(weight) FROM visits
                ^^^^^^^^^^^
-Hint: write AVG(weight, contribution_bounds_per_row => AUTO) to find them privately, or give bounds that you know, contribution_bounds_per_row => (lowest, highest), or ask the data owner for them.
+Hint: write AVG(weight, contribution_bounds_per_row => AUTO) to find them privately, or give bounds that you know as contribution_bounds_per_row, the lowest and the highest in parentheses, or ask the data owner for them.
 ====
 -- case: text can't be summed
 SELECT SUM(city) FROM visits
@@ -20,7 +20,7 @@ SELECT SUM(city) FROM visits
 BindError: SUM needs a number, and city is VARCHAR.
   1 |   SELECT SUM(city) FROM visits
                    ^^^^
-Hint: write TRY_CAST(city AS DOUBLE) for numbers kept as text, or count its values: SELECT city, COUNT(*) ... GROUP BY city.
+Hint: write TRY_CAST(city AS DOUBLE) for numbers kept as text, or SELECT city, COUNT(*) FROM visits GROUP BY city: it counts its values.
 ====
 -- case: a spread without bounds
 SELECT VARIANCE(weight) FROM visits
@@ -28,7 +28,7 @@ SELECT VARIANCE(weight) FROM visits
 PrivacyError: VARIANCE(weight) needs bounds for weight; the policy declares none.
   1 |   SELECT VARIANCE(weight) FROM visits
                ^^^^^^^^^^^^^^^^
-Hint: write VARIANCE(weight, contribution_bounds_per_row => AUTO) to find them privately, or give bounds that you know, contribution_bounds_per_row => (lowest, highest), or ask the data owner for them.
+Hint: write VARIANCE(weight, contribution_bounds_per_row => AUTO) to find them privately, or give bounds that you know as contribution_bounds_per_row, the lowest and the highest in parentheses, or ask the data owner for them.
 ====
 -- case: a cast that may fail
 SELECT SUM(CAST(note AS INTEGER)) FROM visits
@@ -36,7 +36,7 @@ SELECT SUM(CAST(note AS INTEGER)) FROM visits
 PrivacyError: SUM(CAST(note AS INT)) needs bounds for CAST(note AS INT); the policy declares none.
   1 |   SELECT SUM(CAST(note AS INTEGER)) FROM visits
                ^^^^^^^^^^^^^^^^^^^^^^^^^^
-Hint: write SUM(CAST(note AS INT), contribution_bounds_per_row => AUTO) to find them privately, or give bounds that you know, contribution_bounds_per_row => (lowest, highest), or ask the data owner for them.
+Hint: write SUM(CAST(note AS INT), contribution_bounds_per_row => AUTO) to find them privately, or give bounds that you know as contribution_bounds_per_row, the lowest and the highest in parentheses, or ask the data owner for them.
 ====
 -- case: a comparison of text with a number
 SELECT COUNT(*) FROM visits WHERE note = 5
@@ -88,7 +88,7 @@ SELECT COUNT(*) FROM visits WHERE regexp_matches(city, note)
 PrivacyError: a pattern must be a literal: one from the data could fail on some rows.
   1 |   SELECT COUNT(*) FROM visits WHERE regexp_matches(city, note)
                                                                ^^^^
-Hint: write '...', or compare with =, starts_with, contains.
+Hint: give the pattern in quotes, or compare with another text, as starts_with and contains do.
 ====
 -- case: repeat
 SELECT COUNT(*) FROM visits WHERE length(repeat(city, 1000000)) > 5
@@ -103,7 +103,7 @@ SELECT stats(age) FROM visits
 PrivacyError: age must be a group or stand inside an aggregate.
   1 |   SELECT stats(age) FROM visits
                      ^^^
-Hint: write AVG(age), or age, COUNT(*) ... GROUP BY age.
+Hint: write AVG(age), or group by it and count the rows.
 ====
 -- case: a literal beyond all integers
 SELECT COUNT(*) FROM visits WHERE age < 99999999999999999999999999999999999999999999
@@ -126,7 +126,7 @@ SELECT SUM(COUNT(*)) FROM visits
 PrivacyError: COUNT stands inside another aggregate.
   1 |   SELECT SUM(COUNT(*)) FROM visits
                    ^^^^^^^^
-Hint: aggregate in a subquery first: FROM (SELECT patient_id, COUNT(*) AS n ... GROUP BY patient_id), and use n.
+Hint: write SELECT SUM(n) FROM (SELECT patient_id, COUNT(*) AS n FROM visits GROUP BY patient_id) AS t: a subquery aggregates first.
 ====
 -- case: an aggregate in WHERE
 SELECT COUNT(*) FROM visits WHERE COUNT(*) > 3
@@ -134,7 +134,7 @@ SELECT COUNT(*) FROM visits WHERE COUNT(*) > 3
 PrivacyError: COUNT can't stand in WHERE.
   1 |   SELECT COUNT(*) FROM visits WHERE COUNT(*) > 3
                                           ^^^^^^^^
-Hint: write HAVING COUNT(*) ..., which looks at the noisy value.
+Hint: write HAVING COUNT(*) > 3 instead of WHERE COUNT(*) > 3: it looks at the noisy value.
 ====
 -- case: an aggregate that is not offered
 SELECT string_agg(city, ',') FROM visits
@@ -142,7 +142,7 @@ SELECT string_agg(city, ',') FROM visits
 PrivacyError: STRING_AGG has no noisy form.
   1 |   SELECT string_agg(city, ',') FROM visits
                           ^^^^^^^^^
-Hint: count how often each value occurs: SELECT city, COUNT(*) ... GROUP BY city.
+Hint: write SELECT city, COUNT(*) FROM visits GROUP BY city: it counts how often each value occurs.
 ====
 -- case: a list of rows
 SELECT list(age) FROM visits
@@ -150,7 +150,7 @@ SELECT list(age) FROM visits
 PrivacyError: LIST has no noisy form.
   1 |   SELECT list(age) FROM visits
                ^^^^^^^^^
-Hint: count how often each value occurs: SELECT age, COUNT(*) ... GROUP BY age.
+Hint: write SELECT age, COUNT(*) FROM visits GROUP BY age: it counts how often each value occurs.
 ====
 -- case: any value
 SELECT any_value(age) FROM visits
@@ -158,7 +158,7 @@ SELECT any_value(age) FROM visits
 PrivacyError: ANY_VALUE has no noisy form.
   1 |   SELECT any_value(age) FROM visits
                          ^^^
-Hint: MEDIAN(age) is a value in the middle; SELECT WITH PTR MODE(age) is the most common one.
+Hint: write MEDIAN(age): it is a value in the middle; a mode, under PTR, is the most common one.
 ====
 -- case: a post-processing type error, before anything is paid
 -- caret: none
@@ -179,7 +179,7 @@ SELECT INTERVAL_LOW(1) FROM (SELECT COUNT(*) AS n FROM visits) AS r
 BindError: INTERVAL_LOW takes one released column.
   1 |   SELECT INTERVAL_LOW(1) FROM (SELECT COUNT(*) AS n FROM visits) AS r
                ^^^^^^^^^^^^^^^
-Hint: write SELECT n, INTERVAL_LOW(n) FROM (SELECT COUNT(*) AS n FROM t) AS r.
+Hint: name one column of a released answer.
 ====
 -- case: a histogram of text without values
 SELECT HISTOGRAM(city) FROM visits

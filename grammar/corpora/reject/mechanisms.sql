@@ -4,7 +4,7 @@ WITH c AS (SELECT disease AS name FROM visits) SELECT ABOVE_THRESHOLD(COUNT(*) F
 PrivacyError: the candidates c depend on private rows.
   1 |   ECT disease AS name FROM visits) SELECT ABOVE_THRESHOLD(COUNT(*) FILTER (WHERE disease = name), 100)
                                                 ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-Hint: candidates are public: a VALUES list, a public table, or what a private block released.
+Hint: candidates are public: a list of values, a public table, or what a private block released.
 ====
 -- case: candidates that do not exist
 SELECT ABOVE_THRESHOLD(COUNT(*), 100) OVER nothing FROM visits
@@ -20,7 +20,7 @@ SELECT ABOVE_THRESHOLD(COUNT(*)) FROM visits
 BindError: ABOVE_THRESHOLD takes 2 arguments.
   1 |   SELECT ABOVE_THRESHOLD(COUNT(*)) FROM visits
                ^^^^^^^^^^^^^^^^^^^^^^^^^
-Hint: write ABOVE_THRESHOLD(statistic, threshold).
+Hint: give the statistic, and the threshold after it.
 ====
 -- case: a utility of unknown sensitivity
 SELECT EXPMECH(COUNT(*) / SUM(age)) OVER diseases FROM visits
@@ -28,7 +28,7 @@ SELECT EXPMECH(COUNT(*) / SUM(age)) OVER diseases FROM visits
 PrivacyError: the sensitivity of a quotient of private numbers can't be derived: one row may move it by any distance.
   1 |   SELECT EXPMECH(COUNT(*) / SUM(age)) OVER diseases FROM visits
                        ^^^^^^^^^^^^^^^^^^^
-Hint: compare it with a public number p instead: -ABS(a - p * b).
+Hint: compare it with a public number instead: the distance of one from that many times the other.
 ====
 -- case: a utility that is a product
 SELECT EXPMECH(ABS(COUNT(*) * COUNT(*) FILTER (WHERE disease = name))) OVER diseases FROM visits
@@ -36,7 +36,7 @@ SELECT EXPMECH(ABS(COUNT(*) * COUNT(*) FILTER (WHERE disease = name))) OVER dise
 PrivacyError: the sensitivity of a product of private numbers can't be derived: one row may move it by any distance.
   1 |   SELECT EXPMECH(ABS(COUNT(*) * COUNT(*) FILTER (WHERE disease = name))) OVER diseases FROM visits
                            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-Hint: write LEAST(a, b), a + b or -ABS(a - b), times a public number.
+Hint: take the lesser of the two, their sum or their distance, times a public number.
 ====
 -- case: a utility of another function
 SELECT EXPMECH(SQRT(COUNT(*) FILTER (WHERE disease = name))) OVER diseases FROM visits
@@ -67,7 +67,7 @@ SELECT EXPMECH(COUNT(*)) OVER diseases, ABOVE_THRESHOLD(COUNT(*), 1) OVER diseas
 PrivacyError: nothing else is released beside EXPMECH.
   1 |   SELECT EXPMECH(COUNT(*)) OVER diseases, ABOVE_THRESHOLD(COUNT(*), 1) OVER diseases FROM visits
                                                 ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-Hint: put it into a SELECT of its own, and join the answers.
+Hint: put it into a query of its own, and join the answers.
 ====
 -- case: PTR of another function
 SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6) CORR(age, amount) FROM visits
@@ -75,7 +75,7 @@ SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6) CORR(age, amount) FROM visit
 PrivacyError: CORR has no stability test.
   1 |   SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6) CORR(age, amount) FROM visits
                                                             ^^^^^^^^^^^^^^^^^
-Hint: SELECT WITH SUBSAMPLE takes any query; PTR knows IQR, MEDIAN, QUANTILE_DISC, MODE, ARG_MAX, QUANTILE_CONT, AVG, VARIANCE, VAR_POP, STDDEV, STDDEV_SAMP, STDDEV_POP.
+Hint: write SELECT WITH SUBSAMPLE, which takes any query; PTR knows IQR, MEDIAN, QUANTILE_DISC, MODE, ARG_MAX, QUANTILE_CONT, AVG, VARIANCE, VAR_POP, STDDEV, STDDEV_SAMP, STDDEV_POP.
 ====
 -- case: a mean with STABLE
 SELECT WITH STABLE OPTIONS (epsilon = 1) AVG(age) FROM visits
@@ -99,7 +99,7 @@ SELECT WITH STABLE OPTIONS (epsilon = 1) IQR(weight) FROM visits
 PrivacyError: IQR(weight) needs bounds for weight; the policy declares none.
   1 |   SELECT WITH STABLE OPTIONS (epsilon = 1) IQR(weight) FROM visits
                                                  ^^^^^^^^^^^
-Hint: give bounds that you know, contribution_bounds_per_row => (lowest, highest), or ask the data owner for them.
+Hint: give bounds that you know as contribution_bounds_per_row, the lowest and the highest in parentheses, or ask the data owner for them.
 ====
 -- case: STABLE with private groups
 SELECT WITH STABLE OPTIONS (epsilon = 1) city, IQR(age) FROM visits GROUP BY city
@@ -107,7 +107,7 @@ SELECT WITH STABLE OPTIONS (epsilon = 1) city, IQR(age) FROM visits GROUP BY cit
 PrivacyError: STABLE needs public groups: private ones would take a delta.
   1 |   SELECT WITH STABLE OPTIONS (epsilon = 1) city, IQR(age) FROM visits GROUP BY city
                                                                                      ^^^^
-Hint: ask the owner to declare the column's values, or join a public table with RIGHT JOIN.
+Hint: ask the owner to declare the column's values, or join a public table and keep all of its rows.
 ====
 -- case: STABLE by grouping sets
 SELECT WITH STABLE OPTIONS (epsilon = 1) ward, IQR(age) FROM visits GROUP BY ROLLUP (ward)
@@ -123,7 +123,7 @@ SELECT WITH STABLE OPTIONS (epsilon = 1) TRIMMED_MEAN(age, 0.5) FROM visits
 BindError: the trimmed part must be at least 0 and below 0.5.
   1 |   SELECT WITH STABLE OPTIONS (epsilon = 1) TRIMMED_MEAN(age, 0.5) FROM visits
                                                                    ^^^
-Hint: write TRIMMED_MEAN(x, 0.1): a tenth is cut off at each end.
+Hint: write TRIMMED_MEAN(age, 0.1): a tenth is cut off at each end.
 ====
 -- case: a trimmed mean with DP
 SELECT TRIMMED_MEAN(age, 0.1) FROM visits
@@ -147,7 +147,7 @@ SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6) MEDIAN(age, base => 1.02) FR
 BindError: MEDIAN does not take this here.
   1 |   SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6) MEDIAN(age, base => 1.02) FROM visits
                                                             ^^^^^^^^^^^^^^^^^^^^^^^^^
-Hint: base => belongs to IQR.
+Hint: leave base out: it belongs to IQR.
 ====
 -- case: a test that is unknown
 SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6) MODE(ward, test => 'laplace') FROM visits
@@ -163,7 +163,7 @@ SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6) city, MEDIAN(age) FROM visit
 PrivacyError: PTR needs public groups.
   1 |   SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6) city, MEDIAN(age) FROM visits GROUP BY city
                                                                                                    ^^^^
-Hint: ask the owner to declare the column's values, or join a public table with RIGHT JOIN.
+Hint: ask the owner to declare the column's values, or join a public table and keep all of its rows.
 ====
 -- case: PTR without delta
 -- policy: strict
@@ -260,7 +260,7 @@ SELECT COUNT(*), EXPMECH(COUNT(*) FILTER (WHERE disease = name)) OVER diseases F
 PrivacyError: nothing else is released beside EXPMECH.
   1 |   SELECT COUNT(*), EXPMECH(COUNT(*) FILTER (WHERE disease = name)) OVER diseases FROM visits
                ^^^^^^^^
-Hint: put it into a SELECT of its own, and join the answers.
+Hint: put it into a query of its own, and join the answers.
 ====
 -- case: the most frequent of values that nobody declared
 SELECT MODE(note) FROM visits
@@ -268,7 +268,7 @@ SELECT MODE(note) FROM visits
 PrivacyError: MODE(note) needs public values of note; the policy declares none.
   1 |   SELECT MODE(note) FROM visits
                ^^^^^^^^^^
-Hint: write SELECT note, COUNT(*) AS n ... GROUP BY note ORDER BY n DESC LIMIT 1, or SELECT WITH PTR MODE(note).
+Hint: write SELECT WITH PTR MODE(note), or SELECT note, COUNT(*) AS n FROM visits GROUP BY note ORDER BY n DESC LIMIT 1.
 ====
 -- case: clamped by one bound
 SELECT ANON_SUM(amount CLAMPED BETWEEN 100) FROM visits
@@ -316,7 +316,7 @@ SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = 1) MO
 BindError: MODE needs a number here, and this is VARCHAR.
   1 |    = 1e-6, max_rows_contributed = 1) MODE(ward, local_sensitivity => 1) FROM visits
                                                 ^^^^
-Hint: MODE(x) without local_sensitivity is exact, of any type.
+Hint: leave local_sensitivity out: the mode is then exact, of any type.
 ====
 -- case: an interpolated quantile, exactly
 SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = 1) QUANTILE_CONT(age, 0.9) FROM visits
@@ -340,7 +340,7 @@ SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = 1) AR
 BindError: ARG_MAX does not take this here.
   1 |   delta = 1e-6, max_rows_contributed = 1) ARG_MAX(ward, COUNT(*), local_sensitivity => 2) FROM visits
                                                 ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-Hint: local_sensitivity => belongs to MEDIAN, QUANTILE_DISC, QUANTILE_CONT, IQR, MODE, AVG, VARIANCE, VAR_POP, STDDEV, STDDEV_SAMP, STDDEV_POP.
+Hint: leave local_sensitivity out: it belongs to MEDIAN, QUANTILE_DISC, QUANTILE_CONT, IQR, MODE, AVG, VARIANCE, VAR_POP, STDDEV, STDDEV_SAMP, STDDEV_POP.
 ====
 -- case: another combiner without bounds
 SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, delta = 1e-6, bounds = AUTO, combine = 'winsorized_mean') AVG(age) FROM visits
@@ -389,7 +389,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) SUM(amount, contribution_bounds_per_row => 
 PrivacyError: this number is not released yet.
   1 |   tribution_bounds_per_row => (0, (SELECT COUNT(*) FROM visits))) FROM visits
                                                 ^^^^^^^^^^^^^^^^^^^^
-Hint: release it in a cell before: best << SELECT ...
+Hint: release it in a statement of its own, keep that answer under a name, and read it here.
 ====
 -- case: a bound of several rows
 SELECT SUM(amount, contribution_bounds_per_row => (0, (SELECT * FROM (VALUES (1), (2))))) FROM visits
@@ -397,7 +397,7 @@ SELECT SUM(amount, contribution_bounds_per_row => (0, (SELECT * FROM (VALUES (1)
 BindError: this query gives more than one row.
   1 |   tribution_bounds_per_row => (0, (SELECT * FROM (VALUES (1), (2))))) FROM visits
                                                 ^^^^^^^^^^^^^^^^^^^^^^
-Hint: write (SELECT MAX(t) FROM best).
+Hint: make it one row, such as its largest value.
 ====
 -- case: all values left out
 SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = 1) AVG(amount, trim => 0.5) FROM visits
@@ -413,7 +413,7 @@ SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = 1) ST
 BindError: STDDEV has no local sensitivity that could be tested.
   1 |   delta = 1e-6, max_rows_contributed = 1) STDDEV(amount, local_sensitivity => 1) FROM visits
                                                 ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-Hint: propose that of the variance: SQRT(VAR_POP(x, local_sensitivity => b)).
+Hint: propose that of the variance, and take the square root of its answer.
 ====
 -- case: a part left out of a median
 SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = 1) MEDIAN(amount, trim => 0.1) FROM visits
@@ -421,7 +421,7 @@ SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = 1) ME
 BindError: MEDIAN does not take this here.
   1 |   delta = 1e-6, max_rows_contributed = 1) MEDIAN(amount, trim => 0.1) FROM visits
                                                 ^^^^^^^^^^^^^^^^^^^^^^^^^^^
-Hint: trim => belongs to AVG, VARIANCE, VAR_POP, STDDEV, STDDEV_SAMP, STDDEV_POP.
+Hint: leave trim out: it belongs to AVG, VARIANCE, VAR_POP, STDDEV, STDDEV_SAMP, STDDEV_POP.
 ====
 -- case: a mechanism's name with a letter missing
 SELECT name, ABOVE_TRESHOLD(COUNT(*) FILTER (WHERE disease = name), 100, epsilon => 1) OVER diseases FROM visits
@@ -445,4 +445,4 @@ SELECT name, ABOVE_THRESHOLD(AVG(amount) FILTER (WHERE disease = name), 100) OVE
 PrivacyError: how far one row moves AVG can't be derived.
   1 |   SELECT name, ABOVE_THRESHOLD(AVG(amount) FILTER (WHERE disease = name), 100) OVER diseases FROM visi
                                      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-Hint: a mean is above a number p where SUM(x) - p * COUNT(*) is above 0: ask about that.
+Hint: a mean is above a number where the sum less that many times the count is above 0: ask about that.

@@ -68,7 +68,7 @@ SELECT COUNT(*) FROM visits WHERE day < TO_DATE('2024-01-01', 'YYYY-MM-DD')
 BindError: TO_DATE is not a function here.
   1 |   SELECT COUNT(*) FROM visits WHERE day < TO_DATE('2024-01-01', 'YYYY-MM-DD')
                                                 ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-Hint: write TRY_STRPTIME(text, '%Y-%m-%d') for a format, or TRY_CAST(text AS DATE).
+Hint: write TRY_STRPTIME('2024-01-01', '%Y-%m-%d') for a format, or TRY_CAST('2024-01-01' AS DATE).
 ====
 -- case: another system's date as text
 SELECT TO_CHAR(day, 'YYYY') AS y, COUNT(*) FROM visits GROUP BY y
@@ -100,7 +100,7 @@ SELECT SUM(DECODE(ward, 'A', 1, 0)) FROM visits
 ParseError: can't read this: a function has more values here than it takes.
   1 |   SELECT SUM(DECODE(ward, 'A', 1, 0)) FROM visits
                                          ^
-Hint: write CASE x WHEN 'a' THEN 1 ELSE 0 END.
+Hint: compare with each value in turn, as the cases of one expression.
 ====
 -- case: both conditions by &&
 SELECT COUNT(*) FROM visits WHERE age = 3 && ward = 'A'
@@ -108,7 +108,7 @@ SELECT COUNT(*) FROM visits WHERE age = 3 && ward = 'A'
 PrivacyError: && compares lists.
   1 |   SELECT COUNT(*) FROM visits WHERE age = 3 && ward = 'A'
                                                 ^^^^^^^^^
-Hint: write AND between two conditions.
+Hint: write AND instead of &&.
 ====
 -- case: a name in braces
 SELECT COUNT(*) FROM visits WHERE city = {city}
@@ -172,7 +172,7 @@ SELECT COUNT(*) FROM visits WHERE city = @name
 BindError: there is no column name here.
   1 |   SELECT COUNT(*) FROM visits WHERE city = @name
                                                   ^^^^
-Hint: a parameter is written $name; @name is ABS(name).
+Hint: write $name instead of @name, which is an absolute value.
 ====
 -- case: TOP
 SELECT TOP 10 ward, COUNT(*) FROM visits GROUP BY ward
@@ -276,7 +276,7 @@ SELECT AVG(age, 3) FROM visits
 ParseError: can't read this: a function has more values here than it takes.
   1 |   SELECT AVG(age, 3) FROM visits
                          ^
-Hint: named arguments have an arrow: AVG(x, epsilon => 0.1).
+Hint: leave the last argument out; others have a name, and an arrow after it.
 ====
 -- case: a hint for another planner
 SELECT @{hint=1} WITH DP COUNT(*) FROM visits
@@ -292,7 +292,7 @@ SELECT WITH SUM(age) FROM visits
 ParseError: a mode follows SELECT WITH, and SUM is an aggregate.
   1 |   SELECT WITH SUM(age) FROM visits
                     ^^^
-Hint: write SELECT SUM(...), or SELECT WITH DP SUM(...).
+Hint: write SELECT SUM instead of SELECT WITH SUM.
 ====
 -- case: a sum of a star
 SELECT SUM(*) FROM visits
@@ -300,7 +300,7 @@ SELECT SUM(*) FROM visits
 PrivacyError: * can't be used on private rows.
   1 |   SELECT SUM(*) FROM visits
                    ^
-Hint: only COUNT takes *: name a column.
+Hint: name a column: only a count takes all of them.
 ====
 -- case: a sum of a sum
 SELECT SUM(SUM(age)) FROM visits
@@ -308,7 +308,7 @@ SELECT SUM(SUM(age)) FROM visits
 PrivacyError: SUM stands inside another aggregate.
   1 |   SELECT SUM(SUM(age)) FROM visits
                    ^^^^^^^^
-Hint: aggregate in a subquery first: FROM (SELECT patient_id, SUM(age) AS n ... GROUP BY patient_id), and use n.
+Hint: write SELECT SUM(n) FROM (SELECT patient_id, SUM(age) AS n FROM visits GROUP BY patient_id) AS t: a subquery aggregates first.
 ====
 -- case: different pairs
 SELECT COUNT(DISTINCT age, ward) FROM visits
@@ -324,7 +324,7 @@ SELECT QUANTILE_CONT(age) FROM visits
 BindError: QUANTILE_CONT takes 2 arguments.
   1 |   SELECT QUANTILE_CONT(age) FROM visits
                              ^^^
-Hint: write QUANTILE_CONT(x, 0.5).
+Hint: write QUANTILE_CONT(age, 0.5).
 ====
 -- case: the first of texts
 SELECT MIN(city) FROM visits
@@ -332,7 +332,7 @@ SELECT MIN(city) FROM visits
 BindError: MIN needs a number, and city is VARCHAR.
   1 |   SELECT MIN(city) FROM visits
                    ^^^^
-Hint: write SELECT city ... GROUP BY city ORDER BY city LIMIT 1: the groups are noisy.
+Hint: write SELECT city FROM visits GROUP BY city ORDER BY city LIMIT 1: the groups are noisy.
 ====
 -- case: the first of dates
 SELECT MIN(day) FROM visits
@@ -340,7 +340,7 @@ SELECT MIN(day) FROM visits
 PrivacyError: MIN(day) needs bounds for day; the policy declares none.
   1 |   SELECT MIN(day) FROM visits
                    ^^^
-Hint: give bounds that you know, contribution_bounds_per_row => (lowest, highest), or ask the data owner for them.
+Hint: give bounds that you know as contribution_bounds_per_row, the lowest and the highest in parentheses, or ask the data owner for them.
 ====
 -- case: AUTO bounds of dates
 SELECT AVG(day, contribution_bounds_per_row => AUTO) FROM visits
@@ -348,7 +348,7 @@ SELECT AVG(day, contribution_bounds_per_row => AUTO) FROM visits
 BindError: AUTO finds bounds of numbers, and day is DATE.
   1 |   SELECT AVG(day, contribution_bounds_per_row => AUTO) FROM visits
                    ^^^
-Hint: give bounds that you know, contribution_bounds_per_row => (lowest, highest), or ask the data owner for them.
+Hint: give bounds that you know as contribution_bounds_per_row, the lowest and the highest in parentheses, or ask the data owner for them.
 ====
 -- case: a key without its grouping
 SELECT ward, COUNT(*) FROM visits
@@ -372,7 +372,7 @@ SELECT SUM(t.age) FROM (SELECT age FROM visits)
 BindError: there is no table t in this FROM.
   1 |   SELECT SUM(t.age) FROM (SELECT age FROM visits)
                    ^^^^^
-Hint: call the subquery so: FROM (...) AS t.
+Hint: write AS t behind the subquery.
 ====
 -- case: subqueries without names joined on another column
 SELECT COUNT(*) FROM (SELECT patient_id, age FROM visits) JOIN (SELECT patient_id AS p, income FROM patients) ON age = income
@@ -450,7 +450,7 @@ SELECT COUNT(*) FROM visits v WHERE amount > (SELECT AVG(amount) FROM visits w W
 PrivacyError: a subquery over private rows would let one unit decide about the rows of others.
   1 |   *) FROM visits v WHERE amount > (SELECT AVG(amount) FROM visits w WHERE w.ward = v.ward)
                                                 ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-Hint: look at rows of the same unit: add w.patient_id = v.patient_id to its WHERE, or release it first: JOIN (SELECT ward, AVG(amount) AS x FROM ... GROUP BY ward) AS r USING (ward), and compare with r.x.
+Hint: look at rows of the same unit: add w.patient_id = v.patient_id to its WHERE, or release it first for each ward, and join that answer.
 ====
 -- case: public rows that private ones name
 SELECT COUNT(*) FROM wards w WHERE w.ward IN (SELECT ward FROM visits)
@@ -458,7 +458,7 @@ SELECT COUNT(*) FROM wards w WHERE w.ward IN (SELECT ward FROM visits)
 PrivacyError: ward must be a group or stand inside an aggregate.
   1 |   SELECT COUNT(*) FROM wards w WHERE w.ward IN (SELECT ward FROM visits)
                                                              ^^^^
-Hint: release the list: IN (SELECT ward ... GROUP BY ward HAVING COUNT(*) > 0).
+Hint: write (SELECT ward FROM visits GROUP BY ward HAVING COUNT(*) > 0): the list is released.
 ====
 -- case: keys of the private side of a RIGHT JOIN
 SELECT v.disease, COUNT(*) FROM visits v RIGHT JOIN diseases d ON v.disease = d.name GROUP BY v.disease

@@ -52,7 +52,7 @@ SELECT COUNTT(*) FROM visits
 PrivacyError: there is nothing noisy to release here.
   1 |   SELECT COUNTT(*) FROM visits
                ^^^^^^^^^^^^^^^^^^^^^
-Hint: add an aggregate, such as COUNT(*): rows themselves are not shown.
+Hint: add COUNT(*) to SELECT, or another aggregate: rows themselves are not shown.
 ====
 -- case: a column of the other table
 SELECT COUNT(*) FROM visits JOIN patients USING (patient_id) WHERE patients.city = 'x'

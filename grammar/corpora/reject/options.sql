@@ -121,7 +121,7 @@ SELECT WITH DP OPTIONS (epsilon) COUNT(*) FROM visits
 BindError: options are name = value.
   1 |   SELECT WITH DP OPTIONS (epsilon) COUNT(*) FROM visits
                                 ^^^^^^^
-Hint: write OPTIONS (epsilon = 0.1).
+Hint: write epsilon = 0.1, or another option in this form.
 ====
 -- case: a threshold for groups that are public
 SELECT WITH DP OPTIONS (epsilon = 1, min_privacy_units_per_group = 10) ward, COUNT(*) FROM visits GROUP BY ward
@@ -129,7 +129,7 @@ SELECT WITH DP OPTIONS (epsilon = 1, min_privacy_units_per_group = 10) ward, COU
 BindError: these groups are public: all of them appear, however few units they have.
   1 |   SELECT WITH DP OPTIONS (epsilon = 1, min_privacy_units_per_group = 10) ward, COUNT(*) FROM visits GR
                                              ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-Hint: leave it out, or write HAVING COUNT(DISTINCT ...) >= 10, which looks at the noisy number.
+Hint: leave it out, or keep groups by a noisy count of their units.
 ====
 -- case: an option of another mode
 SELECT WITH DP OPTIONS (epsilon = 1, blocks = 10) COUNT(*) FROM visits
@@ -232,7 +232,7 @@ SELECT SUM(amount, contribution_bounds_per_row => 5) FROM visits
 BindError: contribution_bounds_per_row must be a pair.
   1 |   SELECT SUM(amount, contribution_bounds_per_row => 5) FROM visits
                                                           ^
-Hint: write contribution_bounds_per_row as (lowest, highest), or as AUTO, without quotes, to find them privately.
+Hint: write AUTO, without quotes, to find them privately, or a pair of numbers in parentheses, the lowest first.
 ====
 -- case: bounds from the data
 SELECT SUM(amount, contribution_bounds_per_row => (0, max(amount))) FROM visits
@@ -249,7 +249,7 @@ SELECT COUNT(*) FROM visits
 PrivacyError: this needs an epsilon: the policy sets no default.
   1 |   SELECT COUNT(*) FROM visits
                ^^^^^^^^
-Hint: write SELECT WITH DP OPTIONS (epsilon = 0.1) ...
+Hint: write SELECT WITH DP OPTIONS (epsilon = 0.1) instead of SELECT.
 ====
 -- case: no delta and no default
 -- policy: strict
@@ -284,7 +284,7 @@ SELECT MEDIAN(age) FROM visits WITH SUBSAMPLE
 PrivacyError: this needs an epsilon: the policy sets no default.
   1 |   SELECT MEDIAN(age) FROM visits WITH SUBSAMPLE
                                             ^^^^^^^^^
-Hint: write SELECT WITH SUBSAMPLE OPTIONS (epsilon = 0.1) ...
+Hint: write WITH SUBSAMPLE OPTIONS (epsilon = 0.1) instead of WITH SUBSAMPLE.
 ====
 -- case: an error that the epsilon can't give
 SELECT WITH DP OPTIONS (error = 10, epsilon = 1) COUNT(*) FROM visits
@@ -384,7 +384,7 @@ SELECT WITH DP OPTIONS (mu = 0.5) COUNT(*, epsilon => 0.1), SUM(amount) FROM vis
 BindError: shares are parts of an epsilon, and this block has a mu.
   1 |   SELECT WITH DP OPTIONS (mu = 0.5) COUNT(*, epsilon => 0.1), SUM(amount) FROM visits
                                           ^^^^^^^^^^^^^^^^^^^^^^^^
-Hint: leave epsilon => out: μ=0.5 is split evenly.
+Hint: leave epsilon out: μ=0.5 is split evenly.
 ====
 -- case: a mu beyond all use
 -- policy: mu
@@ -427,7 +427,7 @@ SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = AUTO)
 PrivacyError: max_rows_contributed = AUTO is for counts, sums and what is made of them, in SELECT WITH DP.
   1 |   PTR OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = AUTO) IQR(age) FROM visits
                                                 ^^^^^^^^^^^^^^^^^^^^^^^^^^^
-Hint: write a number, such as max_rows_contributed = 10.
+Hint: write a number instead of AUTO.
 ====
 -- case: a cap that is found for a choice
 SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contributed = AUTO) name, ABOVE_THRESHOLD(COUNT(*) FILTER (WHERE disease = name), 100) OVER diseases FROM visits
@@ -435,7 +435,7 @@ SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contributed = AUTO) name, ABOVE_TH
 PrivacyError: max_rows_contributed = AUTO is for counts, sums and what is made of them, in SELECT WITH DP.
   1 |   SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contributed = AUTO) name, ABOVE_THRESHOLD(COUNT(*) FIL
                                              ^^^^^^^^^^^^^^^^^^^^^^^^^^^
-Hint: write a number, such as max_rows_contributed = 10.
+Hint: write a number instead of AUTO.
 ====
 -- case: shares that leave the caps nothing
 -- policy: no_caps
@@ -444,7 +444,7 @@ SELECT WITH DP OPTIONS (max_rows_contributed = AUTO) COUNT(*, epsilon => 1) FROM
 BindError: caps that are found need an epsilon of the whole.
   1 |   SELECT WITH DP OPTIONS (max_rows_contributed = AUTO) COUNT(*, epsilon => 1) FROM visits
                                                              ^^^^^^^^^^^^^^^^^^^^^^
-Hint: write OPTIONS (epsilon = ...): 1/4 of it finds the caps.
+Hint: name the epsilon of the whole among its options: 1/4 of it finds the caps.
 ====
 -- case: shares that leave the caps too little
 -- policy: no_caps
@@ -462,7 +462,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) FROM visits
 PrivacyError: nothing bounds how many rows of visits one privacy unit has.
   1 |   SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) FROM visits
                                              ^^^^^^^^
-Hint: write OPTIONS (max_rows_contributed = AUTO) to find it privately, or a number, or ask the owner for max_rows.
+Hint: write OPTIONS (max_rows_contributed = AUTO) to find it privately, or ask the owner for max_rows.
 ====
 -- case: no cap on groups, in the policy or the statement
 -- policy: no_caps
@@ -471,7 +471,7 @@ SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6) city, COUNT(DISTINCT patient_
 PrivacyError: nothing says how many groups one privacy unit may be in.
   1 |   STINCT patient_id) FROM visits GROUP BY city
                                                 ^^^^
-Hint: write OPTIONS (max_groups_contributed = AUTO) to find it privately, or a number, or ask the owner for max_rows.
+Hint: write OPTIONS (max_groups_contributed = AUTO) to find it privately, or ask the owner for max_rows.
 ====
 -- case: a cap that is a word
 SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contributed = MANY) COUNT(*) FROM visits
@@ -487,4 +487,4 @@ SELECT MIN(day, contribution_bounds_per_row => ('2024-01-01', '2024-12-31')) FRO
 BindError: contribution_bounds_per_row must be a number.
   1 |   SELECT MIN(day, contribution_bounds_per_row => ('2024-01-01', '2024-12-31')) FROM visits
                                                         ^^^^^^^^^^^^
-Hint: a number has no quotes; a date is DATE '2024-12-31', a moment TIMESTAMP '2024-12-31 12:00:00'.
+Hint: write DATE '2024-01-01'.

@@ -4,7 +4,7 @@ WITH c(lo, hi) AS (VALUES (0, 3), (2, 5)) SELECT c.lo, COUNT(*) FROM bids JOIN c
 PrivacyError: with rows as the privacy unit, each may meet one row of c, and here it may meet several.
   1 |   LECT c.lo, COUNT(*) FROM bids JOIN c ON bids.bid BETWEEN c.lo AND c.hi GROUP BY c.lo
                                                 ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-Hint: write one COUNT(*) FILTER (WHERE ...) for each range; or EXPMECH(COUNT(*) FILTER (WHERE bids.bid BETWEEN c.lo AND c.hi), answer => TRUE) OVER c, for the fullest; or group by a bin, such as x // 10.
+Hint: write SELECT lo, hi, EXPMECH(COUNT(*) FILTER (WHERE bids.bid BETWEEN c.lo AND c.hi), answer => TRUE) OVER c FROM bids: it chooses the fullest; or count each range in a column of its own, with a filter, or group by bins.
 ====
 -- case: all columns
 SELECT * FROM visits
@@ -20,7 +20,7 @@ SELECT age FROM visits
 PrivacyError: age must be a group or stand inside an aggregate.
   1 |   SELECT age FROM visits
                ^^^
-Hint: write AVG(age), or age, COUNT(*) ... GROUP BY age.
+Hint: write AVG(age), or group by it and count the rows.
 ====
 -- case: a column beside a count
 SELECT age, COUNT(*) FROM visits
@@ -36,7 +36,7 @@ SELECT patient_id FROM visits
 PrivacyError: patient_id is the privacy unit: it is never released.
   1 |   SELECT patient_id FROM visits
                ^^^^^^^^^^
-Hint: COUNT(DISTINCT patient_id) counts the units.
+Hint: write COUNT(DISTINCT patient_id): it counts the units.
 ====
 -- case: the privacy unit as a key
 SELECT patient_id, COUNT(*) FROM visits GROUP BY patient_id
@@ -44,7 +44,7 @@ SELECT patient_id, COUNT(*) FROM visits GROUP BY patient_id
 PrivacyError: the privacy unit can't be a group: each group would be one unit.
   1 |   SELECT patient_id, COUNT(*) FROM visits GROUP BY patient_id
                                                          ^^^^^^^^^^
-Hint: COUNT(DISTINCT patient_id) counts the units; totals per patient_id may stand in a subquery.
+Hint: write COUNT(DISTINCT patient_id) instead of the group: it counts the units; totals per patient_id may stand in a subquery.
 ====
 -- case: a key made from the privacy unit
 SELECT patient_id % 10 AS k, COUNT(*) FROM visits GROUP BY k
@@ -52,7 +52,7 @@ SELECT patient_id % 10 AS k, COUNT(*) FROM visits GROUP BY k
 PrivacyError: groups can't be made of the privacy unit.
   1 |   SELECT patient_id % 10 AS k, COUNT(*) FROM visits GROUP BY k
                ^^^^^^^^^^^^^^^
-Hint: COUNT(DISTINCT patient_id) counts the units; totals per patient_id may stand in a subquery.
+Hint: write COUNT(DISTINCT patient_id) instead of the group: it counts the units; totals per patient_id may stand in a subquery.
 ====
 -- case: a sum of the privacy unit
 SELECT SUM(patient_id) FROM visits
@@ -60,7 +60,7 @@ SELECT SUM(patient_id) FROM visits
 PrivacyError: SUM(patient_id) needs bounds for patient_id; the policy declares none.
   1 |   SELECT SUM(patient_id) FROM visits
                ^^^^^^^^^^^^^^^
-Hint: write SUM(patient_id, contribution_bounds_per_row => AUTO) to find them privately, or give bounds that you know, contribution_bounds_per_row => (lowest, highest), or ask the data owner for them.
+Hint: write SUM(patient_id, contribution_bounds_per_row => AUTO) to find them privately, or give bounds that you know as contribution_bounds_per_row, the lowest and the highest in parentheses, or ask the data owner for them.
 ====
 -- case: DISTINCT ON
 SELECT DISTINCT ON (city) city, age FROM visits
@@ -108,7 +108,7 @@ SELECT SUM(r) FROM (SELECT row_number() OVER (ORDER BY age) AS r FROM visits) v
 PrivacyError: a window function below the aggregation mixes the rows of several units.
   1 |   SELECT SUM(r) FROM (SELECT row_number() OVER (ORDER BY age) AS r FROM visits) v
                                    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-Hint: write OVER (PARTITION BY patient_id ...), or aggregate first; windows may follow.
+Hint: write ROW_NUMBER() OVER (PARTITION BY patient_id ORDER BY age), or aggregate first; windows may follow.
 ====
 -- case: a window function in the block
 SELECT rank() OVER (ORDER BY age) FROM visits
@@ -116,7 +116,7 @@ SELECT rank() OVER (ORDER BY age) FROM visits
 PrivacyError: age must be a group or stand inside an aggregate.
   1 |   SELECT rank() OVER (ORDER BY age) FROM visits
                                      ^^^
-Hint: write AVG(age), or age, COUNT(*) ... GROUP BY age.
+Hint: write AVG(age), or group by it and count the rows.
 ====
 -- case: QUALIFY
 SELECT age FROM visits QUALIFY row_number() OVER (ORDER BY age) = 1
@@ -124,7 +124,7 @@ SELECT age FROM visits QUALIFY row_number() OVER (ORDER BY age) = 1
 PrivacyError: age must be a group or stand inside an aggregate.
   1 |   SELECT age FROM visits QUALIFY row_number() OVER (ORDER BY age) = 1
                ^^^
-Hint: write AVG(age), or age, COUNT(*) ... GROUP BY age.
+Hint: write AVG(age), or group by it and count the rows.
 ====
 -- case: a private table in IN
 SELECT ward FROM wards WHERE ward IN (SELECT ward FROM visits)
@@ -132,7 +132,7 @@ SELECT ward FROM wards WHERE ward IN (SELECT ward FROM visits)
 PrivacyError: ward must be a group or stand inside an aggregate.
   1 |   SELECT ward FROM wards WHERE ward IN (SELECT ward FROM visits)
                                                      ^^^^
-Hint: release the list: IN (SELECT ward ... GROUP BY ward HAVING COUNT(*) > 0).
+Hint: write (SELECT ward FROM visits GROUP BY ward HAVING COUNT(*) > 0): the list is released.
 ====
 -- case: a private table in EXISTS
 SELECT ward FROM wards WHERE EXISTS (SELECT 1 FROM visits WHERE visits.ward = wards.ward)
@@ -140,7 +140,7 @@ SELECT ward FROM wards WHERE EXISTS (SELECT 1 FROM visits WHERE visits.ward = wa
 PrivacyError: EXISTS over private rows would tell exactly whether there are any.
   1 |   SELECT ward FROM wards WHERE EXISTS (SELECT 1 FROM visits WHERE visits.ward = wards.ward)
                                                     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-Hint: join the answer of a private SELECT key, COUNT(*) ... GROUP BY key HAVING COUNT(*) > 0.
+Hint: release the keys of the private rows first, with a noisy count of each, and join that answer.
 ====
 -- case: a private scalar subquery
 SELECT COUNT(*) FROM visits WHERE age > (SELECT age FROM visits)
@@ -164,7 +164,7 @@ SELECT age FROM visits UNION ALL SELECT income FROM patients
 PrivacyError: age must be a group or stand inside an aggregate.
   1 |   SELECT age FROM visits UNION ALL SELECT income FROM patients
                ^^^
-Hint: write AVG(age), or age, COUNT(*) ... GROUP BY age.
+Hint: write AVG(age), or group by it and count the rows.
 ====
 -- case: a cross join of private tables
 SELECT COUNT(*) FROM visits, patients
@@ -196,7 +196,7 @@ SELECT * FROM (PIVOT visits ON ward USING COUNT(*))
 PrivacyError: PIVOT without GROUP BY has a row for each value of all other columns, and patient_id tells people apart.
   1 |   SELECT * FROM (PIVOT visits ON ward USING COUNT(*))
                                        ^^^^^^^^^^^^^^^^^^^
-Hint: write PIVOT t ON ward IN ('A') USING COUNT(*) GROUP BY k.
+Hint: name the columns that make its rows, as groups at its end.
 ====
 -- case: COLUMNS
 SELECT COLUMNS('a.*') FROM visits
@@ -204,7 +204,7 @@ SELECT COLUMNS('a.*') FROM visits
 PrivacyError: there is nothing noisy to release here.
   1 |   SELECT COLUMNS('a.*') FROM visits
                ^^^^^^^^^^^^^^^^^^^^^^^^^^
-Hint: add an aggregate, such as COUNT(*): rows themselves are not shown.
+Hint: add COUNT(*) to SELECT, or another aggregate: rows themselves are not shown.
 ====
 -- case: UNNEST
 SELECT COUNT(*) FROM (SELECT unnest([1, 2, 3]) + 1 FROM visits) v
@@ -227,4 +227,4 @@ SELECT n, age FROM (SELECT WITH DP COUNT(*) AS n FROM visits) s, visits
 PrivacyError: n must be a group or stand inside an aggregate.
   1 |   SELECT n, age FROM (SELECT WITH DP COUNT(*) AS n FROM visits) s, visits
                ^
-Hint: write AVG(n), or n, COUNT(*) ... GROUP BY n.
+Hint: write AVG(n), or group by it and count the rows.

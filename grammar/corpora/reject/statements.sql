@@ -4,7 +4,7 @@ COPY visits TO 'out.csv'
 ParseError: COPY is not a statement of dpsql.
   1 |   COPY visits TO 'out.csv'
         ^^^^
-Hint: keep the answer, out << SELECT ..., and write out.df() or out.arrow() to a file.
+Hint: keep the answer of a query under a name, and write its data frame to a file.
 ====
 -- case: COPY (SELECT * FROM visits) TO 'out.csv'
 COPY (SELECT * FROM visits) TO 'out.csv'
@@ -12,7 +12,7 @@ COPY (SELECT * FROM visits) TO 'out.csv'
 ParseError: COPY is not a statement of dpsql.
   1 |   COPY (SELECT * FROM visits) TO 'out.csv'
         ^^^^
-Hint: keep the answer, out << SELECT ..., and write out.df() or out.arrow() to a file.
+Hint: keep the answer of a query under a name, and write its data frame to a file.
 ====
 -- case: ATTACH 'other.duckdb' AS other
 ATTACH 'other.duckdb' AS other
@@ -20,7 +20,7 @@ ATTACH 'other.duckdb' AS other
 ParseError: ATTACH is not a statement of dpsql.
   1 |   ATTACH 'other.duckdb' AS other
         ^^^^^^
-Hint: dpsql only answers questions: write a SELECT.
+Hint: dpsql only answers questions: write a query.
 ====
 -- case: DETACH other
 DETACH other
@@ -28,7 +28,7 @@ DETACH other
 ParseError: DETACH is not a statement of dpsql.
   1 |   DETACH other
         ^^^^^^
-Hint: dpsql only answers questions: write a SELECT.
+Hint: dpsql only answers questions: write a query.
 ====
 -- case: PRAGMA storage_info('visits')
 PRAGMA storage_info('visits')
@@ -36,7 +36,7 @@ PRAGMA storage_info('visits')
 ParseError: PRAGMA is not a statement of dpsql.
   1 |   PRAGMA storage_info('visits')
         ^^^^^^
-Hint: dpsql only answers questions: write a SELECT.
+Hint: dpsql only answers questions: write a query.
 ====
 -- case: SET threads = 1
 SET threads = 1
@@ -44,7 +44,7 @@ SET threads = 1
 ParseError: SET is not a statement of dpsql.
   1 |   SET threads = 1
         ^^^
-Hint: dpsql only answers questions: write a SELECT.
+Hint: dpsql only answers questions: write a query.
 ====
 -- case: RESET threads
 RESET threads
@@ -52,7 +52,7 @@ RESET threads
 ParseError: RESET is not a statement of dpsql.
   1 |   RESET threads
         ^^^^^
-Hint: dpsql only answers questions: write a SELECT.
+Hint: dpsql only answers questions: write a query.
 ====
 -- case: INSTALL httpfs
 INSTALL httpfs
@@ -60,7 +60,7 @@ INSTALL httpfs
 ParseError: INSTALL is not a statement of dpsql.
   1 |   INSTALL httpfs
         ^^^^^^^
-Hint: dpsql only answers questions: write a SELECT.
+Hint: dpsql only answers questions: write a query.
 ====
 -- case: LOAD httpfs
 LOAD httpfs
@@ -68,7 +68,7 @@ LOAD httpfs
 ParseError: LOAD is not a statement of dpsql.
   1 |   LOAD httpfs
         ^^^^
-Hint: dpsql only answers questions: write a SELECT.
+Hint: dpsql only answers questions: write a query.
 ====
 -- case: CREATE TABLE x AS SELECT 1
 CREATE TABLE x AS SELECT 1
@@ -76,7 +76,7 @@ CREATE TABLE x AS SELECT 1
 ParseError: CREATE is not a statement of dpsql.
   1 |   CREATE TABLE x AS SELECT 1
         ^^^^^^
-Hint: out << SELECT ... keeps an answer, as the relation out; WITH name AS (SELECT ...) names a query in a statement. CREATE SYNTHETIC TABLE makes rows that look like private ones.
+Hint: a name and << before a query keep its answer; within a statement, a query may have a name too. A synthetic table is created of rows that look like private ones.
 ====
 -- case: CREATE VIEW v AS SELECT * FROM visits
 CREATE VIEW v AS SELECT * FROM visits
@@ -84,7 +84,7 @@ CREATE VIEW v AS SELECT * FROM visits
 ParseError: CREATE is not a statement of dpsql.
   1 |   CREATE VIEW v AS SELECT * FROM visits
         ^^^^^^
-Hint: out << SELECT ... keeps an answer, as the relation out; WITH name AS (SELECT ...) names a query in a statement. CREATE SYNTHETIC TABLE makes rows that look like private ones.
+Hint: a name and << before a query keep its answer; within a statement, a query may have a name too. A synthetic table is created of rows that look like private ones.
 ====
 -- case: DROP TABLE visits
 DROP TABLE visits
@@ -92,7 +92,7 @@ DROP TABLE visits
 ParseError: DROP is not a statement of dpsql.
   1 |   DROP TABLE visits
         ^^^^
-Hint: dpsql only answers questions: write a SELECT.
+Hint: dpsql only answers questions: write a query.
 ====
 -- case: INSERT INTO visits VALUES (1)
 INSERT INTO visits VALUES (1)
@@ -100,7 +100,7 @@ INSERT INTO visits VALUES (1)
 ParseError: an answer is not written into a table.
   1 |   INSERT INTO visits VALUES (1)
                ^^^^
-Hint: out << SELECT ... keeps it in the notebook.
+Hint: a name and << before a query keep its answer in the notebook.
 ====
 -- case: UPDATE visits SET age = 1
 UPDATE visits SET age = 1
@@ -108,7 +108,7 @@ UPDATE visits SET age = 1
 ParseError: UPDATE is not a statement of dpsql.
   1 |   UPDATE visits SET age = 1
         ^^^^^^
-Hint: dpsql only answers questions: write a SELECT.
+Hint: dpsql only answers questions: write a query.
 ====
 -- case: DELETE FROM visits
 DELETE FROM visits
@@ -116,7 +116,7 @@ DELETE FROM visits
 ParseError: DELETE is not a statement of dpsql.
   1 |   DELETE FROM visits
         ^^^^^^
-Hint: dpsql only answers questions: write a SELECT.
+Hint: dpsql only answers questions: write a query.
 ====
 -- case: ALTER TABLE visits ADD COLUMN x INT
 ALTER TABLE visits ADD COLUMN x INT
@@ -124,7 +124,7 @@ ALTER TABLE visits ADD COLUMN x INT
 ParseError: ALTER is not a statement of dpsql.
   1 |   ALTER TABLE visits ADD COLUMN x INT
         ^^^^^
-Hint: dpsql only answers questions: write a SELECT.
+Hint: dpsql only answers questions: write a query.
 ====
 -- case: TRUNCATE visits
 TRUNCATE visits
@@ -132,7 +132,7 @@ TRUNCATE visits
 ParseError: TRUNCATE is not a statement of dpsql.
   1 |   TRUNCATE visits
         ^^^^^^^^
-Hint: dpsql only answers questions: write a SELECT.
+Hint: dpsql only answers questions: write a query.
 ====
 -- case: VACUUM
 VACUUM
@@ -140,7 +140,7 @@ VACUUM
 ParseError: VACUUM is not a statement of dpsql.
   1 |   VACUUM
         ^^^^^^
-Hint: dpsql only answers questions: write a SELECT.
+Hint: dpsql only answers questions: write a query.
 ====
 -- case: CHECKPOINT
 CHECKPOINT
@@ -148,7 +148,7 @@ CHECKPOINT
 ParseError: CHECKPOINT is not a statement of dpsql.
   1 |   CHECKPOINT
         ^^^^^^^^^^
-Hint: dpsql only answers questions: write a SELECT.
+Hint: dpsql only answers questions: write a query.
 ====
 -- case: EXPORT DATABASE 'x'
 EXPORT DATABASE 'x'
@@ -156,7 +156,7 @@ EXPORT DATABASE 'x'
 ParseError: EXPORT is not a statement of dpsql.
   1 |   EXPORT DATABASE 'x'
         ^^^^^^
-Hint: keep the answer, out << SELECT ..., and write out.df() or out.arrow() to a file.
+Hint: keep the answer of a query under a name, and write its data frame to a file.
 ====
 -- case: IMPORT DATABASE 'x'
 IMPORT DATABASE 'x'
@@ -164,7 +164,7 @@ IMPORT DATABASE 'x'
 ParseError: IMPORT is not a statement of dpsql.
   1 |   IMPORT DATABASE 'x'
         ^^^^^^
-Hint: dpsql only answers questions: write a SELECT.
+Hint: dpsql only answers questions: write a query.
 ====
 -- case: PREPARE q AS SELECT 1
 PREPARE q AS SELECT 1
@@ -172,7 +172,7 @@ PREPARE q AS SELECT 1
 ParseError: PREPARE is not a statement of dpsql.
   1 |   PREPARE q AS SELECT 1
         ^^^^^^^
-Hint: write $name in the SELECT and give its value.
+Hint: write the query with parameters, and give their values with it.
 ====
 -- case: EXECUTE q
 EXECUTE q
@@ -180,7 +180,7 @@ EXECUTE q
 ParseError: EXECUTE is not a statement of dpsql.
   1 |   EXECUTE q
         ^^^^^^^
-Hint: write $name in the SELECT and give its value.
+Hint: write the query with parameters, and give their values with it.
 ====
 -- case: CALL pragma_version()
 CALL pragma_version()
@@ -188,7 +188,7 @@ CALL pragma_version()
 ParseError: CALL is not a statement of dpsql.
   1 |   CALL pragma_version()
         ^^^^
-Hint: dpsql only answers questions: write a SELECT.
+Hint: dpsql only answers questions: write a query.
 ====
 -- case: USE main
 USE main
@@ -196,7 +196,7 @@ USE main
 ParseError: USE is not a statement of dpsql.
   1 |   USE main
         ^^^
-Hint: dpsql only answers questions: write a SELECT.
+Hint: dpsql only answers questions: write a query.
 ====
 -- case: BEGIN
 BEGIN
@@ -204,7 +204,7 @@ BEGIN
 ParseError: BEGIN is not a statement of dpsql.
   1 |   BEGIN
         ^^^^^
-Hint: dpsql only answers questions: write a SELECT.
+Hint: dpsql only answers questions: write a query.
 ====
 -- case: COMMIT
 COMMIT
@@ -212,7 +212,7 @@ COMMIT
 ParseError: COMMIT is not a statement of dpsql.
   1 |   COMMIT
         ^^^^^^
-Hint: dpsql only answers questions: write a SELECT.
+Hint: dpsql only answers questions: write a query.
 ====
 -- case: MERGE INTO visits USING wards ON TRUE WHEN MATCHED THEN DELETE
 MERGE INTO visits USING wards ON TRUE WHEN MATCHED THEN DELETE
@@ -220,7 +220,7 @@ MERGE INTO visits USING wards ON TRUE WHEN MATCHED THEN DELETE
 ParseError: an answer is not written into a table.
   1 |   MERGE INTO visits USING wards ON TRUE WHEN MATCHED THEN DELETE
               ^^^^
-Hint: out << SELECT ... keeps it in the notebook.
+Hint: a name and << before a query keep its answer in the notebook.
 ====
 -- case: DESCRIBE visits
 DESCRIBE visits
@@ -228,7 +228,7 @@ DESCRIBE visits
 ParseError: DESCRIBE is not a statement of dpsql.
   1 |   DESCRIBE visits
         ^^^^^^^^
-Hint: SHOW TABLES lists the tables, SHOW POLICY what is known of columns.
+Hint: write SHOW TABLES, which lists the tables, or SHOW POLICY.
 ====
 -- case: SUMMARIZE visits
 SUMMARIZE visits
@@ -236,7 +236,7 @@ SUMMARIZE visits
 ParseError: SUMMARIZE is not a statement of dpsql.
   1 |   SUMMARIZE visits
         ^^^^^^^^^
-Hint: SHOW TABLES lists the tables, SHOW POLICY what is known of columns.
+Hint: write SHOW TABLES, which lists the tables, or SHOW POLICY.
 ====
 -- case: PIVOT visits ON ward USING COUNT(*)
 PIVOT visits ON ward USING COUNT(*)
@@ -244,7 +244,7 @@ PIVOT visits ON ward USING COUNT(*)
 PrivacyError: PIVOT without GROUP BY has a row for each value of all other columns, and patient_id tells people apart.
   1 |   PIVOT visits ON ward USING COUNT(*)
                         ^^^^^^^^^^^^^^^^^^^
-Hint: write PIVOT t ON ward IN ('A') USING COUNT(*) GROUP BY k.
+Hint: name the columns that make its rows, as groups at its end.
 ====
 -- case: visits
 visits
@@ -290,7 +290,7 @@ SELECT FROM visits
 PrivacyError: there is nothing noisy to release here.
   1 |   SELECT FROM visits
                     ^^^^^^
-Hint: add an aggregate, such as COUNT(*): rows themselves are not shown.
+Hint: add COUNT(*) to SELECT, or another aggregate: rows themselves are not shown.
 ====
 -- case: a template
 SELECT COUNT(*) FROM visits WHERE city = '{{city}}'
@@ -348,7 +348,7 @@ WITH x AS (INSERT INTO wards VALUES ('Z', 1) RETURNING ward) SELECT * FROM x
 ParseError: INSERT is not a statement of dpsql.
   1 |   WITH x AS (INSERT INTO wards VALUES ('Z', 1) RETURNING ward) SELECT * FROM x
                    ^^^^^^
-Hint: dpsql only answers questions: write a SELECT.
+Hint: dpsql only answers questions: write a query.
 ====
 -- case: a copy within a CTE
 WITH x AS (COPY wards TO 'out.csv') SELECT 1
@@ -356,7 +356,7 @@ WITH x AS (COPY wards TO 'out.csv') SELECT 1
 ParseError: COPY is not a statement of dpsql.
   1 |   WITH x AS (COPY wards TO 'out.csv') SELECT 1
                    ^^^^
-Hint: dpsql only answers questions: write a SELECT.
+Hint: dpsql only answers questions: write a query.
 ====
 -- case: SELECT INTO
 SELECT COUNT(*) INTO x FROM visits
@@ -364,7 +364,7 @@ SELECT COUNT(*) INTO x FROM visits
 ParseError: an answer is not written into a table.
   1 |   SELECT COUNT(*) INTO x FROM visits
                         ^^^^
-Hint: out << SELECT ... keeps it in the notebook.
+Hint: a name and << before a query keep its answer in the notebook.
 ====
 -- case: a lock
 SELECT beds FROM wards FOR UPDATE
@@ -442,7 +442,7 @@ SELECT MODE(ward) FROM visits UNION ALL SELECT MODE(note) FROM visits WITH PTR
 ParseError: UNION joins SELECTs, and each has a mode of its own.
   1 |   SELECT MODE(ward) FROM visits UNION ALL SELECT MODE(note) FROM visits WITH PTR
                                                                               ^^^^^^^^
-Hint: write SELECT WITH PTR in each of them.
+Hint: put the mode behind the first word of each of them.
 ====
 -- case: two modes
 SELECT WITH DP MEDIAN(age) FROM visits WITH PTR
@@ -450,7 +450,7 @@ SELECT WITH DP MEDIAN(age) FROM visits WITH PTR
 ParseError: this SELECT has two modes.
   1 |   SELECT WITH DP MEDIAN(age) FROM visits WITH PTR
                                                ^^^^^^^^
-Hint: write one of them: SELECT WITH PTR ...
+Hint: leave it out, or the other one.
 ====
 -- case: a mode behind parentheses
 (SELECT IQR(age) FROM visits) WITH PTR
@@ -458,7 +458,7 @@ Hint: write one of them: SELECT WITH PTR ...
 ParseError: WITH PTR stands apart from its SELECT.
   1 |   (SELECT IQR(age) FROM visits) WITH PTR
                                       ^^^^^^^^
-Hint: write SELECT WITH PTR ... FROM ...
+Hint: put the mode inside of the parentheses, or behind the first word of the query.
 ====
 -- case: the options of a mode at the end
 SELECT WITH PTR IQR(age) FROM visits OPTIONS (epsilon = 1)
@@ -466,7 +466,7 @@ SELECT WITH PTR IQR(age) FROM visits OPTIONS (epsilon = 1)
 ParseError: can't read this: a ) is missing before =.
   1 |   SELECT WITH PTR IQR(age) FROM visits OPTIONS (epsilon = 1)
                                                               ^
-Hint: the options stand behind the mode: SELECT WITH PTR OPTIONS (epsilon = 0.1) ...
+Hint: put the options behind the mode, which stands after the first word of the query.
 ====
 -- case: a synthetic table of a column without public values
 CREATE SYNTHETIC TABLE s AS SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contributed = 1) ward, note FROM visits
@@ -474,7 +474,7 @@ CREATE SYNTHETIC TABLE s AS SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contri
 PrivacyError: the values of note are not public, and synthetic rows would show them.
   1 |   on = 1, max_rows_contributed = 1) ward, note FROM visits
                                                 ^^^^
-Hint: ask the owner to declare its values, or write a CASE with the values that are of interest.
+Hint: ask the owner to declare its values, or write an expression with only the values that are of interest.
 ====
 -- case: a synthetic table of groups
 CREATE SYNTHETIC TABLE s AS SELECT WITH DP OPTIONS (epsilon = 1) ward, COUNT(*) FROM visits GROUP BY ward
@@ -482,7 +482,7 @@ CREATE SYNTHETIC TABLE s AS SELECT WITH DP OPTIONS (epsilon = 1) ward, COUNT(*) 
 BindError: a synthetic table has no GROUP BY.
   1 |    1) ward, COUNT(*) FROM visits GROUP BY ward
                                                 ^^^^
-Hint: ask for it of the table, which is public once it is there: SELECT ... FROM it.
+Hint: ask for it of the synthetic table, which is public once it is there.
 ====
 -- case: a synthetic table without a name
 CREATE SYNTHETIC TABLE AS SELECT ward FROM visits
@@ -498,7 +498,7 @@ CREATE SYNTHETIC TABLE s ROWS 0 AS SELECT ward FROM visits
 ParseError: the number of rows is a whole number from 1 to 10,000,000.
   1 |   CREATE SYNTHETIC TABLE s ROWS 0 AS SELECT ward FROM visits
                                       ^
-Hint: write ROWS 10000, or leave it out.
+Hint: write 10000, or leave the number of rows out.
 ====
 -- case: a synthetic table by another mode
 CREATE SYNTHETIC TABLE s AS SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6) ward FROM visits
@@ -530,4 +530,4 @@ CREATE TABLE s AS SELECT ward FROM visits
 ParseError: CREATE is not a statement of dpsql.
   1 |   CREATE TABLE s AS SELECT ward FROM visits
         ^^^^^^
-Hint: out << SELECT ... keeps an answer, as the relation out; WITH name AS (SELECT ...) names a query in a statement. CREATE SYNTHETIC TABLE makes rows that look like private ones.
+Hint: a name and << before a query keep its answer; within a statement, a query may have a name too. A synthetic table is created of rows that look like private ones.

@@ -78,24 +78,27 @@ def test_every_other_with_is_left_alone(text: str) -> None:
     assert list(mode_clauses(statement.tree)) == []
 
 
+INSIDE = "put the mode inside of the parentheses, or behind the first word of the query."
+
+
 @pytest.mark.parametrize(
     ("text", "says", "caret"),
     [
-        ("SELECT a FROM t UNION SELECT b FROM t WITH PTR", "write SELECT WITH PTR in each of them.", "WITH PTR"),
-        ("WITH DP SELECT a FROM t EXCEPT SELECT b FROM t", "write SELECT WITH DP in each of them.", "WITH DP"),
+        ("SELECT a FROM t UNION SELECT b FROM t WITH PTR", "put the mode behind the first word of each of them.", "WITH PTR"),
+        ("WITH DP SELECT a FROM t EXCEPT SELECT b FROM t", "put the mode behind the first word of each of them.", "WITH DP"),
         ("SELECT WITH DP a FROM t WITH PTR", "this SELECT has two modes.", "WITH PTR"),
         ("WITH PTR SELECT a FROM t WITH SUBSAMPLE", "this SELECT has two modes.", "WITH SUBSAMPLE"),
-        ("(SELECT IQR(x) FROM t) WITH PTR", "write SELECT WITH PTR ... FROM ...", "WITH PTR"),
-        ("WITH PTR (SELECT IQR(x) FROM t)", "write SELECT WITH PTR ... FROM ...", "WITH PTR"),
-        ("WITH SUBSAMPLE FROM t", "write SELECT WITH SUBSAMPLE ... FROM ...", "WITH SUBSAMPLE"),
-        ("SELECT ptr IQR(x) FROM t", "the mode stands after WITH: SELECT WITH PTR ...", None),
-        ("SELECT SUBSAMPLE CORR(x, y) FROM t", "the mode stands after WITH: SELECT WITH SUBSAMPLE ...", None),
-        ("SELECT IQR(x) FROM t WITH PTR JOIN u USING (a)", "the mode stands behind SELECT: SELECT WITH PTR ...", None),
+        ("(SELECT IQR(x) FROM t) WITH PTR", INSIDE, "WITH PTR"),
+        ("WITH PTR (SELECT IQR(x) FROM t)", INSIDE, "WITH PTR"),
+        ("WITH SUBSAMPLE FROM t", INSIDE, "WITH SUBSAMPLE"),
+        ("SELECT ptr IQR(x) FROM t", "write SELECT WITH PTR instead of SELECT ptr.", None),
+        ("SELECT SUBSAMPLE CORR(x, y) FROM t", "write SELECT WITH SUBSAMPLE instead of SELECT SUBSAMPLE.", None),
+        ("SELECT IQR(x) FROM t WITH PTR JOIN u USING (a)", "put the mode PTR behind the first word of its query.", None),
         ("SELECT IQR(x) FROM t WITH PTR OPTIONS (epsilon => 1)", "options are written name = value.", "=>"),
         ("SELECT WITH PTR IQR(x) FROM t OPTIONS (epsilon = 1)",
-         "the options stand behind the mode: SELECT WITH PTR OPTIONS (epsilon = 0.1) ...", None),
-        ("SELECT WITH IQR(x) FROM t", "write SELECT WITH PTR IQR(...).", "IQR"),
-        ("SELECT WITH AVG(x) FROM t", "write SELECT AVG(...), or SELECT WITH DP AVG(...).", "AVG"),
+         "put the options behind the mode, which stands after the first word of the query.", None),
+        ("SELECT WITH IQR(x) FROM t", "write SELECT WITH PTR IQR instead of SELECT WITH IQR.", "IQR"),
+        ("SELECT WITH AVG(x) FROM t", "write SELECT AVG instead of SELECT WITH AVG.", "AVG"),
     ],
 )  # fmt: skip
 def test_what_is_not_clear_is_told_with_the_mode_that_was_written(
@@ -137,7 +140,7 @@ def test_what_the_binder_asks_for_names_the_mode(text: str, mode: str) -> None:
     with duckdb.connect() as con:
         con.execute("CREATE TABLE t AS SELECT i::DOUBLE AS x FROM range(100) AS r(i)")
         with dpsql.connect(con, policy=dpsql.Policy.loads(BARE)) as session:
-            with pytest.raises(dpsql.PrivacyError, match=f"SELECT WITH {mode} OPTIONS") as refused:
+            with pytest.raises(dpsql.PrivacyError, match=f"write WITH {mode} OPTIONS") as refused:
                 session.sql(text)
             assert refused.value.span is not None
             assert text[slice(*refused.value.span)] == mode

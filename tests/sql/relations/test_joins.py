@@ -143,9 +143,9 @@ INSIDE = "a subquery over private rows would let one unit decide about the rows 
 SEVERAL = "with rows as the privacy unit, each may meet one row of "
 REFUSED = [
     # joins of private rows beside the unit
-    ("SELECT COUNT(*) FROM customers, orders", ON, "add customers.id = orders.customer to WHERE."),
-    ("SELECT COUNT(*) FROM customers c JOIN orders o ON c.age = o.amount", ON, "add c.id = o.customer to ON."),
-    ("SELECT COUNT(*) FROM orders o JOIN items i ON i.product = o.amount", ON, "add o.order_id = i.order_id to ON."),
+    ("SELECT COUNT(*) FROM customers, orders", ON, "different people's rows can't meet; for each person's own rows, add customers.id = orders.customer to WHERE."),
+    ("SELECT COUNT(*) FROM customers c JOIN orders o ON c.age = o.amount", ON, "different people's rows can't meet; for each person's own rows, add c.id = o.customer to ON."),
+    ("SELECT COUNT(*) FROM orders o JOIN items i ON i.product = o.amount", ON, "different people's rows can't meet; for each person's own rows, add o.order_id = i.order_id to ON."),
     ("SELECT COUNT(*) FROM customers c JOIN orders o ON c.id = o.customer OR c.age > 30", ON, None),
     ("SELECT COUNT(*) FROM customers c JOIN orders o ON NOT c.id = o.customer", ON, None),
     ("SELECT COUNT(*) FROM customers c JOIN orders o ON c.id >= o.customer", ON, None),
@@ -205,10 +205,10 @@ REFUSED = [
     ("SELECT COUNT(*) FROM customers c WHERE id IN (SELECT customer + 0 FROM orders)", INSIDE, None),
     ("SELECT COUNT(*) FROM customers c WHERE id IN (SELECT order_id FROM orders)", INSIDE, None),
     ("SELECT COUNT(*) FROM customers c WHERE age > (SELECT amount FROM orders o WHERE o.customer = c.id)",
-     "this subquery may find several rows.", "aggregate them, as in MAX(amount)."),
+     "this subquery may find several rows.", "write MAX(amount), or another aggregate."),
     ("SELECT COUNT(*) FROM customers c WHERE age > (SELECT MAX(amount) FROM orders o WHERE o.order_id = c.age)", INSIDE, None),
     ("SELECT COUNT(*) FROM customers c WHERE age > ALL (SELECT amount FROM orders o WHERE o.customer = c.id)",
-     "ALL and ANY are not known over private rows.", "compare with the MIN or MAX."),
+     "ALL and ANY are not known over private rows.", "compare with the smallest or the largest."),
     ("SELECT COUNT(*) FROM badges WHERE product IN (SELECT product FROM items)", INSIDE, None),
     ("SELECT COUNT(*) FROM customers WHERE EXISTS (SELECT 1 FROM badges WHERE badges.city = customers.city)", INSIDE, None),
     ("SELECT name FROM products p WHERE EXISTS (SELECT 1 FROM items i WHERE i.product = p.product)",
@@ -221,7 +221,7 @@ REFUSED = [
     ("SELECT AVG(n) FROM (SELECT customer, COUNT(*) AS n FROM orders GROUP BY customer ORDER BY n LIMIT 3)",
      "LIMIT below the aggregation would choose rows by other people's rows.", None),
     ("SELECT COUNT(*) FROM (SELECT DISTINCT amount, kind FROM orders)",
-     "DISTINCT below the aggregation would make one row of several people's.", "keep the unit, as in SELECT DISTINCT customer, ..., or write COUNT(DISTINCT x)."),
+     "DISTINCT below the aggregation would make one row of several people's.", "write DISTINCT customer, instead of DISTINCT: each unit's rows stay apart."),
     # rows that are units
     ("SELECT COUNT(*) FROM badges JOIN cities USING (city)", SEVERAL + "cities, and here it may meet several.",
      "join on columns that are unique there, or ask the owner for a privacy unit column."),
@@ -318,7 +318,10 @@ def test_units_of_different_names_meet_where_the_analyst_says_so() -> None:
         assert session.sql("SELECT COUNT(*) FROM people JOIN calls ON id = caller").fetchone() == (5,)
         with pytest.raises(dpsql.PrivacyError) as caught:
             session.sql("SELECT COUNT(*) FROM people, calls")
-        assert caught.value.hint == "add people.id = calls.caller to WHERE."
+        assert (
+            caught.value.hint
+            == "different people's rows can't meet; for each person's own rows, add people.id = calls.caller to WHERE."
+        )
 
 
 @pytest.mark.parametrize("condition", ["t.day >= p.day", "t.day + 0.5 >= p.day + 1"])
@@ -376,14 +379,13 @@ def test_ranges_over_rows_have_a_hint_that_can_be_followed(source: str) -> None:
             with pytest.raises(dpsql.PrivacyError, match=SEVERAL + "c") as refused:
                 session.sql(text)
             hint = str(refused.value.hint)
-            found = re.search(r"or (EXPMECH\(.*\) OVER c), for the fullest", hint)
+            found = re.search(r"write (SELECT lo, hi, EXPMECH\(.*\) OVER c FROM t):", hint)
             assert found is not None
-            assert session.sql(f"SELECT lo, {found[1]} FROM t").fetchall() == [
-                (5, pytest.approx(76 * 30, abs=1))
-            ]
+            assert session.sql(found[1]).fetchall() == [(5, 80, pytest.approx(76 * 30, abs=1))]
             with pytest.raises(dpsql.PrivacyError, match=SEVERAL + "b") as refused:
                 session.sql("SELECT b.lo, COUNT(*) FROM t JOIN c AS b ON t.x >= b.lo GROUP BY b.lo")
-            assert "OVER the ranges" in str(refused.value.hint)
+            assert "with a filter" in str(refused.value.hint)
+            assert "EXPMECH" not in str(refused.value.hint)
             with pytest.raises(dpsql.PrivacyError, match=SEVERAL + "c") as refused:
                 session.sql("SELECT c.lo, COUNT(*) FROM t, c GROUP BY c.lo")
             assert "join on columns that are unique there" in str(refused.value.hint)
