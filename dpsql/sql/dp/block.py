@@ -126,7 +126,7 @@ class AggregatingBlock(ABC):
         if own is not None and outer is not None:
             hint = f"write SELECT {outer.name}(n) FROM ({own}) AS t: a subquery aggregates first."
         filtered = node.find_ancestor(exp.Where)
-        if filtered is not None and self.select.args.get("where") is filtered:
+        if isinstance(filtered, exp.Where) and self.select.args.get("where") is filtered:
             where = "can't stand in WHERE"
             hint = "ask for rows here, and for the noisy value in a condition after the groups."
             if len(split_conjuncts(filtered.this)) == 1:

@@ -267,7 +267,7 @@ def find_unit_column(bound: From) -> str | None:
 def _list_unit_columns(bound: From) -> list[exp.Expr]:
     known = sorted((f for _, f in bound.names.fields() if f.tells_unit), key=lambda f: not f.is_unit)
     names = [field.name for field in known[:1]]
-    period = [bound.period.copy()] if known and bound.period is not None else []
+    period = [expression_of(str(bound.period))] if known and bound.period is not None else []
     named = [exp.column(exp.to_identifier(name, quoted=quote_where_needed(name) != name)) for name in names]
     return [*named, *period]
 
