@@ -74,8 +74,9 @@ class PlanCheck:
         filled = fill_parameters(text, STAND_INS)
         written = self.engine.check(filled, lent, apart)
         if not apart:  # a query that is run apart reads rows of one block, and no failure of it is seen
+            read = tuple(sorted((name, *map(tuple, columns)) for name, columns in lent.items()))
             self.gate.prove_typed(
-                block.operator, query, filled, names, lambda given: self.engine.plan(given, lent)
+                block.operator, query, filled, names, lambda given: self.engine.plan(given, lent), read
             )
         if written is not None:
             self.gate.prove_written(block.operator, text, written, names, STAND_INS["salt"])

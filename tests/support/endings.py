@@ -398,7 +398,7 @@ class Composer:
 
 _OF_RELEASES = re.compile(
     r"is noise around 0|found privately|no larger cap was found|no group was kept|not stable|did not pass|no value was|"
-    r"of [0-9,]+ blocks"
+    r"too few rows for|of [0-9,]+ blocks"
 )
 """Words of notes about what was released."""
 Ending = tuple[object, ...]

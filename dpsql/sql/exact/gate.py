@@ -214,7 +214,13 @@ class Gate:
             del self._allowed[next(iter(self._allowed))]
 
     def prove_typed(
-        self, operator: object, query: str, filled: str, lent: Mapping[str, Sequence[str]], plan: Plan
+        self,
+        operator: object,
+        query: str,
+        filled: str,
+        lent: Mapping[str, Sequence[str]],
+        plan: Plan,
+        read: object,
     ) -> None:
         """Prove that no value of a text's columns can end it.
 
@@ -224,6 +230,7 @@ class Gate:
             filled: what the engine gets, with values for its parameters.
             lent: the columns of the relations that it may read.
             plan: gives DuckDB's bound plan of a text.
+            read: the names and types of the columns of these relations.
 
         Raises:
             Unproved: one may.
@@ -231,7 +238,7 @@ class Gate:
         text, shaped = self._write(*self._whole(query, lent))
         mine, others = self._find_claims(text, lent, self._list_claims(operator))
         given = [replace(claimed, text=text) for claimed in mine]
-        self._lock.prove_typed(filled, given, others, shaped, plan)
+        self._lock.prove_typed(filled, given, others, shaped, plan, read=read)
 
     def _list_claims(self, operator: object) -> tuple[ClaimedText, ...]:
         """Return an operator's claims as :meth:`prove` found them: they are asked for several times for each statement."""

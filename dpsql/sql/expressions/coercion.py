@@ -145,14 +145,17 @@ def meet(given: Sequence[types.Typed], what: str, compared: bool = False) -> Com
     raise _mismatch(known, what)
 
 
-def meet_public(left: types.Typed, there: types.Typed, what: str) -> tuple[exp.Expr, exp.Expr, exp.Expr]:
+def meet_public(
+    left: types.Typed, there: types.Typed, what: str
+) -> tuple[exp.Expr, exp.Expr, exp.Expr | None]:
     """Bring a private value and the values of a public relation to one type, for an equality.
 
     The public side takes the private side's type. A public value that has no equal there is left out, as it equals no private
     value: so no private value is cast to a type that may not hold it. Floats are compared as floats, which hold any number.
 
     Returns:
-        The private value, the public one, and the condition under which the public one counts.
+        The private value, the public one, and the condition under which the public one counts: None for all. NULL counts, since
+        IN is NULL where it equals no value and one is NULL.
 
     Raises:
         BindError: types that would only meet by reading text as something else.
@@ -162,16 +165,18 @@ def meet_public(left: types.Typed, there: types.Typed, what: str) -> tuple[exp.E
         made = (
             there.node if other.kind != "NULL" or mine.kind == "NULL" else types.make_cast(exp.Null(), mine)
         )
-        return left.node, made, is_not_null(made)
+        return left.node, made, None
+    given = exp.Is(this=exp.paren(there.node.copy()), expression=exp.Null())
     if mine.numeric and other.numeric and "DOUBLE" in (mine.kind, other.kind):
         kind = _common(mine, other)
         made = there.node if other == kind else types.make_cast(there.node, kind, trying=True)
-        return left.node if mine == kind else cast_fitting(left, kind), made, is_not_null(made)
+        counts = None if other == kind else exp.or_(is_not_null(made), given)
+        return left.node if mine == kind else cast_fitting(left, kind), made, counts
     if not _compares_exactly(mine, other):
         raise _mismatch((left, there), what)
     made = types.make_cast(there.node, mine, trying=True)
     back = types.make_cast(made.copy(), other, trying=True)
-    return left.node, made, exp.EQ(this=back, expression=there.node.copy())
+    return left.node, made, exp.or_(exp.EQ(this=back, expression=there.node.copy()), given)
 
 
 def _compares_exactly(a: types.Type, b: types.Type) -> bool:

@@ -81,8 +81,13 @@ def hold_to_38_digits(typed: Typed) -> Typed:
         )
     sql = to_sql(typed.node)
     if typed.type == HUGEINT:
-        made = f"LEAST(GREATEST({sql}, -{MAX_DECIMAL}), {MAX_DECIMAL})"
+        made = clamp_to_38_digits(sql)
     else:
         made = f"TRY_CAST(GREATEST(LEAST({sql}, CAST({MAX_DECIMAL} AS UHUGEINT)), CAST(0 AS UHUGEINT)) AS HUGEINT)"
     node = expression_of(f"CASE WHEN NOT {sql} IS NULL THEN {made} END")
     return replace(typed, node=node, type=HUGEINT, reach=_HELD, plain=None)
+
+
+def clamp_to_38_digits(sql: str) -> str:
+    """Return the SQL of the integer of 38 digits that is nearest to an integer that is there."""
+    return f"LEAST(GREATEST({sql}, -{MAX_DECIMAL}), {MAX_DECIMAL})"

@@ -397,6 +397,24 @@ def bound_any_sum(typed: Typed) -> Bounds | None:
     return reach if wide is not None and wide.holds(reach) else None
 
 
+_FAR_WHOLE = 2**95
+"""The sum of this number over ``_MOST_ROWS`` rows fits 128 bits."""
+
+
+def sum_wide_integers(typed: Typed, distinct: str, where: str) -> str:
+    """Return the SQL of the sum of one unit's integers of 128 bits: missing where one of them is too great to be added up.
+
+    Args:
+        distinct: ``DISTINCT`` and a space, or nothing.
+        where: the clause FILTER, or nothing.
+    """
+    given = to_sql(typed.node)
+    whole = given if typed.type == HUGEINT else f"TRY_CAST({given} AS HUGEINT)"
+    near = f"CASE WHEN {whole} BETWEEN -{_FAR_WHOLE} AND {_FAR_WHOLE} THEN {whole} END"
+    counts = [f"COUNT({distinct}{value}){where}" for value in (given, near)]
+    return f"CASE WHEN {counts[0]} = {counts[1]} THEN SUM({distinct}{near}){where} END"
+
+
 _TINY, _HUGE = repr(2.0**-10), repr(2.0**61)
 
 

@@ -11,11 +11,11 @@ units are added up, how far one unit moves the sum.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from dpsql.mechanisms.base import ClaimedText, CodesClaim, PackingClaim, RowsClaim, UnitPlace
-from dpsql.sql.lock import tree
+from dpsql.sql.lock import ranges, tree
 from dpsql.sql.lock.caps import cap_of
 from dpsql.sql.lock.duckdb_reader import read_tree
 from dpsql.sql.lock.exits import MOST_OF_ONE, is_held
@@ -25,7 +25,7 @@ from dpsql.sql.lock.joins import both_ways, same_type
 from dpsql.sql.lock.proof import prove, prove_packing
 from dpsql.sql.lock.scores import prove_scores
 from dpsql.sql.lock.sources import Sources
-from dpsql.sql.lock.tree import Call, Expr, Literal, Ref, Window, conjuncts, refuse
+from dpsql.sql.lock.tree import Call, Cast, Expr, Literal, Ref, Select, Union, Window, conjuncts, refuse
 from dpsql.sql.lock.utilities import prove_utility
 
 _HASHED = frozenset((
@@ -356,8 +356,12 @@ class Checker(Sources):
             refuse("a set operation of different widths")
         given = list(zip(*(part.columns.values() for part in parts), strict=True))
         columns = {
-            name: Value(self.symbols.fresh(), whole=all(value.whole for value in values))
-            for name, values in zip(first.columns, given, strict=True)
+            name: replace(
+                ranges.any_of(there, self.symbols.fresh()), nullable=True, whole=all(v.whole for v in values)
+            )
+            for name, values, there in zip(
+                first.columns, given, _leave_out_missing(union, given), strict=True
+            )
         }
         kinds = {part.kind for part in parts}
         if all(part.foreseen for part in parts):
@@ -381,6 +385,27 @@ class Checker(Sources):
             total = add(total, part.facts.rows_of((), self.symbols.made))
         rows: tuple[tuple[Set, int], ...] = () if total is None else ((frozenset(), total),)
         return Relation(Kind.PRIVATE, columns, Facts(rows, units=units))
+
+
+def _leave_out_missing(union: Union, given: Sequence[tuple[Value, ...]]) -> Iterator[list[Value]]:
+    """Yield the values of each column of a set operation, but for parts in which the column is NULL, unless it is in all."""
+    missing = [
+        [_is_missing(item) for _, item in part.items] if isinstance(part, Select) else None
+        for part in union.parts
+    ]
+    for place, values in enumerate(given):
+        there = [
+            value
+            for value, items in zip(values, missing, strict=True)
+            if items is None or len(items) != len(given) or not items[place]
+        ]
+        yield there or list(values)
+
+
+def _is_missing(node: Expr) -> bool:
+    while isinstance(node, Cast):
+        node = node.child
+    return isinstance(node, Literal) and node.value is None
 
 
 def _present(env: Env, conditions: list[Expr], expressions: Expressions) -> Relation:

@@ -12,7 +12,7 @@ from dpsql.errors import PolicyError
 from dpsql.mechanisms.base import ClaimedText, LentTotals, RouteClaim
 from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_PLACE
 from dpsql.policy.model import Table, fold
-from dpsql.sql.lock.casts import Plan, prove_casts
+from dpsql.sql.lock.casts import Node, Plan, prove_casts
 from dpsql.sql.lock.check import Serialise, check, check_pattern, check_tree
 from dpsql.sql.lock.exits import list_wide_outputs
 from dpsql.sql.lock.patterns import Patterns, ShapedText
@@ -41,6 +41,8 @@ class Lock:
     _proved: set[tuple[object, ...]] = field(default_factory=set)
     _patterns: Patterns = field(default_factory=Patterns)
     _tables: dict[tuple[str, ...], Base] | None = None
+    _outputs: dict[tuple[object, ...], list[tuple[str, Node]]] = field(default_factory=dict)
+    """The outputs of texts whose casts were proved, by shape, by the types of values, and by what they read."""
     _held: dict[tuple[object, ...], frozenset[str] | None] = field(default_factory=dict)
     """The outputs of proved texts that are integers of at most 38 digits."""
 
@@ -83,6 +85,7 @@ class Lock:
         shaped: ShapedText,
         plan: Plan,
         late: bool = False,
+        read: object = None,
     ) -> None:
         """Prove that no value of a text's columns can end it: by a cast that DuckDB adds, or on the way out of the engine.
 
@@ -93,11 +96,20 @@ class Lock:
             shaped: the text with its parameters, as its shape and values.
             plan: gives DuckDB's bound plan of a text.
             late: whether an operator wrote it as it ran. What it gives is read in Python alone, which has every integer.
+            read: the names and types of all columns that are lent to it. Its plan is read once for texts of one shape whose
+                values have the same types; None for each text anew.
 
         Raises:
             Unproved: one may.
         """
-        outputs = prove_casts(text, plan)
+        place = (shaped.shape, shaped.list_ranges(), read)
+        outputs = self._outputs.get(place) if read is not None else None
+        if outputs is None:
+            outputs = prove_casts(text, plan)
+            if len(self._outputs) >= MAX_PROVED:
+                self._outputs.clear()
+            if read is not None:
+                self._outputs[place] = outputs
         if late:
             return
         wide = list_wide_outputs(outputs)

@@ -57,7 +57,21 @@ class ShapedText:
         small = ("0" if _SMALL.fullmatch(value) else value for value in self.values)
         return tuple(_say_type(kind) if kind in bound else kind for kind in small)
 
+    def list_ranges(self) -> tuple[str, ...]:
+        """Return the values without what the engine takes no cast from: whole numbers of one length that fit the same types
+        are alike.
 
+        >>> ShapedText("", ("7", "99", "200", "300", "12.5", "'x'")).list_ranges()
+        ('1:0', '2:0', '3:1', '3:2', '12.5', "'x'")
+        """
+        return tuple(
+            f"{len(value)}:{sum(int(value) > most for most in _MOST)}" if _SMALL.fullmatch(value) else value
+            for value in self.values
+        )
+
+
+_MOST = (127, 255, 32_767, 65_535)
+"""The greatest numbers of the types of 8 and 16 bits."""
 _SMALL = re.compile(r"[0-9]{1,9}")
 _DECIMAL = re.compile(r"(0|[1-9][0-9]*|)\.([0-9]*)")
 

@@ -17,6 +17,7 @@ from dpsql.sql.expressions.fixed_point import (
     SMALL_INTEGERS,
     bound_any_sum,
     snap_to_decimal,
+    sum_wide_integers,
     unify_zeros,
     write_canonical,
     write_group_keys,
@@ -231,6 +232,8 @@ def write_exact_aggregate(call: Call, names: rel.Names, own: bool = False) -> tu
     if own and call.name == "SUM" and bound_any_sum(typed[0]) is not None:
         kind = "BIGINT" if typed[0].type.sql in SMALL_INTEGERS else "HUGEINT"
         return f"SUM({distinct}CAST({to_sql(typed[0].node)} AS {kind})){where}", HUGEINT
+    if own and call.name == "SUM" and typed[0].type.kind == "INTEGER":
+        return sum_wide_integers(typed[0], distinct, where), HUGEINT
     values = [_as_double(t) for t in typed]
     if call.name.startswith("QUANTILE"):
         if not typed[1].constant:

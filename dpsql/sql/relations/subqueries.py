@@ -12,7 +12,7 @@ in a join with a public table, and their number is bounded likewise.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import chain
@@ -28,7 +28,6 @@ from dpsql.sql.expressions.types import BOOLEAN, Bounds, Typed
 from dpsql.sql.normalize import Env, label_of_item, outer_queries
 from dpsql.sql.parse.dialect import (
     bind_error,
-    is_not_null,
     parse_fragment,
     parse_select,
     privacy_error,
@@ -86,10 +85,11 @@ def bind_expression(binder: Binder, node: exp.Expr, names: Names, env: Env) -> T
     """
     inputs: list[Input] = []
     _refuse_unquoted(node, names)
+    condition = isinstance(node.parent, exp.Where | exp.Having | exp.Qualify)
     node = node.copy()
     extra = dict(names.extra)
     for query in list(outer_queries(node)):
-        place = _Place(binder, _answered(query), names, env)
+        place = _Place(binder, _answered(query), names, env, condition)
         typed, found = place.answer(query)
         key = binder.name("subquery")
         extra[key] = typed
@@ -201,6 +201,32 @@ _Pairs = list[tuple[Field, Field]]
 
 
 @dataclass(frozen=True)
+class _Membership:
+    """The conditions under which a row of the subquery equals the outer row, and under which it is not certain to differ."""
+
+    equal: tuple[exp.Expr, ...]
+    possible: tuple[exp.Expr, ...]
+
+
+def _sign(node: exp.Expr, condition: bool) -> int:
+    """Return 1 where NULL counts as FALSE in the place of a node, -1 where it counts as TRUE, 0 where it is a value of its own.
+
+    Args:
+        condition: whether rows are kept where the whole expression is TRUE.
+    """
+    sign = 1
+    while (above := node.parent) is not None:
+        if isinstance(above, exp.Not):
+            sign = -sign
+        elif isinstance(above, exp.If) and node is above.this:
+            return 0 if above.parent is not None and above.parent.this is not None else sign
+        elif not isinstance(above, exp.And | exp.Or | exp.Paren):
+            return 0
+        node = above
+    return sign if condition else 0
+
+
+@dataclass(frozen=True)
 class _Place:
     """The node whose value is a subquery's, in the scope of the outer row."""
 
@@ -208,6 +234,8 @@ class _Place:
     node: exp.Expr
     names: Names
     env: Env
+    condition: bool = False
+    """Whether the whole expression is a condition, which rows meet where it is TRUE."""
 
     @property
     def sides(self) -> list[exp.Expr]:
@@ -240,17 +268,18 @@ class _Place:
         where = select.args.get("where")
         parts = split_conjuncts(where.this if where is not None else None)
         pairs = find_equal_columns(parts, inside, inside.elsewhere)
-        more: tuple[exp.Expr, ...] = ()
+        same = _Membership((), ())
         if isinstance(self.node, exp.In):
-            equal, more = self._equal([item.unalias() for item in select.expressions], inside)
+            equal, same = self._equal([item.unalias() for item in select.expressions], inside)
             pairs += equal
+        more: tuple[exp.Expr, ...] = ()
         if inner.bound.private:
-            more = (*more, self.linked(inner.bound.unit, inner.bound.relations, pairs, select))
+            more = (self.linked(inner.bound.unit, inner.bound.relations, pairs, select),)
         if not isinstance(self.node, exp.Exists | exp.In):
             return _scalar(inner, more)
         if aggregates(select):
             raise privacy_error(select.expressions[0], "an aggregate always has a row.")
-        return self._exists(inner.sql("1", more))
+        return self._exists(same, lambda conditions: inner.sql("1", (*conditions, *more)))
 
     def _private(self, relation: Relation) -> Typed:
         """Return membership in an independent private query, such as ``x IN (SELECT ... GROUP BY unit)``."""
@@ -260,9 +289,13 @@ class _Place:
         relation = relation.renamed(name, name)
         items: list[exp.Expr] = [column(item.name, relation.alias) for item in relation.fields]
         pairs, same = self._equal(items, Names((relation,)))
-        conditions = (*same, self.linked(relation.unit, [relation], pairs, self.node))
-        where = " AND ".join(f"({to_sql(node)})" for node in conditions)
-        return self._exists(parse_fragment(f"SELECT 1 FROM {to_sql(relation.source)} WHERE {where}"))
+        unit, source = self.linked(relation.unit, [relation], pairs, self.node), to_sql(relation.source)
+
+        def query(conditions: Sequence[exp.Expr]) -> exp.Expr:
+            where = " AND ".join(f"({to_sql(node)})" for node in (*conditions, unit))
+            return parse_fragment(f"SELECT 1 FROM {source} WHERE {where}")
+
+        return self._exists(same, query)
 
     def _public(self, relation: Relation) -> Typed:
         """Return a public subquery, evaluated before the exact query runs."""
@@ -282,35 +315,47 @@ class _Place:
             node, value, condition = meet_public(left, there, "IN")
             nodes.append(node)
             named[place].set("this", value)
-            inner = inner.where(condition)
+            if condition is not None:
+                inner = inner.where(condition)
         inner.set("expressions", named)
         row = nodes[0] if len(nodes) == 1 else exp.Tuple(expressions=nodes)
         return Typed(exp.paren(exp.In(this=row, query=inner.subquery())), BOOLEAN, None, False, None)
 
-    def _exists(self, query: exp.Expr) -> Typed:
-        """Return EXISTS; IN with a NULL left side is NULL, which matters only below NOT."""
-        found: exp.Expr = exp.Exists(this=query)
-        if isinstance(self.node, exp.In) and isinstance(self.node.parent, exp.Not | exp.Paren):
-            given = [bind_expression(self.binder, side, self.names, self.env).node for side in self.sides]
-            known = [is_not_null(exp.paren(n.copy())) for n in given]
-            found = exp.Case(ifs=[exp.If(this=exp.and_(*known, copy=False), true=found)])
+    def _exists(self, same: _Membership, query: Callable[[Sequence[exp.Expr]], exp.Expr]) -> Typed:
+        """Return EXISTS or IN.
+
+        IN is NULL where no row is equal and one may be: a value of it is NULL. In a condition that counts as FALSE, and below NOT
+        as TRUE, so that one EXISTS is enough.
+        """
+        found: exp.Expr = exp.Exists(this=query(same.equal))
+        sign = _sign(self.node, self.condition)
+        if isinstance(self.node, exp.In) and sign < 1:
+            possible: exp.Expr = exp.Exists(this=query(same.possible))
+            if sign == 0:
+                never = exp.If(this=exp.Not(this=possible), true=exp.false())
+                possible = exp.Case(ifs=[exp.If(this=found, true=exp.true()), never])
+            found = possible
         return Typed(exp.paren(found), BOOLEAN, None, False, None)
 
     # -- what links a subquery to the row around it -------------------------------------------------------------
 
-    def _equal(self, items: Sequence[exp.Expr], inside: Names) -> tuple[_Pairs, tuple[exp.Expr, ...]]:
+    def _equal(self, items: Sequence[exp.Expr], inside: Names) -> tuple[_Pairs, _Membership]:
         """Return ``x IN (SELECT y ...)`` as x = y: the pairs, inner first, and the conditions."""
         _same_width(len(self.sides), items, self.node)
         pairs: _Pairs = []
-        conditions = []
+        equal, possible = [], []
         for side, item in zip(self.sides, items, strict=True):
             left = bind_expression(self.binder, side, self.names, self.env)
             right = bind_expression(self.binder, item, inside, self.env)
             nodes, _ = unify((left, right), "IN")
-            conditions.append(exp.EQ(this=exp.paren(nodes[0].copy()), expression=exp.paren(nodes[1].copy())))
+            equal.append(exp.EQ(this=exp.paren(nodes[0].copy()), expression=exp.paren(nodes[1].copy())))
+            missing = [
+                exp.Is(this=exp.paren(typed.node.copy()), expression=exp.Null()) for typed in (left, right)
+            ]
+            possible.append(exp.or_(*missing, equal[-1], copy=True))
             here, there = inside.known(item), self.names.known(side)
             pairs += [(here, there)] if here is not None and there is not None else []
-        return pairs, tuple(conditions)
+        return pairs, _Membership(tuple(equal), tuple(possible))
 
     @property
     def _unit_around(self) -> exp.Expr | None:

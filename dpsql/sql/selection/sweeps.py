@@ -19,6 +19,7 @@ from dpsql.mechanisms.fast.candidate_scores import (
 )
 from dpsql.mechanisms.fast.column_counts import DECIMAL_DIGITS
 from dpsql.mechanisms.fast.thresholds import DOUBLE_DIGITS, HistogramQuery
+from dpsql.sql.expressions.exits import clamp_to_38_digits
 from dpsql.sql.expressions.types import Type
 from dpsql.sql.parse.dialect import to_sql
 from dpsql.sql.selection.candidates import CANDIDATE, CandidateStatistic, Range, Term, Weight, all_of
@@ -193,6 +194,7 @@ def _compared(
     if mine <= {"INTEGER", "DOUBLE", "NULL"}:
         exact = mine <= _INTEGERS
         kind = "" if own is None else "whole" if exact else "doubles"
+        x = clamp_to_38_digits(x) if exact and own is None and _is_wide(side) else x
         return _Compared(x, 0, kind) if exact or own is not None or "DECIMAL" not in kinds else None
     if own is None or own.kind != "DECIMAL":
         return None
@@ -207,6 +209,16 @@ def _compared(
     column = f"CAST({x} AS DECIMAL({sum(own.digits)}, {places}))"  # its own type: no conversion
     scaled = f"CAST({x} * {10**places} AS {narrow})"
     return _Compared(scaled, places, "whole", column, "DOUBLE" in kinds)
+
+
+def _is_wide(node: exp.Expr) -> bool:
+    """Return whether an expression is computed in signed integers of 128 bits: some have more digits than leave the engine."""
+    casts = [cast.to for cast in node.find_all(exp.Cast)]
+    wide = any(kind.is_type("int128") for kind in casts)
+    return wide and not any(kind.is_type(*_NO_INTEGERS) for kind in casts) and node.find(exp.Div) is None
+
+
+_NO_INTEGERS = ("double", "float", "decimal", "uint128")
 
 
 def _meet_as_doubles(found: Range, types: Mapping[tuple[str, str], Type]) -> bool:
