@@ -125,18 +125,18 @@ class AggregatingBlock(ABC):
         )
         if own is not None and outer is not None:
             hint = f"write SELECT {outer.name}(n) FROM ({own}) AS t: a subquery aggregates first."
-        filtered = node.find_ancestor(exp.Where)
-        if isinstance(filtered, exp.Where) and self.select.args.get("where") is filtered:
+        filtered: exp.Expr | None = node.find_ancestor(exp.Where)
+        if filtered is not None and filtered is self.select.args.get("where"):
             where = "can't stand in WHERE"
             hint = "ask for rows here, and for the noisy value in a condition after the groups."
-            if len(split_conjuncts(filtered.this)) == 1:
-                condition = f"HAVING {to_sql(filtered.this)}"
+            condition: exp.Expr = filtered.this
+            if len(split_conjuncts(condition)) == 1:
                 place = (
                     "after GROUP BY instead"
                     if self.select.args.get("group")
                     else f"instead of {to_sql(filtered)}"
                 )
-                hint = f"write {condition} {place}: it looks at the noisy value."
+                hint = f"write HAVING {to_sql(condition)} {place}: it looks at the noisy value."
         elif node.find_ancestor(exp.Group) is self.select.args.get("group") is not None:
             where = "can't be a group"
             hint = "group by columns; the noisy value may be a group in an outer query."
