@@ -29,21 +29,21 @@ from dpsql.errors import (
 if TYPE_CHECKING:
     from dpsql import dbapi, privacy
     from dpsql.client.connect import connect_session as connect
-    from dpsql.policy.init import init_policy
-    from dpsql.policy.lint import check_policy
+    from dpsql.owner.policy_check import check_policy
+    from dpsql.owner.policy_init import init_policy
     from dpsql.policy.model import Policy
-    from dpsql.result import Result
-    from dpsql.session import Session
+    from dpsql.session.result import Result
+    from dpsql.session.session import Session
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "connect": ("dpsql.client.connect", "connect_session"),
-    "Session": ("dpsql.session", "Session"),
-    "Result": ("dpsql.result", "Result"),
+    "Session": ("dpsql.session.session", "Session"),
+    "Result": ("dpsql.session.result", "Result"),
     "Policy": ("dpsql.policy.model", "Policy"),
-    "init_policy": ("dpsql.policy.init", "init_policy"),
-    "check_policy": ("dpsql.policy.lint", "check_policy"),
+    "init_policy": ("dpsql.owner.policy_init", "init_policy"),
+    "check_policy": ("dpsql.owner.policy_check", "check_policy"),
     "load_ipython_extension": ("dpsql.notebook.magic", "load"),
     "unload_ipython_extension": ("dpsql.notebook.magic", "unload"),
 }
@@ -83,4 +83,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({name for name in globals() if name.startswith("__")} | {*__all__})

@@ -16,19 +16,19 @@ from pathlib import Path
 
 import dpsql
 from dpsql import cli, errors
+from dpsql.binding.dp import aggregates
+from dpsql.binding.modes import ptr as ptr
+from dpsql.binding.modes.stable import STABLE_ANSWER_OPTIONS
+from dpsql.binding.modes.synthetic import SYNTHETIC_OPTIONS
+from dpsql.binding.selection import choice as selection
+from dpsql.binding.selection import declared
+from dpsql.binding.subsample.combiners import SUBSAMPLE_OPTIONS
+from dpsql.binding.values import row_functions
+from dpsql.language.options import COMMON_OPTIONS
 from dpsql.mechanisms.selection.exponential import CHOICE_METHODS
 from dpsql.notebook import guide
 from dpsql.policy import model
 from dpsql.privacy.filters import ACCOUNTANTS
-from dpsql.sql.dp import aggregates
-from dpsql.sql.expressions import functions
-from dpsql.sql.parse.options import COMMON_OPTIONS
-from dpsql.sql.ptr import block as ptr
-from dpsql.sql.selection import block as selection
-from dpsql.sql.selection import declared
-from dpsql.sql.stable.block import STABLE_ANSWER_OPTIONS
-from dpsql.sql.subsample.combiners import SUBSAMPLE_OPTIONS
-from dpsql.sql.synthetic.block import SYNTHETIC_OPTIONS
 
 HERE = Path(__file__).resolve().parent
 _RULE = re.compile(
@@ -49,12 +49,12 @@ def reference() -> str:
         _options(),
         "## Named arguments\n\nWritten `name => value` inside a call:",
         _arguments(),
-        "## Aggregates and mechanisms\n\nThe catalogue of names is [functions.py](../dpsql/sql/parse/functions.py): each row "
+        "## Aggregates and mechanisms\n\nThe catalogue of names is [functions.py](../dpsql/language/functions.py): each row "
         "says what a name gives, in which modes it may stand, its other spellings and an example; `%dpsql mechanisms` shows it. "
         "Names with the mode SUBSAMPLE may stand inside `WITH SUBSAMPLE`; CHOICE is one among candidates, `OVER` a relation.",
         "## Functions of rows\n\nWhat may be computed from private rows before they are aggregated: a function is here "
         "when it gives a value whatever the data are. Over released numbers, every function of DuckDB may be used.",
-        *(f"* {group.why} {_words(group.functions)}" for group in functions.FUNCTION_CLASSES),
+        *(f"* {group.why} {_words(group.functions)}" for group in row_functions.FUNCTION_CLASSES),
         "Besides: `+ - * / // %`, comparisons, `AND OR NOT`, `BETWEEN`, `IN`, `LIKE`, `CASE`, `COALESCE`, `NULLIF`, `GREATEST`, "
         "`LEAST`, `CAST` and `TRY_CAST`, and the parts and arithmetic of dates and times.",
         "## The magic",

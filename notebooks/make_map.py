@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 BEGIN, END = "<!-- map: python notebooks/make_map.py -->\n", "<!-- end of the map -->\n"
-FOLDERS = ("dpsql", "dpsql/sql")
+FOLDERS = ("dpsql", "dpsql/binding")
 """Folders whose folders the map lists."""
 
 

@@ -82,9 +82,9 @@ def test_a_stop_while_binding_charges_nothing(
         raise KeyboardInterrupt
 
     for name in (
-        "dpsql.sql.bind._plan",
+        "dpsql.binding.bind._plan",
         "dpsql.engine.postprocess.check_public",
-        "dpsql.sql.lock.lock.check",
+        "dpsql.lock.lock.check",
     ):
         with monkeypatch.context() as patch:
             patch.setattr(name, stop)

@@ -14,62 +14,36 @@ PACKAGE = Path(__file__).resolve().parents[1] / "dpsql"
 
 # From the ground up. A room imports from its own floor and from those below it.
 FLOORS: tuple[tuple[str, ...], ...] = (
-    ("errors", "interrupts", "parameters"),
-    ("numerics", "labels"),
+    ("errors", "interrupts"),
+    ("numerics",),
     ("policy", "noise", "privacy"),
     ("mechanisms", "ledger", "report"),
-    ("plan",),
-    ("sql", "engine"),
-    (
-        "result",
-        "explain",
-        "explanation",
-        "record_codec",
-        "wire",
-        "wire_params",
-        "wire_parcels",
-        "client",
-        "session_state",
-        "stored_blocks",
-        "packed_answers",
-        "pipeline",
-        "plan_check",
-        "block_keys",
-        "session",
-        "declared_plan",
-        "description",
-        "declared_result",
-        "why",
-        "asked_statement",
-    ),
-    (
-        "notebook",
-        "cli",
-        "policy.data_counts",
-        "policy.lint",
-        "policy.init",
-        "policy.smartnoise",
-        "dbapi",
-        "demo",
-        "server",
-        "sqlalchemy_dialect",
-    ),
+    ("language", "lock", "exact", "binding", "engine", "spark"),
+    ("session", "client"),
+    ("owner", "notebook", "cli", "dbapi", "demo", "server"),
 )
 FLOOR = {room: height for height, rooms in enumerate(FLOORS) for room in rooms}
 
 # Who may import what comes from outside. A name that is not here may be imported anywhere, if it is a dependency.
 HOMES = {
-    "sqlglot": ("dpsql.sql",),
+    "sqlglot": (
+        "dpsql.language",
+        "dpsql.binding",
+        "dpsql.exact",
+        "dpsql.spark",
+        "dpsql.lock.lock",
+        "dpsql.lock.spark_reader",
+    ),
     "duckdb": ("dpsql.engine",),
-    "pyspark": ("dpsql.engine.spark",),
+    "pyspark": ("dpsql.spark.spark_engine",),
     "IPython": ("dpsql.notebook",),
     "traitlets": ("dpsql.notebook",),
     "prompt_toolkit": ("dpsql.notebook",),
     "matplotlib": ("dpsql.notebook",),
     "sqlite3": ("dpsql.ledger",),
-    "sqlalchemy": ("dpsql.sqlalchemy_dialect",),
-    "mbi": ("dpsql.mechanisms.synthetic.fitting",),
-    "jax": ("dpsql.mechanisms.synthetic.fitting",),
+    "sqlalchemy": ("dpsql.dbapi.sqlalchemy_dialect",),
+    "mbi": ("dpsql.mechanisms.synthetic.rounds",),
+    "jax": ("dpsql.mechanisms.synthetic.rounds",),
 }
 EVERYWHERE = {"numpy", "pyarrow", "mpmath"}
 # Extras: only inside the function that wants them, so that nobody else needs or waits for them.
@@ -135,10 +109,8 @@ def _walk(node: ast.AST, at_import: bool, typing_only: bool) -> Iterator[tuple[s
 
 
 def room(module: str) -> str | None:
-    """Return the room that a module stands in; a few modules stand higher than the rest of their folder."""
+    """Return the folder of a module, or the name of a loose one."""
     parts = module.split(".")[1:]
-    if ".".join(parts[:2]) in FLOOR:
-        return ".".join(parts[:2])
     return parts[0] if parts else None
 
 
@@ -239,7 +211,7 @@ def test_one_public_name_is_one_thing() -> None:
     shared = {
         name
         for name, modules in public_names().items()
-        if len({m for m in modules if not m.startswith("dpsql.sql.lock.")}) > 1
+        if len({m for m in modules if not m.startswith("dpsql.lock.")}) > 1
     }
     assert shared == set()
 
@@ -274,12 +246,12 @@ def test_the_rules_can_fail(tmp_path: Path) -> None:
         "from typing import TYPE_CHECKING\n"
         "import duckdb\n"
         "if TYPE_CHECKING:\n    import sqlglot\n"
-        "def f():\n    from dpsql.sql.parse import statements\n    import pandas as pd\n"
+        "def f():\n    from dpsql.language import statements\n    import pandas as pd\n"
     )
     assert list(imports(path)) == [
         ("typing", True, False, 1),
         ("duckdb", True, False, 2),
         ("sqlglot", True, True, 4),
-        ("dpsql.sql.parse.statements", False, False, 6),
+        ("dpsql.language.statements", False, False, 6),
         ("pandas", False, False, 7),
     ]

@@ -15,7 +15,7 @@ from tests.support.thirty_statements import THIRTY
 
 
 @pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dpsql.session.Session]:
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dpsql.session.session.Session]:
     folder = tmp_path_factory.mktemp("clinic")
     write_data(folder)
     with dpsql.connect(policy=write_policy(folder, {})) as opened:
@@ -23,7 +23,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dpsql.session.
 
 
 @pytest.mark.parametrize("text", THIRTY)
-def test_the_types_are_those_of_the_answer(session: dpsql.session.Session, text: str) -> None:
+def test_the_types_are_those_of_the_answer(session: dpsql.session.session.Session, text: str) -> None:
     before = session.budget().sentence, len(session.ledger())
     described = session.describe(text)
     assert (session.budget().sentence, len(session.ledger())) == before
@@ -34,14 +34,14 @@ def test_the_types_are_those_of_the_answer(session: dpsql.session.Session, text:
     assert session.describe(text).price == "", "what is stored is free"
 
 
-def test_descriptions_spend_nothing(session: dpsql.session.Session) -> None:
+def test_descriptions_spend_nothing(session: dpsql.session.session.Session) -> None:
     before = session.budget().sentence, len(session.ledger())
     for number in range(100):
         assert session.describe(f"SELECT COUNT(*) AS n FROM visits WHERE day < {number % 5}").price == "ε=0.1"
     assert (session.budget().sentence, len(session.ledger())) == before
 
 
-def test_cells_of_several_statements(session: dpsql.session.Session) -> None:
+def test_cells_of_several_statements(session: dpsql.session.session.Session) -> None:
     described = session.describe(
         "x << SELECT COUNT(*) AS n FROM visits WHERE day = 4; SELECT n + 1 AS m FROM x"
     )
@@ -69,21 +69,21 @@ def test_cells_of_several_statements(session: dpsql.session.Session) -> None:
     ],
 )  # fmt: skip
 def test_parameters_without_values(
-    session: dpsql.session.Session, text: str, kinds: list[pa.DataType]
+    session: dpsql.session.session.Session, text: str, kinds: list[pa.DataType]
 ) -> None:
     described = session.describe(text)
     assert described.parameters.types == kinds
     assert described.schema == pa.schema([("n", pa.int64())])
 
 
-def test_parameters_that_no_guess_fits(session: dpsql.session.Session) -> None:
+def test_parameters_that_no_guess_fits(session: dpsql.session.session.Session) -> None:
     described = session.describe("SELECT COUNT(*) AS n FROM visits WHERE no_such_column = ?")
     assert (described.schema, described.parameters) == (None, pa.schema([("1", pa.string())]))
     with pytest.raises(BindError, match="no_such_column"):
         session.describe("SELECT COUNT(*) AS n FROM visits WHERE no_such_column = ?", [1])
 
 
-def test_refusals(session: dpsql.session.Session) -> None:
+def test_refusals(session: dpsql.session.session.Session) -> None:
     with pytest.raises(ParseError):
         session.describe("SELEC")
     entries = len(session.ledger())
@@ -92,7 +92,7 @@ def test_refusals(session: dpsql.session.Session) -> None:
     assert len(session.ledger()) == entries + 1, "the owner sees what was refused"
 
 
-def test_tables(session: dpsql.session.Session) -> None:
+def test_tables(session: dpsql.session.session.Session) -> None:
     schemas = session.table_schemas()
     assert list(schemas) == ["visits", "wards"]
     assert schemas["visits"].types == [pa.int64(), pa.string(), pa.float64(), pa.int32(), pa.string()]
@@ -100,7 +100,7 @@ def test_tables(session: dpsql.session.Session) -> None:
 
 
 def test_values_by_order_or_by_name() -> None:
-    from dpsql.description import match_parameters
+    from dpsql.session.description import match_parameters
 
     day = datetime.date(2024, 1, 1)
     assert match_parameters("SELECT ?, ?", {"0": 1, "1": day}) == ("SELECT $1, $2", {"1": 1, "2": day})

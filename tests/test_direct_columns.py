@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import dpsql
-from dpsql.plan import Plan, Renamed
+from dpsql.binding.plan import Plan, Renamed
 from tests.support import inside
 from tests.support.small import open_small
 

@@ -13,7 +13,7 @@ import pytest
 
 import dpsql
 from dpsql.errors import BindError, BudgetExceeded, PrivacyError
-from dpsql.policy.lint import check_policy
+from dpsql.owner.policy_check import check_policy
 from dpsql.report.data import make_report
 from dpsql.report.pages import report_text, write_page
 from dpsql.report.tables import BudgetPanel

@@ -12,8 +12,8 @@ import pytest
 
 import dpsql
 from dpsql import ParseError, Policy, PolicyError, Session
-from dpsql.policy.init import init_policy
-from dpsql.policy.lint import check_policy
+from dpsql.owner.policy_check import check_policy
+from dpsql.owner.policy_init import init_policy
 from dpsql.privacy import records
 
 POLICY = """

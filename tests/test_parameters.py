@@ -14,9 +14,9 @@ import pandas as pd
 import pytest
 
 import dpsql
-from dpsql import wire_params
-from dpsql.parameters import name_parameters
-from dpsql.sql.parse.parameters import make_literal
+from dpsql.client import wire
+from dpsql.language.parameter_values import name_parameters
+from dpsql.language.parameters import make_literal
 
 
 class Loud:
@@ -99,8 +99,8 @@ def literal(value: Any) -> str:
 )
 def test_a_value_of_a_subclass_is_the_value_that_it_holds(value: Any, plain: Any) -> None:
     assert literal(value) == literal(plain)
-    sent = json.loads(json.dumps(wire_params.write_params({"x": value})))
-    read = wire_params.read_params(sent)
+    sent = json.loads(json.dumps(wire.write_params({"x": value})))
+    read = wire.read_params(sent)
     assert read is not None
     assert literal(read["x"]) == literal(plain)
 
@@ -112,7 +112,7 @@ def test_a_value_of_a_subclass_is_the_value_that_it_holds(value: Any, plain: Any
 def test_what_literals_have_no_form_for_is_refused(value: Any) -> None:
     with pytest.raises(dpsql.BindError, match="holds"):
         make_literal(value, "x")
-    read = wire_params.read_params(wire_params.write_params({"x": value}))
+    read = wire.read_params(wire.write_params({"x": value}))
     assert read is not None
     with pytest.raises(dpsql.BindError, match="holds"):
         make_literal(read["x"], "x")
@@ -120,7 +120,7 @@ def test_what_literals_have_no_form_for_is_refused(value: Any) -> None:
 
 def test_names_are_the_texts_that_they_hold() -> None:
     assert name_parameters("SELECT $a", {Ward.A: 1}) == ("SELECT $a", {"a": 1})
-    assert wire_params.write_params({Ward.A: True}) == {"a": True}  # type: ignore[dict-item]
+    assert wire.write_params({Ward.A: True}) == {"a": True}  # type: ignore[dict-item]
 
 
 def test_an_answer_is_that_of_the_value(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ import pytest
 
 import dpsql
 from dpsql.errors import BindError
-from dpsql.plan_check import PlanCheck
-from dpsql.sql.lock.patterns import ShapedText
-from dpsql.sql.parse.shapes import strip_values
+from dpsql.exact.shapes import strip_values
+from dpsql.lock.lock import ShapedText
+from dpsql.session.pipeline import PlanCheck
 from tests.support import inside
 
 POLICY = """

@@ -16,11 +16,11 @@ import pyarrow as pa
 import pytest
 
 import dpsql
-from dpsql import block_keys
-from dpsql.block_keys import digest_content
 from dpsql.ledger.ledger import KeptReleases, Ledger
 from dpsql.mechanisms.base import Release
-from dpsql.packed_answers import pack
+from dpsql.session import block_keys
+from dpsql.session.block_keys import digest_content
+from dpsql.session.stored_blocks import pack
 from tests.support import inside
 
 POLICY = """
@@ -256,7 +256,10 @@ def copied(folder: Path) -> None:
 
 OVER_PLANS = "SELECT p.cost, COUNT(*) AS n FROM visits v JOIN plans p ON v.plan = p.plan WHERE p.cost > 0 GROUP BY p.cost"
 CHANGED = [
-    ("fewer rows of a unit", BASE, policy_with("max_rows_per_group = 3", "max_rows_per_group = 2"), "max_rows_per_group of visits"),
+    (
+        "fewer rows of a unit", BASE, policy_with("max_rows_per_group = 3", "max_rows_per_group = 2"),
+        "max_rows_per_group of visits",
+    ),
     ("fewer groups of a unit", BASE, policy_with("max_groups = 2", "max_groups = 1"), "max_groups of visits"),
     ("other bounds", BASE, policy_with("[0, 120]", "[0, 100]"), "bounds of visits.age"),
     ("other values", BASE, policy_with('["basic", "full"]', '["basic"]'), "values of visits.plan"),

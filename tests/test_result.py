@@ -15,9 +15,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from dpsql.binding.plan import IntervalColumns
 from dpsql.errors import Error
-from dpsql.plan import IntervalColumns
-from dpsql.result import Result
+from dpsql.session.result import Result
 
 QUERY = """
     SELECT * FROM (VALUES

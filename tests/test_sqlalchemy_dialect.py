@@ -18,8 +18,8 @@ from sqlalchemy import exc, inspect, text
 from sqlalchemy.dialects import registry
 
 import dpsql
-from dpsql.description import SQL_TYPE
-from dpsql.sqlalchemy_dialect import SQL_TYPE_KEY, DuckType, find_type
+from dpsql.dbapi.sqlalchemy_dialect import SQL_TYPE_KEY, DuckType, find_type
+from dpsql.session.description import SQL_TYPE
 from tests.support.served import ROOT, ServerProcess, make_token, write_data, write_policy
 from tests.support.thirty_statements import THIRTY
 
@@ -227,7 +227,7 @@ def test_reflection_tells_the_policy_and_spends_nothing(engine: Any) -> None:
 def test_a_server_needs_no_engine_here(remote: Any) -> None:
     code = (
         "import sys, sqlalchemy\nfrom sqlalchemy.dialects import registry\n"
-        "registry.register('dpsql.grpc', 'dpsql.sqlalchemy_dialect', 'DpsqlServerDialect')\n"
+        "registry.register('dpsql.grpc', 'dpsql.dbapi.sqlalchemy_dialect', 'DpsqlServerDialect')\n"
         f"engine = sqlalchemy.create_engine({remote.url.render_as_string()!r})\n"
         "assert sqlalchemy.inspect(engine).get_columns('visits')\n"
         "print([name for name in ('duckdb', 'sqlglot', 'sqlite3') if name in sys.modules])"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dpsql.wire_parcels import waiting_in_place
+from dpsql.client.wire import waiting_in_place
 
 NAME = "GRPC_EXPERIMENTS"
 
@@ -35,7 +35,7 @@ import sys
 
 import pyarrow.flight as flight
 
-from dpsql.wire_parcels import waiting_in_place
+from dpsql.client.wire import waiting_in_place
 
 
 class Echo(flight.FlightServerBase):

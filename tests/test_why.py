@@ -14,15 +14,15 @@ from IPython.core.interactiveshell import InteractiveShell
 
 import dpsql
 from dpsql import BindError, BudgetExceeded, Error, Policy, PrivacyError, Session
-from dpsql.asked_statement import AskedStatement, explain_why
+from dpsql.client.wire import WireError, read_why, write_why
 from dpsql.ledger.ledger import Ledger
 from dpsql.privacy import events, filters
 from dpsql.privacy.cost_words import describe_mechanism, list_cost_parts
 from dpsql.privacy.records import Entry
 from dpsql.report.entry_chain import explain_entry, explain_statement
 from dpsql.report.pages import report_text, write_report
-from dpsql.why import Why, WhyPart
-from dpsql.wire import WireError, read_why, write_why
+from dpsql.session.explain import AskedStatement, explain_why
+from dpsql.session.explanation import Why, WhyPart
 from tests.support.remote import connect_near
 
 POLICY = """

@@ -18,15 +18,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import dpsql
-from dpsql import errors, wire, wire_params
-from dpsql.explanation import Errors, Explanation
+from dpsql import errors
+from dpsql.client import wire
+from dpsql.client.wire import CHUNK, Message, WireError, encode, pack_messages, unpack_messages
+from dpsql.language.parameters import make_literal
 from dpsql.privacy.amounts import OwnRoom
 from dpsql.privacy.events import KINDS, DiscreteLaplace, PureDP, compose_events
 from dpsql.privacy.records import BudgetState, Entry
-from dpsql.result import Result
-from dpsql.sql.parse.parameters import make_literal
-from dpsql.wire import CHUNK, Message, WireError, encode
-from dpsql.wire_parcels import pack_messages, unpack_messages
+from dpsql.session.explanation import Errors, Explanation
+from dpsql.session.result import Result
 
 plain = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -77,7 +77,7 @@ READERS = {
     "entry": wire.read_entry,
     "explanation": wire.read_explanation,
     "event": wire.read_event_of,
-    "params": wire_params.read_params,
+    "params": wire.read_params,
     "result": lambda body: wire.read_results([Message({"kind": "result", **body}, b"x")]),
 }
 
@@ -120,7 +120,7 @@ def test_every_error_of_ours_is_known() -> None:
 
 
 def test_a_class_that_is_unknown_is_the_nearest_that_is() -> None:
-    from dpsql.sql.lock.tree import Unproved
+    from dpsql.lock.tree import Unproved
 
     assert type(wire.read_error(wire.write_error(Unproved("no.")))) is dpsql.PrivacyError
     message = wire.write_error(dpsql.BindError("no."))
@@ -217,9 +217,9 @@ def test_what_a_later_version_adds_is_left_out_and_what_it_leaves_out_has_its_de
 
 def test_every_kind_of_event_is_known() -> None:
     """Some kinds would be strangers without an accountant imported."""
-    from dpsql import record_codec
+    from dpsql.client import wire
 
-    assert record_codec.Event is not None
+    assert wire.Event is not None
     assert {"declared_plan", "gaussian_by_mu", "noise_reduction", "stable_questions"} <= set(KINDS)
 
 
@@ -364,13 +364,13 @@ def literal(value: Any) -> str:
 
 @pytest.mark.parametrize("value", PARAMS, ids=[f"{i}-{type(v).__name__}" for i, v in enumerate(PARAMS)])
 def test_a_parameter_is_the_same_literal_on_the_other_side(value: Any) -> None:
-    read = wire_params.read_params(through(wire_params.write_params({"x": value})))
+    read = wire.read_params(through(wire.write_params({"x": value})))
     assert read is not None
     if isinstance(value, int) and value > 10**4000:  # an odd one there
         assert literal(read["x"]).startswith("refused")
     else:
         assert literal(read["x"]) == literal(value)
-    assert wire_params.read_params(wire_params.write_params(None)) is None
+    assert wire.read_params(wire.write_params(None)) is None
 
 
 def test_nothing_is_unpickled() -> None:

@@ -18,7 +18,7 @@ import pytest
 import dpsql
 from dpsql.demo import POLICY as DEMO
 from dpsql.errors import BindError, Error, ParseError, PolicyError
-from dpsql.session_state import in_our_words
+from dpsql.session.session_state import in_our_words
 
 SECRET = "SECRET-987"
 ROWS = {"person_id": [987654321], "note": [SECRET]}

@@ -17,8 +17,8 @@ from dpsql.errors import ParseError, ServerError
 
 if TYPE_CHECKING:
     from dpsql.client.session import RemoteSession
-    from dpsql.result import Result
-    from dpsql.session import Session
+    from dpsql.session.result import Result
+    from dpsql.session.session import Session
 
 FORMATS = ("table", "csv", "json", "arrow")
 
@@ -177,7 +177,7 @@ def _open(given: argparse.Namespace) -> Session | RemoteSession:
             raise ServerError(error.message, hint=error.hint and _write_options(error.hint)) from None
     if given.token_file or given.tls_ca or given.tls_client_cert or given.tls_client_key:
         raise ParseError("a token and certificates are for servers.", hint="--server grpc+tls://host:31337")
-    from dpsql.session import open_session
+    from dpsql.session.session import open_session
 
     return open_session(
         given.database or ":memory:", policy=given.policy, ledger=given.ledger, analyst=given.analyst

@@ -65,7 +65,7 @@ def add_policy_commands(commands: Any) -> None:
 
 
 def _init(given: argparse.Namespace) -> None:
-    from dpsql.policy.init import init_policy
+    from dpsql.owner.policy_init import init_policy
 
     if given.source and given.database is not None:
         raise ParseError("the data can't be in two places.", hint=f"--database {given.database}")
@@ -88,7 +88,7 @@ def _choose_one(what: str, place: str | None, database: str | None) -> str | Non
 
 
 def _check(given: argparse.Namespace) -> int:
-    from dpsql.policy.lint import check_policy
+    from dpsql.owner.policy_check import check_policy
 
     require_policy(given, "policy check")
     if not given.policy.exists():
@@ -103,7 +103,7 @@ def _check(given: argparse.Namespace) -> int:
 def _policy_import(given: argparse.Namespace) -> None:
     from fractions import Fraction
 
-    from dpsql.policy.smartnoise import import_smartnoise
+    from dpsql.owner.smartnoise import import_smartnoise
 
     try:
         text = given.metadata.read_text(encoding="utf-8")

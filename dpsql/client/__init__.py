@@ -1,8 +1,9 @@
-"""A session on the owner's server, without data, policy or ledger at hand.
+"""The analyst's side of a server.
 
-connect.py       opens a session, on local data or on a server
-session.py       the remote session, and its plans of several statements
-conversation.py  one message and its reply: checks, stops, timeouts
-channel.py       addresses, tokens, and messages over Arrow Flight
-certificates.py  TLS certificates of the server's authority and of the analyst
+wire.py          messages between client and server, and their codec
+certificates.py  tLS certificates of a connection: the authority of the server's, and the analyst
+channel.py       addresses of servers, analysts' tokens, and messages over Arrow Flight, which no
+connect.py       opening a session, on local data or on an owner's server
+conversation.py  one message to a server and its reply: the reply is checked, and a stop is passe
+session.py       a session on an owner's server, which has the data, the policy and the ledger
 """

@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
+from dpsql.client.wire import MAX_MESSAGE, Message, encode, unpack_messages, waiting_in_place
 from dpsql.errors import Error, ServerError
-from dpsql.wire import MAX_MESSAGE, Message, encode
-from dpsql.wire_parcels import unpack_messages, waiting_in_place
 
 if TYPE_CHECKING:
     from dpsql.client.certificates import ClientCertificate

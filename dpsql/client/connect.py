@@ -12,7 +12,7 @@ from dpsql.errors import PolicyError, ServerError
 if TYPE_CHECKING:
     from dpsql.client.session import RemoteSession
     from dpsql.policy.model import Policy
-    from dpsql.session import Session
+    from dpsql.session.session import Session
 
 
 @overload
@@ -98,7 +98,7 @@ def connect_session(
             "a session needs the policy that the data owner wrote.",
             hint='dpsql.connect("visits.duckdb", policy="policy.toml"); dpsql policy init writes a first one.',
         )
-    from dpsql.session import open_session
+    from dpsql.session.session import open_session
 
     return open_session(database, policy=policy, ledger=ledger, analyst=analyst, resources=resources)
 

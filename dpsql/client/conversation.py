@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from dpsql.client.channel import Channel
+from dpsql.client.wire import Message, ResultReader, WireError, get_field, read_error
 from dpsql.errors import Error, Interrupted
 from dpsql.interrupts import leave_work, run_apart, telling_stops
-from dpsql.wire import Message, ResultReader, WireError, get_field, read_error
 
 if TYPE_CHECKING:
-    from dpsql.result import Result
+    from dpsql.session.result import Result
 
 OPEN_SECONDS = 120.0
 """Greatest wait for a session to open: the server may read the owner's files first."""

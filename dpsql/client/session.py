@@ -10,25 +10,26 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from dpsql.client.channel import Channel
 from dpsql.client.conversation import OPEN_SECONDS, Conversation, Reply
-from dpsql.declared_result import DeclaredResult
-from dpsql.errors import BindError, Error, ServerError
-from dpsql.interrupts import interruptible, run_apart
-from dpsql.parameters import Params, name_parameters
-from dpsql.wire import (
+from dpsql.client.wire import (
     PROTOCOL,
     WireError,
     get_field,
+    read_arrow_schemas,
     read_entry,
     read_event_of,
     read_explanation,
     read_state,
     read_why,
+    write_question,
 )
-from dpsql.wire_params import read_arrow_schemas, write_question
+from dpsql.errors import BindError, Error, ServerError
+from dpsql.interrupts import interruptible, run_apart
+from dpsql.language.parameter_values import Params, name_parameters
+from dpsql.session.result import DeclaredResult
 
 if TYPE_CHECKING:
     from dpsql.privacy.events import Event
-    from dpsql.result import Result
+    from dpsql.session.result import Result
 
 
 class RemotePlan:
@@ -111,12 +112,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from matplotlib.axes import Axes
 
-    from dpsql.explanation import Description, Explanation
     from dpsql.policy.model import Policy
     from dpsql.privacy.records import BudgetState, Entry
     from dpsql.report.tables import BudgetPanel
-    from dpsql.result import Result
-    from dpsql.why import Why
+    from dpsql.session.explanation import Description, Explanation, Why
+    from dpsql.session.result import Result
 
 _VERSION = str(getattr(sys.modules[__name__.partition(".")[0]], "__version__", ""))
 """The version of dpsql, sent to the server."""
@@ -204,7 +204,7 @@ class RemoteSession:
             return results[-1]
         import pyarrow as pa
 
-        from dpsql.result import Result
+        from dpsql.session.result import Result
 
         return Result(pa.table({}))
 
@@ -288,7 +288,7 @@ class RemoteSession:
         )
         if len(schemas) > 1 or len(parameters) != 1:
             raise WireError("the server's reply holds columns that are none.")
-        from dpsql.explanation import Description
+        from dpsql.session.explanation import Description
 
         return Description(schemas[0] if schemas else None, parameters[0], get_field(value, "price", str))
 
@@ -403,7 +403,7 @@ class RemoteSession:
         Raises:
             MissingLibrary: matplotlib is not installed. BindError: there is no picture of that name.
         """
-        from dpsql.result import import_notebook
+        from dpsql.session.result import import_notebook
 
         drawn: Axes = import_notebook("plots").draw_pictures(self._find_pictures(what))
         return drawn

@@ -88,7 +88,7 @@ FROM visits GROUP BY plan ORDER BY people DESC""",
 def run_demo(ledger: Path) -> Iterator[str]:
     """Run the cells, and yield their displays piece by piece."""
     from dpsql.notebook import sessions
-    from dpsql.session import open_session
+    from dpsql.session.session import open_session
 
     yield f"In:  %dpsql demo --ledger {ledger}"
     with open_session(policy=POLICY, ledger=ledger) as session:

@@ -1,4 +1,16 @@
-"""The engines: exact SQL over private data, and public SQL over released answers."""
+"""Engines: exact SQL over private data, public SQL over releases.
+
+base.py          the contract of an engine
+duckdb.py        DuckDB over private data
+postprocess.py   DuckDB over releases and public tables
+public_sql.py    the SQL allowed there, and its process
+sandbox.py       queries that always end; databases without private data
+instances.py     shared DuckDB instances
+sources.py       files and frames as relations
+text_sources.py  CSV and JSON lines
+schemas.py       columns, types and keys of sources; database files
+spill.py         private directories for temporary files
+"""
 
 from __future__ import annotations
 
@@ -34,7 +46,7 @@ def open_engine(
         return DuckDBEngine(database, policy, base, resources)
     if resources:
         raise PolicyError("Spark has its own resources.", hint="set them on the SparkSession.")
-    from dpsql.engine.spark import SparkEngine
+    from dpsql.spark.spark_engine import SparkEngine
 
     return SparkEngine(database, policy, base)
 

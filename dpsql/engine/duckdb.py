@@ -1,10 +1,48 @@
-"""DuckDB as the engine: private data behind a locked connection that only exact queries of plans reach."""
+"""DuckDB as the engine: private data behind a locked connection that only exact queries of plans reach.
+
+Exact queries that read little, or gave a few rows before: there planning a text may take longer than running it.
+
+Which are large is told by the engine's own estimate of rows, which reads no more than a file's footer.
+
+DuckDB's client plans a text twice before it gives a table, and once where rows come one by one. A text that one cursor is asked
+again is prepared, where the data can't change: a prepared plan may rest on the least and the greatest values that a column had.
+Either way gives the same table.
+
+The cursor that columns of numbers stream from: decimals come as the integers that DuckDB stores.
+
+On the way to Arrow a decimal of up to 18 digits is widened to 128 bits, unless a connection asks for the format's version that
+has narrower ones: a third of the time. That version writes other types otherwise too, so other queries don't use it.
+
+Data that stay as they are while a session lasts, so that what was found out of them may be kept.
+
+A file tells by its state whether it is another one. Of data in memory nothing does: whoever has a frame may write into the
+memory that it shares with an Arrow table, and a file that is mapped into memory changes with its content. So nothing is kept of
+them but what rests on copies of ours. The codes of units rest on the units alone: their column is copied, once, when a session
+opens, and the rest is read where it is.
+
+A table that was given over an open connection may change with every statement of others, unless its database was attached for
+reading alone. But all texts of one transaction see the same rows of DuckDB's own tables, and the same tables, whatever others
+commit meanwhile: what was found out of them holds until it ends.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Generator, Iterator, Mapping, MutableMapping, Sequence
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import (
+    Callable,
+    Collection,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    MutableMapping,
+    Sequence,
+)
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,15 +50,260 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from dpsql.engine import database_files, sandbox, sources
+from dpsql.engine import sandbox, schemas, sources
 from dpsql.engine.base import Engine, find_states, hash_lines, raise_unless_done
-from dpsql.engine.frames import digest_table, list_object_columns, list_orders, to_arrow
 from dpsql.engine.instances import Cursors, Opened, SharedInstance, join_instance
-from dpsql.engine.little_queries import LittleQueries, estimate_rows
-from dpsql.engine.number_cursor import NumberCursor, ask_for_narrow_decimals
-from dpsql.engine.steady_data import copy_units, find_read_only, hold_transaction
+from dpsql.engine.sources import digest_table, list_object_columns, list_orders, to_arrow
 from dpsql.errors import PolicyError, did_you_mean
-from dpsql.policy.model import NameMapping, Policy, Table
+from dpsql.numerics.exact_numbers import make_values
+from dpsql.policy.model import NameMapping, Policy, Table, fold
+
+MAX_PREPARED, MAX_SEEN = 16, 64
+"""Texts that are prepared on one cursor, and those that are known from being asked there once."""
+MAX_ROWS = 1000
+_KINDS = {
+    "BIGINT": pa.int64(),
+    "HUGEINT": pa.decimal128(38, 0),
+    "INTEGER": pa.int32(),
+    "VARCHAR": pa.string(),
+    "BOOLEAN": pa.bool_(),
+    "DOUBLE": pa.float64(),
+}
+"""Types whose values come as Python's without a loss, and what DuckDB makes of them in Arrow."""
+
+
+_NUMBER = re.compile("[0-9]+")
+
+
+def _shape(sql: str) -> str:
+    return _NUMBER.sub("?", sql)
+
+
+_ROWS = re.compile(r'"Estimated Cardinality": "~?([0-9]+)"')
+
+
+def estimate_rows(ask: Callable[[str], Sequence[Sequence[object]]], relation: str) -> int:
+    """Return about how many rows a relation has, as the engine's plan to read it says; 0 where it does not."""
+    with contextlib.suppress(duckdb.Error):
+        plan = ask(f"EXPLAIN (FORMAT JSON) SELECT * FROM {relation}")
+        return max((int(rows) for row in plan for rows in _ROWS.findall(str(row[-1]))), default=0)
+    return 0
+
+
+class LittleQueries:
+    """The little queries of one cursor.
+
+    Args:
+        con: the cursor, on which nobody else prepares anything.
+        steady: whether the data are the same as long as it is open.
+    """
+
+    def __init__(self, con: duckdb.DuckDBPyConnection, steady: bool) -> None:
+        self.con, self._steady = con, steady
+        self._fit: OrderedDict[str, bool] = OrderedDict()
+        """Texts that were asked, and whether their rows come this way."""
+        self._prepared: OrderedDict[str, str] = OrderedDict()
+        self._made = 0
+
+    def ask(self, sql: str) -> pa.Table | None:
+        """Return the rows of a text; None where they are many, or of types that do not come this way."""
+        known = self._fit.get(sql)
+        if known is False or (known is None and self._fit.get(_shape(sql)) is False):
+            return None
+        if known and self._steady and sql not in self._prepared:
+            self._prepare(sql)
+        found = self._run(f"EXECUTE {self._prepared[sql]}" if sql in self._prepared else sql)
+        self._remember(sql, found is not None)
+        if found is None:
+            self._remember(_shape(sql), False)  # the next one with another number is not tried
+        return found
+
+    def knows(self, sql: str) -> bool:
+        """Tell whether a text's rows came this way, or could have."""
+        return self._fit.get(sql, False)
+
+    def note(self, sql: str, found: pa.Table) -> None:
+        """Remember what a text gave that was asked otherwise."""
+        few = found.num_rows <= MAX_ROWS and all(kind in _KINDS.values() for kind in found.schema.types)
+        self._remember(sql, few)
+
+    def _remember(self, sql: str, fits: bool) -> None:
+        self._fit[sql] = fits
+        while len(self._fit) > MAX_SEEN:
+            self._fit.popitem(last=False)
+
+    def _run(self, sql: str) -> pa.Table | None:
+        found = self.con.execute(sql)
+        described = [(str(column[0]), str(column[1])) for column in found.description or ()]
+        known = all(kind in _KINDS for _, kind in described)
+        rows = found.fetchmany(MAX_ROWS + 1) if known else []
+        if not known or len(rows) > MAX_ROWS:
+            if hasattr(
+                self.con, "abort"
+            ):  # DuckDB 2 does nothing else on a cursor before its rows are fetched
+                self.con.abort()
+            return None
+        columns = zip(*rows, strict=True) if rows else [()] * len(described)
+        made = [
+            make_values(values, _KINDS[kind]) for values, (_, kind) in zip(columns, described, strict=True)
+        ]
+        return pa.table(made, names=[name for name, _ in described])
+
+    def _prepare(self, sql: str) -> None:
+        self._made += 1
+        name = f"dpsql_exact_{self._made}"
+        self.con.execute(f"PREPARE {name} AS {sql}")
+        self._prepared[sql] = name
+        while len(self._prepared) > MAX_PREPARED:
+            _, oldest = self._prepared.popitem(last=False)
+            with contextlib.suppress(duckdb.Error):
+                self.con.execute(f"DEALLOCATE {oldest}")
+
+
+ARROW_VERSION = "'1.5'"
+"""The first version of Arrow's format with decimals of 32 and 64 bits."""
+
+
+def ask_for_narrow_decimals(con: duckdb.DuckDBPyConnection) -> bool:
+    """Let a connection give decimals in no more bits than they need; return whether it will."""
+    with contextlib.suppress(duckdb.Error):
+        if hasattr(pa, "decimal64"):
+            con.execute(f"SET SESSION arrow_output_version = {ARROW_VERSION}")
+            return True
+    return False
+
+
+class NumberCursor:
+    """The cursor, opened when it is first needed, that one query at a time may have.
+
+    Args:
+        open_cursor: gives it, or None where there can be none; None where there never is.
+    """
+
+    def __init__(self, open_cursor: Callable[[], duckdb.DuckDBPyConnection | None] | None) -> None:
+        self._open = open_cursor
+        self._con: duckdb.DuckDBPyConnection | None = None
+        self._lock = threading.Lock()
+
+    @contextlib.contextmanager
+    def borrow(self) -> Iterator[duckdb.DuckDBPyConnection | None]:
+        """Lend the cursor; None where there is none, or another query has it."""
+        if not self._lock.acquire(blocking=False):
+            yield None
+            return
+        try:
+            if self._con is None and self._open is not None:
+                self._con, self._open = self._open(), None
+            yield self._con
+        finally:
+            self._lock.release()
+
+    def close(self) -> None:
+        """Close the cursor; a query that has it ends."""
+        con, self._con, self._open = self._con, None, None
+        if con is not None:
+            with contextlib.suppress(duckdb.Error):
+                con.close()
+
+
+_READ_ONLY = """
+SELECT d.path, d.database_oid FROM duckdb_databases() AS d JOIN duckdb_tables() AS t ON d.database_name = t.database_name
+WHERE d.readonly AND d.type = 'duckdb' AND d.path IS NOT NULL AND NOT t.temporary
+AND (t.database_name, t.schema_name, t.table_name) = (?, ?, ?)
+"""
+
+
+_OWN_TABLES = """
+SELECT COUNT(*) FROM duckdb_databases() AS d JOIN duckdb_tables() AS t ON d.database_name = t.database_name
+WHERE d.type = 'duckdb' AND NOT t.temporary AND (t.database_name, t.schema_name, t.table_name) = (?, ?, ?)
+"""
+_Place = tuple[str, str, str]
+"""The catalog, schema and name of a table."""
+
+
+def copy_units(frames: dict[str, pa.Table], tables: Iterable[Table]) -> dict[str, bool]:
+    """Replace the units' columns of frames by copies that nobody else has.
+
+    Args:
+        frames: by their names; columns are replaced in it.
+        tables: those of the policy.
+
+    Returns:
+        For each table with such a copy whether all of its columns are one: frames with columns of objects are read as DuckDB's
+        own tables.
+    """
+    names = {fold(name): name for name in frames}
+    copied: dict[str, bool] = {}
+    for table in tables:
+        name = names.get(fold(table.source or table.name))
+        if name is None or len(table.unit_path) != 1:
+            continue
+        frame = frames[name]
+        if list_object_columns(frame):
+            copied[table.name] = True
+            continue
+        unit = fold(table.unit_path[0].column)
+        places = [place for place, column in enumerate(frame.column_names) if fold(column) == unit]
+        for place in places:
+            own = copy_columns(frame.select([place]))
+            frame = frame.set_column(place, own.schema.field(0), own.column(0))
+        frames[name] = frame
+        copied[table.name] = False
+    return copied
+
+
+def copy_columns(table: pa.Table) -> pa.Table:
+    """Return the same table in memory of its own."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return pa.ipc.open_stream(sink.getvalue()).read_all()
+
+
+def find_read_only(con: duckdb.DuckDBPyConnection, place: _Place) -> object:
+    """Return the state of a table in a database that was attached for reading alone; None of every other relation.
+
+    A view is none: it may read whatever others can change. Which attachment it is matters beside the file: where another file
+    took the path, rows are those of the old one until it is attached anew.
+    """
+    with suppress(duckdb.Error):
+        for path, attachment in con.execute(_READ_ONLY, place).fetchall():
+            state = find_states([str(path)])
+            return None if state is None else (attachment, state)
+    return None
+
+
+@contextmanager
+def hold_transaction(
+    con: duckdb.DuckDBPyConnection, lock: Any, places: Collection[_Place]
+) -> Iterator[dict[str, object] | None]:
+    """Let a cursor see one state of DuckDB's own tables, with a place for what is found out of it.
+
+    There is None where another thread has the cursor, or where one of the relations is no such table: a view may read what has
+    no transactions.
+
+    Args:
+        con: a cursor that nobody uses without the lock.
+        lock: which this thread may take several times.
+        places: of the relations.
+    """
+    with ExitStack() as stack:
+        if not places or not lock.acquire(blocking=False):
+            yield None
+            return
+        stack.callback(lock.release)
+        still = False
+        with suppress(duckdb.Error):
+            con.execute("BEGIN TRANSACTION")
+            stack.callback(_end, con)
+            still = all(con.execute(_OWN_TABLES, place).fetchall() == [(1,)] for place in places)
+        yield {} if still else None
+
+
+def _end(con: duckdb.DuckDBPyConnection) -> None:
+    with suppress(duckdb.Error):  # an error has ended it
+        con.execute("ROLLBACK")
+
 
 RESOURCES = ("memory_limit", "max_memory", "threads", "temp_directory", "max_temp_directory_size")
 TIME_LIMIT = "time_limit"
@@ -61,9 +344,9 @@ class DuckDBEngine(Engine):
         base: Path,
         resources: Mapping[str, str | int] | None = None,
     ) -> None:
-        database_files.check_database(database, policy)
+        schemas.check_database(database, policy)
         given = {str(name): str(value) for name, value in (resources or {}).items()}
-        limit = database_files.read_seconds(given.pop(TIME_LIMIT, None))
+        limit = schemas.read_seconds(given.pop(TIME_LIMIT, None))
         self._attached = isinstance(database, duckdb.DuckDBPyConnection)
         for name in given:
             if name not in RESOURCES:
@@ -147,7 +430,7 @@ class DuckDBEngine(Engine):
 
     def _prepare(self, con: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
         if self._path is not None:
-            database_files.use_attached(con)
+            schemas.use_attached(con)
         for name, frame in self._frames.items():
             con.register(name, frame)
         return con
@@ -227,7 +510,7 @@ class DuckDBEngine(Engine):
             raise PolicyError(f"DuckDB can't be opened with {self._resources}.", hint=hint)
         if path is not None:
             try:
-                database_files.attach_database(con, path)
+                schemas.attach_database(con, path)
             except PolicyError:
                 con.close()
                 raise
@@ -261,14 +544,14 @@ class DuckDBEngine(Engine):
             return ("temp", "main", sources.name_view(table))
         name = table.source or table.name
         temporary = "." not in name and sources.exists_in_catalog(self._con, name, temporary=True)
-        places = database_files.list_places(name, self._home, self._database)
+        places = schemas.list_places(name, self._home, self._database)
         for place in [("temp", "main", name)] if temporary else places:
             body = ".".join(map(sandbox.quote_identifier, place))
             if (columns := sources.describe_relation(self._con, body)) is not None:
                 break
         else:
             given = self._path is not None or self._attached or bool(self._frames)
-            raise database_files.explain_missing_table(self._con, table, name, self._base, given)
+            raise schemas.explain_missing_table(self._con, table, name, self._base, given)
         if not temporary:
             self._paths[table.name] = place
         # Texts are compared as they are: where a collation makes two equal, one row would say how all are shown.

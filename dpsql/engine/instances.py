@@ -32,7 +32,7 @@ class SharedInstance:
         key: the users' common properties.
         connections: connections to it, of which the first stays here. The others are handed out before any new cursor:
             they may have settings from before the configuration was locked.
-        numbers: connections for a :class:`~dpsql.engine.number_cursor.NumberCursor` each; there are no others.
+        numbers: connections for a :class:`~dpsql.engine.duckdb.NumberCursor` each; there are no others.
     """
 
     def __init__(

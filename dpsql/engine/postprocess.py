@@ -13,13 +13,17 @@ import pyarrow as pa
 
 from dpsql.engine import sandbox
 from dpsql.engine.instances import RecentlyUsed, SharedInstance, join_instance
-from dpsql.engine.public_casts import CastCheck
-from dpsql.engine.public_process import MAX_BINDING_SECONDS, PublicProcess, Sent
-from dpsql.engine.public_sql import check_public
+from dpsql.engine.public_sql import MAX_BINDING_SECONDS, CastCheck, PublicProcess, Sent, check_public
 from dpsql.engine.sandbox import TypedColumns, quote_identifier, write_empty_query
 from dpsql.engine.spill import SpillDirectory, make_spill_directory
 from dpsql.errors import BindError, find_nearest
-from dpsql.labels import list_ordered_columns, name_label_type, order_labels, show_label_types, spell_labels
+from dpsql.language.labels import (
+    list_ordered_columns,
+    name_label_type,
+    order_labels,
+    show_label_types,
+    spell_labels,
+)
 from dpsql.policy.model import Policy, Table
 
 _LOST = re.compile("UUID|HUGEINT")

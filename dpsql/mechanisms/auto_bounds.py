@@ -5,7 +5,7 @@ with the exact sum of each rung in steps of 2**(j - PLACES). From it follow, wit
 how many rows lie beyond any bound, and the sum clipped to any bound, exactly; for a variance, the sum of squares too.
 
 Bounds: :data:`SEARCH` of epsilon is noise on the rungs of one row of each unit, of both signs, and the bounds are chosen from
-these noisy numbers (:mod:`dpsql.mechanisms.rung_search`). The row is chosen by the secret hash, so a unit moves one number by 1,
+these noisy numbers (:mod:`dpsql.mechanisms.auto_bounds`). The row is chosen by the secret hash, so a unit moves one number by 1,
 whatever the caps on its rows are: their noise does not grow with the caps. A bound without a row that supports it has a chance
 that the noise's law gives (:data:`ANYWHERE`, :data:`DECLARED`), for any data. Where a number of rows is released too, it comes
 first, and says how many rows one of the sample stands for; where none is, the root of the caps stands in. The bounds are
@@ -20,15 +20,37 @@ Caller: missing values are left out, rows of a unit are bounded over all groups 
 to the declared bounds, where there are any.
 
 No float is compared with a bound: a difference of two clipped float sums may move by more than the textbook's 1.
+
+Clipping bounds for a sum, chosen from noisy numbers of rows on the powers of two.
+
+A rung holds the rows of one sign with sizes above ``2**(j - 1)``, up to ``2**j``. Every rung of both signs gets discrete Laplace
+noise, and all that follows is arithmetic on these noisy numbers, public ones, and no more is asked of the data.
+
+*How far.* A bound may be at most three rungs beyond one of which it is sure that there is a row on it or on the three above: one,
+two or four neighbouring numbers add up to more than noise alone does anywhere, but for a public ``doubt``. So a bound of more
+than 8 times the largest value that occurs (rounded up to a power of two) has at most that chance, whatever the data are. A
+sign without such a rung may have bounds as far as the other sign's.
+
+*Which.* Of the bounds within reach that one is taken for which bias and noise are least together, of both ends at once: what
+is cut off on one side makes up for what is cut off on the other, but for what chance and the model leave open. Too few rows lie
+far out to be seen under noise: so the last rungs that can be seen are continued by tails of many forms, each weighed by how well
+it explains the noisy numbers of these rungs and of those after them. From rung to rung the logarithms of the rows fall by a
+slope that is bent down by the same each time (lognormal), by more each time (exponential, normal), or not at all (powers), or
+they break off. A wrong guess costs error, never privacy.
+
+Relation: ADD_REMOVE. Sensitivity: a unit with at most ``rows`` rows moves the numbers by at most ``rows`` in L1, however they are
+spread over rungs and signs. Guarantee: epsilon-DP (the L1 form of the Laplace mechanism), charged as noise on one number where a
+unit has one row, and as pure epsilon where its rows may be spread. The caller must bound the rows of a unit.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -37,13 +59,355 @@ from numpy.typing import NDArray
 
 from dpsql.mechanisms.aggregation import Answered, Group, Part, index_groups
 from dpsql.mechanisms.base import ClaimedText, Reader, Release, RowsClaim
-from dpsql.mechanisms.mean_errors import read_mean_error
-from dpsql.mechanisms.moments import Estimate, Mean, Output, Sum, Variance
+from dpsql.mechanisms.moments import Estimate, Mean, Output, Sum, Variance, read_mean_error
 from dpsql.mechanisms.per_group import LaplaceNoise, Statistic
-from dpsql.mechanisms.rung_search import PLACES, Ladder, RungSearch
 from dpsql.noise.entropy import Entropy
+from dpsql.numerics import interval_arithmetic as ia
 from dpsql.numerics.exact_numbers import Integers, read_integers, to_integers
-from dpsql.privacy.events import Event, compose_events
+from dpsql.privacy.events import Event, PureDP, compose_events
+
+PLACES = 20
+"""A size on rung j is a whole number of steps of 2**(j - PLACES): it keeps about six digits."""
+
+BEYOND = 3
+"""The rungs by which a bound may lie beyond one that has a row for sure."""
+_WINDOWS = (1, 2, 4)
+"""The numbers of neighbouring rungs whose rows are added up."""
+_TILT = Fraction(9, 10)
+"""The part of the noise's rate at which its sums are bounded (Chernoff)."""
+_SEEN = 4
+"""A number of so many scales of noise is more than that."""
+_STRAY = Fraction(1, 1000)
+"""The chance that noise alone is taken for rows on a rung that is not next to one with rows."""
+_AHEAD = 8
+"""The rungs by which what is seen is continued."""
+_BACK = 6
+"""The last rungs that are seen, which tails have to explain."""
+_BENDS = np.concatenate([[0.05], 0.1 * 1.3 ** np.arange(18)])
+"""The additional falls of the logarithm of the rows from the last rung to the next."""
+_GROWTHS = np.array([1, 1.5, 2, 2.5, 3, 4])
+"""The factors from one bend to the next."""
+_STRAIGHT = 0.7
+"""The chance of a tail that does not bend, before anything is seen."""
+_BREAK = 0.05
+"""That of no rows at all after the last rung that is seen."""
+_MISFIT = 0.12
+"""The part of its rows by which a rung may well be off from the best tail."""
+_ROUGH = 0.2
+"""The part by which what a bound cuts off on rungs that are seen may well be misjudged."""
+_CERTAIN = 0.5
+"""The least part of what is cut off on both sides that counts as bias, however even the sides look."""
+_LEVELS, _BEFORE = np.array([-2, -1, 0, 1, 2]), np.array([-1.5, 0, 1.5])
+"""Standard deviations by which the rows on the last rung, and on that before it, may differ from the noisy numbers."""
+_STEEPEST = -8.0
+"""The least logarithm of the rows on a rung in parts of those on the one before it."""
+
+
+def _list_bends() -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return the forms of tails: how far they fall by bends alone, forwards and backwards, and their chances."""
+    bends = np.append(0.0, np.repeat(_BENDS, len(_GROWTHS)))[:, None]
+    growths = np.append(1.0, np.tile(_GROWTHS, len(_BENDS)))[:, None]
+    forwards = bends * growths ** np.arange(_AHEAD)
+    backwards = bends * growths ** -np.arange(1.0, _BACK - 1)
+    others = (1 - _STRAIGHT) / (len(bends) - 1)
+    chances = np.append(_STRAIGHT, np.full(len(bends) - 1, others))
+    return forwards.cumsum(axis=1).cumsum(axis=1), backwards.cumsum(axis=1).cumsum(axis=1), chances
+
+
+_FALLS, _RISES, _CHANCES = _list_bends()
+_erf = np.vectorize(math.erf, otypes=[np.float64])
+
+
+@functools.lru_cache(maxsize=256)
+def find_threshold(scale: Fraction, window: int, doubt: Fraction) -> int:
+    """Find a number that a sum of discrete Laplace noises reaches with a chance of at most ``doubt``, by Chernoff's bound.
+
+    For one noise with ``p = exp(-1 / scale)``, E[exp(t X)] is ``(1 - p)**2 / ((1 - p e**t) (1 - p e**-t))``. One noise alone
+    reaches k with probability ``p**k / (1 + p)``, which is below ``p**k``.
+
+    Args:
+        scale: of each noise.
+        window: how many are added up.
+        doubt: the greatest chance.
+    """
+    bits = 200 + 4 * (scale.numerator.bit_length() + scale.denominator.bit_length())
+    one = ia.rational(Fraction(1), bits)
+    missing = ia.log(ia.rational(1 / doubt, bits), bits)
+    if window == 1:
+        return max(1, math.ceil(ia.fraction(missing[1]) * scale))
+    gap, near, far = (
+        ia.subtract(one, ia.exp(ia.rational(-rate / scale, bits), bits), bits)
+        for rate in (Fraction(1), 1 - _TILT, 1 + _TILT)
+    )
+    moment = ia.divide(ia.multiply(gap, gap, bits), ia.multiply(near, far, bits), bits)
+    more = ia.fraction(ia.log(moment, bits)[1]) * window
+    return max(1, math.ceil((ia.fraction(missing[1]) + more) * scale / _TILT))
+
+
+def _find_middles(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the mean size of a rung's rows, in parts of its bound: where rows fall off, most of them are near its lower end.
+
+    For a density of ``exp(s u)`` at ``2**u`` times the lower end, u from 0 to 1, with s by the rows on the rung before. Rungs
+    are the last axis.
+    """
+    held = np.log(np.maximum(rows, 1e-9))
+    s = np.clip(np.diff(held, prepend=held[..., :1]), _STEEPEST, -1e-6)
+    tilted = s + math.log(2.0)
+    tilted = np.where(np.abs(tilted) < 1e-6, 1e-6, tilted)
+    return np.asarray(0.5 * (np.expm1(tilted) / tilted) / (np.expm1(s) / s))
+
+
+def _weigh(seen: NDArray[np.float64], rows: NDArray[np.float64], scale: float) -> NDArray[np.float64]:
+    """Return the logarithm of the chance of noisy numbers, where so many rows are expected; rungs are the last axis.
+
+    Rows come by chance, under noise of a scale, and no tail is quite as expected.
+    """
+    spread = np.sqrt(scale**2 + rows / 2 + (_MISFIT * rows) ** 2 / 2)
+    found: NDArray[np.float64] = -(np.abs(seen - rows) / spread + np.log(spread)).sum(axis=-1)
+    return found
+
+
+def _expect_size(mean: NDArray[np.float64], deviation: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the expected size of a normal number."""
+    deviation = np.maximum(deviation, 1e-300)
+    z = mean / deviation
+    near = deviation * math.sqrt(2 / math.pi) * np.exp(-z * z / 2)
+    return np.asarray(near + mean * _erf(z / math.sqrt(2)))
+
+
+class _Cut(NamedTuple):
+    """The amounts that bounds are expected to cut off, and their standard deviations."""
+
+    mean: NDArray[np.float64]
+    deviation: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """The rungs ``lowest..highest`` (bounds ``2**j``) of one sign, and below them the bound 0.
+
+    Args:
+        lowest: the exponent of the lowest rung.
+        highest: that of the highest.
+        doubt: the greatest chance of a bound more than 8 times the largest value there is.
+        end: the declared bound, if there is one: the highest rung's bound, instead of its power of two.
+    """
+
+    lowest: int
+    highest: int
+    doubt: Fraction
+    end: Fraction | None = None
+
+    def __post_init__(self) -> None:
+        if self.lowest > self.highest:
+            raise ValueError("a ladder needs a rung")
+        if not 0 < self.doubt < 1 or (
+            self.end is not None and not 0 < self.end <= Fraction(2) ** self.highest
+        ):
+            raise ValueError("a ladder needs a doubt between 0 and 1, and an end on its highest rung")
+
+    @property
+    def top(self) -> int:
+        """The place of the highest rung; 0 is that of the bound 0."""
+        return self.highest - self.lowest + 1
+
+    def bound(self, place: int) -> Fraction:
+        """Return the bound at a place; a declared end is rounded up to a step of its rung."""
+        if place == 0:
+            return Fraction(0)
+        if place == self.top and self.end is not None:
+            step = Fraction(2) ** (self.highest - PLACES)
+            return math.ceil(self.end / step) * step
+        return Fraction(2) ** (self.lowest + place - 1)
+
+    def count(self, rung: NDArray[np.int64], n: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the rows on each rung, those beyond the ends on the outermost."""
+        counts = np.zeros(self.top, dtype=np.int64)
+        np.add.at(counts, np.clip(rung, self.lowest, self.highest) - self.lowest, n)
+        return counts
+
+    def list_thresholds(self, scale: Fraction) -> tuple[int, ...]:
+        """Return what the rows of one, two and four neighbouring rungs must reach, so that there is one for sure."""
+        doubt = self.doubt / (self.top * len(_WINDOWS))
+        return tuple(find_threshold(scale, window, doubt) for window in _WINDOWS)
+
+    def find_certain(self, noisy: Sequence[int], scale: Fraction) -> int:
+        """Return the place of the highest rung on which or above which there is a row for sure; 0 where there is none."""
+        thresholds = self.list_thresholds(scale)
+        for place in range(self.top, 0, -1):
+            for window, threshold in zip(_WINDOWS, thresholds, strict=True):
+                if place - 1 + window <= self.top and sum(noisy[place - 1 : place - 1 + window]) >= threshold:
+                    return place
+        return 0
+
+
+@dataclass(frozen=True)
+class RungSearch:
+    """The search for a bound of each sign.
+
+    Args:
+        ladders: of the negative and of the positive values; None where there are no such values by public bounds.
+        epsilon: of the noise on all numbers of rows.
+        rows: of one privacy unit, over all groups.
+        noise: the expected noise in all groups' sums together, in parts of the larger bound.
+        width: whether it is in parts of the distance of the bounds instead.
+        squares: whether squares are added: what is cut off, and the noise, are theirs.
+    """
+
+    ladders: tuple[Ladder | None, Ladder | None]
+    epsilon: Fraction
+    rows: int
+    noise: Fraction
+    width: bool = False
+    squares: bool = False
+
+    def __post_init__(self) -> None:
+        if self.epsilon <= 0 or self.rows < 1 or self.noise <= 0:
+            raise ValueError("a search needs an epsilon and noise above 0, and at least one row")
+
+    @property
+    def _counts(self) -> LaplaceNoise:
+        return LaplaceNoise(self.epsilon, self.rows)
+
+    @property
+    def event(self) -> Event:
+        return self._counts.event if self.rows == 1 else PureDP(self.epsilon)
+
+    @property
+    def scale(self) -> Fraction:
+        """The scale of the noise on a number of rows."""
+        return self._counts.scale
+
+    @property
+    def needed(self) -> tuple[int, ...]:
+        """The rows on one rung from which its sign gets a bound, with 95 % confidence: one number, or one for each sign."""
+        more = math.ceil(float(self.scale) * math.log(10))
+        held = (ladder for ladder in self.ladders if ladder is not None)
+        return tuple(sorted({ladder.list_thresholds(self.scale)[0] + more for ladder in held}))
+
+    def find(self, counts: Sequence[NDArray[np.int64]], entropy: Entropy) -> tuple[Fraction, Fraction] | None:
+        """Find the sizes of the lower and of the upper bound; None where no rung of either sign has a row for sure.
+
+        Args:
+            counts: the rows of each sign's rungs; nothing for a sign that has no ladder.
+            entropy: a source of random bits.
+        """
+        return self.choose(self.draw(counts, entropy))
+
+    def draw(self, counts: Sequence[NDArray[np.int64]], entropy: Entropy) -> list[list[int]]:
+        """Return the noisy numbers of rows of each sign's rungs; the arguments are those of :meth:`find`."""
+        first = len(counts[0])
+        drawn = self._counts.add(to_integers([int(n) for c in counts for n in c]), entropy).tolist()
+        return [drawn[:first], drawn[first:]]
+
+    def choose(self, noisy: Sequence[Sequence[int]]) -> tuple[Fraction, Fraction] | None:
+        """Choose the bounds from the noisy numbers alone."""
+        certain = [
+            0 if ladder is None else ladder.find_certain(numbers, self.scale)
+            for ladder, numbers in zip(self.ladders, noisy, strict=True)
+        ]
+        if not any(certain):
+            return None
+        farthest = max(
+            ladder.lowest + place
+            for ladder, place in zip(self.ladders, certain, strict=True)
+            if ladder is not None and place
+        )
+        bounds, cuts = [], []
+        for ladder, numbers, place in zip(self.ladders, noisy, certain, strict=True):
+            if ladder is None:
+                bounds.append([Fraction(0)])
+                cuts.append(_Cut(np.zeros(1), np.zeros(1)))
+                continue
+            reach = min(ladder.top, place + BEYOND if place else max(0, farthest - ladder.lowest))
+            bounds.append([ladder.bound(i) for i in range(reach + 1)])
+            cuts.append(self._expect_cut(ladder, numbers, place, bounds[-1]))
+        below, above = (np.array([float(b) for b in side]) for side in bounds)
+        size = below[:, None] + above[None, :] if self.width else np.maximum(below[:, None], above[None, :])
+        noise = float(self.noise) * (size**2 if self.squares else size)
+        bias = self._expect_bias(*cuts)
+        error = bias + noise * np.exp(-np.divide(bias, noise, out=np.zeros_like(bias), where=noise > 0))
+        error[0, 0] = math.inf  # no bounds at all are no answer
+        i, j = np.unravel_index(int(np.argmin(error)), error.shape)
+        return bounds[0][i], bounds[1][j]
+
+    def _expect_bias(self, below: _Cut, above: _Cut) -> NDArray[np.float64]:
+        """Return how far off each pair of bounds is expected to be: squares are lost on both sides, sums make up for them."""
+        whole = below.mean[:, None] + above.mean[None, :]
+        if self.squares:
+            return whole
+        mean = np.abs(below.mean[:, None] - above.mean[None, :])
+        apart = _expect_size(mean, np.hypot(below.deviation[:, None], above.deviation[None, :]))
+        return np.clip(apart, _CERTAIN * whole, whole)
+
+    def _expect_cut(
+        self, ladder: Ladder, noisy: Sequence[int], certain: int, bounds: Sequence[Fraction]
+    ) -> _Cut:
+        """Return how much each bound, from the place 0 on, is expected to cut off in all."""
+        reach, least = len(bounds) - 1, _SEEN * float(self.scale)
+        ends = np.array([float(b) for b in bounds])
+        rows = np.zeros(ladder.top + 1)  # by places
+        far = max(least, find_threshold(self.scale, 1, _STRAY / ladder.top))
+        rows[1 : reach + 1] = [n if n > far else 0 for n in noisy[:reach]]
+        last = certain
+        if certain:
+            while last < reach and noisy[last] > least:
+                last += 1
+            rows[1 : last + 1] = [n if n > least else 0 for n in noisy[:last]]
+        tops = np.exp2(ladder.lowest + np.arange(len(rows)) - 1.0)
+        mean, squared = self._cut_off(rows, _find_middles(rows) * tops, ends)
+        squared += (_ROUGH * mean) ** 2
+        if not certain or last == ladder.top:
+            return _Cut(mean, np.sqrt(squared))
+        tails, weights = self._continue(noisy, last)
+        tails = tails[:, : ladder.top - last]
+        joined = np.concatenate([np.full((len(tails), 1), max(float(noisy[last - 1]), 1.0)), tails], axis=1)
+        sizes = _find_middles(joined)[:, 1:] * tops[last + 1 : last + 1 + tails.shape[1]]
+        means, squares = self._cut_off(tails, sizes, ends)
+        beyond = weights @ means
+        squared += weights @ (squares + (means - beyond) ** 2)
+        return _Cut(mean + beyond, np.sqrt(squared))
+
+    def _cut_off(
+        self, rows: NDArray[np.float64], sizes: NDArray[np.float64], ends: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return what each end cuts off of so many rows of these sizes, and its squared deviation: rows come by chance.
+
+        A number of rows that is expected to be r is off by the root of r on average, or by 2 r where that is less.
+        """
+        over = np.maximum(sizes[..., None, :] - ends[:, None], 0)
+        if self.squares:
+            over = over * sizes[..., None, :]
+        by_chance = np.minimum(rows, 4 * rows**2)[..., None, :]
+        return (over * rows[..., None, :]).sum(axis=-1), (over**2 * by_chance).sum(axis=-1)
+
+    def _continue(self, noisy: Sequence[int], last: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return rows on the rungs after the last that is seen, for each tail that may be, and the chance of each."""
+        scale = float(self.scale)
+        past = np.array([float(noisy[i]) if i >= 0 else 0.0 for i in range(last - 1, last - 1 - _BACK, -1)])
+        following = np.array(noisy[last : last + _AHEAD], dtype=float)
+        here, before = (
+            np.log(np.maximum(n + steps * math.sqrt(max(n, 1.0) + 2 * scale**2), 0.5))
+            for n, steps in zip(past[:2], (_LEVELS, _BEFORE), strict=True)
+        )
+        here, before = here[:, None, None, None], before[None, :, None, None]
+        slope, ahead = here - before, np.arange(1, _AHEAD + 1)
+        rows = np.exp(np.clip(here + np.minimum(slope, 0) * ahead - _FALLS, -700, 700))
+        back = before - slope * np.arange(1, _BACK - 1) - _RISES
+        shape = (*rows.shape[:-1], 1)
+        logs = [np.broadcast_to(here, shape), np.broadcast_to(before, shape), back]
+        explained = _weigh(past, np.exp(np.clip(np.concatenate(logs, axis=-1), -50, 50)), scale) + np.log(
+            _CHANCES
+        )
+        nothing = float(_weigh(following, np.zeros(len(following)), scale))
+        more = _weigh(following, rows[..., : len(following)], scale) - nothing
+        weights = np.exp(explained - explained.max())
+        weights *= (1 - _BREAK) / weights.sum() * np.exp(np.minimum(more, 600))
+        weights = np.append(weights, _BREAK)
+        likely = weights > weights.max() * 1e-5
+        weights = weights[likely] / weights[likely].sum()
+        return np.append(rows.reshape(-1, _AHEAD), np.zeros((1, _AHEAD)), axis=0)[likely], weights
+
 
 SIGN, RUNG, RUNG_ROWS, RUNG_TOTAL, RUNG_SQUARES = "sign", "rung", "n", "total", "squares"
 """Columns of the histogram: -1, 0 or 1; j; rows; the sum of their sizes in steps of ``2**(j - PLACES)``, and of its squares."""

@@ -4,9 +4,17 @@ An :class:`Operator` is a frozen value inside a plan, without connection or data
 cost before data are touched, and turns exact relations into a :class:`Release`.
 
 For each exact text an operator claims, in the numbers that calibrate its noise, how far one privacy unit can move the
-result. The second lock (:mod:`dpsql.sql.lock.check`) derives these numbers from the text: a text may do less than its
+result. The second lock (:mod:`dpsql.lock.check`) derives these numbers from the text: a text may do less than its
 claim allows, never more. Claims are made from the noise, never from the text, so the lock compares with the actual
 charge. An operator without claims may read nothing.
+
+Claims about packed rows, and about the totals computed from them in this process.
+
+The processing of packed rows is no SQL: the second lock checks the texts against these claims, and these against the charge.
+
+The progress of releases, reported to listeners.
+
+Progress is public: the number of steps of a statement, and that one of them is done, whatever its outcome.
 """
 
 from __future__ import annotations
@@ -15,6 +23,7 @@ import contextlib
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import ClassVar, Protocol
@@ -24,15 +33,105 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpsql.errors import EngineError, PrivacyError
-from dpsql.mechanisms.packed_claims import CodesClaim as CodesClaim
-from dpsql.mechanisms.packed_claims import LentTotals as LentTotals
-from dpsql.mechanisms.packed_claims import PackingClaim as PackingClaim
-from dpsql.mechanisms.packed_claims import SensitivityClaim as SensitivityClaim
-from dpsql.mechanisms.packed_claims import UnitPlace as UnitPlace
-from dpsql.mechanisms.progress import report_progress as report_progress
-from dpsql.mechanisms.progress import watch_progress as watch_progress
+from dpsql.interrupts import check_stop
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import Event
+
+
+@dataclass(frozen=True)
+class SensitivityClaim:
+    """The claim that one privacy unit moves a number by at most ``steps`` in each of at most ``groups`` groups.
+
+    Both are charged: an L1 distance of ``steps * groups``, and an L2 distance of ``steps`` times the root of ``groups``.
+    """
+
+    steps: int
+    groups: int = 1
+
+
+UnitPlace = tuple[tuple[str, ...], str]
+"""A table's path and its unit column."""
+
+
+@dataclass(frozen=True)
+class PackingClaim:
+    """One integer per row: the unit in the highest bits, then the group codes, then the values, the first lowest.
+
+    Args:
+        keys: the number of group codes.
+        values: the greatest of each value.
+        tallies: the limits on a unit's totals.
+        charged: the sensitivity that each column's noise is calibrated to.
+        groups: the most groups kept per unit.
+        coded: the unit column whose hash accompanies an integer without unit; its codes cover all values of the column.
+    """
+
+    keys: int
+    values: tuple[int, ...]
+    tallies: tuple[tuple[str, int], ...]
+    charged: tuple[tuple[str, SensitivityClaim], ...]
+    groups: int | None
+    coded: UnitPlace | None = None
+
+
+@dataclass(frozen=True)
+class CodesClaim:
+    """The claim that a text returns the hash of each distinct value of a unit's column once, and nothing else."""
+
+    unit: UnitPlace
+
+
+@dataclass(frozen=True)
+class LentTotals:
+    """A relation of exact, already bounded totals that an operator provides to its own queries.
+
+    ``halves`` are totals in two columns, by the first's name: the second, and the number of its steps per step of the
+    first; ``columns`` then counts both in these steps. A unit is in at most ``groups`` groups; with ``shares`` it may
+    be in any number, but moves their total by no more than in ``groups`` groups.
+    """
+
+    keys: tuple[str, ...]
+    columns: Mapping[str, int]
+    groups: int | None
+    halves: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    shares: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all columns."""
+        return (*self.keys, *self.columns, *(rest for rest, _ in self.halves.values()))
+
+
+ProgressListener = Callable[[int, int], None]
+"""Called with (steps done, total steps)."""
+
+_listener: ContextVar[ProgressListener | None] = ContextVar("dpsql_progress", default=None)
+
+
+@contextlib.contextmanager
+def watch_progress(listener: ProgressListener) -> Iterator[None]:
+    """Report the progress of releases in this thread to ``listener``.
+
+    A search that stops early stops at its released hit.
+
+    >>> with watch_progress(lambda done, steps: print(f"{done} of {steps}")):
+    ...     report_progress(3, 128)
+    3 of 128
+    """
+    token = _listener.set(listener)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
+
+
+def report_progress(done: int, steps: int) -> None:
+    """Report progress to this thread's listener, if any; KeyboardInterrupt if the user stopped the statement."""
+    check_stop()
+    listener = _listener.get()
+    if listener is not None:
+        listener(done, steps)
+
 
 Booleans = NDArray[np.bool_]
 

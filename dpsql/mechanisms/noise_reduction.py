@@ -31,8 +31,7 @@ import pyarrow as pa
 from dpsql.mechanisms import base
 from dpsql.mechanisms.aggregation import Aggregation
 from dpsql.mechanisms.empty_groups import find_significant
-from dpsql.mechanisms.mean_errors import expect_mean_error
-from dpsql.mechanisms.moments import Estimate, Noisy, Output
+from dpsql.mechanisms.moments import Estimate, Noisy, Output, expect_mean_error
 from dpsql.mechanisms.per_group import LaplaceNoise, Statistic, change_noise
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.gradual import NoiseChain

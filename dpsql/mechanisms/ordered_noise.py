@@ -29,16 +29,25 @@ so the bounds are unchanged. Guarantee: that of the event, which costs as much a
 that were fixed and calibrated jointly. Everything after the draw, including the fit, uses the noisy integers and public
 numbers. The caller must ensure the requirements of ``base``, and that the key's values, and with them the places of
 steps, are public.
+
+Noise on a tree of sums of neighbouring steps, and the least-squares fit to it (Hay, Rastogi, Miklau, Suciu 2010).
+
+Relation, sensitivity and guarantee: :mod:`dpsql.mechanisms.ordered_noise`.
+
+Noise on the product of steps with the square root of the matrix of running totals, and its solution.
+
+Henzinger, Upadhyay, Upadhyay (2023); Fichtenberger, Henzinger, Upadhyay (2023). Relation, sensitivity and guarantee:
+:mod:`dpsql.mechanisms.ordered_noise`.
 """
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from statistics import NormalDist
 
 import numpy as np
@@ -258,3 +267,307 @@ def add_noise(noise: Noise, exact: Integers, runs: Sequence[StepRows], entropy: 
     return (
         noise.add_runs(exact, runs, entropy) if isinstance(noise, OrderedNoise) else noise.add(exact, entropy)
     )
+
+
+_SAMPLED = 1024
+"""The most running totals by which trees are compared."""
+_MOST_BRANCHES = 16
+_LEAST = 1e-30
+"""Lower bound on variances, so that they can be divisors."""
+
+
+@dataclass(frozen=True)
+class TreeNoise(OrderedNoise):
+    """Noise on the steps and on sums of 1, b, b^2, ... neighbouring ones, with equal shares of the loss.
+
+    See the module for the guarantee. ``branches`` is b, ``levels`` the number of noised vectors, including the steps.
+    """
+
+    word = "TREE"
+    base: Noise
+    steps: int
+    branches: int
+    levels: int
+
+    def __post_init__(self) -> None:
+        self._validate_steps()
+        if self.branches < 2 or not 2 <= self.levels <= 64:
+            raise ValueError("a tree has two branches and two levels at least")
+
+    @cached_property
+    def vectors(self) -> tuple[Noise, ...]:
+        """The noise of each level, the steps first."""
+        share = Fraction(1, self.levels)
+        s, g = self.base.sensitivity, self.base.groups
+        if isinstance(self.base, LaplaceNoise):
+            return (share_noise(self.base, share, s * g, 1),) * self.levels
+        sizes = (self.branches**level for level in range(self.levels))
+        return tuple(share_noise(self.base, share, s, g * min(size, g)) for size in sizes)
+
+    @property
+    def _sizes(self) -> tuple[int, ...]:
+        """The steps per node at each level."""
+        return tuple(min(self.branches**level, 1 << 40) for level in range(self.levels))
+
+    def draw_run(self, values: Integers, entropy: Entropy) -> Integers:
+        sums = [_widened(values)]
+        for _ in range(1, self.levels):
+            sums.append(_add_neighbours(sums[-1], self.branches))
+        noisy = [noise.add(exact, entropy) for noise, exact in zip(self.vectors, sums, strict=True)]
+        return self.fit(noisy)
+
+    def fit(self, noisy: Sequence[Integers]) -> Integers:
+        """Return the integer steps that best fit all noisy sums, by weighted least squares, for numbers of any size."""
+        steps, weights = _widened(noisy[0]), self._weights
+        rest, sums = [np.zeros(len(steps))], steps
+        for level in noisy[1:]:
+            sums = _add_neighbours(sums, self.branches)
+            rest.append((level - sums).astype(np.float64))
+        return add_rounded(steps, _fit_tree(rest, weights, self.branches))
+
+    def expect_variances(self, first: StepPlaces, last: StepPlaces) -> Floats:
+        return _find_tree_variances(self.steps, self.branches, self._weights, first, last)
+
+    @property
+    def _weights(self) -> list[float]:
+        return [max(noise.variance, _LEAST) for noise in self.vectors]
+
+    def describe_strategy(self) -> str:
+        return f"each step and on each sum of {', '.join(str(size) for size in self._sizes[1:])} neighbouring steps"
+
+
+def _add_neighbours(values: Integers, count: int) -> Integers:
+    if not len(values):
+        return values
+    sums: Integers = np.add.reduceat(values, np.arange(0, len(values), count))
+    return sums
+
+
+def _widened(values: Integers) -> Integers:
+    """Return integers of a type that can represent their sum."""
+    if values.dtype == np.int64 and len(values):
+        most = max(abs(int(values.max())), abs(int(values.min())))
+        if most * len(values) >= SAFE_INTEGERS:
+            return values.astype(object)
+    return values
+
+
+def _fit_tree(noisy: Sequence[Floats], weights: Sequence[float], branches: int) -> Floats:
+    """Return the steps that best fit a tree's noisy sums; ``weights`` are the variances of the levels."""
+    best, spread = [noisy[0]], [np.full(len(noisy[0]), weights[0])]
+    below: list[tuple[Floats, Floats]] = []
+    for values, own in zip(noisy[1:], weights[1:], strict=True):
+        starts = np.arange(0, len(best[-1]), branches)
+        total, wide = np.add.reduceat(best[-1], starts), np.add.reduceat(spread[-1], starts)
+        below.append((total, wide))
+        best.append(total + wide / (wide + own) * (values - total))
+        spread.append(wide * own / (wide + own))
+    fitted = best[-1]
+    for level in range(len(below) - 1, -1, -1):
+        (total, wide), parent = below[level], np.arange(len(best[level])) // branches
+        fitted = best[level] + spread[level] / wide[parent] * (fitted - total)[parent]
+    return fitted
+
+
+def _find_tree_variances(
+    steps: int, branches: int, weights: Sequence[float], first: StepPlaces, last: StepPlaces
+) -> Floats:
+    """Return the variances of sums of fitted steps, from first to last.
+
+    The fit and its covariance are those of a Gaussian posterior with a flat prior. Given a node's sum x, its children
+    are independent of the rest; so within a node the part of a range is ``a * x`` plus an independent term of variance b.
+    """
+    spread = [np.full(steps, weights[0])]
+    for own in weights[1:]:
+        wide = np.add.reduceat(spread[-1], np.arange(0, len(spread[-1]), branches))
+        spread.append(wide * own / (wide + own))
+    wides = [np.add.reduceat(v, np.arange(0, len(v), branches)) for v in spread[:-1]]
+    known = [spread[-1]]  # the variances of nodes given all
+    for level in range(len(wides) - 1, -1, -1):
+        parent = np.arange(len(spread[level])) // branches
+        part = spread[level] / wides[level][parent]
+        known.append(spread[level] * (1 - part) + part**2 * known[-1][parent])
+    known.reverse()
+    first, last = np.asarray(first, dtype=np.intp), np.asarray(last, dtype=np.intp)
+    found = np.where(first == last, known[0][first], np.nan)
+    left, right = (np.ones(len(first)), np.zeros(len(first))), (np.ones(len(first)), np.zeros(len(first)))
+    a, b = first.copy(), last.copy()
+    for level, wide in enumerate(wides):
+        before = np.concatenate(([0.0], np.cumsum(spread[level])))
+        up_a, up_b = a // branches, b // branches
+        start, end = up_b * branches, np.minimum((up_a + 1) * branches, len(spread[level]))
+        meet = (up_a == up_b) & (a != b)
+        inner = before[b] - before[np.minimum(a + 1, b)]
+        all_of, of_a, of_b = wide[up_a], spread[level][a], spread[level][b]
+        mixed = inner + left[0] * of_a + right[0] * of_b
+        squares = inner + left[0] ** 2 * of_a + right[0] ** 2 * of_b
+        own = left[1] + right[1] + squares - mixed**2 / all_of
+        joined = (mixed / all_of) ** 2 * known[level + 1][up_a] + own
+        found = np.where(meet & np.isnan(found), joined, found)
+        left = _step_up(left, of_a, before[end] - before[a + 1], wide[up_a])
+        right = _step_up(right, of_b, before[b] - before[start], wide[up_b])
+        a, b = up_a, up_b
+    before = np.concatenate(([0.0], np.cumsum(known[-1])))
+    apart = left[0] ** 2 * known[-1][a] + right[0] ** 2 * known[-1][b] + left[1] + right[1]
+    apart = apart + before[b] - before[np.minimum(a + 1, b)]
+    whole: Floats = np.where(np.isnan(found), apart, found)
+    return whole
+
+
+def _step_up(part: tuple[Floats, Floats], own: Floats, beside: Floats, wide: Floats) -> tuple[Floats, Floats]:
+    """Return the coefficient of the parent's sum in a part of a range, and the variance of the independent rest."""
+    mixed = beside + part[0] * own
+    return mixed / wide, part[1] + beside + part[0] ** 2 * own - mixed**2 / wide
+
+
+@lru_cache(maxsize=64)
+def choose_tree(steps: int, pure: bool, groups: int) -> tuple[int, int]:
+    """Return branches and levels of the tree whose running totals have the least expected squared error."""
+    last = np.unique(np.linspace(0, steps - 1, min(steps, _SAMPLED)).astype(np.intp))
+    first = np.zeros(len(last), dtype=np.intp)
+
+    def measure(shape: tuple[int, int]) -> float:
+        branches, levels = shape
+        sizes = [min(branches**level, 1 << 40) for level in range(levels)]
+        weights = [levels**2 if pure else levels * min(size, groups) for size in sizes]
+        return float(_find_tree_variances(steps, branches, weights, first, last).mean())
+
+    return min(_list_shapes(steps), key=measure)
+
+
+def _list_shapes(steps: int) -> Iterator[tuple[int, int]]:
+    for branches in range(2, _MOST_BRANCHES + 1):
+        levels = 2
+        while levels == 2 or branches ** (levels - 1) < steps * branches:
+            yield branches, levels
+            levels += 1
+
+
+def make_tree(base: Noise, steps: int) -> TreeNoise:
+    """Return the best tree for running totals of this many steps, at the cost of ``base``."""
+    return TreeNoise(base, steps, *choose_tree(steps, isinstance(base, LaplaceNoise), base.groups))
+
+
+ROOT_GRID = 1 << 16
+"""The first number of the square root's columns, whose integers are multiples of its inverse."""
+MAX_SQUARE_ROOT_STEPS = 4096
+"""The most steps for the square root, whose time is quadratic in them."""
+_EXACT = 1 << 48
+"""Integers below this are exact as floats, and are divided as such."""
+
+
+@lru_cache(maxsize=8)
+def list_square_root(steps: int) -> NDArray[np.int64]:
+    """Return the columns' non-increasing sequence: ``C(2k, k) / 4^k`` in parts of :data:`ROOT_GRID`, rounded."""
+    exact, found = Fraction(ROOT_GRID), [ROOT_GRID]
+    for k in range(1, steps):
+        exact = exact * (2 * k - 1) / (2 * k)
+        if k % 32 == 0:  # a public sequence of our choice; short fractions suffice
+            exact = Fraction(math.floor(exact * (1 << 64)), 1 << 64)
+        found.append(min(found[-1], round(exact)))
+    return np.array(found, dtype=np.int64)
+
+
+@lru_cache(maxsize=64)
+def find_root_reach(steps: int, groups: int) -> int:
+    """Return the squared L2 sensitivity of the product, to moves with ``|v|_1 <= groups`` and ``|v|_2^2 <= groups``."""
+    r = list_square_root(steps)
+    left, found = groups * groups, 0
+    for distance in range(steps):
+        most = groups if distance == 0 else min(2 * groups, left)
+        found += most * int(r[: steps - distance] @ r[distance:])
+        left -= most
+        if not left:
+            break
+    return found
+
+
+@lru_cache(maxsize=8)
+def _invert(steps: int) -> Floats:
+    """Return the coefficients of the reciprocal of the columns' power series."""
+    r = list_square_root(steps).astype(np.float64)
+    found = np.zeros(steps)
+    found[0] = 1 / r[0]
+    for k in range(1, steps):
+        found[k] = -(r[1 : k + 1] @ found[k - 1 :: -1]) / r[0]
+    return found
+
+
+@dataclass(frozen=True)
+class SquareRootNoise(OrderedNoise):
+    """Noise on the product of the steps with the square root of the matrix of running totals.
+
+    See the module for the guarantee. The matrix has integers in parts of :data:`ROOT_GRID`. Their rounding affects only
+    the error, for the sensitivity is that of the integers.
+    """
+
+    word = "SQUARE_ROOT"
+    base: Noise
+    steps: int
+
+    def __post_init__(self) -> None:
+        self._validate_steps(MAX_SQUARE_ROOT_STEPS)
+
+    @cached_property
+    def vectors(self) -> tuple[Noise, ...]:
+        s, g = self.base.sensitivity, self.base.groups
+        if isinstance(self.base, LaplaceNoise):
+            whole = s * g * int(list_square_root(self.steps).sum())
+            return (share_noise(self.base, Fraction(1), whole, 1),)
+        return (share_noise(self.base, Fraction(1), s, find_root_reach(self.steps, g)),)
+
+    def draw_run(self, values: Integers, entropy: Entropy) -> Integers:
+        return self.solve(self.vectors[0].add(_multiply(values), entropy))
+
+    def solve(self, noisy: Integers) -> Integers:
+        """Return the integer steps whose product is nearest to the noisy one, exactly for numbers of any size."""
+        near = _divide(noisy)
+        rest = (noisy - _multiply(near)).astype(np.float64)
+        return add_rounded(near, np.convolve(_invert(len(rest)), rest)[: len(rest)])
+
+    def expect_variances(self, first: StepPlaces, last: StepPlaces) -> Floats:
+        totals = np.cumsum(_invert(self.steps))
+        found = np.zeros(len(first))
+        lengths = np.asarray(last) - np.asarray(first) + 1
+        for length in np.unique(lengths):
+            shifted = np.concatenate((np.zeros(length), totals[: self.steps - length]))
+            squares = np.cumsum((totals - shifted) ** 2)
+            chosen = lengths == length
+            found[chosen] = squares[np.asarray(last)[chosen]]
+        return found * self.vectors[0].variance
+
+    def describe_strategy(self) -> str:
+        return f"the product of the steps with the square root of the matrix of running totals, in parts of 1/{ROOT_GRID}"
+
+
+def _multiply(values: Integers) -> Integers:
+    """Return the exact product of the matrix with the steps."""
+    n = len(values)
+    if not n:
+        return values
+    r = list_square_root(n)
+    fits = values.dtype == np.int64
+    if fits:
+        most = max(abs(int(values.max())), abs(int(values.min())))
+        fits = most * int(r.sum()) < SAFE_INTEGERS
+    given = values if fits else values.astype(object)
+    made: Integers = np.convolve(given, r if fits else r.astype(object))[:n]
+    return made
+
+
+def _divide(noisy: Integers) -> Integers:
+    """Return integer steps, of any size, whose product is near a noisy one."""
+    n = len(noisy)
+    r = list_square_root(n)
+    if noisy.dtype == np.int64 and int(np.abs(noisy).max()) < _EXACT:
+        return np.rint(np.convolve(_invert(n), noisy.astype(np.float64))[:n]).astype(np.int64)
+    near, exact, columns = np.zeros(n, dtype=object), noisy.astype(object), r.astype(object)
+    for k in range(n):
+        known = columns[1 : k + 1] @ near[k - 1 :: -1] if k else 0
+        near[k] = (exact[k] - known + ROOT_GRID // 2) // ROOT_GRID
+    return near
+
+
+def make_square_root(base: Noise, steps: int) -> SquareRootNoise:
+    """Return the square root for this many steps, at the cost of ``base``."""
+    return SquareRootNoise(base, steps)

@@ -13,7 +13,7 @@ which move a level by no more than w either).
 
 Noise of a node that nobody looks at is not drawn: it is independent of all that decides where to look, so the answers have the
 law that they have where all of the tree is drawn. Grids of millions of points, and thousands of groups, are read this way. A tree
-that is kept with its answers (:mod:`dpsql.mechanisms.kept_tree`) is drawn as a whole.
+that is kept with its answers (:mod:`dpsql.mechanisms.quantile_tree`) is drawn as a whole.
 
 The ends of an interval are read from the same tree, at the ranks that lie so far below and above the quantile's as an answer
 may be off: they cost nothing.
@@ -24,6 +24,17 @@ right. The child in which the wanted rank is reached is looked at next. None of 
 true ones than the farthest of them was, for the true ones ascend between the same ends. So at the point that is found they are
 off by at most the largest error of a sum of children on the way, added up over levels, whatever the data are:
 :meth:`QuantileTree.bound_error`. The noise of a level is independent of the way that led there.
+
+Stores the noisy tree behind a column's quantiles; later quantiles of the column are free.
+
+Relation, sensitivity and guarantee: :mod:`dpsql.mechanisms.quantile_tree`, here with all nodes drawn. The release is
+the noisy counts; quantiles are computed from these and from public numbers.
+
+Errors in rank to expect of several quantiles that are chosen one by one, and of as many from a tree: public arithmetic.
+
+The exponential mechanism is off by a rank of Laplace's law where rows are spread evenly, and never goes beyond them. All choices
+are then sorted, which helps where quantiles are nearer to each other than their errors: the error of the k-th is that of the k-th
+of all choices in order, whose law is exact here. No data are read, and no guarantee rests on it.
 """
 
 from __future__ import annotations
@@ -38,13 +49,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpsql.mechanisms.aggregation import Answered, Group, index_groups
+from dpsql.mechanisms import base
+from dpsql.mechanisms.aggregation import Answered, Group, Together, index_groups
 from dpsql.mechanisms.histograms import GRID_STEP, STEP_ROWS, read_histogram
 from dpsql.mechanisms.order_statistics import WantedRank
 from dpsql.mechanisms.per_group import LaplaceNoise
 from dpsql.mechanisms.quantiles import BETWEEN, ENDS_DOUBT, RANK_CONFIDENCE, Quantiles, note_rank_error
 from dpsql.noise.entropy import Entropy
-from dpsql.numerics.exact_numbers import Floats, Integers, read_integers
+from dpsql.numerics.exact_numbers import Floats, Integers, pack_integers, read_integers, unpack_integers
 from dpsql.privacy.events import DiscreteLaplace, Event, PureDP, compose_events
 
 _MOST_BRANCHES = 1024
@@ -405,3 +417,149 @@ def make_tree_of(part: Quantiles, epsilon: Fraction, power: int) -> QuantileTree
         part.query, part.keys, part.names, part.ranks, part.low, part.high, epsilon, part.rows, part.groups, part.steps,
         part.whole, part.column, part.geometric, part.in_all, part.confidence, part.bars, branches, levels,
     )  # fmt: skip
+
+
+MAX_KEPT_POINTS = 1 << 16
+"""The most points of a grid whose whole tree is stored: some 300 KB."""
+_NODES = "nodes"
+
+
+@dataclass(frozen=True)
+class KeptTree(Together):
+    """Quantiles of one column over all rows, and their noisy tree. ``parts`` is the tree alone, without keys or aggregation."""
+
+    def __post_init__(self) -> None:
+        if self.aggregation is not None or len(self.parts) != 1 or self.tree.keys:
+            raise ValueError("a tree that is kept stands alone, without groups")
+
+    @property
+    def tree(self) -> QuantileTree:
+        """The tree, with the requested quantiles."""
+        (part,) = self.parts
+        if not isinstance(part, QuantileTree):
+            raise ValueError("only a tree is kept")
+        return part
+
+    def release(self, read: base.Read, entropy: Entropy) -> base.Release:
+        reader, tree = base.add_salt(read, self.queries, entropy), self.tree
+        route = tree.column_route
+        counts = None if route is None else route.take(reader, entropy)
+        if counts is not None:
+            histogram = tree.list_held(counts)
+        else:
+            table = reader(tree.query)
+            values, rows = (read_integers(table.column(name)) for name in (GRID_STEP, STEP_ROWS))
+            histogram = read_histogram(values, rows, tree.low, tree.high)
+        return self.read_again(_pack_nodes(tree.draw_all(histogram, entropy)))
+
+    def read_again(self, noisy: pa.Table) -> base.Release:
+        """Return the release with quantiles read from a stored tree: post-processing."""
+        answered = self.tree.answer_all(unpack_integers(noisy.column(_NODES)))
+        return base.Release(pa.table(dict(answered.columns)), answered.event, answered.notes, noisy)
+
+    @property
+    def can_show_again(self) -> bool:
+        return True
+
+    def show_again(self, released: pa.Table, noisy: pa.Table | None) -> pa.Table:
+        if noisy is None:
+            raise ValueError("the tree was not kept")
+        return self.read_again(noisy).table
+
+
+def _pack_nodes(noisy: Integers) -> pa.Table:
+    """Return a relation of the counts of all nodes, of 32 bits if they fit."""
+    small = noisy.dtype == np.int64 and bool((np.abs(noisy) < 1 << 31).all())
+    column = pack_integers(noisy)
+    return pa.table({_NODES: column.cast(pa.int32()) if small else column})
+
+
+_PARTS = 2048
+"""The parts of all ranks between which the law of a choice is worked out."""
+_MANY = 200
+"""Quantiles up to which choices in order are worked out one by one; of more, the number of choices is taken as normal."""
+
+RankErrors = dict[str, float]
+"""The root mean squared errors in rank, in rows, by released column."""
+
+
+def expect_plain(part: Quantiles, rows: int | None) -> RankErrors:
+    """Return the errors of quantiles that are chosen one by one.
+
+    Args:
+        part: with the exponential mechanism.
+        rows: of a group; None for so many that no two choices are near each other.
+    """
+    rates = tuple(float(part.rate(rank)) * rank.scale for rank in part.ranks)
+    ends = tuple(part.inward if rank.end else 0 for rank in part.ranks)
+    if rows is None:
+        squares: Sequence[float] = [2 / r**2 + end**2 for r, end in zip(rates, ends, strict=True)]
+    else:
+        targets = tuple(
+            (float(rank.p) * rows, min(end, rows / 2) if rank.end == "min" else -min(end, rows / 2))
+            for rank, end in zip(part.ranks, ends, strict=True)
+        )
+        squares = _measure_in_order(targets, rates, rows)
+    return _gather(part.names, squares)
+
+
+def expect_tree(part: QuantileTree, rows: int | None) -> RankErrors:
+    """Return the errors of quantiles from a tree: those between the ends are told for any number of rows, the most there are."""
+    most = math.inf if rows is None else rows
+    return _gather(part.names, [part.measure_rank(rank, most) ** 2 for rank in part.ranks])
+
+
+def _gather(names: Sequence[str], squares: Sequence[float]) -> RankErrors:
+    found: dict[str, list[float]] = {}
+    for name, square in zip(names, squares, strict=True):
+        found.setdefault(name, []).append(square)
+    return {name: math.sqrt(sum(own) / len(own)) for name, own in found.items()}
+
+
+@lru_cache(maxsize=64)
+def _measure_in_order(
+    targets: tuple[tuple[float, float], ...], rates: tuple[float, ...], rows: int
+) -> tuple[float, ...]:
+    """Return the mean squared error of each choice, once all are in order.
+
+    Args:
+        targets: the true rank of each, and how far from it the choice is aimed.
+        rates: of Laplace's law.
+        rows: within which the choices are.
+    """
+    edges = np.linspace(0.0, float(rows), _PARTS + 1)
+    order = sorted(range(len(rates)), key=lambda i: targets[i][0])
+    below = np.stack([_find_chances(edges, sum(targets[i]), rates[i]) for i in order])
+    reached = _count_reached(below)  # of each edge: the chance that at least k choices lie below it
+    middle = (edges[1:] + edges[:-1]) / 2
+    found = [0.0] * len(rates)
+    for place, i in enumerate(order):
+        chances = np.diff(reached[place])
+        found[i] = float((chances * (middle - targets[i][0]) ** 2).sum() / max(chances.sum(), 1e-12))
+    return tuple(found)
+
+
+def _find_chances(edges: Floats, centre: float, rate: float) -> Floats:
+    """Return the chances that a choice lies below each edge: Laplace's law between the first edge and the last."""
+    off = rate * (edges - centre)
+    half = 0.5 * np.exp(-np.abs(off))
+    whole = np.where(off < 0, half, 1 - half)
+    found: Floats = (whole - whole[0]) / max(float(whole[-1] - whole[0]), 1e-300)
+    return found
+
+
+def _count_reached(below: Floats) -> Floats:
+    """Return the chances that at least 1, 2, ... independent events happen; ``below`` are those of each, by column."""
+    many, columns = below.shape
+    if many > _MANY:
+        mean, spread = below.sum(axis=0), np.sqrt((below * (1 - below)).sum(axis=0) + 1e-9)
+        z = (mean[None, :] - np.arange(1, many + 1)[:, None] + 0.5) / spread[None, :]
+        normal: Floats = 1 / (1 + np.exp(-np.clip(1.702 * z, -700.0, 700.0)))
+        return normal
+    exactly = np.zeros((many + 1, columns))
+    exactly[0] = 1.0
+    for chance in below:
+        exactly[1:] = exactly[1:] * (1 - chance) + exactly[:-1] * chance
+        exactly[0] *= 1 - chance
+    found: Floats = np.cumsum(exactly[::-1], axis=0)[::-1][1:]
+    return found

@@ -40,9 +40,8 @@ from numpy.typing import NDArray
 from dpsql.mechanisms.aggregation import Answered, Group, Part, index_groups
 from dpsql.mechanisms.base import ClaimedText, ExpectedError, RowsClaim
 from dpsql.mechanisms.fast.column_counts import ColumnCounts
-from dpsql.mechanisms.graded_grid import GradedGrid, PointWeights
 from dpsql.mechanisms.histograms import GRID_STEP, STEP_ROWS, read_histogram
-from dpsql.mechanisms.order_statistics import GeometricGrid, WantedRank, choose_step
+from dpsql.mechanisms.order_statistics import GeometricGrid, GradedGrid, PointWeights, WantedRank, choose_step
 from dpsql.noise.entropy import Entropy
 from dpsql.numerics import interval_arithmetic as ia
 from dpsql.numerics.exact_numbers import Integers, read_integers

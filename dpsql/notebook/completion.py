@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
+from dpsql.language.functions import AGGREGATES, ALIASES, MECHANISMS, SqlName
 from dpsql.notebook import guide
 from dpsql.notebook.sql_shape import ShownRelation, Word, find_ctes, find_relations, is_unfinished, scan
-from dpsql.sql.parse.functions import AGGREGATES, ALIASES, MECHANISMS, SqlName
 
 SHOWN = ("BUDGET", "LEDGER", "POLICY", "TABLES", "TRADEOFF", "TRADEOFF SPENT", "GROUPS", "ACCOUNTANTS")
 """The words that may follow SHOW."""
@@ -356,8 +356,8 @@ def _list_functions(mode: str) -> list[SqlName]:
 
 def list_options(mode: str) -> tuple[str, ...]:
     """Return the options of a mode; without a mode those of DP, for a declared name all."""
-    from dpsql.sql.binder import OPTIONS_OF_MODE
-    from dpsql.sql.selection.declared import DECLARE_OPTIONS, PROBE_OPTIONS, STABLE_OPTIONS
+    from dpsql.binding.selection.declared import DECLARE_OPTIONS, PROBE_OPTIONS, STABLE_OPTIONS
+    from dpsql.binding.statement_binder import OPTIONS_OF_MODE
 
     declared = {"DECLARE": DECLARE_OPTIONS, "DECLARE STABLE": STABLE_OPTIONS}
     readers = declared.get(mode, OPTIONS_OF_MODE.get(mode or "DP", PROBE_OPTIONS))
@@ -366,9 +366,9 @@ def list_options(mode: str) -> tuple[str, ...]:
 
 def list_arguments(call: str, mode: str) -> tuple[str, ...]:
     """Return the named arguments of an aggregate or a mechanism, by its name in capitals; none for other functions."""
-    from dpsql.sql.dp.aggregates import NAMED_ARGUMENTS
-    from dpsql.sql.ptr.block import PTR_ARGUMENTS
-    from dpsql.sql.selection.block import SELECTION_ARGUMENTS
+    from dpsql.binding.dp.aggregates import NAMED_ARGUMENTS
+    from dpsql.binding.modes.ptr import PTR_ARGUMENTS
+    from dpsql.binding.selection.choice import SELECTION_ARGUMENTS
 
     readers = SELECTION_ARGUMENTS.get(ALIASES.get(call, call))
     if readers is None and any(call in (row.name, *row.aliases) for row in AGGREGATES):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from dpsql.errors import Error, ParseError, did_you_mean
-from dpsql.sql.parse.functions import AGGREGATES, SqlName
+from dpsql.language.functions import AGGREGATES, SqlName
 
 if TYPE_CHECKING:  # editors colour by these tables alone: no table library is loaded for them
     from dpsql.notebook.render import Panel
@@ -402,7 +402,7 @@ ours, which editors colour as SQL.
 
 def says_anything(text: str) -> bool:
     """Return whether a text is more than comments, blanks and semicolons; unreadable text is."""
-    from dpsql.sql.parse.tokens import tokenize
+    from dpsql.language.tokens import tokenize
 
     try:
         return any(token.text != ";" for token in tokenize(text))

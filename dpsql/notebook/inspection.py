@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from dpsql.errors import BindError, did_you_mean
+from dpsql.language.functions import AGGREGATES
 from dpsql.notebook import guide
 from dpsql.notebook.completion import SHOWN, KnownNames, list_arguments
 from dpsql.notebook.sql_shape import Word, find_relations, is_unfinished, scan
-from dpsql.sql.parse.functions import AGGREGATES
 
 _OURS = {
     "OPTIONS": "OPTIONS (epsilon = 0.1, ...): what the SELECT may cost, and how it is answered. Tab lists the options.",

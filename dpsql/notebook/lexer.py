@@ -12,8 +12,8 @@ from typing import ClassVar
 from pygments.lexer import RegexLexer, bygroups, default, words  # type: ignore[import-untyped]
 from pygments.token import Comment, Keyword, Name, Number, Operator, Punctuation, String, Text  # type: ignore[import-untyped]
 
+from dpsql.language.functions import WORDS
 from dpsql.notebook.guide import ARGUMENTS, KEYWORDS, OPTIONS
-from dpsql.sql.parse.functions import WORDS
 
 _MORE = """
     ASC DESC INNER OUTER CROSS UNION ALL EXCEPT INTERSECT QUALIFY WINDOW PARTITION INTERVAL CAST TRUE FALSE ANY EXISTS

@@ -20,16 +20,16 @@ from traitlets import Enum, Int, Unicode, observe
 
 from dpsql import __version__
 from dpsql.errors import BindError, Error, ParseError, PolicyError, did_you_mean
+from dpsql.language.parameter_values import Params, name_parameters
 from dpsql.notebook import guide, inspection, policy_commands, render, servers, sessions
 from dpsql.notebook.completion import KnownNames
 from dpsql.notebook.guide import CellOptions
 from dpsql.notebook.matcher import Matcher
 from dpsql.notebook.panel import CellTexts, PanelComms
 from dpsql.notebook.sessions import Sessions
-from dpsql.parameters import Params, name_parameters
 from dpsql.report.tables import Sheet
-from dpsql.result import Result
-from dpsql.why import Why, explain_refusal
+from dpsql.session.explanation import Why, explain_refusal
+from dpsql.session.result import Result
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -301,7 +301,7 @@ class DpsqlMagic(Magics):
     def _open(
         self, name: str | None, database: Any, policy: str, ledger: str | None, analyst: str | None
     ) -> None:
-        from dpsql.session import open_session
+        from dpsql.session.session import open_session
 
         self._hold(name, open_session(database, policy=policy, ledger=ledger, analyst=analyst))
 

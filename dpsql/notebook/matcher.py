@@ -13,7 +13,7 @@ from IPython.core.completer import SimpleCompletion
 
 from dpsql.notebook import guide, inspection, policy_commands, sessions
 from dpsql.notebook.completion import KnownNames, Offer, complete_sql
-from dpsql.result import Result
+from dpsql.session.result import Result
 
 if TYPE_CHECKING:
     from IPython.core.completer import CompletionContext, SimpleMatcherResult

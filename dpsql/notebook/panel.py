@@ -21,10 +21,10 @@ from dpsql.report.tables import BudgetPanel, Html, tag
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from dpsql.explanation import Explanation
+    from dpsql.language.parameter_values import Params
     from dpsql.notebook.guide import CellOptions
     from dpsql.notebook.sessions import OpenSession, Sessions
-    from dpsql.parameters import Params
+    from dpsql.session.explanation import Explanation
 
 TARGET = "dpsql.panel"
 """The name of the comm."""
@@ -179,7 +179,7 @@ class PanelComms:
         Raises:
             Error: it can't be bound, or no session is open.
         """
-        from dpsql.sql.parse.statements import PRICED, parse
+        from dpsql.language.statements import PRICED, parse
 
         found = re.match(r"\s*(?:[\w.]+\s*=\s*)?(%%?)(\w+)([^\n]*)\n?", source)
         if found is None or not guide.is_ours(self._shell, "cell" if found[1] == "%%" else "line", found[2]):

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from dpsql.errors import BindError, did_you_mean
 from dpsql.notebook.render import format_cell, is_number
-from dpsql.result import MissingLibrary
+from dpsql.session.result import MissingLibrary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from dpsql.result import Result
+    from dpsql.session.result import Result
 
 
 INK = "#7c7c7c"

@@ -50,7 +50,7 @@ def run_policy_command(rest: str, space: Mapping[str, Any]) -> Panel:
 
 
 def _init(words: str, space: Mapping[str, Any]) -> Panel:
-    from dpsql.policy.init import init_policy
+    from dpsql.owner.policy_init import init_policy
 
     given, flags = parse_words(words, INIT_FLAGS)
     if "--database" in flags:
@@ -66,7 +66,7 @@ def _init(words: str, space: Mapping[str, Any]) -> Panel:
 
 
 def _check(words: str, space: Mapping[str, Any]) -> Panel:
-    from dpsql.policy.lint import check_policy
+    from dpsql.owner.policy_check import check_policy
 
     given, flags = parse_words(words, CHECK_FLAGS)
     if "--database" in flags:

@@ -13,18 +13,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpsql.errors import BindError, Error, ParseError, did_you_mean
+from dpsql.language.parameter_values import Params
 from dpsql.notebook import guide, inspection, sessions
 from dpsql.notebook.completion import KnownNames, Offer, complete_sql
 from dpsql.notebook.guide import CellOptions
 from dpsql.notebook.sql_shape import ends_statement
-from dpsql.parameters import Params
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
     from prompt_toolkit.history import History
 
     from dpsql.notebook.sessions import OpenSession
-    from dpsql.result import Result
+    from dpsql.session.result import Result
 
 PROMPT_COMMANDS = {
     ".help": "this; .help WORD says what a word of the language is",

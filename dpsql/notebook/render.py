@@ -29,7 +29,7 @@ from dpsql.report.tables import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from dpsql.result import LowHigh, Result
+    from dpsql.session.result import LowHigh, Result
 
 ROWS = 20
 """Rows shown before the middle is left out; ``%config DpsqlMagic.rows`` changes it for a notebook."""
@@ -237,7 +237,7 @@ def make_sheet(headings: Sequence[str], rows: Iterable[Sequence[Any]], caption: 
 def _plain(name: str, values: pa.ChunkedArray, digits: int | None = None) -> SheetColumn:
     import pyarrow as pa
 
-    from dpsql.result import to_python_values
+    from dpsql.session.result import to_python_values
 
     kind = values.type
     right = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)

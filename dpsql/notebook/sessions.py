@@ -25,20 +25,20 @@ from weakref import WeakKeyDictionary
 from dpsql import __version__
 from dpsql.client.session import RemoteSession
 from dpsql.errors import BindError, Error, PolicyError, did_you_mean
+from dpsql.language.parameter_values import Params
 from dpsql.mechanisms.base import watch_progress
 from dpsql.notebook import guide
 from dpsql.notebook.completion import ColumnFacts, KnownNames
 from dpsql.notebook.guide import CellOptions
 from dpsql.notebook.render import Panel, make_sheet
-from dpsql.parameters import Params
 from dpsql.policy.tables import Table
 from dpsql.policy.toml import Section, declare_field, parse_toml, read_section
 from dpsql.policy.validate import settle_text, settle_whole, write_bound
 from dpsql.report.tables import Sheet
 
 if TYPE_CHECKING:
-    from dpsql.result import Result
-    from dpsql.session import Session
+    from dpsql.session.result import Result
+    from dpsql.session.session import Session
 
     OpenSession = Session | RemoteSession
 
@@ -113,7 +113,7 @@ def ask(
 
 def pair_kept_results(text: str, params: Params, results: list[Result]) -> list[tuple[str, Result]]:
     """Return the results that a cell's own statements keep, with their names."""
-    from dpsql.sql.parse.statements import parse
+    from dpsql.language.statements import parse
 
     statements = parse(text, params)
     pairs = zip(statements, results, strict=True) if len(statements) == len(results) else ()

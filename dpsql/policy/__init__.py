@@ -1,1 +1,8 @@
-"""The owner's policy: its model, its file, its checks, and imports from other systems."""
+"""The data owner's policy.
+
+model.py       its declarations
+tables.py      tables, columns and formats of text sources
+toml.py        TOML with exact numbers and positions
+validate.py    checks of values
+unit_guess.py  guesses at the column of the privacy unit
+"""

@@ -20,6 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TextIO
 
+from dpsql.client.wire import Message
 from dpsql.errors import ServerError
 from dpsql.server.arrivals import log_dropped
 from dpsql.server.event_log import EventLog, name_place
@@ -27,7 +28,6 @@ from dpsql.server.frames import FrameError, Frames
 from dpsql.server.listening import bind_socket, is_loopback
 from dpsql.server.served import ServedPolicy
 from dpsql.server.worker_process import select_environment
-from dpsql.wire import Message
 
 MAX_STARTS = 5
 """The number of times that the process is started in all, where it ends by itself."""

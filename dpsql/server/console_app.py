@@ -2,31 +2,586 @@
 
 Whoever opens the one-time link gets a cookie; without it every address but that of a link answers one sentence. Requests that
 name another host or come from another page are refused, as everything but GET and HEAD is: nothing can be changed here.
+
+A policy's ledger as the owner's page reads it: what is left now, pages of statements, and figures that take long.
+
+What is left and the latest statements are read at each look. Who asked what is kept as lists of numbers, to which new statements
+are added. Figures of the whole ledger are made in a thread of their own, at most a twentieth of the time, while somebody looks.
+
+The owner's page as HTML: what is left and what runs now, statements by pages, refusals, and what is promised.
+
+Everything is filled into templates by :func:`dpsql.report.tables.fill`, which escapes it: names and texts are analysts'.
+
+Questions that the process of the owner's page may ask the front: what runs now, and whether a one-time link is good.
+
+It may also tell of connections that it dropped.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import secrets
 import threading
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from array import array
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
-from dpsql.errors import Error
-from dpsql.report.tables import Html, fill, read_template, tag
-from dpsql.server import console_pages
-from dpsql.server.console_views import LedgerView
+from dpsql.errors import Error, PolicyError
+from dpsql.ledger.ledger import Ledger
+from dpsql.privacy.records import BudgetState, Entry
+from dpsql.report.charts import draw_charts
+from dpsql.report.data import describe_entry, make_report
+from dpsql.report.pages import (
+    REFUSALS,
+    write_accountants,
+    write_assumptions,
+    write_bar,
+    write_guarantee,
+    write_refusals,
+    write_statements,
+    write_sums,
+    write_table,
+)
+from dpsql.report.tables import Html, clip_text, fill, join, name_of, read_template, tag
+from dpsql.server.desks import MAX_FAILURES, MAX_OVERRUNS
+from dpsql.server.frames import FrameError, Frames
 from dpsql.server.listening import is_loopback
+from dpsql.server.tokens import TokenFile, TokenRecord
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from dpsql.server.console_link import FrontLink
+
+LISTED_ON_A_PAGE = 100
+LATEST_STATEMENTS = 20
+_STEP = 500
+"""Statements that are looked at before others may use the ledger."""
+_LOOK_SECONDS = 1.0
+_WANTED_SECONDS = 600.0
+"""Seconds after the last look at them for which figures are made anew."""
+_REST = 20.0
+"""Figures are made during a twentieth of the time, at most."""
+
+
+@dataclass
+class Numbers:
+    """The numbers of one person's statements, or of all, and of those that were refused."""
+
+    all: array[int] = field(default_factory=lambda: array("Q"))
+    refused: array[int] = field(default_factory=lambda: array("Q"))
+
+
+@dataclass(frozen=True)
+class StatementPage:
+    """One page of statements, the newest first.
+
+    ``page`` of ``pages`` is shown; ``count`` is the number of all, and ``missing`` of those that were not looked at so far.
+    """
+
+    entries: list[dict[str, Any]]
+    page: int
+    pages: int
+    count: int
+    missing: int
+
+
+@dataclass(frozen=True)
+class AnalystView:
+    """One analyst as the owner sees them: the token, the share, what was asked, and what the server counts now."""
+
+    name: str
+    token: TokenRecord | None
+    share: BudgetState | None
+    statements: int
+    refused: int
+    desk: dict[str, Any]
+    known: bool
+    """True where the policy has the name."""
+
+
+class LedgerView:
+    """One policy for the owner's page. Safe for threads.
+
+    Args:
+        name: what the policy file is called.
+        policy: the policy file, beside which tokens are.
+        ledger: the ledger's file.
+    """
+
+    def __init__(self, name: str, policy: Path, ledger: Path) -> None:
+        self.name = name
+        self._path = ledger
+        self._tokens = TokenFile(policy)
+        self._lock = threading.RLock()
+        self._ledger: Ledger | None = None
+        self._readings = 0
+        self._looked = 0
+        """The last statement whose number is in the lists."""
+        self._who: dict[str, Numbers] = {}
+        self._everybody = Numbers()
+        self._shares: tuple[int, dict[str, BudgetState]] = (-1, {})
+        self._report: dict[str, Any] | None = None
+        self._report_row = -1
+        self._wanted = 0.0
+        self._made_again = 0.0
+        self._woken = threading.Event()
+        self.report_error = ""
+        threading.Thread(target=self._work, daemon=True, name="dpsql-figures").start()
+
+    def open(self, readings: int = 0) -> Ledger:
+        """Return the ledger, opened anew where the policy was read again.
+
+        Raises:
+            LedgerError: it can't be read or trusted.
+        """
+        with self._lock:
+            if self._ledger is None or readings > self._readings:
+                if self._ledger is not None:
+                    self._ledger.close()
+                self._ledger, self._readings = Ledger.read(self._path), max(readings, self._readings)
+                self._shares = (-1, {})
+            return self._ledger
+
+    # -- statements -----------------------------------------------------------------------------------------------
+
+    def latest(self) -> list[dict[str, Any]]:
+        """Return the latest statements, the newest first."""
+        with self._lock:
+            ledger = self.open()
+            return self._describe(ledger, reversed(ledger.entries(LATEST_STATEMENTS)))
+
+    def find_statements(self, numbers: Iterable[int]) -> list[dict[str, Any]]:
+        """Return statements by their numbers."""
+        with self._lock:
+            ledger = self.open()
+            return self._describe(
+                ledger, (entry for number in numbers for entry in ledger.walk(number, number))
+            )
+
+    def list_page(self, page: int, who: str | None = None, refused: bool = False) -> StatementPage:
+        """Return a page of statements.
+
+        Args:
+            page: 1 has the newest.
+            who: of one person alone.
+            refused: those that were refused alone.
+        """
+        with self._lock:
+            ledger = self.open()
+            count = ledger.count
+            if count <= self._looked + LISTED_ON_A_PAGE:
+                self._look_further(ledger)
+            missing = count - self._looked
+            whose = self._everybody if who is None else self._who.get(who, Numbers())
+            numbers: Any = whose.refused if refused else whose.all
+            if who is None and not refused:
+                numbers, missing = range(1, count + 1), 0
+            pages = max(1, -(-len(numbers) // LISTED_ON_A_PAGE))
+            page = min(max(1, page), pages)
+            end = len(numbers) - (page - 1) * LISTED_ON_A_PAGE
+            shown = numbers[max(0, end - LISTED_ON_A_PAGE) : end]
+            if isinstance(shown, range):
+                found = list(ledger.walk(shown.start, shown.stop - 1)) if shown else []
+            else:
+                found = [entry for number in shown for entry in ledger.walk(number, number)]
+            return StatementPage(self._describe(ledger, reversed(found)), page, pages, len(numbers), missing)
+
+    def _describe(self, ledger: Ledger, entries: Iterable[Entry]) -> list[dict[str, Any]]:
+        return [describe_entry(entry, ledger.accountant, ledger.policy) for entry in entries]
+
+    def _look_further(self, ledger: Ledger) -> None:
+        """Put the numbers of further statements into the lists."""
+        end = min(ledger.count, self._looked + _STEP)
+        for entry in ledger.walk(self._looked + 1, end):
+            for numbers in (self._everybody, self._who.setdefault(name_of(entry), Numbers())):
+                numbers.all.append(entry.statement_id)
+                if entry.outcome == "refused":
+                    numbers.refused.append(entry.statement_id)
+        self._looked = end
+
+    # -- people ---------------------------------------------------------------------------------------------------
+
+    def list_analysts(self, desks: list[dict[str, Any]]) -> list[AnalystView]:
+        """Return all who may ask, or who have asked.
+
+        Args:
+            desks: what the server counts of them now.
+        """
+        with self._lock:
+            ledger = self.open()
+            policy = ledger.policy
+            tokens = {record.name: record for record in self._load_tokens()}
+            told = {desk["analyst"]: desk for desk in desks}
+            known = list(policy.analysts) if policy is not None else []
+            shares = self._find_shares(ledger, known)
+            return [
+                AnalystView(
+                    name,
+                    tokens.get(name),
+                    shares.get(name),
+                    len(numbers.all) - len(numbers.refused),
+                    len(numbers.refused),
+                    told.get(name, {}),
+                    name in known,
+                )
+                for name in dict.fromkeys([*known, *tokens, *told, *self._who])
+                for numbers in [self._who.get(name, Numbers())]
+            ]
+
+    def _load_tokens(self) -> list[TokenRecord]:
+        with suppress(PolicyError):
+            return self._tokens.list()
+        return []
+
+    def _find_shares(self, ledger: Ledger, names: list[str]) -> dict[str, BudgetState]:
+        row = ledger.last_row
+        if self._shares[0] != row:
+            found = {}
+            for name in names:
+                with suppress(Error):
+                    found[name] = ledger.for_analyst(name).state()
+            self._shares = (row, found)
+        return self._shares[1]
+
+    # -- figures --------------------------------------------------------------------------------------------------
+
+    def find_report(self) -> tuple[dict[str, Any] | None, int]:
+        """Return the figures of the ledger as they were made last, and how many rows are new since; None before the first."""
+        self._wanted = time.monotonic() + _WANTED_SECONDS
+        with self._lock:
+            row = self.open().last_row
+        if self._report_row != row:
+            self._woken.set()
+        return self._report, row - self._report_row
+
+    def _work(self) -> None:
+        """Look at new statements, and make figures that somebody wants to see."""
+        while True:
+            self._woken.wait(_LOOK_SECONDS)
+            self._woken.clear()
+            with suppress(Error):
+                for _ in self._look_at_all():
+                    time.sleep(0)
+            now = time.monotonic()
+            if now < self._wanted and now >= self._made_again:
+                self._make_report()
+
+    def _look_at_all(self) -> Iterator[int]:
+        """Yield after each step how many statements are left to look at."""
+        while True:
+            with self._lock:
+                ledger = self.open()
+                if ledger.count <= self._looked:
+                    return
+                self._look_further(ledger)
+            yield ledger.count - self._looked
+
+    def _make_report(self) -> None:
+        began = time.monotonic()
+        try:
+            with Ledger.read(self._path) as ledger:  # one of its own: nobody waits for it meanwhile
+                row = ledger.last_row
+                if row == self._report_row:
+                    return
+                made = make_report(ledger, ledger.policy)
+            made["written_text"] = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S")
+            self._report, self._report_row, self.report_error = made, row, ""
+        except Error as error:
+            self.report_error = error.message
+        now = time.monotonic()
+        self._made_again = now + _REST * (now - began)
+
+
+TABS = {"": "Now", "statements": "Statements", "refusals": "Refusals", "promise": "Promise and curves"}
+"""The pages of a policy: the last part of the address, and what it is called."""
+_STAGES = {
+    "waits": "waits for its turn",
+    "works": "before private data",
+    "reads": "reads private data",
+}
+_AGAIN = Html('<noscript><meta http-equiv="refresh" content="10"></noscript>\n')
+_SOON = Html('<meta http-equiv="refresh" content="3">\n')
+
+
+def write_link(policy: str, tab: str = "", **given: object) -> str:
+    """Return the address of a policy's page."""
+    path = f"/policy/{quote(policy, safe='')}/{tab}"
+    return f"{path}?{urlencode(given)}" if given else path
+
+
+def write_frame(
+    view: LedgerView, names: Sequence[str], tab: str, content: Html, told: str, again: Html | None = None
+) -> Html:
+    """Write a whole page.
+
+    Args:
+        view: the policy that it is about.
+        names: all policies.
+        tab: which of :data:`TABS`.
+        content: what it holds.
+        told: the sentence beside the title, which is kept up to date.
+        again: for the head: when the browser shall ask again by itself.
+    """
+    tabs = (
+        tag("li", tag("a", title, href=write_link(view.name, name), aria_current="page" if name == tab else None))
+        for name, title in TABS.items()
+    )  # fmt: skip
+    others = (
+        tag("li", tag("a", name, href=write_link(name), aria_current="true" if name == view.name else None))
+        for name in names
+    )
+    chosen = tag("nav", tag("ul", join(others), class_="policies"), aria_label="Policies")
+    return fill(
+        "console.html",
+        title=f"{TABS[tab]} · {view.name} · dpsql",
+        heading=f"Privacy budget of {view.name}",
+        policies=chosen if len(names) > 1 else Html(),
+        tabs=join(tabs),
+        live=write_link(view.name, "live"),
+        again=_AGAIN if again is None else again,
+        told=told,
+        content=content,
+    )
+
+
+def write_section(name: str, title: str, inner: Html) -> Html:
+    """Write a section with its heading."""
+    return fill("section.html", id=name, title=title, inner=inner)
+
+
+# -- now ------------------------------------------------------------------------------------------------------------------
+
+
+def tell_now(view: LedgerView, live: dict[str, Any]) -> str:
+    """Return one sentence about now, for the title's line."""
+    running = sum(len(desk["calls"]) for desk in live["desks"])
+    sessions = sum(desk["sessions"] for desk in live["desks"])
+    return f"{view.open().state().sentence} · {running or 'nothing'} running · {sessions} session{'s' * (sessions != 1)} open"
+
+
+def write_now(view: LedgerView, live: dict[str, Any], events: Sequence[dict[str, Any]]) -> Html:
+    """Write what is left, what runs, who may ask, the latest statements and what happened; a part that is kept up to date."""
+    state = view.open().state()
+    whole = state.whole or state
+    facts = [
+        whole.about_text,
+        whole.detail or f"{whole.spent} of {whole.limit} spent",
+        f"accountant {whole.accountant}",
+    ]
+    notices = [tag("p", text, class_="warning", role="alert") for text in view.open().warnings]
+    left = fill(
+        "left.html",
+        sentence=whole.sentence,
+        bar=write_bar(float(whole.share), f"spent of the whole budget of {view.name}"),
+        facts=join(tag("li", fact) for fact in facts if fact),
+        notes=Html(),
+    )
+    latest = view.latest()
+    sections = [
+        join(notices),
+        write_section("left", "How much is left", left),
+        write_section("running", "What runs now", _write_running(view, live["desks"])),
+        write_section("analysts", "Who may ask", _write_analysts(view, view.list_analysts(live["desks"]))),
+        write_section(
+            "latest",
+            "What was asked last",
+            write_statements(latest, "The latest statements, the newest first")
+            if latest
+            else tag("p", "Nothing yet."),
+        ),
+        write_section("events", "What happened on the server", _write_events(view.name, events)),
+    ]
+    return tag("div", join(sections), id="live")
+
+
+def _write_running(view: LedgerView, desks: Sequence[dict[str, Any]]) -> Html:
+    calls = [(desk["analyst"], call) for desk in desks for call in desk["calls"]]
+    if not calls:
+        return tag("p", "Nothing runs.")
+    numbers = {number for _, call in calls for number in call["statements"]}
+    texts = {entry["statement"]: entry for entry in view.find_statements(sorted(numbers))}
+    rows = []
+    for who, call in calls:
+        paid = [texts[number] for number in call["statements"] if number in texts]
+        stage = "was told to stop" if call["stopped"] else _STAGES.get(call["stage"], call["stage"])
+        said = [tag("code", clip_text(entry["text"], 600)) for entry in paid]
+        rows.append(
+            (who, call["operation"], f"{call['seconds']:g} s", stage, ", ".join(entry["charge"] for entry in paid) or "—",
+             Html("<br>").join(said) if said else "nothing was paid so far")
+        )  # fmt: skip
+    caption = "Requests that are being answered, and those that wait for their turn; a text is known once it is paid"
+    return write_table("who|asks for|since|stage|charge|statement", [(*row[:5], Html(row[5])) if isinstance(row[5], Html)
+                       else row for row in rows], caption, "since|charge")  # fmt: skip
+
+
+def _write_analysts(view: LedgerView, analysts: Sequence[AnalystView]) -> Html:
+    if not analysts:
+        return tag("p", "The policy names no analyst, and nobody has asked.")
+    rows = []
+    for one in analysts:
+        link = tag("a", one.name or "not named", href=write_link(view.name, "statements", who=one.name))
+        share: Html | str = "of the whole"
+        if one.share is not None:
+            spent = write_bar(float(one.share.share), f"spent of the share of {one.name}")
+            share = spent + tag(
+                "span", f"{one.share.spent} of {one.share.limit} spent, {one.share.left} left"
+            )
+        counted = one.desk
+        rows.append(
+            (tag("span", link, class_="name"), _write_state(one), share, str(one.statements),
+             tag("a", str(one.refused), href=write_link(view.name, "refusals", who=one.name)) if one.refused else "0",
+             str(counted.get("sessions", 0)), f"{counted.get('failures', 0)} of {MAX_FAILURES}",
+             f"{counted.get('overruns', 0)} of {MAX_OVERRUNS}")
+        )  # fmt: skip
+    caption = "Analysts, their shares, and what the server counts; failures after payment and overruns lead to a pause"
+    heads = "who|state|share|asked|refused|sessions|failures|overruns"
+    return write_table(heads, rows, caption, "asked|refused|sessions|failures|overruns")
+
+
+def _write_state(one: AnalystView) -> Html:
+    token = one.token
+    if not one.known:
+        return tag("span", "not in the policy")
+    if token is None:
+        return tag("span", "no token")
+    if token.has_expired():
+        return tag("span", f"expired {token.expires[:10]}", class_="state bad")
+    if token.paused:
+        return tag("span", "paused", class_="state bad") + tag("span", token.paused, class_="reason")
+    return tag("span", f"may ask until {token.expires[:10]}")
+
+
+def _write_events(policy: str, events: Sequence[dict[str, Any]]) -> Html:
+    rows = [
+        (str(line["when"])[:19].replace("T", " "), line["event"],
+         ", ".join(f"{name} {value}" for name, value in line.items() if name not in ("when", "event", "policy")))
+        for line in reversed(events) if line.get("policy", policy) == policy
+    ]  # fmt: skip
+    if not rows:
+        return tag("p", "Nothing.")
+    return write_table(
+        "when|event|what", rows, "Pauses, refused tokens, reloads and failures, in UTC, the newest first"
+    )
+
+
+# -- pages of statements --------------------------------------------------------------------------------------------------
+
+
+def write_list(
+    view: LedgerView, tab: str, found: StatementPage, people: Sequence[str], who: str | None
+) -> Html:
+    """Write a page of statements, or of refusals.
+
+    Args:
+        view: the policy.
+        tab: ``statements`` or ``refusals``.
+        found: the page.
+        people: the names that may be chosen.
+        who: the one that is chosen.
+    """
+    chosen = {} if who is None else {"who": who}
+    first = (found.page - 1) * LISTED_ON_A_PAGE + 1
+    last = first + len(found.entries) - 1
+    what = "refusals" if tab == "refusals" else "statements"
+    whose = "" if who is None else f" of {who}"
+    count = f"{first} to {last} of {found.count} {what}{whose}, the newest first" if found.entries else ""
+    still = f"; {found.missing} older statements are still being looked at" if found.missing else ""
+    if not found.entries:
+        table = tag("p", f"Nothing{still}.")
+    elif tab == "refusals":
+        table = write_refusals(found.entries, f"{count}{still}. {REFUSALS}")
+    else:
+        table = write_statements(found.entries, count + still)
+    steps = []
+    for page, name, rel in ((found.page - 1, "Newer", "prev"), (found.page + 1, "Older", "next")):
+        if 1 <= page <= found.pages:
+            steps.append(tag("a", name, href=write_link(view.name, tab, **chosen, page=page), rel=rel))
+    steps.append(tag("span", f"page {found.page} of {found.pages}", class_="quiet"))
+    choices = [("everybody", None), *((name or "not named", name) for name in people)]
+    names = join(
+        tag("li", tag("a", shown, href=write_link(view.name, tab, **({} if name is None else {"who": name})),
+                      aria_current="true" if name == who else None))
+        for shown, name in choices
+    )  # fmt: skip
+    inner = (
+        tag("nav", tag("ul", names, class_="people"), aria_label="Whose")
+        + table
+        + tag("nav", join(steps), class_="pages", aria_label="Pages of the list")
+    )
+    return write_section(
+        tab, "What was refused" if tab == "refusals" else "Who asked what, and what it cost", inner
+    )
+
+
+# -- what is promised -----------------------------------------------------------------------------------------------------
+
+
+def write_promise(view: LedgerView) -> tuple[Html, Html]:
+    """Write what is promised, with curves; and what the browser shall do while that is being made."""
+    data, behind = view.find_report()
+    if data is None:
+        said = (
+            view.report_error
+            or "The whole ledger is being added up. This page shows it as soon as that is done."
+        )
+        return tag("p", said, role="status"), _SOON
+    since = f"As of {data['written_text']}" + ("; newer statements are being added." if behind else ".")
+    asked = write_sums(data["asked"]) if data["asked"]["people"] else tag("p", "Nothing yet.")
+    sections = [
+        tag("p", since, class_="quiet"),
+        write_section("guarantee", "What is promised", write_guarantee(data["guarantee"])),
+        write_section("pictures", "In pictures", draw_charts(data)),
+        write_section("sums", "By person and day", asked + write_accountants(data["accountants"])),
+        write_section("assumptions", "Under which assumptions", write_assumptions(data["assumptions"])),
+    ]
+    return join(sections), Html()
+
+
+ANSWER_SECONDS = 10.0
+"""Seconds that the front may take to answer."""
+
+
+class FrontLink:
+    """The questions that the page may ask the front, one at a time."""
+
+    def __init__(self, frames: Frames) -> None:
+        self._frames = frames
+        self._lock = threading.Lock()
+
+    def receive_setup(self) -> dict[str, Any]:
+        """Return the policies, their files, and where the page listens."""
+        return self._frames.receive(ANSWER_SECONDS).head
+
+    def ask_live(self) -> dict[str, Any]:
+        """Return what runs now, and the latest lines of the log."""
+        return self._ask({"kind": "live"})
+
+    def use_link(self, key: str) -> bool:
+        """Tell whether a one-time link is good; it works no more then."""
+        return self._ask({"kind": "enter", "key": key}).get("good") is True
+
+    def tell_dropped(self, count: int, addresses: str, why: str) -> None:
+        """Let the log tell of connections that were dropped."""
+        self._ask({"kind": "dropped", "count": count, "addresses": addresses, "why": why})
+
+    def _ask(self, head: dict[str, Any]) -> dict[str, Any]:
+        """Ask the front. Where it is gone this process ends."""
+        with self._lock:
+            try:
+                self._frames.send(head)
+                return self._frames.receive(ANSWER_SECONDS).head
+            except (FrameError, TimeoutError):
+                os._exit(1)
+
 
 COOKIE = "dpsql-console"
 SESSION_SECONDS = 12 * 3600
@@ -126,26 +681,26 @@ class ConsolePages:
             Error: the ledger can't be read or trusted.
         """
         view = self.views.get(name)
-        if view is None or tab not in (*console_pages.TABS, "live"):
+        if view is None or tab not in (*TABS, "live"):
             return None
         live = self.ask_live()
         mine = next(one for one in live["policies"] if one["name"] == name)
         view.open(mine["readings"])
-        told, again = console_pages.tell_now(view, mine), None
+        told, again = tell_now(view, mine), None
         if tab == "live":
             status = tag("p", told, id="told")
-            return status + console_pages.write_now(view, mine, live["events"])
+            return status + write_now(view, mine, live["events"])
         if tab == "":
-            content = console_pages.write_now(view, mine, live["events"])
+            content = write_now(view, mine, live["events"])
         elif tab == "promise":
-            content, again = console_pages.write_promise(view)
+            content, again = write_promise(view)
         else:
             who, page = query.get("who"), query.get("page", "1")
             found = view.list_page(int(page) if page.isascii() and page.isdigit() and len(page) < 10 else 1, who,
                                    tab == "refusals")  # fmt: skip
             people = [one.name for one in view.list_analysts(mine["desks"])]
-            content = console_pages.write_list(view, tab, found, people, who)
-        return console_pages.write_frame(view, list(self.views), tab, content, told, again)
+            content = write_list(view, tab, found, people, who)
+        return write_frame(view, list(self.views), tab, content, told, again)
 
 
 def make_app(front: FrontLink, setup: dict[str, Any]) -> Starlette:
@@ -208,7 +763,7 @@ def make_app(front: FrontLink, setup: dict[str, Any]) -> Starlette:
         return reply
 
     def begin(request: Request) -> Response:
-        return RedirectResponse(console_pages.write_link(next(iter(pages.views))), 303)
+        return RedirectResponse(write_link(next(iter(pages.views))), 303)
 
     def show_file(request: Request) -> Response:
         text, kind = files[request.url.path.removeprefix("/")]

@@ -14,7 +14,7 @@ import sys
 import threading
 
 from dpsql.server.arrivals import Arrivals
-from dpsql.server.console_link import FrontLink
+from dpsql.server.console_app import FrontLink
 from dpsql.server.frames import Frames
 from dpsql.server.isolation import confine, protect_memory
 

@@ -18,15 +18,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from dpsql.client.wire import encode, pack_messages, write_error
 from dpsql.errors import Error, Interrupted
 from dpsql.ledger.store import ReplacedLedgerError
-from dpsql.server.answer_times import AnswerTimes
-from dpsql.server.calls import STOP_SECONDS, STOPPED_FREE, AnalystCall, WorkerEnded
+from dpsql.server.calls import STOP_SECONDS, STOPPED_FREE, AnalystCall, AnswerTimes, WorkerEnded
 from dpsql.server.lapses import Refused
 from dpsql.server.ledger_service import RESTART, LedgerService
 from dpsql.server.limits import MAX_WAITING, RequestLimits, RequestRate
-from dpsql.wire import encode, write_error
-from dpsql.wire_parcels import pack_messages
 
 if TYPE_CHECKING:
     from dpsql.ledger.ledger import Ledger

@@ -17,7 +17,7 @@ import threading
 from contextlib import suppress
 from typing import Any
 
-from dpsql.wire import Message
+from dpsql.client.wire import Message
 
 MAX_FRAME = 1 << 30
 """Bytes of one frame."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dpsql.policy.server_rules import ServerRules
+from dpsql.policy.model import ServerRules
 
 BODY_OVERHEAD = 64 << 10
 """Bytes of a request beside its statements and parameters."""

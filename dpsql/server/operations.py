@@ -24,15 +24,7 @@ from fractions import Fraction
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from dpsql.description import match_parameters
-from dpsql.errors import BindError, Error, Interrupted, PostprocessingError
-from dpsql.pipeline import watch_touch
-from dpsql.report.data import list_pictures
-from dpsql.report.tables import BudgetPanel, clip_text
-from dpsql.result import Result
-from dpsql.session import Session
-from dpsql.sql.parse.statements import Statement, may_keep, parse
-from dpsql.wire import (
+from dpsql.client.wire import (
     CHUNK,
     MAX_RESULT,
     Message,
@@ -40,14 +32,25 @@ from dpsql.wire import (
     decode,
     encode,
     get_field,
+    read_amount,
+    read_params,
+    write_arrow_schemas,
     write_entry,
     write_error,
     write_explanation,
+    write_question,
     write_result,
     write_state,
     write_why,
 )
-from dpsql.wire_params import read_amount, read_params, write_arrow_schemas, write_question
+from dpsql.errors import BindError, Error, Interrupted, PostprocessingError
+from dpsql.language.statements import Statement, may_keep, parse
+from dpsql.report.data import list_pictures
+from dpsql.report.tables import BudgetPanel, clip_text
+from dpsql.session.description import match_parameters
+from dpsql.session.pipeline import watch_touch
+from dpsql.session.result import Result
+from dpsql.session.session import Session
 
 MAX_PARAMETER = 1 << 20
 """Characters of a text that is a parameter."""
@@ -155,7 +158,7 @@ def answer(
         operation: ``run``, ``plan``, ``explain``, ...
         session: the client's session.
         body: the message, as the client sent it.
-        touch: called each time before private data may be read. Whoever listens tells the client, by :data:`dpsql.wire.READING`.
+        touch: called each time before private data may be read; the client is told by :data:`dpsql.client.wire.READING`.
         report: called with an exception that is none of ours. It may hold values: it is for the owner's eyes alone.
     """
     memory = _memory_of(session)
@@ -330,7 +333,7 @@ def _budget(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Itera
 
 
 def _ledger(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
-    """Yield the statements in messages of some :data:`~dpsql.wire.CHUNK` bytes."""
+    """Yield the statements in messages of some :data:`~dpsql.client.wire.CHUNK` bytes."""
     last = None if head.get("last") is None else get_field(head, "last", int)
     page: list[dict[str, Any]] = []
     size = 0

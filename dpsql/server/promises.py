@@ -25,10 +25,10 @@ def fill_left(reply: bytes, left: Mapping[int, str]) -> bytes:
     """Return an encoded message with its marks filled in, where it has any.
 
     Args:
-        reply: what :func:`dpsql.wire.encode` gave. A mark of a statement that was not settled stays.
+        reply: what :func:`dpsql.client.wire.encode` gave. A mark of a statement that was not settled stays.
         left: sentences by the numbers of statements.
 
-    >>> from dpsql.wire import Message, decode, encode
+    >>> from dpsql.client.wire import Message, decode, encode
     >>> reply = encode(Message({"cost_line": f"cost 1, {mark_left(7)}"}, b"rows"))
     >>> decode(fill_left(reply, {7: "\N{GREEK SMALL LETTER EPSILON}=2 left"}))
     Message(head={'cost_line': 'cost 1, \N{GREEK SMALL LETTER EPSILON}=2 left'}, payload=b'rows')

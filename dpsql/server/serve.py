@@ -20,14 +20,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from dpsql.client.wire import waiting_in_place
 from dpsql.errors import ServerError
 from dpsql.server.event_log import EventLog, name_place
 from dpsql.server.front import Front, withhold_tracebacks
 from dpsql.server.isolation import MemoryGroups, list_unconfined, protect_memory
 from dpsql.server.listening import clear_socket, is_loopback
-from dpsql.server.postgres.listener import find_postgres_place, listen_postgres
+from dpsql.server.postgres.connection import find_postgres_place, listen_postgres
 from dpsql.server.served import ServedFiles, ServedPolicy, run_together
-from dpsql.wire_parcels import waiting_in_place
 
 if TYPE_CHECKING:
     from dpsql.server.console import Console

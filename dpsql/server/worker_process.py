@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dpsql.client.wire import Message, read_error
 from dpsql.errors import Error, PolicyError
-from dpsql.policy.server_rules import ServerRules
+from dpsql.policy.model import ServerRules
 from dpsql.server.frames import FrameError, Frames
 from dpsql.server.isolation import MemoryGroups, remove_group
-from dpsql.wire import Message, read_error
 
 START_SECONDS = 300.0
 """Seconds that a worker may take to open the data."""

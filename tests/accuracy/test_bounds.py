@@ -17,8 +17,7 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-from dpsql.mechanisms.auto_bounds import AutoBounded
-from dpsql.mechanisms.rung_search import PLACES
+from dpsql.mechanisms.auto_bounds import PLACES, AutoBounded
 from dpsql.noise.entropy import Entropy
 from tests.support.accuracy import Table
 

@@ -11,8 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dpsql.mechanisms.order_statistics import WantedRank
-from dpsql.mechanisms.quantile_errors import expect_plain, expect_tree
-from dpsql.mechanisms.quantile_tree import QuantileTree, make_tree_of
+from dpsql.mechanisms.quantile_tree import QuantileTree, expect_plain, expect_tree, make_tree_of
 from dpsql.mechanisms.quantiles import Quantiles
 from dpsql.noise.entropy import Entropy
 from tests.support.accuracy import Table

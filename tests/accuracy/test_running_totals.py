@@ -9,10 +9,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.ordered_noise import OrderedNoise
+from dpsql.mechanisms.ordered_noise import OrderedNoise, make_square_root, make_tree
 from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise, Noise
-from dpsql.mechanisms.square_root_noise import make_square_root
-from dpsql.mechanisms.tree_noise import make_tree
 from tests.support.accuracy import Table
 from tests.support.goodness import fixed
 from tests.support.ordered import draw_errors, read_root

@@ -19,8 +19,7 @@ import pytest
 
 import dpsql
 from dpsql.mechanisms.aggregation import Aggregation
-from dpsql.mechanisms.marginal_noise import find_shares, list_closure
-from dpsql.mechanisms.marginals import SET_COLUMN, Marginal, Marginals, Residual
+from dpsql.mechanisms.marginals import SET_COLUMN, Marginal, Marginals, Residual, find_shares, list_closure
 from dpsql.mechanisms.moments import Count
 from dpsql.mechanisms.per_group import GaussianNoiseByMu, Statistic
 from dpsql.noise.entropy import Entropy

@@ -27,7 +27,7 @@ def _seeds() -> list[str]:
             lines = chunk.partition("\n----")[0].strip().split("\n")
             texts.append("\n".join(line for line in lines if not line.startswith("-- ")))
     lines = (
-        (ROOT / "tests" / "sql" / "expressions" / "expressions.sql").read_text(encoding="utf-8").splitlines()
+        (ROOT / "tests" / "binding" / "values" / "expressions.sql").read_text(encoding="utf-8").splitlines()
     )
     texts += [
         f"SELECT COUNT(*) FROM people WHERE ({line.partition('  -- ')[0]}) IS NULL" for line in lines[2:]

@@ -10,6 +10,8 @@ import duckdb
 import pytest
 
 import dpsql
+from dpsql.binding.plan import Plan
+from dpsql.language.statements import parse
 from dpsql.mechanisms.aggregation import Together
 from dpsql.mechanisms.auto_bounds import AutoBounded
 from dpsql.mechanisms.base import SALT, bind_parameters
@@ -17,8 +19,6 @@ from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_SCORE, CANDIDATE_SE
 from dpsql.mechanisms.inverse_sensitivity import InverseSensitivity
 from dpsql.mechanisms.quantiles import Quantiles
 from dpsql.noise.entropy import Entropy
-from dpsql.plan import Plan
-from dpsql.sql.parse.statements import parse
 from tests.support import inside
 
 ROWS, GROUPS = 3, 2

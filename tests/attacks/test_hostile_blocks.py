@@ -17,14 +17,14 @@ import numpy as np
 import pytest
 
 import dpsql
+from dpsql.binding.relations.fan_out import floor_root
+from dpsql.binding.relations.unit_rows import SORTED_ROWS
 from dpsql.mechanisms.per_group import LaplaceNoise
 from dpsql.mechanisms.ptr.stability_test import OptimalTest
 from dpsql.mechanisms.subsample.blocks import BlockQueries, PythonBlocks
 from dpsql.mechanisms.subsample.subsample import BlockMean, BlockMedian, ResultRange, WinsorizedMean
 from dpsql.mechanisms.subsample.votes import FeatureVotes, NoisyMode, StableMode
 from dpsql.noise.entropy import Entropy
-from dpsql.sql.relations.fan_out import floor_root
-from dpsql.sql.relations.unit_rows import SORTED_ROWS
 from tests.support import inside
 
 POLICY = """

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from dpsql.sql.exact.gate import Gate
-from dpsql.sql.relations import relation
+from dpsql.binding.relations import relation
+from dpsql.exact.gate import Gate
 from tests.support import inside
 from tests.support.hostile import FORMS, FORMS_OF_CAPS, NAMES, Neighbours, every_pair, written
 

@@ -10,7 +10,7 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.sql.relations.own_names import OwnNames
+from dpsql.binding.relations.own_names import OwnNames
 from tests.support import inside
 
 POLICY = """

@@ -14,12 +14,12 @@ import duckdb
 import pytest
 
 import dpsql
+from dpsql.binding.values import lengths, total_expressions
+from dpsql.binding.values.sql_types import Typed
+from dpsql.binding.values.total_expressions import make_total
 from dpsql.errors import PrivacyError
-from dpsql.sql.expressions import lengths, patterns
-from dpsql.sql.expressions.total_expressions import make_total
-from dpsql.sql.expressions.types import Typed
-from dpsql.sql.parse.dialect import to_sql
-from dpsql.sql.parse.statements import parse
+from dpsql.language.dialect import to_sql
+from dpsql.language.statements import parse
 from tests.support.one_row import Composer, Row, worst
 
 SHORT = 40
@@ -209,8 +209,8 @@ AGAIN = ("a(.*b)?", "a(b*c)*", "a.*b|c", "(a|b)+", "(?:a(?:b*c))?", "(a+)+", "x(
 
 
 def test_patterns_that_read_on_are_told_from_others() -> None:
-    assert [p for p in PLAIN if patterns._reads_on(p)] == []
-    assert [p for p in AGAIN if not patterns._reads_on(p)] == []
+    assert [p for p in PLAIN if total_expressions._reads_on(p)] == []
+    assert [p for p in AGAIN if not total_expressions._reads_on(p)] == []
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_patterns_that_read_on_are_told_from_others() -> None:
     [("abc", 1), ("a[bc]d", 3), ("a{10}", 10), ("(a{10}b){10}", 110), (".{3}", 15), ("a|b*", 2), ("\\D+", 5)],
 )
 def test_patterns_have_a_size(pattern: str, size: int) -> None:
-    assert patterns._size(pattern) == size
+    assert total_expressions._size(pattern) == size
 
 
 MEASURE = """

@@ -6,8 +6,8 @@ import os
 
 import pytest
 
+from dpsql.binding.relations import fan_out, unit_rows
 from dpsql.engine import sandbox
-from dpsql.sql.relations import fan_out, unit_rows
 from tests.support.one_unit import Composer, Cost, Scales
 
 

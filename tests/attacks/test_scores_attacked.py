@@ -16,15 +16,15 @@ import pyarrow as pa
 import pytest
 
 import dpsql
+from dpsql.binding.plan import Plan
+from dpsql.binding.selection import score as statistic
+from dpsql.binding.selection import utility
+from dpsql.binding.values.sql_types import Typed
 from dpsql.mechanisms.base import SALT
 from dpsql.mechanisms.per_group import Integers
 from dpsql.mechanisms.selection import utility_forms
 from dpsql.mechanisms.selection.exponential import ExponentialChoice
 from dpsql.noise.entropy import Entropy
-from dpsql.plan import Plan
-from dpsql.sql.expressions.types import Typed
-from dpsql.sql.selection import score as statistic
-from dpsql.sql.selection import utility
 from tests.support import inside
 
 POLICY = """

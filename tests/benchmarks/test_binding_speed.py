@@ -13,7 +13,7 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.sql.parse.statements import parse
+from dpsql.language.statements import parse
 from tests.support import inside, peers
 from tests.support.benchmarks import Benchmarks, Figure
 

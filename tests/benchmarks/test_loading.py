@@ -67,7 +67,7 @@ def test_a_result_is_cheap(benchmarks: Benchmarks) -> None:
 
     import pyarrow as pa
 
-    from dpsql.result import Result
+    from dpsql.session.result import Result
 
     table = pa.table({"n": [1240]})
     began = time.perf_counter()

@@ -16,13 +16,13 @@ import pyarrow.flight as flight
 import pytest
 
 import dpsql
-from dpsql import wire
 from dpsql.cli import main
 from dpsql.client import channel as channels
+from dpsql.client import wire
 from dpsql.client.connect import connect_server, connect_session
+from dpsql.client.wire import Message, decode, encode
 from dpsql.errors import Error, ServerError
 from dpsql.ledger.state_files import write_private
-from dpsql.wire import Message, decode, encode
 from tests.support.served import try_until
 from tests.support.stop_button import pressed
 

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 import dpsql
 from dpsql.client.session import RemoteSession
+from dpsql.client.wire import READING, Message, WireError, encode
 from dpsql.errors import Error, ServerError
 from dpsql.server import operations
-from dpsql.wire import READING, Message, WireError, encode
 from tests.support.remote import NearChannel, connect_near
 from tests.support.small import open_small
 
@@ -608,15 +608,15 @@ FRESH = """
 import sys
 import dpsql
 from dpsql.client.session import RemoteSession
-from dpsql.wire import Message
+from dpsql.client.wire import Message
 class Echo:
     def call(self, action, message, session="", timeout=None):
         if action == "dpsql.open":
             yield Message({"kind": "value", "session": "s", "analyst": "a", "policy": "[budget]\\nepsilon = 1\\ndelta = 0\\n"})
         elif action == "dpsql.run":
             import pyarrow as pa
-            from dpsql.result import Result
-            from dpsql.wire import write_result
+            from dpsql.session.result import Result
+            from dpsql.client.wire import write_result
             yield from write_result(Result(pa.table({"n": [1]}), intervals={"n": [(0.0, 2.0)]}, cost_line="cost"))
         yield Message({"kind": "end"})
     def close(self): pass
@@ -624,9 +624,10 @@ session = RemoteSession(Echo(), "echo")
 print(session.sql("SELECT 1"))
 session.policy
 import dpsql.client.channel, dpsql.client.connect, dpsql.client.session, dpsql.dbapi, pyarrow.flight
-import dpsql.notebook.render, dpsql.notebook.magic, dpsql.notebook.plots, dpsql.notebook.sessions, dpsql.result
-import dpsql.explanation, dpsql.privacy.records
-mine = {m for m in sys.modules if m in ("duckdb", "sqlite3") or m.startswith(("dpsql.ledger", "dpsql.engine", "dpsql.session"))}
+import dpsql.notebook.render, dpsql.notebook.magic, dpsql.notebook.plots, dpsql.notebook.sessions, dpsql.session.result
+import dpsql.session.explanation, dpsql.privacy.records
+far = ("dpsql.ledger", "dpsql.engine", "dpsql.session.session")
+mine = {m for m in sys.modules if m in ("duckdb", "sqlite3") or m.startswith(far)}
 assert not mine, mine
 session.close()
 """

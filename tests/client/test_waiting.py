@@ -13,8 +13,8 @@ import pytest
 import dpsql
 from dpsql import interrupts
 from dpsql.client.session import RemoteSession
+from dpsql.client.wire import Message
 from dpsql.interrupts import leave_work, run_apart
-from dpsql.wire import Message
 from tests.support.stop_button import pressed
 
 OPENED = Message({"kind": "value", "session": "s1", "analyst": "ann", "policy": ""})

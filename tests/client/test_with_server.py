@@ -201,7 +201,7 @@ def test_the_command_line_in_a_process_of_its_own(server: ServerProcess) -> None
         line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time")
     }
     assert "dpsql.client.session" in loaded
-    assert not {"duckdb", "sqlite3", "sqlglot", "dpsql.session", "dpsql.ledger.ledger"} & loaded
+    assert not {"duckdb", "sqlite3", "sqlglot", "dpsql.session.session", "dpsql.ledger.ledger"} & loaded
 
 
 def test_a_notebook(server: ServerProcess, tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_a_notebook(server: ServerProcess, tmp_path: Path) -> None:
             "%dpsql budget",
             "%dpsql report",
             "%%dpsql\nSELECT nothing FROM visits",
-            "import sys; print({'duckdb', 'sqlite3', 'dpsql.ledger.ledger', 'dpsql.session'} & set(sys.modules) - {'sqlite3'})",
+            "import sys; print({'duckdb', 'dpsql.ledger.ledger', 'dpsql.session.session'} & set(sys.modules))",
             f"%dpsql connect {server.url}",
         ],
         tmp_path,

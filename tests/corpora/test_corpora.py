@@ -9,8 +9,8 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.sql.parse.dialect import mode_clauses, remove_modes, to_sql
-from dpsql.sql.parse.statements import parse
+from dpsql.language.dialect import mode_clauses, remove_modes, to_sql
+from dpsql.language.statements import parse
 from tests.support import inside
 from tests.support.case_files import Case, internal_names
 from tests.support.corpora import CORPORA, POLICIES, WRITE, cases

@@ -7,7 +7,7 @@ import runpy
 from pathlib import Path
 from typing import Any
 
-from dpsql.sql.parse.functions import AGGREGATES, ROW_NAMES, WORDS, names_of
+from dpsql.language.functions import AGGREGATES, ROW_NAMES, WORDS, names_of
 
 GRAMMAR = Path(__file__).resolve().parents[2] / "grammar"
 
@@ -35,14 +35,14 @@ def test_every_rule_of_the_grammar_is_there_with_its_example() -> None:
 
 def test_what_is_documented_is_what_is_completed() -> None:
     """Every option and argument that the binder reads is offered, and nothing else."""
+    from dpsql.binding.dp import aggregates, noisy_block
+    from dpsql.binding.modes import ptr as ptr
+    from dpsql.binding.modes.stable import STABLE_AGGREGATES, STABLE_ANSWER_OPTIONS
+    from dpsql.binding.selection import choice as selection
+    from dpsql.binding.selection import declared
+    from dpsql.binding.subsample.combiners import SUBSAMPLE_OPTIONS
+    from dpsql.language.options import COMMON_OPTIONS
     from dpsql.notebook import guide
-    from dpsql.sql.dp import aggregates, noisy_block
-    from dpsql.sql.parse.options import COMMON_OPTIONS
-    from dpsql.sql.ptr import block as ptr
-    from dpsql.sql.selection import block as selection
-    from dpsql.sql.selection import declared
-    from dpsql.sql.stable.block import STABLE_AGGREGATES, STABLE_ANSWER_OPTIONS
-    from dpsql.sql.subsample.combiners import SUBSAMPLE_OPTIONS
 
     readers = (
         COMMON_OPTIONS,
@@ -66,11 +66,11 @@ def test_what_is_documented_is_what_is_completed() -> None:
 
 def test_the_catalogue_names_what_the_rooms_bind() -> None:
     """A name has a row of the catalogue for each mode that binds it, and no row is without code."""
-    from dpsql.sql.dp.noisy_block import NOISY_AGGREGATES
-    from dpsql.sql.expressions.functions import DATE_PART_FUNCTIONS, ROW_FUNCTIONS
-    from dpsql.sql.ptr import block as ptr
-    from dpsql.sql.relations import exact_aggregates
-    from dpsql.sql.stable.block import STABLE_AGGREGATES
+    from dpsql.binding.dp.noisy_block import NOISY_AGGREGATES
+    from dpsql.binding.modes import ptr as ptr
+    from dpsql.binding.modes.stable import STABLE_AGGREGATES
+    from dpsql.binding.relations import exact_aggregates
+    from dpsql.binding.values.row_functions import DATE_PART_FUNCTIONS, ROW_FUNCTIONS
 
     assert names_of("DP") == set(NOISY_AGGREGATES)
     assert names_of("PTR") == set(ptr.PTR_FUNCTIONS)

@@ -9,8 +9,8 @@ import duckdb
 import pytest
 
 import dpsql
+from dpsql.language.statements import parse
 from dpsql.mechanisms.base import SALT
-from dpsql.sql.parse.statements import parse
 from tests.support import inside
 
 POLICY = """

@@ -10,7 +10,7 @@ import pytest
 
 import dpsql
 from dpsql.engine import base
-from dpsql.engine.little_queries import MAX_PREPARED, MAX_ROWS, LittleQueries
+from dpsql.engine.duckdb import MAX_PREPARED, MAX_ROWS, LittleQueries
 from tests.support import inside
 
 TEXTS = [

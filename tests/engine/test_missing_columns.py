@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import dpsql
-from dpsql.policy.lint import check_policy
+from dpsql.owner.policy_check import check_policy
 
 POLICY = """
 [budget]

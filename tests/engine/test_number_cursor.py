@@ -10,8 +10,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from dpsql.engine.duckdb import DuckDBEngine
-from dpsql.engine.number_cursor import NumberCursor, ask_for_narrow_decimals
+from dpsql.engine.duckdb import DuckDBEngine, NumberCursor, ask_for_narrow_decimals
 from dpsql.policy.model import Budget, Policy, Table
 
 TEXT = "CAST(CASE WHEN range % 5 > 0 THEN range / 100 END AS DECIMAL({}, 2)) AS {}"

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import dpsql
-from dpsql.engine import public_process
+from dpsql.engine import public_sql
 from dpsql.engine.postprocess import Finisher
 from dpsql.engine.public_sql import GROWING_FUNCTIONS, PUBLIC_FUNCTIONS, check_public
 from dpsql.errors import BindError, PostprocessingError
@@ -142,7 +142,7 @@ def test_a_stop_ends_the_process(finisher: Finisher, monkeypatch: pytest.MonkeyP
     assert finisher._process is not None
     process = finisher._process._process
     assert process is not None
-    monkeypatch.setattr(public_process, "is_stop_requested", lambda: True)
+    monkeypatch.setattr(public_sql, "is_stop_requested", lambda: True)
     with pytest.raises(KeyboardInterrupt):
         finisher.finish("SELECT len(lpad('x', 1000000000, 'y')) AS a FROM b", {"b": ROWS})
     assert process.poll() is not None

@@ -44,7 +44,7 @@ class TestSpark(EngineContract):
     @pytest.fixture
     def open_engine(self, spark: Any, tmp_path: Path) -> OpenEngine:
         """Write the tables as Parquet files, and let the policy name them."""
-        from dpsql.engine.spark import SparkEngine
+        from dpsql.spark.spark_engine import SparkEngine
 
         def opened(tables: Mapping[str, pa.Table], policy: Policy) -> SparkEngine:
             for name, table in tables.items():

@@ -18,13 +18,13 @@ import pyarrow as pa
 import pytest
 
 import dpsql
+from dpsql.binding.relations.catalog import Catalog
+from dpsql.binding.relations.relation import Names
+from dpsql.binding.values.total_expressions import make_total
 from dpsql.engine.duckdb import DuckDBEngine
 from dpsql.errors import BindError, PolicyError
+from dpsql.language.dialect import parse_fragment, to_sql
 from dpsql.policy.model import Budget, Policy, Table
-from dpsql.sql.expressions.total_expressions import make_total
-from dpsql.sql.parse.dialect import parse_fragment, to_sql
-from dpsql.sql.relations.catalog import Catalog
-from dpsql.sql.relations.relation import Names
 from tests.support import inside, tpch
 from tests.support.both import Both, assert_same, plan_of, released
 from tests.support.case_files import Case

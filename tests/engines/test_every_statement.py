@@ -1,6 +1,6 @@
 """Statements that analysts write, on Spark: every answered statement of the other suites has the same exact rows there as on DuckDB.
 
-The clinic's statements (``tests/sql/analyst.sql``), those over the demo's tables (``tests/corpora/test_equals_duckdb.py``), and more of
+The clinic's statements (``tests/binding/analyst.sql``), those over the demo's tables (``tests/corpora/test_equals_duckdb.py``), and more of
 each form of the language. What Spark has not is listed, statement by statement, with its reason. DuckDB itself runs them in
 the suites that they come from.
 """
@@ -18,11 +18,11 @@ import pytest
 
 import dpsql
 from dpsql.engine.duckdb import DuckDBEngine
-from dpsql.engine.spark import SparkEngine
 from dpsql.errors import BindError
+from dpsql.language.dialect import parse_fragment, to_sql
 from dpsql.mechanisms.base import SALT
 from dpsql.mechanisms.subsample.blocks import write_block_number
-from dpsql.sql.parse.dialect import parse_fragment, to_sql
+from dpsql.spark.spark_engine import SparkEngine
 from tests.support import clinic, demo, inside
 from tests.support.analyst import ANSWERED
 from tests.support.both import Both, dealt, plan_of, released
@@ -204,7 +204,7 @@ MODES = {
     "a function": BLOCKS.format("5, bounds = (0, 130)) middle(age) AS m FROM visits"),
 }  # fmt: skip
 """Besides those of tests/engines/test_every_engine.py. ``sampling = 'bernoulli'`` chooses by a hash with the run's own coin, which
-is another one on each engine; that its runs can be cut into parts there is in tests/sql/spark/test_writer.py."""
+is another one on each engine; that its runs can be cut into parts there is in tests/spark/test_writer.py."""
 
 
 @pytest.mark.parametrize(

@@ -15,14 +15,14 @@ import pyarrow as pa
 import pytest
 
 import dpsql
+from dpsql.binding.relations.catalog import Catalog
+from dpsql.binding.relations.relation import Names
+from dpsql.binding.values.total_expressions import make_total
 from dpsql.engine.duckdb import DuckDBEngine
-from dpsql.engine.spark import SparkEngine
 from dpsql.errors import BindError, EngineError, PolicyError
+from dpsql.language.dialect import parse_fragment, to_sql
 from dpsql.policy.model import Budget, Policy, Table
-from dpsql.sql.expressions.total_expressions import make_total
-from dpsql.sql.parse.dialect import parse_fragment, to_sql
-from dpsql.sql.relations.catalog import Catalog
-from dpsql.sql.relations.relation import Names
+from dpsql.spark.spark_engine import SparkEngine
 from tests.support import inside
 from tests.support.both import Both, assert_same
 from tests.support.spark import NASTY, SPENT, Pair, chosen, fill, share
@@ -153,7 +153,7 @@ def test_lent_relations(pair: Pair) -> None:
 
 
 def test_a_result_in_parts(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpsql.engine.spark.ROWS_PER_BATCH", 100)
+    monkeypatch.setattr("dpsql.spark.spark_engine.ROWS_PER_BATCH", 100)
     engine = pair.read.there
     query = "SELECT n, n % 7 AS k FROM lent"
     lent = {"lent": pa.table({"n": range(1000)})}

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from dpsql.client.wire import read_state, write_state
 from dpsql.errors import BudgetExceeded, LedgerError
 from dpsql.ledger.ledger import KeptReleases, Ledger
 from dpsql.privacy import conversions
@@ -22,7 +23,6 @@ from dpsql.privacy.events import (
     StableTest,
 )
 from dpsql.report.tables import BudgetPanel, list_budget, list_entries
-from dpsql.wire import read_state, write_state
 from tests.support.ledgers import policy_of
 
 Reopen = Callable[..., Ledger]

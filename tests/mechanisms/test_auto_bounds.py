@@ -15,9 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpsql.mechanisms.auto_bounds import BOUND_BITS, AutoBounded
+from dpsql.mechanisms.auto_bounds import BOUND_BITS, PLACES, AutoBounded
 from dpsql.mechanisms.per_group import LaplaceNoise
-from dpsql.mechanisms.rung_search import PLACES
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import DiscreteLaplace, PureDP, compose_events
 from tests.support.goodness import fixed

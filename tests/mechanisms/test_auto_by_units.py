@@ -9,9 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpsql.mechanisms.auto_bounds import ANYWHERE, SEARCH, SHARED, AutoBounded
+from dpsql.mechanisms.auto_bounds import ANYWHERE, PLACES, SEARCH, SHARED, AutoBounded
 from dpsql.mechanisms.base import RowsClaim
-from dpsql.mechanisms.rung_search import PLACES
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import DiscreteLaplace
 

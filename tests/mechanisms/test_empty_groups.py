@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from dpsql.mechanisms.empty_groups import FALSE_GROUPS, find_noise_reach, find_significant
-from dpsql.mechanisms.ordered_noise import OrderedNoise
+from dpsql.mechanisms.ordered_noise import OrderedNoise, make_tree
 from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise, Noise
-from dpsql.mechanisms.tree_noise import make_tree
 from dpsql.noise.entropy import Entropy
 
 DOUBT = float(FALSE_GROUPS)

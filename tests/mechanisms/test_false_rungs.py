@@ -10,9 +10,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpsql.mechanisms.auto_bounds import ANYWHERE, DECLARED, SEARCH, SHARED, AutoBounded, find_exponent
+from dpsql.mechanisms.auto_bounds import (
+    ANYWHERE,
+    BEYOND,
+    DECLARED,
+    SEARCH,
+    SHARED,
+    AutoBounded,
+    find_exponent,
+)
 from dpsql.mechanisms.contribution_caps import find_tolerance
-from dpsql.mechanisms.rung_search import BEYOND
 from tests.support.goodness import fixed
 
 RATES = [

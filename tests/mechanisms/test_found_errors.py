@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import dpsql
-from dpsql.wire import WireError, _read_errors
+from dpsql.client.wire import WireError, _read_errors
 
 POLICY = """
 [budget]

@@ -11,8 +11,15 @@ import numpy as np
 import pytest
 
 from dpsql.mechanisms import order_statistics
-from dpsql.mechanisms.graded_grid import DEPTH, REACH, GradedGrid, PointWeights
-from dpsql.mechanisms.order_statistics import WantedRank, choose_step, cut_segments
+from dpsql.mechanisms.order_statistics import (
+    DEPTH,
+    REACH,
+    GradedGrid,
+    PointWeights,
+    WantedRank,
+    choose_step,
+    cut_segments,
+)
 from tests.support.goodness import REFUSED, fixed, p_value
 
 WIDE = GradedGrid(Fraction(1, 32), 0, 31_250, DEPTH)

@@ -15,8 +15,16 @@ import pytest
 from dpsql.mechanisms.aggregation import Aggregation
 from dpsql.mechanisms.base import SumsClaim
 from dpsql.mechanisms.joint_gaussian import calibrate_together, find_pair
-from dpsql.mechanisms.marginal_noise import MarginalNoise, divide_rounded, find_shares, list_closure
-from dpsql.mechanisms.marginals import SET_COLUMN, Marginal, Marginals, Residual
+from dpsql.mechanisms.marginals import (
+    SET_COLUMN,
+    Marginal,
+    MarginalNoise,
+    Marginals,
+    Residual,
+    divide_rounded,
+    find_shares,
+    list_closure,
+)
 from dpsql.mechanisms.moments import Count, Sum
 from dpsql.mechanisms.per_group import (
     GaussianNoise,

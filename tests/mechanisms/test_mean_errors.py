@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import dpsql
-from dpsql.mechanisms.mean_errors import TYPICAL_ROWS, add_errors, expect_mean_error
 from dpsql.mechanisms.moments import (
     PAIR_KINDS,
+    TYPICAL_ROWS,
     VARIANCE_KINDS,
     Axis,
     Count,
@@ -22,6 +22,8 @@ from dpsql.mechanisms.moments import (
     Pair,
     Sum,
     Variance,
+    add_errors,
+    expect_mean_error,
 )
 from dpsql.mechanisms.per_group import GaussianNoise, JointGaussianNoise, LaplaceNoise, Noise, Statistic
 from tests.support.goodness import fixed

@@ -9,7 +9,18 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.ordered_noise import OrderedNoise, share_noise
+from dpsql.mechanisms.ordered_noise import (
+    ROOT_GRID,
+    OrderedNoise,
+    SquareRootNoise,
+    TreeNoise,
+    choose_tree,
+    find_root_reach,
+    list_square_root,
+    make_square_root,
+    make_tree,
+    share_noise,
+)
 from dpsql.mechanisms.per_group import (
     GaussianNoise,
     GaussianNoiseByMu,
@@ -17,14 +28,6 @@ from dpsql.mechanisms.per_group import (
     LaplaceNoise,
     Noise,
 )
-from dpsql.mechanisms.square_root_noise import (
-    ROOT_GRID,
-    SquareRootNoise,
-    find_root_reach,
-    list_square_root,
-    make_square_root,
-)
-from dpsql.mechanisms.tree_noise import TreeNoise, choose_tree, make_tree
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import DiscreteLaplace, compose_events
 from tests.support.goodness import fixed

@@ -9,11 +9,18 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpsql.mechanisms.kept_tree import KeptTree, _pack_nodes
 from dpsql.mechanisms.order_statistics import WantedRank
 from dpsql.mechanisms.per_group import Noise
-from dpsql.mechanisms.quantile_errors import expect_plain, expect_tree
-from dpsql.mechanisms.quantile_tree import QuantileTree, choose_shape, list_shapes, make_tree_of
+from dpsql.mechanisms.quantile_tree import (
+    KeptTree,
+    QuantileTree,
+    _pack_nodes,
+    choose_shape,
+    expect_plain,
+    expect_tree,
+    list_shapes,
+    make_tree_of,
+)
 from dpsql.mechanisms.quantiles import Quantiles
 from dpsql.noise.entropy import Entropy
 from dpsql.numerics.exact_numbers import unpack_integers

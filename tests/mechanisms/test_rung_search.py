@@ -10,7 +10,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.rung_search import BEYOND, PLACES, Ladder, RungSearch, find_threshold
+from dpsql.mechanisms.auto_bounds import BEYOND, PLACES, Ladder, RungSearch, find_threshold
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.samplers import draw_discrete_laplace
 from dpsql.privacy.events import DiscreteLaplace, PureDP
@@ -198,7 +198,7 @@ def test_a_bound_is_at_most_three_rungs_beyond_a_sure_one(monkeypatch: pytest.Mo
     noisy[7], noisy[11] = 5000, made.ladders[1].list_thresholds(made.scale)[0] - 1
     assert made.ladders[1].find_certain(noisy, made.scale) == 8
     assert made.choose([[], noisy]) == (0, 2**7)
-    monkeypatch.setattr("dpsql.mechanisms.rung_search.BEYOND", 4)
+    monkeypatch.setattr("dpsql.mechanisms.auto_bounds.BEYOND", 4)
     assert made.choose([[], noisy]) == (0, 2**11)
 
 

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pytest
 
 import dpsql
+from dpsql.lock.tree import Unproved
 from dpsql.mechanisms import unit_parts
 from dpsql.mechanisms.aggregation import Aggregation
 from dpsql.mechanisms.base import Operator, OutOfMemory, Reader, bind_parameters, watch_progress
 from dpsql.noise.entropy import Entropy
-from dpsql.sql.lock.tree import Unproved
 from tests.support import inside
 from tests.support.parts import count_parts
 

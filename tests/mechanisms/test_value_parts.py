@@ -13,12 +13,12 @@ import pyarrow as pa
 import pytest
 
 import dpsql
-from dpsql.engine.little_queries import estimate_rows
+from dpsql.engine.duckdb import estimate_rows
+from dpsql.lock.tree import Unproved
 from dpsql.mechanisms.aggregation import Together
 from dpsql.mechanisms.base import OutOfMemory, Reader, bind_parameters
 from dpsql.mechanisms.histograms import DistinctCount
 from dpsql.noise.entropy import Entropy
-from dpsql.sql.lock.tree import Unproved
 from tests.support import inside
 from tests.support.parts import count_parts
 

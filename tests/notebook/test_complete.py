@@ -10,15 +10,15 @@ import sqlglot
 from IPython.core.completer import provisionalcompleter
 from IPython.core.interactiveshell import InteractiveShell
 
+from dpsql.binding.dp.aggregates import NAMED_ARGUMENTS
+from dpsql.binding.modes.ptr import PTR_ARGUMENTS
+from dpsql.binding.selection.choice import SELECTION_ARGUMENTS
+from dpsql.binding.selection.declared import DECLARE_OPTIONS
+from dpsql.binding.subsample.combiners import SUBSAMPLE_OPTIONS
+from dpsql.language.options import COMMON_OPTIONS
 from dpsql.notebook import guide
 from dpsql.notebook.completion import ColumnFacts, KnownNames, complete_sql
 from dpsql.notebook.matcher import Matcher, list_parameters
-from dpsql.sql.dp.aggregates import NAMED_ARGUMENTS
-from dpsql.sql.parse.options import COMMON_OPTIONS
-from dpsql.sql.ptr.block import PTR_ARGUMENTS
-from dpsql.sql.selection.block import SELECTION_ARGUMENTS
-from dpsql.sql.selection.declared import DECLARE_OPTIONS
-from dpsql.sql.subsample.combiners import SUBSAMPLE_OPTIONS
 
 
 @pytest.fixture(scope="module")

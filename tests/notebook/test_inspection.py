@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
+from dpsql.language.functions import AGGREGATES
 from dpsql.notebook import guide, inspection
 from dpsql.notebook.completion import ColumnFacts, KnownNames
 from dpsql.notebook.matcher import Matcher
-from dpsql.sql.parse.functions import AGGREGATES
 
 NAMES = KnownNames(
     {

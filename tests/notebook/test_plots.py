@@ -12,7 +12,7 @@ import pytest
 
 import dpsql
 from dpsql.errors import BindError
-from dpsql.result import Result
+from dpsql.session.result import Result
 
 matplotlib = pytest.importorskip("matplotlib")
 

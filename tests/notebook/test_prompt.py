@@ -18,8 +18,8 @@ import dpsql
 from dpsql import Policy, Session
 from dpsql.demo import POLICY
 from dpsql.notebook.prompt import PROMPT_COMMANDS, Prompt, is_whole, open_history, run_prompt
-from dpsql.result import Result
-from dpsql.session import open_session
+from dpsql.session.result import Result
+from dpsql.session.session import open_session
 
 EXACT = '[budget]\nepsilon = 1\n[tables.people]\nprivacy_unit = "id"\nmax_rows = 1\n[tables.people.columns]\n'
 EXACT += 'id = { type = "BIGINT" }\ncity = { type = "VARCHAR", values = ["Delft", "Leiden"] }\n'

@@ -14,7 +14,7 @@ import dpsql
 from dpsql.demo import POLICY
 from dpsql.notebook import render
 from dpsql.report.tables import measure_width
-from dpsql.result import Result
+from dpsql.session.result import Result
 
 
 def test_numbers_with_intervals_are_rounded_to_what_the_noise_allows() -> None:

@@ -21,7 +21,7 @@ from dpsql import cli
 from dpsql.client.session import RemoteSession
 from dpsql.demo import POLICY
 from dpsql.notebook import servers
-from dpsql.result import Result
+from dpsql.session.result import Result
 from tests.support.remote import NearServer
 
 TOKEN = "s3cretT0ken"

@@ -22,7 +22,7 @@ from IPython.core.interactiveshell import InteractiveShell
 import dpsql
 from dpsql.demo import POLICY
 from dpsql.notebook import guide
-from dpsql.result import Result
+from dpsql.session.result import Result
 
 Cell = Callable[..., Any]
 

@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.policy.lint import check_policy
+from dpsql.owner.policy_check import check_policy
 
 POLICY = """
 [budget]

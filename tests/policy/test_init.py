@@ -21,8 +21,8 @@ from dpsql import cli
 from dpsql.engine.base import find_files
 from dpsql.errors import ParseError, PolicyError
 from dpsql.notebook.policy_commands import is_policy_command, run_policy_command
-from dpsql.policy.init import PolicyDraft, init_policy
-from dpsql.policy.lint import check_policy
+from dpsql.owner.policy_check import check_policy
+from dpsql.owner.policy_init import PolicyDraft, init_policy
 from dpsql.policy.model import Policy
 from dpsql.policy.toml import TODO
 from dpsql.policy.unit_guess import guess_unit

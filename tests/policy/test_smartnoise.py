@@ -13,8 +13,8 @@ import pytest
 
 import dpsql
 from dpsql import cli
-from dpsql.policy.smartnoise import import_smartnoise
-from dpsql.result import MissingLibrary
+from dpsql.owner.smartnoise import import_smartnoise
+from dpsql.session.result import MissingLibrary
 
 pytest.importorskip("yaml")
 

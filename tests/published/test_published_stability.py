@@ -16,15 +16,15 @@ import numpy as np
 import pytest
 
 from dpsql.mechanisms.ptr.iqr_scale import BASE_TWO, compute_iqr, find_quartile_ranks, measure_bin_distance
-from dpsql.mechanisms.ptr.stability_radius import (
+from dpsql.mechanisms.ptr.stability_test import (
     Neighbours,
+    OptimalTest,
     Ordered,
     find_rank,
     measure_mode_radius,
     measure_quantile_radius,
     measure_votes_radius,
 )
-from dpsql.mechanisms.ptr.stability_test import OptimalTest
 from dpsql.mechanisms.subsample.votes import Participation, compute_textbook_sampling
 
 AR, SUB = Neighbours.ADD_REMOVE, Neighbours.SUBSTITUTE

@@ -6,8 +6,8 @@ from fractions import Fraction
 
 import pytest
 
-from dpsql.server import answer_times
-from dpsql.server.answer_times import AnswerClock, AnswerTimes
+from dpsql.server import calls
+from dpsql.server.calls import AnswerClock, AnswerTimes
 
 GRID = AnswerTimes.of((Fraction(1, 4), Fraction(1, 2), Fraction(1)))
 LEAD = GRID.lead
@@ -30,9 +30,9 @@ class FakeTime:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
     fake = FakeTime()
-    monkeypatch.setattr(answer_times, "time", fake)
+    monkeypatch.setattr(calls, "time", fake)
     monkeypatch.setattr(
-        answer_times.AnswerClock,
+        calls.AnswerClock,
         "_given_up",
         property(lambda self: fake, lambda self, event: None),
         raising=False,

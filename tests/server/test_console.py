@@ -484,7 +484,7 @@ def test_what_runs_pauses_and_overruns(tmp_path: Path) -> None:
 
 def test_no_statement_is_parsed_and_no_data_are_opened(server: tuple[ServerProcess, Owner]) -> None:
     code = (
-        "import sys, dpsql.server.console_app, dpsql.server.console_process, dpsql.server.console_pages\n"
+        "import sys, dpsql.server.console_app, dpsql.server.console_process, dpsql.server.console_app\n"
         "import uvicorn, starlette.applications\n"
         "print([name for name in ('duckdb', 'sqlglot', 'IPython', 'pyarrow.flight') if name in sys.modules])"
     )

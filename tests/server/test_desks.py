@@ -15,14 +15,13 @@ from typing import Any
 
 import pytest
 
+from dpsql.client.wire import Message, unpack_messages
 from dpsql.server import calls, desks
-from dpsql.server.answer_times import AnswerTimes
+from dpsql.server.calls import AnswerTimes
 from dpsql.server.desks import MAX_FAILURES, MAX_OVERRUNS
 from dpsql.server.lapses import Refused
 from dpsql.server.limits import MAX_WAITING
 from dpsql.server.promises import mark_left
-from dpsql.wire import Message
-from dpsql.wire_parcels import unpack_messages
 from tests.support.scripted_worker import EVENT, ScriptedDesk, ScriptedSide
 
 pytestmark = pytest.mark.timeout(600)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
-from dpsql.wire import Message, encode
+from dpsql.client.wire import Message, encode
 from tests.support.hostile_clients import OTHER, HostileFlightClient, attack, read_memory
 from tests.support.raw_http2 import request
 from tests.support.served import BareClient, ServerProcess, write_data, write_policy

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import dpsql
+from dpsql.client.wire import Message, WireError, read_error
 from dpsql.errors import BudgetExceeded, Error, Interrupted, LedgerError
 from dpsql.ledger.answers import hash_release
 from dpsql.ledger.entries import FORGOTTEN
@@ -25,11 +26,9 @@ from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import KINDS, Composed, DiscreteLaplace, Event, PureDP, SparseVector
 from dpsql.privacy.filters import ACCOUNTANTS, MECHANISM_SHARE, open_filter
 from dpsql.report.data import list_pictures
-from dpsql.server import ledger_proxy, ledger_service
-from dpsql.server.ledger_proxy import LedgerProxy
-from dpsql.server.ledger_service import LedgerService
-from dpsql.server.worker_input import read_worker_event
-from dpsql.wire import Message, WireError, read_error
+from dpsql.server import ledger_service, worker
+from dpsql.server.ledger_service import LedgerService, read_worker_event
+from dpsql.server.worker import LedgerProxy
 from tests.support import inside
 from tests.support.near_ledger import NearLedger
 
@@ -166,7 +165,7 @@ def test_no_call_of_the_ledger_is_forgotten() -> None:
 def test_large_releases_travel_in_pieces_and_too_large_ones_are_not_kept(
     near: NearLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ledger_proxy, "_PIECE", 1000)
+    monkeypatch.setattr(worker, "_PIECE", 1000)
     monkeypatch.setattr(ledger_service, "PIECE", 700)
     service = near.service("ada", largest=10_000)
     ledger = inside_proxy(near, service)
@@ -314,7 +313,7 @@ def test_errors_say_no_path(near: NearLedger) -> None:
     ],
 )
 def test_what_is_left_of_a_text_with_paths(text: str, left: str | None) -> None:
-    from dpsql.server.worker_input import conceal_paths
+    from dpsql.server.ledger_service import conceal_paths
 
     assert conceal_paths(text, ["/srv/a/b.ledger", "/srv/a/b.ledger-answers"]) == left
 

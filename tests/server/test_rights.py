@@ -19,6 +19,7 @@ import pyarrow.flight as flight
 import pytest
 
 from dpsql.cli import main
+from dpsql.client.wire import Message, encode
 from dpsql.server import operations
 from dpsql.server.flight_sql.messages import pack_message
 from dpsql.server.flight_sql.service import ACTIONS
@@ -27,7 +28,6 @@ from dpsql.server.lapses import Lapse, RightError
 from dpsql.server.ledger_service import _METHODS, PAYING_CALLS
 from dpsql.server.postgres.connection import _LETTING_GO, HANDLERS
 from dpsql.server.tokens import TokenFile
-from dpsql.wire import Message, encode
 from tests.support.flight_sql_client import shake_hands
 from tests.support.postgres import (
     SYNC,

@@ -15,9 +15,9 @@ import pyarrow.flight as flight
 import pytest
 
 import dpsql
+from dpsql.client.wire import Message, decode
 from dpsql.ledger.ledger import Ledger
 from dpsql.server.tokens import TokenFile
-from dpsql.wire import Message, decode
 from tests.support.served import (
     FIRST_STEP,
     BareClient,

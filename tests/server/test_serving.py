@@ -300,8 +300,8 @@ def test_another_user_can_ask_and_can_not_open(for_others: Path) -> None:
         code = f"""
             import os, json, pathlib
             import pyarrow.flight as flight
-            from dpsql.wire import PROTOCOL, Message, encode
-            from dpsql.wire_parcels import unpack_messages
+            from dpsql.client.wire import PROTOCOL, Message, encode
+            from dpsql.client.wire import unpack_messages
             os.setgroups([]); os.setgid({nobody.pw_gid}); os.setuid({nobody.pw_uid})
             opened = []
             places = list(pathlib.Path({str(for_others)!r}).iterdir())

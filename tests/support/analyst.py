@@ -25,7 +25,7 @@ class Asked:
 def read() -> list[Asked]:
     out = []
     for chunk in (
-        (Path(__file__).parents[1] / "sql" / "analyst.sql").read_text(encoding="utf-8").split("\n\n")
+        (Path(__file__).parents[1] / "binding" / "analyst.sql").read_text(encoding="utf-8").split("\n\n")
     ):
         head, _, rest = chunk.strip().partition("\n")
         if head.startswith("-- answered"):

@@ -17,12 +17,12 @@ from typing import Any
 import pyarrow as pa
 
 import dpsql
+from dpsql.binding.plan import Plan
 from dpsql.engine.base import Engine
 from dpsql.engine.duckdb import DuckDBEngine
+from dpsql.language.statements import parse
 from dpsql.mechanisms.base import SALT, Reader
 from dpsql.noise.entropy import Entropy
-from dpsql.plan import Plan
-from dpsql.sql.parse.statements import parse
 from tests.support import inside
 
 _CARRIED = r'"?\w+"?\."?(?:dpsql_unit|unit_\w+)"?'

@@ -15,12 +15,13 @@ import pyarrow as pa
 from sqlglot import exp
 
 import dpsql
+from dpsql.binding.plan import Plan, PrivateBlock
 from dpsql.errors import Error
+from dpsql.language.statements import parse
 from dpsql.mechanisms.aggregation import Aggregation, Together
 from dpsql.mechanisms.auto_bounds import AutoBounded
 from dpsql.mechanisms.base import fill_parameters
-from dpsql.mechanisms.contribution_caps import SIZE, UNITS, CapSearch
-from dpsql.mechanisms.cut_report import CutReport
+from dpsql.mechanisms.contribution_caps import SIZE, UNITS, CapSearch, CutReport
 from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_SCORE
 from dpsql.mechanisms.histograms import DistinctCount, Histogram
 from dpsql.mechanisms.inverse_sensitivity import InverseSensitivity
@@ -29,8 +30,6 @@ from dpsql.mechanisms.quantiles import Quantiles
 from dpsql.mechanisms.selection.above_threshold import AboveThreshold
 from dpsql.mechanisms.selection.exponential import ExponentialChoice
 from dpsql.mechanisms.subsample.subsample import SubsampleAggregate
-from dpsql.plan import Plan, PrivateBlock
-from dpsql.sql.parse.statements import parse
 from tests.support import inside
 from tests.support.moves import Noise, beyond, group_of, units_beyond, violations, violations_of_part
 

@@ -10,19 +10,19 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from dpsql.binding.bind import bind as bind_statement
+from dpsql.binding.plan import Plan, PrivateBlock
+from dpsql.binding.relations.catalog import Catalog
+from dpsql.binding.relations.plan_size import write_shared
+from dpsql.binding.selection.declared import Declaration
 from dpsql.engine.postprocess import Finisher
+from dpsql.exact.gate import Gate
+from dpsql.language.statements import Statement, parse
 from dpsql.mechanisms.aggregation import Aggregation
 from dpsql.mechanisms.base import Operator, Read, bind_parameters
 from dpsql.noise.entropy import Entropy
-from dpsql.plan import Plan, PrivateBlock
-from dpsql.session import Session
-from dpsql.sql.bind import bind as bind_statement
-from dpsql.sql.exact.gate import Gate
-from dpsql.sql.parse.statements import Statement, parse
-from dpsql.sql.relations.catalog import Catalog
-from dpsql.sql.relations.plan_size import write_shared
-from dpsql.sql.selection.declared import Declaration
-from dpsql.stored_blocks import PreparedPlan
+from dpsql.session.session import Session
+from dpsql.session.stored_blocks import PreparedPlan
 
 
 def bind(session: Session, query: str | Statement) -> Plan:

@@ -9,10 +9,10 @@ from dataclasses import replace
 import duckdb
 import pytest
 
+from dpsql.exact import gate
+from dpsql.lock.check import check
+from dpsql.lock.tree import Base, Hop, Known, Lent, Unproved
 from dpsql.mechanisms.base import Claim, ClaimedText, LentTotals, list_claims
-from dpsql.sql.exact import gate
-from dpsql.sql.lock.check import check
-from dpsql.sql.lock.tree import Base, Hop, Known, Lent, Unproved
 
 VISITS = ("memory", "main", "visits")
 LABS = ("memory", "main", "labs")

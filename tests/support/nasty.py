@@ -9,12 +9,12 @@ from pathlib import Path
 import duckdb
 from sqlglot import exp
 
+from dpsql.binding.relations.relation import column
+from dpsql.binding.values.sql_types import Type, Typed
+from dpsql.binding.values.total_expressions import make_total
 from dpsql.errors import BindError
-from dpsql.sql.expressions.total_expressions import make_total
-from dpsql.sql.expressions.types import Type, Typed
-from dpsql.sql.parse.dialect import parse_tokens
-from dpsql.sql.parse.tokens import tokenize
-from dpsql.sql.relations.relation import column
+from dpsql.language.dialect import parse_tokens
+from dpsql.language.tokens import tokenize
 
 INTEGERS = {
     "ti": ("TINYINT", [0, 1, -1, 127, -128]),
@@ -73,7 +73,7 @@ COLUMNS: dict[str, tuple[str, list[str]]] = {
     **NESTED,
 }
 ROWS = 48
-EXPRESSIONS_FILE = Path(__file__).parents[1] / "sql" / "expressions" / "expressions.sql"
+EXPRESSIONS_FILE = Path(__file__).parents[1] / "binding" / "values" / "expressions.sql"
 
 
 class NastyScope:

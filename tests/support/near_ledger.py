@@ -9,13 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dpsql.client.wire import Message, decode, encode
 from dpsql.engine import open_engine
 from dpsql.ledger.ledger import Ledger
 from dpsql.policy.model import Policy
-from dpsql.server.ledger_proxy import LedgerProxy
 from dpsql.server.ledger_service import LedgerService
-from dpsql.session import Session
-from dpsql.wire import Message, decode, encode
+from dpsql.server.worker import LedgerProxy
+from dpsql.session.session import Session
 
 POLICY = """
 [budget]

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from dpsql.binding.values.lengths import DEFAULT_MAX_LENGTH
+from dpsql.binding.values.sql_types import Type, Typed
 from dpsql.errors import BindError
-from dpsql.sql.expressions.lengths import DEFAULT_MAX_LENGTH
-from dpsql.sql.expressions.types import Type, Typed
 
 TYPES = {
     "s": "VARCHAR",

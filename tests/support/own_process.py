@@ -15,7 +15,7 @@ from typing import Any
 CHILD = """
 import json, os, resource, sys, threading, time
 import dpsql
-import dpsql.session
+import dpsql.session.session
 place, policy, limit, statements = sys.argv[1], sys.argv[2], sys.argv[3], json.loads(sys.argv[4])
 most = [0]
 def watch():

@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow.flight as flight
 
 from dpsql.client.session import RemoteSession
+from dpsql.client.wire import READING, Message, decode, encode
 from dpsql.policy.model import Policy
 from dpsql.server import operations
-from dpsql.session import Session
-from dpsql.wire import READING, Message, decode, encode
+from dpsql.session.session import Session
 
 
 def without_sources(policy: Policy) -> str:

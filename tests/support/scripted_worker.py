@@ -15,14 +15,13 @@ from typing import Any
 
 import pytest
 
+from dpsql.client.wire import Message, encode, unpack_messages
 from dpsql.ledger.ledger import Ledger
 from dpsql.policy.model import Policy
-from dpsql.server.answer_times import AnswerClock, AnswerTimes
+from dpsql.server.calls import AnswerClock, AnswerTimes
 from dpsql.server.desks import Desk, Edition
 from dpsql.server.event_log import EventLog
 from dpsql.server.frames import FrameError, Frames
-from dpsql.wire import Message, encode
-from dpsql.wire_parcels import unpack_messages
 
 POLICY = """
 [budget]
@@ -197,7 +196,9 @@ class ScriptedDesk:
         self.log = io.StringIO()
         self.paused: list[str] = []
         edition = Edition("clinic", self.policy, self.ledger, self.pool)
-        self.desk = Desk("ada", edition, EventLog(self.log), self.paused.append, lambda mark, letting_go: None)
+        self.desk = Desk(
+            "ada", edition, EventLog(self.log), self.paused.append, lambda mark, letting_go: None
+        )
         self.session = self.desk.open("mark")
 
     def ask(self, operation: str = "run") -> list[Message]:

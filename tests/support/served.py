@@ -18,9 +18,8 @@ from typing import Any, TypeVar
 import duckdb
 import pyarrow.flight as flight
 
+from dpsql.client.wire import PROTOCOL, Message, ResultReader, encode, read_error, unpack_messages
 from dpsql.server.tokens import TokenFile
-from dpsql.wire import PROTOCOL, Message, ResultReader, encode, read_error
-from dpsql.wire_parcels import unpack_messages
 
 ROOT = Path(__file__).resolve().parents[2]
 BUDGET = """

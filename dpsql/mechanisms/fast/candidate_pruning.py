@@ -1,7 +1,7 @@
 """The few candidates that may win, found by coarse counts.
 
 Pruning: the number of rows at or above a threshold is non-increasing in the threshold. So the counts at the ends of a
-cell of neighbouring integers (:mod:`dpsql.mechanisms.fast.binned_columns`) bound every candidate with a threshold in
+cell of neighbouring integers (:mod:`dpsql.mechanisms.fast.thresholds`) bound every candidate with a threshold in
 it, some dozen neighbours at a time. With the range of their factors, they bound the utilities from both sides.
 Candidates are far if they would not be near the best even at their upper bounds, with the best at its lower bound.
 
@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 
 from dpsql.mechanisms.base import Claim, ClaimedText, Reader
 from dpsql.mechanisms.fast import FastRoute
-from dpsql.mechanisms.fast.binned_columns import BinnedColumn, ThresholdCells, bin_column
 from dpsql.mechanisms.fast.candidate_scores import (
     BOUNDS_FROM_BELOW,
     UP_TO_BOUND,
@@ -33,7 +32,7 @@ from dpsql.mechanisms.fast.candidate_scores import (
     ScoredCandidates,
     ScoreTerm,
 )
-from dpsql.mechanisms.fast.thresholds import Thresholds
+from dpsql.mechanisms.fast.thresholds import BinnedColumn, ThresholdCells, Thresholds, bin_column
 from dpsql.mechanisms.selection.generalised_exponential import (
     ChoiceRates,
     EqualNearness,

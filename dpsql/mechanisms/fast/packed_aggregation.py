@@ -4,7 +4,7 @@ Bounding the contribution of a privacy unit needs the totals of every unit, or o
 grouping of millions, the most expensive step. If the unit, the group and the values of a row fit 63 bits together, one
 sorted array gives them in a third of the time. If units, or units and their groups, are numbers without wide gaps,
 counting by them needs no sorting either. Units that are no integers have codes
-(:mod:`dpsql.mechanisms.fast.unit_codes`). It takes a few times eight bytes a row, so it is for local engines and for as
+(:mod:`dpsql.mechanisms.fast.packed_rows`). It takes a few times eight bytes a row, so it is for local engines and for as
 many rows as fit their memory; otherwise the plan's own query is read, which may spill. Both give totals with equally
 distributed bounds: per unit clamped or weighted, and at most ``groups`` groups of each unit, or a number of rows shared
 by all its groups, by independent random numbers.
@@ -31,14 +31,16 @@ from dpsql.mechanisms.fast import FastRoute
 from dpsql.mechanisms.fast.packed_rows import (
     BITS,
     GROUP_BITS,
+    ChangedData,
+    CodedUnit,
     Layout,
     PackedRoute,
+    UnitCodes,
     UnitPart,
     count_bits,
     split_keys,
     total_parts,
 )
-from dpsql.mechanisms.fast.unit_codes import ChangedData, CodedUnit, UnitCodes
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.group_sampling import IntegerArray, choose_groups, share_rows
 from dpsql.numerics.exact_numbers import make_longs, make_values

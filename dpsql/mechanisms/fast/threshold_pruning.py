@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from dpsql.mechanisms.base import Claim, ClaimedText, Reader
 from dpsql.mechanisms.fast import FastRoute
-from dpsql.mechanisms.fast.binned_columns import bin_column
 from dpsql.mechanisms.fast.candidate_pruning import CandidateCells, group_countable, take_rows
 from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_PLACE, CandidateScores
+from dpsql.mechanisms.fast.thresholds import bin_column
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import CandidateGaps, compute_reach
 from dpsql.numerics.exact_numbers import Integers, add_integers, multiply_integers, read_integers

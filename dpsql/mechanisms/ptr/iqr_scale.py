@@ -26,7 +26,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.mechanisms.ptr.stability_radius import Neighbours, Ordered
+from dpsql.mechanisms.ptr.stability_test import Neighbours, Ordered
 
 LOG_GRID = 1024
 """Steps per unit of the logarithm in the released range."""

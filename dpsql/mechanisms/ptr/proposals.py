@@ -29,7 +29,7 @@ from dpsql.mechanisms.aggregation import Group, list_groups
 from dpsql.mechanisms.base import ClaimedText, Read, RowsClaim, add_salt
 from dpsql.mechanisms.order_statistics import choose_spacing, list_identifiers
 from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise
-from dpsql.mechanisms.ptr import stability_radius
+from dpsql.mechanisms.ptr import stability_test
 from dpsql.mechanisms.ptr.ptr_statistics import NoisyItem, Radii, RankedItem, select_present
 from dpsql.mechanisms.ptr.stability_test import StabilityTest
 from dpsql.noise.entropy import Entropy
@@ -112,17 +112,17 @@ class _ProposedRanks(_Proposed, RankedItem):
         return self._probabilities, cap + 3
 
     def _measure(
-        self, groups: Sequence[stability_radius.Ordered], cap: int, entropy: Entropy
+        self, groups: Sequence[stability_test.Ordered], cap: int, entropy: Entropy
     ) -> list[tuple[int, Any]]:
         return [self._measure_one(data, cap) for data in groups]
 
-    def _measure_one(self, data: stability_radius.Ordered, cap: int) -> tuple[int, int]:
+    def _measure_one(self, data: stability_test.Ordered, cap: int) -> tuple[int, int]:
         n, radius, answers = data.n, cap, []
         for probability in self._probabilities:
-            rank = stability_radius.find_rank(n, probability)
+            rank = stability_test.find_rank(n, probability)
             first, last = max(1, rank - cap - 2), min(n, rank + cap + 3)
             near = [_to_place(v, self.step) for v in data.slice(first, last)]
-            gap = stability_radius.measure_gap_radius(n, first, near, self._of_a_row, cap, probability)
+            gap = stability_test.measure_gap_radius(n, first, near, self._of_a_row, cap, probability)
             radius = min(radius, gap)
             answers.append(near[rank - first])
         return radius, self._combine(answers)
@@ -185,7 +185,7 @@ class ProposedMode(_Proposed):
     """``MODE(x, local_sensitivity => b)``: the most frequent number plus noise for b, if it can't jump farther than b.
 
     Equally frequent numbers may be close together: then no exact mode is stable, but a noisy one is. The smallest wins
-    ties. See :func:`~dpsql.mechanisms.ptr.stability_radius.measure_jump_radius`.
+    ties. See :func:`~dpsql.mechanisms.ptr.stability_test.measure_jump_radius`.
     """
 
     @property
@@ -211,13 +211,13 @@ class ProposedMode(_Proposed):
     def measure(self, read: Read, entropy: Entropy, keys: tuple[str, ...]) -> Radii:
         table = add_salt(read, (self.values,), entropy)(self._text(keys))
         columns = (table.column(name).to_pylist() for name in ("c", "many", "low", "high"))
-        levels: dict[Group, list[stability_radius.CountLevel]] = {}
+        levels: dict[Group, list[stability_test.CountLevel]] = {}
         for key, c, many, low, high in zip(list_groups(table, keys), *columns, strict=True):
             ends = (_to_place(end, self.step) for end in (low, high))
-            levels.setdefault(key, []).append(stability_radius.CountLevel(int(c), int(many), *ends))
+            levels.setdefault(key, []).append(stability_test.CountLevel(int(c), int(many), *ends))
         found = {}
         for key, counted in levels.items():
-            radius = stability_radius.measure_jump_radius(counted, self._of_a_row, self.largest_radius)
+            radius = stability_test.measure_jump_radius(counted, self._of_a_row, self.largest_radius)
             found[key] = self._convert(radius, max(counted).low)
         return pa.float64(), found
 

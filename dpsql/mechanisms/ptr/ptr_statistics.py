@@ -12,7 +12,7 @@ Numbers with noise for a proposed sensitivity are in ``proposals.py``.
 Each item takes a *values query*, SQL that returns the column ``v`` (and the grouping columns) with one row per row that
 counts, and builds its exact queries around it. That text bounds the privacy unit's rows (one value per unit, or at most
 ``rows``); if a unit may have more than one row the radius is divided, see
-:func:`~dpsql.mechanisms.ptr.stability_radius.convert_to_units`. The query may contain the salt, which has one value per
+:func:`~dpsql.mechanisms.ptr.stability_test.convert_to_units`. The query may contain the salt, which has one value per
 release for all texts of the item.
 
 NULLs are missing; for ``floating`` values NaN and the infinities too, and -0.0 is 0.0.
@@ -39,7 +39,7 @@ from dpsql.mechanisms.order_statistics import (
     write_order_queries,
 )
 from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise
-from dpsql.mechanisms.ptr import iqr_scale, stability_radius
+from dpsql.mechanisms.ptr import iqr_scale, stability_test
 from dpsql.mechanisms.ptr.stability_test import Measured, StabilityTest, StableItem
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import Event, compose_events
@@ -114,7 +114,7 @@ class RankedItem(NoisyItem):
 
     @abstractmethod
     def _measure(
-        self, groups: Sequence[stability_radius.Ordered], cap: int, entropy: Entropy
+        self, groups: Sequence[stability_test.Ordered], cap: int, entropy: Entropy
     ) -> list[tuple[int, Any]]:
         """Return the radius in rows, and the exact answer, of each group."""
 
@@ -166,7 +166,7 @@ class Iqr(RankedItem):
         return (Fraction(1, 4), Fraction(3, 4)), iqr_scale.bound_reach(cap + 1)
 
     def _measure(
-        self, groups: Sequence[stability_radius.Ordered], cap: int, entropy: Entropy
+        self, groups: Sequence[stability_test.Ordered], cap: int, entropy: Entropy
     ) -> list[tuple[int, Any]]:
         found = []
         for data, scale in zip(groups, self._scales([data.n for data in groups], entropy), strict=True):
@@ -297,7 +297,7 @@ class Quantile(StableItem):
             table = reader(self._text(keys))
         else:
             n = int(reader(self._counted).column("n")[0].as_py())
-            wanted = stability_radius.find_rank(n, self.probability)
+            wanted = stability_test.find_rank(n, self.probability)
             # half a rank below the wanted one, so that the engine's rounding can't reach another rank
             at = (wanted - 0.5) / n if n else 0.5
             many = 0 < 2 * reader.room < n
@@ -311,7 +311,7 @@ class Quantile(StableItem):
         found = {}
         for key, v, n, below, upto in zip(list_groups(table, keys), table.column("v"), *columns, strict=True):
             counts, cap = (int(n), int(below), int(upto)), self.largest_radius
-            radius = stability_radius.measure_quantile_radius(*counts, self.probability, cap=cap)
+            radius = stability_test.measure_quantile_radius(*counts, self.probability, cap=cap)
             found[key] = self._convert(radius, v)
         return table.schema.field("v").type, found
 
@@ -382,7 +382,7 @@ class Mode(_LeadingItem):
 
     def _radius(self, first: tuple[int, ...], second: tuple[int, ...] | None) -> int:
         count, larger = (0, False) if second is None else (second[0], first[1] == 1)
-        return stability_radius.measure_mode_radius(first[0], count, larger)
+        return stability_test.measure_mode_radius(first[0], count, larger)
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
         return self._sentences("the most frequent value, exact, released if it leads by enough")
@@ -422,7 +422,7 @@ class ArgMax(_LeadingItem):
         yield ClaimedText(self.values, RowsClaim(self.rows, self.test.groups, keys, within=within))
 
     def _radius(self, first: tuple[int, ...], second: tuple[int, ...] | None) -> int:
-        return stability_radius.measure_argmax_radius(first[0], second[0] if second else 0, self.bound)
+        return stability_test.measure_argmax_radius(first[0], second[0] if second else 0, self.bound)
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
         return self._sentences("the group with the largest sum, exact, released if it leads by enough")

@@ -12,6 +12,20 @@ pairs and not as a failure inside a composition.
 
 Sources: Dwork and Lei (2009); Dwork and Roth (2014) algorithms 12 and 13, with the thresholds repaired; the optimal
 test's probabilities are those of Desfontaines, Voss, Gipson and Mandayam (2022) for partition selection.
+
+Exact distances to instability, from a few exact statistics.
+
+The *radius* of a table x for a function g is the largest k such that g is constant on all tables within k edits of x; 0
+means that some neighbour has another answer. An edit adds or removes one row (``ADD_REMOVE``) or replaces one
+(``SUBSTITUTE``, size n public). Every function here returns that radius, or a lower bound that is 1-Lipschitz under the
+relation and 0 wherever a neighbour's answer differs. Propose-test-release needs only this:
+
+    neighbours x, y with g(x) = g(y): only the radius differs, by at most 1, so the test decides the cost;
+    neighbours x, y with g(x) != g(y): both radii are 0, so each passes with probability at most delta.
+
+Domains are unbounded (values outside the range of the data may be added), which can only shorten a distance. Sources:
+Dwork and Roth (2014) section 7.2 and proposition 7.2; Smith and Thakurta (2013). The tests of this module check the
+order statistic and mode formulas against exhaustive search.
 """
 
 from __future__ import annotations
@@ -21,22 +35,320 @@ from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from fractions import Fraction
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from dpsql.mechanisms.aggregation import Group, list_groups
 from dpsql.mechanisms.base import ClaimedText, Operator, PublicClaim, Read, Release, RowsClaim
 from dpsql.mechanisms.per_group import GaussianNoise, GroupSelector, compute_keep_probabilities
-from dpsql.mechanisms.ptr.stability_radius import convert_to_units
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.samplers import draw_rounded_gaussian
 from dpsql.numerics.interval_arithmetic import find_gaussian_threshold
 from dpsql.privacy.events import Event, StableTest, compose_events
 from dpsql.privacy.gaussian_events import GaussianTest
+
+
+class Neighbours(Enum):
+    """The edits that lead to a neighbouring table."""
+
+    ADD_REMOVE = "add_remove"
+    SUBSTITUTE = "substitute"
+
+
+def find_rank(n: int, probability: Fraction) -> int:
+    """Return the rank of the quantile among n ascending values: ``max(1, ceil(p n))``, DuckDB's ``quantile_disc``.
+
+    >>> [find_rank(n, Fraction(1, 2)) for n in (1, 2, 3, 4)]
+    [1, 1, 2, 2]
+    """
+    return max(1, -(-probability.numerator * n // probability.denominator))
+
+
+def convert_to_units(radius: int, rows: int) -> int:
+    """Convert a radius in rows to one in privacy units with at most ``rows`` rows each.
+
+    Proof. Unit-level neighbours are at most m = ``rows`` row edits apart, so the row radius d moves by at most m, and
+    floor(d / m) by at most 1. If a unit-level neighbour answers differently, a table within m row edits does, so d <= m
+    - 1 and floor(d / m) = 0.
+    """
+    return radius // rows
+
+
+def measure_quantile_radius(
+    n: int,
+    below: int,
+    upto: int,
+    probability: Fraction,
+    relation: Neighbours = Neighbours.ADD_REMOVE,
+    cap: int | None = None,
+) -> int:
+    """Measure the exact radius of the order statistic of rank ``ceil(p n)``.
+
+    Args:
+        below: the number of values smaller than the quantile.
+        upto: the number of values not larger.
+        probability: of the quantile.
+        cap: the largest radius that matters.
+
+    With first = below + 1 and last = upto the value stays as long as its rank is in [first, last]. After k edits the
+    target rank and the value's ranks move furthest if all k rows are added or all removed, on one side. The conditions
+    below are monotone in k, so bisection finds the largest k.
+    """
+    if n == 0 or not below < find_rank(n, probability) <= upto:
+        return 0
+    first, last = below + 1, upto
+    if relation is Neighbours.SUBSTITUTE:
+        r = find_rank(n, probability)
+        radius = min(r - first, last - r)
+        return radius if cap is None else min(radius, cap)
+
+    def moves(k: int) -> bool:
+        fewer, more = find_rank(n - k, probability), find_rank(n + k, probability)
+        return min(fewer, more - k) < first or max(fewer + k, more) > last
+
+    most = n - 1 if cap is None else min(n - 1, cap)
+    return bisect_left(range(1, most + 1), True, key=moves)
+
+
+def measure_mode_radius(
+    top: int, second: int, second_larger: bool, relation: Neighbours = Neighbours.ADD_REMOVE
+) -> int:
+    """Measure the exact radius of the mode; the smallest value wins ties.
+
+    Args:
+        top: the count of the mode (0: no rows).
+        second: the next largest count, 0 if there is no other value; among equals, that of the smallest value.
+        second_larger: whether the second value is larger than the mode, so that it loses ties.
+
+    A rival r needs ``top - count(r)`` edits to tie and one more if it loses ties; the runner-up by (count, value) is a
+    cheapest rival. A smaller value not yet present needs ``top``. Under SUBSTITUTE one edit narrows the gap by two.
+    """
+    if top == 0:
+        return 0
+    rivals = [top]
+    if second:
+        rivals.append(top - second + int(second_larger))
+    cost = min(rivals)
+    if relation is Neighbours.SUBSTITUTE:
+        cost = -(-cost // 2)
+    return max(cost - 1, 0)
+
+
+def measure_argmax_radius(
+    top: int, second: int, bound: int, relation: Neighbours = Neighbours.ADD_REMOVE
+) -> int:
+    """Measure the radius of the group with the largest sum; the smallest key wins ties.
+
+    Args:
+        top, second: the two largest group sums. An absent group counts as a sum of 0, so ``second`` is taken as at least 0.
+        bound: the largest absolute contribution of one row to the sum of its one group.
+
+    The gap between the two sums moves by at most ``bound`` per added or removed row (twice that if one is replaced),
+    and the winner can't change before the gap is closed.
+    """
+    gap = top - max(second, 0)
+    step = bound if relation is Neighbours.ADD_REMOVE else 2 * bound
+    return max(-(-gap // step) - 1, 0) if step > 0 else 0
+
+
+def measure_votes_radius(top: int, second: int, per_block: int = 1) -> int:
+    """Measure the radius, in privacy units, of the winning vote; a unit changes at most ``per_block`` votes.
+
+    A changed vote moves the gap by at most 2, so the winner is fixed for fewer than gap / (2 J) units; this is
+    ``ceil((c1 - c2) / (2 J)) - 1``, the book's distance for J runs rounded to an integer (a ceiling of a function that
+    is 1-Lipschitz in integer steps is 1-Lipschitz). The relation is substitution of block results: the number of votes
+    is public.
+    """
+    return max(-(-(top - second) // (2 * per_block)) - 1, 0)
+
+
+def measure_gap_radius(
+    n: int,
+    first: int,
+    values: Sequence[int] | NDArray[np.object_],
+    bound: int,
+    cap: int,
+    probability: Fraction = Fraction(1, 2),
+) -> int:
+    """Measure the row edits to the nearest table whose quantile has local sensitivity above ``bound`` (ADD_REMOVE).
+
+    Args:
+        n: number of values.
+        first: the rank of the first of ``values``.
+        values: ascending, at least those within ``cap + 3`` of the quantile's rank (ranks outside 1..n may be left out).
+        bound: in the units of ``values`` (integers, so the comparison is exact).
+        cap: the result is clamped to this.
+        probability: of the quantile, the value of rank r(n) = :func:`find_rank`; the lower median by default.
+
+    If a row is added or removed, the value of rank r(n) moves across one of two gaps, below rank r or above it, and in
+    the worst case all the way: across the gap below if r(n + 1) = r(n) (a small value is added) or r(n - 1) = r(n) - 1
+    (a large one is removed), across the gap above if r(n + 1) = r(n) + 1 or r(n - 1) = r(n). z(0) is minus infinity and
+    z(n+1) infinity; a table of one row has a neighbour without an answer, and counts as bad like the empty one.
+
+    So the bad tables are those with a gap wider than ``bound`` that has s values on its left and m - s on its right, s
+    being one of the :func:`_gap_places` of m. To make one out of x keep x(1..i) on the left and x(j..n) on the right
+    with x(j) - x(i) > bound (x(0) and x(n+1) are infinite), remove the j-i-1 values between, and restore the balance
+    with one edit for each row too many or too few on either side. Fewer do not suffice: in a bad table d edits away,
+    let x(i) be the last value kept on the left and x(j) the first kept on the right; all between were removed, and each
+    side has changed its number by the edits made there. For given i a larger j never helps, as each step removes one
+    row more and restores at most one. The minimum is the distance. It is a distance to a set, hence 1-Lipschitz.
+    """
+    if n < 2:
+        return 0
+    last = first + len(values) - 1
+
+    def at(position: int) -> int | None:
+        return values[position - first] if 1 <= position <= n else None
+
+    middle = find_rank(n, probability)
+    best = cap = min(cap, n)  # the empty table is bad
+    sizes, below, above = _list_gap_places(max(0, n - 2 * cap), n + cap, probability)
+    low = max(0, middle - cap - 2)
+    high = min(n, middle + cap + 1)
+    low = low if first <= max(low, 1) else first
+    j = low + 1
+    for i in range(low, high + 1):
+        j = max(j, i + 1)
+        left = at(i)
+        while left is not None and j <= min(n, last):
+            right = at(j)
+            if right is None or right - left > bound:
+                break
+            j += 1
+        if left is None and j > i + 1:
+            j = i + 1
+        if j > last and j <= n:
+            break  # the gap would take more than cap removals
+        removed = j - i - 1
+        if removed < best:
+            right_side = n - j + 1
+            edits = [np.abs(i - places) + np.abs(right_side - (sizes - places)) for places in (below, above)]
+            best = min(best, removed + int(min(edits[0].min(), edits[1].min())))
+    return max(best, 0)
+
+
+def _gap_places(m: int, probability: Fraction) -> set[int]:
+    """Return the possible numbers of values, of m, below a gap that the quantile may cross if a row is added or removed."""
+    if m == 0:
+        return {0}
+    rank, more, fewer = (find_rank(size, probability) for size in (m, m + 1, m - 1))
+    below = more == rank or (m > 1 and fewer == rank - 1)
+    above = more == rank + 1 or fewer == rank
+    return ({rank - 1} if below else set()) | ({rank} if above else set())
+
+
+def _list_gap_places(
+    least: int, most: int, probability: Fraction
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return the sizes from ``least`` to ``most`` with the smallest and the largest of their gap places."""
+    sizes = range(least, most + 1)
+    places = [_gap_places(size, probability) for size in sizes]
+    columns = (sizes, map(min, places), map(max, places))
+    first, second, third = (np.array(list(column), dtype=np.int64) for column in columns)
+    return first, second, third
+
+
+class CountLevel(NamedTuple):
+    """The values that occur equally often."""
+
+    rows: int
+    """The number of occurrences of each."""
+    many: int
+    """The number of these values."""
+    low: int
+    high: int
+    """The smallest and the largest of them."""
+
+
+def measure_jump_radius(levels: Sequence[CountLevel], bound: int, cap: int) -> int:
+    """Measure the row edits to a table whose mode may jump farther than ``bound`` (ADD_REMOVE); the smallest wins ties.
+
+    Args:
+        levels: all counts that occur, each once.
+        bound: in the units of the values (integers, so the comparison is exact).
+        cap: the result is clamped to this.
+
+    If a row is added or removed, only a value whose count is at most 1 below the largest can become the mode. So the
+    mode of a table can jump farther than ``bound`` only if, for some T >= 1, no count is above T and two values farther
+    apart than that have T - 1 or more; absent values have 0, and are arbitrarily far away. The result is exactly the
+    distance to the nearest such table: for given T and two values, the rows above T are removed, and the missing ones
+    added. A distance to a set is 1-Lipschitz. (The direction of ties is ignored: the set may contain tables one edit
+    from a bad one.)
+    """
+    levels = sorted(levels, reverse=True)
+    if not levels:
+        return 0
+    top = levels[0].rows
+    levels = [level for level in levels if level.rows >= top - 2 * cap - 2]
+    # for each level the best other one with a value far enough away: the first, as they are sorted
+    pairs = [
+        (one.rows, other.rows)
+        for i, one in enumerate(levels)
+        if (other := next((o for o in levels[i:] if _lie_far(one, o, bound)), None)) is not None
+    ]
+    pairs.append((top, 0))  # an absent value
+    best, removed, above = cap, 0, 0
+    remaining = iter(levels)
+    following = next(remaining, None)
+    for most in range(top, 0, -1):
+        removed += above
+        if removed >= best:
+            break
+        best = min(best, removed + min(max(most - 1 - a, 0) + max(most - 1 - b, 0) for a, b in pairs))
+        while following is not None and following.rows >= most:
+            above += following.many
+            following = next(remaining, None)
+    return max(best, 0)
+
+
+def _lie_far(one: CountLevel, other: CountLevel, bound: int) -> bool:
+    """Return whether some value of one level is farther from some value of the other than the bound."""
+    return max(one.high - other.low, other.high - one.low) > bound
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """Order statistics of n finite doubles: ``windows`` of (first rank, ascending values), infinite outside ranks 1 to n."""
+
+    n: int
+    windows: tuple[tuple[int, NDArray[np.float64]], ...]
+    ends: tuple[float, float] = (-math.inf, math.inf)
+
+    @staticmethod
+    def all(values: NDArray[np.float64]) -> Ordered:
+        """Return all order statistics, from sorted values."""
+        return Ordered(len(values), ((1, values),))
+
+    def within(self, low: float, high: float) -> Ordered:
+        """Return the order statistics of the values clamped to the domain [low, high]."""
+        held = ((first, np.clip(values, low, high)) for first, values in self.windows)
+        return Ordered(self.n, tuple(held), (low, high))
+
+    def slice(self, first: int, last: int) -> NDArray[np.float64]:
+        """Return the values of ranks first..last; LookupError if they were not read."""
+        inside_first, inside_last = max(first, 1), min(last, self.n)
+        middle = np.empty(0)
+        if inside_first <= inside_last:
+            for start, values in self.windows:
+                if start <= inside_first and inside_last < start + len(values):
+                    middle = values[inside_first - start : inside_last - start + 1]
+                    break
+            else:
+                raise LookupError("these order statistics were not read")
+        before = np.full(max(0, min(last, 0) - first + 1), self.ends[0])
+        after = np.full(max(0, last - max(first, self.n + 1) + 1), self.ends[1])
+        return np.concatenate([before, middle, after])
+
+    def at(self, position: int) -> float:
+        """Return the value of a rank."""
+        return float(self.slice(position, position)[0])
+
 
 NOT_STABLE = "not stable enough to release"
 

@@ -1,1 +1,6 @@
-"""Subsample and aggregate: blocks, their results, and how these are combined."""
+"""Subsample and aggregate.
+
+blocks.py     results of blocks of units
+subsample.py  the operator, and combiners without declared bounds
+votes.py      combiners and votes
+"""

@@ -9,24 +9,71 @@ smallest and largest R/(k - 2m); winsorised by limits taken from the numbers the
 uses private limits instead; median R, which is why that one uses the exponential mechanism.
 
 Sources: Nissim, Raskhodnikova and Smith (2007); Smith (2011); Dwork and Roth (2014) section 7.1.
+
+Stable questions: a stream of votes of blocks, answered exactly; only questions without consensus are paid.
+
+``DECLARE alarm STABLE`` divides the privacy units once into disjoint blocks. Each question runs exactly on every block,
+and a result is one vote. Its distance d is the number of units whose votes may change without changing the winner
+(``measure_votes_radius``). It is *stable*, and the winning vote is the answer, unless
+
+    - d + Geom(epsilon2 / (2 c))  >=  - bar + Geom(epsilon1)          c = max_unstable
+
+and then it is *unstable*: the answer is NULL, and one of c is paid. This is the sparse vector technique on the
+statistics -d with the threshold -bar, and the unstable questions are its hits; after the c-th it is closed. With
+``refresh`` each round, which ends with an unstable question, has a separate threshold noise and a c-th of both epsilons.
+
+Guarantee: (epsilon1 + epsilon2, delta), under substitution of the votes of one unit, hence under either relation of
+rows: a unit's block is independent of the other units, and the number of blocks is public. Proof. Take neighbours x and
+x', any way of asking, and call a question *bad* if x and x' have different winners. There d = 0 on both (a changed vote
+moves a lead by 2, so the lead was at most 2). Let G be the transcripts with no bad question found stable. On G the
+transcript is determined by the answers of the sparse vector: a stable answer is the same vote on both sides. d moves by
+at most 1, so each transcript in G is at most exp(epsilon1 + h epsilon2 / c) times as likely on x as on x', with h
+unstable questions; and G's complement has probability at most delta, as a question with d = 0 is found stable only if
+
+    Geom(epsilon1) > bar + Geom(epsilon2 / (2 c))  >=  bar .
+
+The noise of the question can only make it unstable. So all bad questions of a round together, however they were chosen,
+require the one threshold noise to be above the bar: the probability of that is exp(-epsilon1 (bar + 1)), whatever is
+asked and however often. The bar is the least at which this is at most delta, or delta / c for each of c rounds.
+
+Sources: Bassily, Thakkar and Thakurta (2018), with one-sided noise in place of Laplace noise, which makes bar and delta
+independent of the number of questions; Lyu, Su and Li (2017) for the cut-off.
+
+Numbers of blocks combined without declared bounds: ``bounds = AUTO`` releases the blocks' consensus, or NULL.
+
+The results of blocks are a table of k numbers, of which one unit replaces one. The answer is a trimmed mean, and the
+order of magnitude of its move by one result is tested, instead of bounded by the owner (propose, test, release on the
+consensus of blocks: Dwork and Roth 2014, sections 7.1 to 7.3).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from dpsql.mechanisms import base
+from dpsql.mechanisms.base import SALT, ClaimedText, Read, Release, bind_parameters
 from dpsql.mechanisms.moments import Estimate
 from dpsql.mechanisms.order_statistics import GeometricGrid, WantedRank, cut_segments
 from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise, Noise
+from dpsql.mechanisms.ptr.stability_test import NOT_STABLE, StabilityTest
+from dpsql.mechanisms.ptr.trimmed import (
+    SCALE_STEPS,
+    Number,
+    Ranked,
+    ScaleBins,
+    count_trimmed,
+    measure_substitution_radius,
+)
+from dpsql.mechanisms.selection.above_threshold import InteractiveThreshold, ThresholdNoise
 from dpsql.mechanisms.subsample.blocks import BlockOperator
 from dpsql.mechanisms.subsample.votes import (
     Combined,
@@ -35,13 +82,154 @@ from dpsql.mechanisms.subsample.votes import (
     ResultKind,
     Results,
     StableMode,
+    find_winner,
+    make_column,
 )
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import choose_exponential
-from dpsql.numerics.exact_numbers import round_significant, write_number
+from dpsql.numerics import interval_arithmetic as ia
+from dpsql.numerics.exact_numbers import hold_to_doubles, round_significant, write_number
 from dpsql.privacy.conversions import bounded_range_rho, find_smallest_epsilon
 from dpsql.privacy.events import BoundedRange, Event, PureDP, compose_events
 from dpsql.privacy.pld import DeclaredPlan
+from dpsql.privacy.threshold_events import StableQuestions
+
+QUESTIONS, CONFIDENCE = 1000, 0.95
+"""The session assumed by EXPLAIN, the default number of blocks and the default split."""
+
+_BITS = 200
+
+
+def split_stable_epsilon(
+    epsilon: Fraction, delta: Fraction, max_unstable: int, refresh: bool
+) -> tuple[Fraction, Fraction]:
+    """Split epsilon between the threshold and the questions, so that :data:`QUESTIONS` stable ones need the least lead.
+
+    The bar is ln(1 / delta) / epsilon1, and the largest noise of the questions about 2 c ln(20,000) / epsilon2: their
+    sum is least for shares proportional to the roots of the numerators. The two add up to epsilon exactly.
+    """
+    drawn = max_unstable if refresh else 1
+    bar = math.log(drawn) + _log(1 / delta)
+    noise = 2 * (1 if refresh else max_unstable) * math.log(QUESTIONS / (1 - CONFIDENCE))
+    ratio = Fraction(max(1, round(1000 * math.sqrt(noise / bar))), 1000)
+    first = epsilon / (1 + ratio)
+    return first, epsilon - first
+
+
+def _log(x: Fraction) -> float:
+    return math.log(x.numerator) - math.log(x.denominator)
+
+
+@dataclass(frozen=True)
+class StabilityRule:
+    """The bar of a stream, its noise and its charge.
+
+    Args:
+        epsilon1, epsilon2: of the threshold and of the questions.
+        max_unstable: the unstable questions that end it.
+        delta: the probability of releasing an unstable answer, in the whole stream.
+    """
+
+    epsilon1: Fraction
+    epsilon2: Fraction
+    max_unstable: int
+    delta: Fraction
+    refresh: bool = False
+
+    @property
+    def noise(self) -> ThresholdNoise:
+        """The noise of the sparse vector on distances, which move by 1 either way."""
+        return ThresholdNoise(1, self.epsilon1, self.epsilon2, self.max_unstable, False, self.refresh)
+
+    @property
+    def failure(self) -> Fraction:
+        """Upper bound on the probability that one threshold noise is above the bar."""
+        return self.delta / self.max_unstable if self.refresh else self.delta
+
+    @cached_property
+    def bar(self) -> int:
+        """The least integer that the threshold noise exceeds with probability at most :attr:`failure`.
+
+        That probability is exp(-rate (bar + 1)); the logarithm is rounded up.
+        """
+        most = ia.log(ia.rational(1 / self.failure, _BITS), _BITS)[1]
+        return max(0, math.ceil(ia.fraction(most) / self.noise.threshold_rate) - 1)
+
+    def event(self, unstable: int | None = None) -> StableQuestions:
+        """Return the charge of a stream with this many unstable questions, or the reservation if not known yet."""
+        return StableQuestions(
+            self.epsilon1, self.epsilon2, self.max_unstable, unstable, self.refresh, self.failure
+        )
+
+    def lead(self, questions: int = QUESTIONS, confidence: float = CONFIDENCE) -> int:
+        """Return the votes by which this many stable questions must lead to be all answered at this confidence."""
+        noise = math.log(questions / (1 - confidence)) / float(self.noise.query_rate)
+        return 2 * (self.bar + math.ceil(noise) + 1)
+
+
+class StableStream(InteractiveThreshold):
+    """The open stream: its noisy threshold, and the secret that divides the units into blocks."""
+
+    _FINE = 1
+
+    def __init__(self, rule: StabilityRule, entropy: Entropy) -> None:
+        super().__init__(rule.epsilon1, rule.epsilon2, rule.max_unstable, rule.refresh, entropy)
+        self.rule = rule
+        self.salt = int(entropy.words(1)[0]) >> 1
+
+    @property
+    def event(self) -> StableQuestions:
+        return self.rule.event(self.hits)
+
+
+@dataclass(frozen=True)
+class StableQuestion(BlockOperator):
+    """``SELECT WITH alarm ...`` of a stable alarm: one question, paid at DECLARE.
+
+    Args:
+        source: returns the votes of the blocks in ``column``.
+        salt: returns the secret that divides the units into blocks, one for all questions.
+        ask: asks the stream with a statistic, a threshold and a sensitivity, and records a hit durably before it answers.
+    """
+
+    column: str
+    alarm: str
+    rule: StabilityRule
+    salt: Callable[[], int] = field(compare=False, repr=False)
+    ask: Callable[[int, int, int], int | None] = field(compare=False, repr=False)
+
+    prepaid = True
+
+    @property
+    def event(self) -> Event:
+        return self.rule.event()
+
+    @property
+    def threshold_name(self) -> str:
+        return self.alarm
+
+    def claims(self) -> Iterator[ClaimedText]:
+        yield from self.source.claims(1)
+
+    def release(self, read: Read, entropy: Entropy) -> Release:
+        cut = bind_parameters(read, {SALT.removeprefix("$"): self.salt()})
+        results = self.source.results(cut, entropy)
+        winner, radius = find_winner(results.columns[self.column])
+        level = (
+            self.rule.bar + self.rule.noise.centre
+        )  # the stream adds the centre, which is for other thresholds
+        unstable = self.ask(-radius, -level, 1) is not None
+        value = winner[1] if winner is not None and not unstable else None
+        note = f"{self.column}: the blocks disagree: no answer, and one of {self.rule.max_unstable} is paid"
+        columns = make_column(self.column, value, results.types.get(self.column))
+        return Release(pa.table(columns), self.event, (note,) if unstable else ())
+
+    def sentences(self, confidence: float) -> tuple[str, ...]:
+        return (
+            f"{self.column}: {self.source.sentence()}",
+            f"{self.column}: the winning vote, exact, if its lead is stable; else NULL, and one of the "
+            f"{self.rule.max_unstable} unstable questions of {self.alarm} is used. Both were reserved when it was declared.",
+        )
 
 
 @dataclass(frozen=True)
@@ -463,3 +651,159 @@ class SubsampleAggregate(BlockOperator):
         for combiner in self.combiners:
             said.extend(combiner.sentences(confidence, self.source.blocks))
         return tuple(said)
+
+
+SPREAD = Fraction(1, 40)
+"""The assumed deviation of block results, as a fraction of their bounds, in comparisons of combiners."""
+
+
+def expect_combined(
+    kind: str, bounds: ResultRange, epsilon: Fraction, blocks: int, trim: Fraction | None, confidence: float
+) -> float:
+    """Return the error of a combiner due to noise, for results with a normal spread of :data:`SPREAD`.
+
+    For the mean and the trimmed mean it is valid for all results; for the other two it decreases with the results' spread.
+
+    Args:
+        kind: ``'mean'``, ``'trimmed_mean'``, ``'winsorized_mean'`` or ``'median'``.
+        trim: the fraction of results cut off or moved at each end; None if not given.
+        confidence: the probability that the error is no larger.
+    """
+    width, doubt = float(bounds.high - bounds.low), 1 - confidence
+    deviation = width * float(SPREAD)
+    if kind == "median":
+        made = BlockMedian.with_interval("", bounds, epsilon, blocks, confidence)
+        return _expect_median(width, deviation, float(made.epsilon), blocks, doubt)
+    if kind == "winsorized_mean":
+        middle = NormalDist().inv_cdf(0.75 if trim is None else float(1 - trim))
+        off = _expect_median(width, deviation, float(epsilon) / 4, blocks, 0.5)  # for each limit
+        reach = 2 * (deviation * middle + off) * (2 * math.ceil(2 * blocks ** (1 / 3)) if trim is None else 1)
+        return min(width, reach) / blocks * 2 / float(epsilon) * math.log(1 / doubt)
+    cut = math.floor((trim or Fraction(1, 10)) * blocks) if kind == "trimmed_mean" else 0
+    noise = LaplaceNoise(epsilon, bounds.points)
+    return noise.half_width(confidence) * float(bounds.step) / max(1, blocks - 2 * cut)
+
+
+def _expect_median(width: float, deviation: float, epsilon: float, blocks: int, doubt: float) -> float:
+    """Return the error that a median by the exponential mechanism exceeds with probability ``doubt``."""
+    away = np.geomspace(width * 1e-6, width / 2, 2000)
+    bell = NormalDist(0.0, deviation)
+    ranks = blocks * np.array([bell.cdf(distance) - 0.5 for distance in away])
+    mass = np.cumsum(np.exp(-epsilon / 2 * ranks) * np.gradient(away))
+    return float(away[min(int(np.searchsorted(mass, (1 - doubt) * mass[-1])), len(away) - 1)])
+
+
+_WIDER = {
+    True: "The answer's interval also holds how far results really spread, and may be far wider.",
+    False: "The answer's interval is for that noise, and not for how far results spread.",
+}
+"""The sentences comparing these figures to the interval of a median, and of means."""
+
+
+def compare_combiners(
+    name: str, chosen: str, bounds: ResultRange, epsilon: Fraction, blocks: int, trim: Fraction | None, confidence: float
+) -> str:  # fmt: skip
+    """Return a sentence on each combiner's expected error, the chosen one first."""
+    others = (kind for kind in ("median", "mean", "trimmed_mean", "winsorized_mean") if kind != chosen)
+    parts = (
+        f"{kind} ±{expect_combined(kind, bounds, epsilon, blocks, trim, confidence):.3g}"
+        for kind in (chosen, *others)
+    )
+    spread = float(SPREAD * (bounds.high - bounds.low))
+    return (
+        f"{name}: only the data know how far block results spread. Assuming a bell of deviation {spread:.3g}, the noise of each "
+        f"combiner at {confidence:.0%} is: {', '.join(parts)}. {_WIDER[chosen == 'median']}"
+    )
+
+
+_LARGEST = Fraction(2) ** 1000
+_BINS = ScaleBins(2)
+_BLOCKS_PER_EDIT = 8
+"""The blocks needed per edit of lead for normally spread results: half a bin is an eighth of them, or more."""
+
+
+@dataclass(frozen=True)
+class ConsensusMean(Combiner):
+    """``bounds = AUTO``: the mean of the middle results, plus noise for the scale that their spread proposes.
+
+    Of k results the floor(trim k) smallest and largest are left out. One result moves the mean of the others by less
+    than b, the upper end of a bin that contains a bound of that (see :mod:`~dpsql.mechanisms.ptr.trimmed`). Two
+    rows of bins are tested in turn, and in the first stable one the mean is released on a grid of b / 1024, with noise
+    of sensitivity 1024 steps. A block without a finite number counts as more extreme than all others, on alternating
+    sides: so one changed result is still one replaced, and more of them than are left out give NULL.
+
+    Guarantee: if a pair of neighbours has one bin in a row, only the test's decision and the noise distinguish it; if
+    it has two, the row passes with probability at most the test's delta on both. Loss: two tests and the noise.
+
+    Args:
+        test: of each of the two rows.
+        noise: of the released mean.
+        trim: the fraction left out at either end, public, below one half.
+    """
+
+    name: str
+    test: StabilityTest
+    noise: LaplaceNoise | GaussianNoise
+    trim: Fraction = Fraction(1, 4)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.trim < Fraction(1, 2):
+            raise ValueError("trim must lie between 0 and one half")
+        if self.noise.sensitivity != SCALE_STEPS or self.noise.groups != 1:
+            raise ValueError("the noise must be made for the steps of the scale")
+
+    @property
+    def event(self) -> Event:
+        return compose_events([self.test.event, self.test.event, self.noise.event])
+
+    def combine(self, values: Results, type: ResultKind, entropy: Entropy, confidence: float) -> Combined:
+        ranked = _rank(values)
+        data = Ranked(len(ranked), [(1, ranked)])
+        for row in (0, 1):
+            radius, exponent = measure_substitution_radius(data, self.trim, _BINS, row, self.test.cap)
+            if self.test.passes([radius], entropy)[0]:
+                return self._release(ranked, exponent, entropy, confidence), ()
+        missing = pa.array([None], pa.float64())
+        return Estimate(missing, missing, missing).columns(self.name), (f"{self.name}: {NOT_STABLE}",)
+
+    def _release(
+        self, ranked: list[Number], exponent: int, entropy: Entropy, confidence: float
+    ) -> dict[str, pa.Array]:
+        left = count_trimmed(len(ranked), self.trim)
+        kept = [Fraction(v) if not math.isinf(v) else Fraction(0) for v in ranked[left : len(ranked) - left]]
+        step = Fraction(2) ** exponent / SCALE_STEPS
+        place = math.floor(sum(kept, Fraction(0)) / max(len(kept), 1) / step)
+        place += int(self.noise.add([0], entropy)[0])
+        width = math.ceil(self.noise.half_width(confidence))
+        shown = (hold_to_doubles(step * (place + shift)) for shift in (0, -width, width))
+        return Estimate(*(pa.array([v], pa.float64()) for v in shown)).columns(self.name)
+
+    def sentences(self, confidence: float, blocks: int) -> tuple[str, ...]:
+        left = count_trimmed(blocks, self.trim)
+        width = self.noise.half_width(confidence) / SCALE_STEPS / max(blocks - 2 * left - 1, 1)
+        needed = _BLOCKS_PER_EDIT * self.test.needed(0.99)
+        return (
+            f"{self.name}: no bounds are declared: the mean of {blocks:,} block results without the {left:,} smallest and "
+            "largest, with noise for the order of magnitude of their spread. Twice it is tested whether that is stable, in "
+            f"bins that lie half a bin apart, and NULL is given where neither is; {self.test.sentence()}.",
+            f"{self.name}: results that spread like a bell pass from about {needed:,} blocks. The noise is within "
+            f"±{width:.3g} to ±{4 * width:.3g} of the distance between the results left "
+            f"out, at {confidence:.0%}.",
+        )
+
+
+def _rank(values: Results) -> list[Number]:
+    """Return the results in ascending order as exact numbers, those without a number half below and half above all."""
+    known = sorted(number for number in map(_read, values) if number is not None)
+    missing = len(values) - len(known)
+    return [-math.inf] * (missing - missing // 2) + known + [math.inf] * (missing // 2)
+
+
+def _read(value: Any) -> Fraction | None:
+    """Return a result as an exact number; None for NULL, NaN, infinities, texts and user-defined objects."""
+    if isinstance(value, str):
+        return None
+    try:
+        return min(max(Fraction(value), -_LARGEST), _LARGEST)
+    except Exception:  # a user-defined object may raise anything
+        return None

@@ -27,8 +27,7 @@ import pyarrow as pa
 from dpsql.mechanisms.base import ClaimedText, Read, Release
 from dpsql.mechanisms.moments import Estimate
 from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise
-from dpsql.mechanisms.ptr.stability_radius import measure_votes_radius
-from dpsql.mechanisms.ptr.stability_test import NOT_STABLE, OptimalTest, StabilityTest
+from dpsql.mechanisms.ptr.stability_test import NOT_STABLE, OptimalTest, StabilityTest, measure_votes_radius
 from dpsql.mechanisms.subsample.blocks import BlockOperator
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import choose_exponential, permute_and_flip

@@ -1,1 +1,4 @@
-"""Synthetic rows: marginals chosen and measured privately, and a model fitted to these releases."""
+"""Synthetic rows from noisy marginals.
+
+rounds.py  marginals chosen and measured in rounds, and the model fitted to them
+"""

@@ -1,1 +1,6 @@
-"""Flight SQL: what ADBC, JDBC and other clients of that protocol ask of a server, answered like a dpsql client's questions."""
+"""Flight SQL.
+
+service.py   the calls of the protocol
+messages.py  its protobuf messages
+sql_info.py  catalogue tables and SqlInfo
+"""

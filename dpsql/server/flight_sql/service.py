@@ -3,40 +3,243 @@
 Preparing a statement binds and prices it, and spends nothing. It is paid when its rows are fetched: once, since whoever fetches
 them again is shown the stored answer. The connections of an analyst share one session, with its kept results and thresholds.
 A client that goes away, or asks to cancel, stops its statement as the stop button of a notebook does.
+
+Answers as Flight SQL clients get them: the columns, with the loss, the cost line and the intervals in the schema's metadata.
+
+dpsql.loss          what the answer was charged
+dpsql.cost_line     that, and what is left
+dpsql.confidence    the level of the intervals
+dpsql.intervals     JSON: by column, one [low, high] or null for each row
+dpsql.notes         JSON: sentences beside the answer
+dpsql.statement_id  its number in the ledger
+dpsql.price         of a statement that is only prepared: what it would be charged
+
+Handles of prepared statements: they hold what is asked, so the server keeps nothing, and are of one analyst.
+
+    32 bytes: a code that only this server can make | JSON: the statement, and the values of its parameters
+
+A handle of another analyst's, of another server's, or of before a restart is refused: it has to be prepared again.
 """
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import json
+import math
+import secrets
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import pyarrow as pa
 import pyarrow.flight as flight
 
 from dpsql import __version__
-from dpsql.errors import Error, ParseError, PrivacyError
-from dpsql.result import Result
+from dpsql.client.wire import (
+    Message,
+    ResultReader,
+    WireError,
+    encode,
+    get_field,
+    read_arrow_schemas,
+    read_error,
+    unpack_messages,
+    write_params,
+)
+from dpsql.errors import BindError, Error, ParseError, PrivacyError
 from dpsql.server.calls import AnalystCall
 from dpsql.server.desks import Desk, SessionRecord
-from dpsql.server.flight_sql.answers import cut_batches, write_answer, write_prepared
-from dpsql.server.flight_sql.catalog_tables import (
+from dpsql.server.flight_sql.messages import make_message, pack_message, read_message, unpack_message
+from dpsql.server.flight_sql.sql_info import (
     SCHEMAS,
+    SQL_INFO_SCHEMA,
+    XDBC_SCHEMA,
     find_catalog_schema,
     list_tables,
     make_catalog_table,
+    make_sql_info,
     make_tables,
+    make_xdbc_types,
 )
-from dpsql.server.flight_sql.handles import HandleMaker, StatementHandle, make_mark
-from dpsql.server.flight_sql.messages import make_message, pack_message, read_message, unpack_message
-from dpsql.server.flight_sql.parameters import read_parameters
-from dpsql.server.flight_sql.sql_info import SQL_INFO_SCHEMA, XDBC_SCHEMA, make_sql_info, make_xdbc_types
 from dpsql.server.lapses import Refused
 from dpsql.server.rights import Right
-from dpsql.wire import Message, ResultReader, WireError, encode, get_field, read_error
-from dpsql.wire_params import read_arrow_schemas
-from dpsql.wire_parcels import unpack_messages
+from dpsql.session.result import Result
+
+MAX_INTERVALS = 10_000
+"""Rows whose intervals stand in the metadata."""
+BATCH_BYTES = 1 << 20
+"""Bytes of one batch of rows, or so: clients take no messages of any size."""
+_LEFT_OUT = (
+    "the intervals of {:,} rows are left out: INTERVAL_LOW(column) and INTERVAL_HIGH(column) select them."
+)
+
+
+def write_answer(result: Result) -> pa.Table:
+    """Return a result's table with what else is known of it in the schema's metadata."""
+    notes = list(result.notes)
+    metadata = {
+        "loss": result.loss,
+        "cost_line": result.cost_line,
+        "confidence": str(float(result.confidence)),
+    }
+    if result.statement_id is not None:
+        metadata["statement_id"] = result.statement_id
+    if len(result) <= MAX_INTERVALS:
+        metadata["intervals"] = json.dumps(_plain(result.intervals))
+    elif result.ends:
+        notes.append(_LEFT_OUT.format(len(result)))
+    metadata["notes"] = json.dumps(notes)
+    return result.table.replace_schema_metadata({f"dpsql.{key}": text for key, text in metadata.items()})
+
+
+def write_prepared(schema: pa.Schema, price: str) -> pa.Schema:
+    """Return the columns of a statement that is only prepared, with its price in the metadata."""
+    return schema.with_metadata({"dpsql.price": price})
+
+
+def cut_batches(table: pa.Table) -> pa.RecordBatchReader:
+    """Return a table in batches that every client takes."""
+    each = max(1, table.nbytes // max(1, len(table)))
+    batches = table.to_batches(max_chunksize=max(1, BATCH_BYTES // each))
+    return pa.RecordBatchReader.from_batches(table.schema, batches)
+
+
+def _plain(value: Any) -> Any:
+    """Return ends of intervals as JSON values; an end beyond all numbers is null."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if value is None or isinstance(value, int | float | str) else str(value)
+
+
+_CODE_BYTES = 32
+_FOREIGN = "this statement was prepared by somebody else, or before the server started anew."
+
+
+@dataclass(frozen=True)
+class StatementHandle:
+    """A statement as it was prepared.
+
+    Args:
+        text: dpsql SQL.
+        bound: the values of its parameters as JSON values, by the names that the client gave them; None before they are bound.
+        mark: what tells one execution from others; empty before there is one.
+    """
+
+    text: str
+    bound: Mapping[str, Any] | None = None
+    mark: str = ""
+
+
+class HandleMaker:
+    """A writer and reader of handles, whose key dies with the server."""
+
+    def __init__(self) -> None:
+        self._key = secrets.token_bytes(_CODE_BYTES)
+
+    def write(self, policy: str, analyst: str, handle: StatementHandle) -> bytes:
+        """Return a handle as bytes.
+
+        Args:
+            policy: the name of the policy that it is asked under.
+            analyst: whose it is.
+            handle: what it holds.
+        """
+        held = {"text": handle.text, "bound": handle.bound, "mark": handle.mark}
+        body = json.dumps(held, separators=(",", ":")).encode()
+        return self._make_code(policy, analyst, body) + body
+
+    def read(self, policy: str, analyst: str, data: bytes) -> StatementHandle:
+        """Read a handle.
+
+        Raises:
+            BindError: it is of another analyst, or of another server.
+        """
+        code, body = data[:_CODE_BYTES], data[_CODE_BYTES:]
+        if not hmac.compare_digest(code, self._make_code(policy, analyst, body)):
+            raise BindError(_FOREIGN, hint="prepare it again.")
+        held = json.loads(body)
+        return StatementHandle(held["text"], held["bound"], held["mark"])
+
+    def _make_code(self, policy: str, analyst: str, body: bytes) -> bytes:
+        whose = json.dumps([policy, analyst]).encode() + b"\n"
+        return hmac.new(self._key, whose + body, hashlib.sha256).digest()
+
+
+def make_mark() -> str:
+    """Return what tells one execution of a statement from others of the same."""
+    return secrets.token_hex(8)
+
+
+MAX_PARAMETERS = 1000
+"""Parameters of one statement."""
+_ONE_ROW = "one row of values is bound at a time, and {} rows arrived."
+
+
+def read_parameters(reader: Any, most_bytes: int) -> dict[str, Any]:
+    """Read the one row of values that a client sends, and return them as JSON values by their columns' names.
+
+    Columns whose names are not their own alone are called by their places, from 1.
+
+    Args:
+        reader: what Arrow Flight reads the client's batches with.
+        most_bytes: how much the owner allows.
+
+    Raises:
+        BindError: there is no row, there are several, or they are too large or none that can be read.
+    """
+    found: pa.RecordBatch | None = None
+    while (batch := _read_batch(reader)) is not None:
+        if batch.nbytes > most_bytes or batch.num_columns > MAX_PARAMETERS:
+            raise BindError(f"the parameters have more than the {most_bytes:,} bytes that the owner allows.")
+        if batch.num_rows and found is not None:
+            raise BindError(_ONE_ROW.format("several"), hint="execute the statement once for each row.")
+        found = batch if batch.num_rows or found is None else found
+    if found is None or found.num_rows != 1:
+        rows = 0 if found is None else found.num_rows
+        raise BindError(_ONE_ROW.format(f"{rows:,}"), hint="execute the statement once for each row.")
+    values = [_read_value(column) for column in found.columns]
+    names = found.schema.names
+    if len(set(names)) < len(names):
+        names = [str(place) for place in range(1, len(values) + 1)]
+    return write_params(dict(zip(names, values, strict=True))) or {}
+
+
+def _read_batch(reader: Any) -> pa.RecordBatch | None:
+    """Return the next batch, checked; None after the last one.
+
+    Raises:
+        BindError: it can't be read.
+    """
+    try:
+        batch = reader.read_chunk().data
+        if batch is not None:
+            batch.validate(full=True)
+        return batch
+    except StopIteration:
+        return None
+    except Exception:  # whatever Arrow says of bytes that are none
+        raise BindError("the values of the parameters can't be read.") from None
+
+
+def _read_value(column: pa.Array) -> Any:
+    """Return the one value of a column.
+
+    Raises:
+        BindError: Python has none for it.
+    """
+    try:
+        value = column[0].as_py()
+    except Exception:  # a time that Python does not have, a type without a value
+        raise BindError("the values of the parameters can't be read.") from None
+    return value
+
 
 ACTIONS = {
     "CreatePreparedStatement": "Bind and price a statement; spends nothing.",

@@ -1,1 +1,11 @@
-"""PostgreSQL's wire on the owner's server: clients that speak it reach the same front, workers and answer times."""
+"""PostgreSQL's protocol.
+
+connection.py      the listener and its connections
+login.py           start-up and login
+authentication.py  SCRAM
+messages.py        messages and their stream
+commands.py        session commands
+answers.py         answers and error reports
+catalog.py         pg_catalog
+types.py           types, values and parameters
+"""

@@ -5,43 +5,194 @@
 The front does not read what a client asks: texts and values go to the worker as they came, and its answer's bytes to the client.
 After an error everything up to the next Sync is skipped, as the protocol has it. Statements are described by the worker in a call
 that can pay nothing; a portal that is described and executed in one go is asked once.
+
+The port where PostgreSQL's clients arrive: a thread for each of them, and their requests to cancel.
+
+Clients that have not proved to have a token yet are few and have little time: they keep nobody out
+(:mod:`dpsql.server.arrivals`).
 """
 
 from __future__ import annotations
 
 import base64
 import hmac
+import secrets
+import socket
+import ssl
 import struct
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import Any
 
-from dpsql.errors import Error
+from dpsql.client.wire import Message, WireError, encode, get_field, read_error, unpack_messages
+from dpsql.errors import Error, ServerError
+from dpsql.server.arrivals import LOGIN_SECONDS, Arrivals, log_dropped, write_peer
 from dpsql.server.event_log import EventLog, name_place
 from dpsql.server.lapses import Refused, RightError
-from dpsql.server.postgres import messages, reports
-from dpsql.server.postgres.commands import FIXED, REPORTED, SERVER_VERSION
-from dpsql.server.postgres.login import LoggedIn
-from dpsql.server.postgres.messages import (
-    BindMessage,
-    ParseMessage,
-    ProtocolError,
-    write_complete,
-    write_ready,
-    write_status,
-)
-from dpsql.server.postgres.portals import Portal, Portals
-from dpsql.server.postgres.reports import (
+from dpsql.server.listening import is_loopback
+from dpsql.server.postgres import answers, messages
+from dpsql.server.postgres.answers import (
     RefusedMessage,
     refuse_right,
     write_bad_parameter,
     write_own_error,
     write_problem,
 )
-from dpsql.server.postgres.stream import Gone, Stream, TooLong
-from dpsql.wire import Message, WireError, encode, get_field, read_error
-from dpsql.wire_parcels import unpack_messages
+from dpsql.server.postgres.authentication import ScramError, digest_certificate
+from dpsql.server.postgres.commands import FIXED, REPORTED, SERVER_VERSION
+from dpsql.server.postgres.login import LoggedIn, NotLetIn, Secured, log_in, read_first
+from dpsql.server.postgres.messages import (
+    BindMessage,
+    Gone,
+    ParseMessage,
+    ProtocolError,
+    Stream,
+    TooLong,
+    write_complete,
+    write_ready,
+    write_status,
+)
+from dpsql.server.served import ServedPolicy
+
+MAX_PREPARED = 2000
+"""Prepared statements of a connection."""
+MAX_PREPARED_BYTES = 8 << 20
+"""Bytes of their texts, all together."""
+MAX_PORTALS = 100
+MAX_PORTAL_BYTES = 64 << 20
+"""Bytes of values, and of rows still to be fetched, that portals hold all together."""
+
+
+@dataclass
+class PreparedStatement:
+    """A prepared statement.
+
+    ``fields`` are its columns and ``told_kinds`` the types of its parameters, once the client was told of them with
+    ``described``.
+    """
+
+    text: str
+    kinds: tuple[int, ...]
+    fields: list[Any] | None = None
+    described: bytes | None = None
+    told_kinds: list[int] = field(default_factory=list)
+
+
+@dataclass
+class Portal:
+    """A statement with its values; and what is left of its rows, once it was executed.
+
+    ``describing`` says that the client waits for its columns; ``tail`` is what follows its last row.
+    """
+
+    statement: PreparedStatement
+    bound: BindMessage
+    describing: bool = False
+    rows: bytes | None = None
+    at: int = 0
+    tail: list[bytes] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        """The bytes that it holds."""
+        return sum(len(value or b"") for value in self.bound.values) + len(self.rows or b"")
+
+
+class Portals:
+    """Statements and portals by their names. The empty name is taken again and again; any other is taken once."""
+
+    def __init__(self) -> None:
+        self._statements: dict[str, PreparedStatement] = {}
+        self._portals: dict[str, Portal] = {}
+
+    def prepare(self, parsed: ParseMessage) -> None:
+        """Keep a statement.
+
+        Raises:
+            ProtocolError: its name is taken. RefusedMessage: there are too many.
+        """
+        if parsed.name and parsed.name in self._statements:
+            raise ProtocolError("there is a prepared statement of this name already.")
+        held = sum(len(statement.text) for statement in self._statements.values())
+        if len(self._statements) >= MAX_PREPARED or held + len(parsed.text) > MAX_PREPARED_BYTES:
+            said = write_problem("ERROR", answers.TOO_MANY, "too many prepared statements.", "DEALLOCATE ALL")
+            raise RefusedMessage(said)
+        self._statements[parsed.name] = PreparedStatement(parsed.text, parsed.kinds)
+
+    def find_statement(self, name: str) -> PreparedStatement:
+        """Return a statement.
+
+        Raises:
+            RefusedMessage: there is none of that name.
+        """
+        statement = self._statements.get(name)
+        if statement is None:
+            said = "there is no such prepared statement."
+            raise RefusedMessage(write_problem("ERROR", answers.UNKNOWN_STATEMENT, said))
+        return statement
+
+    def bind(self, bound: BindMessage) -> None:
+        """Keep a portal.
+
+        Raises:
+            ProtocolError: its name is taken. RefusedMessage: there is no such statement, or portals hold too much.
+        """
+        statement = self.find_statement(bound.statement)
+        if bound.portal and bound.portal in self._portals:
+            raise ProtocolError("there is a portal of this name already.")
+        self._portals[bound.portal] = Portal(statement, bound)
+        self.check_size()
+
+    def find_portal(self, name: str) -> Portal:
+        """Return a portal.
+
+        Raises:
+            RefusedMessage: there is none of that name.
+        """
+        portal = self._portals.get(name)
+        if portal is None:
+            raise RefusedMessage(write_problem("ERROR", answers.UNKNOWN_PORTAL, "there is no such portal."))
+        return portal
+
+    def check_size(self) -> None:
+        """End all portals where they hold too much.
+
+        Raises:
+            RefusedMessage: they did.
+        """
+        if (
+            len(self._portals) > MAX_PORTALS
+            or sum(portal.size for portal in self._portals.values()) > MAX_PORTAL_BYTES
+        ):
+            self._portals.clear()
+            hint = "fetch all rows at once: what was paid is stored, and free."
+            raise RefusedMessage(write_problem("ERROR", answers.TOO_MANY, "portals hold too much.", hint))
+
+    def list_describing(self) -> list[Portal]:
+        """Return the portals whose columns the client waits for."""
+        return [portal for portal in self._portals.values() if portal.describing]
+
+    def close(self, kind: str, name: str) -> None:
+        """Forget a statement (``S``) or a portal (``P``); where there is none, nothing happens."""
+        held: dict[str, Any] = self._statements if kind == "S" else self._portals
+        held.pop(name, None)
+
+    def end_portals(self) -> None:
+        """Forget all portals, as the end of a transaction does."""
+        self._portals.clear()
+
+    def forget(self, name: str) -> None:
+        """Forget a prepared statement; ``*`` stands for all, and an empty name for none."""
+        if name == "*":
+            self._statements.clear()
+        elif name:
+            self._statements.pop(name, None)
+
 
 FAILED = "the server could not do this, for a reason that it keeps to itself."
 _ENDED = "this session has ended; connect again."
@@ -107,7 +258,7 @@ class PostgresConnection:
             stream.send(failed.report)
         except Gone:
             if self._ending:
-                stream.send(write_problem("FATAL", reports.SHUTDOWN, self._ending))
+                stream.send(write_problem("FATAL", answers.SHUTDOWN, self._ending))
 
     def end(self, why: str) -> None:
         """Let the connection end once it is asked, and wake it."""
@@ -158,11 +309,11 @@ class PostgresConnection:
             RefusedMessage: it ends.
         """
         if self._record.ended or self._ending:
-            raise RefusedMessage(write_problem("FATAL", reports.SHUTDOWN, self._ending or _ENDED), last=True)
+            raise RefusedMessage(write_problem("FATAL", answers.SHUTDOWN, self._ending or _ENDED), last=True)
         self._ask_right(letting_go=True)
         if time.monotonic() > self._stream.end - 1.5:
             raise RefusedMessage(
-                write_problem("FATAL", reports.IDLE, "nothing was asked for long; connect again."), last=True
+                write_problem("FATAL", answers.IDLE, "nothing was asked for long; connect again."), last=True
             )
 
     def _ask_right(self, letting_go: bool) -> None:
@@ -187,10 +338,10 @@ class PostgresConnection:
         try:
             kind, body = self._stream.take_message(self._sizes)
         except TooLong as error:
-            raise RefusedMessage(write_problem("FATAL", reports.TOO_LARGE, str(error)), last=True) from None
+            raise RefusedMessage(write_problem("FATAL", answers.TOO_LARGE, str(error)), last=True) from None
         except ProtocolError as error:
             raise RefusedMessage(
-                write_problem("FATAL", reports.PROTOCOL_VIOLATION, str(error)), last=True
+                write_problem("FATAL", answers.PROTOCOL_VIOLATION, str(error)), last=True
             ) from None
         if kind == b"X":
             return False
@@ -225,18 +376,18 @@ class PostgresConnection:
                 self._resolve()
             if kind not in HANDLERS:
                 state, said = (
-                    reports.NOT_SUPPORTED,
+                    answers.NOT_SUPPORTED,
                     "this server answers queries alone: no COPY, no function calls.",
                 )
                 raise RefusedMessage(write_problem("ERROR", state, said))
             HANDLERS[kind](self, body)
         except ProtocolError as error:
-            raise RefusedMessage(write_problem("ERROR", reports.PROTOCOL_VIOLATION, str(error))) from None
+            raise RefusedMessage(write_problem("ERROR", answers.PROTOCOL_VIOLATION, str(error))) from None
         except (RefusedMessage, Gone):
             raise
         except Exception as error:
             self._log.write("failure", why=name_place(error))
-            raise RefusedMessage(write_problem("ERROR", reports.INTERNAL, FAILED)) from None
+            raise RefusedMessage(write_problem("ERROR", answers.INTERNAL, FAILED)) from None
 
     def _query(self, body: bytes) -> None:
         """Answer a simple query: all statements of a text, and all of their rows."""
@@ -414,7 +565,7 @@ class PostgresConnection:
             body = encode(Message({**head, "startup": startup, "database": self._right.served.name}))
         except WireError:
             raise RefusedMessage(
-                write_problem("ERROR", reports.TOO_LARGE, "the statement is too large.")
+                write_problem("ERROR", answers.TOO_LARGE, "the statement is too large.")
             ) from None
         try:
             self._right.take(len(body))
@@ -433,7 +584,7 @@ class PostgresConnection:
             ended = self._record.ended
             raise RefusedMessage(
                 write_problem(
-                    "FATAL" if ended else "ERROR", reports.SHUTDOWN if ended else "53400", str(refusal)
+                    "FATAL" if ended else "ERROR", answers.SHUTDOWN if ended else "53400", str(refusal)
                 ),
                 last=ended,
             ) from None
@@ -462,3 +613,236 @@ HANDLERS: dict[bytes, Callable[[PostgresConnection, bytes], None]] = {
     b"S": PostgresConnection._sync,
 }
 """The messages that are answered, each by a method."""
+
+
+MAX_CLIENTS = 500
+"""Connections that were let in."""
+_BACKLOG = 128
+
+
+def find_postgres_place(listen: str, tls: bool) -> tuple[str, int]:
+    """Return the host and the port for clients of PostgreSQL's protocol.
+
+    Args:
+        listen: ``host:port``.
+        tls: whether there is a certificate.
+
+    Raises:
+        ServerError: it is none, or others could read along.
+
+    >>> find_postgres_place("127.0.0.1:5432", False)
+    ('127.0.0.1', 5432)
+    """
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise ServerError(f"{listen!r} is no place to listen.", hint="--pg 127.0.0.1:5432")
+    if not tls and not is_loopback(host):
+        raise ServerError(
+            "beyond this machine a server speaks TLS alone: answers could be read on the way.",
+            hint="--tls-cert cert.pem --tls-key key.pem",
+        )
+    return host, int(port)
+
+
+def secure(certificate: Path, key: Path, client_authority: bytes | None = None) -> Secured:
+    """Make the TLS of the listener.
+
+    Args:
+        certificate: the file of the server's certificate, PEM.
+        key: the file of its key.
+        client_authority: certificates, in PEM, of those who sign analysts' own; without one of these nobody is let in then.
+
+    Raises:
+        ServerError: the files do not fit.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(certificate, key)
+        first = certificate.read_text().partition("-----BEGIN CERTIFICATE-----")
+        der = ssl.PEM_cert_to_DER_cert(
+            f"{first[1]}{first[2].partition('-----END')[0]}-----END CERTIFICATE-----\n"
+        )
+        if client_authority is not None:
+            context.load_verify_locations(cadata=client_authority.decode("ascii", "replace"))
+            context.verify_mode = ssl.CERT_REQUIRED
+    except (OSError, ValueError):
+        raise ServerError(f"{certificate} and {key} are no certificate and its key.") from None
+    return Secured(context, digest_certificate(der), client_authority is not None)
+
+
+class PostgresListener:
+    """A port that speaks PostgreSQL's protocol.
+
+    Args:
+        host, port: where; port 0 takes a free one.
+        served: the policies.
+        log: where events are written.
+        secured: TLS, without which nobody is let in then; None on loopback alone.
+
+    Raises:
+        ServerError: nothing can listen there.
+    """
+
+    def __init__(
+        self, host: str, port: int, served: Sequence[ServedPolicy], log: EventLog, secured: Secured | None
+    ) -> None:
+        self._served, self._log, self._secured = served, log, secured
+        self._lock = threading.Lock()
+        self._open: dict[int, PostgresConnection] = {}
+        self._streams: set[Stream] = set()
+        self._arrivals = Arrivals(partial(log_dropped, log), "PostgreSQL")
+        self._closed = False
+        name = host.strip("[]")
+        family = socket.AF_INET6 if ":" in name else socket.AF_INET
+        try:
+            self._socket = socket.create_server((name, port), family=family, backlog=_BACKLOG)
+        except (OSError, OverflowError):
+            raise ServerError("nothing can listen there.", hint=f"is {host}:{port} in use?") from None
+        self.place = f"{host}:{self._socket.getsockname()[1]}"
+        """The address that it listens at, ``host:port``."""
+        threading.Thread(target=self._accept, daemon=True, name="dpsql-postgres").start()
+
+    def close(self) -> None:
+        """Let nobody in any more, and end all connections."""
+        with self._lock:
+            self._closed = True
+            connections, streams = list(self._open.values()), list(self._streams)
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        with suppress(OSError):
+            self._socket.close()
+        for connection in connections:
+            connection.end("the server ends.")
+        running = {connection.stream for connection in connections}
+        for stream in streams:
+            if stream not in running:
+                stream.shut()
+
+    def _accept(self) -> None:
+        while not self._closed:
+            try:
+                sock, address = self._socket.accept()
+            except OSError:
+                if self._closed:
+                    return
+                time.sleep(0.05)  # no file is left for it, say
+                continue
+            with self._lock:
+                full = len(self._open) >= MAX_CLIENTS or self._closed
+            if full:
+                _refuse(sock)
+                continue
+            stream, peer = Stream(sock, LOGIN_SECONDS), write_peer(address)
+            self._arrivals.add(stream, peer, stream.shut)
+            task = threading.Thread(target=self._serve, args=(sock, stream, peer), daemon=True)
+            try:
+                task.start()
+            except RuntimeError:  # no thread is left for it
+                self._arrivals.let_in(stream)
+                _refuse(sock)
+
+    def _serve(self, sock: socket.socket, stream: Stream, peer: str) -> None:
+        """Serve one client, from its first byte to its last."""
+        with self._lock:
+            self._streams.add(stream)
+        try:
+            with suppress(OSError):
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            connection = self._let_in(stream, peer)
+            if connection is not None:
+                self._arrivals.let_in(stream)
+                self._run(connection)
+        except Gone:
+            pass
+        except Exception as error:
+            self._log.write("failure", why=name_place(error))
+            with suppress(Gone):
+                stream.send(write_problem("FATAL", answers.INTERNAL, FAILED))
+        finally:
+            self._arrivals.leave(stream)
+            with self._lock:
+                self._streams.discard(stream)
+            stream.close()
+
+    def _let_in(self, stream: Stream, peer: str) -> PostgresConnection | None:
+        """Return a connection of an analyst; None where the client only came to cancel something, or was not let in."""
+        try:
+            code, body, _ = read_first(stream, self._secured)
+            if code == messages.CANCEL_REQUEST:
+                self._cancel(body)
+                return None
+            opened = log_in(stream, body, code, self._served, self._secured, peer, self._log)
+        except NotLetIn as refused:
+            stream.send(write_problem("FATAL", refused.state, refused.sentence, refused.hint))
+            return None
+        except (ProtocolError, ScramError) as error:
+            said = str(error) or "the password exchange breaks the rules."
+            stream.send(write_problem("FATAL", answers.PROTOCOL_VIOLATION, said))
+            return None
+        with self._lock:
+            number = secrets.randbelow((1 << 31) - 1) + 1
+            while number in self._open:
+                number = secrets.randbelow((1 << 31) - 1) + 1
+            key = (number, secrets.token_bytes(4))
+            connection = self._open[number] = PostgresConnection(stream, opened, key, self._log)
+        right = opened.right
+        known = {"analyst": right.desk.analyst, "policy": right.served.name}
+        self._log.write("open", session=opened.record.log_name, **known)
+        return connection
+
+    def _run(self, connection: PostgresConnection) -> None:
+        try:
+            connection.run()
+        finally:
+            with self._lock:
+                self._open.pop(connection.number, None)
+            connection.leave()
+
+    def _cancel(self, body: bytes) -> None:
+        """Stop what a connection asks, for who names its number and its secret. Nothing is said of whether that was right."""
+        if len(body) != 8:
+            return
+        (number,) = struct.unpack(">i", body[:4])
+        with self._lock:
+            connection = self._open.get(number)
+        if connection is not None:
+            connection.cancel(body[4:])
+
+
+def listen_postgres(
+    place: tuple[str, int],
+    served: Sequence[ServedPolicy],
+    log: EventLog,
+    certificate: tuple[Path, Path] | None,
+    authority: bytes | None,
+) -> PostgresListener:
+    """Listen for clients of PostgreSQL's protocol, and tell the owner whose token is too old for them.
+
+    Args:
+        place: host and port.
+        served: the policies.
+        log: where events are written.
+        certificate: the files of a TLS certificate and its key.
+        authority: certificates, in PEM, of those who sign analysts' own; then nobody is let in without one.
+
+    Raises:
+        ServerError: nothing can listen there, or the certificate can't be used.
+    """
+    listener = PostgresListener(
+        *place, served, log, None if certificate is None else secure(*certificate, authority)
+    )
+    for one in served:
+        old = [record.name for record in one.tokens.list() if not record.scram and not record.has_expired()]
+        if old:
+            why = "tokens from before the PostgreSQL port do not open it: dpsql analyst rotate NAME"
+            log.write("missing", policy=one.name, analysts=", ".join(old), why=why)
+    return listener
+
+
+def _refuse(sock: socket.socket) -> None:
+    with suppress(OSError):
+        sock.settimeout(0.1)
+        sock.sendall(write_problem("FATAL", answers.TOO_MANY, "too many connections; come back later."))
+    sock.close()

@@ -11,8 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpsql.mechanisms.fast import binned_columns, candidate_pruning, number_cells
-from dpsql.mechanisms.fast.binned_columns import BinnedColumn, ThresholdCells
+from dpsql.mechanisms.fast import candidate_pruning, column_counts, thresholds
 from dpsql.mechanisms.fast.candidate_pruning import CandidatePruning, GroupedCandidates, PrunedCandidates
 from dpsql.mechanisms.fast.candidate_scores import (
     CANDIDATE_PLACE,
@@ -20,7 +19,7 @@ from dpsql.mechanisms.fast.candidate_scores import (
     CandidateScores,
     ScoreTerm,
 )
-from dpsql.mechanisms.fast.thresholds import HistogramQuery, Thresholds
+from dpsql.mechanisms.fast.thresholds import BinnedColumn, HistogramQuery, ThresholdCells, Thresholds
 from dpsql.mechanisms.selection import generalised_exponential
 from dpsql.mechanisms.selection.exponential import ExponentialChoice
 from dpsql.mechanisms.selection.generalised_exponential import (
@@ -44,8 +43,8 @@ KINDS = [np.int8, np.uint8, np.int16, np.int32, np.int64]
 def test_cells_and_what_is_in_them(
     kind: type, low: int, high: int, room: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(binned_columns, "_CELL_BITS", 3)
-    monkeypatch.setattr(number_cells, "BLOCK_ROWS", 100)
+    monkeypatch.setattr("dpsql.mechanisms.fast.thresholds._CELL_BITS", 3)
+    monkeypatch.setattr(column_counts, "BLOCK_ROWS", 100)
     dice = np.random.default_rng(high + 500)
     x: np.ndarray = dice.integers(0 if kind is np.uint8 else -100, 120, 1000).astype(kind)
     thresholds = np.array([low, (low + high) // 2, high])
@@ -58,15 +57,15 @@ NAN, INF = math.nan, math.inf
 @pytest.mark.parametrize("room", [0, 1 << 20])
 def test_cells_of_doubles(room: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """NaN is the greatest value and equal to itself, 0.0 is -0.0, and huge numbers are in the cells at the ends."""
-    monkeypatch.setattr(binned_columns, "_CELL_BITS", 3)
-    monkeypatch.setattr(number_cells, "BLOCK_ROWS", 10)
+    monkeypatch.setattr("dpsql.mechanisms.fast.thresholds._CELL_BITS", 3)
+    monkeypatch.setattr(column_counts, "BLOCK_ROWS", 10)
     x = np.array([NAN, -INF, INF, 0.0, -0.0, 1e308, -1e308, 5e-324, 0.1, 0.3, 0.9, 1.0, NAN, 1.1, -0.1] * 3)
     counted = HistogramQuery("h", "x", doubles=True)
-    for thresholds in (
+    for bounds in (
         [0.0, -0.0, 0.3, 1.0, 0.30000000000000004, NAN, INF, -INF, 5e-324],
         [0.1, 0.3, 1.0], [2.0, 2.0], [0.0, 1e-320], [-1e308, 1e308], [NAN, INF], [-1.7e308, 1.7e308, 0.0],
     ):  # fmt: skip
-        _check_cells(counted, x, np.array(thresholds), room)
+        _check_cells(counted, x, np.array(bounds), room)
 
 
 def _check_cells(counted: HistogramQuery, x: np.ndarray, thresholds: np.ndarray, room: int) -> None:
@@ -98,14 +97,14 @@ def test_rows_that_must_stay() -> None:
     known = ThresholdCells.between(HistogramQuery("h", "x"), held, False)
     assert known is not None
     rows = Rows(pa.table({}), np.arange(3), room=0)
-    assert binned_columns.bin_column(known, rows, "x") is None
+    assert thresholds.bin_column(known, rows, "x") is None
     assert rows.asked == []
     assert ThresholdCells.between(HistogramQuery("h", "x"), Thresholds(np.array([0, 1 << 62])), False) is None
     doubles = HistogramQuery("h", "x", doubles=True)
     known = ThresholdCells.between(doubles, Thresholds(np.array([0.0, 9.0])), False)
     assert known is not None
     with pytest.raises(TypeError):
-        binned_columns.bin_column(known, Rows(pa.table({}), np.arange(30)), "x")
+        thresholds.bin_column(known, Rows(pa.table({}), np.arange(30)), "x")
 
 
 def looked_at(seed: int, op: str, factor: str, shuffled: bool, doubles: bool = False, top: int = 1) -> int:
@@ -143,7 +142,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small cells, small groups of neighbours, and far begins near."""
     monkeypatch.setattr(candidate_pruning, "FEW_CANDIDATES", 0)
     monkeypatch.setattr(candidate_pruning, "_GROUPS", 25)
-    monkeypatch.setattr(binned_columns, "_CELL_BITS", 5)
+    monkeypatch.setattr(thresholds, "_CELL_BITS", 5)
     monkeypatch.setattr(selection, "FAR_BITS", 2)
 
 
@@ -251,7 +250,7 @@ def test_bounds_that_forget_something_are_found_out(
 ) -> None:
     """Negative control: what is within reach, or what one unit moves candidates by, left out of what may be near."""
     monkeypatch.setattr(candidate_pruning, "_GROUPS", 100)
-    monkeypatch.setattr(binned_columns, "_CELL_BITS", 12)
+    monkeypatch.setattr(thresholds, "_CELL_BITS", 12)
     looked_at(1, ">=", factor, False)
     kind = (
         generalised_exponential.EqualNearness

@@ -10,11 +10,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpsql.mechanisms.fast import number_cells, threshold_counts
-from dpsql.mechanisms.fast.made_once import MadeOnce
-from dpsql.mechanisms.fast.number_cells import IntegerRungs, LogCells, RungCells, choose_double_cells
-from dpsql.mechanisms.fast.threshold_counts import SortedThresholds, ThresholdCounts
-from dpsql.mechanisms.fast.thresholds import HistogramQuery, PrefixSums, Thresholds, find_span
+from dpsql.mechanisms.fast import column_counts, thresholds
+from dpsql.mechanisms.fast.candidate_scores import MadeOnce
+from dpsql.mechanisms.fast.column_counts import IntegerRungs, LogCells, RungCells, choose_double_cells
+from dpsql.mechanisms.fast.thresholds import (
+    HistogramQuery,
+    PrefixSums,
+    SortedThresholds,
+    ThresholdCounts,
+    Thresholds,
+    find_span,
+)
 
 NAN, INF = math.nan, math.inf
 NASTY = [
@@ -60,12 +66,12 @@ def check(x: np.ndarray, values: np.ndarray, sides: list[bool], digits: int = 0)
 def test_nasty_numbers(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Doubles and integers of every width; crowded cells and few, in blocks of few rows, and counts that are folded."""
     dice = random.Random(seed)
-    monkeypatch.setattr(threshold_counts, "_LEAST_BITS", dice.choice([1, 3, 13]))
-    monkeypatch.setattr(threshold_counts, "_CHEAP_BITS", dice.choice([1, 18]))
-    monkeypatch.setattr(threshold_counts, "_FEW_ROWS", dice.choice([5, 1 << 19]))
-    for module in (threshold_counts, number_cells):
+    monkeypatch.setattr(thresholds, "_LEAST_BITS", dice.choice([1, 3, 13]))
+    monkeypatch.setattr(thresholds, "_CHEAP_BITS", dice.choice([1, 18]))
+    monkeypatch.setattr(thresholds, "_FEW_ROWS", dice.choice([5, 1 << 19]))
+    for module in (thresholds, column_counts):
         monkeypatch.setattr(
-            module, "BLOCK_ROWS", dice.choice([7, 1 << 15]) if module is number_cells else 1 << 15
+            module, "BLOCK_ROWS", dice.choice([7, 1 << 15]) if module is column_counts else 1 << 15
         )
     sides = dice.choice([[False], [True], [False, True]])
     size = dice.randint(1, 14)
@@ -91,7 +97,7 @@ def test_nasty_numbers(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("way", ["times", "over", "from", "bent", "short"])
 def test_even_ladders(way: str, sides: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
     """Rungs are computed where they come out as they are, to the last bit; else they are looked up."""
-    monkeypatch.setattr(number_cells, "_FEW_RUNGS", 8)
+    monkeypatch.setattr(column_counts, "_FEW_RUNGS", 8)
     rungs = {
         "times": np.arange(1, 41) * 0.01, "over": np.arange(-3, 37) / 100, "from": np.arange(40) * 0.1 + 0.7,
         "bent": np.append(np.arange(1, 40) * 0.01, np.nextafter(0.4, 1)), "short": np.arange(7) / 100,
@@ -107,7 +113,7 @@ def test_even_ladders(way: str, sides: list[bool], monkeypatch: pytest.MonkeyPat
 def test_even_ladders_of_integers(
     first: int, step: int, sides: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(number_cells, "_FEW_RUNGS", 8)
+    monkeypatch.setattr(column_counts, "_FEW_RUNGS", 8)
     rungs = first + step * np.arange(30)
     assert IntegerRungs.of_rungs(rungs) is not None
     assert IntegerRungs.of_rungs(np.append(rungs, rungs[-1] + step + 1)) is None
@@ -118,7 +124,7 @@ def test_even_ladders_of_integers(
 
 
 def test_ladders_far_from_zero_and_unusual_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(number_cells, "_FEW_RUNGS", 2)
+    monkeypatch.setattr(column_counts, "_FEW_RUNGS", 2)
     for rungs in (
         [1e308, 1.1e308], [-1.7e308, 1.7e308], [0.0, 5e-324], [5e-324, 1e-323], [1e300, 1e300 + 1e290], [-INF, 0.0, INF],
         [2.0**60, 2.0**60 + 256, 2.0**60 + 512], [-0.0, 1.0, 2.0], [-3.0, -2.0, -1.0], [-0.5, -0.25, -0.0], [-9e9, -8e9],
@@ -133,8 +139,8 @@ def test_ladders_far_from_zero_and_unusual_ones(monkeypatch: pytest.MonkeyPatch)
 )
 def test_ladders_of_equal_ratios(ends: tuple[float, float], monkeypatch: pytest.MonkeyPatch) -> None:
     """Cells of the topmost bits: for the same numbers, NaN of either sign, what is not above 0 and the ends of doubles."""
-    monkeypatch.setattr(threshold_counts, "_LEAST_BITS", 5)
-    monkeypatch.setattr(threshold_counts, "_CHEAP_BITS", 5)
+    monkeypatch.setattr(thresholds, "_LEAST_BITS", 5)
+    monkeypatch.setattr(thresholds, "_CHEAP_BITS", 5)
     values = np.exp2(np.linspace(math.log2(ends[0]), math.log2(ends[1]) - 1e-9, 30))
     values[[0, -1]] = ends
     if ends[0] < ends[1] < 1e308:

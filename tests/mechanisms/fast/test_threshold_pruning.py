@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpsql.mechanisms.fast import binned_columns, candidate_pruning, threshold_pruning
+from dpsql.mechanisms.fast import candidate_pruning, threshold_pruning, thresholds
 from dpsql.mechanisms.fast.candidate_scores import (
     CANDIDATE_PLACE,
     CandidateFactor,
@@ -35,7 +35,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small cells, small groups of neighbours, and far begins near."""
     monkeypatch.setattr(candidate_pruning, "FEW_CANDIDATES", 0)
     monkeypatch.setattr(candidate_pruning, "_GROUPS", 25)
-    monkeypatch.setattr(binned_columns, "_CELL_BITS", 5)
+    monkeypatch.setattr(thresholds, "_CELL_BITS", 5)
     monkeypatch.setattr(selection, "FAR_BITS", 2)
 
 

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from dpsql.mechanisms.ptr.iqr_scale import NEVER, measure_bin_distance, measure_scale_radius
-from dpsql.mechanisms.ptr.stability_radius import (
+from dpsql.mechanisms.ptr.stability_test import (
     Neighbours,
     Ordered,
     measure_argmax_radius,

@@ -28,7 +28,7 @@ from dpsql.mechanisms.ptr.iqr_scale import (
     measure_bin_distance,
     measure_scale_radius,
 )
-from dpsql.mechanisms.ptr.stability_radius import Neighbours, Ordered
+from dpsql.mechanisms.ptr.stability_test import Neighbours, Ordered
 from tests.support.exhaustive import edits_to_another_answer
 
 VECTORS = Path(__file__).parents[2] / "published" / "vectors"

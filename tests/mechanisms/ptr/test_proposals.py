@@ -15,20 +15,22 @@ import pyarrow as pa
 import pytest
 
 from dpsql.mechanisms.per_group import LaplaceNoise
-from dpsql.mechanisms.ptr import stability_radius
+from dpsql.mechanisms.ptr import stability_test
 from dpsql.mechanisms.ptr.proposals import (
     ProposedIqr,
     ProposedMode,
     ProposedQuantile,
     choose_proposal_grid,
 )
-from dpsql.mechanisms.ptr.stability_radius import (
+from dpsql.mechanisms.ptr.stability_test import (
     CountLevel,
+    OptimalTest,
+    Stable,
+    StableItem,
     find_rank,
     measure_gap_radius,
     measure_jump_radius,
 )
-from dpsql.mechanisms.ptr.stability_test import OptimalTest, Stable, StableItem
 from tests.support.exhaustive import Table, distances, neighbours, tables
 from tests.support.goodness import fixed
 
@@ -260,4 +262,4 @@ def test_a_range_is_never_below_zero() -> None:
 
 
 def test_the_places_of_gaps_of_a_median_are_its_middle() -> None:
-    assert [stability_radius._gap_places(m, Fraction(1, 2)) for m in range(2, 7)] == [{1}, {1}, {2}, {2}, {3}]
+    assert [stability_test._gap_places(m, Fraction(1, 2)) for m in range(2, 7)] == [{1}, {1}, {2}, {2}, {3}]

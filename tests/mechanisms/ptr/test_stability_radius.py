@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.ptr.stability_radius import (
+from dpsql.mechanisms.ptr.stability_test import (
     Neighbours,
     convert_to_units,
     find_rank,

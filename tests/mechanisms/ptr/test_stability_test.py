@@ -32,14 +32,16 @@ from dpsql.mechanisms.ptr.iqr_scale import (
 )
 from dpsql.mechanisms.ptr.proposals import ProposedMedian, choose_proposal_grid
 from dpsql.mechanisms.ptr.ptr_statistics import ArgMax, Iqr, Mode, Quantile, iqr_sensitivity
-from dpsql.mechanisms.ptr.stability_radius import Neighbours, Ordered, measure_gap_radius
 from dpsql.mechanisms.ptr.stability_test import (
     NOT_STABLE,
+    Neighbours,
     OptimalTest,
+    Ordered,
     Stable,
     StableItem,
     ThresholdTest,
     make_stability_test,
+    measure_gap_radius,
 )
 from dpsql.noise.entropy import Entropy
 from tests.support.connections import fresh

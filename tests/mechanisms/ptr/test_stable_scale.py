@@ -9,8 +9,8 @@ from fractions import Fraction
 
 import pytest
 
-from dpsql.mechanisms.ptr import stable_scale
-from dpsql.mechanisms.ptr.stable_scale import (
+from dpsql.mechanisms.ptr import trimmed
+from dpsql.mechanisms.ptr.trimmed import (
     Ranked,
     ScaleBins,
     count_trimmed,
@@ -211,9 +211,7 @@ def test_a_lead_that_looks_upwards_only_is_too_long() -> None:
             there = bin_of(other, trim, bins, 0)
             if here and there and here[1] > there[1]:
                 low, high = 6, 19
-                upwards = (
-                    stable_scale._outwards(ranked(table), low, high, bins, 12, Fraction(2) ** here[1], 9) - 1
-                )
+                upwards = trimmed._outwards(ranked(table), low, high, bins, 12, Fraction(2) ** here[1], 9) - 1
                 fooled += upwards > 0
                 assert measure_substitution_radius(ranked(table), trim, bins, 0, 9)[0] == 0
     assert fooled > 0

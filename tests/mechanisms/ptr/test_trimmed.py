@@ -14,8 +14,7 @@ import pytest
 
 from dpsql.mechanisms.per_group import LaplaceNoise
 from dpsql.mechanisms.ptr.stability_test import OptimalTest, Stable
-from dpsql.mechanisms.ptr.stable_scale import SCALE_STEPS
-from dpsql.mechanisms.ptr.trimmed import Trimmed
+from dpsql.mechanisms.ptr.trimmed import SCALE_STEPS, Trimmed
 from dpsql.noise.entropy import Entropy
 from tests.support.goodness import fixed
 

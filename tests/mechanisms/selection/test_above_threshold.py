@@ -19,10 +19,10 @@ from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_SCORE, CANDIDATE_TH
 from dpsql.mechanisms.selection import above_threshold
 from dpsql.mechanisms.selection.above_threshold import (
     AboveThreshold,
+    InteractiveThreshold,
     ThresholdNoise,
     split_epsilon,
 )
-from dpsql.mechanisms.selection.interactive_threshold import InteractiveThreshold
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.samplers import draw_geometric
 from dpsql.privacy.events import DiscreteLaplace, SparseVector, compose_events

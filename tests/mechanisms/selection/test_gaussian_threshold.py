@@ -12,8 +12,13 @@ import pyarrow as pa
 import pytest
 
 from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_PLACE, CANDIDATE_SCORE
-from dpsql.mechanisms.selection.above_threshold import AboveThreshold, ThresholdNoise, split_epsilon
-from dpsql.mechanisms.selection.interactive_threshold import InteractiveThreshold, Probe
+from dpsql.mechanisms.selection.above_threshold import (
+    AboveThreshold,
+    InteractiveThreshold,
+    Probe,
+    ThresholdNoise,
+    split_epsilon,
+)
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy import conversions
 from dpsql.privacy.events import RoundedGaussian, SparseVector

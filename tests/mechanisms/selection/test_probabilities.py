@@ -10,7 +10,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.selection.probabilities import (
+from dpsql.mechanisms.selection.exponential import (
     exponential_probabilities,
     noisy_max_probabilities,
     permute_and_flip_probabilities,

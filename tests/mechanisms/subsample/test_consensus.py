@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 
 from dpsql.mechanisms.per_group import LaplaceNoise
 from dpsql.mechanisms.ptr.stability_test import OptimalTest, make_stability_test
-from dpsql.mechanisms.ptr.stable_scale import (
+from dpsql.mechanisms.ptr.trimmed import (
     SCALE_STEPS,
     Ranked,
     ScaleBins,
     count_trimmed,
     measure_substitution_radius,
 )
-from dpsql.mechanisms.subsample.consensus import ConsensusMean, _rank
+from dpsql.mechanisms.subsample.subsample import ConsensusMean, _rank
 from tests.support.goodness import fixed
 
 DELTA = Fraction(1, 10**6)

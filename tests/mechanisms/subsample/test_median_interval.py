@@ -15,8 +15,7 @@ import pytest
 
 import dpsql
 from dpsql.mechanisms.per_group import LaplaceNoise
-from dpsql.mechanisms.subsample import comparison, subsample
-from dpsql.mechanisms.subsample.comparison import expect_combined
+from dpsql.mechanisms.subsample import subsample
 from dpsql.mechanisms.subsample.subsample import (
     BlockMean,
     BlockMedian,
@@ -24,6 +23,7 @@ from dpsql.mechanisms.subsample.subsample import (
     MedianReach,
     ResultRange,
     WinsorizedMean,
+    expect_combined,
     split_by_rho,
 )
 from dpsql.noise.entropy import Entropy
@@ -146,7 +146,7 @@ def test_an_interval_narrows_with_the_results() -> None:
 @pytest.mark.parametrize("blocks", [60, 128])
 @pytest.mark.parametrize("kind", ["mean", "trimmed_mean", "winsorized_mean", "median"])
 def test_the_error_to_expect_is_the_error_that_comes(kind: str, blocks: int) -> None:
-    one, deviation = Fraction(1), 6 * float(comparison.SPREAD)
+    one, deviation = Fraction(1), 6 * float(subsample.SPREAD)
     results = [deviation * x for x in map(_bell, range(blocks), itertools.repeat(blocks))]
     noise, entropy = LaplaceNoise(one, RANGE.points), fixed(f"{kind} {blocks}")
     made = {

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from dpsql.mechanisms.base import SALT
-from dpsql.mechanisms.ptr.stability_radius import measure_votes_radius
+from dpsql.mechanisms.ptr.stability_test import measure_votes_radius
 from dpsql.mechanisms.subsample.blocks import LiftedBlocks
-from dpsql.mechanisms.subsample.stable_questions import (
+from dpsql.mechanisms.subsample.subsample import (
     StabilityRule,
     StableQuestion,
     StableStream,

@@ -21,8 +21,12 @@ import pytest
 
 from dpsql.mechanisms.base import SALT
 from dpsql.mechanisms.per_group import LaplaceNoise
-from dpsql.mechanisms.ptr.stability_radius import measure_votes_radius
-from dpsql.mechanisms.ptr.stability_test import NOT_STABLE, OptimalTest, make_stability_test
+from dpsql.mechanisms.ptr.stability_test import (
+    NOT_STABLE,
+    OptimalTest,
+    make_stability_test,
+    measure_votes_radius,
+)
 from dpsql.mechanisms.subsample.blocks import BlockResults, LiftedBlocks, PythonBlocks
 from dpsql.mechanisms.subsample.subsample import BlockMedian, ResultRange, SubsampleAggregate
 from dpsql.mechanisms.subsample.votes import (

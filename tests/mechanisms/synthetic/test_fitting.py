@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.synthetic import fitting, released
-from dpsql.mechanisms.synthetic.fitting import GraphicalFitter
-from dpsql.mechanisms.synthetic.released import ReleasedMarginal
+from dpsql.mechanisms.synthetic import rounds
+from dpsql.mechanisms.synthetic.rounds import GraphicalFitter, ReleasedMarginal
 
 
 def list_imports(module: object) -> set[str]:
@@ -23,19 +22,19 @@ def list_imports(module: object) -> set[str]:
 
 
 def test_the_fitter_knows_releases_alone() -> None:
-    assert list_imports(fitting) == {"dpsql.mechanisms.synthetic.released"}
-    assert list_imports(released) == set()
+    assert list_imports(rounds) == {"dpsql.mechanisms.synthetic.rounds"}
+    assert list_imports(rounds) == set()
 
 
 def test_another_version_is_as_good_as_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fitting, "_import", lambda: None)
+    monkeypatch.setattr(rounds, "_import", lambda: None)
     for version, fits in (("1.0", False), ("2.1", True), ("20.0", False)):
         monkeypatch.setattr(importlib.metadata, "version", lambda _name, v=version: v)
         if fits:
-            fitting.require_package()
+            rounds.require_package()
         else:
             with pytest.raises(ImportError, match=version):
-                fitting.require_package()
+                rounds.require_package()
 
 
 SIZES = (3, 2, 4)
@@ -71,7 +70,7 @@ def test_a_large_domain_is_not_held_cell_by_cell(monkeypatch: pytest.MonkeyPatch
     given = [measure(joint, columns) for columns in ((0,), (1,), (2,), (0, 2))]
     model = GraphicalFitter().fit(SIZES, given, int(joint.sum()))
     held = [model.project(columns) for columns in ((1, 2), (0, 1, 2))]
-    monkeypatch.setattr(fitting, "MAX_JOINT", 1)
+    monkeypatch.setattr(rounds, "MAX_JOINT", 1)
     again = GraphicalFitter().fit(SIZES, given, int(joint.sum()))
     for columns, expected in zip(((1, 2), (0, 1, 2)), held, strict=True):
         assert again.project(columns) == pytest.approx(expected, abs=0.01 * joint.sum())

@@ -85,7 +85,8 @@ def test_answers_are_plain_duckdbs(tpch: Tpch, query: Query) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cap", "name"), [("max_rows_per_group = 300", "Q1"), ("max_rows_per_group = 50", "Q4"), ("max_groups = 50", "Q9")]
+    ("cap", "name"),
+    [("max_rows_per_group = 300", "Q1"), ("max_rows_per_group = 50", "Q4"), ("max_groups = 50", "Q9")],
 )
 def test_the_comparison_notices_a_cap_that_clips(tpch: Tpch, cap: str, name: str) -> None:
     text = (HERE / "policy.toml").read_text().replace('source = "', f'source = "{data("0.01")}/')

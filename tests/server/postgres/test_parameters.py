@@ -20,7 +20,7 @@ from psycopg.pq import Format
 
 from dpsql.errors import BindError
 from dpsql.server.postgres import types
-from dpsql.server.postgres.parameters import ParameterError, read_parameter
+from dpsql.server.postgres.types import ParameterError, read_parameter
 from tests.support.postgres import (
     SYNC,
     BarePostgres,
@@ -362,8 +362,8 @@ def test_garbage_of_all_types_ends_no_session(server: PostgresServer) -> None:
 
 
 def test_the_worker_says_no_state_of_its_own(server: PostgresServer) -> None:
-    from dpsql.server.postgres.reports import write_bad_parameter
-    from dpsql.wire import Message
+    from dpsql.client.wire import Message
+    from dpsql.server.postgres.answers import write_bad_parameter
 
     said = write_bad_parameter(Message({"kind": "value", "state": "00000", "sentence": "x" * 10**6}))
     assert b"CXX000\0" in said

@@ -1,0 +1,395 @@
+"""Binds statements to plans and caches the plans.
+
+First, qualified names of tables, and of columns by their table, are replaced by the policy's names: by the policy's own
+name, part by part, or by the common place in the database. Parts are compared whole: ``"a.b"`` is a name with a dot in
+it, never b of a.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pyarrow as pa
+from sqlglot import exp
+
+from dpsql.binding.plan import IntervalColumns, Plan, PrivateBlock
+from dpsql.binding.public.interval_ends import find_map_width
+from dpsql.binding.public.intervals import (
+    Shapes,
+    propagate_intervals,
+    propagate_union_intervals,
+    replace_interval_calls,
+)
+from dpsql.binding.public.kept_results import NamedResult, name_kept_results, prepend_kept_results
+from dpsql.binding.public.traced_columns import FindColumn, trace_columns
+from dpsql.binding.public.window_sums import WindowEnds
+from dpsql.binding.public_statement import Cte, Finish, public_columns, renamed, spell
+from dpsql.binding.relations.catalog import Catalog
+from dpsql.binding.relations.own_names import OwnNames, list_taken
+from dpsql.binding.relations.plan_size import refuse_public_joins, refuse_repeated_names, write_public
+from dpsql.binding.relations.relation import fold
+from dpsql.binding.relations.unit_rows import find_held_columns
+from dpsql.binding.statement_binder import StatementBinder
+from dpsql.binding.values.declared_values import Declared, check_released, note_in
+from dpsql.binding.values.lengths import one_statement
+from dpsql.errors import BindError, Error
+from dpsql.language.advice import advise_on_function, advise_on_mechanism, advise_on_sign, is_aggregate_name
+from dpsql.language.dialect import bind_error, span_of, span_of_word, spell_statement, to_sql
+from dpsql.language.statements import Statement
+from dpsql.mechanisms.strategies import EVEN
+from dpsql.mechanisms.window_widths import WindowWidths
+from dpsql.policy.model import Table
+
+
+def bind(
+    statement: Statement, catalog: Catalog, finish: Finish, thresholds: dict[str, Any] | None = None
+) -> Plan:
+    """Return the plan of a query: its private blocks, and the SQL over their releases.
+
+    If another strategy than the plain one is chosen, the plan includes the plain strategy's.
+
+    Raises:
+        BindError: names, types or options that don't fit.
+        PrivacyError: it can't be released privately.
+    """
+    plan = _bind(statement, catalog, finish, thresholds)
+    # a block with variants is looked up under each of them
+    choices = [block.strategy for block in plan.blocks if block.strategy is not None and not block.variants]
+    gains = [choice.gain for choice in choices if not choice.forced and choice.chosen != EVEN]
+    if not gains:
+        return plan
+    plain = _bind(statement, catalog, finish, thresholds, even=True)
+    names = " and ".join(dict.fromkeys(choice.chosen for choice in choices if choice.chosen != EVEN))
+    note = (
+        f"this is stored as it was answered number by number: asked again as fresh, {names} would have {min(gains):.3g} "
+        "times less error"
+    )  # fmt: skip
+    blocks = tuple(replace(block, strategy=None) for block in plain.blocks)
+    plain = replace(
+        plain, blocks=blocks, notes=(*plain.notes, note), limits=(*plain.limits, f"Strategy: {note}.")
+    )
+    return replace(plan, plain=plain)
+
+
+def _bind(
+    statement: Statement, catalog: Catalog, finish: Finish, thresholds: dict[str, Any] | None, even: bool = False
+) -> Plan:  # fmt: skip
+    """Return the plan of a query, with the strategies of least error, or with the plain one alone."""
+    assert statement.tree is not None
+    tree = statement.tree.copy()
+    try:
+        resolve_table_names(tree, catalog)
+    except Error as error:
+        raise error.located(statement.text) from None
+    try:
+        names = OwnNames(list_taken(tree, catalog.kept.values()))
+        held = find_held_columns(tree)
+        binder = StatementBinder(catalog, finish, thresholds or {}, held=held, own_names=names, even=even)
+        text = spell_statement(tree)
+        kept = name_kept_results(tree, catalog.kept, names.taken)
+        binder.public.update((item.kept.table, None) for item in kept)
+        env = {fold(item.cte.alias): Cte(item.cte.alias, tree=item.cte) for item in kept}
+        if tree.find(exp.Into, exp.DML, exp.Command, exp.Create, exp.Copy):
+            raise BindError("only SELECT is answered.", hint="dpsql only answers questions: write a query.")
+        _refuse_other_names(tree, catalog.functions)
+        refuse_repeated_names(tree)
+        with one_statement(), note_in(binder.notes, binder.limits):
+            if binder.query(tree, env, inner=False) is not None:
+                raise AssertionError("private rows left the statement")
+            return _plan(binder, tree, text, kept)
+    except RecursionError:
+        raise BindError("the statement is nested too deeply.", text=statement.text) from None
+    except Error as error:
+        if isinstance(error, BindError) and error.name is not None and error.span is None:
+            error.span = span_of_word(statement.text, error.name)
+        if error.span is not None:
+            error.hint = advise_on_sign(statement.text, error.span) or error.hint
+        raise error.located(statement.text) from None
+
+
+def fold_scalars(select: exp.Select, catalog: Catalog, finish: Finish) -> None:
+    """Replace queries of released numbers in a DECLARE by their values; BindError or PrivacyError for other queries."""
+    with one_statement():
+        names = OwnNames(list_taken(select, catalog.kept.values()))
+        StatementBinder(catalog, finish, {}, own_names=names).fold_threshold(select)
+
+
+def _refuse_other_names(tree: exp.Expr, registered: Collection[str]) -> None:
+    """Raise BindError, with DuckDB's name, for other systems' function names and misspelt mechanisms, unless registered."""
+    for node in tree.find_all(exp.Func):
+        name, argument = node.meta.get("called", ""), next(node.iter_expressions(), None)
+        shown = to_sql(argument) if isinstance(argument, exp.Column | exp.Literal) else "x"
+        advice = advise_on_function(name, shown)
+        if advice is None and isinstance(node, exp.Anonymous) and not is_aggregate_name(name):
+            advice = advise_on_mechanism(name)
+        if advice is not None and fold(name) not in map(fold, registered):
+            raise bind_error(node, *advice)
+
+
+def _plan(binder: StatementBinder, tree: exp.Expr, text: str, kept: list[NamedResult]) -> Plan:
+    prepend_kept_results(tree, kept)
+    refuse_public_joins(tree)
+    if binder.key_values:
+        _refuse_undeclared(tree, binder)
+    for choose in binder.when_whole:
+        choose(tree)
+    levels = {item.kept.confidence for item in kept}
+    intervals: list[IntervalColumns] = []
+    results = {item.kept.table: {name: (low, high) for name, low, high in item.kept.ends} for item in kept}
+    all_levels = {block.confidence for block in binder.blocks} | levels
+    level = next(iter(all_levels)) if len(all_levels) == 1 else None
+    wholes = {
+        block.name: {name for name, kind in block.columns if kind in ("BIGINT", "HUGEINT")}
+        for block in binder.blocks
+    }
+    bins = _list_bins(binder.blocks) | {item.kept.table: dict(item.kept.bins) for item in kept}
+    windows = WindowEnds(tree, binder.ordered_releases, binder.noise_steps, binder.name)
+    shapes = Shapes(binder.noise_steps, level, wholes, bins, windows.find)
+    replace_interval_calls(tree, binder.intervals, results, spell, shapes, binder.name)
+    missing: list[str] = []
+    if isinstance(tree, exp.Select):
+        _name_items(tree, binder)
+        ends, missing = propagate_intervals(tree, binder.intervals, results, shapes, binder.name)
+        for name, low, high in ends:
+            keys = (binder.name("low"), binder.name("high"))
+            for key, node in zip(keys, (low, high), strict=True):
+                tree.append("expressions", exp.alias_(node, key, quoted=True, copy=False))
+            intervals.append(IntervalColumns(name, *keys))
+    else:
+        found = propagate_union_intervals(tree, binder.intervals, results, shapes, binder.name)
+        intervals += [IntervalColumns(*ends) for ends in found]
+    finish = write_public(tree)
+    releases = {block.name: [name for name, _ in block.columns] for block in binder.blocks}
+    direct = renamed(tree, binder.blocks) if not binder.adjustments else None
+    if direct is not None and all(item.fits for item in direct):
+        shown = [item.name for item in direct]
+    else:
+        released: list[PrivateBlock | WindowWidths] = [*binder.blocks, *windows.widths.values()]
+        shown = [name for name, _ in public_columns(binder.finish, finish, released, binder.public)]
+    hidden_names = {key for item in intervals for key in (item.low, item.high)}
+    columns = tuple(name for name in shown if name not in hidden_names)
+    confidence = binder.blocks[-1].confidence if binder.blocks else next(iter(levels), 0.95)
+    traced = trace_columns(tree, releases, windows.name_window)
+    return Plan(
+        text, tuple(binder.blocks), finish, columns, tuple(binder.public), tuple(intervals), confidence,
+        tuple(dict.fromkeys([*binder.notes, *missing])), tuple(binder.adjustments), direct,
+        limits=tuple(dict.fromkeys(binder.limits)), shared=tuple(binder.shared),
+        traced=traced, ranged=tuple(binder.ranged), size=binder.written.size, widths=tuple(windows.widths.values()),
+        window_errors=tuple(windows.named.values()),
+        spreads=tuple(
+            (name, width)
+            for name in columns
+            if columns.count(name) == 1 and (width := find_map_width(tree, tree, name, bins)) is not None
+        ),
+    )  # fmt: skip
+
+
+def _refuse_undeclared(tree: exp.Expr, binder: StatementBinder) -> None:
+    """Refuse comparisons of released keys with constants that are not among their declared values.
+
+    Raises:
+        BindError: there is one.
+    """
+
+    def look(select: exp.Select, find: FindColumn) -> None:
+        def declared(node: exp.Column) -> Declared | None:
+            released = find(node)
+            return None if released is None else binder.key_values.get(released)
+
+        check_released(select, declared)
+
+    trace_columns(
+        tree, {block.name: [name for name, _ in block.columns] for block in binder.blocks}, look=look
+    )
+
+
+def _name_items(tree: exp.Select, binder: StatementBinder) -> None:
+    """Give items without an alias, in place, the engine's names, by which intervals find their columns."""
+    items = tree.expressions
+    named = [
+        isinstance(item, exp.Alias | exp.Column) or (isinstance(item, exp.Subquery) and bool(item.alias))
+        for item in items
+    ]
+    stars = [at for at, item in enumerate(items) if item.is_star]
+    if len(stars) > 1 or all(named) or any(item.find(exp.Columns, exp.Unnest) for item in items):
+        return  # an item of many columns hides the others' positions
+    shown = public_columns(binder.finish, to_sql(tree), binder.blocks, binder.public)
+    spread = len(shown) - len(items)
+    for at, item in enumerate(items):
+        if not named[at] and not item.is_star:
+            name, _ = shown[at + spread if stars and at > stars[0] else at]
+            alias = exp.Alias(alias=exp.to_identifier(name, quoted=True))
+            item.replace(alias)
+            alias.set("this", item)
+
+
+def _list_bins(blocks: Sequence[PrivateBlock]) -> dict[str, dict[str, float]]:
+    """Return the half widths of histograms' counts, by the relation of a block and its column."""
+    end = ", each bin"
+    return {
+        block.name: {
+            error.name.removesuffix(end): error.error
+            for error in block.operator.expect_errors(Fraction(1), block.confidence)
+            if error.name.endswith(end)
+        }
+        for block in blocks
+    }
+
+
+# -- names of tables --------------------------------------------------------------------------------------------
+
+Path = tuple[str, ...]
+"""The folded parts of a name, the table's last."""
+
+
+def resolve_table_names(tree: exp.Expr, catalog: Catalog) -> None:
+    """Replace qualified names of tables by the policy's, in place, and remove the qualifiers of columns.
+
+    Raises:
+        BindError: there is no such table; a CTE hides it.
+    """
+    names = {fold(cte.alias) for cte in tree.find_all(exp.CTE)} | set(catalog.kept)
+    plain = {fold(table.name) for table in catalog.policy.tables.values() if "." not in table.name}
+    shown: set[Path] = set()
+    for node in list(tree.find_all(exp.Table)):
+        if not isinstance(node.this, exp.Identifier):
+            continue
+        path = tuple(fold(part.name) for part in node.parts)
+        qualified = len(path) > 1
+        if not qualified and (path[0] in names or path[0] in plain):
+            table = None if path[0] in names else catalog.policy.tables.get(node.name)
+        else:
+            table = _find(path, catalog)
+            if table is None and (qualified or "." in node.name):
+                catalog.find(".".join(part.name for part in node.parts), span_of(node), whole=False)
+            hidden = names - {fold(cte.alias) for cte in _around(node)}
+            if table is not None and qualified and fold(table.name) in hidden:
+                hint = f"give the named query or the kept result another name than {table.name}."
+                raise bind_error(node, f"{node.name} is also the name of a relation of this statement.", hint)
+            if table is not None:
+                _rename(node, table)
+        if table is not None and not node.alias_column_names and fold(node.alias_or_name) == path[-1]:
+            shown |= {*_tails(path), *_tails(catalog.engine.path(table) or ())}
+    for found in list(tree.find_all(exp.Column)):
+        if found.args.get("db") is None or isinstance(found.parent, exp.Dot):
+            continue
+        qualifiers = [found.args.get(key) for key in ("catalog", "db", "table")]
+        if tuple(fold(part.name) for part in qualifiers if part is not None) in shown:
+            found.set("db", None)
+            found.set("catalog", None)
+
+
+def _around(node: exp.Expr) -> Iterator[exp.CTE]:
+    """Yield the CTEs that contain a node, whose names are undefined there."""
+    while (found := node.find_ancestor(exp.CTE)) is not None:
+        node = found
+        if not (found.parent is not None and found.parent.args.get("recursive")):
+            yield found
+
+
+def _tails(path: Iterable[str]) -> set[Path]:
+    parts = tuple(map(fold, path))
+    return {parts[-count:] for count in (2, 3) if count <= len(parts)}
+
+
+def _find(path: Path, catalog: Catalog) -> Table | None:
+    """Return the table of a path, by the policy's name for it or else by its place in the database."""
+    tables = catalog.policy.tables.values()
+    for table in tables:
+        if tuple(fold(table.name).split(".")) == path:
+            return table
+    for table in tables:
+        place = tuple(map(fold, catalog.engine.path(table) or ()))
+        home = tuple(map(fold, catalog.engine.home))
+        if not place or path[-1] != fold(table.name).rpartition(".")[2]:
+            continue
+        # Of two parts, the first is a schema, or a catalog without its schema.
+        meant = [(*home[: 3 - len(path)], *path)] + ([(path[0], home[1], path[1])] if len(path) == 2 else [])
+        if home and place in meant:
+            return table
+    return None
+
+
+def _rename(node: exp.Table, table: Table) -> None:
+    """Give a FROM item the policy's name, with its alias or else its last name."""
+    alias = node.args.get("alias") or exp.TableAlias()
+    if alias.this is None:
+        alias.set("this", exp.to_identifier(node.name, quoted=True))
+    place = node.this.meta
+    for key in ("db", "catalog"):
+        node.set(key, None)
+    made = exp.to_identifier(table.name, quoted=True)
+    made.meta.update({key: place[key] for key in ("start", "end") if key in place})
+    node.set("this", made)
+    node.set("alias", alias)
+
+
+# -- plans that are kept ----------------------------------------------------------------------------------------
+
+_MAX_PLANS = 200
+
+
+class _Watched:
+    """A finisher that records whether public rows were read, which may change a plan.
+
+    Cached rows are constant during the session; ``kept`` are their queries, and the tables that these read.
+    """
+
+    def __init__(self, finisher: Finish) -> None:
+        self._finisher = finisher
+        self.looked = False
+        self.kept: set[str] = set()
+
+    def steady(self, plan: Plan) -> bool:
+        """Return whether rebinding would give this plan again."""
+        needed = {*plan.public, *(item.sql for block in plan.blocks for item in block.inputs)}
+        return not self.looked and needed <= self.kept
+
+    def describe(
+        self, sql: str, relations: Mapping[str, Sequence[tuple[str, str]]], public: Iterable[str] = ()
+    ) -> list[tuple[str, str]]:
+        return self._finisher.describe(sql, relations, public)
+
+    def finish(self, sql: str, relations: Mapping[str, pa.Table], public: Iterable[str] = ()) -> pa.Table:
+        self.looked = True
+        return self._finisher.finish(sql, relations, public)
+
+    def keep(self, sql: str, public: Iterable[str] = ()) -> pa.Table:
+        self.kept |= {sql, *public}
+        return self._finisher.keep(sql, public)
+
+
+class Plans:
+    """Binds statements, each text once for each default epsilon.
+
+    A plan depends on the statement's text, the policy and the schema, which a catalog caches. Statements with further
+    inputs are bound anew: parameters, thresholds, registered functions, kept results, and public rows that the session
+    doesn't cache. So are refusals.
+    """
+
+    def __init__(self, finisher: Finish) -> None:
+        self._finisher = finisher
+        self._kept: dict[tuple[object, ...], Plan] = {}
+
+    def fold_scalars(self, select: exp.Select, catalog: Catalog) -> None:
+        """Replace queries of released numbers in a DECLARE: as :func:`fold_scalars`."""
+        fold_scalars(select, catalog, self._finisher)
+
+    def bind(self, statement: Statement, catalog: Catalog, declared: dict[str, Any]) -> Plan:
+        """Return the plan of a query; errors as for :func:`bind`."""
+        if catalog.functions or catalog.kept or declared or "$" in statement.source:
+            return bind(statement, catalog, self._finisher, declared)
+        asked = statement.synthetic, statement.rows
+        key = (statement.text, statement.span, asked, catalog.default_epsilon, catalog.epsilon is None)
+        plan = self._kept.get(key)
+        if plan is None:
+            watched = _Watched(self._finisher)
+            plan = bind(statement, catalog, watched, declared)
+            if watched.steady(plan):
+                if len(self._kept) >= _MAX_PLANS:
+                    self._kept.clear()
+                self._kept[key] = plan
+        return plan

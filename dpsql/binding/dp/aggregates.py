@@ -1,0 +1,434 @@
+"""The parts of a noisy aggregate: its call, its bounded argument, and what waits for a share of the budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from sqlglot import exp
+
+from dpsql.binding.dp.budget_split import require_rows
+from dpsql.binding.dp.cut_queries import is_surely_within
+from dpsql.binding.dp.private_block import AggregatingBlock, BlockOutput
+from dpsql.binding.public.intervals import write_json_report
+from dpsql.binding.relations.relation import column
+from dpsql.binding.values import fixed_point as grids
+from dpsql.binding.values.coercion import moment_of
+from dpsql.binding.values.fixed_point import Back, Line, place_on_line
+from dpsql.binding.values.sql_types import Typed
+from dpsql.exact.exact_query import Exact, Partial, Weighing
+from dpsql.language.dialect import bind_error, privacy_error, to_sql
+from dpsql.language.options import Call, Readers, read_bounds, read_epsilon, read_pair, read_word
+from dpsql.mechanisms import moments
+from dpsql.mechanisms.aggregation import Part
+from dpsql.mechanisms.contribution_caps import ClippedValue
+from dpsql.mechanisms.order_statistics import GradedGrid, WantedRank
+
+
+class Formula(NamedTuple):
+    """A function that makes an output of noisy partials, each of which gets an equal part of the aggregate's share."""
+
+    partials: Sequence[Partial]
+    build: Callable[..., moments.Output]
+
+
+def _read_report_format(node: exp.Expr, what: str) -> str:
+    word = read_word(node, what).upper()
+    if word != "JSON":
+        raise bind_error(node, f"{what} can't be {word}.", "write 'JSON'.")
+    return word
+
+
+NAMED_ARGUMENTS: Readers = {
+    "epsilon": read_epsilon,
+    "contribution_bounds_per_row": read_bounds,
+    "contribution_bounds_per_group": read_pair,
+    "report_format": _read_report_format,
+}
+
+
+OnLine = Callable[[Typed, Fraction, Fraction], Line]
+"""Places a value and its bounds on a line of numbers."""
+
+
+@dataclass(frozen=True)
+class QuantileRequest:
+    """Quantiles of one call: the grid integer of a row (and the same in fewer bits), its grid, and the ranks asked for.
+
+    Where the grid is ``graded``, both are the number itself.
+    """
+
+    y: str
+    narrow: str
+    grid: grids.Grid
+    ranks: tuple[WantedRank, ...]
+    whole: bool
+    graded: GradedGrid | None = None
+
+
+@dataclass(frozen=True)
+class Aggregate(BlockOutput):
+    """A bound aggregate: one of ``formula``, ``quantile`` and ``part`` says how it is released."""
+
+    said: str
+    """For EXPLAIN: what is computed and what one unit moves."""
+    formula: Formula | None = None
+    """Makes it of noisy partials of the block's exact query."""
+    quantile: QuantileRequest | None = None
+    """Set where a histogram is needed, which quantiles of one column share."""
+    part: Callable[[Fraction], Part] | None = None
+    """Set where the aggregate has an exact query of its own."""
+    report: str | None = None
+    shown: Back | None = None
+    """The expression that the finished statement makes of the released column, where that is more than a cast to ``type``."""
+    noise_step: Fraction | None = None
+    """The step of the noise, in units, where the released number is an exact count or sum with noise, and no more."""
+
+    def express(self, confidence: float) -> exp.Expr:
+        """Return a cast of the column, what ``shown`` makes of it, or GoogleSQL's report."""
+        if self.report == "JSON":
+            return write_json_report(self.name, confidence)
+        if self.shown is not None:
+            return self.shown(column(self.name))
+        return column(self.name) if self.type == "BIGINT" else super().express(confidence)
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """A numeric argument on its grid: clamped to ``[low, high]`` steps, per row, or per unit and group."""
+
+    typed: Typed
+    y: str
+    grid: grids.Grid
+    per_group: bool
+    origin: str
+    line: Line | None = None
+    """The numbers, where the argument is a date, a time or an interval, that it stands on."""
+
+    @property
+    def centre(self) -> int:
+        """The middle of the bounds, in grid steps: about it, sums have half the sensitivity."""
+        return (self.grid.low + self.grid.high) // 2
+
+    @property
+    def deviations(self) -> tuple[int, int]:
+        """The bounds, less the centre."""
+        return self.grid.low - self.centre, self.grid.high - self.centre
+
+    @property
+    def most(self) -> int:
+        """The farthest that a value is from the centre."""
+        return max(map(abs, self.deviations))
+
+    def units(self, steps: int) -> Fraction:
+        """Return a number of grid steps in units of the argument."""
+        return Fraction(steps) / Fraction(self.grid.steps)
+
+    @property
+    def ends(self) -> tuple[Fraction, Fraction]:
+        """The bounds, in units of the argument."""
+        return self.units(self.grid.low), self.units(self.grid.high)
+
+    @property
+    def deviation(self) -> str:
+        """The clamped value less the centre, in SQL; products of two of them fit its type."""
+        value = grids.write_clamped(self.y, self.grid)
+        return f"({f'CAST({value} AS HUGEINT)' if self.grid.wide else value} - {self.centre})"
+
+    @property
+    def said(self) -> str:
+        """The bounds of the argument, and who says so."""
+        if self.line is not None and self.line.between is not None:
+            return f"held to [{self.line.shown[0]}, {self.line.shown[1]}] ({self.origin})"
+        low, high = self.ends
+        return f"held to [{float(low):g}, {float(high):g}] ({self.origin})"
+
+    @property
+    def shown(self) -> Back | None:
+        """The function that makes a date, a time or an interval of a released number again."""
+        return None if self.line is None else self.line.between
+
+
+_LOOSE = 1000
+"""Bounds within which one row may add as much as so many rows of 1 are called loose."""
+
+
+@dataclass(frozen=True)
+class AggregateCall:
+    """One call of a noisy aggregate, its named arguments, and the block that it stands in."""
+
+    block: AggregatingBlock
+    call: Call
+    name: str
+    options: dict[str, Any]
+    exact: Exact
+
+    @property
+    def groups(self) -> int:
+        """The groups that have noise for all rows of a unit that count: one under a cap on all rows, which they share."""
+        return 1 if self.exact.budgeted else self.block.per_unit_groups
+
+    def make(
+        self, kind: str, said: str, formula: Formula | None = None, *,
+        part: Callable[[Fraction], Part] | None = None, quantile: QuantileRequest | None = None,
+        shown: Back | None = None, intervals: bool | None = None, noise_step: Fraction | None = None,
+    ) -> Aggregate:  # fmt: skip
+        """Return the aggregate: its SQL type, its sentence, how it is released, and the step of plainly added noise."""
+        bars = (formula or part) is not None if intervals is None else intervals
+        if self.options.get("report_format") and not bars:
+            raise bind_error(
+                self.call.node, f"{self.call.name} has no JSON report.", "leave report_format out."
+            )
+        return Aggregate(
+            self.name, self.call, self.options.get("epsilon"), kind, bars, said, formula, quantile, part,
+            self.options.get("report_format"), shown, None if shown is not None else noise_step,
+        )  # fmt: skip
+
+    def propose_auto(self, item: Bounded) -> str:
+        """Return what EXPLAIN adds where the bounds may be far wider than the values; nothing where they are not loose.
+
+        By public figures alone: one row may add as much as :data:`_LOOSE` rows of 1, or more. AUTO takes a power of two for the
+        bound, and 15 % of epsilon to find it, so it has less noise where values reach two fifths of the bounds at most.
+        """
+        reach = max(map(abs, item.ends))
+        if item.per_group or not item.typed.type.numeric or reach < _LOOSE:
+            return ""
+        if item.line is not None and (item.line.between is not None or item.line.unit):
+            return ""
+        return (
+            f"; if values rarely reach {float(reach * Fraction(2, 5)):.3g}, contribution_bounds_per_row => AUTO finds nearer "
+            "bounds and has less noise"
+        )
+
+    def source(self, place: int = 0) -> str:
+        """Return an argument as the analyst would read it."""
+        return to_sql(self.call.args[place])
+
+    @property
+    def together(self) -> bool:
+        """Whether other numbers of rows stand beside it, of which a unit may have more than count: all weigh its rows alike."""
+        return self.block.weighs_rows and self.exact.cuts_rows
+
+    def require_rows(self) -> int:
+        """Return how many rows of one unit may count in a group, and refuse where that is any number."""
+        require_rows(self.block.bound, self.block.options, self.call.node)
+        return self.exact.rows_per_unit
+
+    def refuse_options(self) -> None:
+        """Refuse named arguments besides the share of epsilon."""
+        if any(value is not None and name != "epsilon" for name, value in self.options.items()):
+            name = "COUNT(DISTINCT ...)" if self.call.distinct else self.call.name
+            raise bind_error(self.call.node, f"{name} takes epsilon only.")
+
+    def refuse_group_bounds(self) -> None:
+        """Refuse bounds of a unit's own total, where only those of a row are known."""
+        if self.options.get("contribution_bounds_per_group") is not None:
+            raise bind_error(self.call.node, f"{self.call.name} takes bounds per row only.")
+
+    def refuse_bounds_twice(self) -> None:
+        """Refuse bounds of a row, given or to be found, beside those of a unit's own total."""
+        kinds = ("contribution_bounds_per_row", "contribution_bounds_per_group")
+        if all(self.options.get(kind) is not None for kind in kinds):
+            what = "bounds are given per row and per group."
+            raise bind_error(self.call.node, what, "give one of the two.")
+
+    def refuse_distinct(self, instead: str = "") -> None:
+        """Refuse DISTINCT, under which one unit decides what another's rows count."""
+        if self.call.distinct:
+            what = f"{self.call.name}(DISTINCT ...) has no bounded sensitivity here."
+            shown = ", ".join(map(to_sql, self.call.args))
+            raise privacy_error(self.call.node, what, f"write {self.call.name}({shown}){instead}.")
+
+    def argument(self) -> Typed:
+        """Return the only argument."""
+        self.call.require(1)
+        self.refuse_distinct(f", or COUNT(DISTINCT {to_sql(self.call.args[0])})")
+        return self.block.expression(self.call.args[0])
+
+    def value(self, sql: str) -> str:
+        """Return the column of the exact rows that holds a value where the FILTER does."""
+        return self.exact.value(self.block.filtered(self.call, sql))
+
+    def require_number(self, typed: Typed, place: exp.Expr | None = None, kinds: Sequence[str] = ()) -> None:
+        """Refuse an argument that is no number, nor of these other kinds."""
+        place = self.call.args[0] if place is None else place
+        if not typed.type.numeric and typed.type.kind not in kinds:
+            shown = to_sql(place)
+            if typed.type.kind in _BOUND_KINDS and self.options.get("contribution_bounds_per_row") == "AUTO":
+                what = f"AUTO finds bounds of numbers, and {shown} is {typed.type.sql}."
+                raise bind_error(place, what, advise_bounds(typed))
+            what = f"{self.call.name} needs a number, and {shown} is {typed.type.sql}."
+            hint = self.block.write_counts(shown)
+            if self.block.is_unit(place):
+                hint = f"write COUNT(DISTINCT {shown}) instead of {to_sql(self.call.node)}: no privacy unit is released."
+            elif self.call.name in ("MIN", "MAX"):
+                last = " DESC" if self.call.name == "MAX" else ""
+                hint = "group by it and take the first or the last of the groups: they are noisy."
+                if whole := self.block.write_select(
+                    shown, f"GROUP BY {shown} ORDER BY {shown}{last} LIMIT 1"
+                ):
+                    hint = f"write {whole}: the groups are noisy."
+            elif typed.type.kind == "BOOLEAN" and self.call.name == "AVG":
+                hint = f"write AVG(({shown})::INT), the share of rows that hold, or COUNT_IF({shown}) for their number."
+            elif typed.type.kind == "BOOLEAN":
+                hint = f"write {self.call.name}(({shown})::INT), or COUNT_IF({shown})."
+            elif typed.type.kind == "TEXT":
+                hint = f"write TRY_CAST({shown} AS DOUBLE) for numbers kept as text, or {hint.removeprefix('write ')}"
+            raise bind_error(place, what, hint)
+
+    def bounds(
+        self, typed: Typed, place: exp.Expr | None = None, kinds: Sequence[str] = ()
+    ) -> tuple[Fraction, Fraction, str]:
+        """Return the bounds of an argument and where they come from: named first, then derived from the policy.
+
+        Args:
+            typed: the argument.
+            place: where it stands; the first argument by default.
+            kinds: what it may be where else it must be a number.
+
+        Raises:
+            PrivacyError: there are none.
+            BindError: not a number, bounds of both kinds, or bounds of another type.
+        """
+        call, place = self.call, self.call.args[0] if place is None else place
+        per_group = self.options.get("contribution_bounds_per_group")
+        per_row = self.options.get("contribution_bounds_per_row")
+        self.refuse_bounds_twice()
+        if per_group is not None and self.exact.bound.row_level:
+            per_row, per_group = per_group, None  # a unit is one row here: its aggregate is its value
+        self.require_number(typed, place, kinds)
+        if per_row == "AUTO":
+            what = f"AUTO bounds are for SUM, AVG, VARIANCE, STDDEV and quantiles, not for {call.name}."
+            raise privacy_error(call.node, what, advise_bounds(typed))
+        for key in ("contribution_bounds_per_row", "contribution_bounds_per_group"):
+            if self.options.get(key) is not None:
+                _require_kind(typed, call.named[key][0])
+        for given, origin in ((per_group, "given per group"), (per_row, "given per row")):
+            if given is not None:
+                return *given, origin
+        if typed.type.kind == "BOOLEAN":
+            return Fraction(0), Fraction(1), "FALSE and TRUE"
+        if typed.bounds is not None and typed.bounds.low is not None and typed.bounds.high is not None:
+            return typed.bounds.low, typed.bounds.high, self._origin(typed)
+        source, asked = to_sql(place), ", ".join(map(to_sql, call.args))
+        known = "give bounds that you know as contribution_bounds_per_row, the lowest and the highest in parentheses"
+        hint = f"{known}, or ask the data owner for them."
+        if call.name in _AUTO and typed.type.numeric:
+            found = f"{call.name}({asked}, contribution_bounds_per_row => AUTO)"
+            hint = f"write {found} to find them privately, or {hint}"
+        what = f"{call.name}({asked}) needs bounds for {source}; the policy declares none."
+        raise privacy_error(call.node, what, hint)
+
+    def _origin(self, typed: Typed) -> str:
+        """Say where the bounds of an expression come from."""
+        if is_surely_within(typed):
+            return "from the expression itself"
+        public = {r.source.alias_or_name for r in self.exact.bound.relations if not r.private}
+        read = {node.table for node in typed.node.find_all(exp.Column)}
+        if not read & public:
+            return "from the policy"
+        return "from the public table" + (" and the policy" if read - public else "")
+
+    def bounded(
+        self, typed: Typed, kinds: Sequence[str] = (), multiplied: bool = False, on: OnLine = place_on_line
+    ) -> Bounded:
+        """Return the argument on a grid chosen from its bounds.
+
+        Args:
+            typed: the argument.
+            kinds: what it may be where else it must be a number.
+            multiplied: whether products of two such values are added, which a coarser grid leaves room for.
+            on: places the argument and its bounds on a line of numbers.
+        """
+        low, high, origin = self.bounds(typed, kinds=kinds)
+        place = on(typed, low, high)
+        if place.between is not None and self.options.get("report_format"):
+            what = self.call.name if typed.type.numeric else typed.type.sql
+            raise bind_error(self.call.node, f"{what} has no JSON report.")
+        grid = grids.choose_grid(place.typed.type, place.low, place.high)
+        if multiplied:
+            grid = grids.coarsen_for_products(grid, place.low, place.high)
+        named = self.options.get("contribution_bounds_per_group") is not None
+        y = self.value(to_sql(grids.write_steps(place.typed, grid)))
+        per_group = named and not self.exact.bound.row_level
+        given = origin.startswith("given")
+        if (
+            not per_group
+            and place.between is None
+            and typed.type.numeric
+            and (given or not is_surely_within(typed))
+        ):
+            self.note_clip(y, grid, self.source())
+        return Bounded(place.typed, y, grid, per_group, origin, place)
+
+    def note_clip(self, y: str, grid: grids.Grid, source: str) -> None:
+        """Remember that a column of the rows is held to the ends of its grid."""
+        self.exact.clipped.append(ClippedValue(y, grid.low, grid.high, Fraction(grid.steps), source))
+
+    def say_sensitivity(self, partial: Partial, steps: Fraction | int = 1) -> str:
+        """Say for EXPLAIN how far one unit moves a total."""
+        shown = Fraction(self.exact.sensitivity(partial)) / Fraction(steps)
+        where = "in one group" if self.block.keys else "in all"
+        found = ", times the cap on its rows" if self.exact.ceiling is not None and not partial.fixed else ""
+        return f"one privacy unit moves this by at most {float(shown):g} {where}{found}{self._say_missing(partial)}"
+
+    def _say_missing(self, partial: Partial) -> str:
+        """Say that the cap on a unit's rows cuts a count or a sum, where there is one; whether it does is private."""
+        if partial.fixed or not self.exact.cuts_rows or self.exact.ceiling is not None or partial.weighing:
+            return ""
+        if partial.adds is not None:
+            return "; what the sum of one privacy unit has beyond is missing"
+        return f"; rows of one privacy unit beyond {self.exact.rows_in_group:,} are missing"
+
+    def say_weighing(self, weighing: Weighing | None) -> str:
+        """Say in a note and for EXPLAIN that a cap may cut; whether it does is private, and not said."""
+        if weighing is None:
+            return ""
+        if self.exact.ceiling is not None:
+            return (
+                "; the rows of a privacy unit with more than the cap weigh less, and count as many together"
+            )
+        rows = self.exact.rows_in_group
+        where = "in all" if rows == self.exact.caps.total else "in one group"
+        many = f"{rows} row{'s' if rows != 1 else ''} {where}"
+        note = f"a privacy unit with more than {many} counts as {rows} in averages and other moments: its rows weigh less"
+        if note not in self.block.binder.notes:
+            self.block.binder.notes.append(note)
+        return f"; the rows of a privacy unit with more than {many} weigh less, and count as {rows} together"
+
+
+_AUTO = (
+    "SUM", "AVG", "VARIANCE", "VAR_POP", "STDDEV", "STDDEV_SAMP", "STDDEV_POP",
+    "MEDIAN", "QUANTILE_CONT", "QUANTILE_DISC", "APPROX_QUANTILES", "MIN", "MAX",
+)  # fmt: skip
+"""Aggregates of numbers that need no bounds to be given."""
+
+
+def advise_bounds(typed: Typed) -> str:
+    """Return what to write for AUTO bounds where these can't be found: nothing where bounds are declared."""
+    if typed.bounds is not None and typed.bounds.low is not None and typed.bounds.high is not None:
+        return "leave it out: bounds are known."
+    return (
+        "give bounds that you know as contribution_bounds_per_row, the lowest and the highest in parentheses, or ask the "
+        "data owner for them."
+    )
+
+
+_BOUND_KINDS = {"DATE": ("DATE", "TIMESTAMP"), "TIMESTAMP": ("DATE", "TIMESTAMP"), "TIME": ("TIME",),
+                "INTERVAL": ("INTERVAL", "number")}  # fmt: skip
+
+
+def _require_kind(typed: Typed, node: exp.Expr) -> None:
+    """Refuse named bounds that are dates where the argument is a number, or the other way round."""
+    for item in node.expressions:
+        moment = moment_of(item)
+        kind = "number" if moment is None else moment[0]
+        if kind not in _BOUND_KINDS.get(typed.type.kind, ("number",)):
+            raise bind_error(
+                item,
+                f"the bounds of a {typed.type.sql} can't be a {kind}.",
+                "write bounds of its type: (DATE '2020-01-01', DATE '2020-12-31'), or (0, 100) for numbers.",
+                around=node,
+            )

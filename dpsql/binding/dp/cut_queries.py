@@ -1,0 +1,217 @@
+"""The query of what a block's caps and bounds take away of its rows, for ``OPTIONS (report_cut = TRUE)``.
+
+Each number is added up by unit first, and held to what the caps let a unit add to the answers: the rows beyond the cap on rows,
+the groups beyond the cap on groups, and by how much values lie beyond the bounds that an aggregate holds them to.
+
+What stands under every answer of what caps and bounds leave out is public, and says nothing of data: :func:`list_cuts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from sqlglot import exp
+
+from dpsql.binding.relations.unit_rows import name_unit
+from dpsql.binding.values.sql_types import Typed
+from dpsql.errors import BindError
+from dpsql.exact.exact_query import Exact, write_group_by
+from dpsql.language.options import Options
+from dpsql.mechanisms.contribution_caps import ClippedValue, CutNumber, CutReport
+from dpsql.mechanisms.per_group import LaplaceNoise
+from dpsql.privacy.amounts import Amount
+from dpsql.privacy.events import DiscreteLaplace
+
+_WIDEST = 1 << 90
+"""The most steps that count of one unit: 128 bits hold the sum over more units than there are people."""
+_LONG = 1 << 61
+_SHOWN_CLAMPS = 3
+"""Clamped values that one note names."""
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """A number of what is cut.
+
+    Args:
+        of_group: SQL over the rows of one unit in one group.
+        of_unit: SQL of a unit's number, with ``{}`` for the sum of that over its groups.
+        most: what counts of one unit at most, in grid steps.
+        what: what lies beyond what.
+        counted: the same as ``most`` in words.
+        steps: grid steps to a unit.
+    """
+
+    of_group: str
+    of_unit: str
+    most: int
+    what: str
+    counted: str
+    steps: Fraction = Fraction(1)
+
+
+def make_cut_report(
+    exact: Exact, groups: int, options: Options, amount: Amount, confidence: float
+) -> CutReport:
+    """Return the part that tells what is cut.
+
+    Args:
+        exact: the block's exact query, with all that its aggregates ask for.
+        groups: how many groups one unit counts in.
+        options: for the place of a refusal.
+        amount: what it may lose.
+        confidence: of what is told.
+
+    Raises:
+        BindError: nothing is cut.
+    """
+    cuts = [*_list_cap_cuts(exact, groups), *_list_clips(exact, groups)]
+    if not cuts:
+        what = "nothing is cut here: no cap and no bound takes anything away."
+        raise options.refuse("report_cut", what, "leave report_cut out.", BindError)
+    numbers = []
+    for place, cut in enumerate(cuts):
+        most = cut.most
+        epsilon = (amount / len(cuts)).find_epsilon(lambda e, most=most: DiscreteLaplace(e, most))  # type: ignore[misc]
+        numbers.append(CutNumber(f"c{place}", cut.what, cut.counted, LaplaceNoise(epsilon, most), cut.steps))
+    return CutReport(_write_query(exact, cuts), tuple(numbers), confidence, str(amount))
+
+
+def _list_cap_cuts(exact: Exact, groups: int) -> list[_Cut]:
+    """Return what the caps on a unit's rows and groups take away."""
+    if exact.bound.row_level:
+        return []
+    budget, rows = exact.caps.total if exact.budgeted else None, exact.caps.each
+    found = []
+    if rows is not None and rows != budget:
+        what = f"rows beyond {rows:,} of one privacy unit in {'one group' if exact.keys else 'all'}"
+        most = exact.caps.total or rows * groups
+        found.append(_Cut(f"GREATEST(COUNT(*) - {rows}, 0)", "{}", most, what, f"{most:,} rows"))
+    if budget is not None:
+        what = f"rows beyond {budget:,} of one privacy unit in all"
+        held = "COUNT(*)" if rows == budget else f"LEAST(COUNT(*), {rows})"
+        found.append(_Cut(held, f"GREATEST({{}} - {budget}, 0)", budget, what, f"{budget:,} rows"))
+    if (shared := exact.shared_rows) is not None:
+        what = f"shared rows beyond {shared:,} of one privacy unit in all groups"
+        held = f"LEAST(COUNT(*), {rows})"
+        found.append(_Cut(held, f"GREATEST({{}} - {shared}, 0)", shared, what, f"{shared:,} rows"))
+    elif exact.keys and (cap := exact.kept_groups) is not None:
+        what = f"groups beyond {cap:,} of one privacy unit"
+        found.append(_Cut("1", f"GREATEST({{}} - {cap}, 0)", cap, what, f"{cap:,} groups"))
+    return found
+
+
+def _list_clips(exact: Exact, groups: int) -> list[_Cut]:
+    """Return by how much values lie beyond the bounds that they are held to."""
+    rows = exact.caps.total or groups
+    found: dict[str, _Cut] = {}
+    for clip in exact.clipped:
+        most = min(max(1, abs(clip.low), abs(clip.high)) * rows, _WIDEST)
+        low, high = (float(Fraction(end) / clip.steps) for end in (clip.low, clip.high))
+        what = f"{clip.source} beyond [{low:g}, {high:g}], added up"
+        excess = f"COALESCE(SUM({_write_excess(clip, most)}), 0)"
+        found.setdefault(what, _Cut(excess, "{}", most, what, f"{float(most / clip.steps):g}", clip.steps))
+    return list(found.values())
+
+
+def _write_excess(clip: ClippedValue, most: int) -> str:
+    """Write by how much a row's value lies beyond the bounds: no more than all of a unit may, so nothing overflows.
+
+    ``LEAST`` passes over NULL, so a row without a value is left out first.
+    """
+    y = f"CAST({clip.y} AS HUGEINT)" if max(abs(clip.low), abs(clip.high)) + most > _LONG else clip.y
+    near = f"LEAST(GREATEST({y}, {clip.low}), {clip.high})"
+    far = f"LEAST(GREATEST({y}, {clip.low - most}), {clip.high + most})"
+    return f"CASE WHEN {clip.y} IS NOT NULL THEN LEAST(ABS({far} - {near}), {most}) END"
+
+
+def _write_query(exact: Exact, cuts: Sequence[_Cut]) -> str:
+    head = "" if exact.domain is None else f"WITH domain AS ({exact.domain.sql}) "
+    rows = f"({exact.rows(inside=True)}) AS rows"
+    if exact.bound.row_level:  # each row is a unit: what it adds is held already
+        return (
+            f"{head}SELECT {', '.join(f'{cut.of_group} AS c{i}' for i, cut in enumerate(cuts))} FROM {rows}"
+        )
+    of_groups = [cut.of_group for cut in cuts]
+    if exact.keys:
+        pairs = ", ".join(["u", *(f"{sql} AS e{i}" for i, sql in enumerate(of_groups))])
+        rows = f"(SELECT {pairs} FROM {rows}{write_group_by(['u', *exact.names])}) AS pairs"
+        of_groups = [f"SUM(e{i})" for i in range(len(cuts))]
+    own = (
+        f"{cut.of_unit.format(sql)} AS s{i}" for i, (cut, sql) in enumerate(zip(cuts, of_groups, strict=True))
+    )
+    units = f"SELECT {', '.join(['u', *own])} FROM {rows} GROUP BY u"
+    held = (f"COALESCE(SUM(LEAST(GREATEST(s{i}, 0), {cut.most})), 0) AS c{i}" for i, cut in enumerate(cuts))
+    return f"{head}SELECT {', '.join(held)} FROM ({units}) AS units"
+
+
+# -- in words ----------------------------------------------------------------------------------------------------------
+
+
+def list_cuts(exact: Exact, drops_rows: bool, finds_groups: bool = False) -> Iterator[str]:
+    """Yield what the caps on a unit and the bounds of values leave out of a block's numbers.
+
+    Args:
+        exact: the block's exact query, with all that its aggregates ask for.
+        drops_rows: whether an aggregate has a query of its own, which leaves rows out.
+        finds_groups: whether the cap on groups is found privately: it is told with the answer.
+    """
+    yield from _list_caps(exact, drops_rows, finds_groups)
+    clamps = dict.fromkeys(
+        f"{c.source} to [{float(c.low / c.steps):g}, {float(c.high / c.steps):g}]" for c in exact.clipped
+    )
+    if clamps:
+        more = ", and others" if len(clamps) > _SHOWN_CLAMPS else ""
+        yield f"values are clamped: {', '.join(list(clamps)[:_SHOWN_CLAMPS])}{more}"
+
+
+def _list_caps(exact: Exact, drops_rows: bool, finds_groups: bool) -> Iterator[str]:
+    """Yield what caps leave out; those that are found privately are told with what was found."""
+    if exact.bound.row_level or exact.ceiling is not None:
+        return
+    unit, capped = name_unit(exact.bound), []
+    plain = [p for p in exact.partials if not p.fixed and p.weighing is None]
+    caps = exact.caps
+    rows = caps.each if exact.cuts_rows else None
+    where = "" if rows == caps.total else " in one group"
+    if rows is not None and (drops_rows or any(p.adds is None for p in plain)):
+        capped.append(f"{rows:,} row{'s' if rows > 1 else ''}{where}")
+    if finds_groups:
+        pass
+    elif rows is not None and (shared := exact.shared_rows) is not None:
+        capped.append(f"{shared:,} rows in all groups" if not capped else f"{shared:,} in all groups")
+    elif rows is not None and exact.budgeted and rows != caps.total and exact.counts_rows:
+        capped.append(f"{caps.total:,} in all" if capped else f"{caps.total:,} rows in all")
+    if not finds_groups and exact.shared_rows is None and (groups := exact.kept_groups) is not None:
+        capped.append(f"{groups:,} group{'s' if groups > 1 else ''}")
+    if capped:
+        one = len(capped) == 1 and capped[0].startswith("1 ")
+        yield f"at most {' and '.join(capped)} of one {unit} count{'s' if one else ''}: what is beyond is missing"
+    if rows is not None and plain and all(p.adds is not None for p in plain):
+        many = f"{rows:,} row{'s' if rows > 1 else ''}"
+        yield f"a sum has of one {unit} at most what {many} at the bounds add{'s' if rows == 1 else ''}{where}"
+
+
+def is_surely_within(typed: Typed) -> bool:
+    """Tell whether the bounds of an expression hold for every row, whatever columns hold.
+
+    That is so where columns are only compared: ``CASE WHEN x > 60 THEN 1 ELSE 0 END`` is 0 or 1.
+    """
+    return typed.type.kind == "BOOLEAN" or not any(_find_values(typed.node))
+
+
+def _find_values(node: exp.Expr) -> Iterator[exp.Column]:
+    """Yield the columns whose own value an expression may have, or compute with."""
+    if isinstance(node, exp.Column):
+        yield node
+    elif isinstance(node, exp.If | exp.Case):
+        branches = node.args.get("ifs") or []
+        values = [node.args.get("true"), node.args.get("false"), node.args.get("default")]
+        for value in [*values, *(branch.args.get("true") for branch in branches)]:
+            if value is not None:
+                yield from _find_values(value)
+    elif not isinstance(node, exp.Predicate | exp.Connector | exp.Not):
+        for child in node.iter_expressions():
+            yield from _find_values(child)

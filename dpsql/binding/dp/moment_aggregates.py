@@ -1,0 +1,485 @@
+"""Counts, sums and what is computed of them: averages, variances, covariances and regressions.
+
+Each is made of noisy moments: exact partials of one query, which :class:`AggregateCall` bounds and a mechanism makes noisy.
+"""
+
+from __future__ import annotations
+
+import decimal
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from sqlglot import exp
+
+from dpsql.binding.dp.aggregates import Aggregate, AggregateCall, Bounded, Formula, advise_bounds
+from dpsql.binding.dp.own_queries import bind_auto_bounds
+from dpsql.binding.dp.private_block import AggregatingBlock
+from dpsql.binding.dp.quantile_calls import write_histogram
+from dpsql.binding.values import fixed_point as grids
+from dpsql.binding.values.fixed_point import MOMENT_KINDS, Line
+from dpsql.binding.values.sql_types import DOUBLE, Typed, make_cast
+from dpsql.errors import BindError
+from dpsql.exact.exact_query import Partial, Weighing, write_group_by
+from dpsql.language.dialect import NAMED, bind_error, privacy_error, to_sql
+from dpsql.language.options import Call, call_of, read_epsilon
+from dpsql.language.parameters import make_literal
+from dpsql.mechanisms.auto_bounds import AutoKind
+from dpsql.mechanisms.histograms import DistinctCount, DistinctSum, bound_distinct_sum
+from dpsql.mechanisms.moments import PAIR_KINDS, Axis, Count, Mean, Output, Pair, Sum, Variance
+from dpsql.mechanisms.per_group import LaplaceNoise, Statistic
+
+_OWN_STEPS = 1 << 20
+"""About so many steps between the bounds of a unit's own mean."""
+
+
+# -- counts -----------------------------------------------------------------------------------------------------
+
+
+def _count(asked: AggregateCall) -> Aggregate:
+    call = asked.call
+    if call.distinct:
+        return _count_distinct(asked)
+    _refuse_row_bounds(asked)
+    if call.args:
+        call.require(1)
+    if not call.args or call.args[0].is_star or isinstance(call.args[0], exp.Literal):
+        inner, what = _write_count(asked, None), "count the rows"
+    else:
+        inner = _write_count(asked, _write_present(asked.block.expression(call.args[0])))
+        what = f"count the rows with {asked.source()}"
+    bounds = asked.options.get("contribution_bounds_per_group")
+    if bounds is None:
+        asked.require_rows()
+        return _counted(asked, what, Partial(inner, 0, 1))
+    low, high = math.floor(bounds[0]), math.ceil(bounds[1])
+    if not asked.exact.bound.row_level:
+        return _counted(asked, what, Partial(inner, low, high, fixed=True))
+    one = min(max(1, low), high)  # each row is one, and one held to the bounds is the same for all
+    inner = inner if one == 1 else f"{one} * {inner}"
+    return _counted(asked, what, Partial(inner, min(0, one), max(0, one)))
+
+
+def _write_present(typed: Typed) -> str:
+    """Write a value that is there where a sum or an average has it: NaN is in none of them."""
+    value = to_sql(typed.node)
+    return f"CASE WHEN NOT ISNAN({value}) THEN {value} END" if typed.type.kind == "DOUBLE" else value
+
+
+def _write_count(asked: AggregateCall, value: str | None) -> str:
+    """Write the count of the rows where the FILTER holds and a value, if one is given, is there."""
+    if value is None and asked.call.where is None:
+        return "COUNT(*)"
+    return f"COUNT({asked.value(value or 'TRUE')})"
+
+
+def _counted(asked: AggregateCall, what: str, partial: Partial) -> Aggregate:
+    made = asked.exact.add(partial)
+    said = f"{what}; {asked.say_sensitivity(made)}"
+    return asked.make(
+        "BIGINT", said, Formula([made], lambda count: Count(asked.name, count)), noise_step=Fraction(1)
+    )
+
+
+def _count_if(asked: AggregateCall) -> Aggregate:
+    asked.call.require(1)
+    _refuse_row_bounds(asked)
+    asked.require_rows()
+    condition = to_sql(asked.block.condition(asked.call.args[0]).node)
+    inner = _write_count(asked, f"CASE WHEN {condition} THEN TRUE END")
+    return _counted(asked, "count the rows that hold", Partial(inner, 0, 1))
+
+
+def _count_distinct(asked: AggregateCall) -> Aggregate:
+    _refuse_row_bounds(asked)
+    call = asked.call
+    call.require(1)
+    if not asked.block.is_unit(call.args[0]):
+        return _count_values(asked)
+    found = asked.block.names.known(call.args[0])
+    inner = _write_count(asked, to_sql(found.typed.node) if found is not None and found.optional else None)
+    return _counted(asked, "count the privacy units", Partial(inner, 0, 1, fixed=True))
+
+
+def _count_values(asked: AggregateCall) -> Aggregate:
+    """Bind ``COUNT(DISTINCT x)``.
+
+    Raises:
+        PrivacyError: nothing bounds the rows of a unit.
+        BindError: options that don't fit.
+    """
+    asked.refuse_options()
+    asked.require_rows()
+    value = asked.block.filtered(asked.call, to_sql(asked.block.expression(asked.call.args[0]).node))
+
+    def part(epsilon: Fraction) -> DistinctCount:
+        exact, keys, groups = asked.exact, asked.exact.names, asked.groups
+        query, parts = (
+            f"SELECT {', '.join([*keys, 'COUNT(DISTINCT v)'])} AS n FROM ({held}) AS held{write_group_by(keys)}"
+            for held in (exact.held(value, groups), exact.held(value, groups, in_parts=True))
+        )
+        probe = f"SELECT APPROX_COUNT_DISTINCT(rows.v) AS n FROM ({exact.plain(value)}) AS rows"
+        noise = LaplaceNoise(epsilon, exact.rows_per_unit, groups)
+        confidence, in_all = asked.block.confidence, exact.budgeted
+        return DistinctCount(query, keys, asked.name, noise, confidence, in_all, parts, probe)
+
+    said = f"count the different values of {asked.source()}"
+    return asked.make("BIGINT", said, part=part, noise_step=Fraction(1))
+
+
+def _refuse_row_bounds(asked: AggregateCall) -> None:
+    if asked.options.get("contribution_bounds_per_row") is not None:
+        place = asked.call.named["contribution_bounds_per_row"][1]
+        raise bind_error(place, f"{asked.call.name} has no values to bound.")
+
+
+# -- moments ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Moments:
+    """The moments of one aggregate: counts and sums over the same rows, each of which weighs the same in all of them."""
+
+    asked: AggregateCall
+    weighing: Weighing | None = None
+
+    @property
+    def whole(self) -> int:
+        """Parts of a row that the moments are counted in."""
+        return 1 if self.weighing is None else self.weighing.scale
+
+    def count(self, item: Bounded) -> Partial:
+        """Return how many rows have a value: of each unit one at most, where its own aggregate is its value."""
+        fixed, weighing = item.per_group, self.weighing
+        return self.asked.exact.add(Partial(f"COUNT({item.y})", 0, 1, fixed=fixed, weighing=weighing))
+
+    def total(self, item: Bounded, centre: int) -> Partial:
+        """Return the sum about a centre, in grid steps, as a partial whose clamp or weighing gives its sensitivity."""
+        low, high = item.grid.low, item.grid.high
+        return self.asked.exact.add(Partial(
+            grids.write_doubled_sum(item.y, item.grid, centre), min(0, low - centre), max(0, high - centre),
+            doubled=True, adds=(item.y, low, high, centre), weighing=self.weighing,
+        ))  # fmt: skip
+
+    def product(self, a: Bounded, b: Bounded) -> Partial:
+        """Return the sum of the products of the deviations of two values, or of the squares of one."""
+        inner = f"COALESCE(SUM({a.deviation} * {b.deviation}), 0)"
+        ends = [p * q for p in a.deviations for q in b.deviations] if a is not b else [a.most**2]
+        return self.asked.exact.add(Partial(inner, min(0, *ends), max(0, *ends), weighing=self.weighing))
+
+
+def _sum(asked: AggregateCall) -> Aggregate:
+    if asked.call.distinct:
+        return _distinct_sum(asked)
+    typed = asked.argument()
+    if asked.options.get("contribution_bounds_per_row") == "AUTO":
+        return bind_auto_bounds(asked, typed, "sum")
+    item = asked.bounded(typed, kinds=("INTERVAL", "BOOLEAN"))
+    if item.per_group:
+        inner = f"CAST(SUM({item.y}) AS HUGEINT)"
+        own = Partial(inner, item.grid.low, item.grid.high, fixed=True, nullable=True)
+        partial = asked.exact.add(own)
+    else:
+        asked.require_rows()
+        weighing = (
+            asked.exact.weighing(item.y, max(abs(item.grid.low), abs(item.grid.high)))
+            if asked.together
+            else None
+        )
+        partial = _Moments(asked, weighing).total(item, 0)
+    whole = 1 if partial.weighing is None else partial.weighing.scale
+    steps = Fraction(item.grid.steps)
+    integers = item.typed.type.kind == "INTEGER" and steps == 1 and typed.type.sql != "UHUGEINT"
+    said = f"add {asked.source()}, {item.said}; {asked.say_sensitivity(partial, steps * whole)}{asked.propose_auto(item)}"
+    said += asked.say_weighing(partial.weighing)
+    formula = Formula([partial], lambda total: Sum(asked.name, total, steps * whole, whole=whole))
+    return asked.make(
+        "HUGEINT" if integers else typed.type.sum_type, said, formula, shown=item.shown, noise_step=1 / steps
+    )
+
+
+def _distinct_sum(asked: AggregateCall) -> Aggregate:
+    """Bind ``SUM(DISTINCT x)``: the values that occur are had from a histogram, and added up after it.
+
+    Raises:
+        PrivacyError: nothing bounds the rows of a unit, or the values.
+        BindError: options that don't fit.
+    """
+    asked.refuse_group_bounds()
+    asked.call.require(1)
+    if asked.options.get("contribution_bounds_per_row") == "AUTO":
+        what = "AUTO bounds are for SUM(x), not for SUM(DISTINCT x)."
+        typed = asked.block.expression(asked.call.args[0])
+        raise privacy_error(asked.call.node, what, advise_bounds(typed))
+    asked.require_rows()
+    typed = asked.block.expression(asked.call.args[0])
+    low, high, origin = asked.bounds(typed)
+    grid = grids.choose_grid(typed.type, low, high)
+    values = None
+    if typed.values is not None and isinstance(typed.node, exp.Column):
+        steps = (round(Fraction(str(value)) * grid.steps) for value in typed.values)
+        values, origin = (
+            tuple(sorted({min(max(v, grid.low), grid.high) for v in steps})),
+            "the declared values",
+        )
+    y = asked.block.filtered(asked.call, to_sql(grids.write_steps(typed, grid)))
+    exact = asked.exact
+
+    def bound_change() -> int:
+        return max(1, bound_distinct_sum(exact.rows_per_unit, grid.low, grid.high, values, exact.budgeted))
+
+    def part(epsilon: Fraction) -> DistinctSum:
+        noise = LaplaceNoise(epsilon, bound_change(), asked.groups)
+        query = write_histogram(exact, exact.names, y, grids.write_clamped("v", grid), asked.groups)
+        return DistinctSum(
+            query, exact.names, asked.name, grid.low, grid.high, exact.rows_per_unit, noise, Fraction(grid.steps), values,
+            asked.block.confidence, exact.budgeted,
+        )  # fmt: skip
+
+    moved = (
+        f"one privacy unit moves this by at most {float(Fraction(bound_change()) / Fraction(grid.steps)):g}"
+    )
+    held = f"held to [{float(low):g}, {float(high):g}] ({origin})"
+    said = f"add the different values of {asked.source()}, {held}; {moved}"
+    integers = typed.type.kind == "INTEGER" and grid.steps == 1 and typed.type.sql != "UHUGEINT"
+    step = 1 / Fraction(grid.steps)
+    return asked.make("HUGEINT" if integers else typed.type.sum_type, said, part=part, noise_step=step)
+
+
+def _avg(asked: AggregateCall) -> Aggregate:
+    typed = asked.argument()
+    if asked.options.get("contribution_bounds_per_row") == "AUTO":
+        return bind_auto_bounds(asked, typed, "avg")
+    return _mean(asked, asked.bounded(typed, kinds=MOMENT_KINDS))
+
+
+def _mean(asked: AggregateCall, item: Bounded, what: str = "average") -> Aggregate:
+    moments, centre, finer = _Moments(asked), item.centre, 1
+    if item.per_group:  # the mean of the units' own means, which are no whole steps: so they get finer ones
+        finer = max(1, _OWN_STEPS // max(1, item.grid.high - item.grid.low))
+        low, high, centre = item.grid.low * finer, item.grid.high * finer, centre * finer
+        times = f" * {finer}" if finer > 1 else ""
+        value = f"(COALESCE(SUM({item.y}), 0){times} // GREATEST(COUNT({item.y}), 1))"
+        own = f"CASE WHEN COUNT({item.y}) > 0 THEN LEAST(GREATEST({value}, {low}), {high}) - {centre} ELSE 0 END"
+        total = asked.exact.add(Partial(own, low - centre, high - centre, fixed=True))
+    else:
+        asked.require_rows()
+        moments = _Moments(asked, asked.exact.weighing(item.y, item.most))
+        total = moments.total(item, centre)
+    steps, whole = Fraction(item.grid.steps) * finer, moments.whole
+    formula = Formula(
+        [total, moments.count(item)],
+        lambda total, count: Mean(asked.name, total, count, steps, centre / steps, item.ends, whole),
+    )
+    unit = f", in {item.line.unit}" if item.line is not None and item.line.unit else ""
+    said = f"{what} {asked.source()}, {item.said}, as a noisy sum over a noisy count{unit}"
+    said += asked.propose_auto(item)
+    return asked.make("DOUBLE", said + asked.say_weighing(moments.weighing), formula, shown=item.shown)
+
+
+_GEOMEAN_BOUNDS = (Fraction(1, 10**300), Fraction(10**300))
+
+
+def _geometric_mean(asked: AggregateCall) -> Aggregate:
+    """Bind ``GEOMEAN(x)``: EXP of the noisy mean of logarithms, with the interval's ends likewise.
+
+    A value is held to its bounds, which are above 0, before its logarithm is taken: what is 0 or negative counts as the
+    lower bound. NULL is left out, as in every mean. A unit moves the sum of logarithms by the bounds' logarithms alone.
+    """
+    asked.refuse_group_bounds()
+    if asked.options.get("report_format"):
+        raise bind_error(asked.call.node, "GEOMEAN has no JSON report.")
+    item = asked.bounded(asked.argument(), on=lambda *at: _place_logarithm(asked, *at))
+    return _mean(asked, item, "geometric mean of")
+
+
+def _place_logarithm(asked: AggregateCall, typed: Typed, low: Fraction, high: Fraction) -> Line:
+    least, most = _GEOMEAN_BOUNDS
+    if not least <= low <= high <= most:
+        what = f"GEOMEAN needs bounds above 0, and those of {asked.source()} are {float(low):g} and {float(high):g}."
+        hint = f"write GEOMEAN({asked.source()}, contribution_bounds_per_row => (1, 100)): lower values count as 1."
+        raise privacy_error(asked.call.node, what, hint)
+    value, end = asked.call.args[0], make_literal(float(low))
+    below = exp.If(this=exp.LT(this=exp.paren(value.copy()), expression=end), true=end.copy())
+    held = exp.Case(ifs=[below], default=make_cast(value.copy(), DOUBLE))  # NULL stays NULL
+    ends = (Fraction(math.log(low)), Fraction(math.log(high)))
+    shown = (f"{float(low):g}", f"{float(high):g}")
+    logarithm = asked.block.expression(exp.Ln(this=held))
+    return Line(logarithm, *ends, lambda node: exp.Exp(this=node), shown=shown, unit="logarithms")
+
+
+_SPREADS: dict[str, AutoKind] = {
+    "VARIANCE": "var_samp",
+    "VAR_POP": "var_pop",
+    "STDDEV": "stddev_samp",
+    "STDDEV_SAMP": "stddev_samp",
+    "STDDEV_POP": "stddev_pop",
+}
+
+
+def _spread(asked: AggregateCall) -> Aggregate:
+    typed = asked.argument()
+    asked.refuse_group_bounds()
+    if asked.options.get("contribution_bounds_per_row") == "AUTO":
+        return bind_auto_bounds(asked, typed, _SPREADS[asked.call.name])
+    asked.require_rows()
+    item = asked.bounded(typed, multiplied=True)
+    moments = _Moments(asked, asked.exact.weighing(item.y, item.most**2))
+    total = moments.total(item, item.centre)
+    formula = Formula(
+        [moments.product(item, item), total, moments.count(item)],
+        lambda squares, total, count: Variance(
+            asked.name, squares, total, count, Fraction(item.grid.steps),
+            item.units(item.centre), item.ends, _SPREADS[asked.call.name], whole=moments.whole,
+        ),
+    )  # fmt: skip
+    said = f"{asked.call.name} of {asked.source()}, {item.said}, from noisy moments{asked.propose_auto(item)}"
+    return asked.make("DOUBLE", said + asked.say_weighing(moments.weighing), formula)
+
+
+# -- two columns ------------------------------------------------------------------------------------------------
+
+_SQUARES = {
+    **dict.fromkeys(("CORR", "REGR_R2"), (True, True)),
+    **dict.fromkeys(("REGR_SLOPE", "REGR_INTERCEPT"), (False, True)),
+}
+"""The ones of y and x that need a sum of squares."""
+
+
+def _pair(asked: AggregateCall) -> Aggregate:
+    y, x = both = _columns(asked)
+    # y is there where x is: both are weighed alike
+    moments = _Moments(asked, asked.exact.weighing(y.y, max(y.most, x.most) ** 2))
+    shared = [moments.count(y), moments.product(y, x)]
+    wanted = _SQUARES.get(asked.call.name, (False, False))
+    squares = [moments.product(item, item) for item, used in zip(both, wanted, strict=True) if used]
+    totals = [moments.total(item, item.centre) for item in both]
+
+    def build(count: Statistic, product: Statistic, *noisy: Statistic) -> Output:
+        left = iter(noisy[2:])
+        first, second = (
+            Axis(item.grid.steps, item.units(item.centre), item.ends, total, next(left) if used else None)
+            for item, total, used in zip(both, noisy[:2], wanted, strict=True)
+        )
+        return Pair(asked.name, asked.call.name.lower(), count, first, second, product, moments.whole)
+
+    formula = Formula([*shared, *totals, *squares], build)
+    said = " and ".join(f"{asked.source(place)} {item.said}" for place, item in enumerate(both))
+    said = f"{asked.call.name} from {len(formula.partials)} noisy moments, {said}"
+    return asked.make("DOUBLE", said + asked.say_weighing(moments.weighing), formula)
+
+
+def _columns(asked: AggregateCall) -> tuple[Bounded, Bounded]:
+    """Return both columns on their grids, missing where either is.
+
+    Raises:
+        BindError: not two numbers, or bounds per group.
+        PrivacyError: no bounds, of values or of a unit's rows.
+    """
+    asked.call.require(2)
+    asked.refuse_distinct()
+    asked.refuse_group_bounds()
+    asked.require_rows()
+    items = []
+    for place in asked.call.args:
+        typed = asked.block.expression(place)
+        low, high, origin = asked.bounds(typed, place)
+        grid = grids.coarsen_for_products(grids.choose_grid(typed.type, low, high), low, high)
+        items.append(Bounded(typed, to_sql(grids.write_steps(typed, grid)), grid, False, origin))
+    both = " AND ".join(f"({item.y}) IS NOT NULL" for item in items)
+    if asked.call.where is not None:
+        both = f"({to_sql(asked.block.condition(asked.call.where).node)}) AND {both}"
+    y, x = (replace(item, y=asked.exact.value(f"CASE WHEN {both} THEN {item.y} END")) for item in items)
+    for which, item in enumerate((y, x)):
+        asked.note_clip(item.y, item.grid, asked.source(which))
+    return y, x
+
+
+MOMENTS: dict[str, Callable[[AggregateCall], Aggregate]] = {
+    "COUNT": _count,
+    "COUNT_IF": _count_if,
+    "SUM": _sum,
+    "AVG": _avg,
+    "GEOMEAN": _geometric_mean,
+    **dict.fromkeys(_SPREADS, _spread),
+    **{kind.upper(): _pair for kind in PAIR_KINDS},
+}
+
+
+# -- quotients that are means ---------------------------------------------------------------------------------------
+
+
+def read_as_mean(block: AggregatingBlock, node: exp.Expr) -> exp.Expr | None:
+    """Return the call of AVG that a quotient means; None where it is no quotient of the same rows.
+
+    The count may stand in ``NULLIF(..., 0)``, and the sum may be made a DOUBLE first. Bounds per group are left alone:
+    with them AVG is the mean of the units' own means. Named shares of epsilon go to the mean where both calls have one;
+    else it takes an equal part, like any aggregate.
+    """
+    if not isinstance(node, exp.Div):
+        return None
+    total, count = call_of(_find_sum(node.this)), call_of(_find_count(node.expression))
+    if total is None or count is None or (total.name, count.name) != ("SUM", "COUNT"):
+        return None
+    if total.named.keys() - {"contribution_bounds_per_row", "epsilon"} or count.named.keys() - {"epsilon"}:
+        return None
+    if any(call.distinct or call.over or len(call.args) != 1 for call in (total, count)):
+        return None
+    if count.args[0].is_star or not _have_same_rows(block, total, count):
+        return None
+    named = [argument.copy() for name, (_, argument) in total.named.items() if name != "epsilon"]
+    if "epsilon" in total.named and "epsilon" in count.named:
+        named.append(_add_shares(total, count))
+    argument = total.args[0].copy()
+    kind = block.expression(argument.copy()).type
+    if not kind.numeric and kind.kind not in ("BOOLEAN", "INTERVAL"):
+        return None  # dates have a mean, and no sum: the refusal says so
+    if kind.kind == "BOOLEAN":
+        argument = exp.cast(argument, "INTEGER")
+    made: exp.Expr = exp.Avg(this=argument)
+    if named:
+        made = exp.Anonymous(this=f"{NAMED}avg", expressions=[argument, *named])
+    if total.where is not None:
+        made = exp.Filter(this=made, expression=exp.Where(this=total.where.copy()))
+    return made
+
+
+def _find_sum(node: exp.Expr) -> exp.Expr:
+    """Return the call that is made a DOUBLE before it is divided: a quotient of numbers is one anyway."""
+    node = node.unnest()
+    if isinstance(node, exp.Cast) and node.to.this == exp.DataType.Type.DOUBLE:
+        node = node.this
+    elif isinstance(node, exp.Mul):
+        for one, other in ((node.this, node.expression), (node.expression, node.this)):
+            if isinstance(other, exp.Literal) and not other.is_string and float(other.name) == 1:
+                node = one
+    return node.unnest()
+
+
+def _find_count(node: exp.Expr) -> exp.Expr:
+    node = node.unnest()
+    zero = exp.Literal.number(0)
+    return (node.this if isinstance(node, exp.Nullif) and node.expression == zero else node).unnest()
+
+
+def _have_same_rows(block: AggregatingBlock, total: Call, count: Call) -> bool:
+    """Say whether both calls have the same argument and the same FILTER."""
+    parts = ((call.args[0], *filter(None, [call.where])) for call in (total, count))
+    try:
+        of_total, of_count = ([block.spelling(node) for node in nodes] for nodes in parts)
+        return of_total == of_count
+    except BindError:  # an unknown column: what binds the calls says so, with its place
+        return False
+
+
+def _add_shares(total: Call, count: Call) -> exp.Expr:
+    """Return the argument ``epsilon`` of the mean: the sum of what both calls were given."""
+    shares = [read_epsilon(call.named["epsilon"][0]) for call in (total, count)]
+    argument = total.named["epsilon"][1].copy()
+    with decimal.localcontext(prec=100):  # two literals: their sum has finitely many digits
+        both = sum((decimal.Decimal(s.numerator) / s.denominator for s in shares), decimal.Decimal(0))
+    value = exp.Literal.number(f"{both.normalize():f}")
+    value.meta.update(argument.expression.meta)
+    argument.set("expression", value)
+    return argument

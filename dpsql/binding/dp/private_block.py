@@ -1,0 +1,518 @@
+"""A private block: a SELECT over private rows, bound, and replaced by the relation that its mechanisms release.
+
+The modes that aggregate rows (DP, PTR) subclass it: they say which calls they know, and how these are released.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from sqlglot import exp
+
+from dpsql.binding import public_statement
+from dpsql.binding.dp.budget_split import refuse_elsewhere
+from dpsql.binding.public_statement import Released, install
+from dpsql.binding.relations import fan_out, relation
+from dpsql.binding.relations.catalog import Binder
+from dpsql.binding.relations.fan_out import split_conjuncts
+from dpsql.binding.relations.plan_size import has_more_nodes, refuse_keys
+from dpsql.binding.relations.projections import substitute_aliases
+from dpsql.binding.values.declared_values import list_values
+from dpsql.binding.values.exits import come_back, leave
+from dpsql.binding.values.sql_types import Type, Typed
+from dpsql.errors import BindError, PrivacyError
+from dpsql.exact.exact_query import GroupKey, PublicGroups
+from dpsql.language.advice import nearest_aggregate
+from dpsql.language.dialect import bind_error, privacy_error, quote_where_needed, table_named, to_sql
+from dpsql.language.functions import names_of
+from dpsql.language.options import Call, Options, call_of
+
+_AGGREGATES = names_of("DP")
+
+
+@dataclass(frozen=True)
+class BlockOutput:
+    """An output of a block, waiting for its share of the budget."""
+
+    name: str
+    call: Call
+    share: Fraction | None
+    type: str
+    intervals: bool
+    """True where its released column has error bars beside it."""
+
+    @property
+    def noise_step(self) -> Fraction | None:
+        """The step of symmetric, log-concave noise on an exact number; None where more was done to it."""
+        return None
+
+    @property
+    def left(self) -> str:
+        """The SQL type in which it leaves the mechanism; ``type`` is its type above."""
+        return self.type
+
+    def express(self, confidence: float) -> exp.Expr:
+        """Return what the finished statement writes for it."""
+        return exp.cast(relation.column(self.name), self.type, dialect="duckdb")
+
+
+@dataclass
+class AggregatingBlock(ABC):
+    """Collects the keys and aggregates of one block while its clauses are rewritten."""
+
+    binder: Binder
+    select: exp.Select
+    bound: relation.From
+    options: Options
+    env: public_statement.Env
+    name: str = field(init=False)
+    names: relation.Names = field(init=False)
+    named: dict[str, exp.Expr] = field(init=False)
+    """The expressions that the SELECT list calls by a name, over the rows."""
+    domain: PublicGroups | None = None
+    keys: dict[str, GroupKey] = field(default_factory=dict)
+    asked: dict[str, BlockOutput] = field(default_factory=dict)
+    """Aggregates by the spelling of their calls."""
+    conditions: list[exp.Expr] = field(default_factory=list)
+    """The condition of WHERE on every row, in terms of the exact query."""
+    key_nodes: list[exp.Expr] = field(default_factory=list)
+    """The keys in terms of the exact query."""
+    per_unit_groups: int = 1
+    """Groups that one unit may be in."""
+    key_sources: dict[str, exp.Expr] = field(default_factory=dict)
+    """The analyst's own words for the keys, by their names in the exact query."""
+    own_types: dict[str, Type] = field(default_factory=dict)
+    """The types of the keys' own values, by the keys' names; they may leave the engine in others."""
+    column_names: public_statement.UniqueNames = field(default_factory=public_statement.UniqueNames)
+    """The names of the release's columns: keys, then aggregates."""
+    weighs_rows: bool = False
+    """Whether several numbers of rows are asked for, which describe the same rows of a unit."""
+    autos: int | None = None
+    """The aggregates with AUTO in the whole statement; None until one asks while the operator is made."""
+
+    def __post_init__(self) -> None:
+        self.name = self.binder.name("block")
+        self.names = self.bound.names
+        self.named = {
+            relation.fold(item.alias): item.this.copy()
+            for item in self.select.expressions
+            if isinstance(item, exp.Alias) and not self._has_aggregate(item) and not item.find(exp.Window)
+        }
+
+    # -- what aggregates ask ------------------------------------------------------------------------------------
+
+    def expression(self, node: exp.Expr) -> Typed:
+        """Return an expression over the rows, which can't fail."""
+        node = substitute_aliases(node, self.named, self.names)
+        for inner in node.walk(prune=lambda n: isinstance(n, exp.Query)):
+            call = call_of(inner)
+            if call is not None and call.name in _AGGREGATES:
+                raise self._misplaced(call, inner)
+        return self.binder.expression(node, self.names, self.env)
+
+    def _misplaced(self, call: Call, node: exp.Expr) -> PrivacyError:
+        where = "stands inside another aggregate"
+        unit = next((quote_where_needed(f.name) for _, f in self.names.fields() if f.is_unit), None)
+        hint = "aggregate in a subquery first, and then over its rows."
+        outer = self._call_around(node)
+        own = (
+            None
+            if unit is None
+            else self.write_select(f"{unit}, {to_sql(call.node)} AS n", f"GROUP BY {unit}")
+        )
+        if own is not None and outer is not None:
+            hint = f"write SELECT {outer.name}(n) FROM ({own}) AS t: a subquery aggregates first."
+        filtered = self.select.args.get("where")
+        if isinstance(filtered, exp.Where) and node.find_ancestor(exp.Where) is filtered:
+            where = "can't stand in WHERE"
+            hint = "ask for rows here, and for the noisy value in a condition after the groups."
+            condition: exp.Expr = filtered.this
+            if len(split_conjuncts(condition)) == 1:
+                place = (
+                    "after GROUP BY instead"
+                    if self.select.args.get("group")
+                    else f"instead of {to_sql(filtered)}"
+                )
+                hint = f"write HAVING {to_sql(condition)} {place}: it looks at the noisy value."
+        elif node.find_ancestor(exp.Group) is self.select.args.get("group") is not None:
+            where = "can't be a group"
+            hint = "group by columns; the noisy value may be a group in an outer query."
+        return privacy_error(node, f"{call.name} {where}.", hint)
+
+    @staticmethod
+    def _call_around(node: exp.Expr) -> Call | None:
+        """Return the nearest aggregate that a node stands in."""
+        above = node.parent
+        while above is not None and not isinstance(above, exp.Query):
+            if (call := call_of(above)) is not None and call.node is not node and call.name in _AGGREGATES:
+                return call
+            above = above.parent
+        return None
+
+    def write_select(self, items: str, after: str) -> str | None:
+        """Return a whole SELECT over the rows of this block, for a hint; None where it needs what stands around it."""
+        return public_statement.write_over_rows(self.select, items, after)
+
+    def write_counts(self, shown: str) -> str:
+        """Return the hint that counts how often each value occurs."""
+        whole = self.write_select(f"{shown}, COUNT(*)", f"GROUP BY {shown}")
+        return f"write {whole}: it counts its values." if whole else "group by it, and count the rows."
+
+    def condition(self, node: exp.Expr) -> Typed:
+        """Return a condition on the rows, which can't fail."""
+        typed = self.expression(node)
+        if typed.type.kind not in ("BOOLEAN", "NULL"):
+            raise bind_error(node, f"a condition is needed, and this is {typed.type.sql}.")
+        return typed
+
+    def where(self) -> str | None:
+        """Return the WHERE of the exact query, and note what it says of public groups."""
+        where = self.select.args.get("where")
+        if where is None:
+            return None
+        node = self.condition(where.this).node
+        self._refuse_no_unit(where.this)
+        self.conditions = split_conjuncts(node)
+        return to_sql(node)
+
+    def _refuse_no_unit(self, condition: exp.Expr) -> None:
+        """Refuse to ask a table for its rows without a privacy unit: they count nowhere, so the answer would be noise alone.
+
+        After an outer join such a condition asks which rows have met none, and is left as it is.
+
+        Raises:
+            PrivacyError: the whole condition is, or holds by AND, that the unit is NULL.
+        """
+        for part in split_conjuncts(condition):
+            inner = part.unnest()
+            if not isinstance(inner, exp.Is) or not isinstance(inner.expression, exp.Null):
+                continue
+            item = self.names.known(inner.this)
+            if item is not None and item.is_unit and not item.optional and not item.lost:
+                unit = to_sql(inner.this)
+                raise privacy_error(
+                    part, f"rows whose {unit} is NULL count nowhere: this would be noise around 0.",
+                    f"leave it out, or ask the owner: a policy with another privacy unit may count rows without {unit}.",
+                )  # fmt: skip
+
+    def filtered(self, call: Call, sql: str) -> str:
+        """Return an expression that is NULL where the FILTER does not hold."""
+        if call.where is None:
+            return sql
+        return f"CASE WHEN {to_sql(self.condition(call.where).node)} THEN {sql} END"
+
+    def is_unit(self, node: exp.Expr) -> bool:
+        """Say whether a node names the privacy unit."""
+        item = self.names.known(node)
+        return item is not None and item.is_unit
+
+    # -- binding ------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def call_of(self, node: exp.Expr) -> Call | None:
+        """Return the call of an aggregate that this mode releases; None for any other node."""
+
+    @abstractmethod
+    def bind_call(self, call: Call, name: str) -> BlockOutput:
+        """Bind such a call."""
+
+    @abstractmethod
+    def build_operator(self) -> None:
+        """Deal out the budget, make the operator, and give the block to the plan."""
+
+    def group_expressions(self) -> list[exp.Expr]:
+        group = self.select.args.get("group")
+        if group is None:
+            return []
+        if group.args.get("all"):
+            return [item.unalias() for item in self.select.expressions if not self._has_aggregate(item)]
+        known = {relation.fold(f.name) for _, f in self.names.fields()}
+        return [
+            public_statement.resolve_key(n, self.select, lambda c: relation.fold(c.name) in known)
+            for n in group.expressions
+        ]
+
+    def _has_aggregate(self, node: exp.Expr) -> bool:
+        return any(self.call_of(n) is not None for n in node.walk())
+
+    def bind_keys(
+        self, expressions: list[exp.Expr]
+    ) -> tuple[tuple[GroupKey, ...], list[tuple[GroupKey, Typed]]]:
+        pairs: list[tuple[GroupKey, Typed]] = []
+        for node in expressions:
+            if node.is_star:
+                raise privacy_error(node, "rows can't be grouped by all of their columns.")
+            unit = next((c for c in node.find_all(exp.Column) if self.is_unit(c)), None)
+            if unit is not None:
+                itself = "the privacy unit can't be a group: each group would be one unit."
+                what = itself if unit is node else "groups can't be made of the privacy unit."
+                name = to_sql(unit.this)
+                hint = f"it counts the units; totals per {name} may stand in a subquery."
+                raise privacy_error(node, what, f"write COUNT(DISTINCT {name}) instead of the group: {hint}")
+            named = self.names.known(node)
+            if named is not None and named.anchors:
+                what = f"{node.name} leads to one privacy unit: each group would be one unit."
+                hint = f"group by what units share; totals per {node.name} may stand in a subquery."
+                raise privacy_error(node, what, hint)
+            bound = self.expression(node)
+            typed = leave(bound)  # a group's key looks the same whichever row comes first
+            if typed.type.two_faced and typed.type.kind != "DOUBLE":
+                what = f"equal values of {typed.type.sql} may look different, so they make no stable groups."
+                hint = "group by a number made of it, such as the whole seconds of an interval."
+                raise privacy_error(node, what, hint)
+            text = self.spelling(node)
+            if text not in self.keys:
+                refuse_keys(len(self.keys) + 1, node)
+                name = self.column_names.add(f"k{len(self.keys)}")
+                key = GroupKey(name, to_sql(typed.node), typed.type.sql, typed.label_order)
+                self.keys[text], self.key_sources[key.name] = key, node
+                self.own_types[key.name] = bound.type
+                if (values := list_values(typed)) is not None:
+                    self.binder.key_values[self.name, key.name] = (to_sql(node), values)
+                pairs.append((key, typed))
+        self.key_nodes = [typed.node for _, typed in pairs]
+        return tuple(key for key, _ in pairs), pairs
+
+    def spelling(self, node: exp.Expr) -> str:
+        """Return one spelling for equal expressions: columns by the field they mean."""
+        node = node.copy()
+        for found in list(node.find_all(exp.Column)):
+            if not found.is_star:
+                item = self.names.known(found)
+                if item is None:  # a field of a struct, written like a column
+                    continue
+                exact = item.typed.node.copy()
+                if found is node:
+                    return to_sql(exact)
+                found.replace(exact)
+        return to_sql(node)
+
+    # -- the clauses above --------------------------------------------------------------------------------------
+
+    def bind_clauses(self) -> None:
+        select = self.select
+        aliases: dict[str, exp.Expr] = {}
+        shown: list[exp.Expr] = []
+        labels: list[str] = []
+        for item in select.expressions:
+            if item.is_star:
+                what = f"rows of {self.bound.subject} can't be released."
+                raise privacy_error(item, what, f"try SELECT COUNT(*) FROM {self.bound.subject}.")
+            inner = item.unalias()
+            labels.append(item.alias if isinstance(item, exp.Alias) else self._label(inner))
+            above = self.above(inner, aliases)
+            shown.append(above)
+            if isinstance(item, exp.Alias):
+                aliases[relation.fold(item.alias)] = above
+        having = select.args.get("having")
+        where = exp.Where(this=self.above(having.this, aliases)) if having is not None else None
+        for key in ("qualify", "order"):
+            clause = select.args.get(key)
+            if clause is not None:
+                for node in list(clause.expressions) if key == "order" else [clause]:
+                    node.set("this", self.above(node.this, aliases))
+                if key == "qualify" and clause.find(exp.Window) is None:
+                    hint = "write HAVING instead of QUALIFY."
+                    raise bind_error(clause, "QUALIFY needs a window function.", hint)
+        for key in ("limit", "offset"):
+            for query in public_statement.outer_queries(select.args.get(key) or exp.Null()):
+                self.binder.public_query(query, self.env)
+        self.build_operator()
+        install(
+            select,
+            table_named(self.name),
+            list(zip(public_statement.make_unique(labels), shown, strict=True)),
+        )
+        select.set("where", where)
+
+    @property
+    def released(self) -> list[Released]:
+        """The columns of the release: keys, then aggregates."""
+        keys = [Released(key.name, key.type, order=key.order) for key in self.keys.values()]
+        return [*keys, *(self._release(item) for item in self.asked.values())]
+
+    def _release(self, item: BlockOutput) -> Released:
+        step = item.noise_step if self.options.get("error") is None else None
+        return Released(item.name, item.left, item.intervals, step)
+
+    def _label(self, node: exp.Expr) -> str:
+        if isinstance(node, exp.Column):
+            return node.name
+        call = self.call_of(node)
+        return public_statement.label_of(call) if call is not None else public_statement.spell(node)
+
+    def above(self, node: exp.Expr, aliases: dict[str, exp.Expr]) -> exp.Expr:
+        """Return an expression of the finished statement: keys and aggregates are columns of the release."""
+        if isinstance(node, exp.Query):
+            self.binder.public_query(node, self.env)
+            return node
+        constant = isinstance(node, exp.Literal | exp.Star | exp.Boolean | exp.Null)
+        if not constant and (found := self._key(node)) is not None:
+            return found
+        if (call := self.call_of(node)) is not None and not isinstance(node, exp.Window):
+            return self.aggregate(call)
+        refuse_elsewhere(node)
+        if isinstance(node, exp.Column):
+            known = aliases.get(relation.fold(node.name)) if not node.table else None
+            if known is not None:
+                return exp.paren(known.copy())
+            self.expression(node)
+            if self.is_unit(node):
+                what = f"{node.name} is the privacy unit: it is never released."
+                raise privacy_error(node, what, f"write COUNT(DISTINCT {to_sql(node)}): it counts the units.")
+            raise self._refuse_ungrouped(node)
+        if isinstance(node, exp.Anonymous) and node.name.lower().startswith("dpsql__"):
+            name, near = node.name[7:].upper(), nearest_aggregate(node.name[7:])
+            hint = f"did you mean {near}?" if near and near != name else None
+            raise bind_error(node, f"{name} takes no named arguments.", hint)
+        return self._children(node, aliases)
+
+    def _children(self, node: exp.Expr, aliases: dict[str, exp.Expr]) -> exp.Expr:
+        inner = node.this.this if isinstance(node.this, exp.Filter) else node.this
+        parts = list(node.iter_expressions())
+        if isinstance(node, exp.Window) and isinstance(inner, exp.AggFunc):
+            # A window above the block: its own function runs over released rows, only its arguments are ours.
+            filtered = [node.this.expression] if node.this is not inner else []
+            parts = [*inner.iter_expressions(), *filtered, *(part for part in parts if part is not node.this)]
+        for part in parts:
+            new = self.above(part, aliases)
+            if new is not part:
+                part.replace(new)
+        return node
+
+    def _key(self, node: exp.Expr) -> exp.Expr | None:
+        longest = max(map(len, self.keys), default=0)
+        if not longest or has_more_nodes(node, 2 * longest + 10):
+            return None  # it is longer than any key, and spelling it takes as long as it is
+        try:
+            key = self.keys.get(self.spelling(node))
+        except BindError:
+            return None
+        return (
+            None if key is None else come_back(relation.column(key.name), self.own_types[key.name], key.type)
+        )
+
+    def aggregate(self, call: Call) -> exp.Expr:
+        """Return what stands for a call above the block; equal calls are one aggregate."""
+        text = to_sql(call.node)
+        if text not in self.asked:
+            self._refuse_nobody(call)
+            name = self.column_names.add(self.name_of(call, text))
+            self.asked[text] = self.bind_call(call, name)
+        return self.asked[text].express(self.confidence)
+
+    def name_of(self, call: Call, text: str) -> str:
+        """Return what a released column is called, but for a number behind it."""
+        return public_statement.label_of(call)
+
+    @property
+    def confidence(self) -> float:
+        """The level of the intervals."""
+        return self.options.confidence
+
+    # -- refusals -----------------------------------------------------------------------------------------------
+
+    def _refuse_nobody(self, call: Call) -> None:
+        """Refuse an aggregate that would count public rows which no private row meets.
+
+        Raises:
+            PrivacyError: it would, and the answer without them would be another.
+        """
+        found = self.bound.unmatched
+        if found is None:
+            return
+        lost = fan_out.find_lost_columns(self.bound.relations)
+        fails = any(fan_out.surely_fails(node, lost) for node in self.conditions)
+        if fails or self._adds_nothing(call, lost):
+            return
+        asked = any(fan_out.asks_for_unmatched(node, lost) for node in self.conditions)
+        if not asked and fan_out.meets_whole_groups(found, self.public_key_nodes, lost):
+            return
+        shown = ((r, f) for r in self.bound.relations if r.private for f in r.fields)
+        counted = (
+            f"COUNT({quote_where_needed(r.alias)}.{quote_where_needed(f.name)})"
+            for r, f in shown
+            if _place(f) in lost
+        )
+        side = str(found.join.args["side"]).upper()
+        plain = (
+            f"write JOIN instead of {side} JOIN" if side != "FULL" else "keep the private table's rows only"
+        )
+        count = next(counted, None)
+        # By JOIN groups are private again, which may be what an earlier hint led away from.
+        hint = plain if count is None else f"write {count}, which counts the rows that meet"
+        key = self.public_key(found.join)
+        more = "." if key is None else f", or GROUP BY {key}, the public side's key."
+        what = (
+            "public rows that no private row meets would count here, and private rows decide which these are."
+        )
+        raise privacy_error(call.node, what, hint + more)
+
+    @property
+    def public_key_nodes(self) -> Sequence[exp.Expr]:
+        """The keys of public groups in terms of the exact query; none where groups are private."""
+        return self.key_nodes if self.domain is not None else ()
+
+    def public_key(self, join: exp.Join) -> str | None:
+        """Return the public column that a join equates to a private key of the groups."""
+        keys = {to_sql(node) for node in self.group_expressions()}
+        on = join.args.get("on")
+        for equal in on.find_all(exp.EQ) if on is not None else ():
+            for key, other in ((equal.this, equal.expression), (equal.expression, equal.this)):
+                field_ = self.names.known(other)
+                if to_sql(key) in keys and field_ is not None and field_.public:
+                    return to_sql(other)
+        return None
+
+    def _adds_nothing(self, call: Call, lost: relation.LostColumns) -> bool:
+        """Say whether a row of nobody adds nothing to it."""
+        if call.where is not None and fan_out.surely_fails(self.condition(call.where.copy()).node, lost):
+            return True
+        fixed = exp.Star | exp.Literal | exp.Array | exp.Tuple
+        values = [arg.copy() for arg in call.args[:2] if not isinstance(arg, fixed) and not arg.is_star]
+        if call.name == "COUNT_IF":
+            return any(fan_out.surely_fails(self.condition(value).node, lost) for value in values[:1])
+        return any(fan_out.surely_null(self.expression(value).node, lost) for value in values)
+
+    def _refuse_ungrouped(self, node: exp.Column) -> PrivacyError:
+        """Make the refusal of a column that is neither a group nor inside an aggregate."""
+        grouped = self.select.args.get("group")
+        items = self.select.expressions
+        shown = {relation.fold(item.alias): item for item in items if isinstance(item, exp.Alias)}
+        for key in grouped.expressions if grouped is not None else ():
+            # GROUP BY h, where h is both a column and what the SELECT calls another: the column is meant
+            item = shown.get(relation.fold(key.name)) if isinstance(key, exp.Column) else None
+            if item is not None and any(found is node for found in item.walk()):
+                place = items.index(item) + 1
+                what = f"GROUP BY {key.name} means the column {key.name}, not what the SELECT calls so."
+                return privacy_error(
+                    key, what, f"write {place}, its place in the list, or give it another name."
+                )
+        whole = next((item for item in items if any(found is node for found in item.walk())), node).unalias()
+        call = node.find_ancestor(exp.Anonymous)
+        if call is not None and (meant := nearest_aggregate(call.name)) is not None:
+            return privacy_error(call, f"{call.name} is not an aggregate.", f"did you mean {meant}?")
+        numeric, named = self.names.find(node).typed.type.numeric, to_sql(node)
+        one = f"AVG({named})" if numeric and not self.is_unit(node) else f"COUNT(DISTINCT {named})"
+        if whole is not node and not numeric and not self._has_aggregate(whole):
+            one = f"COUNT(DISTINCT {to_sql(whole)}) instead of {to_sql(whole)}"
+        what = f"{node.name} must be a group or stand inside an aggregate."
+        if any(map(self._has_aggregate, items)) and not (grouped is not None and grouped.args.get("all")):
+            keys = f"{to_sql(grouped).strip()}, {named}" if grouped is not None else f"GROUP BY {named}"
+            return privacy_error(node, what, f"write {one}, or add it to the groups: {keys}.")
+        hint = f"write {one}, or group by it and count the rows."
+        holder = self.select.parent
+        if isinstance(holder.parent if isinstance(holder, exp.Subquery) else holder, exp.In):
+            whole = self.write_select(named, f"GROUP BY {named} HAVING COUNT(*) > 0")
+            hint = (
+                f"write ({whole}): the list is released." if whole else "release the list first, as groups."
+            )
+        return privacy_error(node, what, hint)
+
+
+def _place(item: relation.Field) -> tuple[str, str]:
+    node = item.typed.node
+    return (node.table, node.name) if isinstance(node, exp.Column) else ("", "")

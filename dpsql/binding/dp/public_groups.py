@@ -1,0 +1,812 @@
+"""Public groups: keys whose values everybody may know, so that all of them appear and no delta is spent.
+
+Each column of a key runs over the values or days that the policy declares, or over the rows of a public table that an outer
+join keeps, and the keys are computed from those. Keys that share a column are computed together, so that year(d) and
+month(d) give the months of d's range and not all pairs of a year and a month.
+
+A key that is made of columns may be NULL, as NULLIF(gender, 'male') is for one value: then NULL is a group like the others.
+It may also make a value of NULL, as COALESCE(gender, 'unknown') does: then that value is a group. A plain column of declared
+values or of booleans has no group for NULL, and neither has a key that is NULL only where a column is: rows whose column is
+not declared, or NULL, are left out.
+
+Conditions of WHERE restrict the groups where they name nothing but such columns: a group none of whose public values they
+let through can have no row, whatever the data. A condition that names another column restricts nothing, for which groups it
+leaves would be told by private rows.
+
+Values that bounds make countable: days and hours, whole numbers, and what a rounded number can come to.
+
+A range is what the policy's bounds say, or those that a statement puts around a number itself. The values outside belong to no
+group, as with values that the policy lists, and so do missing ones: that is a rule, and tells nothing about the data.
+
+Times are not listed one by one, but by a step (a day, an hour, a minute) where a statement looks at no more of them than that:
+each value then stands for all times of its step. Where only the time of day counts, one day's steps are all there are.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+from sqlglot import exp
+
+from dpsql.binding.dp.private_block import AggregatingBlock
+from dpsql.binding.relations.fan_out import split_conjuncts
+from dpsql.binding.relations.relation import Relation, column
+from dpsql.binding.values.fixed_point import DAY
+from dpsql.binding.values.sql_types import Typed
+from dpsql.errors import Error, PrivacyError
+from dpsql.exact.exact_query import GroupKey, PublicGroups
+from dpsql.language.dialect import expression_of, join_word, to_sql
+from dpsql.language.parameters import make_literal
+
+MAX_RANGE_GROUPS = 1_000
+"""Groups that ranges are made into where the analyst does not ask for public groups: with more, groups stay private."""
+MAX_VALUES = 100_000
+"""Values of a range that groups are computed from."""
+_MAX_DIGITS = 15
+_STEPS = {"DAY": 86_400, "HOUR": 3_600, "MINUTE": 60}
+_STEP_NAMES = tuple(_STEPS)
+
+Place = tuple[str, str]
+"""A column of the exact query: its table's alias there, and its name."""
+
+
+@dataclass(frozen=True)
+class Values:
+    """The public values of one column: a query of them, how many there are, and who says so."""
+
+    name: str
+    source: str
+    size: int
+    origin: str
+    value: str = "v"
+    distinct: bool = False
+    step: str = ""
+    """A unit where the values are times, each standing for all the times of that unit."""
+    cyclic: bool = False
+    """True where they are the times of one day, standing for those of every day."""
+    kind: str = ""
+    """The SQL type of listed values."""
+    missing: bool = False
+    """True if NULL is one of them."""
+
+    def with_missing(self) -> Values:
+        """Return the values and NULL."""
+        if self.missing:
+            return self
+        size = self.size + 1
+        if self.value == "v":
+            source = self.source.replace("(VALUES ", f"(VALUES (CAST(NULL AS {self.kind})), ", 1)
+            return replace(self, source=source, size=size, missing=True)
+        value = f"CASE WHEN i < {self.size} THEN {self.value} END"
+        return replace(self, source=f"range({size}) AS s(i)", value=value, size=size, missing=True)
+
+    ranged: bool = False
+    """True where bounds make the values: many of them may have no rows."""
+
+    @property
+    def sql(self) -> str:
+        """The query, under the column's name."""
+        return self.query(quote_column(self.name))
+
+    def query(self, name: str) -> str:
+        """Return the query under another name, which is written as it is."""
+        return f"SELECT {'DISTINCT ' if self.distinct else ''}{self.value} AS {name} FROM {self.source}"
+
+
+def quote_column(name: str) -> str:
+    """Return a name in quotes."""
+    return to_sql(exp.to_identifier(name, quoted=True))
+
+
+def _counted(
+    name: str, low: int, high: int, origin: str, value: str, step: str = "", cyclic: bool = False
+) -> Values | None:
+    """Return one value for each whole number; ``{i}`` in its SQL is the number."""
+    size = high - low + 1
+    if not 0 < size <= MAX_VALUES:
+        return None
+    number = f"CAST(i AS BIGINT) + ({low})" if low else "CAST(i AS BIGINT)"
+    return Values(
+        name, f"range({size}) AS s(i)", size, origin, value.format(i=number), step=step, cyclic=cyclic,
+        ranged=True,
+    )  # fmt: skip
+
+
+# -- columns ------------------------------------------------------------------------------------------------------
+
+
+def list_days(name: str, typed: Typed, columns: list[exp.Column]) -> Values | None:
+    """Return every day of a DATE whose bounds the policy declares; of a TIMESTAMP too, where only its day matters."""
+    kind = typed.type.kind
+    daily = kind == "DATE" or (kind == "TIMESTAMP" and all(step_of(node) == "DAY" for node in columns))
+    bounds = typed.bounds if daily else None
+    if bounds is None or bounds.low is None or bounds.high is None:
+        return None
+    first, last = math.floor(bounds.low / DAY), math.floor(bounds.high / DAY)
+    if not 0 < last - first + 1 <= MAX_VALUES:
+        return None
+    start = datetime.date(1970, 1, 1) + datetime.timedelta(days=first)
+    day = f"CAST(CAST('{start.isoformat()}' AS DATE) + CAST(i AS INTEGER) AS {kind})"
+    size = last - first + 1
+    origin = "the days that the policy declares"
+    step = "DAY" if kind == "TIMESTAMP" else ""
+    return Values(name, f"range({size}) AS s(i)", size, origin, day, step=step, ranged=True)
+
+
+def list_range(name: str, typed: Typed, columns: list[exp.Column]) -> Values | None:
+    """Return the whole numbers, or the steps of times, between the bounds that the policy declares."""
+    bounds, kind = typed.bounds, typed.type
+    if bounds is None or bounds.low is None or bounds.high is None:
+        return None
+    if kind.kind == "INTEGER":
+        reach = kind.reach
+        low, high = math.ceil(bounds.low), math.floor(bounds.high)
+        if reach is not None and reach.low is not None and reach.high is not None:
+            low, high = max(low, int(reach.low)), min(high, int(reach.high))
+        return _counted(name, low, high, "the range that the policy declares", f"CAST({{i}} AS {kind.sql})")
+    if kind.kind != "TIMESTAMP" or kind.sql != "TIMESTAMP":
+        return None
+    steps = [step_of(node) for node in columns]
+    if None in steps:
+        return None
+    step = max((s for s in steps if s is not None), key=_STEP_NAMES.index, default="DAY")
+    ends = (math.floor(end / _STEPS[step]) for end in (bounds.low, bounds.high))
+    first, last = ends
+    origin = f"the {step.lower()}s that the policy declares"
+    moment = f"make_timestamp(({{i}}) * {_STEPS[step] * 1_000_000})"
+    if all(_is_of_day(node) for node in columns) and last - first >= DAY // _STEPS[step]:
+        return _counted(
+            name, 0, int(DAY) // _STEPS[step] - 1, f"the {step.lower()}s of a day", moment, step, True
+        )
+    return _counted(name, first, last, origin, moment, step)
+
+
+_LONG = (
+    "day", "week", "month", "quarter", "year", "decade", "century", "millennium", "doy", "dow", "isodow", "isoyear",
+    "dayofweek", "weekday", "dayofyear", "era", "yearweek",
+)  # fmt: skip
+_FORMATS = {**dict.fromkeys("aAwdbBmyYjUWGVux%n", "DAY"), **dict.fromkeys("HIp", "HOUR"), "M": "MINUTE"}
+
+
+def _use(column: exp.Expr) -> tuple[str, str] | None:
+    """Return what a time is looked at by: the name of a call, and its unit or format."""
+    node: exp.Expr | None = column.parent
+    while isinstance(node, exp.Try | exp.Paren) or (
+        isinstance(node, exp.TryCast) and node.to.is_type("timestamp")
+    ):
+        node = node.parent
+    if isinstance(node, exp.Cast):
+        return ("cast", "day") if node.to.is_type("date") else None
+    if not isinstance(node, exp.Anonymous):
+        return None
+    name = node.name.lower()
+    if name in ("last_day", "dayname", "monthname"):
+        return name, "day"
+    literal = next((item for item in node.expressions if isinstance(item, exp.Literal)), None)
+    if name in ("date_trunc", "date_part", "strftime") and literal is not None:
+        return name, literal.name if name == "strftime" else literal.name.lower()
+    if name == "time_bucket" and isinstance(node.expressions[0], exp.Interval):
+        return name, node.expressions[0].args["unit"].name.lower()
+    return None
+
+
+def _letters(form: str) -> Iterator[str]:
+    parts = iter(form)
+    for letter in parts:
+        if letter == "%":
+            letter = next(parts, "")
+            yield next(parts, "") if letter == "-" else letter
+
+
+def step_of(column: exp.Expr) -> str | None:
+    """Return the coarsest unit that a use of a time depends on; None where it may look at all of it."""
+    found = _use(column)
+    if found is None:
+        return None
+    name, part = found
+    if name == "strftime":
+        steps = [_FORMATS.get(letter) for letter in _letters(part)]
+        if None in steps:
+            return None
+        return max((s for s in steps if s is not None), key=_STEP_NAMES.index, default="DAY")
+    return "DAY" if part in _LONG else part.upper() if part.upper() in _STEPS else None
+
+
+def _is_of_day(column: exp.Expr) -> bool:
+    """Say whether a use of a time looks at its hour and minute alone."""
+    name, part = _use(column) or ("", "")
+    if name == "strftime":
+        return all(letter in "HIpM%" for letter in _letters(part))
+    return name == "date_part" and part in ("hour", "minute")
+
+
+# -- rounded numbers ----------------------------------------------------------------------------------------------
+
+_ROUNDED = (exp.Floor, exp.Ceil, exp.Round, exp.Trunc)
+_WHOLE = (exp.Cast, exp.TryCast, exp.Extract, exp.WidthBucket, exp.Hour, exp.Minute, exp.Second)
+
+
+def may_be_grid(node: exp.Expr) -> bool:
+    """Say whether an analyst's expression may come to few numbers: it is rounded, or a whole number by its type."""
+    return isinstance(node, (*_ROUNDED, *_WHOLE))
+
+
+def list_grid(name: str, node: exp.Expr, typed: Typed) -> Values | None:
+    """Return what a rounded number can come to between its bounds.
+
+    Args:
+        name: what the values are called. node: the analyst's expression. typed: the same, bound.
+    """
+    bounds, kind = typed.bounds, typed.type
+    digits = _digits(node) if isinstance(node, _ROUNDED) else 0
+    if bounds is None or bounds.low is None or bounds.high is None or digits is None:
+        return None
+    step = Fraction(10) ** -digits
+    low, high = math.ceil(bounds.low / step), math.floor(bounds.high / step)
+    origin = "the range that its bounds leave"
+    scale = 10 ** abs(digits)
+    if kind.kind == "INTEGER" and digits <= 0:
+        if kind.reach is None or not kind.reach.holds(bounds):
+            return None
+        return _counted(name, low, high, origin, f"CAST(({{i}}) * {scale} AS {kind.sql})")
+    if kind.sql == "DOUBLE" or (kind.sql == "FLOAT" and digits <= 0):
+        value = f"CAST({{i}} AS {kind.sql})"
+        if digits:  # as DuckDB rounds: a whole number, divided by a power of ten
+            value += f" {'/' if digits > 0 else '*'} CAST({scale} AS {kind.sql})"
+        return _counted(name, low, high, origin, f"({value})")
+    if kind.kind == "DECIMAL":
+        before, after = kind.digits
+        if digits > after or max(abs(bounds.low), abs(bounds.high)) >= Fraction(10) ** before:
+            return None
+        factor = f" * CAST('{scale if digits <= 0 else f'0.{1:0{digits}d}'}' AS DECIMAL({abs(digits) + 1},{max(digits, 0)}))"
+        value = f"CAST(CAST({{i}} AS DECIMAL(18,0)){factor if digits else ''} AS {kind.sql})"
+        return _counted(name, low, high, origin, value)
+    return None
+
+
+def _digits(node: exp.Expr) -> int | None:
+    place = node.args.get("decimals")
+    if place is None:
+        return 0
+    inner = place.this if isinstance(place, exp.Neg) else place
+    if not isinstance(inner, exp.Literal) or not inner.name.isdigit() or int(inner.name) > _MAX_DIGITS:
+        return None
+    return -int(inner.name) if isinstance(place, exp.Neg) else int(inner.name)
+
+
+# -- what conditions on rows say of groups ------------------------------------------------------------------------
+
+_COMPARED = (exp.GT, exp.GTE, exp.LT, exp.LTE)
+
+
+def with_keys(node: exp.Expr, held: Mapping[str, Place]) -> exp.Expr:
+    """Return the condition with its keys, spelled as they are in the exact query, as columns of their own."""
+    holder = exp.Paren(this=node.copy())
+    for found in list(holder.this.walk()) if held else []:
+        place = held.get(to_sql(found))
+        if place is not None:
+            found.replace(column(place[1], place[0]))
+    inner: exp.Expr = holder.this
+    return inner
+
+
+def by_steps(node: exp.Expr, steps: Mapping[Place, str]) -> list[exp.Expr]:
+    """Return the condition as conditions on steps, where a time whose step alone is known meets what names no column.
+
+    Some time of a day is before another time if the day's first is, and after it if the day's last is. All other
+    conditions stay as they are.
+    """
+    bare = node.unnest()
+    parts: list[exp.Expr] = [bare]
+    if isinstance(bare, exp.Between) and _step(bare.this, steps):
+        ends = ((exp.GTE, bare.args["low"]), (exp.LTE, bare.args["high"]))
+        parts = [kind(this=bare.this, expression=end) for kind, end in ends]
+    elif isinstance(bare, exp.EQ) and any(_step(side, steps) for side in (bare.this, bare.expression)):
+        parts = [kind(this=bare.this, expression=bare.expression) for kind in (exp.GTE, exp.LTE)]
+    return [_within_a_step(part, steps) for part in parts]
+
+
+def _within_a_step(node: exp.Expr, steps: Mapping[Place, str]) -> exp.Expr:
+    if not isinstance(node, _COMPARED):
+        return node
+    sides = [node.this, node.expression]
+    ours = [_step(side, steps) for side in sides]
+    step = ours[0] or ours[1]
+    other = sides[1 if ours[0] else 0] if (ours[0] is None) != (ours[1] is None) else None
+    if step is None or other is None or other.find(exp.Column) is not None:
+        return node
+    place, before = sides[0 if ours[0] else 1], bool(ours[0]) == isinstance(node, exp.LT | exp.LTE)
+    bound = exp.paren(other, copy=True)
+    first: exp.Expr = exp.cast(place.copy(), "DATE", dialect="duckdb") if step == "DAY" else place.copy()
+    one = exp.cast(exp.Literal.number(1), "INTEGER", dialect="duckdb")
+    if before:  # the first time of the step
+        strict = exp.LT if isinstance(node, exp.LT | exp.GT) else exp.LTE
+        return strict(this=exp.cast(first, "TIMESTAMP", dialect="duckdb"), expression=bound)
+    # Where the bound is the step's last microsecond and is not meant, the step stays.
+    length = one if step == "DAY" else exp.Interval(this=exp.Literal.string("1"), unit=exp.var(step))
+    following = exp.Add(this=first, expression=length)
+    return exp.GT(this=exp.cast(following, "TIMESTAMP", dialect="duckdb"), expression=bound)
+
+
+def _step(node: exp.Expr, steps: Mapping[Place, str]) -> str | None:
+    inner = node.unnest()
+    return steps.get((inner.table, inner.name)) if isinstance(inner, exp.Column) else None
+
+
+def reads_no_more(found: exp.Expr, values: Values) -> bool:
+    """Say whether a use of a column depends on no more than what its values stand for."""
+    if not values.step:
+        return True
+    step = step_of(found)
+    if step is None or (values.cyclic and not _is_of_day(found)):
+        return False
+    return _STEP_NAMES.index(step) <= _STEP_NAMES.index(values.step)
+
+
+MAX_GROUPS = 1_000_000
+
+Pairs = list[tuple[GroupKey, Typed]]
+
+
+def _listed(rows: str) -> str:
+    return f"(VALUES {rows}) AS t(v)"
+
+
+@dataclass
+class KeyGroup:
+    """Keys that are computed from the same columns or public rows, and the conditions on these."""
+
+    keys: Pairs = field(default_factory=list)
+    places: dict[Place, Values] = field(default_factory=dict)
+    relations: dict[str, exp.Expr] = field(default_factory=dict)
+    """Public tables by alias, as they stand in the exact query."""
+    conditions: list[exp.Expr] = field(default_factory=list)
+    kept: bool = False
+    """True where a key is of a table that an outer join keeps: nothing is known of how many rows it has."""
+    missing: frozenset[str] = frozenset()
+    """Names of the keys that may be NULL."""
+    complete: bool = False
+    """True where no row has other values than those of its groups."""
+    without: frozenset[str] = frozenset()
+    """Names of the truths that may be NULL in rows, and are not in a group."""
+
+    @property
+    def most(self) -> int:
+        """The largest number of groups that it may have."""
+        return math.prod(values.size for values in self.places.values())
+
+    def meets(self, other: KeyGroup) -> bool:
+        """Say whether the two have a column or a table in common."""
+        return not (
+            self.places.keys().isdisjoint(other.places) and self.relations.keys().isdisjoint(other.relations)
+        )
+
+    def join(self, other: KeyGroup) -> KeyGroup:
+        """Return both as one."""
+        return KeyGroup(
+            [*self.keys, *other.keys], {**self.places, **other.places}, {**self.relations, **other.relations},
+            [*self.conditions, *other.conditions], self.kept or other.kept, self.missing | other.missing,
+            self.complete and other.complete, self.without | other.without,
+        )  # fmt: skip
+
+
+def find_public_groups(block: AggregatingBlock, keys: Pairs, most: int = 0) -> PublicGroups | None:
+    """Return the domain of all keys together, or None when one of them is private.
+
+    Args:
+        block: the block. keys: its keys. most: groups that may be made of ranges, if any may.
+
+    Raises:
+        PrivacyError: there are too many.
+    """
+    found = _find(block, keys, False)
+    if found is None and most:
+        found = _find(block, keys, True)
+        if found is None or found.size is None or (found.size > most and most < MAX_GROUPS):
+            return None
+    if found is not None and found.size is not None and found.size > MAX_GROUPS:
+        raise PrivacyError(f"these are more than {MAX_GROUPS} public groups.", hint="group by fewer columns.")
+    return found
+
+
+def _find(block: AggregatingBlock, keys: Pairs, ranges: bool) -> PublicGroups | None:
+    known = _Known(block, keys, ranges)
+    parts: list[KeyGroup] = []
+    for key, typed in keys:
+        part = known.part(key, typed)
+        if part is None:
+            return None
+        parts = _joined(parts, part)
+    parts = _restricted(parts, known.conditions())
+    queries = []
+    size: int | None = 1
+    nullable = False
+    left_out: list[str] = []
+    for part in parts:
+        found = None
+        if not part.kept:
+            found, part.missing = _size(block, part)
+            extended = _with_missing(part)
+            if extended is not None:
+                more, missing = _size(block, extended)
+                if more > found or _is_uncounted(block, extended):
+                    part, found, part.missing = extended, more, missing
+        left_out += _left_out(part)
+        query = _query(part)
+        nullable = nullable or part.kept or bool(part.missing)
+        size = None if found is None or size is None else size * found
+        if found is not None and found < part.most:
+            # It was counted here, and noise is made for so many: whatever else an engine may find, there are no more.
+            held = ", ".join(key.name for key, _ in part.keys)
+            query = f"SELECT {held} FROM ({query}) AS counted ORDER BY {held} LIMIT {found}"
+        queries.append(query)
+    names = ", ".join(key.name for key, _ in keys)
+    sources = " CROSS JOIN ".join(f"({sql}) AS d{i}" for i, sql in enumerate(queries))
+    origins = [values.origin for part in parts for values in part.places.values()]
+    origin = " and ".join(dict.fromkeys([*origins, *(f"the rows of {table}" for table in known.kept)]))
+    size = None if size is None else max(1, size)
+    complete = all(part.complete for part in parts)
+    made = (part for part in parts if any(values.ranged for values in part.places.values()))
+    ranged = frozenset(key.name for part in made for key, _ in part.keys)
+    query = f"SELECT {names} FROM {sources}"
+    return PublicGroups(query, size, origin, nullable, complete, tuple(left_out), ranged)
+
+
+def _left_out(part: KeyGroup) -> Iterator[str]:
+    """Yield the keys that may be NULL and have no group for that, but not columns whose values the policy lists."""
+    if part.kept:
+        return
+    there = {
+        (c.table, c.name) for node in part.conditions if _is_strict(node) for c in node.find_all(exp.Column)
+    }
+    for node in part.conditions:
+        bare = node.unnest()
+        if isinstance(bare, exp.Not) and isinstance(bare.this.unnest(), exp.Is):
+            there |= {(c.table, c.name) for c in bare.find_all(exp.Column)}
+    for key, typed in part.keys:
+        listed = isinstance(typed.node, exp.Column) and typed.values is not None
+        made_of = {(c.table, c.name) for c in typed.node.find_all(exp.Column)}
+        nullable = typed.nullable or key.name in part.without
+        if nullable and key.name not in part.missing and not listed and not made_of <= there:
+            yield key.name
+
+
+def _joined(parts: list[KeyGroup], part: KeyGroup) -> list[KeyGroup]:
+    """Return the parts with one more, which takes in all those that it shares a column or a table with."""
+    apart = []
+    for other in parts:
+        if part.meets(other):
+            part = other.join(part)
+        else:
+            apart.append(other)
+    return [*apart, part]
+
+
+def _restricted(parts: list[KeyGroup], asked: list[KeyGroup]) -> list[KeyGroup]:
+    """Return the parts with the conditions on them, and with the public rows that these ask for."""
+    waiting = [part for part in asked if part.places or part.relations]
+    always = [node for part in asked if part not in waiting for node in part.conditions]
+    while near := next((part for part in waiting if any(part.meets(other) for other in parts)), None):
+        waiting.remove(near)
+        joined = _joined(parts, near)
+        if all(part.most <= MAX_GROUPS for part in joined if part not in parts):
+            parts = joined
+    return [replace(part, conditions=[*part.conditions, *always]) for part in parts]
+
+
+class _Known:
+    """The public facts about the columns of a block."""
+
+    def __init__(self, block: AggregatingBlock, keys: Pairs, ranges: bool) -> None:
+        self._block, self._ranges = block, ranges
+        self._uses: dict[Place, list[exp.Column]] = {}
+        """The places where the keys name a column."""
+        for _, typed in keys:
+            for use in typed.node.find_all(exp.Column):
+                self._uses.setdefault((use.table, use.name), []).append(use)
+        self._grids: dict[Place, Values] = {}
+        """Rounded numbers that stand for columns of their own."""
+        self._fields = {
+            (node.table, node.name): (relation, item)
+            for relation in block.bound.relations
+            for item in relation.fields
+            if isinstance(node := item.typed.node, exp.Column)
+        }
+        self._values: dict[Place, Values] = {}
+        """Columns that keys are made of."""
+        self.kept: dict[str, None] = {}
+        """Public tables whose columns are keys, kept by an outer join."""
+        self._held: dict[str, Place] = {}
+        """Keys that are enumerated as they are, by the SQL of what they are made of."""
+        self._tables, self._on = _met(block)
+
+    def part(self, key: GroupKey, typed: Typed) -> KeyGroup | None:
+        """Return what a key is computed from; None where it is private."""
+        places = list(dict.fromkeys((c.table, c.name) for c in typed.node.find_all(exp.Column)))
+        kept = self._preserved(places)
+        if kept is not None:
+            self.kept[kept.alias] = None
+            self._tables[kept.source.alias_or_name] = kept.source
+            return KeyGroup([(key, typed)], {}, {places[0][0]: kept.source}, kept=True)
+        missing = frozenset([key.name] if _may_be_null(typed) else [])
+        values = {place: self._enumerated(place, typed) for place in places}
+        found = {place: known for place, known in values.items() if known is not None}
+        if places and len(found) == len(places) and math.prod(v.size for v in found.values()) <= MAX_GROUPS:
+            self._values |= found
+            tables = {alias: self._tables[alias] for alias, _ in places if alias in self._tables}
+            return KeyGroup([(key, typed)], found, tables, missing=missing)
+        made = _of_its_own(key, typed)
+        if made is None:
+            return self._rounded(key, typed, missing) if self._ranges else None
+        place = (f"of_{key.name}", key.name)
+        self._held[key.sql] = place
+        self._values[place] = made
+        own = Typed(column(key.name, place[0]), typed.type, nullable=bool(missing))
+        complete = not typed.nullable or bool(missing)
+        without = frozenset() if complete else frozenset([key.name])
+        return KeyGroup([(key, own)], {place: made}, missing=missing, complete=complete, without=without)
+
+    def _rounded(self, key: GroupKey, typed: Typed, missing: frozenset[str]) -> KeyGroup | None:
+        """Return a key that is made of rounded numbers, where those and all else in it are public."""
+        held: dict[str, Place] = {}
+        source = self._block.key_sources.get(key.name)
+        for node in source.walk() if source is not None else ():
+            if not may_be_grid(node):
+                continue
+            inner = self._block.expression(node)
+            columns = [(c.table, c.name) for c in inner.node.find_all(exp.Column)]
+            if not columns or not all(c in self._fields and self._fields[c][1].declared for c in columns):
+                continue
+            values = list_grid("n", node, inner)
+            if values is not None:
+                place = (f"grid_{key.name}_{len(held)}", "n")
+                text = to_sql(inner.node)
+                # Where zeros are made one, the key was written and read again, which may spell a function otherwise.
+                held |= dict.fromkeys((text, to_sql(expression_of(text))), place)
+                self._grids[place] = values
+        made = with_keys(typed.node, held)
+        places = list(dict.fromkeys((c.table, c.name) for c in made.find_all(exp.Column)))
+        listed = {place: self._enumerated(place, typed) for place in places}
+        found = {place: known for place, known in listed.items() if known is not None}
+        if not places or len(found) < len(places) or math.prod(v.size for v in found.values()) > MAX_GROUPS:
+            return None
+        self._values |= found
+        self._held |= {text: place for text, place in held.items() if place in found}
+        missing = missing if not isinstance(made, exp.Column) else frozenset()
+        return KeyGroup([(key, replace(typed, node=made))], found, {}, missing=missing)
+
+    def conditions(self) -> list[KeyGroup]:
+        """Return what every row that is counted meets, where that is about what keys are made of or lent rows alone."""
+        steps = {p: values.step for p, values in self._values.items() if values.step and not values.cyclic}
+        given = (*self._block.conditions, *self._on, *self._block.bound.conditions)
+        found = (with_keys(node, self._held) for node in given)
+        parts = [self._condition(part) for node in found for part in by_steps(node, steps)]
+        return [part for part in parts if part is not None]
+
+    def _condition(self, node: exp.Expr) -> KeyGroup | None:
+        """Return what a condition is about; None where it names more than what keys are made of, or lent rows."""
+        part = KeyGroup(conditions=[node])
+        for found in node.walk(prune=lambda n: isinstance(n, exp.Query)):
+            if isinstance(found, exp.Query) and not self._lent(found):
+                return None
+            if not isinstance(found, exp.Column):
+                continue
+            place = (found.table, found.name)
+            if place in self._values:
+                if not reads_no_more(found, self._values[place]):
+                    return None
+                part.places[place] = self._values[place]
+            elif place[0] in self._tables:
+                part.relations[place[0]] = self._tables[place[0]]
+            else:
+                return None
+        return part
+
+    def _lent(self, query: exp.Expr) -> bool:
+        """Say whether a subquery reads public relations that are lent only, and no column of the row around it."""
+        names = {item.name for item in self._block.binder.lent_inputs}
+        tables = list(query.find_all(exp.Table))
+        own = {"", *(table.alias_or_name for table in tables)}
+        return all(table.name in names and not table.db for table in tables) and all(
+            found.table in own for found in query.find_all(exp.Column)
+        )
+
+    def _preserved(self, places: list[Place]) -> Relation | None:
+        """Return the public table, kept by an outer join, that all columns of a key come from."""
+        found = [self._fields[place][0] for place in places if place in self._fields]
+        one = bool(found) and len(found) == len(places) and all(relation is found[0] for relation in found)
+        return found[0] if one and found[0].public_preserved else None
+
+    def _enumerated(self, place: Place, key: Typed) -> Values | None:
+        """Return the values of a column that the policy declares, or its days."""
+        if place in self._grids:
+            return self._grids[place]
+        found = self._fields.get(place)
+        if found is None:
+            return None
+        typed = found[1].typed
+        if typed.values is not None:
+            rows = ", ".join(f"(CAST({to_sql(make_literal(v))} AS {typed.type.sql}))" for v in typed.values)
+            # '2020-1-1' and '2020-01-01' are one group: shown twice, it would be answered twice and paid once.
+            distinct, size = not _all_different(typed), len(typed.values)
+            origin = "declared by the policy"
+            return Values(place[1], _listed(rows), size, origin, distinct=distinct, kind=typed.type.sql)
+        own = self._uses.get(place, []) if self._ranges else key.node.find_all(exp.Column)
+        own = [node for node in own if (node.table, node.name) == place]
+        days = list_days(place[1], typed, own)
+        if days is not None or not (self._ranges and found[1].declared):
+            return days
+        if typed.type.kind == "TIMESTAMP" and not self._block.binder.catalog.engine.lossless:
+            return None  # other engines are not asked to make times of numbers
+        return list_range(place[1], typed, own)
+
+
+def _met(block: AggregatingBlock) -> tuple[dict[str, exp.Expr], list[exp.Expr]]:
+    """Return the public tables that every counted row has met, by alias, and the conditions of these joins."""
+    bound = block.bound
+    other = any(join_word(join, "side") not in ("", "LEFT") for join in bound.joins)
+    if other or any(relation.public_preserved for relation in bound.relations):
+        return {}, []
+    private = {r.source.alias_or_name for r in bound.relations if r.private}
+    known = (r for r in bound.relations if not r.private and all(item.public for item in r.fields))
+    public = {r.source.alias_or_name for r in known} - private
+    kinds = ("", "INNER", "CROSS", "SEMI")
+    inner = [j for j in bound.joins if not j.args.get("side") and join_word(j, "kind") in kinds]
+    sources = [bound.source, *(join.this for join in inner)]
+    here = (source for source in sources if isinstance(source, exp.Table | exp.Subquery))
+    tables: dict[str, exp.Expr] = {
+        source.alias_or_name: source for source in here if source.alias_or_name in public
+    }
+    return tables, [node for join in inner for node in split_conjuncts(join.args.get("on"))]
+
+
+def _query(part: KeyGroup) -> str:
+    """Return the groups of a part: its keys over everything that they are made of."""
+    keys, places = part.keys, list(part.places)
+    if not part.relations and not part.conditions and len(keys) == len(places) == 1:
+        key, typed = keys[0]
+        if isinstance(typed.node, exp.Column) and not part.places[places[0]].step:
+            given = part.places[places[0]]
+            if given.value == "v":
+                return given.query(key.name)
+            return f"SELECT DISTINCT days.{quote_column(given.name)} AS {key.name} FROM ({given.sql}) AS days"
+    items = ", ".join(f"{to_sql(typed.node)} AS {key.name}" for key, typed in keys)
+    sources = [to_sql(source) for source in part.relations.values()]
+    conditions = [to_sql(node) for node in part.conditions]
+    by_alias: dict[str, list[str]] = {}
+    for (alias, name), values in part.places.items():
+        if alias in part.relations:
+            met = f"{quote_column(alias)}.{quote_column(name)}"
+            also = f" OR {met} IS NULL" if values.missing else ""
+            conditions.append(f"{met} IN ({values.sql}){also}")
+        else:
+            by_alias.setdefault(alias, []).append(f"({values.sql})")
+    for alias, found in by_alias.items():
+        crossed = " CROSS JOIN ".join(f"{query} AS v{i}" for i, query in enumerate(found))
+        sources.append(
+            f"{found[0] if len(found) == 1 else f'(SELECT * FROM {crossed})'} AS {quote_column(alias)}"
+        )
+    if not part.kept:
+        conditions += [_write_presence(part, key, typed) for key, typed in keys]
+    where = f" WHERE {' AND '.join(f'({c})' for c in conditions)}" if conditions else ""
+    return f"SELECT DISTINCT {items} FROM {' CROSS JOIN '.join(sources)}{where}"
+
+
+def _write_presence(part: KeyGroup, key: GroupKey, typed: Typed) -> str:
+    """Write which of its values a key has as groups: all that it makes of values, and of NULL all but NULL."""
+    there = f"({to_sql(typed.node)}) IS NOT NULL"
+    if key.name not in part.missing:
+        return there
+    made_of = dict.fromkeys((c.table, c.name) for c in typed.node.find_all(exp.Column))
+    given = [place for place in made_of if place in part.places and part.places[place].missing]
+    if not given:
+        return "TRUE"
+    known = " AND ".join(f"{quote_column(alias)}.{quote_column(name)} IS NOT NULL" for alias, name in given)
+    return f"{there} OR ({known})"
+
+
+def _with_missing(part: KeyGroup) -> KeyGroup | None:
+    """Return a part in which columns may be NULL too, if its keys may make something else of that; else None."""
+    made_of = {
+        (c.table, c.name) for _, typed in part.keys if not isinstance(typed.node, exp.Column) and not _is_strict(typed.node)
+        for c in typed.node.find_all(exp.Column)
+    }  # fmt: skip
+    places = {p: values.with_missing() if p in made_of else values for p, values in part.places.items()}
+    if places == part.places:
+        return None
+    found = replace(part, places=places)
+    return found if found.most <= MAX_GROUPS else None
+
+
+_STRICT = (
+    exp.Column, exp.Identifier, exp.Literal, exp.Paren, exp.Cast, exp.TryCast, exp.Try, exp.DataType, exp.Neg, exp.Add, exp.Sub,
+    exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.DPipe, exp.Interval, exp.Var,
+    exp.Between, exp.Not, exp.Boolean,
+)  # fmt: skip
+_STRICT_CALLS = frozenset({
+    "date_trunc", "date_part", "strftime", "time_bucket", "last_day", "dayname", "monthname", "upper", "lower", "floor", "ceil",
+    "round", "trunc", "abs", "sqrt", "substring", "left", "right", "length", "year", "month", "day", "hour", "minute", "replace",
+    "trim", "ltrim", "rtrim",
+})  # fmt: skip
+
+
+def _is_strict(node: exp.Expr) -> bool:
+    """Return whether an expression is certain to be NULL if one of its columns is."""
+    return all(
+        isinstance(part, _STRICT) or (isinstance(part, exp.Anonymous) and part.name.lower() in _STRICT_CALLS)
+        for part in node.walk()
+    )
+
+
+def _is_uncounted(block: AggregatingBlock, part: KeyGroup) -> bool:
+    """Return whether the groups of a part can't be counted here."""
+    lent = any(node.find(exp.Query) is not None for node in part.conditions)
+    return bool(part.relations) or lent or not block.binder.catalog.engine.lossless
+
+
+def _size(block: AggregatingBlock, part: KeyGroup) -> tuple[int, frozenset[str]]:
+    """Return how many groups a part has, and which keys are NULL in one of them.
+
+    Both are counted where the part is made of what the policy and the statement say alone.
+    """
+    single = len(part.keys) == len(part.places) == 1 and isinstance(part.keys[0][1].node, exp.Column)
+    if _is_uncounted(block, part) or (single and not part.conditions):
+        return part.most, part.missing  # another engine may count otherwise
+    names = sorted(part.missing)
+    counted = "".join(f", COUNT(*) - COUNT({name})" for name in names)
+    try:
+        row = block.binder.finish.keep(f"SELECT COUNT(*){counted} FROM ({_query(part)}) AS d").to_pylist()[0]
+    except Error:
+        return part.most, part.missing
+    size, *absent = row.values()
+    return min(part.most, int(size)), frozenset(name for name, n in zip(names, absent, strict=True) if n)
+
+
+def _may_be_null(typed: Typed) -> bool:
+    """Say whether NULL is a group of a key: of a column as it is, groups are the values alone."""
+    node = typed.node.this if isinstance(typed.node, exp.Cast) and typed.type.kind == "TEXT" else typed.node
+    return typed.nullable and not isinstance(node, exp.Column)
+
+
+def _of_its_own(key: GroupKey, typed: Typed) -> Values | None:
+    """Return the few values of a boolean, or of a CASE whose outcomes are written out; None for another key."""
+    if typed.type.kind == "BOOLEAN":
+        if _may_be_null(typed):
+            return Values(key.name, _listed("(FALSE), (TRUE), (NULL)"), 3, "true, false and NULL")
+        return Values(key.name, _listed("(FALSE), (TRUE)"), 2, "true and false")
+    outcomes = _outcomes(typed.node)
+    if outcomes is None or typed.nullable:
+        return None
+    rows = ", ".join(f"(CAST({sql} AS {typed.type.sql}))" for sql in dict.fromkeys(outcomes))
+    return Values(key.name, _listed(rows), len(outcomes), "written in the query", distinct=True)
+
+
+def _outcomes(node: exp.Expr) -> list[str] | None:
+    """Return what a CASE can come to, where all of that is written out."""
+    case = node.unnest()
+    if not isinstance(case, exp.Case):
+        return None
+    found: list[str] = []
+    for value in [*(branch.args["true"] for branch in case.args["ifs"]), case.args.get("default")]:
+        inner = _outcomes(value) if value is not None else None
+        if inner is not None:
+            found += inner
+        elif value is None or value.find(exp.Column, exp.Query, exp.Func):
+            return None
+        else:
+            found.append(to_sql(value))
+    return found
+
+
+_PLAIN = {"TEXT": str, "INTEGER": int, "BOOLEAN": bool}
+
+
+def _all_different(typed: Typed) -> bool:
+    """Say whether the declared values are certain to differ once they are of the column's type."""
+    values = typed.values or ()
+    plain = all(type(value) is _PLAIN.get(typed.type.kind) for value in values)
+    return plain and len(set(values)) == len(values)

@@ -1,0 +1,164 @@
+"""SELECT WITH STABLE: medians, quantiles, spreads, modes and trimmed means by inverse sensitivity.
+
+An answer is chosen among public ones by the number of rows to add or remove to make it the exact one. So it is as near
+as the data allow, without a test that may fail: pure epsilon, no delta, never NULL. MEDIAN and the quantiles are those
+of mode DP, whose score, the distance in rank, is minus that number (times a public constant); MODE chooses by counts,
+which only grow with rows, so each row may weigh twice as much.
+
+Otherwise it is a noisy block: with its groups, which must be public, its caps on a unit's rows and groups, and the
+clauses above it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+from sqlglot import exp
+
+from dpsql.binding.dp.aggregates import Aggregate, AggregateCall
+from dpsql.binding.dp.grouping_sets import has_sets
+from dpsql.binding.dp.noisy_block import NOISY_AGGREGATES, NoisyBlock
+from dpsql.binding.dp.private_block import AggregatingBlock
+from dpsql.binding.dp.quantile_calls import choose_points, split_quantiles, write_points
+from dpsql.binding.values import fixed_point as grids
+from dpsql.language import options as opt
+from dpsql.language.dialect import bind_error, privacy_error, to_sql
+from dpsql.mechanisms.aggregation import Together
+from dpsql.mechanisms.base import Operator
+from dpsql.mechanisms.inverse_sensitivity import (
+    ASSUMED_ROWS,
+    EditedStatistic,
+    InverseSensitivity,
+    Spread,
+    TrimmedMean,
+    describe_ways,
+)
+
+STABLE_ANSWER_OPTIONS: opt.Readers = {
+    **{
+        name: opt.COMMON_OPTIONS[name]
+        for name in (
+            "epsilon", "mu", "rho", "privacy_unit_column", "max_groups_contributed", "max_rows_contributed",
+            "max_rows_per_group", "confidence",
+        )
+    },
+    "units": opt.read_whole,
+}  # fmt: skip
+_FINEST = 1 << 15
+"""About the least number of answers between the bounds, for a statistic between values."""
+_DELTA = Fraction(1, 10**6)
+"""The delta that EXPLAIN compares with if the policy has none."""
+
+
+def _spread(asked: AggregateCall) -> Aggregate:
+    asked.call.require(1)
+    return _edited(asked, lambda grid: Spread())
+
+
+def _trimmed_mean(asked: AggregateCall) -> Aggregate:
+    """Bind ``TRIMMED_MEAN(x, p)``, which cuts off the fraction p at each end."""
+    asked.call.require(2, "give the part that is cut off at each end after the value, such as 0.1.")
+    place = asked.call.args[1]
+    part = opt.read_number(place, "the trimmed part")
+    if not 0 <= part < Fraction(1, 2):
+        what = "the trimmed part must be at least 0 and below 0.5."
+        raise bind_error(
+            place, what, f"write TRIMMED_MEAN({asked.source()}, 0.1): a tenth is cut off at each end."
+        )
+
+    def between(grid: grids.Grid) -> EditedStatistic:
+        finer = 1
+        while (grid.high - grid.low) * finer < _FINEST and grid.high > grid.low:
+            finer *= 2
+        return TrimmedMean(part, finer)
+
+    return _edited(asked, between)
+
+
+def _edited(asked: AggregateCall, statistic_on: Callable[[grids.Grid], EditedStatistic]) -> Aggregate:
+    """Bind a statistic with known distances to other answers, on the grid of its column."""
+    call = asked.call
+    asked.refuse_distinct()
+    asked.refuse_group_bounds()
+    asked.require_rows()
+    typed = asked.block.expression(call.args[0])
+    low, high, origin = asked.bounds(typed)
+    grid = choose_points(typed.type, low, high)
+    steps = (grids.write_steps(typed, grid, narrow) for narrow in (False, True))
+    y, narrow = (asked.block.filtered(call, to_sql(node)) for node in steps)
+    statistic, exact = statistic_on(grid), asked.exact
+
+    def part(epsilon: Fraction) -> InverseSensitivity:
+        query, column = write_points(exact, y, narrow, grid, asked.groups)
+        return InverseSensitivity(
+            query, exact.names, asked.name, statistic, grid.low, grid.high, epsilon, exact.rows_per_unit, asked.groups,
+            Fraction(grid.steps), column, exact.budgeted,
+        )  # fmt: skip
+
+    said = f"{statistic.describe()}, of {asked.source()} held to [{float(low):g}, {float(high):g}] ({origin})"
+    return asked.make("DOUBLE", said, part=part, intervals=False)
+
+
+STABLE_AGGREGATES: Mapping[str, Callable[[AggregateCall], Aggregate]] = {
+    "IQR": _spread,
+    "TRIMMED_MEAN": _trimmed_mean,
+    **{name: NOISY_AGGREGATES[name] for name in ("MEDIAN", "QUANTILE_CONT", "QUANTILE_DISC", "MODE")},
+}
+"""The statistics of mode STABLE, one row each."""
+
+
+@dataclass
+class StableBlock(NoisyBlock):
+    """A block of answers by inverse sensitivity."""
+
+    known: ClassVar[Mapping[str, Callable[[AggregateCall], Aggregate]]] = STABLE_AGGREGATES
+
+    def bind(self) -> None:
+        if has_sets(self.select):
+            hint = "write one SELECT for each grouping set, or SELECT WITH DP."
+            raise privacy_error(
+                self.select.args["group"], "STABLE has no grouping sets.", hint, around=self.select
+            )
+        super().bind()
+
+    def _check_strategy(self) -> None:
+        group = self.select.args.get("group")
+        if self.keys and self.domain is None:
+            what = "STABLE needs public groups: private ones would take a delta."
+            hint = "ask the owner to declare the column's values, or join a public table and keep all of its rows."
+            raise privacy_error(group or self.select, what, hint, around=self.select)
+
+    def above(self, node: exp.Expr, aliases: dict[str, exp.Expr]) -> exp.Expr:
+        """Return a list of quantiles unchanged, and other nodes as any block does."""
+        call = None if isinstance(node, exp.Window) else opt.call_of(node)
+        if call is not None and call.name not in self.known:
+            name = call.name
+            if name in NOISY_AGGREGATES or (
+                isinstance(node, exp.AggFunc) and not isinstance(node.parent, exp.Window)
+            ):
+                what = f"{name} is not known with STABLE."
+                other = (
+                    "SELECT WITH DP answers it"
+                    if name in NOISY_AGGREGATES
+                    else "SELECT WITH SUBSAMPLE takes any query"
+                )
+                raise privacy_error(node, what, f"{other}; STABLE knows {', '.join(self.known)}.")
+        elif call is not None and (listed := split_quantiles(node, call)):
+            return exp.Array(expressions=[self.above(one, aliases) for one in listed])
+        return AggregatingBlock.above(self, node, aliases)
+
+    def build_operator(self) -> None:
+        if not self.asked:
+            hint = f"STABLE knows {', '.join(self.known)}."
+            raise privacy_error(self.select, "there is nothing to answer here.", hint)
+        super().build_operator()
+
+    def _compare(self, operator: Operator) -> Iterator[str]:
+        units = self.options.get("units")
+        rows = (int(units),) if units is not None else ASSUMED_ROWS
+        delta = self.binder.catalog.policy.budget.default_delta or _DELTA
+        for part in operator.parts if isinstance(operator, Together) else ():
+            yield from describe_ways(part, delta, rows, units is not None, self.confidence)

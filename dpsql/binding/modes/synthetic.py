@@ -1,0 +1,283 @@
+"""``CREATE SYNTHETIC TABLE``: a SELECT of columns with public values, and rows of a model of its marginals.
+
+Columns are keys, as in GROUP BY, each with its public values: declared ones, booleans, integers and days between
+declared bounds, and expressions of these. The exact query counts the combinations that occur, with the caps on a unit's
+rows, after dropping rows with other values.
+
+Above the block is plain SQL. A release has each combination with its number of model rows, and the statement asks for n
+rows of these: the k-th part of all, by running totals, rounded down. So each combination has its share to within one
+row, any n is free once the block is paid, and for the model's own number the rows are the model's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import cast
+
+from sqlglot import exp
+
+from dpsql.binding.dp.budget_split import BudgetShare, deal
+from dpsql.binding.dp.cut_queries import list_cuts
+from dpsql.binding.dp.noise_choice import Dealt, DealtMoment, NoiseChoice, NoiseMaker
+from dpsql.binding.dp.noisy_block import NoisyBlock
+from dpsql.binding.dp.private_block import BlockOutput
+from dpsql.binding.dp.public_groups import find_public_groups
+from dpsql.binding.public_statement import Released
+from dpsql.binding.relations.unit_rows import check_unit, describe_protection
+from dpsql.binding.values.sql_types import Typed
+from dpsql.errors import BindError, Error, ParseError, PrivacyError
+from dpsql.exact.exact_query import Exact, GroupKey, Partial, PublicGroups
+from dpsql.language import statements
+from dpsql.language.dialect import bind_error, expression_of, privacy_error, span_of, to_sql
+from dpsql.language.options import COMMON_OPTIONS, Readers, call_of, read_whole
+from dpsql.language.parameter_values import Params
+from dpsql.language.statements import MAX_SYNTHETIC_ROWS, SYNTHETIC_USAGE, Statement, parse
+from dpsql.mechanisms.per_group import Noise
+from dpsql.mechanisms.synthetic.rounds import TOTAL, WEIGHT, SyntheticRows, list_marginals
+from dpsql.privacy.amounts import Amount
+from dpsql.privacy.events import BoundedRange
+
+_KEPT_OPTIONS = ("epsilon", "mu", "rho", "delta", "privacy_unit_column", "noise")
+SYNTHETIC_OPTIONS: Readers = {
+    **{name: COMMON_OPTIONS[name] for name in _KEPT_OPTIONS},
+    "max_groups_contributed": read_whole,
+    "max_rows_contributed": read_whole,
+    "max_rows_per_group": read_whole,
+    "rows": read_whole,
+}
+"""The options of a synthetic table; ``rows`` is ROWS."""
+
+MAX_COLUMN_VALUES = 10_000
+"""The most public values of one column."""
+MAX_COLUMNS = 64
+"""The most columns of a synthetic table."""
+MAX_ROUNDS = 32
+"""The most measured marginals of several columns."""
+CHOICE_SHARE = Fraction(1, 10)
+"""The fraction of the total for choices."""
+SINGLE_SHARE = Fraction(1, 2)
+"""The share of a single column's marginal, relative to a chosen one's."""
+
+
+def count_rounds(columns: int, candidates: int) -> int:
+    """Return the number of marginals measured after the single columns': two per column, or all there are.
+
+    >>> count_rounds(1, 0), count_rounds(3, 4), count_rounds(4, 10), count_rounds(40, 9_880)
+    (0, 4, 8, 32)
+    """
+    return min(candidates, 2 * columns, MAX_ROUNDS)
+
+
+def parse_synthetic(text: str, params: Params | None = None, rows: int | None = None) -> list[Statement]:
+    """Return the one statement of a text, a SELECT or a CREATE SYNTHETIC TABLE, marked for synthetic rows.
+
+    Raises:
+        ParseError, BindError: it is no such statement, or the number of rows is out of range.
+    """
+    if rows is not None:
+        statements.check_rows(rows)
+    found = parse(text, params)
+    one = found[0] if len(found) == 1 else None
+    if one is None or one.kind != "query":
+        raise ParseError("synthetic rows are asked for by one SELECT.", hint=statements.SYNTHETIC_USAGE)
+    if one.rows is not None and rows is not None:
+        raise BindError("the number of rows is given twice.", hint="leave ROWS or rows= out.")
+    if one.synthetic and rows is None:
+        return found
+    assert one.tree is not None
+    try:
+        return [replace(one, tree=statements.mark(one.tree, one.span, rows), synthetic=True, rows=rows)]
+    except Error as error:
+        raise error.located(text) from None
+
+
+@dataclass(frozen=True)
+class _MeasurementMaker(NoiseMaker):
+    """Makes the noise of measurements, each with sensitivity ``reach``."""
+
+    names: tuple[str, ...]
+    amounts: tuple[Amount, ...]
+    reach: int
+
+    def list_moments(self, dealt: Dealt, gaussian: bool) -> Iterator[DealtMoment]:
+        for name, amount in zip(self.names, self.amounts, strict=True):
+            yield DealtMoment(name, name, amount, 1, self.reach, 1)
+
+
+@dataclass
+class SyntheticBlock(NoisyBlock):
+    """A block of synthetic rows."""
+
+    domains: tuple[PublicGroups, ...] = ()
+    """The public values of each column."""
+    partial: Partial | None = None
+    """The count of a combination."""
+
+    def bind(self) -> None:
+        """Bind the columns and their public values, then write the statement above."""
+        self.options = replace(self.options, mode="DP")
+        self._refuse_clauses()
+        condition = self.where()
+        check_unit(self.options, self.names, self.bound.subject)
+        keys, typed = self.bind_keys([item.unalias() for item in self.select.expressions])
+        self.domains = tuple(self._find_values(pair) for pair in typed)
+        held = [
+            domain.holds([f"({key.sql})"], [key], f"values_{key.name}")
+            for key, domain in zip(keys, self.domains, strict=True)
+        ]
+        where = " AND ".join(f"({text})" for text in [condition, *held] if text)
+        self._require_caps()
+        rows, each = self.bound.row_caps(self.options)
+        self.exact = Exact(self.bound, where, keys, each, self._groups(), rows)
+        self.per_unit_groups = 1
+        self.partial = self.exact.add(Partial("COUNT(*)", 0, 1))
+        self.bind_clauses()
+        self._make_rows()
+
+    def _refuse_clauses(self) -> None:
+        """Refuse clauses that choose or combine rows: a synthetic table consists of rows' columns."""
+        hint = "ask for it of the synthetic table, which is public once it is there."
+        names = {
+            "group": "GROUP BY",
+            "having": "HAVING",
+            "qualify": "QUALIFY",
+            "order": "ORDER BY",
+            "limit": "LIMIT",
+        }
+        names |= {"offset": "OFFSET", "distinct": "DISTINCT", "windows": "WINDOW"}
+        for key, name in names.items():
+            clause = self.select.args.get(key)
+            if clause:
+                place = clause if isinstance(clause, exp.Expr) else None
+                raise bind_error(place or self.select, f"a synthetic table has no {name}.", hint)
+        if not self.select.expressions:
+            raise privacy_error(
+                self.options.mode_node, "a synthetic table names its columns.", SYNTHETIC_USAGE
+            )
+        for item in self.select.expressions:
+            if item.is_star:
+                hint = "name the columns: CREATE SYNTHETIC TABLE s AS SELECT ward, urgent FROM visits."
+                raise privacy_error(item, "a synthetic table names its columns.", hint)
+            for node in item.walk():
+                if (call_of(node) is not None and self._has_aggregate(node)) or isinstance(node, exp.Window):
+                    raise bind_error(node, "a synthetic table is made of rows, and this counts them.", hint)
+            if item.find(exp.Column) is None:
+                raise bind_error(
+                    item, "a column of a synthetic table is made of one of the rows'.", "leave it out."
+                )
+        if len(self.select.expressions) > MAX_COLUMNS:
+            many = f"a synthetic table has {MAX_COLUMNS} columns at most."
+            raise bind_error(self.select.expressions[MAX_COLUMNS], many, "choose those that are needed.")
+
+    def _find_values(self, pair: tuple[GroupKey, Typed]) -> PublicGroups:
+        """Return the public values of a column; PrivacyError if it has none, or too many."""
+        key, typed = pair
+        place = self.key_sources[key.name]
+        found = find_public_groups(self, [pair], MAX_COLUMN_VALUES)
+        if found is None or found.size is None or found.size > MAX_COLUMN_VALUES:
+            what = f"the values of {to_sql(place)} are not public, and synthetic rows would show them."
+            if found is not None and found.size is not None:
+                what = f"{to_sql(place)} has {found.size:,} public values, and {MAX_COLUMN_VALUES:,} are the most here."
+            raise PrivacyError(what, span=span_of(place), hint=_advise_on_values(to_sql(place), typed))
+        return found
+
+    def _require_caps(self) -> None:
+        """Refuse a unit without a limit on its rows."""
+        rows, each = self.bound.row_caps(self.options)
+        if self.bound.row_level or rows is not None:
+            return
+        groups = self.options.get("max_groups_contributed", self.bound.max_groups)
+        if each is None or groups is None:
+            raise privacy_error(
+                self.options.mode_node, f"nothing bounds how many rows of {self.bound.subject} one privacy unit has.",
+                "write OPTIONS (max_rows_contributed = 1), or ask the owner for max_rows.",
+                around=self.select.expressions[0],
+            )  # fmt: skip
+
+    # -- the price --------------------------------------------------------------------------------------------------
+
+    @property
+    def released(self) -> list[Released]:
+        keys = [Released(key.name, key.type, order=key.order) for key in self.keys.values()]
+        return [*keys, Released(WEIGHT, "BIGINT"), Released(TOTAL, "BIGINT")]
+
+    def build_operator(self) -> None:
+        """Divide the budget among choices and measurements, and add the block to the plan."""
+        assert self.partial is not None
+        keys = tuple(self.keys.values())
+        sizes = tuple(domain.size or 1 for domain in self.domains)
+        candidates = len(list_marginals(sizes))
+        rounds = count_rounds(len(keys), candidates)
+        choices = rounds if rounds < candidates else 0
+        # all rows of a unit may be in one cell of a marginal
+        steps = self.exact.caps.total or 1
+        maker = _MeasurementMaker(self.exact, self.per_unit_groups, (), (), steps)
+        choice = NoiseChoice(maker, self.options, self.binder.catalog, False, True)
+        share = deal(self.binder, self.options, self.select, [(None, None)], choice.delta_parts)
+        asked, whole = share.amounts[0], self._rest(share, choices)
+        parts = len(keys) * SINGLE_SHARE + rounds
+        amounts = [Amount(whole.currency, whole.total * part / parts) for part in
+                   [SINGLE_SHARE] * len(keys) + [Fraction(1)] * rounds]  # fmt: skip
+        names = tuple(f"m{i}" for i in range(len(amounts)))
+        maker = replace(maker, names=names, amounts=tuple(amounts))
+        choice = replace(choice, maker=maker)
+        noise = choice.choose(cast(Dealt, [(None, whole)]), share, len(names))
+        found: list[Noise] = [noise.statistics[name, name].noise for name in names]
+        one = Amount(asked.currency, asked.total * CHOICE_SHARE / choices) if choices else None
+        operator = SyntheticRows(
+            self.exact.sql(), self.exact.names, self.partial.name, tuple(d.sql for d in self.domains), sizes,
+            steps, self.per_unit_groups, found[0], found[-1] if rounds else None, rounds,
+            None if one is None else one.find_epsilon(BoundedRange),
+        )  # fmt: skip
+        self.binder.notes += list_cuts(self.exact, False)
+        told = describe_protection(self.bound, self.exact.caps)
+        origins = dict.fromkeys(domain.origin for domain in self.domains)
+        reach = operator.reach
+        sentences = (
+            *told,
+            f"Columns are over public values ({', '.join(origins)}); rows with others are left out.",
+            f"One privacy unit has {reach:,} row{'s' if reach > 1 else ''} at most among all combinations of values, and all "
+            "of them may be in one cell of a marginal.",
+            *([noise.said] if noise.said else []),
+        )
+        self.binder.add_block(
+            self.name, operator, self.released, self.bound.inputs, sentences, self.confidence, share.whole
+        )
+
+    @staticmethod
+    def _rest(share: BudgetShare, choices: int) -> Amount:
+        """Return the loss left for measurements after the choices'."""
+        whole = share.amounts[0]
+        return Amount(whole.currency, whole.total * (1 - CHOICE_SHARE)) if choices else whole
+
+    def _release(self, item: BlockOutput) -> Released:
+        raise AssertionError("a synthetic table has no aggregates")
+
+    # -- the statement above ------------------------------------------------------------------------------------------
+
+    def _make_rows(self) -> None:
+        """Make the statement read rows instead of combinations: the requested or the estimated number."""
+        names = ", ".join(key.name for key in self.keys.values())
+        rows = self.options.get("rows")
+        asked = str(rows) if rows is not None else f"LEAST({TOTAL}, {MAX_SYNTHETIC_ROWS})"
+        running = f"SUM({WEIGHT}) OVER (ORDER BY {names} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
+        parts = (
+            f"SELECT *, {running} AS upto, SUM({WEIGHT}) OVER () AS whole, {asked} AS asked FROM {self.name}"
+        )
+        times = f"(upto * asked) // whole - ((upto - {WEIGHT}) * asked) // whole"
+        text = f"SELECT {names}, UNNEST(RANGE(CAST({times} AS BIGINT))) AS copy FROM ({parts}) AS parts"
+        made = expression_of(f"({text})")
+        assert isinstance(made, exp.Subquery)
+        made.set("alias", exp.TableAlias(this=exp.to_identifier(self.binder.name("rows"))))
+        self.select.set("from_", exp.From(this=made))
+
+
+def _advise_on_values(name: str, typed: Typed) -> str:
+    kind = typed.type.kind
+    if kind in ("INTEGER", "DOUBLE", "DECIMAL"):
+        return f"band it, as FLOOR({name} / 10)::INTEGER AS band, where the owner declares bounds; or ask for declared values."
+    if kind in ("TIMESTAMP", "DATE"):
+        return f"write date_trunc('month', {name}), where the owner declares bounds."
+    return "ask the owner to declare its values, or write an expression with only the values that are of interest."

@@ -1,0 +1,381 @@
+"""The plan of a statement: a value that EXPLAIN prints, tests compare, the ledger stores and replay looks up.
+
+A plan contains no connection and no data. Its loss is known before anything runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpsql.language.labels import Orders, name_label_type, order_labels
+from dpsql.mechanisms.aggregation import Aggregation, Together
+from dpsql.mechanisms.base import Operator, Release
+from dpsql.mechanisms.consistency import Consistent
+from dpsql.mechanisms.contribution_caps import CapSearch
+from dpsql.mechanisms.empty_groups import RangedGroups
+from dpsql.mechanisms.moments import TYPICAL_ROWS, Mean, Output, Pair, Variance
+from dpsql.mechanisms.strategies import StrategyChoice
+from dpsql.mechanisms.window_widths import WINDOW_ERROR, WindowWidths
+from dpsql.privacy.amounts import Amount
+from dpsql.privacy.events import Event, compose_events
+
+_SPREADS = ("corr", "regr_slope", "regr_intercept", "regr_r2")
+
+
+def find_null_reasons(operator: Operator) -> Mapping[str, str]:
+    """Return why values are NULL, by column, except for mechanisms that release their own note with a NULL."""
+    if isinstance(operator, CapSearch):
+        return find_null_reasons(operator.least)
+    aggregation = operator.aggregation if isinstance(operator, Together) else operator
+    if not isinstance(aggregation, Aggregation):
+        return {}
+    reasons = {output.name: _find_reason(output) for output in aggregation.outputs}
+    return {name: reason for name, reason in reasons.items() if reason}
+
+
+def _find_reason(output: Output) -> str:
+    """Return why an output is NULL; empty if it never is."""
+    if isinstance(output, Mean):
+        return _say_few(1)
+    if isinstance(output, Variance):
+        return _say_few(2 if output.kind.endswith("samp") else 1)
+    if isinstance(output, Pair):
+        few = _say_few(1 if output.kind == "covar_pop" else 2)
+        return f"{few}, or no spread beyond the noise to divide by" if output.kind in _SPREADS else few
+    return ""
+
+
+def _say_few(needed: int) -> str:
+    """Return that the noisy count is too low; counts of weighted rows are rounded."""
+    return f"too few rows for this ε (their noisy count is below {needed})"
+
+
+@dataclass(frozen=True)
+class Input:
+    """A public relation that an exact query reads, evaluated apart from private data and then passed to the engine.
+
+    ``sql`` reads public tables and the releases of earlier blocks; it runs in the engine of the outer statement.
+    """
+
+    name: str
+    sql: str
+
+
+@dataclass(frozen=True)
+class StrategyVariant:
+    """A block under a named strategy other than the chosen one.
+
+    ``gain`` is the ratio of its error to the chosen strategy's, in the displayed values (1 if nothing was chosen).
+    ``single_gain`` is that ratio for the block's individual numbers, for statements without a choice.
+    """
+
+    word: str
+    operator: Operator
+    gain: float = 1.0
+    single_gain: float = 1.0
+
+
+@dataclass(frozen=True)
+class PrivateBlock:
+    """One private SELECT: an operator, and the name of the relation that its release becomes.
+
+    ``columns`` are that relation's names and SQL types; ``inputs`` are the public relations its exact queries read.
+    ``sentences`` state the privacy unit and the bounds with their sources.
+    """
+
+    name: str
+    operator: Operator
+    columns: tuple[tuple[str, str], ...] = ()
+    inputs: tuple[Input, ...] = ()
+    sentences: tuple[str, ...] = ()
+    confidence: float = 0.95
+    asked: Amount | None = None
+    """Greatest loss the statement requested, in its own currency; None if it requested none."""
+    strategy: StrategyChoice | None = None
+    """The strategy by which its numbers, and those of blocks chosen with it, are measured; None if there was no choice."""
+    variants: tuple[StrategyVariant, ...] = ()
+    """This block under other strategies: a stored answer by any of them also serves the statement."""
+    orders: tuple[tuple[str, tuple[str, ...]], ...] = field(default=(), compare=False, repr=False)
+    """The columns of labels of an ENUM, with all labels in the type's order; see :mod:`dpsql.language.labels`."""
+
+    @property
+    def prepaid(self) -> bool:
+        """Whether it is already paid: a question to a threshold that DECLARE reserved."""
+        return self.operator.prepaid
+
+    def explain(self) -> tuple[str, ...]:
+        """Return EXPLAIN's sentences about this block."""
+        chosen = () if self.strategy is None else (self.strategy.sentence(),)
+        return (*self.sentences, *chosen, *self.operator.sentences(self.confidence))
+
+
+@dataclass(frozen=True)
+class IntervalColumns:
+    """The finished relation's columns for the interval of an output column (dropped before display)."""
+
+    column: str
+    low: str
+    high: str
+
+
+_KINDS = {
+    "BIGINT": pa.int64(), "INTEGER": pa.int32(), "INT": pa.int32(), "DOUBLE": pa.float64(), "BOOLEAN": pa.bool_(),
+    "VARCHAR": pa.string(), "TEXT": pa.string(),
+}  # fmt: skip
+_HUGEINT = pa.decimal128(38, 0)
+"""The Arrow type that DuckDB gives a HUGEINT."""
+
+
+_NUMBERS = frozenset({"BIGINT", "HUGEINT", "DOUBLE"})
+"""SQL types that can be cast to each other."""
+_EXACT = 2**53
+"""A double represents every integer up to this one."""
+
+
+@dataclass(frozen=True)
+class Renamed:
+    """An output column that renames a column of the release and casts it from its first to its last of ``kinds`` in turn."""
+
+    name: str
+    source: str
+    kinds: tuple[str, ...]
+
+    @property
+    def fits(self) -> bool:
+        """Whether each cast is defined for its types."""
+        return len(set(self.kinds)) == 1 or _NUMBERS.issuperset(self.kinds)
+
+    def read(self, table: pa.Table) -> pa.ChunkedArray | None:
+        """Return the column cast as the engine would cast it; None if only the engine can."""
+        column = table.column(self.source)
+        if column.type == _KINDS.get(self.kinds[0]) and len(set(self.kinds)) == 1:
+            return column
+        if not _NUMBERS.issuperset(self.kinds):
+            return None
+        for kind in self.kinds[1:]:
+            cast = _CASTS.get((str(column.type), kind))
+            column = None if cast is None else cast(column)
+            if column is None:
+                return None
+        return column
+
+
+def _keep(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column
+
+
+def _widen(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column.cast(_HUGEINT)
+
+
+def _double(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
+    """Cast integers to doubles; None if one is greater than ``_EXACT``."""
+    ends = pc.min_max(column)
+    low, high = ends["min"].as_py(), ends["max"].as_py()
+    return None if low is not None and max(-low, high) > _EXACT else column.cast(pa.float64())
+
+
+_CASTS: dict[tuple[str, str], Callable[[pa.ChunkedArray], pa.ChunkedArray | None]] = {
+    ("int64", "BIGINT"): _keep,
+    ("double", "DOUBLE"): _keep,
+    (str(_HUGEINT), "HUGEINT"): _keep,
+    ("int64", "HUGEINT"): _widen,
+    ("int64", "DOUBLE"): _double,
+    (str(_HUGEINT), "DOUBLE"): _double,
+}
+"""Casts from an Arrow type to an SQL type."""
+
+
+NO_INTERVAL_FOR = "no interval for "
+"""Prefix of notes about columns whose error has no interval."""
+
+_UNBOUNDED = "the noise leaves it no bound, as where what it is divided by may be 0"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Private blocks, and the public SQL that runs over their releases.
+
+    ``text`` is the canonical statement with its parameters filled in: equal statements have equal texts. ``finish`` is
+    DuckDB SQL over the releases (by block name) and the tables in ``public``. ``columns`` are the output names, in order.
+    """
+
+    text: str
+    blocks: tuple[PrivateBlock, ...]
+    finish: str
+    columns: tuple[str, ...]
+    public: tuple[str, ...] = ()
+    intervals: tuple[IntervalColumns, ...] = ()
+    confidence: float = 0.95
+    notes: tuple[str, ...] = ()
+    adjustments: tuple[Consistent, ...] = ()
+    """Post-processing of the releases before ``finish`` reads them."""
+    renamed: tuple[Renamed, ...] | None = None
+    """The columns of ``finish`` if it only renames and casts; otherwise None."""
+    limits: tuple[str, ...] = ()
+    """EXPLAIN's sentences on the limits of a unit's contribution."""
+    shared: tuple[object, ...] = ()
+    """The queries its exact texts refer to by name; kept alive as long as the plan."""
+    traced: tuple[tuple[str, tuple[tuple[tuple[str, str, float], ...], ...]], ...] = ()
+    """Origins of the output columns, in order: :mod:`dpsql.binding.public.traced_columns`."""
+    spreads: tuple[tuple[str, float], ...] = ()
+    """Columns of maps of noisy counts, with the half width of each count's interval."""
+    plain: Plan | None = field(default=None, compare=False, repr=False)
+    """The statement by the plain strategy, if another was chosen; used if its answer is already stored."""
+    widths: tuple[WindowWidths, ...] = ()
+    """Relations of half widths that ``finish`` reads with the releases."""
+    window_errors: tuple[WindowWidths, ...] = ()
+    """The windows that output columns are traced to and whose errors are reported."""
+    ranged: tuple[RangedGroups, ...] = ()
+    """The blocks with groups made by a range; an answer shows those that differ from a group without rows."""
+    size: int = field(default=0, compare=False, repr=False)
+    """Size of its exact queries in characters: :class:`dpsql.binding.relations.plan_size.WrittenTexts`."""
+
+    @property
+    def expected_errors(self) -> dict[str, float]:
+        """Expected absolute errors of output columns, in their own units, as far as public numbers determine them.
+
+        Independent errors are summed in quadrature. For a UNION the side with the largest error counts.
+        """
+        return self.expect_errors(TYPICAL_ROWS)
+
+    def expect_errors(self, rows: int) -> dict[str, float]:
+        """Return the expected errors if each group has this number of rows."""
+        return self._trace_errors({block.name: block.operator.mean_errors(rows) for block in self.blocks})
+
+    def find_errors(self, releases: Mapping[str, Release]) -> dict[str, float]:
+        """Return the expected errors of released blocks, by block name, under the caps and bounds that were found."""
+        found = {b.name: b.operator.find_errors(releases[b.name]) for b in self.blocks if b.name in releases}
+        return self._trace_errors(found)
+
+    def _trace_errors(self, by_block: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+        """Return the errors of output columns, given those of the blocks' columns."""
+        known = {(block, name): error for block, named in by_block.items() for name, error in named.items()}
+        operators = {block.name: block.operator for block in self.blocks if block.name in by_block}
+        for window in self.window_errors:
+            error = window.expect_error(operators[window.block]) if window.block in operators else None
+            known |= {} if error is None else {(window.relation, WINDOW_ERROR): error}
+        found = {}
+        for shown, (name, traces) in zip(self.columns, self.traced, strict=False):
+            errors = []
+            for trace in traces if shown.lower() == name.lower() else ():
+                terms = [(known.get((block, column)), factor) for block, column, factor in trace]
+                if all(error is not None for error, _ in terms):
+                    errors.append(
+                        math.sqrt(sum((error * factor) ** 2 for error, factor in terms if error is not None))
+                    )
+            if errors:
+                found[shown] = max(errors)
+        return found
+
+    @property
+    def output_names(self) -> dict[str, str]:
+        """The statement's names for released columns, as far as they are unambiguous."""
+        released = Counter(column for block in self.blocks for column, _ in block.columns)
+        found: dict[str, str] = {}
+        for name, traces in self.traced:
+            if len(traces) == 1 and len(traces[0]) == 1:
+                _, column, factor = traces[0][0]
+                if factor == 1 and released[column] == 1:
+                    found.setdefault(column, name)
+        return found
+
+    def list_notes(
+        self, released: Iterable[str], relations: Mapping[str, pa.Table], table: pa.Table
+    ) -> tuple[str, ...]:
+        """Return the notes under an answer; ``released`` notes on columns without intervals get the outputs' names."""
+        names = self.output_names
+        named = (_name_note(note, names) for note in released)
+        return (*self.notes, *named, *self._explain_missing(relations, table, names))
+
+    def _explain_missing(
+        self, relations: Mapping[str, pa.Table], table: pa.Table, names: Mapping[str, str]
+    ) -> Iterator[str]:
+        """Yield the reasons why released values are NULL and why numbers that could have an interval have none."""
+        shown = {name: table.column(at) for at, name in enumerate(self.columns)}
+        if any(column.null_count for column in shown.values()):
+            for block in self.blocks:
+                reasons = find_null_reasons(block.operator)
+                for name, reason in reasons.items() if block.name in relations else ():
+                    label = names.get(name, name)
+                    column = shown.get(label, relations[block.name].column(name))
+                    if column.null_count:
+                        some = f"{label}: {column.null_count:,} of {len(column):,} values are NULL"
+                        yield f"{f'{label} is NULL' if len(column) == 1 else some}: {reason}"
+        for item in self.intervals:
+            low, value = table.column(item.low), shown.get(item.column)
+            if value is not None and low.null_count == len(low) and value.null_count < len(value):
+                yield f"{NO_INTERVAL_FOR}{item.column}: {_UNBOUNDED}"
+
+    def direct(self, relations: Mapping[str, pa.Table]) -> pa.Table | None:
+        """Return the finished relation if it needs no SQL; None if columns need the engine's casts."""
+        if self.renamed is None:
+            return None
+        (table,) = relations.values()
+        columns = {item.name: item.read(table) for item in self.renamed}
+        return None if any(column is None for column in columns.values()) else pa.table(columns)
+
+    @property
+    def schemas(self) -> dict[str, tuple[tuple[str, str], ...]]:
+        """Names and SQL types of the columns of the non-public relations that ``finish`` reads, by relation."""
+        return {
+            **{block.name: block.columns for block in self.blocks},
+            **{item.relation: item.columns for item in self.widths},
+        }
+
+    def adjusted(
+        self, relations: Mapping[str, pa.Table], drawn: Iterable[PrivateBlock] = ()
+    ) -> Mapping[str, pa.Table]:
+        """Return the releases as ``finish`` reads them; the ``drawn`` blocks may have another strategy than the plan's."""
+        for adjustment in self.adjustments:
+            relations = adjustment.applied(relations)
+        blocks = {block.name: block for block in (*self.blocks, *drawn)}
+        made = {
+            item.relation: item.make(
+                blocks[item.block].operator, relations[item.block], blocks[item.block].confidence
+            )
+            for item in self.widths
+        }
+        return self.order_labels({**relations, **made})
+
+    def find_orders(self, columns: Iterable[tuple[str, str]]) -> Orders:
+        """Return the columns of ``finish`` that have labels, given their names and SQL types."""
+        known = {name_label_type(order): order for block in self.blocks for _, order in block.orders}
+        pairs = zip(self.columns, columns, strict=False)
+        return [(name, known[kind]) for name, (_, kind) in pairs if kind in known]
+
+    def order_labels(self, relations: Mapping[str, pa.Table]) -> Mapping[str, pa.Table]:
+        """Return the releases with columns of labels in the order of their types."""
+        return order_labels(relations, {block.name: block.orders for block in self.blocks if block.orders})
+
+    @property
+    def event(self) -> Event | None:
+        """The cost as one jointly composed event; None if free, as without private blocks or for a prepaid probe."""
+        paid = [block.operator.event for block in self.blocks if not block.prepaid]
+        return compose_events(paid) if paid else None
+
+    def key(self, *context: str) -> str:
+        """Return the statement's identity for replay in a context (policy, data version)."""
+        parts = [self.text, self.finish, *(repr((b.operator, b.inputs)) for b in self.blocks), *context]
+        return hashlib.sha256("\x00".join(parts).encode()).hexdigest()
+
+
+def _name_note(note: str, names: Mapping[str, str]) -> str:
+    """Return a note of the form ``no interval for a, b: why`` with the names of the outputs."""
+    if not note.startswith(NO_INTERVAL_FOR):
+        return note
+    rest, named = note[len(NO_INTERVAL_FOR) :], []
+    while column := next((c for c in names if rest.startswith((f"{c}, ", f"{c}: "))), ""):
+        named.append(names[column])
+        rest = rest[len(column) :]
+        if rest.startswith(": "):
+            return f"{NO_INTERVAL_FOR}{', '.join(named)}{rest}"
+        rest = rest[2:]
+    return note

@@ -1,0 +1,426 @@
+"""The ends of an interval through an expression over released numbers: interval arithmetic, written in SQL.
+
+Over one number the level is unchanged. Over several, each interval is first widened so that all hold together at the
+level: each of k numbers must miss with at most a k-th of the miss probability. The factor follows from the shape of the
+noise. If ``P(|X| > w) <= a`` for integer noise X, symmetric, with a log-concave distribution (as discrete Laplace and
+Gaussian distributions and their sums), then ``P(|X| > r(w + 1)) <= a^r`` for r >= 1: the tail is log-concave too, and
+is 1 at -1. So r = ln(k/a) / ln(1/a).
+
+Histograms in a statement: maps of noisy counts, with one half width for all counts.
+
+A whole map keeps its bins' intervals while a column only passes it on; one bin, ``h['a']``, is a number with an
+interval. A bin missing from the map is NULL, and so are its interval's ends.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from sqlglot import exp
+
+from dpsql.binding.public.traced_columns import list_sides, read_relation, read_source
+from dpsql.binding.relations.relation import fold
+
+_DOUBLE = exp.DataType.build("DOUBLE", dialect="duckdb")
+_INTEGERS = frozenset(
+    {
+        exp.DataType.Type.TINYINT, exp.DataType.Type.SMALLINT, exp.DataType.Type.INT, exp.DataType.Type.BIGINT,
+        exp.DataType.Type.INT128, exp.DataType.Type.UTINYINT, exp.DataType.Type.USMALLINT, exp.DataType.Type.UINT,
+        exp.DataType.Type.UBIGINT, exp.DataType.Type.UINT128,
+    }
+)  # fmt: skip
+_FLOATS = frozenset({exp.DataType.Type.DOUBLE, exp.DataType.Type.FLOAT})
+
+
+@dataclass(frozen=True)
+class ColumnEnds:
+    """The known facts about the interval of a released column.
+
+    Args:
+        low, high: the columns of its ends.
+        step: the noise's step, if the number is an exact one with symmetric, log-concave noise.
+        whole: whether the column's type is integer.
+    """
+
+    low: exp.Expr
+    high: exp.Expr
+    step: Fraction | None = None
+    whole: bool = False
+
+
+EndPair = tuple[exp.Expr, exp.Expr]
+Leaf = exp.Column | exp.Bracket | exp.Window
+"""A released number: a column, one bin of a histogram, or a window sum over neighbouring groups."""
+Known = Callable[[Leaf], ColumnEnds | None]
+Certain = Callable[[Leaf], ColumnEnds]
+
+
+def widen_factor(level: float, count: int) -> float:
+    """Return the factor by which to widen ``count`` intervals so that all hold together at a level.
+
+    >>> widen_factor(0.95, 1), round(widen_factor(0.95, 2), 3)
+    (1.0, 1.231)
+    """
+    doubt = 1 - level
+    return math.log(count / doubt) / math.log(1 / doubt)
+
+
+MAX_FORKS = 2
+"""The most operations that repeat the ends of their arguments: the text of the ends grows exponentially in them."""
+
+_FORKS = (exp.Mul, exp.Div, exp.Abs, exp.Sqrt, exp.Ln, exp.Greatest, exp.Least)
+
+
+def _count_forks(node: exp.Expr) -> int:
+    """Return the number of operations that repeat the ends of their arguments."""
+    forks = node.find_all(*_FORKS)
+    return sum(
+        not isinstance(fork, exp.Mul | exp.Div)
+        or all(side.find(exp.Column) for side in (fork.this, fork.expression))
+        for fork in forks
+    )
+
+
+def find_ends(node: exp.Expr, known: Known, level: float) -> EndPair | None:
+    """Return the ends of an expression's interval, as doubles; None if it has none.
+
+    ``known``: returns the facts about a column's interval; ``level``: of the columns' intervals and of the result's.
+    """
+    leaves = {_identify(leaf): known(leaf) for leaf in list_leaves(node)}
+    found = {key: ends for key, ends in leaves.items() if ends is not None}
+    windows = any(isinstance(leaf, exp.Window) for leaf in list_leaves(node))
+    if not found or len(found) < len(leaves) or _count_forks(node) > (0 if windows else MAX_FORKS):
+        return None
+    if len(found) > 1:
+        if not 0 < level < 1:
+            return None
+        factor = widen_factor(level, len(found))
+        for key, ends in found.items():
+            if ends.step is None:
+                return None
+            found[key] = _widen(ends, factor, ends.step)
+    pair = _read(node, lambda leaf: found[_identify(leaf)])
+    return None if pair is None else (_as_double(pair[0]), _as_double(pair[1]))
+
+
+def list_leaves(node: exp.Expr) -> list[Leaf]:
+    """Return the columns of an expression; a subscript replaces its columns as a separate number."""
+    if isinstance(node, exp.Column | exp.Window):
+        return [node]
+    if isinstance(node, exp.Bracket) and node.find(exp.Column) is not None:
+        return [node]
+    return [leaf for child in node.iter_expressions() for leaf in list_leaves(child)]
+
+
+def _identify(leaf: Leaf) -> Hashable:
+    return (leaf.table, leaf.name) if isinstance(leaf, exp.Column) else leaf
+
+
+def is_exact(node: exp.Expr, step: Fraction) -> bool:
+    """Return whether an expression is a column of numbers with such a step, or a cast that leaves each unchanged."""
+    if isinstance(node, exp.Paren):
+        return is_exact(node.this, step)
+    if isinstance(node, exp.Cast):
+        kind, grid = node.to, Fraction(1)
+        if kind.this == exp.DataType.Type.DECIMAL:
+            grid = Fraction(1, 10 ** _read_scale(kind))
+        elif kind.this not in _FLOATS | _INTEGERS:
+            return False
+        fits = kind.this in _FLOATS or (step / grid).denominator == 1
+        return fits and is_exact(node.this, step)
+    return isinstance(node, exp.Column | exp.Bracket)
+
+
+def _read_scale(kind: exp.DataType) -> int:
+    """Return the decimal places of DECIMAL(p, s); DuckDB's default is 3, and 0 if only p is given."""
+    places = [int(part.name) for part in kind.expressions]
+    return places[1] if len(places) == 2 else 0 if places else 3
+
+
+def _widen(ends: ColumnEnds, factor: float, step: Fraction) -> ColumnEnds:
+    """Return ends ``factor`` times as far from the middle, plus that many steps of the noise."""
+    share = exp.Literal.number(repr((factor - 1) / 2))
+    more: exp.Expr = exp.Mul(
+        this=share, expression=_paren(exp.Sub(this=ends.high.copy(), expression=ends.low.copy()))
+    )
+    more = exp.Add(this=more, expression=exp.Literal.number(repr(factor * float(step))))
+    low = _paren(exp.Sub(this=ends.low.copy(), expression=_paren(more.copy())))
+    return ColumnEnds(low, _paren(exp.Add(this=ends.high.copy(), expression=_paren(more))), step, ends.whole)
+
+
+def _read(node: exp.Expr, known: Certain) -> EndPair | None:
+    """Return the ends of a node; both are the node itself if it is constant."""
+    if node.find(exp.Column) is None and not isinstance(node, exp.Window):
+        return (node.copy(), node.copy()) if _constant(node) is not None else None
+    if isinstance(node, exp.Column | exp.Bracket | exp.Window):
+        ends = known(node)
+        return ends.low.copy(), ends.high.copy()
+    reader = _READERS.get(type(node))
+    return None if reader is None else reader(node, known)
+
+
+def _constant(node: exp.Expr) -> float | None:
+    """Return the value of a literal number; None for other nodes."""
+    node = node.unnest() if isinstance(node, exp.Paren) else node
+    if isinstance(node, exp.Neg):
+        inner = _constant(node.this)
+        return None if inner is None else -inner
+    if isinstance(node, exp.Cast) and node.to.this in _FLOATS | _INTEGERS | {exp.DataType.Type.DECIMAL}:
+        return _constant(node.this)
+    if isinstance(node, exp.Literal) and not node.is_string:
+        try:
+            return float(node.this)
+        except ValueError:
+            return None
+    return None
+
+
+def _within(node: exp.Expr, known: Certain) -> EndPair | None:
+    return _read(node.this, known)
+
+
+def _null_at_zero(node: exp.Expr, known: Certain) -> EndPair | None:
+    """Return the ends of x for NULLIF(x, 0): NULL has no interval, and neither has a quotient around 0."""
+    return _read(node.this, known) if _constant(node.expression) == 0 else None
+
+
+def _cast(node: exp.Expr, known: Certain) -> EndPair | None:
+    pair, kind = _read(node.this, known), node.args["to"]
+    if pair is None or kind.this in _FLOATS or _is_kept(node, known):
+        return pair
+    scale = 0
+    if kind.this == exp.DataType.Type.DECIMAL:
+        scale = _read_scale(kind)
+    elif kind.this not in _INTEGERS:
+        return None
+    # whether half is rounded up or to even depends on the type: the ends allow for both
+    half, steps = exp.Literal.number("0.5"), exp.Literal.number(f"1e{scale}")
+    low, high = (_operate(exp.Mul, end, steps.copy()) for end in pair)
+    low, high = (
+        exp.Ceil(this=_operate(exp.Sub, low, half.copy())),
+        exp.Floor(this=_operate(exp.Add, high, half)),
+    )
+    return _operate(exp.Div, low, steps.copy()), _operate(exp.Div, high, steps)
+
+
+def _is_kept(node: exp.Expr, known: Certain) -> bool:
+    """Return whether a cast leaves integers unchanged, so that their ends need no room for rounding."""
+    leaves = list_leaves(node)
+    return bool(leaves) and known(leaves[0]).whole and is_exact(node, Fraction(1))
+
+
+def _negate(node: exp.Expr, known: Certain) -> EndPair | None:
+    pair = _read(node.this, known)
+    return None if pair is None else (_minus(pair[1]), _minus(pair[0]))
+
+
+def _minus(node: exp.Expr) -> exp.Expr:
+    return _paren(exp.Neg(this=_paren(node)))
+
+
+def _sides(node: exp.Expr, known: Certain) -> tuple[EndPair, EndPair] | None:
+    left, right = _read(node.this, known), _read(node.expression, known)
+    return None if left is None or right is None else (left, right)
+
+
+def _add(node: exp.Expr, known: Certain) -> EndPair | None:
+    sides = _sides(node, known)
+    if sides is None:
+        return None
+    (a, b), (c, d) = sides
+    if isinstance(node, exp.Sub):
+        c, d = d, c
+    return _operate(type(node), a, c), _operate(type(node), b, d)
+
+
+def _multiply(node: exp.Expr, known: Certain) -> EndPair | None:
+    sides = _sides(node, known)
+    if sides is None:
+        return None
+    kind = type(node)
+    factor = _constant(node.expression)
+    if factor is None and kind is exp.Mul:
+        factor = _constant(node.this)
+        sides = sides if factor is None else (sides[1], sides[0])
+    (a, b), (c, d) = sides
+    if factor is not None:
+        low, high = _operate(kind, a, c.copy()), _operate(kind, b, c)
+        return None if factor == 0 and kind is exp.Div else (high, low) if factor < 0 else (low, high)
+    corners = [_operate(kind, x.copy(), y.copy()) for x in (a, b) for y in (c, d)]
+    low, high = (
+        extreme(this=corners[0].copy(), expressions=[corner.copy() for corner in corners[1:]])
+        for extreme in (exp.Least, exp.Greatest)
+    )
+    if kind is exp.Mul:
+        return low, high
+    zero = exp.Literal.number(0)  # a divisor that may be 0 has no bound
+    sure = exp.Or(
+        this=exp.GT(this=c.copy(), expression=zero), expression=exp.LT(this=d.copy(), expression=zero.copy())
+    )
+    return _where(sure, low), _where(sure, high)
+
+
+def _hold(node: exp.Expr, known: Certain) -> EndPair | None:
+    """Return the ends of GREATEST and LEAST, which are monotone; they skip NULLs, which have no ends."""
+    if any(held.find_ancestor(exp.Div) is None for held in node.find_all(exp.Nullif)):
+        return None
+    pairs = [pair for part in (node.this, *node.expressions) if (pair := _read(part, known)) is not None]
+    if len(pairs) <= len(node.expressions):
+        return None
+    ends = [[pair[place] for pair in pairs] for place in (0, 1)]
+    sure = exp.and_(*(_is_known(end) for end in ends[0]), copy=False)
+    low, high = (_where(sure, type(node)(this=end[0], expressions=end[1:])) for end in ends)
+    return low, high
+
+
+def _round(node: exp.Expr, known: Certain) -> EndPair | None:
+    pair, places = _read(node.this, known), node.args.get("decimals")
+    if pair is None or (places is not None and _constant(places) is None):
+        return None
+    low, high = (exp.Round(this=end, decimals=places.copy() if places is not None else None) for end in pair)
+    return low, high
+
+
+def _go_up(node: exp.Expr, known: Certain) -> EndPair | None:
+    """Return the ends under EXP, SQRT or LN, which are monotone; those of the last two begin with the function's domain."""
+    pair = _read(node.this, known)
+    if pair is None:
+        return None
+    low, high = pair
+    kind = type(node)
+    if kind is exp.Exp:
+        return _call(kind, low), _call(kind, high)
+    zero = exp.Literal.number(0)
+    if kind is exp.Sqrt:
+        held = (exp.Greatest(this=end.copy(), expressions=[zero.copy()]) for end in (low, high))
+        some = exp.And(this=_is_known(low), expression=exp.GTE(this=high.copy(), expression=zero.copy()))
+        least, most = (_where(some, _call(kind, end)) for end in held)
+        return least, most
+    above = exp.GT(this=low.copy(), expression=zero)
+    return _where(above, _call(kind, low)), _where(above, _call(kind, high))
+
+
+def _absolute(node: exp.Expr, known: Certain) -> EndPair | None:
+    pair = _read(node.this, known)
+    if pair is None:
+        return None
+    low, high = pair
+    nearest = exp.Greatest(this=low.copy(), expressions=[_minus(high.copy()), exp.Literal.number(0)])
+    return _where(_is_known(low), nearest), exp.Greatest(
+        this=_call(exp.Abs, low), expressions=[_call(exp.Abs, high)]
+    )
+
+
+def _call(kind: type[exp.Expr], node: exp.Expr) -> exp.Expr:
+    return kind(this=node.copy())
+
+
+def _operate(kind: type[exp.Expr], left: exp.Expr, right: exp.Expr) -> exp.Expr:
+    """Return an operation over two fresh expressions, without the copies that a long sum would make at each step."""
+    made = kind(this=_as_double(left), expression=_as_double(right))
+    if kind is exp.Div:
+        made.set("typed", False)
+        made.set("safe", True)
+    return _paren(made)
+
+
+def _where(condition: exp.Expr, node: exp.Expr) -> exp.Expr:
+    return exp.Case(ifs=[exp.If(this=condition.copy(), true=node)])
+
+
+def _is_known(end: exp.Expr) -> exp.Expr:
+    return exp.Not(this=exp.Is(this=_paren(end.copy()), expression=exp.Null()))
+
+
+def _paren(node: exp.Expr) -> exp.Expr:
+    return exp.Paren(this=node)
+
+
+def _as_double(node: exp.Expr) -> exp.Expr:
+    return exp.Cast(this=node, to=_DOUBLE.copy())
+
+
+_READERS: dict[type[exp.Expr], Callable[[exp.Expr, Certain], EndPair | None]] = {
+    exp.Paren: _within, exp.Nullif: _null_at_zero, exp.Cast: _cast, exp.Neg: _negate, exp.Add: _add, exp.Sub: _add,
+    exp.Mul: _multiply, exp.Div: _multiply, exp.Greatest: _hold, exp.Least: _hold, exp.Round: _round, exp.Exp: _go_up,
+    exp.Sqrt: _go_up, exp.Ln: _go_up, exp.Abs: _absolute,
+}  # fmt: skip
+"""The functions that propagate intervals, by node class."""
+
+
+BinWidths = Mapping[str, Mapping[str, float]]
+"""The half width of a histogram's counts, by relation and column."""
+
+_STEP = Fraction(1)
+"""The step of count noise."""
+_END = "dpsql_end"
+"""Marks a bin in an end of its own interval; such a bin has no interval."""
+
+
+def find_map_width(tree: exp.Expr, body: exp.Expr | None, name: str, widths: BinWidths) -> float | None:
+    """Return the half width of the counts in a column of maps; None unless it is a histogram as released."""
+    if not any(widths.values()):
+        return None  # without a histogram, names need no comparison
+    found = _trace(tree, body, name, widths)
+    return found.pop() if len(found) == 1 else None
+
+
+def find_bin_ends(
+    tree: exp.Expr, select: exp.Select, node: exp.Bracket, widths: BinWidths
+) -> ColumnEnds | None:
+    """Return the interval ends of one bin of a histogram in a SELECT; None for other nodes."""
+    key = node.expressions[0] if len(node.expressions) == 1 else None
+    if key is None or key.find(exp.Column, exp.Slice) is not None or _END in node.meta:
+        return None
+    found = _trace_item(tree, select, node.this.unnest(), widths)
+    width = found.pop() if len(found) == 1 else None
+    if width is None:
+        return None
+    away, held = exp.Literal.number(repr(width)), node.copy()
+    held.meta[_END] = True
+    low, high = (
+        exp.Paren(this=kind(this=held.copy(), expression=away.copy())) for kind in (exp.Sub, exp.Add)
+    )
+    return ColumnEnds(low, high, _STEP, whole=True)
+
+
+def _trace(tree: exp.Expr, body: exp.Expr | None, name: str, widths: BinWidths) -> set[float]:
+    """Return the half widths of a query's column; empty if a side is no histogram."""
+    sides = list_sides(body) if isinstance(body, exp.Query) else []
+    names = [fold(item.alias_or_name) for item in sides[0].expressions] if sides else []
+    found: set[float] = set()
+    for side in sides:
+        star = len(side.expressions) == 1 and side.expressions[0].is_star
+        place = 0 if star else names.index(fold(name)) if fold(name) in names else None
+        node = None if place is None or place >= len(side.expressions) else side.expressions[place].unalias()
+        if star and node is not None:
+            node = exp.column(name, node.table if isinstance(node, exp.Column) else None)
+        parts = set() if node is None else _trace_item(tree, side, node, widths)
+        if not parts:
+            return set()
+        found |= parts
+    return found
+
+
+def _trace_item(tree: exp.Expr, select: exp.Select, node: exp.Expr, widths: BinWidths) -> set[float]:
+    """Return the half widths of an item of a SELECT, a released map or a column from its FROM."""
+    if isinstance(node, exp.Map) and isinstance(node.args.get("values"), exp.Column):
+        width = widths.get(read_relation(select), {}).get(node.args["values"].name)
+        return set() if width is None else {width}
+    if not isinstance(node, exp.Column) or select.args.get("from_") is None:
+        return set()
+    held = widths.get(read_relation(select), {})
+    direct = next((width for column, width in held.items() if fold(column) == fold(node.name)), None)
+    if direct is not None:
+        return {direct}
+    places = [select.args["from_"], *(select.args.get("joins") or [])]
+    found = [
+        _trace(tree, read_source(tree, place.this)[0], node.name, widths)
+        for place in places
+        if not node.table or fold(node.table) == fold(place.this.alias_or_name)
+    ]
+    found = [parts for parts in found if parts]
+    return found[0] if len(found) == 1 else set()

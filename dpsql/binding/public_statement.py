@@ -1,0 +1,410 @@
+"""The statement around private blocks: CTEs, inner queries, column names, linear joins, and installed releases.
+
+Parenthesised joins are linearised: ``FROM (a JOIN b ON ...) JOIN c``, ``FROM a JOIN (b JOIN c ON ...) ON ...``. Joins
+bind from left to right, one table at a time. Every rewriting is an identity of joins, whatever the data.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Protocol
+
+import pyarrow as pa
+from sqlglot import exp
+from sqlglot.errors import ErrorLevel
+
+from dpsql.binding.plan import PrivateBlock, Renamed
+from dpsql.binding.relations.relation import INTERNAL, Relation, fold
+from dpsql.binding.values.sql_types import Type
+from dpsql.language.dialect import bind_error, join_word, table_named, to_sql
+from dpsql.language.functions import MECHANISMS
+from dpsql.language.labels import is_label_type, name_label_type
+from dpsql.language.options import Call, call_of
+from dpsql.mechanisms.window_widths import WindowWidths
+
+
+@dataclass
+class Cte:
+    """A name defined by WITH: a private relation to inline, or a public query that is kept."""
+
+    name: str
+    private: Relation | None = None
+    tree: exp.Expr | None = None
+
+
+Env = dict[str, Cte]
+
+
+def add_ctes(query: exp.Expr, env: Env) -> exp.Expr:
+    """Return the query with the public CTEs it names, so that it is self-contained."""
+    wanted: dict[str, Cte] = {}
+
+    def visit(tree: exp.Expr) -> None:
+        for table in tree.find_all(exp.Table):
+            key = fold(table.name)
+            cte = env.get(key)
+            if cte is not None and cte.tree is not None and key not in wanted:
+                wanted[key] = cte
+                visit(cte.tree.this)
+
+    visit(query)
+    if not wanted:
+        return query
+    query = query.copy()
+    ordered = [cte.tree.copy() for key, cte in env.items() if key in wanted and cte.tree is not None]
+    own = query.args.get("with_")
+    recursive = bool(own and own.args.get("recursive")) or any(_names_itself(cte) for cte in ordered)
+    with_ = exp.With(expressions=[*ordered, *(own.expressions if own else [])], recursive=recursive or None)
+    query.set("with_", with_)
+    return query
+
+
+def _names_itself(cte: exp.Expr) -> bool:
+    return any(fold(table.name) == fold(cte.alias) for table in cte.this.find_all(exp.Table))
+
+
+def from_items(select: exp.Expr) -> list[exp.Expr]:
+    """Return the items of FROM and JOIN, in order."""
+    first = select.args.get("from_")
+    return [] if first is None else [first.this, *(join.this for join in select.args.get("joins") or [])]
+
+
+def inner_queries(select: exp.Select) -> Iterator[exp.Expr]:
+    """Yield the outermost queries in the expressions of a SELECT (not in FROM, JOIN or WITH)."""
+    for key, value in select.args.items():
+        if key in ("with_", "from_"):
+            continue
+        for item in value if isinstance(value, list) else [value]:
+            if not isinstance(item, exp.Expr):
+                continue
+            if key == "joins":
+                yield from outer_queries(item.args["on"]) if item.args.get("on") else ()
+            else:
+                yield from outer_queries(item)
+
+
+def outer_queries(node: exp.Expr) -> Iterator[exp.Expr]:
+    """Yield the outermost queries inside a node, or the node itself."""
+    if isinstance(node, exp.Query) and not isinstance(node, exp.Subquery | exp.Table):
+        yield node
+        return
+    for child in list(node.iter_expressions()):
+        yield from outer_queries(child)
+
+
+def label_of(call: Call) -> str:
+    """Return an aggregate's label, ``count_star()``, ``sum(amount)``; for a mechanism its name alone."""
+    if call.name in MECHANISMS:
+        return call.name.lower()
+    if call.name == "COUNT" and (not call.args or call.args[0].is_star) and not call.distinct:
+        return "count_star()"
+    function = call.node
+    while isinstance(function, exp.Filter | exp.WithinGroup | exp.Window):
+        function = function.this
+    written = function.meta.get("called", call.name.lower())
+    distinct = "DISTINCT " if call.distinct and not isinstance(function, exp.ApproxDistinct) else ""
+    inside = ", ".join(spell(argument) for argument in call.args)
+    where = f" FILTER (WHERE {spell(call.where)})" if call.where is not None else ""
+    return f"{written}({distinct}{inside}){where}"
+
+
+_TYPES = {"INT": "INTEGER", "TEXT": "VARCHAR"}
+_OTHER_NAMES = _TYPES | {"INT128": "HUGEINT"}
+
+
+def _spell_type(kind: str) -> str:
+    return "VARCHAR" if is_label_type(kind) else _OTHER_NAMES.get(kind, kind)
+
+
+def spell(node: exp.Expr) -> str:
+    """Return an expression's text as in DuckDB's column names."""
+    text = node.sql(
+        dialect="duckdb", comments=False, normalize_functions="lower", unsupported_level=ErrorLevel.IGNORE
+    )
+    text = re.sub(r"\bAS (INT|TEXT)\)", lambda found: f"AS {_TYPES[found[1]]})", text)
+    return text.replace("count(*)", "count_star()")
+
+
+MAX_HINT = 200
+"""The most characters of a whole statement in a hint."""
+
+
+def write_over_rows(select: exp.Select, items: str, after: str) -> str | None:
+    """Return the text of a whole SELECT over the same rows, for a hint.
+
+    Returns:
+        None where the text would be long, or reads a query that is named around it.
+    """
+    above: exp.Expr | None = select
+    while above is not None:
+        if above.args.get("with_"):
+            return None
+        above = above.parent
+    rows = exp.Select(expressions=[exp.Literal.number(1)])
+    for key in ("from_", "joins", "where"):
+        part = select.args.get(key)
+        rows.set(key, [one.copy() for one in part] if isinstance(part, list) else part and part.copy())
+    text = f"SELECT {items} {to_sql(rows).removeprefix('SELECT 1 ')} {after}"
+    return None if len(text) > MAX_HINT or INTERNAL in text or select.args.get("from_") is None else text
+
+
+def label_of_item(item: exp.Expr) -> str:
+    """Return the name of a SELECT's item: its alias, its aggregate's label, or its column; '' if it has none."""
+    if isinstance(item, exp.Alias):
+        return item.alias
+    call = call_of(item)
+    return label_of(call) if call is not None else item.alias_or_name
+
+
+def resolve_key(
+    node: exp.Expr, select: exp.Select, is_column: Callable[[exp.Column], bool] = lambda _: True
+) -> exp.Expr:
+    """Return the expression of a GROUP BY key: an item of the SELECT, by position or alias, or the key itself.
+
+    ``is_column``: returns whether a name is a column of the rows, which precedes an alias.
+
+    Raises:
+        BindError: there is no item at that position.
+    """
+    if isinstance(node, exp.Literal) and not node.is_string:
+        place = int(node.name) if node.name.isdigit() else 0
+        if not 1 <= place <= len(select.expressions):
+            raise bind_error(node, "GROUP BY counts the columns of the SELECT from 1.")
+        chosen: exp.Expr = select.expressions[place - 1].unalias()
+        return chosen
+    if isinstance(node, exp.Column) and not node.table and not is_column(node):
+        items = (item for item in select.expressions if isinstance(item, exp.Alias))
+        return next((item.this for item in items if fold(item.alias) == fold(node.name)), node)
+    return node
+
+
+def make_unique(names: Iterable[str]) -> list[str]:
+    """Return the names, each made unique by a numeric suffix.
+
+    >>> make_unique(["n", "n", "N"])
+    ['n', 'n_1', 'N_2']
+    """
+    unique = UniqueNames()
+    return [unique.add(name) for name in names]
+
+
+class UniqueNames:
+    """Makes names unique one by one, in order of arrival."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+        """The last suffix of each folded name."""
+
+    def add(self, name: str) -> str:
+        """Return the name, made unique by a numeric suffix."""
+        folded = fold(name)
+        count = self._counts.get(folded)
+        if count is None:
+            self._counts[folded] = 0
+            return name
+        while (fresh := fold(f"{name}_{(count := count + 1)}")) in self._counts:
+            pass
+        self._counts[folded] = count
+        self._counts[fresh] = 0
+        return f"{name}_{count}"
+
+
+_MIRROR = {"": "", "LEFT": "RIGHT", "RIGHT": "LEFT", "FULL": "FULL"}
+_HINT = "write the join in parentheses as a named query before the statement, and join that."
+
+
+def flatten_joins(select: exp.Select) -> None:
+    """Linearise the FROM of a SELECT in place; BindError for parentheses that can't be removed without changing the join."""
+    from_ = select.args.get("from_")
+    if from_ is None:
+        return
+    while (opened := _opened(from_.this)) is not None:
+        item, inner = opened
+        from_.set("this", item)
+        select.set("joins", [*inner, *(select.args.get("joins") or [])])
+    joins: list[exp.Join] = list(select.args.get("joins") or [])
+    place = 0
+    while place < len(joins):
+        opened = _opened(joins[place].this)
+        if opened is None:
+            place += 1
+            continue
+        item, inner = opened
+        if not inner:
+            joins[place].set("this", item)
+        elif place == 0 and _mirrored(select, joins[0]):
+            _swap(joins[0], from_)
+            from_.set("this", item)
+            joins = [*inner, *joins]
+            while (opened := _opened(from_.this)) is not None:
+                from_.set("this", opened[0])
+                joins = [*opened[1], *joins]
+        else:
+            joins[place : place + 1] = _spread(select, joins, place, item, inner)
+        select.set("joins", joins)
+
+
+def _opened(node: exp.Expr) -> tuple[exp.Expr, list[exp.Join]] | None:
+    """Return a parenthesised join's first item and joins; None for other nodes. One with an alias becomes a SELECT."""
+    if not isinstance(node, exp.Subquery) or not isinstance(node.this, exp.Table | exp.Subquery):
+        return None
+    inner = node.this
+    joins = list(inner.args.get("joins") or [])
+    if node.alias or any(node.args.get(key) for key in ("pivots", "sample")):
+        inner.set("joins", None)
+        made = exp.Select(expressions=[exp.Star()]).from_(inner, copy=False)
+        made.set("joins", joins or None)
+        node.set("this", made)
+        return None
+    bare = isinstance(inner, exp.Subquery) and not joins and not inner.alias
+    if bare and isinstance(inner.this, exp.Select):
+        return None  # ((SELECT ...))
+    inner.set("joins", None)
+    return inner, [*joins, *(node.args.get("joins") or [])]
+
+
+def _mirrored(select: exp.Select, join: exp.Join) -> bool:
+    """Return whether the two sides of a join may be swapped, which only changes the order of columns in ``*``."""
+    starred = any(item.is_star and not isinstance(item, exp.Column) for item in select.expressions)
+    known = join_word(join, "kind") in ("", "INNER", "CROSS", "OUTER")
+    return known and not starred and not join_word(join, "method")
+
+
+def _swap(join: exp.Join, from_: exp.Expr) -> None:
+    join.set("this", from_.this)
+    join.set("side", _MIRROR[join_word(join, "side")] or None)
+
+
+def _spread(
+    select: exp.Select, joins: list[exp.Join], place: int, item: exp.Expr, inner: list[exp.Join]
+) -> list[exp.Join]:
+    """Return inner joins one by one, as they are associative; move the condition of the whole to WHERE."""
+    join = joins[place]
+    outer = [j for j in joins[place + 1 :] if join_word(j, "side") in ("RIGHT", "FULL")]
+    kinds = [
+        join_word(j, "kind") in ("", "INNER", "CROSS") and not join_word(j, "side") for j in (join, *inner)
+    ]
+    simple = not any(j.args.get("using") or join_word(j, "method") for j in (join, *inner))
+    if outer or not all(kinds) or not simple:
+        raise bind_error(join.this, "such joins in parentheses are not known here.", _HINT)
+    on = join.args.get("on")
+    if on is not None:
+        select.where(on, copy=False)
+    return [exp.Join(this=item), *inner]
+
+
+# -- releases -----------------------------------------------------------------------------------------------------------
+
+Schema = Sequence[tuple[str, str]]
+
+
+class Finish(Protocol):
+    """The embedded DuckDB, without private data."""
+
+    def describe(
+        self, sql: str, relations: Mapping[str, Schema], public: Iterable[str] = ()
+    ) -> list[tuple[str, str]]:
+        """Return names and SQL types of a query's columns, bound against empty relations; BindError if it does not fit."""
+        ...
+
+    def finish(self, sql: str, relations: Mapping[str, pa.Table], public: Iterable[str] = ()) -> pa.Table:
+        """Run a query over released relations and public tables."""
+        ...
+
+    def keep(self, sql: str, public: Iterable[str] = ()) -> pa.Table:
+        """Run a query over public tables that always returns the same rows, and cache these."""
+        ...
+
+
+@dataclass(frozen=True)
+class Released:
+    """A column of a release, its SQL type, and whether its interval's ends are further columns.
+
+    ``noise_step`` is the step of its noise, if it is an exact number with symmetric, log-concave noise and a symmetric
+    interval. ``order`` has the labels of an ENUM, in the type's order.
+    """
+
+    name: str
+    type: str
+    interval: bool = False
+    noise_step: Fraction | None = None
+    order: tuple[str, ...] | None = None
+
+    @property
+    def low(self) -> str:
+        """The column of the interval's lower ends."""
+        return f"{self.name}__low"
+
+    @property
+    def high(self) -> str:
+        """The column of the interval's upper ends."""
+        return f"{self.name}__high"
+
+    @property
+    def columns(self) -> tuple[tuple[str, str], ...]:
+        """Names and SQL types of its columns in the release."""
+        ends = ((self.low, "DOUBLE"), (self.high, "DOUBLE")) if self.interval else ()
+        return ((self.name, self.type if self.order is None else name_label_type(self.order)), *ends)
+
+
+PRIVATE_CLAUSES = ("joins", "where", "group", "having")
+
+
+def install(
+    select: exp.Select, source: exp.Expr, outputs: Sequence[tuple[str, exp.Expr]] | None = None,
+    also: Iterable[str] = (),
+) -> None:  # fmt: skip
+    """Rewrite a private SELECT, in place, to read a release.
+
+    Args:
+        select: the SELECT, which keeps its public clauses: ORDER BY, LIMIT, QUALIFY and so on.
+        outputs: names and expressions of the output columns; by default all of the source's.
+        also: further clauses to remove with the private ones.
+    """
+    for key in (*PRIVATE_CLAUSES, *also):
+        select.set(key, None)
+    select.set("from_", exp.From(this=source))
+    if outputs is None:
+        select.set("expressions", [exp.Star()])
+        return
+    select.set("expressions", [exp.alias_(node, name, quoted=True) for name, node in outputs])
+
+
+def schemas(blocks: Iterable[PrivateBlock | WindowWidths]) -> dict[str, Schema]:
+    """Return the columns of each block's release, or relation of half widths, by name."""
+    return {block.name: block.columns for block in blocks}
+
+
+def public_columns(
+    finish: Finish, sql: str, blocks: Iterable[PrivateBlock | WindowWidths], public: Iterable[str]
+) -> list[tuple[str, Type]]:
+    """Return names and types of a public query over the releases of these blocks and these public tables."""
+    return [(name, Type.parse(kind)) for name, kind in finish.describe(sql, schemas(blocks), public)]
+
+
+def renamed(tree: exp.Expr, blocks: Sequence[PrivateBlock]) -> tuple[Renamed, ...] | None:
+    """Return the output columns, if a statement only renames one release's columns; None if it does more."""
+    if not isinstance(tree, exp.Select) or len(blocks) != 1:
+        return None
+    source = tree.args.get("from_")
+    clauses = [key for key, value in tree.args.items() if value and key not in ("expressions", "from_")]
+    if clauses or source is None or source.this != table_named(blocks[0].name):
+        return None
+    kinds = dict(blocks[0].columns)
+    found = []
+    for item in tree.expressions:
+        node = item.unalias()
+        casts = []
+        while isinstance(node, exp.Cast) and not node.args.get("safe"):
+            casts.append(_spell_type(node.to.sql(dialect="duckdb")))
+            node = node.this
+        if not isinstance(node, exp.Column) or node.name not in kinds or not item.alias_or_name:
+            return None
+        found.append(
+            Renamed(item.alias_or_name, node.name, (_spell_type(kinds[node.name]), *reversed(casts)))
+        )
+    names = [column.name.lower() for column in found]
+    return tuple(found) if len(set(names)) == len(names) else None

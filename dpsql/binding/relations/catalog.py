@@ -1,0 +1,498 @@
+"""The catalog of the policy's tables, typed as the engine reports them, and the binder's interface for modules below it.
+
+Blocks contain queries that contain blocks, so a block's module calls the binder that called it. The abstract class here
+avoids a circular import; :mod:`dpsql.binding.statement_binder` implements it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+from weakref import WeakValueDictionary
+
+import pyarrow as pa
+from sqlglot import exp
+
+from dpsql.binding.plan import Input, PrivateBlock
+from dpsql.binding.public.intervals import ShownEnds
+from dpsql.binding.public.kept_results import FORETOLD, KeptResult
+from dpsql.binding.public.window_sums import OrderedRelease
+from dpsql.binding.public_statement import Env, Finish, Released, add_ctes, from_items, schemas
+from dpsql.binding.relations.own_names import OwnNames
+from dpsql.binding.relations.plan_size import SharedQueries, SharedQuery, WrittenTexts, write_public
+from dpsql.binding.relations.relation import (
+    CLAIMED,
+    DETERMINES,
+    PERSON,
+    UNIT,
+    Field,
+    From,
+    Names,
+    Relation,
+    column,
+    column_name,
+    find_direct_unit,
+    fold,
+    list_claimed_columns,
+    meets_exactly,
+    move_column,
+)
+from dpsql.binding.values.declared_values import Declared
+from dpsql.binding.values.fixed_point import read_declared_bounds as declared_bounds
+from dpsql.binding.values.lengths import column_length
+from dpsql.binding.values.sql_types import TEXT, Bounds, Type, Typed
+from dpsql.binding.values.total_expressions import make_total
+from dpsql.engine.base import Engine
+from dpsql.errors import BindError, EngineError, Error, PolicyError, Span, did_you_mean
+from dpsql.language.dialect import is_not_null, privacy_error, span_of, to_sql
+from dpsql.language.labels import name_label_type
+from dpsql.mechanisms.base import Operator
+from dpsql.mechanisms.consistency import Consistent
+from dpsql.mechanisms.empty_groups import RangedGroups
+from dpsql.mechanisms.subsample.blocks import RegisteredFunction
+from dpsql.policy.model import Column, Policy, Table
+from dpsql.policy.tables import Hop
+from dpsql.policy.unit_guess import suggest_unit
+from dpsql.privacy.amounts import Amount
+
+_PERIODS = ("INTEGER", "TEXT", "DATE", "TIMESTAMP", "BOOLEAN")
+"""Types that a period may have: their equal values are indistinguishable."""
+_BASE, _KEY, _FOUND = "base", "path_key", "path_unit"
+Describe = Callable[[str], list[tuple[str, str]]]
+"""Returns names and SQL types of a public query's columns, without private data."""
+
+
+@dataclass
+class Catalog:
+    """Tables of the policy as relations. Schemas are read once and cached."""
+
+    policy: Policy
+    engine: Engine
+    accountant: str
+    functions: Mapping[str, RegisteredFunction] = field(default_factory=dict)
+    delta_left: Callable[[], Fraction] | None = None
+    """The delta left for mechanisms with a separate delta, for a refusal's hint; without it, the policy's."""
+    kept: Mapping[str, KeptResult] = field(default_factory=dict)
+    """Kept results, by folded name."""
+    epsilon: Fraction | None = None
+    """The epsilon of a statement that names none, replacing the policy's."""
+    shared: SharedQueries = field(default_factory=WeakValueDictionary)
+    """The queries that exact texts refer to by name, for the lifetime of a plan."""
+    _schemas: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    _fields: dict[str, tuple[Field, ...]] = field(default_factory=dict)
+    """Fields by table. Their nodes are immutable: users copy them."""
+    _named_as: dict[str, exp.Expr] = field(default_factory=dict)
+
+    def find(self, name: str, span: Span | None, whole: bool = True) -> Table:
+        """Return the policy's table of that name; BindError if there is none. ``whole``: the name has one part."""
+        if whole and (found := self.policy.tables.get(name)) is not None:
+            return found
+        known = [table.name for table in self.policy.tables.values()]
+        hint = did_you_mean(name, known) or "the policy names no tables yet."
+        if "." in name and not hint.startswith("did you mean"):
+            hint = did_you_mean(name.rpartition(".")[2], known) or hint
+        raise BindError(f"there is no table {name}.", span=span, hint=hint)
+
+    def schema(self, table: Table) -> Mapping[str, str]:
+        """Return a table's columns and their types, cached."""
+        if table.name not in self._schemas:
+            self._schemas[table.name] = self.engine.schema(table)
+        return self._schemas[table.name]
+
+    @property
+    def default_epsilon(self) -> Fraction | None:
+        """The epsilon of a statement that names none; None if it must name one."""
+        return self.policy.budget.default_epsilon if self.epsilon is None else self.epsilon
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The folded names of tables, columns and struct fields of the policy's data."""
+        found = set()
+        for table in self.policy.tables.values():
+            found.add(fold(table.name))
+            kinds = []
+            for name, kind in self.schema(table).items():
+                found.add(fold(name))
+                kinds.append(Type.parse(kind))
+            while kinds:
+                last = kinds.pop()
+                found |= {fold(name) for name, _ in last.fields}
+                kinds += [*(inner for _, inner in last.fields), *((last.element,) if last.element else ())]
+        return frozenset(found)
+
+    def fields(self, table: Table, name: str) -> tuple[Field, ...]:
+        """Return the table's columns, under its name in the exact query, with the bounds and values that the policy declares."""
+        if table.name not in self._fields:
+            self._fields[table.name] = self._declared(table)
+        return tuple(
+            replace(f, typed=replace(f.typed, node=move_column(f, name))) for f in self._fields[table.name]
+        )
+
+    def _declared(self, table: Table) -> tuple[Field, ...]:
+        schema = self.schema(table)
+        folded = {fold(name): name for name in schema}
+        for name in table.columns:
+            if fold(name) not in folded:
+                what = f"the policy declares {table.name}.{name}, which the data do not have."
+                raise PolicyError(what, hint=did_you_mean(name, schema))
+        declared = {fold(name): item for name, item in table.columns.items()}
+        unit = find_direct_unit(table)
+        claims, start = list_claimed_columns(table), self._start(table, schema)
+        keys = set() if table.public else self._keys(table)
+        ends = self._public_ends(table, schema) if table.public else {}
+        fields, orders = [], self.engine.orders(table)
+        for place, (name, sql_type) in enumerate(schema.items()):
+            item = declared.get(fold(name), Column())
+            kind, values = Type.parse(sql_type), item.values
+            bounds = declared_bounds(kind.kind, item.bounds, f"{table.name}.{name}")
+            known = [v for v in values or () if isinstance(v, int | float) and not isinstance(v, bool)]
+            if bounds is None and values and len(known) == len(values):
+                bounds = Bounds(Fraction(min(known)), Fraction(max(known)))
+            bounds = bounds if bounds is not None else ends.get(name)
+            length = column_length(item) if kind.kind in ("TEXT", "LIST") else None
+            node, folded_name = column(column_name(place)), fold(name)
+            order = orders.get(name) if kind == TEXT or kind.element == TEXT else None
+            typed = Typed(node, kind, bounds, False, values, length=length, unchecked=True, order=order)
+            key = folded_name in keys
+            anchors = {anchor for start, anchor in claims if start == folded_name}
+            anchors |= {(fold(table.name), folded_name)} if key else set()
+            is_unit = unit is not None and folded_name == fold(unit)
+            whole = table.period is not None and (key or (len(table.unit_path) > 1 and place == start))
+            if is_unit and table.period is not None:  # a part of the unit, which its other periods share
+                is_unit, anchors = False, {*anchors, CLAIMED, PERSON}
+            if any(k in self.policy.tables[t].determining for t, k in anchors if t):
+                anchors.add(DETERMINES)  # a path starts from the unit's determining column there
+            key = key and DETERMINES not in anchors
+            declares = item.bounds is not None
+            fields.append(
+                Field(
+                    name, typed, is_unit, table.public, frozenset(anchors), key, is_period=whole, declared=declares,
+                )
+            )  # fmt: skip
+        for needed in [*([unit] if unit is not None else []), *table.determining]:
+            if fold(needed) not in folded:
+                what = f"{needed}, which leads to the privacy unit, is not a column of {table.name}."
+                raise PolicyError(what, hint=suggest_unit(needed, schema, len(table.unit_path) == 1))
+        return tuple(fields)
+
+    def _public_ends(self, table: Table, schema: Mapping[str, str]) -> dict[str, Bounds]:
+        """Return the cached extremes of each numeric column of a public table, to which later values are clamped."""
+        kinds = {name: Type.parse(kind) for name, kind in schema.items()}
+        names = [name for name, kind in kinds.items() if kind.numeric]
+        if not names or not self.engine.lossless:
+            return {}
+        numbers = []
+        for name in names:
+            node: exp.Expr = column(name, _BASE)
+            if kinds[name].kind == "DOUBLE":
+                there = exp.func("isfinite", node.copy(), dialect="duckdb")
+                node = exp.Case(ifs=[exp.If(this=there, true=node)])
+            numbers += [exp.Min(this=node), exp.Max(this=node.copy())]
+        items = [exp.alias_(number, column_name(i)) for i, number in enumerate(numbers)]
+        query = exp.Select(expressions=items).from_(self._named(table, _BASE), copy=False)
+        try:
+            row = self.engine.execute(to_sql(query)).to_pylist()[0]
+        except EngineError:
+            return {}
+        found = list(row.values())
+        pairs = zip(names, found[::2], found[1::2], strict=True)
+        return {name: Bounds(Fraction(low), Fraction(high)) for name, low, high in pairs if low is not None}
+
+    def _start(self, table: Table, schema: Mapping[str, str]) -> int | None:
+        """Return the index of the column that a table's first path starts from."""
+        starts = [fold(path[0].column) for path in table.unit_paths[:1]]
+        return next((place for place, name in enumerate(schema) if fold(name) in starts), None)
+
+    def _keys(self, table: Table) -> set[str]:
+        """Return the columns of a table that declared paths lead to."""
+        paths = (path for other in self.policy.tables.values() for path in other.unit_paths)
+        hops = (hop for path in paths for hop in path[1:])
+        return {fold(hop.key) for hop in hops if fold(hop.table) == fold(table.name)}
+
+    def _spell(self, table: Table, name: str) -> tuple[str, Type]:
+        for known, sql_type in self.schema(table).items():
+            if fold(known) == fold(name):
+                return known, Type.parse(sql_type)
+        raise PolicyError(f"{name}, on a path to a privacy unit, is not a column of {table.name}.")
+
+    def relation(self, table: Table, alias: str, name: str) -> Relation:
+        """Return a base table under ``name`` in an exact FROM, and ``alias`` for the analyst; a private one has its unit."""
+        fields = self.fields(table, name)
+        items = [exp.alias_(column(n, _BASE), column_name(i)) for i, n in enumerate(self.schema(table))]
+        inner = exp.Select(expressions=items).from_(self._named(table, _BASE), copy=False)
+        as_named = exp.TableAlias(this=exp.to_identifier(name))
+        if table.public:
+            return Relation(alias, name, fields, exp.Subquery(this=inner, alias=as_named), private=False)
+        if table.period is not None and not self.engine.lossless:
+            what = f"{table.name} has a privacy period, which only DuckDB computes here."
+            raise PolicyError(
+                what, hint="ask the same of DuckDB, or leave the period out: whole units are protected then."
+            )
+        if table.row_level:
+            source = exp.Subquery(this=inner, alias=as_named)
+            return Relation(alias, name, fields, source, True, None, (table,), row_level=True)
+        path = table.unit_path
+        if len(path) > 1:
+            on = self._follows(path[0], path[1], _BASE, 0, table)
+            inner = inner.join(self._units_of_keys(path[1:], 0, table), on=on, copy=False)
+        unit: exp.Expr
+        if len(path) == 1:
+            unit, parts = self._parted(table, column(self._spell(table, path[0].column)[0], _BASE), _BASE)
+        else:
+            unit = column(_FOUND, _hop(0))
+            parts = [unit]
+        inner = inner.select(exp.alias_(unit, UNIT), copy=False)
+        inner = inner.where(*map(is_not_null, parts), copy=False)
+        last = path[-1]
+        holder = self.find(last.table, None)
+        kind = self._spell(holder, last.column)[1]
+        period = None
+        if holder.declared_period is not None:
+            made = self._bind_period(holder, self.fields(holder, name))
+            kind = Type.parse(f"STRUCT(person {kind.sql}, period {made.type.sql})")
+            period = made.node if holder is table else None
+        return Relation(
+            alias, name, fields, exp.Subquery(this=inner, alias=as_named), True, column(UNIT, name), (table,),
+            unit_type=kind, period=period,
+        )  # fmt: skip
+
+    def _parted(self, table: Table, unit: exp.Expr, alias: str) -> tuple[exp.Expr, list[exp.Expr]]:
+        """Return a table's unit, paired with its declared period if any, and the parts that must not be NULL.
+
+        Both are columns of the row itself, so adding or removing a unit's row changes no other row's unit.
+        """
+        if table.declared_period is None:
+            return unit, [unit]
+        named = zip(self.schema(table), self.fields(table, alias), strict=True)
+        fields = tuple(replace(f, typed=replace(f.typed, node=column(n, alias))) for n, f in named)
+        period = self._bind_period(table, fields).node
+        return exp.Anonymous(this="row", expressions=[unit.copy(), period.copy()]), [unit, period]
+
+    def _bind_period(self, table: Table, fields: tuple[Field, ...]) -> Typed:
+        """Return the period of a table's rows, bound as an analyst's expression.
+
+        Raises:
+            PolicyError: it is no function of these columns, or depends on a session's time zone.
+        """
+        period = table.declared_period
+        assert period is not None
+        read = exp.Column(this=exp.Identifier(this=period.column, quoted=True))
+        given = [exp.Literal.string(period.part), read] if period.part else [read]
+        node = exp.func(period.function, *given, dialect="duckdb") if period.function else read
+        scope = Names((Relation(table.name, table.name, fields, exp.Null(), private=True),))
+        try:
+            typed = make_total(node, scope)
+        except Error as error:
+            wrong = error.message
+        else:
+            taken = scope.find(read).typed.type
+            if typed.type.kind in _PERIODS and (taken.kind != "TIMESTAMP" or taken.sql == "TIMESTAMP"):
+                return typed
+            wrong = f"{period.column} is {taken.sql}."
+        raise PolicyError(
+            f"the privacy period of {table.name}, {period}, can't be computed: {wrong}",
+            hint="a period is made of a date, or of a timestamp without a time zone; or is a whole number or a text.",
+        )
+
+    def _units_of_keys(self, path: Sequence[Hop], place: int, subject: Table) -> exp.Subquery:
+        """Return the units that a path finds by the keys of its first table: each pair of a key and a unit once.
+
+        Each hop follows a foreign key to the row with more information about the unit. If a key occurs in several rows,
+        the row that follows it counts once for each of their units, not once per row: every derived row belongs to one
+        unit, and no unit has more of them than there are starting rows.
+        """
+        hop, base = path[0], f"{_BASE}{place}"
+        holder = self.find(hop.table, None)
+        key = column(self._spell(holder, hop.key)[0], base)
+        query = exp.Select().from_(self._named(holder, base), copy=False)
+        unit: exp.Expr = column(self._spell(holder, hop.column)[0], base)
+        if len(path) > 1:
+            on = self._follows(hop, path[1], base, place + 1, subject)
+            query = query.join(self._units_of_keys(path[1:], place + 1, subject), on=on, copy=False)
+            unit = column(_FOUND, _hop(place + 1))
+        parts: list[exp.Expr] = [unit]
+        if len(path) == 1:
+            unit, parts = self._parted(holder, unit, base)
+        query = query.select(
+            exp.alias_(key, _KEY, quoted=True), exp.alias_(unit, _FOUND, quoted=True), copy=False
+        )
+        query = query.where(*map(is_not_null, parts), copy=False)
+        if len(parts) > 1:  # DuckDB decomposes a row in GROUP BY
+            query = query.distinct(copy=False)
+        else:
+            query = query.group_by(key.copy(), unit.copy(), copy=False)
+        return exp.Subquery(this=query, alias=exp.TableAlias(this=exp.to_identifier(_hop(place))))
+
+    def _follows(self, hop: Hop, after: Hop, holder: str, place: int, subject: Table) -> exp.Expr:
+        """Return the equality of a row with the next on its path; PolicyError if the two columns have different types."""
+        start, here = self._spell(self.find(hop.table, None), hop.column)
+        there = self._spell(self.find(after.table, None), after.key)[1]
+        if not meets_exactly(here, there):
+            raise PolicyError(
+                f"{hop.table}.{hop.column} is {here.sql}, and {after.table}.{after.key} is {there.sql}: "
+                f"the path to the privacy unit of {subject.name} needs the same type.",
+                hint="give both columns one type in the data.",
+            )
+        return exp.EQ(this=column(start, holder), expression=column(_KEY, _hop(place)))
+
+    def _named(self, table: Table, alias: str) -> exp.Expr:
+        if table.name not in self._named_as:
+            text = self.engine.relation(table)
+            self._named_as[table.name] = exp.maybe_parse(text, into=exp.Table, dialect=self.engine.dialect)
+        return exp.alias_(self._named_as[table.name], alias, table=True, quoted=True)
+
+
+def _hop(place: int) -> str:
+    return f"hop{place}"
+
+
+@dataclass
+class Binder(ABC):
+    """Binds one statement. Contains the plan so far, and no data."""
+
+    catalog: Catalog
+    finish: Finish
+    thresholds: dict[str, Any] = field(default_factory=dict)
+    """Declared interactive thresholds, by folded name."""
+    blocks: list[PrivateBlock] = field(default_factory=list)
+    public: dict[str, None] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    limits: list[str] = field(default_factory=list)
+    """EXPLAIN's sentences on the limits of a unit's contribution."""
+    adjustments: list[Consistent] = field(default_factory=list)
+    ranged: list[RangedGroups] = field(default_factory=list)
+    """The blocks with groups made by a range, some of which an answer shows."""
+    intervals: dict[str, ShownEnds] = field(default_factory=dict)
+    """Columns with intervals, by the name of the release."""
+    noise_steps: dict[str, dict[str, Fraction]] = field(default_factory=dict)
+    """The noise steps of exact numbers with noise among these, by the name of the release."""
+    key_values: dict[tuple[str, str], Declared] = field(default_factory=dict)
+    """The declared values of released keys, by release and column."""
+    sources: list[Relation | None] = field(default_factory=list)
+    """The relations of FROM items, which store their indices here."""
+    once: dict[str, Relation] = field(default_factory=dict)
+    """Public subqueries with several copies in one SELECT."""
+    lent_inputs: dict[Input, None] = field(default_factory=dict)
+    """Public relations available to the exact queries."""
+    held: frozenset[str] | None = frozenset({"*"})
+    """The result of :func:`dpsql.binding.relations.unit_rows.find_held_columns` for the statement."""
+    shared: dict[SharedQuery, None] = field(default_factory=dict)
+    """The queries that its exact texts refer to by name."""
+    written: WrittenTexts = field(default_factory=WrittenTexts)
+    """The exact texts of the statement so far."""
+    own_names: OwnNames = field(default_factory=OwnNames)
+    when_whole: list[Callable[[exp.Expr], None]] = field(default_factory=list)
+    """Called with the complete statement once it is bound."""
+    ordered_releases: list[OrderedRelease] = field(default_factory=list)
+
+    def name(self, kind: str) -> str:
+        """Return a name unused in the statement."""
+        return self.own_names.make(kind, self.catalog.names)
+
+    @abstractmethod
+    def query(self, tree: exp.Expr, env: Env, inner: bool) -> Relation | None:
+        """Bind a query in place; return the private relation kept by it (only if ``inner``), or None if it is public."""
+
+    def public_query(self, tree: exp.Expr, env: Env) -> None:
+        """Bind, in place, a query that must not keep private rows; PrivacyError if it does."""
+        if self.query(tree, env, inner=False) is not None:
+            raise privacy_error(tree, "private rows can't stand here.")
+
+    def add_block(
+        self, name: str, operator: Operator, released: Iterable[Released], inputs: Iterable[Input],
+        sentences: tuple[str, ...], confidence: float = 0.95, asked: Amount | None = None,
+    ) -> None:  # fmt: skip
+        """Add a block that may lose at most ``asked``; its exact queries may also read ``inputs``."""
+        released = list(released)
+        columns = tuple(part for item in released for part in item.columns)
+        self.intervals[name] = {item.name: (item.low, item.high) for item in released if item.interval}
+        steps = {item.name: item.noise_step for item in released}
+        self.noise_steps[name] = {column: step for column, step in steps.items() if step is not None}
+        read = tuple(dict.fromkeys((*inputs, *self.lent_inputs)))
+        self.written.add(operator.checked, self.catalog.shared)
+        orders = tuple((item.name, item.order) for item in released if item.order is not None)
+        made = PrivateBlock(name, operator, columns, read, sentences, confidence, asked, orders=orders)
+        self.blocks.append(made)
+
+    @abstractmethod
+    def source(self, node: exp.Expr, env: Env) -> Relation | None:
+        """Return the private relation of a FROM item, None if public; it is bound once, and copies share the result."""
+
+    def private_from(self, select: exp.Select, env: Env) -> From:
+        """Return the FROM of a SELECT that must read private rows."""
+        relations = {id(node): self.source(node, env) for node in from_items(select)}
+        if not any(relation is not None for relation in relations.values()):
+            raise privacy_error(
+                select.expressions[0] if select.expressions else select,
+                "this needs private rows, and its FROM has none.",
+                "public tables can be read exactly, with plain SQL.",
+            )
+        return self.from_of(select, relations, env)
+
+    @abstractmethod
+    def from_of(
+        self, select: exp.Select, relations: dict[int, Relation | None], env: Env, outer: Names | None = None
+    ) -> From:
+        """Return the FROM of a SELECT whose items are these relations, correlated with a row of ``outer`` if given."""
+
+    @abstractmethod
+    def expression(self, node: exp.Expr, names: Names, env: Env) -> Typed:
+        """Return a row expression that can't fail; the block gets the public relations that its subqueries read."""
+
+    # -- public relations ---------------------------------------------------------------------------------------
+
+    def lend(self, node: exp.Expr, env: Env) -> Relation:
+        """Return a public FROM item as an exact query reads it: a policy table unchanged, anything else evaluated first."""
+        named = isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier)
+        if named and fold(node.name) not in env:
+            table = self.catalog.find(node.name, span_of(node))
+            return self.catalog.relation(table, node.alias_or_name, self.name("table"))
+        alias = node.alias_or_name or self.name("public")
+        source = node.copy()
+        if isinstance(source, exp.Subquery):
+            source.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
+        query = exp.Select(expressions=[exp.Star()]).from_(source)
+        return replace(self.public_relation(query, env, self.name("lent")), alias=alias)
+
+    def public_relation(self, query: exp.Expr, env: Env, name: str) -> Relation:
+        """Return a public query, with the CTEs it needs, as an evaluated relation with the finisher's column types."""
+        sql = write_public(add_ctes(query, env))
+        described = self.finish.describe(sql, schemas(self.blocks), self.public)
+        columns = [(label, Type.parse(kind)) for label, kind in described]
+        orders = {name_label_type(order): order for order in self._list_orders()}
+        listed = ", ".join(column_name(place) for place in range(len(columns)))
+        found = Input(self.name("input"), f"SELECT * FROM ({sql}) AS given({listed})")
+        fields = tuple(
+            Field(
+                label,
+                Typed(column(column_name(place), name), kind, order=orders.get(described[place][1])),
+                public=True,
+            )
+            for place, (label, kind) in enumerate(columns)
+        )
+        source = exp.alias_(exp.to_table(found.name), name, table=True)
+        return Relation(name, name, fields, source, private=False, inputs=(found,))
+
+    def _list_orders(self) -> Iterator[tuple[str, ...]]:
+        """Yield the orders of labels of earlier blocks and of public tables."""
+        for block in self.blocks:
+            yield from (order for _, order in block.orders)
+        for name in self.public:
+            table = self.catalog.policy.tables.get(name)
+            yield from () if table is None else self.catalog.engine.orders(table).values()
+
+    def is_unreleased(self, sql: str) -> bool:
+        """Return whether a public query reads values that are not released yet."""
+        return FORETOLD in sql or any(block.name in sql for block in self.blocks)
+
+    def known(self, found: Input, steady: bool = False) -> pa.Table | None:
+        """Return the rows of a public relation, cached if ``steady``; None if it depends on unreleased values."""
+        if self.is_unreleased(found.sql):
+            return None
+        if steady:
+            return self.finish.keep(found.sql, self.public)
+        return self.finish.finish(found.sql, {}, self.public)

@@ -1,0 +1,287 @@
+"""Exact aggregates: of each unit's own rows, or of a subsample block, with the expressions above them.
+
+Aggregates of numbers shared by many rows are written in layers if that is faster than sorting, and as separate queries
+if some of them read the rows separately.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+from sqlglot import exp
+
+from dpsql.binding.relations import relation as rel
+from dpsql.binding.relations.relation import From, Names
+from dpsql.binding.values.coercion import refuse_order
+from dpsql.binding.values.exact_moments import (
+    ExactMoments,
+    write_exact_moments,
+    write_layers,
+    write_own_grid_moments,
+)
+from dpsql.binding.values.fixed_point import (
+    SMALL_INTEGERS,
+    bound_any_sum,
+    snap_to_decimal,
+    sum_wide_integers,
+    unify_zeros,
+    write_canonical,
+    write_group_keys,
+    write_order_independent,
+)
+from dpsql.binding.values.sql_types import BIGINT, DOUBLE, HUGEINT, Bounds, Type, Typed
+from dpsql.binding.values.total_expressions import make_condition, make_total
+from dpsql.language.dialect import bind_error, to_sql
+from dpsql.language.functions import names_of
+from dpsql.language.options import Call, call_of
+
+_KEPT = ("MIN", "MAX", "AVG", "MEDIAN", "MODE", "QUANTILE_CONT", "QUANTILE_DISC", "ARG_MIN", "ARG_MAX")
+_SPREADS: dict[str, Callable[[Fraction], Fraction]] = {
+    "VAR_POP": lambda width: width**2 / 4, "STDDEV_POP": lambda width: width / 2,
+    **dict.fromkeys(("VARIANCE", "VAR_SAMP"), lambda width: width**2 / 2),
+    **dict.fromkeys(("STDDEV", "STDDEV_SAMP"), lambda width: width * 3 / 4),
+}  # fmt: skip
+"""The largest spread of values in an interval of this width: half of them at each end, or one of two for a sample."""
+
+
+def bound_rows(bound: From) -> Bounds:
+    """Return the number of one unit's rows, as far as the policy or the query determines it."""
+    return Bounds(Fraction(0), None if bound.most_rows is None else Fraction(bound.most_rows))
+
+
+def bound_unit_aggregate(call: Call, names: Names, rows: Bounds) -> Bounds | None:
+    """Return the public bounds of a unit's own aggregate: a count is at most its rows, an average within its column's bounds."""
+    if call.name in ("COUNT", "COUNT_IF", "REGR_COUNT"):
+        return rows
+    if call.name == "CORR":
+        return Bounds(Fraction(-1), Fraction(1))
+    inner = make_total(call.args[0], names).bounds
+    if inner is None or inner.low is None or inner.high is None:
+        return None
+    if call.name in _KEPT:
+        return inner
+    if call.name in _SPREADS:
+        width = inner.high - inner.low
+        return Bounds(Fraction(0), _SPREADS[call.name](width))
+    return inner * rows if call.name == "SUM" and rows.bounded else None
+
+
+EXACT_AGGREGATES = names_of("SUBSAMPLE")
+_LARGEST = "1e70"
+"""Larger numbers count as missing: their squares would make some aggregates fail."""
+_LONGEST = 100_000
+"""The most characters of the rows' SQL, over all aggregates that read them separately."""
+
+# How an aggregate is written: number of arguments, and its result (a double, or the type of the first).
+_NUMERIC = {
+    "AVG": 1, "SUM": 1, "STDDEV": 1, "STDDEV_SAMP": 1, "STDDEV_POP": 1, "VARIANCE": 1, "VAR_POP": 1, "MEDIAN": 1,
+    "QUANTILE_CONT": 2, "QUANTILE_DISC": 2, "CORR": 2, "COVAR_POP": 2, "COVAR_SAMP": 2, "REGR_SLOPE": 2,
+    "REGR_INTERCEPT": 2, "REGR_R2": 2, "REGR_COUNT": 2, "REGR_AVGX": 2, "REGR_AVGY": 2,
+}  # fmt: skip
+_ANY = {"MIN": 1, "MAX": 1, "MODE": 1, "ARG_MAX": 2, "ARG_MIN": 2}
+COUNT_CALLS = ("COUNT(", "REGR_COUNT(")
+"""Prefixes of the SQL of aggregates that are 0 without rows."""
+_ABOVE = "dpsql_above"
+
+
+def _exact_call(node: exp.Expr) -> Call | None:
+    call = call_of(node)
+    return call if call is not None and call.name in EXACT_AGGREGATES else None
+
+
+def has_exact_aggregate(item: exp.Expr) -> bool:
+    """Return whether an expression contains an exact aggregate."""
+    return any(_exact_call(node) for node in item.walk())
+
+
+@dataclass
+class Grouped:
+    """The scope above an exact aggregation: keys, and aggregates (``made``, by spelling), are columns of ``g``."""
+
+    names: rel.Names
+    keys: list[tuple[str, Typed, exp.Expr]] = field(default_factory=list)
+    rows: Bounds | None = None
+    """The number of aggregated rows, if these are one unit's; None if nothing is known of the aggregates."""
+    layered: bool = False
+    """Whether aggregates of many rows may be written in layers, which the engine computes faster than by sorting."""
+    twice: bool = False
+    """Whether these rows may be read twice."""
+    made: dict[str, tuple[str, Typed]] = field(default_factory=dict)
+    moments: dict[str, ExactMoments] = field(default_factory=dict)
+    _by_column: dict[str, Typed] = field(default_factory=dict)
+
+    @classmethod
+    def by(
+        cls,
+        nodes: Iterable[exp.Expr],
+        names: rel.Names,
+        rows: Bounds | None = None,
+        layered: bool = False,
+        twice: bool = False,
+    ) -> Grouped:
+        """Return the scope above an aggregation grouped by these expressions."""
+        keys = [(f"k{i}", unify_zeros(make_total(n, names)), n) for i, n in enumerate(nodes)]
+        return cls(names, keys, rows, layered, twice)
+
+    def inner(self, owner: str, name: str, source: str) -> str:
+        """Return the aggregation's SQL, for each owner of rows (called ``name``) and each key."""
+        if self.moments and len(self.made) == 1 and not self.keys:
+            return self._alone(owner, name, source, *self.moments)
+        apart = [made for made, sums in self.moments.items() if sums.reads_twice and not self.keys]
+        if len(source) * len(apart) > _LONGEST:
+            apart = []
+        names = [t.node.name for _, t in self.made.values() if t.node.name not in apart]
+        parts = [self._beside(owner, name, source, names)] if names or not apart else []
+        parts += [self._alone(owner, name, source, made) for made in apart]
+        if len(parts) == 1:
+            return parts[0]
+        first, *others = (f"({part}) AS part{place}" for place, part in enumerate(parts))
+        shown = [f"part0.{name} AS {name}", *(f"part0.{made} AS {made}" for made in names)]
+        shown += [
+            f"part{len(parts) - len(apart) + place}.{made} AS {made}" for place, made in enumerate(apart)
+        ]
+        joins = [f" JOIN {part} ON part{place}.{name} = part0.{name}" for place, part in enumerate(others, 1)]
+        return f"SELECT {', '.join(shown)} FROM {first}{''.join(joins)}"
+
+    def _alone(self, owner: str, name: str, source: str, made: str) -> str:
+        """Return the aggregation's SQL with one aggregate made of sums, and no key."""
+        moments = self.moments[made]
+        return write_layers(moments.add_up_alone(owner, name, source), [name], {made: moments})
+
+    def _beside(self, owner: str, name: str, source: str, names: Sequence[str]) -> str:
+        """Return the aggregation's SQL with some of the aggregates of the rows."""
+        moments = {m: sums for m, sums in self.moments.items() if m in names and not sums.reads_twice}
+        items = [f"{owner} AS {name}", *(f"{to_sql(t.node)} AS {n}" for n, t, _ in self.keys)]
+        made = [(sql, t.node.name) for sql, t in self.made.values() if t.node.name in names]
+        plain = [(sql, one) for sql, one in made if one not in moments]
+        items += [f"{sql} AS {one}" for sql, one in plain]
+        items += [item for sums in moments.values() for item in sums.add_up()]
+        by = [owner, *(sql for _, t, _ in self.keys for sql in write_group_keys(t))]
+        grouped = f"SELECT {', '.join(items)} FROM {source} GROUP BY {', '.join(by)}"
+        kept = [name, *(n for n, _, _ in self.keys), *(one for _, one in plain)]
+        return write_layers(grouped, kept, moments) if moments else grouped
+
+    def column(self, node: exp.Column) -> Typed:
+        """Return a column of the aggregation; BindError if there is no such column."""
+        if node.meta.get(_ABOVE):
+            key = next((typed for name, typed, _ in self.keys if name == node.name), None)
+            if (found := key or self._by_column.get(node.name)) is not None:
+                return replace(found, node=node.copy(), constant=False)
+        columns = (key for _, _, key in self.keys if isinstance(key, exp.Column))
+        meant = next((item for item in columns if rel.fold(item.name) == rel.fold(node.name)), None)
+        hint = (
+            f"write AVG({to_sql(node)})." if meant is None else f"write it as GROUP BY does, {to_sql(meant)}."
+        )
+        raise bind_error(node, f"{node.name} must be a group or stand inside an aggregate.", hint)
+
+    def total(self, node: exp.Expr) -> Typed:
+        """Return an expression above the aggregation that can't fail."""
+        return make_total(self._rewrite(node.copy()), self)
+
+    def condition(self, node: exp.Expr) -> str:
+        """Return the SQL of a condition above the aggregation."""
+        return to_sql(make_condition(self._rewrite(node.copy()), self).node)
+
+    def _rewrite(self, node: exp.Expr) -> exp.Expr:
+        """Replace keys and aggregates in an expression by columns of the aggregation."""
+        for name, _, key in self.keys:
+            if node == key:
+                return _above(name)
+        call = _exact_call(node)
+        if call is not None:
+            text = to_sql(call.node)
+            if text not in self.made:
+                own = self.rows is not None
+                sql, kind = write_exact_aggregate(call, self.names, own)
+                bounds = bound_unit_aggregate(call, self.names, self.rows) if self.rows is not None else None
+                reach = bound_any_sum(make_total(call.args[0], self.names)) if kind == HUGEINT else None
+                chosen = call.name in ("MODE", "ARG_MAX", "ARG_MIN")
+                order = make_total(call.args[0], self.names).order if chosen else None
+                above = Typed(_above(f"a{len(self.made)}"), kind, bounds, reach=reach, order=order)
+                moments = self._write_moments(call, above.node.name) if self.layered else None
+                if moments is not None:
+                    self.moments[above.node.name] = moments
+                self.made[text] = (sql, above)
+                self._by_column[above.node.name] = above
+            return self.made[text][1].node.copy()
+        for child in list(node.iter_expressions()):
+            new = self._rewrite(child)
+            if new is not child:
+                child.replace(new)
+        return node
+
+    def _write_moments(self, call: Call, prefix: str) -> ExactMoments | None:
+        """Return an aggregate's SQL from exact sums; None if it is written otherwise."""
+        if call.distinct:
+            return None
+        condition = None if call.where is None else to_sql(make_condition(call.where, self.names).node)
+        typed = [make_total(argument, self.names) for argument in call.args if not argument.is_star]
+        name = _AS_SAMPLE.get(call.name, call.name)
+        made = write_exact_moments(name, typed, condition, prefix)
+        if made is None and self.twice:
+            made = write_own_grid_moments(name, [_as_double(t) for t in typed], condition, prefix)
+        return made
+
+
+def _above(name: str) -> exp.Column:
+    """Return a column of the aggregation, marked to distinguish it from an analyst's ``g``."""
+    made = rel.column(name, "g")
+    made.meta[_ABOVE] = True
+    return made
+
+
+_AS_SAMPLE = {"VARIANCE": "VAR_SAMP", "STDDEV": "STDDEV_SAMP"}
+
+
+def write_exact_aggregate(call: Call, names: rel.Names, own: bool = False) -> tuple[str, Type]:
+    """Return the SQL of a total aggregate: numbers as doubles in a safe range, others unchanged; BindError if invalid.
+
+    ``own``: the rows are one unit's, whose sum of integers is an integer that may be compared.
+    """
+    where = (
+        f" FILTER (WHERE {to_sql(make_condition(call.where, names).node)})" if call.where is not None else ""
+    )
+    if call.named:
+        raise bind_error(call.node, "aggregates inside SUBSAMPLE are exact: they take no options.")
+    distinct = "DISTINCT " if call.distinct else ""
+    if call.name == "COUNT" and (not call.args or call.args[0].is_star):
+        return f"COUNT({distinct}*){where}", BIGINT
+    if call.name == "COUNT_IF":
+        return f"COUNT(*) FILTER (WHERE {to_sql(make_condition(call.args[0], names).node)})", BIGINT
+    if call.name == "COUNT":
+        return f"COUNT({distinct}{to_sql(make_total(call.args[0], names).node)}){where}", BIGINT
+    name = _AS_SAMPLE.get(call.name, call.name)
+    call.require(_NUMERIC.get(call.name) or _ANY[call.name])
+    typed = [make_total(argument, names) for argument in call.args]
+    if call.name in _ANY:
+        if call.name != "MODE":
+            refuse_order(typed[-1:], call.args[-1])
+        given = [write_canonical(t, place) for t, place in zip(typed, call.args, strict=True)]
+        # DuckDB takes the first of equals, which other blocks' rows may determine: so take the smallest.
+        first = f" ORDER BY {given[0]}" if call.name in ("MODE", "ARG_MAX", "ARG_MIN") else ""
+        return f"{name}({', '.join(given)}{first}){where}", typed[0].type
+    for t, place in zip(typed, call.args, strict=True):
+        if not t.type.numeric:
+            raise bind_error(place, f"{call.name} needs a number, and this is {t.type.sql}.")
+    if own and call.name == "SUM" and bound_any_sum(typed[0]) is not None:
+        kind = "BIGINT" if typed[0].type.sql in SMALL_INTEGERS else "HUGEINT"
+        return f"SUM({distinct}CAST({to_sql(typed[0].node)} AS {kind})){where}", HUGEINT
+    if own and call.name == "SUM" and typed[0].type.kind == "INTEGER":
+        return sum_wide_integers(typed[0], distinct, where), HUGEINT
+    values = [_as_double(t) for t in typed]
+    if call.name.startswith("QUANTILE"):
+        if not typed[1].constant:
+            raise bind_error(call.args[1], "the quantile must be a literal.")
+        values[1] = to_sql(typed[1].node)
+    total = write_order_independent(name, typed, values, distinct, where)
+    if own and name in ("SUM", "AVG") and typed[0].type.kind == "DOUBLE":
+        total = snap_to_decimal(total, typed[0].bounds)
+    return total, DOUBLE
+
+
+def _as_double(typed: Typed) -> str:
+    """Return the SQL of a number as a double in a safe range; other numbers are missing."""
+    double = f"CAST({to_sql(typed.node)} AS DOUBLE)"
+    return f"CASE WHEN ABS({double}) < {_LARGEST} THEN {double} END"

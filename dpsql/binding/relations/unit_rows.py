@@ -1,0 +1,421 @@
+"""Rows of one privacy unit: the unit's description, and how many of them count in joins.
+
+If a unit's own rows are joined with each other (joins of private tables, correlated subqueries) or with several public
+rows, each side is cut to a public number of the unit's rows, chosen by a secret hash of the row. A unit then has at
+most ``max_unit_rows`` pairs, and fewer if these are sorted or stored. Rows in a window's frame are cut likewise. The
+cut depends only on the unit's own rows, and all mentions of a table in one query are cut alike. A unit below the number
+loses nothing.
+
+Snapshots of a binder before a trial binding, to be restored for another attempt.
+
+Notes on a discarded block (such as choices pending until the statement is complete) must be discarded too; otherwise
+the plan mentions a missing block.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from sqlglot import exp
+
+from dpsql.binding.public_statement import Env, inner_queries
+from dpsql.binding.relations.catalog import Binder, Catalog
+from dpsql.binding.relations.fan_out import choose_rows, floor_root, max_unit_rows, replace_source
+from dpsql.binding.relations.relation import Field, From, Names, Relation, fold
+from dpsql.binding.values.lengths import length_of
+from dpsql.errors import PrivacyError
+from dpsql.exact.row_caps import RowCaps
+from dpsql.language.dialect import expression_of, join_word, to_sql
+from dpsql.language.options import Options, call_of, is_private_call, mode_of
+from dpsql.mechanisms.base import SALT
+
+LISTS = ("blocks", "notes", "limits", "adjustments", "ranged", "when_whole", "ordered_releases")
+"""The lists of a binder that grow with its blocks."""
+DICTS = ("public", "intervals", "noise_steps", "once", "lent_inputs", "key_values")
+"""The dicts of a binder that grow with its blocks."""
+
+
+class BinderState:
+    """The part of a plan in a binder at one moment; later bindings can be undone.
+
+    Names and the indices of FROM items are not reused.
+    """
+
+    def __init__(self, binder: Binder) -> None:
+        self._binder = binder
+        self._lists: dict[str, list[Any]] = {name: list(getattr(binder, name)) for name in LISTS}
+        self._dicts: dict[str, dict[Any, Any]] = {name: dict(getattr(binder, name)) for name in DICTS}
+        self._written = deepcopy(binder.written)
+
+    def restore(self) -> None:
+        """Restore everything, in place."""
+        for name, items in self._lists.items():
+            getattr(self._binder, name)[:] = items
+        for name, entries in self._dicts.items():
+            held = getattr(self._binder, name)
+            held.clear()
+            held.update(entries)
+        self._binder.written = self._written
+
+
+WHOLE_UNIT_TYPES = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
+"""SQL types of integers that fit BIGINT."""
+
+
+def has_whole_unit(relation: Relation) -> bool:
+    """Return whether units are integers that fit BIGINT, by type."""
+    return relation.unit_type is not None and relation.unit_type.sql in WHOLE_UNIT_TYPES
+
+
+def find_unit_holder(bound: From) -> Relation:
+    """Return the private relation with the widest unit type: after an outer join, any of them may provide a row's unit."""
+    private = [relation for relation in bound.relations if relation.private]
+    return next((relation for relation in private if not has_whole_unit(relation)), private[0])
+
+
+def check_unit(options: Options, names: Names, subject: str) -> None:
+    """Raise PrivacyError if ``privacy_unit_column`` differs from the unit of the query's source (``subject``)."""
+    named = options.get("privacy_unit_column")
+    tables = [table for relation in names.relations if relation.private for table in relation.tables]
+    ends = dict.fromkeys(t.unit_path[-1].column for t in tables if t.unit_path and not t.row_level)
+    known = {*(fold(f.name) for _, f in names.fields() if f.is_unit), *map(fold, ends)}
+    if named is None or fold(named) in known:
+        return
+    what = f"{named} is not the privacy unit of {subject}."
+    declared = f"it declares {' and '.join(ends)}" if ends else "each row is a unit of its own"
+    hint = f"leave it out: the policy alone names the unit, and {declared}."
+    raise options.refuse("privacy_unit_column", what, hint, PrivacyError)
+
+
+def advise_one_unit(left: list[Relation], right: list[Relation]) -> str:
+    """Return the declaration that would equate two sides' units of different names or types."""
+    tables = [[t for r in side for t in r.tables if t.unit_path] for side in (left, right)]
+    hint = "ask the owner to give the privacy units one name and one type"
+    if len({t.period and t.period.kind for side in tables for t in side}) > 1:
+        return "their periods differ: query the tables one at a time, or ask the owner for the same period in both."
+    if not all(tables):
+        return f"{hint}."
+    (one, *_), (other, *_) = tables
+    ends = [f"{table.name} has {table.unit_path[-1].column}" for table in (one, other)]
+    if len({r.unit_type.kind for r in (*left, *right) if r.unit_type is not None}) > 1:
+        return f"{' and '.join(ends)}: {hint}."  # no path leads between keys of different kinds
+    path = f"{other.unit_path[0].column} -> {one.name}.{one.unit_path[0].column}, {one.unit_path[-1].column}"
+    return (
+        f'{" and ".join(ends)}: {hint}, or to lead one to the other, privacy_unit = "{path}" in {other.name}.'
+    )
+
+
+def describe_protection(bound: From, caps: RowCaps | None, grouped: bool = True) -> tuple[str, ...]:
+    """Return the sentence on the privacy unit, its rows that count, and that rows without a unit are left out.
+
+    ``caps``: the caps in force; None if they are found privately.
+    """
+    if bound.row_level:
+        return (f"Each row of {bound.subject} is protected.",)
+    units = _name_units(bound)
+    said = "" if caps is None else caps.say(grouped)
+    counted = f", with at most {said}" if said else ""
+    nobody = f"; rows whose {units if ' and ' not in units else 'privacy unit'} is NULL count nowhere"
+    if bound.period is not None:
+        return (
+            f"One {units}'s rows {bound.period.words} in {bound.subject} are protected{counted}{nobody}.",
+        )
+    return (f"Each {units} in {bound.subject} is protected{counted}{nobody}.",)
+
+
+def name_unit(bound: From) -> str:
+    """Return the name of a privacy unit in sentences: its column, if a unit is one value of one column."""
+    units = _name_units(bound)
+    return (
+        "privacy unit" if bound.row_level or bound.period is not None or not units.isidentifier() else units
+    )
+
+
+def _name_units(bound: From) -> str:
+    """Return the unit columns, with their tables if paths lead there."""
+    ends = [t.unit_path[-1] for t in bound.tables if t.unit_path]
+    direct = all(len(t.unit_path) == 1 for t in bound.tables)
+    return " and ".join(dict.fromkeys(e.column if direct else f"{e.table}.{e.column}" for e in ends))
+
+
+_COUNTS = ("COUNT", "COUNT_IF")
+
+
+def find_held_columns(tree: exp.Expr) -> frozenset[str] | None:
+    """Return the folded columns that a statement reads, if it does more with joined rows than count them.
+
+    Counts of rows are aggregated in a stream: None. Mechanisms that need rows, groups, windows, distinct values, and
+    cuts of joined rows sort or store them; unknown uses are assumed to. Any name in the statement may be a column's;
+    ``*`` means all.
+    """
+    if not _sorts(tree):
+        return None
+    names = {fold(node.name) for node in tree.find_all(exp.Identifier)}
+    stars = any(not isinstance(node.parent, exp.Count) for node in tree.find_all(exp.Star))
+    natural = any(join_word(join, "method") == "NATURAL" for join in tree.find_all(exp.Join))
+    if stars or natural or tree.find(exp.Window, exp.Columns) is not None:  # ties are broken by all columns
+        names.add("*")
+    return frozenset(names)
+
+
+def _sorts(tree: exp.Expr) -> bool:
+    nodes = list(tree.walk())
+    if any(isinstance(node, exp.Group | exp.Window | exp.Distinct | exp.Qualify) for node in nodes):
+        return True
+    if any(isinstance(node, exp.SetOperation) and node.args.get("distinct") for node in nodes):
+        return True
+    selects = [node for node in nodes if isinstance(node, exp.Select)]
+    if any(
+        mode_of(select) not in (None, "DP", "DIFFERENTIAL_PRIVACY", "ANONYMIZATION") for select in selects
+    ):
+        return True
+    if sum(bool(select.args.get("joins")) or any(inner_queries(select)) for select in selects) > 1:
+        return True
+    calls = (call_of(node) for node in nodes if is_private_call(node))
+    return any(call is None or call.name not in _COUNTS or call.distinct for call in calls)
+
+
+def aggregates(select: exp.Select) -> bool:
+    """Return whether a SELECT aggregates: by GROUP BY, or by an aggregate or mechanism in its projections."""
+    items = (n for item in select.expressions for n in item.walk(prune=lambda n: isinstance(n, exp.Query)))
+    return bool(select.args.get("group") or select.args.get("having")) or any(map(is_private_call, items))
+
+
+def meeting_of(
+    select: exp.Select, outer: Names | None, env: Env, catalog: Catalog, held: frozenset[str] | None
+) -> UnitMeeting:  # fmt: skip
+    """Return a SELECT's use of joined rows; if it aggregates, its windows are over released rows.
+
+    Args:
+        outer: the scope of the outer row, if the SELECT is correlated.
+        held: the result of :func:`find_held_columns` for the statement.
+    """
+    frames = () if aggregates(select) else frames_of(select)
+    return UnitMeeting(levels_of(select, outer, env, catalog), frames, held)
+
+
+SORTED_ROWS = 50_000
+"""The most joined rows of a unit to sort or store, for rows, groups and windows: about 1 µs and 100 bytes each."""
+
+
+SORTED_CHARACTERS = 2**25
+"""The most characters of texts in joined rows of one unit that are then sorted or stored."""
+
+
+FRAMED_ROWS = 25_000
+"""The most rows of one unit in window frames: the engine takes some microseconds for each."""
+
+
+_UNCUT_ROWS = 100_000
+"""The most rows of one unit without a cut if they join few public rows and are only counted: cutting takes as long."""
+
+
+def secret_hash(names: Iterable[str]) -> str:
+    """Return a number that orders rows by these values unpredictably.
+
+    The salt is mixed in between two hashes: DuckDB combines the hashes of several arguments by multiplication and
+    exclusive or, which would leave the order similar under every salt.
+    """
+    return f"hash(xor(hash({', '.join(names)}), CAST({SALT} AS UBIGINT)))"
+
+
+def _looks(field: Field) -> list[exp.Expr]:
+    """Return all observable expressions of a column: its value, and those that distinguish equal values."""
+    node, kind = field.typed.node, field.typed.type.kind
+    if kind == "OTHER":
+        return []
+    more = {"DOUBLE": "signbit({})", "INTERVAL": "CAST({} AS VARCHAR)"}.get(kind)
+    return [node.copy(), *([expression_of(more.format(to_sql(node)))] if more is not None else [])]
+
+
+def cut_unit_rows(
+    relation: Relation, source: exp.Expr, rows: int, keys: Sequence[Field] = (), short: Collection[Field] = ()
+) -> exp.Expr:
+    """Return the source with at most ``rows`` rows per unit (and key), chosen by a secret hash of the row's own values.
+
+    Rows equal in all columns are interchangeable, so any of them may be kept. Texts of the columns ``short`` that
+    exceed the policy's length are NULL.
+    """
+    assert relation.unit is not None
+    condition = _cut().copy()
+    window = condition.this
+    window.set("partition_by", [relation.unit.copy(), *(key.typed.node.copy() for key in keys)])
+    seen = [relation.unit.copy(), *(value for f in relation.fields for value in _looks(f))]
+    window.args["order"].expressions[0].this.find(exp.Column).parent.set("expressions", seen)
+    condition.set("expression", exp.Literal.number(rows))
+    return choose_rows(relation, source, condition, short)
+
+
+@cache
+def _cut() -> exp.Expr:
+    """Return the condition that keeps some rows of a unit, with one column in place of the unit and of all others."""
+    return expression_of(f"row_number() OVER (PARTITION BY x ORDER BY {secret_hash(['x'])}) <= 1")
+
+
+@dataclass(frozen=True)
+class UnitMeeting:
+    """The way a SELECT uses joined rows of one unit.
+
+    ``levels`` is the number of joined queries over rows of one unit. ``frames`` are the lengths of its windows' moving
+    frames, 0 for an unbounded one. ``held`` are the folded names of the columns read, if the statement later sorts or
+    stores rows (None if it only counts; ``*`` means all).
+    """
+
+    levels: int = 1
+    frames: tuple[int, ...] = ()
+    held: frozenset[str] | None = frozenset({"*"})
+
+    def texts(self, relation: Relation) -> list[Field]:
+        """Return the texts of a relation that are sorted or stored; the unit's columns are never changed."""
+        held = self.held or frozenset()
+        return [
+            f for f in relation.fields
+            if f.typed.type.kind == "TEXT" and f.typed.type.sql != "ENUM" and not (f.is_unit or f.anchors)
+            and ("*" in held or fold(f.name) in held)
+        ]  # fmt: skip
+
+
+def limit_own(bound: From, meeting: UnitMeeting) -> None:
+    """Cut each side of a join of a unit's own rows, so that no unit has more rows than the policy allows."""
+    sides = [r for r in bound.sides if r.unit is not None]
+    several = [r for r in sides if not r.per_unit and r.name not in bound.keys]
+    alone = len(sides) == 1 and meeting.levels == 1
+    met = bound.fan_out // math.prod(
+        r.fan_out for r in bound.relations if r.private
+    )  # public rows of this FROM
+    if bound.row_level or not sides or (alone and not meeting.frames and met == 1):
+        return
+    found = [r for r in sides if not r.per_unit and r.name in bound.keys]
+    for relation in found:
+        keys = bound.keys[relation.name]
+        replace_source(bound, relation, lambda source: cut_unit_rows(relation, source, 1, keys))  # noqa: B023
+    if found:
+        bound.notes.append(
+            "Where a key finds several rows of one unit, one of them counts, chosen by a secret hash."
+        )
+    one = len(several) == 1 and meeting.levels == 1
+    if not several or (one and not meeting.frames and met == 1):
+        return
+    total = max_unit_rows(table for r in sides for table in r.tables)
+    rows = _rows_of_each_side(met if one else bound.fan_out, several, meeting, total)
+    if one and not meeting.frames and rows >= _UNCUT_ROWS:
+        return
+    for relation in several:
+        short = [] if one else meeting.texts(relation)
+        replace_source(bound, relation, lambda source: cut_unit_rows(relation, source, rows, (), short))  # noqa: B023
+    counted = f"Where a unit's rows meet, {rows:,} of each table's count"
+    if one:
+        passed = "a window's frame passes over a unit's rows"
+        what = passed if meeting.frames else "a unit's rows meet public rows"
+        counted = f"Where {what}, {rows:,} of them count"
+    bound.notes.append(f"{counted}, chosen by a secret hash (max_unit_rows = {total:,}).")
+
+
+def _rows_of_each_side(fan_out: int, several: list[Relation], meeting: UnitMeeting, total: int) -> int:
+    """Return each side's limit on a unit's rows, below the policy's max_rows only if max_unit_rows requires it."""
+
+    def each(most: int) -> int:
+        return floor_root(floor_root(max(1, most // fan_out), meeting.levels), len(several))
+
+    if any(meeting.frames):
+        # Each row is processed with the others of its frame, at most all of its unit's.
+        total = max(total // max(meeting.frames), floor_root(total, 2))
+    rows = each(total)
+    fewest = total
+    if meeting.frames:
+        fewest = min(total, FRAMED_ROWS // len(meeting.frames))
+    elif meeting.held is not None:
+        fewest = min(total, SORTED_ROWS)
+    if len(several) > 1 or meeting.levels > 1:
+        width = sum(length_of(f.typed) for relation in several for f in meeting.texts(relation))
+        fewest = min(fewest, SORTED_CHARACTERS // max(1, width))
+    declared = max((r.max_rows or r.max_rows_per_group or 0 for r in several), default=0)
+    return min(rows, max(each(fewest), declared))
+
+
+def frames_of(select: exp.Select) -> tuple[int, ...]:
+    """Return the lengths of the moving frames in a SELECT's windows; 0 for an unbounded one.
+
+    An ordered aggregate without a frame has one from the first row.
+    """
+    lengths = []
+    places = [
+        *select.expressions,
+        *(select.args[key] for key in ("where", "qualify") if select.args.get(key)),
+    ]
+    for place in places:
+        for node in place.walk(prune=lambda n: isinstance(n, exp.Query)):
+            if not isinstance(node, exp.Window):
+                continue
+            spec, function = node.args.get("spec"), node.this
+            while isinstance(function, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
+                function = function.this
+            if spec is not None:
+                ends = [spec.args.get(key) for key in ("start", "end")]
+                given = [int(e.name) for e in ends if isinstance(e, exp.Literal) and e.name.isdigit()]
+                endless = any(str(end).upper() == "UNBOUNDED" for end in ends)
+                lengths.append(0 if endless else 1 + sum(given))
+            elif node.args.get("order") is not None and isinstance(function, _MOVING):
+                lengths.append(0)
+    return tuple(lengths)
+
+
+_MOVING = (exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max)
+"""Aggregates that a window computes over its frame."""
+
+
+def levels_of(select: exp.Select, outer: Names | None, env: Env, catalog: Catalog) -> int:
+    """Return the number of joined queries over rows of one unit: this one, outer and inner ones.
+
+    An inner query with equalities only is no join: each row finds its own by a hash.
+    """
+    around = len(list(outer.scopes())) if outer is not None and _compares_rows(select) else 0
+    return 1 + around + _deepest(select, env, catalog)
+
+
+def _deepest(select: exp.Expr, env: Env, catalog: Catalog) -> int:
+    from_ = select.args.get("from_")
+    skipped = [from_, *(join.this for join in select.args.get("joins") or [])]
+    inner = [
+        query for query in select.find_all(exp.Select)
+        if query is not select and query.parent_select is select and not any(_below(query, item) for item in skipped)
+    ]  # fmt: skip
+    found = [_deepest(query, env, catalog) for query in inner]
+    met = [_compares_rows(query) and _reads_units(query, env, catalog) for query in inner]
+    return max((deep + (1 if meets else 0) for deep, meets in zip(found, met, strict=True)), default=0)
+
+
+def _below(node: exp.Expr, item: exp.Expr | None) -> bool:
+    above: exp.Expr | None = node
+    while above is not None and above is not item:
+        above = above.parent
+    return above is not None
+
+
+def _reads_units(query: exp.Select, env: Env, catalog: Catalog) -> bool:
+    private = {fold(name) for name, table in catalog.policy.tables.items() if not table.public}
+    private |= {name for name, cte in env.items() if cte.private is not None}
+    return any(fold(table.name) in private for table in query.find_all(exp.Table))
+
+
+def _compares_rows(query: exp.Select) -> bool:
+    """Return whether a subquery may compare columns of two tables other than for equality."""
+    parts = list(query.expressions)
+    for place in (query.args.get("where"), *(join.args.get("on") for join in query.args.get("joins") or [])):
+        whole = place.this if isinstance(place, exp.Where) else place
+        while whole is not None:
+            last = whole.expression if isinstance(whole, exp.And) else whole
+            parts += [last.this, last.expression] if isinstance(last, exp.EQ) else [last]
+            whole = whole.this if isinstance(whole, exp.And) else None
+    return any(_mixes(part) for part in parts)
+
+
+def _mixes(part: exp.Expr) -> bool:
+    columns = [node for node in part.find_all(exp.Column) if not isinstance(node.this, exp.Star)]
+    tables = {fold(node.table) for node in columns}
+    return len(tables) > 1 or (len(columns) > 1 and tables == {""})

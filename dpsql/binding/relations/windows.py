@@ -1,0 +1,327 @@
+"""Windows over the rows of one unit, below the aggregation: OVER (PARTITION BY the unit ORDER BY ...).
+
+Such a window's value is a function of its unit's rows alone, so the rows still belong to their units. The unit's hidden
+column is always part of the partition, whatever key represents it. All columns break ties: otherwise the order of two
+rows would depend on their places in the table, which others' rows shift. Clauses that would choose private rows by
+other units' rows are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+from sqlglot import exp
+
+from dpsql.binding.public_statement import Env
+from dpsql.binding.relations.catalog import Binder
+from dpsql.binding.relations.relation import From, Names, column
+from dpsql.binding.values.coercion import ORDERED_KINDS, refuse_order, require_kind
+from dpsql.binding.values.fixed_point import SMALL_INTEGERS, bound_any_sum, write_canonical
+from dpsql.binding.values.sql_types import BIGINT, DOUBLE, HUGEINT, TEXT, Bounds, Typed
+from dpsql.binding.values.total_expressions import make_total
+from dpsql.errors import BindError, PrivacyError
+from dpsql.language.dialect import (
+    bind_error,
+    expression_of,
+    name_called,
+    privacy_error,
+    quote_where_needed,
+    stand_in,
+    to_sql,
+)  # fmt: skip
+from dpsql.language.statements import PIVOT_HINT
+
+
+def refuse_samples(node: exp.Expr) -> None:
+    """Refuse samples, PIVOT and similar clauses of a private FROM item."""
+    for key in ("sample", "pivots", "laterals", "joins"):
+        if node.args.get(key):
+            what = {"sample": "a sample can't", "pivots": "PIVOT and UNPIVOT can't"}.get(key, "this can't")
+            hint = "aggregate all of them." if key != "pivots" else PIVOT_HINT
+            raise privacy_error(node, f"{what} be taken of private rows.", hint)
+
+
+def refuse_cuts(query: exp.Expr) -> None:
+    """Refuse LIMIT and OFFSET after private rows in parentheses."""
+    cut = query.args.get("limit") or query.args.get("offset")
+    if cut is not None:
+        hint = "aggregate first; the answer may be ordered and cut freely."
+        raise privacy_error(cut, "private rows have no order to cut by.", hint, around=query)
+
+
+def refuse_clauses(select: exp.Select, *clauses: str) -> None:
+    """Refuse clauses that would choose among rows of several units."""
+    for clause in clauses:
+        if found := select.args.get(clause.lower()):
+            what = f"{clause} below the aggregation would choose rows by other people's rows."
+            hint = "aggregate first; the answer may be ordered and cut freely."
+            raise privacy_error(found, what, hint, around=select)
+
+
+_CHOICES = {
+    "sample": ("USING SAMPLE", "aggregate all of them."),
+    "cluster": ("CLUSTER BY", None),
+    "windows": ("WINDOW", "write the window after OVER."),
+    "locks": ("FOR", None),
+}
+
+
+def refuse_row_choice(select: exp.Select) -> None:
+    """Refuse clauses below the aggregation that choose rows by other rows."""
+    for key, (clause, hint) in _CHOICES.items():
+        if found := select.args.get(key):
+            place = found[0] if isinstance(found, list) else found
+            what = f"{clause} can't be used on private rows."
+            raise privacy_error(place, what, hint, around=select.expressions[0])
+
+
+_SEEN = "dpsql_seen"
+_PLACES = (exp.RowNumber, exp.Rank, exp.DenseRank)
+_TAKEN = (exp.Lag, exp.Lead, exp.FirstValue)
+_ADDED = (exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max)
+_BY_PLACE = (exp.RowNumber, *_TAKEN)
+"""Functions whose answer depends on the order of tied rows."""
+WINDOW_FUNCTIONS = ", ".join(kind.sql_name().lower() for kind in (*_PLACES, *_TAKEN, *_ADDED))
+
+
+@dataclass
+class Windows:
+    """The windows of one SELECT, computed in a query below it: some functions must be in TRY, which allows no window."""
+
+    binder: Binder
+    bound: From
+    env: Env
+    made: dict[str, exp.Expr] = field(default_factory=dict)
+
+    def read(self, node: exp.Expr) -> tuple[exp.Expr, Names]:
+        """Return the expression with names in place of its windows, and the scope of these names.
+
+        Raises:
+            PrivacyError: a window over rows of several units, or of an unknown kind.
+            BindError: names or types don't fit.
+        """
+        names = self.bound.names
+        if node.find(exp.Window) is None:
+            return node, names
+        holder = exp.Paren(this=node.copy())
+        extra = dict(names.extra)
+        for window in list(holder.find_all(exp.Window)):
+            if window.find_ancestor(exp.Window, exp.Query) is not None:
+                continue
+            key = self.binder.name("window")
+            typed = self._own(window)
+            self.made[key] = typed.node
+            extra[key] = replace(typed, node=column(key, _SEEN))
+            window.replace(stand_in(key, window))
+        inner: exp.Expr = holder.this
+        return inner, replace(names, extra=extra)
+
+    def below(self, query: exp.Select, where: exp.Expr | None) -> exp.Select:
+        """Return the query over a subquery with its windows and needed columns; ``where`` applies after the windows."""
+        if not self.made:
+            return query if where is None else query.where(where, copy=False)
+        aliases = {relation.name for relation in self.bound.relations}
+        inner, outer = exp.Select(), exp.Select(expressions=query.expressions)
+        if where is not None:
+            outer.where(where, copy=False)
+        carried: dict[tuple[str, str], str] = {}
+        for node in list(outer.find_all(exp.Column)):
+            if node.table not in aliases:
+                continue
+            name = carried.setdefault((node.table, node.name), f"b{len(carried)}")
+            node.replace(column(name, _SEEN))
+        for (table, name), shown in carried.items():
+            inner.append("expressions", exp.alias_(column(name, table), shown, quoted=True))
+        for key, made in self.made.items():
+            inner.append("expressions", exp.alias_(made, key, quoted=True))
+        for key in ("from_", "joins", "where"):
+            inner.set(key, query.args.get(key))
+        return outer.from_(inner.subquery(exp.to_identifier(_SEEN, quoted=True), copy=False), copy=False)
+
+    def _value(self, node: exp.Expr, *kinds: str, why: str = "") -> Typed:
+        """Return a value of a row over fresh nodes, of one of these kinds if any are given."""
+        typed = self.binder.expression(node, self.bound.names, self.env)
+        if kinds:
+            require_kind(typed, kinds, why)
+        return replace(typed, node=typed.node.copy())
+
+    def _own(self, window: exp.Window) -> Typed:
+        if not is_partitioned_by_unit(window, self.bound):
+            unit = _list_unit_columns(self.bound) if self.bound.unit is not None else []
+            what = "a window function below the aggregation mixes the rows of several units."
+            hint = "aggregate first; windows may follow."
+            if unit:
+                apart = window.copy()
+                apart.set("partition_by", [*unit, *(apart.args.get("partition_by") or [])])
+                hint = f"write {to_sql(apart)}, or {hint}"
+            raise privacy_error(window, what, hint)
+        function, where = window.this, None
+        if isinstance(function, exp.Filter):
+            where, function = function.expression.this, function.this
+        kinds = (*_PLACES, *_TAKEN, *_ADDED) if where is None else _ADDED
+        if type(function) not in kinds:
+            what = name_called(function) if isinstance(function, exp.Func) else "this window function"
+            what = f"{what} is not known over private rows."
+            raise privacy_error(window, what, f"those of one unit take {WINDOW_FUNCTIONS}.")
+        typed = self._call(function, function.sql_name().lower())
+        node = typed.node
+        if where is not None:
+            condition = self._value(where, "BOOLEAN", why="a condition is needed").node
+            node = exp.Filter(this=node, expression=exp.Where(this=condition))
+        node = self._over(window, node, isinstance(function, _BY_PLACE))
+        as_double = isinstance(function, exp.Sum) and typed.type == DOUBLE
+        return replace(typed, node=exp.cast(node, "DOUBLE") if as_double else node)
+
+    def _call(self, function: exp.Expr, name: str) -> Typed:
+        """Return the function over a value that can't fail."""
+        rows = self.bound.most_rows
+        most = None if rows is None else Fraction(rows)
+        made, argument = function.copy(), function.this
+        if isinstance(function, _PLACES):
+            return Typed(type(function)(), BIGINT, Bounds(Fraction(1), most), nullable=False)
+        counted = Typed(made, BIGINT, Bounds(Fraction(0), most), nullable=False)
+        if isinstance(function, exp.Count) and (argument is None or argument.is_star):
+            return replace(counted, node=exp.Count(this=exp.Star()))
+        if not isinstance(argument, exp.Expr) or isinstance(argument, exp.Distinct) or function.expressions:
+            raise privacy_error(function, f"{name} takes one value here.")
+        inner = self._value(argument)
+        made.set("this", inner.node)
+        if isinstance(function, exp.Count):
+            return counted
+        require_kind(inner, ORDERED_KINDS, f"{name} takes a value with an order")
+        if isinstance(function, _TAKEN):
+            _check_neighbour(function, name)
+        elif isinstance(function, exp.Min | exp.Max):
+            refuse_order([inner], argument)
+            made.set("this", expression_of(write_canonical(inner, argument)))
+        else:
+            bounds = _bounds_of_total(function, name, inner, most)
+            if isinstance(function, exp.Sum) and inner.type.kind == "INTEGER":
+                return Typed(made, HUGEINT, bounds, reach=bound_any_sum(inner), nullable=True)
+            return Typed(made, DOUBLE, bounds, nullable=True)
+        return Typed(made, inner.type, inner.bounds, nullable=True, order=inner.order)
+
+    def _over(self, window: exp.Window, function: exp.Expr, by_place: bool) -> exp.Window:
+        """Return a function over the unit's rows, in an order without ties if these would matter."""
+        assert self.bound.unit is not None
+        by = [self._value(node).node for node in window.args.get("partition_by") or []]
+        order = []
+        for item in window.args["order"].expressions if window.args.get("order") is not None else ():
+            typed = self._value(item.this, *ORDERED_KINDS, why="rows are ordered by values with an order")
+            refuse_order([typed], item.this)
+            ends = {key: bool(item.args.get(key)) for key in ("desc", "nulls_first")}
+            order.append(exp.Ordered(this=typed.node, **ends))
+        frame = _frame(window)
+        if by_place or frame is not None:
+            order += [exp.Ordered(this=node, nulls_first=False) for node in _ties(self.bound)]
+        ordered = exp.Order(expressions=order) if order else None
+        return exp.Window(
+            this=function, partition_by=[self.bound.unit.copy(), *by], order=ordered, spec=frame
+        )
+
+
+def is_partitioned_by_unit(window: exp.Expr, bound: From) -> bool:
+    """Return whether all rows of a partition belong to one unit, by the policy's declarations."""
+    by = list(window.args.get("partition_by") or [])
+    return tells_unit(by, bound) and holds_period(by, bound)
+
+
+def tells_unit(nodes: Iterable[exp.Expr], bound: From) -> bool:
+    """Return whether one of some values belongs to one unit, or to one person of several periods."""
+    found = [bound.names.known(node) for node in nodes]
+    return bound.unit is not None and any(f is not None and f.tells_unit for f in found)
+
+
+def holds_period(nodes: Iterable[exp.Expr], bound: From) -> bool:
+    """Return whether the period of the units is among some values; True if they have none."""
+    return bound.period is None or any(is_period(node, bound) for node in nodes)
+
+
+def is_period(node: exp.Expr, bound: From) -> bool:
+    """Return whether a value is the period of the units."""
+    try:
+        typed = make_total(node.copy(), bound.names)
+    except (BindError, PrivacyError):
+        return False
+    return bound.holds_period(typed.node, bound.names.known(node))
+
+
+def keeps_first_of_each_unit(qualify: exp.Expr, bound: From) -> bool:
+    """Return whether a QUALIFY is ``row_number() OVER (PARTITION BY unit ...) = 1``: one row per unit."""
+    if not isinstance(qualify, exp.EQ) or not isinstance(qualify.this, exp.Window):
+        return False
+    window, one = qualify.this, qualify.expression
+    if not isinstance(window.this, exp.RowNumber) or not isinstance(one, exp.Literal) or one.name != "1":
+        return False
+    found = [bound.names.known(node) for node in window.args.get("partition_by") or []]
+    return bool(found) and all(f is not None and f.is_unit and not f.optional for f in found)
+
+
+def find_unit_column(bound: From) -> str | None:
+    """Return the unit's columns as the analyst may write them."""
+    return ", ".join(map(to_sql, _list_unit_columns(bound))) or None
+
+
+def _list_unit_columns(bound: From) -> list[exp.Expr]:
+    known = sorted((f for _, f in bound.names.fields() if f.tells_unit), key=lambda f: not f.is_unit)
+    names = [field.name for field in known[:1]]
+    period = [expression_of(str(bound.period))] if known and bound.period is not None else []
+    named = [exp.column(exp.to_identifier(name, quoted=quote_where_needed(name) != name)) for name in names]
+    return [*named, *period]
+
+
+def _check_neighbour(function: exp.Expr, name: str) -> None:
+    offset, default = function.args.get("offset"), function.args.get("default")
+    if default is not None:
+        what = f"{name} takes no default here."
+        raise bind_error(default, what, "leave it out, and give a value for missing ones around the window.")
+    whole = isinstance(offset, exp.Literal) and offset.name.isdigit() and int(offset.name) <= 1_000_000
+    if offset is not None and not whole:
+        raise bind_error(offset, "the distance must be a literal whole number.")
+
+
+def _bounds_of_total(function: exp.Expr, name: str, inner: Typed, most: Fraction | None) -> Bounds | None:
+    """Return the bounds of a sum or a mean of numbers whose sum is independent of the order."""
+    small = inner.type.sql in SMALL_INTEGERS
+    decimal = inner.type.kind == "DECIMAL" and sum(inner.type.digits) <= 18
+    if not (small or decimal):
+        raise privacy_error(
+            function,
+            f"{name} over a window takes whole numbers or DECIMAL(18,...) here: sums of floats depend on their order.",
+            "cast the value to a decimal number of 18 digits, or aggregate by groups.",
+        )
+    if name != "sum":
+        return inner.bounds
+    known = inner.bounds is not None and inner.bounds.bounded and most is not None
+    return inner.bounds * Bounds(Fraction(0), most) if known and inner.bounds is not None else None
+
+
+def _frame(window: exp.Window) -> exp.WindowSpec | None:
+    if window.args.get("spec") is None:
+        return None
+    spec: exp.WindowSpec = window.args["spec"].copy()
+    ends = [end for key in ("start", "end") if (end := spec.args.get(key)) is not None]
+    words = {
+        key: str(spec.args[key]).upper() for key in ("kind", "start_side", "end_side") if spec.args.get(key)
+    }
+    known = all(isinstance(e, str) or (isinstance(e, exp.Literal) and e.name.isdigit()) for e in ends)
+    if words.get("kind") != "ROWS" or not known or spec.args.get("exclude") or spec.args.get("start") is None:
+        hint = "write ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW, or whole numbers of rows."
+        raise privacy_error(window, "such a frame is not known over private rows.", hint)
+    for key, word in words.items():
+        spec.set(key, word)
+    return spec
+
+
+def _ties(bound: From) -> list[exp.Expr]:
+    """Return all columns as tie-breakers, also as text or sign if equal values may differ in these."""
+    out: list[exp.Expr] = []
+    for _, f in bound.names.fields():
+        kind, node = f.typed.type, f.typed.node.copy()
+        if kind.kind == "DOUBLE":
+            out += [node, exp.func("signbit", node.copy(), dialect="duckdb")]
+        elif kind.kind != "OTHER":
+            out.append(exp.cast(node, TEXT.sql, dialect="duckdb") if kind.two_faced else node)
+    return out

@@ -1,0 +1,8 @@
+"""ABOVE_THRESHOLD, EXPMECH and DECLARE: choices among public candidates.
+
+choice.py      the block of both mechanisms
+candidates.py  one statistic per candidate: one pass or a nested loop
+utility.py     the statistic as a tree over exact aggregates
+score.py       the parts of a statistic, with public factors
+declared.py    DECLARE: a stream of questions
+"""

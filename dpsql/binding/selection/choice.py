@@ -1,0 +1,444 @@
+"""Binds ABOVE_THRESHOLD and EXPMECH, which choose among public candidates by one statistic each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+from sqlglot import exp
+
+from dpsql.binding import plan
+from dpsql.binding.dp.budget_split import deal, require_rows
+from dpsql.binding.dp.ordered_steps import refuse_unfit
+from dpsql.binding.public.kept_results import kept_cte_name
+from dpsql.binding.public_statement import Env, Released, install, make_unique, spell
+from dpsql.binding.relations.catalog import Binder
+from dpsql.binding.relations.fan_out import max_fan_out, refuse_fan_out
+from dpsql.binding.relations.relation import Field, From, Relation, column, fold
+from dpsql.binding.relations.unit_rows import check_unit, describe_protection
+from dpsql.binding.selection import candidates
+from dpsql.binding.selection.candidates import sweep_of
+from dpsql.binding.selection.score import RowNames, bounded, level_of
+from dpsql.binding.selection.utility import bind_statistic
+from dpsql.binding.values import total_expressions
+from dpsql.errors import BindError, PrivacyError, Span
+from dpsql.exact.exact_query import write_bounded_rows
+from dpsql.exact.row_caps import RowCaps
+from dpsql.language import options as opt
+from dpsql.language.dialect import bind_error, privacy_error, span_of, table_named, to_sql
+from dpsql.language.functions import MECHANISMS
+from dpsql.mechanisms.base import Operator
+from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_PLACE, CANDIDATE_SENSITIVITY, CandidateScores
+from dpsql.mechanisms.selection.above_threshold import AboveThreshold, ThresholdNoise, share_epsilon
+from dpsql.mechanisms.selection.exponential import CHOICE_METHODS, ExponentialChoice
+from dpsql.privacy.filters import ACCOUNTANTS
+
+SELECTION_ARGUMENTS: dict[str, opt.Readers] = {
+    "ABOVE_THRESHOLD": {
+        "epsilon": opt.read_epsilon,
+        "max_hits": opt.read_whole,
+        "passes": opt.read_whole,
+        "budget_split": opt.read_shares,
+        **dict.fromkeys(("answer", "gap", "refresh"), opt.read_truth),
+    },
+    "EXPMECH": {
+        "epsilon": opt.read_epsilon,
+        "method": opt.read_one_of(*CHOICE_METHODS, upper=False),
+        "top": opt.read_whole,
+        "answer": opt.read_truth,
+    },
+}
+MAX_PASSES = 100
+"""The most times that candidates may be asked."""
+MAX_CANDIDATES = 10_000_000
+"""The most candidates of one choice."""
+_USAGE = {
+    "ABOVE_THRESHOLD": (2, "give the statistic, and the threshold after it."),
+    "EXPMECH": (1, "write EXPMECH(utility)."),
+}
+
+
+def mechanism_of(select: exp.Select) -> opt.Call | None:
+    """Return the selection mechanism that a SELECT calls, if any; PrivacyError for a second mechanism, or an aggregate."""
+    found: list[opt.Call] = []
+    beside: list[exp.Expr] = []
+    for item in select.expressions:
+        for node in item.walk(prune=lambda n: isinstance(n, exp.Query) or _calls_mechanism(n)):
+            call = opt.call_of(node)
+            if call is not None and call.name in MECHANISMS:
+                found.append(call)
+            elif isinstance(node, exp.AggFunc):
+                beside.append(node)
+    if found and (found[1:] or beside):
+        what = f"nothing else is released beside {found[0].name}."
+        hint = "put it into a query of its own, and join the answers."
+        raise privacy_error(found[1].node if found[1:] else beside[0], what, hint)
+    return found[0] if found else None
+
+
+@dataclass
+class Selection:
+    """One block being bound."""
+
+    binder: Binder
+    select: exp.Select
+    bound: From
+    options: opt.Options
+    env: Env
+    call: opt.Call
+    notes: list[str] = field(default_factory=list)
+    """Further sentences of EXPLAIN."""
+
+    def bind(self) -> None:
+        """Bind the candidates, the statistic and the mechanism, and replace the SELECT by the release.
+
+        Raises:
+            PrivacyError: the sensitivity can't be derived, or the candidates are not public.
+        """
+        call = self.call
+        opt.refuse_equals(call, SELECTION_ARGUMENTS[call.name])
+        self.given = call.read(SELECTION_ARGUMENTS[call.name])
+        call.require(*_USAGE[call.name])
+        if call.where is not None or call.distinct:
+            hint = "filter inside the statistic."
+            raise bind_error(call.node, f"{call.name} takes no FILTER of its own.", hint)
+        for key in ("group", "having", "qualify"):
+            if self.select.args.get(key):
+                what = f"{key.upper()} can't stand beside {call.name}."
+                hint = "the candidates are the groups; filter the answer in a query above."
+                raise privacy_error(self.select.args[key], what, hint)
+        check_unit(self.options, self.bound.names, self.bound.subject)
+        gaussian = self.options.get("noise") == "GAUSSIAN"
+        if gaussian and call.name != "ABOVE_THRESHOLD":
+            hint = "leave noise out: its answers have Laplace noise."
+            raise self.options.refuse("noise", f"{call.name} has noise of its own.", hint)
+        if self.options.get("report_cut"):
+            what = f"{call.name} chooses: nothing of its statistic is shown that a cap may have cut."
+            raise self.options.refuse("report_cut", what, "leave report_cut out.")
+        refuse_unfit(self.options)
+        if "error" in self.options.values:
+            what = f"{call.name} chooses: it has no interval to narrow."
+            raise self.options.refuse("error", what, "leave error out.")
+        candidate = self._candidates()
+        self.names = RowNames((*self.bound.relations, candidate), dict(self.bound.merged), {}, candidate)
+        self.statistic = bind_statistic(call.args[0], self.names, self.binder.catalog.engine.dialect)
+        terms = max(1, sum(1 for _ in call.args[0].find_all(exp.AggFunc)))
+        self.binder.written.add_candidates(self.count or 0, len(candidate.fields), terms, span_of(call.node))
+        # The private rows of the statistic, with a limit per unit.
+        self.rows_per_unit = require_rows(self.bound, self.options, call.node)
+        self.rows = rows_of_statistic(
+            self.binder, self.select, self.bound, self.env, self.names, self.rows_per_unit
+        )
+        share = deal(
+            self.binder, self.options, self.select, [(self.given.get("epsilon"), call.node)], int(gaussian)
+        )
+        self.delta = share.delta if gaussian else Fraction(0)
+        wanted = self._wanted(candidate)
+        # The candidate's columns to return, as named in the release.
+        self.columns = tuple(_exact(f) for f in wanted)
+        self.asked = share.whole
+        shares = call.named.get("budget_split")
+        make = self._above if call.name == "ABOVE_THRESHOLD" else self._best
+        named = make_unique([*self.columns, "answer"])[-1] if self.given.get("answer") else None
+
+        def build(epsilon: Fraction) -> tuple[Operator, list[Released]]:
+            own, answers = divide_for_answers(
+                shares[1] if shares else None,
+                epsilon,
+                self.given.get("answer"),
+                self.given.get("budget_split"),
+            )
+            return make(own, (named, answers) if named is not None and answers else None)
+
+        operator, made = build(share.amounts[0].find_epsilon(lambda epsilon: build(epsilon)[0].event))
+        if named is not None:
+            made.insert(0, Released(named, "BIGINT" if self.statistic.steps == 1 else "DOUBLE", True))
+        self._release(candidate, wanted, operator, made)
+
+    # -- candidates ---------------------------------------------------------------------------------------------
+
+    def _candidates(self) -> Relation:
+        name, span = self.call.over, span_of(self.call.node)
+        steady = True
+        if name is None:
+            if self.call.name == "EXPMECH":
+                hint = "name the table of the candidates after it and the word over."
+                raise BindError("EXPMECH chooses among candidates.", span=span, hint=hint)
+            query: exp.Select = exp.select(exp.alias_(exp.Literal.number(1), "dpsql_one"))
+        else:
+            cte = self.env.get(fold(name)) or self.env.get(kept_cte_name(name, self.binder.own_names.taken))
+            steady = cte is None
+            public = cte.private is None if cte is not None else self.binder.catalog.find(name, span).public
+            if not public:
+                raise PrivacyError(
+                    f"the candidates {name} depend on private rows.",
+                    span=span,
+                    hint="candidates are public: a list of values, a public table, or what a private block released.",
+                )
+            if cte is None:
+                self.binder.public[self.binder.catalog.find(name, span).name] = None
+            table = exp.to_identifier(name if cte is None else cte.name, quoted=True)
+            query = exp.Select(expressions=[exp.Star()], from_=exp.From(this=exp.Table(this=table)))
+        relation = self.binder.public_relation(query, self.env, candidates.CANDIDATE)
+        given = relation.inputs[0]
+        self.found = plan.Input(given.name, _number_candidates(given.sql, self.call.name == "EXPMECH"))
+        self._refuse_many(given, steady, span)
+        values = self.binder.known(self.found, steady)
+        if values is not None and values.num_rows == 0:
+            raise PrivacyError(f"there are no candidates in {name}.", span=span)
+        self.count = None if values is None else values.num_rows  # otherwise not known yet
+        fields = tuple(bounded(f, values) for f in relation.fields)
+        return replace(relation, alias=name or candidates.CANDIDATE, fields=fields, inputs=(self.found,))
+
+    def _refuse_many(self, given: plan.Input, steady: bool, span: Span | None) -> None:
+        """Refuse candidates by their number before they are computed."""
+        some = f"SELECT 1 FROM ({given.sql}) AS given LIMIT {MAX_CANDIDATES + 1}"
+        counted = f"SELECT COUNT(*)::BIGINT AS n FROM ({some}) AS given"
+        found = self.binder.known(plan.Input(given.name, counted), steady)
+        if found is not None and found.column(0)[0].as_py() > MAX_CANDIDATES:
+            hint = "choose a range among few candidates first, and then within it."
+            raise BindError(f"these are more than {MAX_CANDIDATES:,} candidates.", span=span, hint=hint)
+
+    def _wanted(self, candidate: Relation) -> tuple[Field, ...]:
+        """Return the candidate's columns to release: those in the SELECT, otherwise all."""
+        if self.call.over is None:
+            return ()
+        items = [*self.select.expressions, self.select.args.get("order")]
+        above = [c for item in items if item is not None for c in _columns_above(item)]
+        named = [f for f in candidate.fields if any(self._names(c, f) for c in above)]
+        return tuple(named or candidate.fields)
+
+    def _names(self, node: exp.Column, f: Field) -> bool:
+        return fold(node.name) == fold(f.name) and fold(node.table) in ("", fold(self.call.over or ""))
+
+    # -- mechanisms ---------------------------------------------------------------------------------------------
+
+    def _sweep(self, extra: dict[str, str]) -> CandidateScores | None:
+        assert self.names.candidate is not None
+        types = {(candidates.ROWS, name): kind for name, kind in self.names.types.items()}
+        types |= {(candidates.CANDIDATE, _exact(f)): f.typed.type for f in self.names.candidate.fields}
+        return sweep_of(
+            self.rows, self.found.name, self.columns, self.statistic, types, self.rows_per_unit, extra
+        )
+
+    def _batches(self, extra: dict[str, str]) -> tuple[str, ...]:
+        """Return the queries of the statistic for all candidates, with further columns."""
+        source = self.found.name
+        if extra:
+            more = ", ".join(f"{sql} AS {name}" for name, sql in extra.items())
+            source = f"(SELECT *, {more} FROM {source} AS {candidates.CANDIDATE})"
+        columns = (*self.columns, *extra)
+        looped, tables = (
+            self.statistic.shape == "nested loop",
+            [t for r in self.bound.relations for t in r.tables],
+        )
+        if looped and self.count is None:
+            what = "this shape is computed candidate by candidate, and how many there are is not known yet."
+            hint = "compare with =, <, <=, >, >= or BETWEEN, or list the candidates."
+            raise privacy_error(self.call.node, what, hint)
+        if looped or "several ranges" in self.statistic.shape:
+            refuse_fan_out((self.count or 1) * self.bound.fan_out, tables, self.call.node)
+        if not looped:
+            if "several ranges" in self.statistic.shape and self.count is None:
+                most = max_fan_out(tables) // self.bound.fan_out
+                kept = f"SELECT * FROM ({self.found.sql}) AS found WHERE {CANDIDATE_PLACE} < {most}"
+                self.found = plan.Input(self.found.name, kept)
+                self.notes.append(
+                    f"The first {most:,} candidates are looked at, where there are more (max_fan_out)."
+                )
+            return (candidates.statistic_sql(self.rows, source, columns, self.statistic),)
+        assert self.count is not None
+        firsts = range(0, max(self.count, 1), candidates.BATCH)
+        return tuple(
+            candidates.nested_sql(self.rows, source, columns, self.statistic, first) for first in firsts
+        )
+
+    def _above(
+        self, epsilon: Fraction, answer: tuple[str, Fraction] | None
+    ) -> tuple[Operator, list[Released]]:
+        threshold = total_expressions.make_total(self.call.args[1], self.names)
+        columns = threshold.node.find_all(exp.Column)
+        if not threshold.type.numeric or any(c.table != candidates.CANDIDATE for c in columns):
+            what = "the threshold must be public: a number, or an expression over the candidate's columns."
+            hint = "release a noisy threshold first, in a block of its own."
+            raise privacy_error(self.call.args[1], what, hint)
+        statistic, given = self.statistic, self.given
+        level, extra = level_of(threshold, statistic.steps)
+        hits, refresh, gap = given.get("max_hits", 1), bool(given.get("refresh")), None
+        e1, e2 = share_epsilon(epsilon, hits, statistic.monotone, refresh, given.get("budget_split"))
+        sensitivity, passes = statistic.sensitivity * self.rows_per_unit, given.get("passes", 1)
+        if passes > MAX_PASSES:
+            span = span_of(self.call.named["passes"][1])
+            raise BindError(f"at most {MAX_PASSES} passes are made.", span=span)
+        shared = (sensitivity, e1, e2, hits, statistic.monotone, refresh)
+        noise = ThresholdNoise(*shared, asked_again=passes - 1)
+        if self.delta:
+            noise = ThresholdNoise.gaussian(*shared, self.delta, passes - 1)
+        flag = "above_threshold" if self.call.over is None else None
+        if flag is not None and (answer is not None or given.get("gap") or hits != 1):
+            hint = "name the table of the candidates after it and the word over."
+            span = span_of(self.call.node)
+            raise BindError("without candidates the answer is TRUE or FALSE.", span=span, hint=hint)
+        if given.get("gap"):
+            gap = make_unique([*self.columns, "gap"])[-1]
+        operator = AboveThreshold(
+            self._batches(extra), self.columns, level, noise, statistic.steps, answer, gap, flag,
+            self.options.confidence, self.count, self._sweep(extra), statistic.form_of(self.rows_per_unit),
+            self.rows_per_unit,
+        )  # fmt: skip
+        made = [Released(flag, "BOOLEAN")] if flag else []
+        return operator, made + ([Released(gap, "DOUBLE")] if gap else [])
+
+    def _best(
+        self, epsilon: Fraction, answer: tuple[str, Fraction] | None
+    ) -> tuple[Operator, list[Released]]:
+        sharper = ACCOUNTANTS[self.binder.catalog.accountant].has_rule
+        method = self.given.get("method") or ("exponential" if sharper else "permute_and_flip")
+        top = self.given.get("top", 1)
+        if self.count is not None and top > self.count:
+            span = span_of(self.call.named["top"][1])
+            raise BindError(f"there are only {self.count} candidates.", span=span)
+        statistic, rows, varying = self.statistic, self.rows_per_unit, self.statistic.varying
+        extra = {CANDIDATE_SENSITIVITY: f"CAST({varying} * {rows} AS HUGEINT)"} if varying else {}
+        operator = ExponentialChoice(
+            self._batches(extra), self.columns, statistic.sensitivity * rows, epsilon, statistic.monotone, method, top,
+            bool(varying), statistic.steps, answer, self.count, self.options.confidence, self._sweep({}), statistic.form_of(rows),
+            rows,
+        )  # fmt: skip
+        return operator, []
+
+    # -- above the block ---------------------------------------------------------------------------------------
+
+    def _release(
+        self, candidate: Relation, wanted: tuple[Field, ...], operator: Operator, made: list[Released]
+    ) -> None:
+        """Add the block to the plan, and make the SELECT read its release."""
+        statistic, name = self.statistic, self.binder.name("block")
+        kinds = {_exact(f): f.typed.type for f in candidate.fields}
+        types = {c: "INTEGER" if kind.kind == "NULL" else kind.sql for c, kind in kinds.items()}
+        moved = Fraction(statistic.sensitivity * self.rows_per_unit) / statistic.steps
+        said = (
+            f"The statistic of each candidate is exact, in {'a nested loop' if statistic.shape == 'nested loop' else 'one pass'} "
+            f"({statistic.shape}); one privacy unit moves it by at most {float(moved):g}"
+            + (", always the same way." if statistic.monotone else ".")
+        )
+        self.binder.add_block(
+            name, operator, [*(Released(c, types[c]) for c in self.columns), *made],
+            (*self.bound.inputs, *self.binder.lent_inputs, self.found),
+            (*describe_protection(self.bound, RowCaps(self.rows_per_unit), grouped=False), said, *self.notes),
+            self.options.confidence, self.asked,
+        )  # fmt: skip
+        shown: list[tuple[str, exp.Expr]] = []
+        visible = [item.name for item in made]
+        if all(_is_mechanism(item) for item in self.select.expressions):
+            shown += [(f.name, column(_exact(f))) for f in wanted]
+        for item in self.select.expressions:
+            alias = item.alias if isinstance(item, exp.Alias) else ""
+            if _is_mechanism(item):
+                shown += [(alias if alias and n == visible[0] else n, column(n)) for n in visible]
+                continue
+            bare = item.name if isinstance(item, exp.Column) else spell(item)
+            label = alias or (self.call.name.lower() if _holds_mechanism(item) else bare)
+            shown.append((label, self._above_block(item.unalias().copy(), wanted, visible)))
+        labels = make_unique(label for label, _ in shown)
+        order = self.select.args.get("order")
+        for node in order.expressions if order is not None else ():
+            if not _one_of(node.this, labels):  # the SELECT's aliases come first, as in SQL
+                node.set("this", self._above_block(node.this, wanted, visible))
+        outputs = [(label, node) for label, (_, node) in zip(labels, shown, strict=True)]
+        install(self.select, table_named(name), outputs)
+
+    def _above_block(self, node: exp.Expr, wanted: tuple[Field, ...], visible: list[str]) -> exp.Expr:
+        """Return an analyst's expression over the columns of the release."""
+        if _is_mechanism(node):
+            if not visible:
+                what = f"{self.call.name} gives rows here, no value."
+                raise bind_error(node, what, "add answer => TRUE.")
+            return column(visible[0])
+        if isinstance(node, exp.Query):
+            self.binder.public_query(node, self.env)
+            return node
+        if node.is_star:
+            hint = "name columns of the candidates; all of them are shown where none is named."
+            raise privacy_error(node, f"* is no column beside {self.call.name}.", hint)
+        if isinstance(node, exp.Column):
+            found = next((f for f in wanted if self._names(node, f)), None)
+            if found is not None:
+                return column(_exact(found))
+            if _one_of(node, visible):
+                return node
+            known = ", ".join(f.name for f in wanted) or "TRUE or FALSE"
+            what = f"{node.name} is not a column of the candidates."
+            raise privacy_error(node, what, f"only what is chosen is released: {known}.")
+        for child in list(node.iter_expressions()):
+            new = self._above_block(child, wanted, visible)
+            if new is not child:
+                child.replace(new)
+        return node
+
+
+def _number_candidates(given: str, once: bool) -> str:
+    """Return a query of the candidates with their places; with ``once``, a repeated candidate has its first place."""
+    if not once:
+        return f"SELECT *, row_number() OVER () - 1 AS {CANDIDATE_PLACE} FROM ({given}) AS given"
+    place = f"{CANDIDATE_PLACE}_given"
+    numbered = f"SELECT *, row_number() OVER () AS {place} FROM ({given}) AS given"
+    first = f"SELECT * EXCLUDE ({place}), MIN({place}) AS {place} FROM ({numbered}) AS numbered GROUP BY ALL"
+    return f"SELECT * EXCLUDE ({place}), row_number() OVER (ORDER BY {place}) - 1 AS {CANDIDATE_PLACE} FROM ({first}) AS once"
+
+
+def divide_for_answers(
+    place: exp.Expr | None, epsilon: Fraction, answer: bool | None, shares: tuple[Fraction, ...] | None
+) -> tuple[Fraction, Fraction]:
+    """Return the epsilons of the comparisons and of fresh answers: the third share, or half; 0 without answers.
+
+    Raises:
+        BindError: there is not a share for each stage.
+    """
+    if shares is not None and (len(shares) == 3) != bool(answer):
+        stages = (
+            "the threshold, the questions and the answers" if answer else "the threshold and the questions"
+        )
+        hint = "write (0.2, 0.3, 0.5) with answer, (0.3, 0.7) without."
+        raise bind_error(place, f"budget_split has a share for each of {stages}.", hint)
+    if not answer:
+        return epsilon, Fraction(0)
+    answers = epsilon / 2 if shares is None else epsilon * shares[2]
+    return epsilon - answers, answers
+
+
+def rows_of_statistic(
+    binder: Binder, select: exp.Select, bound: From, env: Env, names: RowNames, rows: int
+) -> str:
+    """Return the query of the private rows of a statistic, at most ``rows`` of one unit."""
+    where = select.args.get("where")
+    condition = to_sql(binder.expression(where.this, bound.names, env).node) if where is not None else None
+    return write_bounded_rows(bound, condition, (), dict(names.values) or {"one": "1"}, rows, None)
+
+
+def _exact(candidate: Field) -> str:
+    """Return the name of a candidates' column in exact queries and in the release."""
+    return candidate.typed.node.name
+
+
+def _columns_above(node: exp.Expr) -> list[exp.Column]:
+    """Return the columns outside a mechanism, which may name a candidate's."""
+    inside = node.walk(prune=_calls_mechanism)
+    return [found for found in inside if isinstance(found, exp.Column)]
+
+
+def _is_mechanism(node: exp.Expr) -> bool:
+    return _calls_mechanism(node.unalias())
+
+
+def _calls_mechanism(node: exp.Expr) -> bool:
+    call = opt.call_of(node)
+    return call is not None and call.name in MECHANISMS
+
+
+def _holds_mechanism(node: exp.Expr) -> bool:
+    return any(_calls_mechanism(n) for n in node.walk(prune=lambda n: isinstance(n, exp.Query)))
+
+
+def _one_of(node: exp.Expr, labels: list[str]) -> bool:
+    return isinstance(node, exp.Column) and not node.table and fold(node.name) in map(fold, labels)

@@ -1,0 +1,463 @@
+"""The statistic of a selection mechanism: a tree over exact aggregates, with public factors per candidate.
+
+Supported are sums, differences, public multiples, ABS, GREATEST and LEAST of counts and bounded sums. The tree and the
+candidates' public values determine its sensitivity to one privacy unit, and whether it is monotone
+(:mod:`dpsql.mechanisms.selection.utility_forms`). Other forms have no known sensitivity and are refused.
+
+Every node counts in integer steps. Below a public factor a unit has fewer steps, by the steps of the factor, so that
+all parts of a sum, and all compared values, have equal steps.
+
+Statistics without common rows: no row, for any candidate, satisfies both of their conditions.
+
+Recognised: ``x < c.v`` and ``x >= c.v`` (comparisons with one public side), ``x < 3`` and ``x > 5`` (with integers that
+are exact in any numeric type), ``g = 'a'`` and ``g = 'b'`` (texts, compared unchanged), and a condition and its
+negation. Other conditions are assumed to have common rows.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from itertools import combinations
+
+from sqlglot import exp
+
+from dpsql.binding.relations.fan_out import split_conjuncts
+from dpsql.binding.selection import score
+from dpsql.binding.selection.candidates import (
+    CANDIDATE,
+    ROWS,
+    CandidateStatistic,
+    Weight,
+    compare_sides,
+    names_candidate,
+    shape_of,
+)
+from dpsql.binding.selection.score import Factor, RowNames, ScorePart
+from dpsql.binding.values import total_expressions
+from dpsql.binding.values.sql_types import Typed
+from dpsql.language.dialect import bind_error, privacy_error, span_of, to_sql
+from dpsql.language.options import call_of
+from dpsql.mechanisms.selection.utility_forms import (
+    Absolute,
+    Extreme,
+    FormNode,
+    Linear,
+    Movement,
+    Multiple,
+    Total,
+    UtilityForm,
+    compute_movement,
+)
+
+_EXACT = 1 << 24
+"""Integers below this are exact in every numeric type."""
+
+_SIDES = {"<": {-1}, "<=": {-1, 0}, "=": {0}, ">=": {0, 1}, ">": {1}, "<>": {-1, 1}}
+"""The possible positions of x, by operator: below the other side (-1), at it (0) or above it (1)."""
+
+_Comparison = tuple[str, str, str, int | None, bool]
+"""The SQL of x, the operator, the SQL of the other side, its integer value if any, and whether it is a text."""
+
+
+def find_apart(conditions: Sequence[exp.Expr | None], names: RowNames) -> tuple[tuple[int, int], ...]:
+    """Return the pairs of conditions, by index, that no row satisfies both of."""
+    found = [list(_facts(condition, names)) for condition in conditions]
+    negated = [
+        {to_sql(part.this.unnest()) for part in _parts(c) if isinstance(part, exp.Not)} for c in conditions
+    ]
+    plain = [{to_sql(part) for part in _parts(c)} for c in conditions]
+    return tuple(
+        (i, j)
+        for i, j in combinations(range(len(conditions)), 2)
+        if negated[i] & plain[j]
+        or plain[i] & negated[j]
+        or any(_exclude(one, other) for one in found[i] for other in found[j])
+    )
+
+
+def _parts(condition: exp.Expr | None) -> Iterable[exp.Expr]:
+    for part in split_conjuncts(condition):
+        inner = part.unnest()
+        if isinstance(inner, exp.Between):
+            yield exp.GTE(this=inner.this.copy(), expression=inner.args["low"].copy())
+            yield exp.LTE(this=inner.this.copy(), expression=inner.args["high"].copy())
+        else:
+            yield inner
+
+
+def _facts(condition: exp.Expr | None, names: RowNames) -> Iterable[_Comparison]:
+    for part in _parts(condition):
+        compared = compare_sides(part)
+        if compared is None:
+            continue
+        x, op, bound = compared
+        number = int(bound.name) if isinstance(bound, exp.Literal) and bound.is_int else None
+        if number is not None and number >= _EXACT:
+            number = None
+        column = x.unnest()
+        kind = (
+            names.types.get(column.name) if isinstance(column, exp.Column) and column.table == ROWS else None
+        )
+        text = (
+            isinstance(bound, exp.Literal) and bound.is_string and kind is not None and kind.sql == "VARCHAR"
+        )
+        yield to_sql(x), op, to_sql(bound), number, text
+
+
+def _exclude(one: _Comparison, other: _Comparison) -> bool:
+    """Return whether no x satisfies both comparisons."""
+    (x, op, bound, number, text), (y, op2, bound2, number2, text2) = one, other
+    if x != y:
+        return False
+    if bound == bound2:
+        return not _SIDES[op] & _SIDES[op2]
+    if text and text2:
+        return op == op2 == "="
+    if number is None or number2 is None:
+        return False
+    if number > number2:
+        op, op2 = op2, op
+    # x is not above the lesser number, and not below the greater one
+    return op in ("<", "<=", "=") and op2 in (">", ">=", "=")
+
+
+_MOST = 1 << 80
+"""The most steps that one row may move a statistic by: sums over any table then fit 38 digits."""
+_MOST_PUBLIC = 1 << 120
+"""The greatest total of a tree's public numbers, in steps."""
+
+
+def bind_statistic(node: exp.Expr, names: RowNames, dialect: str) -> CandidateStatistic:
+    """Bind the first argument of a mechanism.
+
+    ``dialect``: of the engine. Only for DuckDB are statistics without common rows recognised.
+
+    Raises:
+        PrivacyError: its sensitivity can't be derived.
+        BindError: names or types that don't fit.
+    """
+    found = _Tree(names)
+    root = found.read(node, 1, None, _Above())
+    if not found.parts:
+        what = "the statistic does not look at private rows."
+        raise privacy_error(node, what, "write an aggregate, such as COUNT(*) FILTER (WHERE disease = name).")
+    factors = [score.factor_of(part.factor, span_of(node)) for part, _ in found.parts]
+    steps = [
+        above.scale * part.steps * f.scale for (part, above), f in zip(found.parts, factors, strict=True)
+    ]
+    scales = [above.scale * f.scale for f, _, above in found.bases]
+    common = Fraction(math.lcm(*(s.numerator for s in [*steps, *scales])))
+    extra = [int(common / mine) * part.sign for (part, _), mine in zip(found.parts, steps, strict=True)]
+    bases = tuple(
+        f.sql(int(common / mine) * sign) for (f, sign, _), mine in zip(found.bases, scales, strict=True)
+    )
+    multiples = tuple(f.weight(sign, 1) for f, sign in found.multiples)
+    moves = found.moves(root)
+    weighted = [_times(_ends(f, by), moved) for f, by, moved in zip(factors, extra, moves, strict=True)]
+    ranges = [_ends(f, sign) for f, sign in found.multiples]
+    rows = [max(-low, high) for low, high in moves]
+    summed = sum(
+        f.top * abs(by) * row * above.top
+        for f, by, row, (_, above) in zip(factors, extra, rows, found.parts, strict=True)
+    )
+    _check_size(node, root, found, summed, common, scales)
+    low, high = compute_movement(root, weighted, ranges)
+    apart = find_apart([part.condition for part, _ in found.parts], names) if dialect == "duckdb" else ()
+    nearer = compute_movement(root, weighted, ranges, apart) if apart else (low, high)
+    if nearer == (low, high):
+        apart = ()
+    low, high = nearer
+    sensitivity = max(1, -low, high)
+    clipped = any(part.clip is not None for part, _ in found.parts)
+    # The public numbers of one sum are one column, which is added to it.
+    shape = Linear(root.terms) if isinstance(root, Linear) else root
+    form = UtilityForm(shape, moves, apart, sensitivity, clipped=clipped)
+    alone = moves == tuple((part.low, part.high) for part, _ in found.parts)
+    plain = form.linear and alone and sensitivity == max(1, summed)
+    weights = [f.weight(by, row) for f, by, row in zip(factors, extra, rows, strict=True)]
+    terms = tuple(
+        shape_of(
+            weight, part.amount, part.clip, part.bare, part.condition, not _lengths(part.condition, names)
+        )
+        for weight, (part, _) in zip(weights, found.parts, strict=True)
+    )
+    shapes = {term.shape for term in terms}
+    varies = any(names_candidate(typed.node) for typed in found.factors())
+    own = None
+    if varies and plain:
+        sizes = " + ".join(f"ABS({w.text}) * {w.row}" for w in weights)
+        own = f"CAST(GREATEST({sizes}, 1) AS HUGEINT)"
+    elif varies:
+        own = f"CAST(LEAST(GREATEST({_own(root, weights, multiples)}, 1), {sensitivity}) AS HUGEINT)"
+    return CandidateStatistic(
+        terms, " + ".join(bases) or "0" if form.linear else "0", common, sensitivity, own, low == 0 or high == 0,
+        "nested loop" if "nested loop" in shapes else ", ".join(sorted(shapes)),
+        None if plain else form, () if form.linear else bases, multiples,
+    )  # fmt: skip
+
+
+def _check_size(
+    node: exp.Expr, root: FormNode, found: _Tree, summed: int, common: Fraction, scales: Sequence[Fraction]
+) -> None:
+    """Refuse numbers that may not fit 38 digits."""
+    far = sum(
+        int(common / mine) * score.FARTHEST * above.top
+        for (_, _, above), mine in zip(found.bases, scales, strict=True)
+    )
+    beyond = far > _MOST_PUBLIC and not isinstance(root, Linear)
+    if summed > _MOST or (found.bases and common > _MOST) or beyond:
+        what = "the steps of this statistic are too many for exact integers."
+        raise privacy_error(node, what, "round its factors, or write it in larger units.")
+
+
+def _times(a: Movement, b: Movement) -> Movement:
+    ends = [x * y for x in a for y in b]
+    return min(ends), max(ends)
+
+
+def _ends(factor: Factor, by: int) -> Movement:
+    return _times(factor.range, (by, by))
+
+
+def _own(form: FormNode, weights: Sequence[Weight], multiples: Sequence[Weight]) -> str:
+    """Return the SQL of each candidate's sensitivity to one row, by its own factors."""
+    match form:
+        case Linear(terms):
+            return " + ".join(f"ABS({weights[i].text}) * {weights[i].row}" for i in terms) or "0"
+        case Absolute(part):
+            return _own(part, weights, multiples)
+        case Total(parts):
+            return " + ".join(_own(part, weights, multiples) for part in parts)
+        case Extreme(parts):
+            return f"GREATEST({', '.join(_own(part, weights, multiples) for part in parts)})"
+        case Multiple(factor, part):
+            return f"ABS({multiples[factor].text}) * ({_own(part, weights, multiples)})"
+
+
+_LENGTHS = re.compile(r"\b(INTERVAL|AGE|TO_[A-Z]+|MAKE_INTERVAL)\b", re.IGNORECASE)
+_MOMENTS = ("DATE", "TIME", "TIMESTAMP")
+
+
+def _lengths(condition: exp.Expr | None, names: RowNames) -> bool:
+    """Return whether a condition may compare intervals.
+
+    DuckDB fails to find the bin of one as soon as there is a row, which would reveal its existence.
+    """
+    if condition is None:
+        return False
+    kinds = {(ROWS, name): kind for name, kind in names.types.items()}
+    if names.candidate is not None:
+        kinds |= {(CANDIDATE, f.typed.node.name): f.typed.type for f in names.candidate.fields}
+
+    def has(node: exp.Expr, *wanted: str) -> bool:
+        found = (kinds.get((c.table, c.name)) for c in node.find_all(exp.Column))
+        return any(kind is None or kind.kind in wanted for kind in found)
+
+    differences = any(has(node, *_MOMENTS) for node in condition.find_all(exp.Sub))
+    return differences or has(condition, "INTERVAL") or _LENGTHS.search(to_sql(condition)) is not None
+
+
+def _differences(parts: Sequence[ScorePart]) -> dict[int, tuple[int, int]]:
+    """Return one row's addition to ``SUM(LEAST(x, b)) - SUM(LEAST(x, b + w))``: between -w and 0.
+
+    The first of the two parts gets this range, the second none.
+    """
+    found: dict[int, tuple[int, int]] = {}
+    for i, one in enumerate(parts):
+        for j, other in enumerate(parts[:i]):
+            if one.limit is None or other.limit is None or {i, j} & set(found):
+                continue
+            if one.limit.base != other.limit.base:
+                continue
+            same = (one.bare, one.condition, one.steps) == (other.bare, other.condition, other.steps)
+            if same and one.sign == -other.sign and one.factor.node == other.factor.node:
+                apart = (other.limit.offset - one.limit.offset) * one.steps
+                # Rounding keeps integer distances, and may otherwise add a step: -1/2 and 1/2 become -1 and 1.
+                exact = one.limit.whole and all(
+                    number.denominator == 1 for number in (one.limit.offset, other.limit.offset, one.steps)
+                )
+                width = math.ceil(abs(apart)) + (0 if exact else 1)
+                low, high = -width if apart <= 0 else 0, width if apart >= 0 else 0
+                # The clamping bounds of the clips must not be farther apart than the clips, nor in the other order.
+                ends = zip(one.limit.ends, other.limit.ends, strict=True)
+                if all(low <= theirs - mine <= high for mine, theirs in ends):
+                    found[j], found[i] = (low, high), (0, 0)
+    return found
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Above:
+    """The public factors above a node: their steps, and the greatest product."""
+
+    scale: Fraction = Fraction(1)
+    top: int = 1
+
+
+@dataclass
+class _Tree:
+    """Decomposes a statistic: aggregates and public numbers, with the factors above them, and a form over their indices."""
+
+    names: RowNames
+    parts: list[tuple[ScorePart, _Above]] = field(default_factory=list)
+    bases: list[tuple[Factor, int, _Above]] = field(default_factory=list)
+    multiples: list[tuple[Factor, int]] = field(default_factory=list)
+
+    def factors(self) -> list[Typed]:
+        """Return all public factors."""
+        return [*(part.factor for part, _ in self.parts), *(f.typed for f, _ in self.multiples)]
+
+    def moves(self, root: FormNode) -> tuple[Movement, ...]:
+        """Return the move of each statistic by one row; clips of one base are one in a common sum."""
+        found = [(part.low, part.high) for part, _ in self.parts]
+        waiting = [root]
+        while waiting:
+            match waiting.pop():
+                case Linear(terms):
+                    for place, moved in _differences([self.parts[i][0] for i in terms]).items():
+                        found[terms[place]] = moved
+                case Total(parts) | Extreme(parts):
+                    waiting += parts
+                case Absolute(part) | Multiple(_, part):
+                    waiting.append(part)
+        return tuple(found)
+
+    def read(
+        self, node: exp.Expr, sign: int, factor: exp.Expr | None, above: _Above, side: int = 0
+    ) -> FormNode:
+        """Return the form of an expression times a factor; ``side``: a missing number is the least (-1) or greatest (1)."""
+        found: list[FormNode] = []
+        self._add(node, sign, factor, above, found, side)
+        return found[0] if len(found) == 1 else Total(tuple(found))
+
+    def _add(
+        self,
+        node: exp.Expr,
+        sign: int,
+        factor: exp.Expr | None,
+        above: _Above,
+        into: list[FormNode],
+        side: int = 0,
+    ) -> None:
+        """Add an expression to a sum, whose adjacent linear parts are one form."""
+        node = node.unnest()
+        call = call_of(node)
+        if call is not None and call.name in score.SCORE_AGGREGATES:
+            public = score.NO_FACTOR if factor is None else _public(factor, self.names)
+            part = score.SCORE_AGGREGATES[call.name](call, self.names)
+            self.parts.append((replace(part, factor=public, sign=sign), above))
+            _extend(into, Linear((len(self.parts) - 1,)))
+        elif isinstance(node, exp.Neg):
+            self._add(node.this, -sign, factor, above, into, -side)
+        elif not _is_private(node):
+            whole = node if factor is None else exp.Mul(this=factor.copy(), expression=exp.paren(node.copy()))
+            added = _public(whole, self.names)
+            if not added.type.numeric:
+                raise bind_error(node, f"this adds {added.type.sql}, not a number.")
+            self.bases.append((score.constant_of(added, side), sign, above))
+            _extend(into, Linear((), (len(self.bases) - 1,)))
+        elif isinstance(node, exp.Add | exp.Sub):
+            self._add(node.this, sign, factor, above, into)
+            self._add(node.expression, -sign if isinstance(node, exp.Sub) else sign, factor, above, into)
+        elif isinstance(node, exp.Coalesce) and _is_zero(node.expressions):
+            self._add(node.this, sign, factor, above, into)  # a sum of no rows is 0 here
+        elif isinstance(node, exp.Abs | exp.Greatest | exp.Least):
+            into.append(self._bent(node, sign, factor, above))
+        else:
+            private, new = self._multiplied(node)
+            if factor is not None:
+                new = exp.Mul(this=exp.paren(factor.copy()), expression=exp.paren(new))
+            self._add(private, sign, new, above, into)
+
+    def _bent(self, node: exp.Expr, sign: int, factor: exp.Expr | None, above: _Above) -> FormNode:
+        """Return the form of ABS, GREATEST or LEAST, times its factor."""
+        place = None
+        if factor is not None or sign < 0:
+            typed = score.NO_FACTOR if factor is None else _public(factor, self.names)
+            public = score.factor_of(typed, span_of(node))
+            above = _Above(above.scale * public.scale, above.top * max(1, public.top))
+            self.multiples.append((public, sign))
+            place = len(self.multiples) - 1
+        made: FormNode
+        if isinstance(node, exp.Abs):
+            made = Absolute(self.read(node.this, 1, None, above))
+        else:
+            greatest = isinstance(node, exp.Greatest)
+            items = [node.this, *node.expressions]
+            side = -1 if greatest else 1
+            made = Extreme(tuple(self.read(item, 1, None, above, side) for item in items), greatest)
+        return made if place is None else Multiple(place, made)
+
+    def _multiplied(self, node: exp.Expr) -> tuple[exp.Expr, exp.Expr]:
+        """Return the private side of a product or a quotient, and its public factor."""
+        if isinstance(node, exp.Mul | exp.Div):
+            left, right = node.this, node.expression
+            if isinstance(node, exp.Mul) and _is_private(right) and not _is_private(left):
+                left, right = right, left
+            if _is_private(left) and not _is_private(right):
+                if isinstance(node, exp.Mul):
+                    return left, right.copy()
+                return left, exp.Div(this=exp.Literal.number(1), expression=exp.paren(right.copy()))
+        what, hint = _refusal(node)
+        raise privacy_error(node, what, hint)
+
+
+def _refusal(node: exp.Expr) -> tuple[str, str]:
+    """Return why the sensitivity of an expression is unknown, and a hint."""
+    inner = [node.this, node.args.get("expression")]
+    if isinstance(node, exp.Mul) or (isinstance(node, exp.Pow) and _is_private(node.this)):
+        what = "the sensitivity of a product of private numbers can't be derived: one row may move it by any distance."
+        return what, "take the lesser of the two, their sum or their distance, times a public number."
+    if isinstance(node, exp.Div) and isinstance(inner[1], exp.Expr) and _is_private(inner[1]):
+        what = "the sensitivity of a quotient of private numbers can't be derived: one row may move it by any distance."
+        return (
+            what,
+            "compare it with a public number instead: the distance of one from that many times the other.",
+        )
+    return "the sensitivity of this statistic can't be derived.", _KNOWN
+
+
+_KNOWN = "write counts and bounded sums: added, times a candidate's column, in ABS, GREATEST or LEAST."
+_ABOVE_MEAN = (
+    "a mean is above a number where the sum less that many times the count is above 0: ask about that."
+)
+
+
+def _refuse_aggregate(node: exp.Expr) -> None:
+    for part in node.walk(prune=lambda inner: isinstance(inner, exp.Query)):
+        inner = part.this if isinstance(part, exp.Filter) else part
+        if isinstance(inner, exp.AggFunc) and (call := call_of(part)) is not None:
+            hint = _ABOVE_MEAN if call.name == "AVG" else _KNOWN
+            raise privacy_error(part, f"how far one row moves {call.name} can't be derived.", hint)
+
+
+def _extend(into: list[FormNode], more: Linear) -> None:
+    last = into[-1] if into else None
+    if isinstance(last, Linear):
+        into[-1] = Linear((*last.terms, *more.terms), (*last.bases, *more.bases))
+    else:
+        into.append(more)
+
+
+def _is_zero(nodes: Sequence[exp.Expr]) -> bool:
+    return len(nodes) == 1 and isinstance(nodes[0], exp.Literal) and nodes[0].name == "0"
+
+
+def _is_private(node: exp.Expr) -> bool:
+    return any((call := call_of(n)) is not None and call.name in score.SCORE_AGGREGATES for n in node.walk())
+
+
+def _public(node: exp.Expr, names: RowNames) -> Typed:
+    """Return a number without private rows; PrivacyError for a private column outside a count or sum."""
+    _refuse_aggregate(node)
+    typed = total_expressions.make_total(node, names)
+    if any(found.table == ROWS for found in typed.node.find_all(exp.Column)):
+        hint = "write a sum or a count of rows, times a number or a candidate's column."
+        raise privacy_error(node, "a column of the private rows can't stand outside of an aggregate.", hint)
+    return typed

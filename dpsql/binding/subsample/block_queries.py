@@ -1,0 +1,660 @@
+"""A query that can't be lifted, run per subsample block over that block's rows and public relations.
+
+Each private table in it is replaced by the rows of the block, read beforehand; no other data are accessible. So its
+result is a function of the block, and a unit, being in one block, moves one result. A failure is the block's result
+like any other. A closed list of constructs excludes access to anything else (files, settings, clocks, random numbers).
+
+Any query, for every subsample block at once: each level also groups by the block.
+
+A lifted query has the number of the block as its first column. Rows get it from the hash of their privacy unit; an
+aggregation keeps it as a key; ORDER BY ... LIMIT applies within it. The result has one row per block if the query has one row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from dpsql.binding.public_statement import Env, Schema, label_of, make_unique, resolve_key, schemas
+from dpsql.binding.relations.catalog import Binder
+from dpsql.binding.relations.exact_aggregates import (
+    COUNT_CALLS,
+    EXACT_AGGREGATES,
+    Grouped,
+    has_exact_aggregate,
+)
+from dpsql.binding.relations.fan_out import floor_root, max_unit_rows
+from dpsql.binding.relations.relation import Field, From, Names, Relation, column, column_name, fold
+from dpsql.binding.relations.unit_rows import SORTED_ROWS, cut_unit_rows, find_unit_holder, has_whole_unit
+from dpsql.binding.values import total_expressions
+from dpsql.binding.values.coercion import refuse_order
+from dpsql.binding.values.declared_values import Declared, check_released, list_values
+from dpsql.binding.values.fixed_point import unify_zeros
+from dpsql.binding.values.row_functions import DATE_PART_FUNCTIONS, NOT_LISTED, ROW_FUNCTIONS
+from dpsql.binding.values.sql_types import Type, Typed
+from dpsql.errors import BindError, PrivacyError
+from dpsql.language.advice import nearest_aggregate
+from dpsql.language.dialect import bind_error, parse_fragment, privacy_error, remove_modes, span_of, to_sql
+from dpsql.language.functions import ROW_ALIASES, ROW_NAMES
+from dpsql.language.labels import show_label_types
+from dpsql.language.options import call_of
+from dpsql.mechanisms.subsample.blocks import BlockRows
+
+BLOCK = "dpsql_block"
+"""The block's column: no analyst's column has this name, and it is always qualified against names of outer levels."""
+
+
+@dataclass(frozen=True)
+class Lifted:
+    """A query whose first column is the block; its other columns have positional names in SQL."""
+
+    sql: str
+    fields: tuple[Field, ...]
+    single: bool
+    """Whether it has one row per block, by its form."""
+
+    def relation(self, alias: str, name: str) -> Relation:
+        """Return it as a relation of an outer query."""
+        fields = tuple(
+            replace(f, typed=replace(f.typed, node=column(column_name(place), name)))
+            for place, f in enumerate(self.fields)
+        )
+        source: exp.Expr = parse_fragment(f"SELECT * FROM ({self.sql}) AS {name}").args["from_"].this
+        return Relation(alias, name, fields, source, True)
+
+
+RowSql = Callable[[Relation, exp.Expr | None], str]
+"""Returns SQL about a private row, given its relation and privacy unit."""
+
+
+def write_where(unit: exp.Expr | None, select: exp.Select, names: Names, *more: str) -> str:
+    """Return the WHERE of a query inside a block: its own, and that a unit owns the row.
+
+    An outer join keeps a row without a unit because no unit matches it: it would carry one unit's influence into another block.
+    """
+    conditions = [f"{to_sql(unit)} IS NOT NULL"] if unit is not None else []
+    where = select.args.get("where")
+    if where is not None:
+        conditions.append(f"({to_sql(total_expressions.make_condition(where.this, names).node)})")
+    conditions += more
+    return f" WHERE {' AND '.join(conditions)}" if conditions else ""
+
+
+_UNLIFTABLE = {
+    "qualify": "QUALIFY", "windows": "WINDOW", "offset": "OFFSET", "sample": "USING SAMPLE", "distinct": "DISTINCT",
+}  # fmt: skip
+Ctes = dict[str, tuple[exp.Expr, "Ctes"]]
+"""Names defined by WITH: a query, and the names visible in it."""
+
+
+@dataclass
+class Lifter:
+    """Lifts one query over ``blocks`` blocks; ``number`` returns a row's, ``turns`` a join that repeats rows."""
+
+    binder: Binder
+    number: RowSql
+    turns: RowSql
+    blocks: int
+    bound: list[From] = field(default_factory=list)
+    """Every FROM over private tables, for users of their units."""
+
+    def query(self, tree: exp.Expr, env: Env, ctes: Ctes) -> Lifted:
+        """Lift a query that can see these names; PrivacyError if it must be run block by block instead."""
+        if isinstance(tree, exp.Subquery):
+            return self.query(tree.this, env, ctes)
+        if not isinstance(tree, exp.Select):
+            raise privacy_error(tree, "only SELECT can run inside SUBSAMPLE.")
+        with_ = tree.args.get("with_")
+        for cte in with_.expressions if with_ is not None else ():
+            if (with_ is not None and with_.args.get("recursive")) or cte.args["alias"].args.get("columns"):
+                raise _unliftable(cte, "such a CTE")
+            ctes = {**ctes, fold(cte.alias): (cte.this, ctes)}
+        for key, what in _UNLIFTABLE.items():
+            if tree.args.get(key):
+                raise _unliftable(tree.args[key], what)
+        group = tree.args.get("group")
+        if group is not None and any(value for key, value in group.args.items() if key != "expressions"):
+            raise _unliftable(group, "GROUP BY in several ways")
+        limit = tree.args.get("limit")
+        if limit is not None and not (isinstance(limit, exp.Limit) and limit.expression.name.isdigit()):
+            raise _unliftable(limit, "such a LIMIT")
+        names, source, block, owned, one, twice = self._from(tree, env, ctes)
+        text = write_where(owned, tree, names)
+        if tree.args.get("group") or any(map(has_exact_aggregate, tree.expressions)):
+            return self._groups(tree, names, f"{source}{text}", block, twice)
+        rows = self._rows(tree, names, f"{source}{text}", block)
+        return replace(rows, single=rows.single or one)
+
+    def _from(
+        self, tree: exp.Select, env: Env, ctes: Ctes
+    ) -> tuple[Names, str, str, exp.Expr | None, bool, bool]:  # fmt: skip
+        """Return the scope, FROM as SQL, a row's block, its required unit, whether blocks have one row, and whether
+        rows may be read twice.
+
+        Rows of tables may be read twice, those of a subquery may not.
+        """
+        from_ = tree.args.get("from_")
+        if from_ is None:
+            raise privacy_error(tree, "a query inside SUBSAMPLE needs private rows.")
+        item = from_.this
+        within = (item.this, ctes) if isinstance(item, exp.Subquery) else None
+        inner = ctes.get(fold(item.name)) if isinstance(item, exp.Table) else within
+        if inner is not None:
+            if tree.args.get("joins"):
+                raise _unliftable(item, "a join of subqueries")
+            named = item.args.get("alias")
+            if named is not None and named.args.get("columns"):
+                raise _unliftable(item, "such an alias")
+            alias = item.alias_or_name or self.binder.name("derived")
+            lifted = self.query(inner[0], env, inner[1])
+            name = self.binder.name("lifted")
+            relation = lifted.relation(alias, name)
+            source, block = to_sql(relation.source), to_sql(column(BLOCK, name))
+            return Names((relation,)), source, block, None, lifted.single, False
+        bound = self.binder.private_from(tree, env)
+        self.bound.append(bound)
+        private = find_unit_holder(bound)
+        source = f"{bound.sql}{self.turns(private, bound.unit)}"
+        return bound.names, source, self.number(private, bound.unit), bound.unit, False, True
+
+    def _rows(self, tree: exp.Select, names: Names, source: str, block: str) -> Lifted:
+        fields = list[Field]()
+        for item in tree.expressions:
+            if not item.is_star:
+                typed = total_expressions.make_total(item.unalias(), names)
+                fields.append(Field(item.alias_or_name or self.binder.name("column"), typed))
+                continue
+            if len([value for value in item.args.values() if value]) > isinstance(item, exp.Column):
+                raise _unliftable(item, "such a *")
+            fields += [f for _, f in names.fields()]
+        items = [f"{to_sql(f.typed.node)} AS {column_name(place)}" for place, f in enumerate(fields)]
+        text = f"SELECT {', '.join([f'{block} AS {BLOCK}', *items])} FROM {source}"
+        limit, order = tree.args.get("limit"), tree.args.get("order")
+        if limit is None:  # order without a limit is irrelevant to rows aggregated above
+            return Lifted(text, tuple(fields), False)
+        by = []
+        for node in order.expressions if order is not None else ():
+            if isinstance(node.this, exp.Literal):
+                raise _unliftable(node, "ORDER BY a place")
+            typed = total_expressions.make_total(node.this, names)
+            refuse_order([typed], node)
+            by.append(f"{to_sql(typed.node)} {_direction(node)}")
+        if not by:
+            raise privacy_error(limit, "LIMIT inside SUBSAMPLE needs ORDER BY.")
+        for f in fields:  # break ties by value, not by order of arrival
+            by += _all_of(to_sql(f.typed.node), f.typed)
+        # The block as an expression of this FROM: its name would mean the outer level's, by lateral reference.
+        return Lifted(text + _cut(block, by, limit), tuple(fields), _is_one(limit))
+
+    def _groups(self, tree: exp.Select, names: Names, source: str, block: str, twice: bool) -> Lifted:
+        group, limit = tree.args.get("group"), tree.args.get("limit")
+        nodes = [resolve_key(node, tree) for node in group.expressions] if group is not None else []
+        above = Grouped.by(nodes, names, layered=self.binder.catalog.engine.wide_integers, twice=twice)
+        outputs, labels = [], []
+        for item in tree.expressions:
+            call = call_of(item.unalias())
+            known = call is not None and call.name in EXACT_AGGREGATES
+            label = label_of(call) if call and known else item.alias_or_name or to_sql(item)
+            labels.append(item.alias or label)
+            outputs.append(above.total(item.unalias()))
+        fields = [Field(name, typed) for name, typed in zip(make_unique(labels), outputs, strict=True)]
+        having = tree.args.get("having")
+        condition = f" WHERE {above.condition(having.this)}" if having is not None else ""
+        order = tree.args.get("order")
+        ordered = []
+        for node in order.expressions if order is not None else ():
+            place, typed = node.this, None
+            if isinstance(place, exp.Column):
+                typed = next((f.typed for f in fields if fold(f.name) == fold(place.name)), None)
+            elif (
+                isinstance(place, exp.Literal) and place.name.isdigit() and 0 < int(place.name) <= len(fields)
+            ):
+                typed = outputs[int(place.name) - 1]
+            ordered.append(f"{to_sql((typed or above.total(place)).node)} {_direction(node)}")
+        self.binder.limits += [limit for moments in above.moments.values() for limit in moments.limits]
+        grouped = f"({above.inner(block, BLOCK, source)}) AS g"
+        if not above.keys:  # one row even without rows: the query's result for no rows
+            also = []
+            for sql, typed in above.made.values():
+                name = typed.node.name
+                also.append(
+                    f"COALESCE(g.{name}, 0) AS {name}" if sql.startswith(COUNT_CALLS) else f"g.{name}"
+                )
+            every = f"range({self.blocks}) AS every({BLOCK}) LEFT JOIN {grouped} ON g.{BLOCK} = every.{BLOCK}"
+            grouped = f"(SELECT {', '.join([f'every.{BLOCK}', *also])} FROM {every}) AS g"
+        shown = [f"{to_sql(typed.node)} AS {column_name(place)}" for place, typed in enumerate(outputs)]
+        text = f"SELECT {', '.join([f'g.{BLOCK} AS {BLOCK}', *shown])} FROM {grouped}{condition}"
+        if limit is not None:
+            ties = [*ordered, *(part for name, t, _ in above.keys for part in _all_of(f"g.{name}", t))]
+            text += _cut(f"g.{BLOCK}", ties, limit)
+        return Lifted(text, tuple(fields), not above.keys or (limit is not None and _is_one(limit)))
+
+
+def _cut(block: str, by: list[str], limit: exp.Expr) -> str:
+    """Return the condition that keeps LIMIT's number of rows of each block."""
+    order = ", ".join(by) or "1"
+    count = int(limit.expression.name)
+    return f" QUALIFY row_number() OVER (PARTITION BY {block} ORDER BY {order}) <= {count}"
+
+
+def _is_one(limit: exp.Expr) -> bool:
+    return int(limit.expression.name) == 1
+
+
+def _all_of(sql: str, typed: Typed) -> list[str]:
+    """Return a value's sort keys, including its text if equal values may print differently."""
+    return [sql, f"CAST({sql} AS VARCHAR)"] if typed.type.two_faced else [sql]
+
+
+def _direction(node: exp.Expr) -> str:
+    nulls = "FIRST" if node.args.get("nulls_first") else "LAST"
+    return f"{'DESC' if node.args.get('desc') else 'ASC'} NULLS {nulls}"
+
+
+def refuse_many_rows(select: exp.Select) -> PrivacyError:
+    """Return the refusal of a query that may return more than one row."""
+    return privacy_error(
+        select.args.get("group"),
+        "a query inside SUBSAMPLE must give one row.",
+        "aggregate to one row, or order the rows and keep the first.",
+        around=select.expressions[0],
+    )
+
+
+def _unliftable(node: exp.Expr, what: str) -> PrivacyError:
+    return privacy_error(node, f"{what} is not known inside SUBSAMPLE.")
+
+
+_STRUCTURE = (
+    "Select", "Subquery", "Union", "Except", "Intersect", "From", "Join", "Where", "Group", "Having", "Qualify", "Order",
+    "Ordered", "Limit", "Offset", "Window", "WindowSpec", "Alias", "Identifier", "TableAlias", "Table", "Star",
+    "Distinct", "Filter", "WithinGroup", "With", "CTE", "Tuple", "Values", "Exists", "Unnest", "Cube", "Rollup",
+    "GroupingSets", "Interval", "Var", "IgnoreNulls", "RespectNulls", "Array", "DataType", "DataTypeParam", "Column",
+)  # fmt: skip
+_AGGREGATES = (
+    "Count", "Sum", "Avg", "Min", "Max", "Median", "Variance", "VariancePop", "Stddev", "StddevPop", "StddevSamp",
+    "PercentileCont", "PercentileDisc", "Quantile", "Mode", "CountIf", "Corr", "CovarPop", "CovarSamp", "ArgMax", "ArgMin",
+    "RegrSlope", "RegrIntercept", "RegrR2", "RegrCount", "RegrAvgx", "RegrAvgy", "RegrSxx", "RegrSyy", "RegrSxy",
+    "Kurtosis", "Skewness", "ArrayAgg", "GroupConcat", "First", "Last", "AnyValue", "LogicalAnd", "LogicalOr",
+    "BitwiseAndAgg", "BitwiseOrAgg", "BitwiseXorAgg", "ApproxDistinct",
+)  # fmt: skip
+_WINDOWS = (
+    "RowNumber", "Rank", "DenseRank", "PercentRank", "CumeDist", "Ntile", "Lag", "Lead", "FirstValue", "LastValue",
+    "NthValue",
+)  # fmt: skip
+_LISTS = ("ArraySort", "ArrayDistinct", "ArrayMax", "ArrayMin")
+_NAMED = frozenset({
+    *ROW_FUNCTIONS, *ROW_ALIASES, *DATE_PART_FUNCTIONS,
+    "histogram", "entropy", "mad", "product", "sem", "geomean", "fsum", "favg",
+    "kahan_sum", "list_sort", "list_reverse_sort", "list_distinct", "list_unique", "list_sum", "list_avg", "list_min",
+    "list_max", "list_median", "list_mode", "kurtosis_pop", "regr_count", "regr_avgx", "regr_avgy", "any_value", "list",
+    "max_by", "min_by", "arg_max", "arg_min", "argmax", "argmin", "mean", "count_if", "percentile_cont",
+    "percentile_disc", "quantile_cont", "quantile_disc", "approx_quantile",
+})  # fmt: skip
+_CLASSES: frozenset[type] = frozenset(
+    {
+        *total_expressions._HANDLERS,
+        *(kind for row in ROW_NAMES for kind in row.classes),
+        *(getattr(exp, n) for n in (*_STRUCTURE, *_AGGREGATES, *_WINDOWS, *_LISTS) if hasattr(exp, n)),
+    }
+)
+_FROM_FUNCTIONS = ("range", "generate_series", "unnest")
+# Types unchanged by a round trip through Arrow; others become text.
+_PLAIN = ("BOOLEAN", "DOUBLE", "TEXT", "DECIMAL", "DATE")
+_AS_TEXT = ("UUID", "INTERVAL", "TIME", "TIMESTAMP", "INTEGER")
+
+_BOTH = ("this", "expression")
+_BY_ORDER: dict[type[exp.Expr], tuple[str, ...]] = {
+    exp.Min: ("this",), exp.Max: ("this",), exp.Ordered: ("this",), exp.ArgMax: ("expression",), exp.ArgMin: ("expression",),
+    exp.LT: _BOTH, exp.LTE: _BOTH, exp.GT: _BOTH, exp.GTE: _BOTH, exp.Between: ("this", "low", "high"),
+    exp.Greatest: ("this", "expressions"), exp.Least: ("this", "expressions"),
+}  # fmt: skip
+"""Nodes that compare values, and the arguments that they compare."""
+_WITH_TIES = (exp.Mode, exp.ArgMax, exp.ArgMin)
+
+
+def _as_list(part: object) -> list[exp.Expr]:
+    return [item for item in (part if isinstance(part, list) else [part]) if isinstance(item, exp.Expr)]
+
+
+def _lent_as(kind: Type) -> str | None:
+    """Return the type in which a column is passed to the block; None if impossible."""
+    if kind.kind in _PLAIN or kind.sql == "TIMESTAMP":
+        return kind.sql
+    if kind.kind == "INTEGER" and kind.sql not in ("HUGEINT", "UHUGEINT"):
+        return kind.sql
+    if kind.kind == "LIST" and kind.element is not None and _lent_as(kind.element) == kind.element.sql:
+        return kind.sql
+    return "VARCHAR" if kind.kind in _AS_TEXT else None
+
+
+@dataclass
+class PerBlockQuery:
+    """Rewrites one query. ``number`` returns the block of a private row, ``turns`` a join that repeats the rows."""
+
+    binder: Binder
+    env: Env
+    number: RowSql
+    turns: RowSql
+    private: list[Relation] = field(default_factory=list)
+    rows: list[BlockRows] = field(default_factory=list)
+    _names: set[str] | None = None
+    _sides: int = 0
+
+    def rewrite(self, tree: exp.Select) -> tuple[str, tuple[Field, ...]]:
+        """Return the SQL for one block, and its outputs.
+
+        Raises:
+            PrivacyError: it accesses data outside the block, or does not return one row.
+            BindError: names or types that don't fit.
+        """
+        tree = tree.copy()
+        tree.set("order", tree.args.get("order") if tree.args.get("limit") else None)
+        for node in tree.walk():
+            _allow(node)
+        for node in list(tree.find_all(exp.Mode, exp.ArgMax, exp.ArgMin)):
+            _smallest(node)
+        _one_row(tree)
+        if not any(node.is_star for node in tree.find_all(exp.Star, exp.Column)) and not any(
+            str(join.args.get("method") or "").upper() == "NATURAL" for join in tree.find_all(exp.Join)
+        ):
+            self._names = {fold(node.name) for node in tree.find_all(exp.Identifier)}
+        labels = [_label(item) for item in tree.expressions]
+        self._sides = self._meeting(tree, {})
+        self._visit(tree, {})
+        if not self.rows:
+            raise privacy_error(tree, "a query inside SUBSAMPLE needs private rows.")
+        self._refuse_undeclared(tree)
+        self._refuse_order(tree)
+        _one_kind_of_unit(self.private, tree)
+        _one_kind_of_row(self.private, tree)
+        sql = to_sql(tree)
+        try:
+            found = self.binder.finish.describe(sql, self._schemas(), self.binder.public)
+        except BindError as error:
+            raise BindError(f"inside a block: {error.message.partition(': ')[2]}") from None
+        if len(labels) == len(found) and not any(item.is_star for item in tree.expressions):
+            found = [(label or name, kind) for label, (name, kind) in zip(labels, found, strict=True)]
+        names = make_unique(name for name, _ in found)
+        fields = tuple(
+            Field(name, Typed(column(name), Type.parse(kind)))
+            for name, (_, kind) in zip(names, found, strict=True)
+        )
+        listed = ", ".join(column_name(place) for place in range(len(names)))
+        return f"SELECT * FROM ({sql}) AS answer({listed})", fields
+
+    def _refuse_undeclared(self, tree: exp.Expr) -> None:
+        """Refuse comparisons of a column with a constant that is not among its declared values, where its name is of one column.
+
+        Raises:
+            BindError: there is one.
+        """
+        named: dict[str, list[Field]] = {}
+        for relation in self.private:
+            for f in relation.fields:
+                named.setdefault(fold(f.name), []).append(f)
+
+        def declared(node: exp.Column) -> Declared | None:
+            found = named.get(fold(node.name), [])
+            values = list_values(found[0].typed) if len(found) == 1 else None
+            return None if values is None else (to_sql(node), values)
+
+        for query in tree.find_all(exp.Select):
+            check_released(query, declared)
+
+    def _refuse_order(self, tree: exp.Expr) -> None:
+        """Refuse what depends on the order of an ENUM's labels, which are texts in a block.
+
+        Raises:
+            BindError: there is such a place.
+        """
+        fields = (f for relation in self.private for f in relation.fields if f.typed.order is not None)
+        ordered = {fold(f.name): f.typed for f in fields}
+        for node in tree.find_all(*_BY_ORDER) if ordered else ():
+            if isinstance(node, exp.Ordered) and isinstance(node.parent and node.parent.parent, _WITH_TIES):
+                continue
+            given = [part for key in _BY_ORDER[type(node)] for part in _as_list(node.args.get(key))]
+            columns = [(part.this if isinstance(part, exp.Order) else part).unnest() for part in given]
+            found = [ordered.get(fold(c.name)) for c in columns if isinstance(c, exp.Column)]
+            known = [typed for typed in found if typed is not None]
+            if known and len(known) == len(columns):
+                refuse_order(known, node)
+
+    def _schemas(self) -> dict[str, Schema]:
+        known: dict[str, Schema] = schemas(self.binder.blocks)
+        given = {
+            i.name: [
+                (column, show_label_types(kind))
+                for column, kind in self.binder.finish.describe(i.sql, known, self.binder.public)
+            ]
+            for i in self.binder.lent_inputs
+        }
+        return {**known, **given, **{r.name: r.columns for r in self.rows}}
+
+    # -- a unit's own rows -------------------------------------------------------------------------------------
+
+    def _meeting(self, node: exp.Expr, scope: dict[str, int]) -> int:
+        """Return the number of mentions of private rows that a query may join: they need not be linked by the unit here."""
+        with_ = node.args.get("with_")
+        for cte in with_.expressions if with_ is not None else ():
+            inner = {**scope, fold(cte.alias): 1}  # if it is recursive
+            scope = {**scope, fold(cte.alias): self._meeting(cte.this, inner)}
+        found = [self._meeting(child, scope) for child in node.iter_expressions() if child is not with_]
+        if isinstance(node, exp.SetOperation):
+            return max(found, default=0)
+        if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
+            return sum(found)
+        name = fold(node.name)
+        if name in scope:
+            return scope[name] + sum(found)
+        cte = self.env.get(name)
+        tables = self.binder.catalog.policy.tables
+        private = cte.private is not None if cte is not None else not all(
+            table.public for known, table in tables.items() if fold(known) == name
+        )  # fmt: skip
+        return int(private) + sum(found)
+
+    def _source(self, relation: Relation) -> exp.Expr:
+        """Return the rows of a private relation; if several are joined, a public number of each unit's."""
+        if self._sides < 2 or relation.unit is None:
+            return relation.source
+        total = max_unit_rows(relation.tables)
+        rows = min(
+            floor_root(total, self._sides),
+            max(
+                floor_root(min(total, SORTED_ROWS), self._sides),
+                relation.max_rows or relation.max_rows_per_group or 0,
+            ),
+        )
+        self.binder.limits.append(
+            f"Where a unit's rows meet in a block, {rows:,} of each table's count, chosen by a secret hash "
+            f"(max_unit_rows = {total:,})."
+        )
+        return cut_unit_rows(relation, relation.source, rows)
+
+    # -- names --------------------------------------------------------------------------------------------------
+
+    def _visit(self, node: exp.Expr, scope: dict[str, str]) -> None:
+        """Resolve every table name: a CTE of this query, rows of the block, or a public relation."""
+        with_ = node.args.get("with_")
+        if with_ is not None:
+            scope = dict(scope)
+            for cte in with_.expressions:
+                name, fresh = fold(cte.alias), self.binder.name("cte")
+                inner = {**scope, name: fresh} if with_.args.get("recursive") else scope
+                self._visit(cte.this, inner)
+                cte.args["alias"].set("this", exp.to_identifier(fresh, quoted=True))
+                scope[name] = fresh
+        for child in list(node.iter_expressions()):
+            if child is with_:
+                continue
+            if isinstance(child, exp.Table):
+                child.replace(self._table(child, scope))
+                for join in child.args.get("joins") or []:
+                    self._visit(join, scope)
+            else:
+                self._visit(child, scope)
+
+    def _table(self, node: exp.Table, scope: dict[str, str]) -> exp.Expr:
+        if not isinstance(node.this, exp.Identifier):
+            return node
+        if node.args.get("db") is not None:
+            raise bind_error(node, "tables have one plain name here.")
+        alias = node.args.get("alias") or exp.TableAlias(this=exp.to_identifier(node.name, quoted=True))
+        known = scope.get(fold(node.name))
+        if known is not None:
+            made = exp.to_table(known, dialect="duckdb")
+            made.set("alias", alias.copy())
+            return made
+        relation = self._relation(node)
+        if relation is None:
+            return self._public(node, alias)
+        return self._block(relation, alias)
+
+    def _relation(self, node: exp.Table) -> Relation | None:
+        """Return a private relation, or None if the name is public."""
+        cte = self.env.get(fold(node.name))
+        if cte is not None:
+            name = self.binder.name("source")
+            return None if cte.private is None else cte.private.renamed(name, name)
+        table = self.binder.catalog.find(node.name, span_of(node))
+        if table.public:
+            self.binder.public[table.name] = None
+            return None
+        name = self.binder.name("source")
+        return self.binder.catalog.relation(table, name, name)
+
+    def _public(self, node: exp.Table, alias: exp.Expr) -> exp.Expr:
+        plain = exp.Table(this=exp.to_identifier(node.name, quoted=True))
+        query = exp.Select(expressions=[exp.Star()]).from_(plain)
+        relation = self.binder.public_relation(query, self.env, self.binder.name("public"))
+        self.binder.lent_inputs.update(dict.fromkeys(relation.inputs))
+        listed = [exp.alias_(f.typed.node.copy(), f.name, quoted=True) for f in relation.fields]
+        inner = exp.Select(expressions=listed).from_(relation.source)
+        return exp.Subquery(this=inner, alias=alias.copy())
+
+    def _block(self, relation: Relation, alias: exp.Expr) -> exp.Expr:
+        """Return the block's rows of a private relation; repeated mentions are read once."""
+        self.private.append(relation)
+        items, kept = [f"{self.number(relation, relation.unit)} AS block"], []
+        columns: list[tuple[str, str]] = []
+        for f in relation.fields:
+            kind = _lent_as(f.typed.type)
+            if kind is None or (self._names is not None and fold(f.name) not in self._names):
+                continue
+            name = to_sql(exp.to_identifier(f.name, quoted=True))
+            sql = to_sql(unify_zeros(f.typed).node)  # ties have no order to sort by
+            back = kind == f.typed.type.sql
+            items.append(f"{sql if back else f'CAST({sql} AS VARCHAR)'} AS {column_name(len(columns))}")
+            kept.append(f"{name if back else f'CAST({name} AS {f.typed.type.sql})'} AS {name}")
+            columns.append((f.name, kind))
+        if not columns:  # only the existence of rows matters
+            items.append(f"TRUE AS {column_name(0)}")
+            kept, columns = ["present"], [("present", "BOOLEAN")]
+        text = f"SELECT {', '.join(items)} FROM {to_sql(self._source(relation))}{self.turns(relation, relation.unit)}"
+        if relation.unit is not None:
+            text += f" WHERE {to_sql(relation.unit)} IS NOT NULL"
+        name = self.binder.name("rows")
+        self.rows.append(BlockRows(name, text, tuple(columns)))
+        self.binder.lent_inputs.update(dict.fromkeys(relation.inputs))
+        inner: exp.Expr = parse_fragment(f"SELECT {', '.join(kept)} FROM {name}")
+        return exp.Subquery(this=inner, alias=alias.copy())
+
+
+def _label(item: exp.Expr) -> str:
+    """Return the name of an output, as the analyst wrote it."""
+    call = None if item.alias else call_of(item)
+    if call is not None:
+        return label_of(call)
+    if item.alias_or_name:
+        return str(item.alias_or_name)
+    return to_sql(remove_modes(item.this if isinstance(item, exp.Subquery) else item))
+
+
+def _allow(node: exp.Expr) -> None:
+    """Refuse constructs not known to depend on the block's rows alone."""
+    if isinstance(node, exp.Anonymous):
+        name = node.name.lower()
+        if name not in _NAMED and not (
+            isinstance(node.parent, exp.Table) and name in _FROM_FUNCTIONS and _literals(node.expressions)
+        ):
+            why, near = NOT_LISTED.get(name), nearest_aggregate(name)
+            hint = f"did you mean {near}?" if near is not None and near != name.upper() else None
+            raise privacy_error(
+                node, f"{name} can't be used inside SUBSAMPLE{f': {why}' if why else ''}.", hint
+            )
+        return
+    if isinstance(node, exp.GenerateSeries):
+        ends = [part for key in ("start", "end", "step") if (part := node.args.get(key)) is not None]
+        if isinstance(node.parent, exp.Table) and _literals(ends):
+            return
+    if type(node) not in _CLASSES:
+        what = node.sql_name() if isinstance(node, exp.Func) else node.key.upper()
+        raise privacy_error(node, f"{what} can't be used inside SUBSAMPLE.")
+    if isinstance(node, exp.Join) and str(node.args.get("method") or "").upper() == "POSITIONAL":
+        raise privacy_error(node, "rows have no positions to join by.")
+    if isinstance(node, exp.Table | exp.Subquery):
+        for key in ("sample", "pivots", "laterals", "version", "when", "hints", "changes"):
+            if node.args.get(key):
+                raise privacy_error(node, f"{key.upper()} can't be used inside SUBSAMPLE.")
+
+
+def _smallest(node: exp.Expr) -> None:
+    """Choose the smallest of tied values, as in a lifted query; otherwise the first of the block's sorted rows."""
+    ordered = isinstance(node.parent, exp.WithinGroup) or node.find(exp.Order)
+    if ordered or isinstance(node.this, exp.Distinct):
+        return
+    last = "this" if isinstance(node, exp.Mode) else "expression"
+    by = exp.Ordered(this=node.this.copy(), nulls_first=False)
+    node.set(last, exp.Order(this=node.args[last], expressions=[by]))
+
+
+def _literals(nodes: list[exp.Expr]) -> bool:
+    return all(
+        isinstance(node, exp.Literal) or (isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal))
+        for node in nodes
+    )
+
+
+def _own(select: exp.Select) -> Iterator[exp.Expr]:
+    for item in select.expressions:
+        yield from item.walk(prune=lambda n: isinstance(n, exp.Query))
+
+
+def _one_row(select: exp.Select) -> None:
+    limit = select.args.get("limit")
+    if limit is not None and isinstance(limit.expression, exp.Literal) and limit.expression.name == "1":
+        return
+    windowed = {id(node.this) for node in _own(select) if isinstance(node, exp.Window)}
+    windowed |= {
+        id(n.this) for n in _own(select) if isinstance(n, exp.Filter | exp.IgnoreNulls) and id(n) in windowed
+    }
+    aggregates = any(isinstance(node, exp.AggFunc) and id(node) not in windowed for node in _own(select))
+    if not select.args.get("group") and (aggregates or select.args.get("from_") is None):
+        return
+    raise refuse_many_rows(select)
+
+
+def _one_kind_of_unit(private: list[Relation], tree: exp.Expr) -> None:
+    """Refuse units of several types: with unequal hashes one unit would be in two blocks."""
+    kinds = {("whole" if has_whole_unit(r) else r.unit_type.sql) for r in private if r.unit_type is not None}
+    if len(kinds) > 1:
+        what = "the privacy units of these tables have different types."
+        hint = "ask the owner for units of one type, or query the tables one at a time."
+        raise privacy_error(tree.args.get("from_"), what, hint)
+
+
+def _one_kind_of_row(private: list[Relation], tree: exp.Expr) -> None:
+    """Refuse rows that are their own units read with different columns: one row would be in two blocks."""
+    kinds: dict[str, tuple[str, ...]] = {}
+    for relation in (r.renamed("same", "same") for r in private if r.unit is None):
+        said = (to_sql(relation.source), *(to_sql(f.typed.node) for f in relation.fields))
+        for table in relation.tables:
+            if kinds.setdefault(table.name, said) != said:
+                raise privacy_error(
+                    tree.args.get("from_") or tree.expressions[0],
+                    f"each row of {table.name} is a privacy unit, and is read here with other columns than there.",
+                    f"name {table.name} itself in both places, or ask the owner for a privacy unit column.",
+                )

@@ -1,0 +1,665 @@
+"""Calls, and the allow-list of row functions by class, each class with the reason why it is total.
+
+A function is listed when it gives a value whatever its arguments hold, or can be made to (TRY turns what would raise
+into NULL). What is not listed is refused: volatile functions and whatever reads files, settings or metadata (their
+answers are not about the rows); functions whose time or memory grows with a number; JSON, bit strings and unions (errors
+that TRY does not catch); functions that raise on purpose.
+
+Lists: written out, cut, split from a text; their elements, and whether they hold a value.
+
+Each has a public bound on its length: the number of its items as written, the places of a cut, the ``max_length`` of a
+column, the characters of a text that is split.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from sqlglot import exp
+
+from dpsql.binding.values import coercion, operators, sql_types, temporal
+from dpsql.binding.values.lengths import (
+    DEFAULT_MAX_LENGTH,
+    count_kept,
+    count_written,
+    hold,
+    length_of,
+    limit_steps,
+)
+from dpsql.binding.values.temporal import DATE_PART_RANGES
+from dpsql.errors import PrivacyError
+from dpsql.language.dialect import NAMED, bind_error, name_called, privacy_error, restore_logarithm, to_sql
+from dpsql.language.functions import NAME_OF_CLASS, ROW_ALIASES
+
+_ITEMS = ("BOOLEAN", "INTEGER", "DECIMAL", "DOUBLE", "TEXT", "DATE", "TIME", "TIMESTAMP", "UUID")
+_OVERHEAD = 16
+"""Bytes that the engine takes for an element of a list, beside its characters."""
+
+
+def bind_element(node: exp.Bracket, bind: coercion.Bind) -> sql_types.Typed:
+    """Bind ``list[3]``, where a place without an element gives NULL, or ``struct['field']``."""
+    inner, keys = bind(node.this), node.expressions
+    key = keys[0] if len(keys) == 1 else None
+    if isinstance(key, exp.Slice):
+        coercion.refuse_rest(key, "this", "expression")
+        return _cut(node, inner, key.args.get("this"), key.args.get("expression"))
+    negative = isinstance(key, exp.Neg) and isinstance(key.this, exp.Literal)
+    if inner.type.kind == "STRUCT" and isinstance(key, exp.Literal) and key.is_string:
+        return coercion.take_field(inner, key.name, node)
+    coercion.require_kind(inner, ("LIST",), "only lists and structs have elements")
+    if key is None or not (isinstance(key, exp.Literal) or negative) or inner.type.element is None:
+        raise privacy_error(node, "an element's place must be a literal.", "write list[1].")
+    digits = (key.this if negative else key).name
+    if not digits.isdigit() or int(digits) > coercion.MAX_LITERAL_COUNT or (not negative and key.is_string):
+        raise bind_error(node, "an element's place is a whole number.", "write list[1].")
+    # sqlglot counts from zero, one less than DuckDB.
+    place = (-int(digits) if negative else int(digits)) + 1
+    made = sql_types.make_call("list_extract", inner.node, exp.Literal.number(place))
+    return coercion.take_value(sql_types.Typed(made, inner.type.element, order=inner.order), node)
+
+
+def bind_contains(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+    """Bind ``list_contains(list, literal)``."""
+    inner, sought = bind(node.this), bind(node.expression)
+    element = coercion.require_kind(inner, ("LIST",), "a list is needed").type.element
+    if element is None:
+        return sql_types.Typed(sql_types.make_cast(exp.Null(), sql_types.BOOLEAN), sql_types.BOOLEAN)
+    held = coercion.take_value(sql_types.Typed(exp.Null(), element), node.this)
+    coercion.meet((replace(held, place=node.this), sought), "list_contains")
+    if sought.type.numeric and (element.sql == "ENUM" or not coercion.fits(sought, element)):
+        raise bind_error(node.expression, "the list holds values of another type.")
+    return coercion.make_boolean(
+        sql_types.make_try(sql_types.make_call("list_contains", inner.node, sought.node)),
+        (inner, sought),
+        True,
+    )
+
+
+def bind_membership(
+    value: exp.Expr, held: exp.Expr, bind: coercion.Bind, missing: bool = False
+) -> sql_types.Typed:
+    """Return whether a list has a value: a list that is written out, or one of the row's.
+
+    ``missing``: a NULL in the list makes the answer NULL where the value is not found, as in ``x = ANY(list)``.
+    """
+    if not isinstance(held, exp.Array):
+        return bind_contains(exp.ArrayContains(this=held.copy(), expression=value.copy()), bind)
+    written = exp.In(this=value.copy(), expressions=[item.copy() for item in held.expressions])
+    found = operators.bind_in(written, bind)
+    if missing:
+        return found
+    sought = bind(value)
+    sure = sql_types.make_call("coalesce", found.node, exp.false())
+    known = exp.Not(this=exp.Is(this=sql_types.parenthesise(sought.node), expression=exp.Null()))
+    return coercion.make_boolean(exp.Case(ifs=[exp.If(this=known, true=sure)]), (found, sought), True)
+
+
+def bind_list(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+    """Bind ``[x, y]``, a list of one type and of as many elements as are written."""
+    if not node.expressions:
+        raise bind_error(node, "an empty list has no type here.", "write its elements, as in [a, b].")
+    typed = [hold(bind(item)) for item in node.expressions]
+    met = coercion.meet(typed, "a list")
+    if met.type.kind not in _ITEMS:
+        raise bind_error(
+            node, f"a list of {met.type.sql} can't be written here.", "write plain values: [a, b]."
+        )
+    count_kept("a list", sum(length_of(item) + _OVERHEAD for item in typed), node)
+    made = exp.Array(expressions=list(met.nodes))
+    kind = sql_types.Type.parse(f"{met.type.sql}[]")
+    # A cast tells the engine the type that is meant, where all items are NULL or numbers as written.
+    whole = sql_types.Typed.made_of(sql_types.make_cast(made, kind), kind, typed, nullable=False)
+    return replace(whole, length=len(typed), order=coercion.find_common_order(typed))
+
+
+def bind_array_slice(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+    """Bind ``array_slice(list, first, last)``, a call of ``list[first:last]``."""
+    return bind_slice_call(node, [node.this, node.args.get("start"), node.args.get("end")], bind)
+
+
+def bind_slice_call(
+    node: exp.Expr, arguments: Sequence[exp.Expr | None], bind: coercion.Bind
+) -> sql_types.Typed:
+    """Bind a call that cuts a list, by any of its names."""
+    if len(arguments) != 3 or None in arguments:
+        raise bind_error(node, "array_slice takes 3 arguments.", "write x[1:5].")
+    whole, first, last = arguments
+    assert whole is not None
+    return _cut(node, bind(whole), first, last)
+
+
+def _cut(
+    node: exp.Expr, inner: sql_types.Typed, first: exp.Expr | None, last: exp.Expr | None
+) -> sql_types.Typed:
+    """Return ``list[first:last]``, whose length has a public bound where both places count from one end."""
+    coercion.require_kind(inner, ("LIST",), "only a list is cut by [first:last]")
+    start, end = _read_place(first, 1, node), _read_place(last, -1, node)
+    most = length_of(inner)
+    if end >= 0 and start >= 0:
+        most = min(most, max(0, end - max(start, 1) + 1))
+    elif end < 0 and start < 0:
+        most = min(most, max(0, end - start + 1))
+    places = [exp.Literal.number(place) for place in (start, end)]
+    made = sql_types.make_call("array_slice", inner.node, *places)
+    return replace(inner, node=made, length=most, unchecked=False, plain=None, nullable=True)
+
+
+def _read_place(place: exp.Expr | None, default: int, node: exp.Expr) -> int:
+    if place is None:
+        return default
+    digits = place.this if isinstance(place, exp.Neg) else place
+    if not isinstance(digits, exp.Literal) or digits.is_string or not digits.name.isdigit():
+        raise privacy_error(place, "the ends of a cut must be literal.", "write x[1:5].", around=node)
+    if int(digits.name) > coercion.MAX_LITERAL_COUNT:
+        raise bind_error(place, f"this is at most {coercion.MAX_LITERAL_COUNT}.", around=node)
+    return -int(digits.name) if isinstance(place, exp.Neg) else int(digits.name)
+
+
+def bind_split(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+    """Bind ``string_split(text, mark)``: at most one part more than the text has characters."""
+    mark = node.args["expression"]
+    if not isinstance(mark, exp.Literal) or not mark.is_string:
+        raise privacy_error(mark, "string_split needs a literal here.", "write string_split(x, ',').")
+    text = coercion.require_kind(bind(node.this), ("TEXT",), "string_split needs a text here")
+    if text.type.kind == "NULL":
+        text = sql_types.Typed(sql_types.make_cast(text.node, sql_types.TEXT), sql_types.TEXT, length=0)
+    text = hold(text)
+    most = length_of(text) // max(1, len(mark.name)) + 1
+    count_kept("string_split", length_of(text) + most * _OVERHEAD, node)
+    kind = sql_types.Type.parse("VARCHAR[]")
+    made = sql_types.make_call("string_split", text.node, mark.copy())
+    return replace(sql_types.Typed.made_of(made, kind, (text,), nullable=True), length=most)
+
+
+NUM: tuple[sql_types.TypeKind, ...] = ("INTEGER", "DECIMAL", "DOUBLE")
+STR: tuple[sql_types.TypeKind, ...] = ("TEXT",)
+INT: tuple[sql_types.TypeKind, ...] = ("INTEGER",)
+LIST: tuple[sql_types.TypeKind, ...] = ("LIST",)
+
+BoundsOf = Callable[[Sequence[sql_types.Typed]], sql_types.Bounds | None]
+CountOf = Callable[[Sequence[sql_types.Typed]], int]
+CutOf = Callable[[Sequence[sql_types.Typed]], int | None]
+
+
+@dataclass(frozen=True)
+class RowFunction:
+    """A listed function. ``literal`` are the places of arguments that must be constants."""
+
+    arguments: tuple[tuple[sql_types.TypeKind, ...], ...]
+    result: sql_types.Type
+    optional: int = 0
+    literal: tuple[int, ...] = ()
+    double: bool = False
+    """Numbers are cast to DOUBLE, for which no argument raises (a domain error is NaN or infinite)."""
+    trying: bool = False
+    """The call stands in TRY."""
+    bounds: BoundsOf | None = None
+    reach: sql_types.Bounds | None = None
+    """Integers that the result can't leave."""
+    widens: bool = False
+    """The result is HUGEINT where an argument may not fit BIGINT."""
+    length: CountOf | None = None
+    """The longest text that comes of arguments within their bounds; without it, the first argument's."""
+    cut: CutOf | None = None
+    """The longest text that comes of any arguments, however long; None where there is no such bound."""
+    weight: int = 1
+    """Characters that the call keeps in memory for each that it gives."""
+    steps: CountOf | None = None
+    """Steps for one row, where they are more than a few for a character."""
+
+
+@dataclass(frozen=True)
+class FunctionClass:
+    """Functions that are total for one reason."""
+
+    why: str
+    functions: dict[str, RowFunction]
+
+
+def _fixed(low: int, high: int | None) -> BoundsOf:
+    return lambda given: sql_types.Bounds(Fraction(low), None if high is None else Fraction(high))
+
+
+def _real(result: BoundsOf | None = None, count: int = 1) -> RowFunction:
+    return RowFunction((NUM,) * count, sql_types.DOUBLE, double=True, trying=True, bounds=result)
+
+
+def _times(weight: int, share: int = 1) -> CountOf:
+    """Return a count of steps that grows with the product of two texts' lengths."""
+    return lambda given: weight * length_of(given[0]) * length_of(given[1]) // share
+
+
+def _whole(typed: sql_types.Typed) -> int | None:
+    """Return a literal whole number."""
+    point = typed.bounds
+    return None if point is None or point.low is None or point.low != point.high else int(point.low)
+
+
+def _first(given: Sequence[sql_types.Typed]) -> int | None:
+    """Return what left and right keep; where the number is negative, all but so many."""
+    kept = _whole(given[1])
+    return kept if kept is not None and kept >= 0 else None
+
+
+def _middle(given: Sequence[sql_types.Typed]) -> int | None:
+    kept = _whole(given[2]) if len(given) > 2 else None
+    return None if kept is None else abs(kept)
+
+
+def _replaced(given: Sequence[sql_types.Typed]) -> int:
+    """Return the longest text that REPLACE makes; an empty text occurs nowhere."""
+    text, sought, by = (length_of(item) for item in given)
+    return text if sought == 0 else text + text // sought * max(0, by - sought)
+
+
+def _digest(size: int) -> CutOf:
+    return lambda given: size
+
+
+_SAME = RowFunction((STR,), sql_types.TEXT)
+_COMPOSED = RowFunction((STR,), sql_types.TEXT, length=lambda given: 3 * length_of(given[0]))
+"""A composed text: at most three code points come of one."""
+_ASK = RowFunction((STR, STR), sql_types.BOOLEAN)
+_COUNTED = sql_types.Bounds(Fraction(0), Fraction(2**40))
+
+
+def _measured(width: int) -> BoundsOf:
+    """Return bounds of a length, in parts of which a character has so many, where the policy says how long a value is."""
+
+    def handle(given: Sequence[sql_types.Typed]) -> sql_types.Bounds:
+        texts = [v for v in given[0].values or () if isinstance(v, str)]
+        most = max(map(len, texts)) if texts else length_of(given[0])
+        known = most < DEFAULT_MAX_LENGTH  # the default is a limit on work that nobody declared
+        return sql_types.Bounds(Fraction(0), Fraction(width * most) if known else None)
+
+    return handle
+
+
+_LENGTH = RowFunction((STR,), sql_types.BIGINT, bounds=_measured(1), reach=_COUNTED)
+_NEAR = RowFunction((STR, STR), sql_types.DOUBLE, literal=(1,), bounds=_fixed(0, 1), steps=_times(1, 16))
+_STRIP = RowFunction((STR, STR), sql_types.TEXT, optional=1, literal=(1,))
+_CUT = RowFunction((STR, INT), sql_types.TEXT, literal=(1,), cut=_first)
+_FLOATS = RowFunction((("DOUBLE",),), sql_types.BOOLEAN)
+
+FUNCTION_CLASSES: tuple[FunctionClass, ...] = (
+    FunctionClass(
+        "Mathematics on DOUBLE: outside the domain the answer is NaN or infinite, which count as missing. TRY is for "
+        "connections whose settings make that an error.",
+        {
+            **{name: _real() for name in (
+                "tan", "asinh", "acosh", "atanh", "sinh", "degrees", "radians", "cot", "gamma", "lgamma",
+            )},
+            "ln": _real(lambda v: operators.bound_logarithm(v[0])), "cbrt": _real(lambda v: operators.bound_root(v[0], 3)),
+            "log2": _real(lambda v: operators.bound_logarithm(v[0], Fraction(2))),
+            "log10": _real(lambda v: operators.bound_logarithm(v[0], Fraction(10))),
+            "log": _real(operators.bound_any_logarithm, 2), "pow": _real(operators.bound_power, 2),
+            "exp": _real(lambda v: operators.bound_exponential(v[0])), "sqrt": _real(lambda v: operators.bound_root(v[0], 2)),
+            **{name: _real(_fixed(-1, 1)) for name in ("sin", "cos", "tanh")},
+            **{name: _real(_fixed(-2, 2)) for name in ("asin", "atan")},
+            "acos": _real(_fixed(0, 4)), "cosh": _real(_fixed(1, None)), "even": _real(),
+            "atan2": _real(_fixed(-4, 4), 2),
+            "pi": RowFunction((), sql_types.DOUBLE, bounds=_fixed(3, 4)),
+        },
+    ),
+    FunctionClass(
+        "Questions about floating-point values: a test of bits.",
+        {"isnan": _FLOATS, "isinf": _FLOATS, "isfinite": _FLOATS, "signbit": _FLOATS},
+    ),
+    FunctionClass(
+        "Whole numbers: TRY, for the answer may not fit.",
+        {
+            "gcd": RowFunction((INT, INT), sql_types.BIGINT, trying=True, widens=True),
+            "lcm": RowFunction((INT, INT), sql_types.BIGINT, trying=True, widens=True),
+            "bit_count": RowFunction((INT,), sql_types.TINYINT, trying=True, bounds=_fixed(0, 128)),
+        },
+    ),
+    FunctionClass(
+        "Text: every text is valid UTF-8, and the answers have a public bound. Counts and places are literals of a "
+        "modest size, for the engine raises on places beyond 32 bits.",
+        {
+            "lower": _SAME, "upper": _SAME, "reverse": _SAME, "strip_accents": _COMPOSED,
+            # Marks are put in order one by one.
+            "nfc_normalize": replace(_COMPOSED, steps=lambda given: 2 * length_of(given[0]) ** 2),
+            "trim": _STRIP, "ltrim": _STRIP, "rtrim": _STRIP, "length": _LENGTH,
+            "strlen": replace(_LENGTH, bounds=_measured(4)), "bit_length": replace(_LENGTH, bounds=_measured(32)),
+            "substring": RowFunction((STR, INT, INT), sql_types.TEXT, optional=1, literal=(1, 2), cut=_middle),
+            "left": _CUT, "right": _CUT,
+            "replace": RowFunction((STR, STR, STR), sql_types.TEXT, literal=(1, 2), length=_replaced, steps=_times(1, 64)),
+            "translate": RowFunction((STR, STR, STR), sql_types.TEXT, literal=(1, 2)),
+            "split_part": RowFunction((STR, STR, INT), sql_types.TEXT, literal=(1, 2), weight=5),
+            "strpos": RowFunction((STR, STR), sql_types.BIGINT, bounds=_fixed(0, None), reach=_COUNTED, steps=_times(1, 64)),
+            "ascii": RowFunction((STR,), sql_types.INTEGER, bounds=_fixed(-1, 0x10FFFF)),
+            "unicode": RowFunction((STR,), sql_types.INTEGER, bounds=_fixed(-1, 0x10FFFF)),
+            "ord": RowFunction((STR,), sql_types.INTEGER, bounds=_fixed(-1, 0x10FFFF)),
+        },
+    ),
+    FunctionClass(
+        "Questions about two texts.",
+        {
+            **dict.fromkeys(("starts_with", "ends_with", "prefix", "suffix"), _ASK),
+            "contains": replace(_ASK, steps=_times(1, 64)),
+        },
+    ),
+    FunctionClass(
+        "Likeness to a literal: the cost is bounded by the literal's length times the text's.",
+        {
+            "levenshtein": RowFunction(
+                (STR, STR), sql_types.BIGINT, literal=(1,), bounds=_fixed(0, None), reach=_COUNTED, steps=_times(2)
+            ),
+            "jaro_similarity": _NEAR, "jaro_winkler_similarity": _NEAR,
+        },
+    ),
+    FunctionClass(
+        "Digests of a text: of fixed size. (Never of the privacy unit, which is no value here.)",
+        {name: replace(_SAME, cut=_digest(size)) for name, size in (("md5", 32), ("sha1", 40), ("sha256", 64))},
+    ),
+    FunctionClass("Lists: their length.", {"len": RowFunction((LIST,), sql_types.BIGINT, bounds=_measured(1), reach=_COUNTED)}),
+)  # fmt: skip
+
+ROW_FUNCTIONS: dict[str, RowFunction] = {
+    name: item for group in FUNCTION_CLASSES for name, item in group.functions.items()
+}
+
+DATE_PART_FUNCTIONS = {
+    **{name.lower(): name for name in DATE_PART_RANGES if name not in ("DOW", "DOY")},
+    "dayofmonth": "DAY", "weekofyear": "WEEK",
+}  # fmt: skip
+"""Functions that give a part of a date."""
+
+REFUSED_CLASSES: dict[type[exp.Expr], str] = {
+    exp.Pad: "lpad", exp.StrToTime: "strptime", exp.Explode: "unnest", exp.Rand: "random", exp.GenerateSeries: "range",
+    exp.CurrentDate: "current_date", exp.CurrentTimestamp: "current_timestamp", exp.CurrentTime: "current_time",
+}  # fmt: skip
+"""DuckDB's names of some calls that are refused."""
+
+_TELLS = "its answer is not about the rows"
+_COSTS = "its cost depends on the values"
+_CLOCK = f"{_TELLS}; write a date"
+NOT_LISTED: dict[str, str] = {name: why for why, names in (
+    (_TELLS, ("random", "rand", "uuid", "gen_random_uuid", "nextval", "currval", "setseed", "rowid", "getenv",
+              "current_setting", "getvariable", "version", "typeof", "stats", "alias", "current_user", "session_user",
+              "current_catalog", "current_database", "current_schema")),
+    (_CLOCK, (
+        "now", "current_timestamp", "current_date", "current_time", "today", "get_current_time", "localtimestamp", "localtime",
+        "current_localtime", "current_localtimestamp", "get_current_timestamp", "transaction_timestamp")),
+    ("it reads files", ("read_text", "read_blob", "read_csv", "read_parquet", "glob", "query", "query_table")),
+    (_COSTS, ("repeat", "lpad", "rpad", "range", "generate_series", "list_resize", "format", "printf")),
+    ("an error would be an answer without noise", ("error", "assert_true")),
+    ("time would be an answer without noise", ("sleep_ms", "pg_sleep")),
+    ("it fails on far dates while the engine still plans; write epoch(x)", ("epoch_ns", "epoch_us")),
+    ("it differs between versions; write md5(x::VARCHAR)", ("hash",)),
+    ("it stands for several columns; name each", ("columns",)),
+    ("it fails on text of another form", ("strptime",)),
+    ("it makes rows of a row; write FROM t, UNNEST(x) AS u(y)", ("unnest",)),
+) for name in names}  # fmt: skip
+"""Why some names that come to mind are missing."""
+
+
+# -- text -------------------------------------------------------------------------------------------------------
+
+
+def bind_concat_operator(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+    """``||``, which is NULL where a part is."""
+    typed = [_written(bind(place)) for place in (node.this, node.expression)]
+    length = count_written("||", sum(map(length_of, typed)), node)
+    made = exp.DPipe(
+        this=sql_types.parenthesise(typed[0].node), expression=sql_types.parenthesise(typed[1].node)
+    )
+    return replace(sql_types.Typed.made_of(made, sql_types.TEXT, typed), length=length)
+
+
+def _written(typed: sql_types.Typed) -> sql_types.Typed:
+    if typed.type == sql_types.NULL:
+        return sql_types.Typed(sql_types.make_cast(exp.Null(), sql_types.TEXT), sql_types.TEXT, length=0)
+    return hold(
+        coercion.convert(
+            coercion.require_kind(typed, coercion.ORDERED_KINDS, "only plain values are joined as text"),
+            sql_types.TEXT,
+        )
+    )
+
+
+def make_concat_binder(name: str) -> Callable[[exp.Expr, coercion.Bind], sql_types.Typed]:
+    """Return the binder of CONCAT or CONCAT_WS."""
+
+    def handle(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+        typed = [_written(bind(place)) for place in node.expressions]
+        written = sum(map(length_of, typed))
+        if name == "concat_ws" and typed:  # the first stands between all others
+            written += length_of(typed[0]) * max(0, len(typed) - 3)
+        length = count_written(name, written, node)
+        made = sql_types.make_call(name, *(t.node for t in typed))
+        return replace(sql_types.Typed.made_of(made, sql_types.TEXT, typed, nullable=True), length=length)
+
+    return handle
+
+
+def bind_trim(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+    """Bind TRIM, by its position as LTRIM or RTRIM."""
+    name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position")), "trim")
+    arguments = [place for place in (node.this, node.args.get("expression")) if place is not None]
+    return _listed(node, name, arguments, bind)
+
+
+# -- numbers ----------------------------------------------------------------------------------------------------
+
+
+def make_rounding_binder(name: str) -> Callable[[exp.Expr, coercion.Bind], sql_types.Typed]:
+    """floor, ceil, round and trunc keep decimals and floats, and leave integers as DuckDB does."""
+
+    def handle(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+        inner, digits = bind(node.this), _digits(node)
+        coercion.require_kind(inner, coercion.NUMBER_KINDS, "a number is needed")
+        if inner.type == sql_types.NULL:
+            return sql_types.Typed(sql_types.make_cast(exp.Null(), sql_types.DOUBLE), sql_types.DOUBLE)
+        if digits is not None and name in ("floor", "ceil"):
+            raise bind_error(node, f"{name} takes one argument.")
+        steps = Fraction(10) ** (digits or 0)
+        bounds = inner.bounds
+        if bounds is not None:
+            bounds = (bounds * sql_types.Bounds.point(steps)).rounded() * sql_types.Bounds.point(1 / steps)
+        kind, source = _rounded_type(name, inner, digits), inner.node
+        if kind == sql_types.DOUBLE or (inner.type.kind == "INTEGER" and kind != inner.type):
+            source = coercion.cast_fitting(inner, kind)
+        arguments = [source] if digits is None else [source, exp.Literal.number(digits)]
+        return sql_types.Typed(
+            sql_types.make_try(sql_types.make_call(name, *arguments)), kind, bounds, inner.constant
+        )
+
+    return handle
+
+
+def _digits(node: exp.Expr) -> int | None:
+    place = node.args.get("decimals")
+    if place is None:
+        return None
+    inner = place.this if isinstance(place, exp.Neg) else place
+    if not isinstance(inner, exp.Literal) or not inner.name.isdigit() or int(inner.name) > 38:
+        raise privacy_error(place, "the number of digits must be a literal up to 38.", "write ROUND(x, 2).")
+    return -int(inner.name) if isinstance(place, exp.Neg) else int(inner.name)
+
+
+def _rounded_type(name: str, inner: sql_types.Typed, digits: int | None) -> sql_types.Type:
+    kind = inner.type
+    if kind.kind == "INTEGER":
+        if name in ("floor", "ceil"):
+            return sql_types.DOUBLE
+        if digits is None or not kind.sql.startswith("U"):
+            return kind
+        # To tens and hundreds, unsigned integers are rounded as the signed ones that hold them.
+        return sql_types.BIGINT if coercion.fits(inner, sql_types.BIGINT) else sql_types.HUGEINT
+    if kind.kind == "DOUBLE":
+        return kind
+    before, after = kind.digits
+    return sql_types.decimal(before + after, max(0, min(after, digits or 0)))
+
+
+def bind_sign(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+    """Bind SIGN."""
+    inner = coercion.require_kind(bind(node.this), coercion.NUMBER_KINDS, "a number is needed")
+    made = sql_types.make_try(sql_types.make_call("sign", inner.node))
+    return sql_types.Typed(
+        made, sql_types.TINYINT, sql_types.Bounds(Fraction(-1), Fraction(1)), inner.constant
+    )
+
+
+def bind_log(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+    """LOG(x) is to base ten; sqlglot reads LOG2 and LOG10 as LOG with a base."""
+    if node.args.get("expression") is None:
+        return _listed(node, "log10", [node.this], bind)
+    named = restore_logarithm(node.copy())
+    if isinstance(named, exp.Anonymous):
+        return _listed(node, named.name, [node.expression], bind)
+    return _listed(node, "log", [node.this, node.expression], bind)
+
+
+# -- functions by name ------------------------------------------------------------------------------------------
+
+
+def bind_function(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+    """Return a call of a function on the allow-list."""
+    if isinstance(node, exp.Anonymous):
+        name = str(node.this).lower().removeprefix(NAMED)
+        arguments = list(node.expressions)
+        kwarg = next((a for a in arguments if isinstance(a, exp.Kwarg | exp.PropertyEQ | exp.Alias)), None)
+        if kwarg is not None:
+            raise bind_error(kwarg, f"{name} takes no named arguments.", around=node)
+    elif (row := NAME_OF_CLASS.get(type(node))) is not None and "ROWS" in row.modes:
+        name, keys = row.name, row.parts
+        coercion.refuse_rest(node, *keys)
+        arguments = [node.args[key] for key in keys if node.args.get(key) is not None]
+    else:
+        raise _unknown(node, REFUSED_CLASSES.get(type(node), name_called(node)))
+    name = ROW_ALIASES.get(name, name)
+    if name in _SPECIAL:
+        return _SPECIAL[name](node, arguments, bind)
+    if name in DATE_PART_FUNCTIONS:
+        if len(arguments) != 1:
+            raise bind_error(node, f"{name} takes one argument.")
+        return temporal.bind_part(node, DATE_PART_FUNCTIONS[name], arguments[0], bind)
+    return _listed(node, name, arguments, bind)
+
+
+def _listed(node: exp.Expr, name: str, arguments: list[exp.Expr], bind: coercion.Bind) -> sql_types.Typed:
+    known = ROW_FUNCTIONS.get(name)
+    if known is None:
+        raise _unknown(node, name)
+    most, least = len(known.arguments), len(known.arguments) - known.optional
+    if not least <= len(arguments) <= most:
+        count = str(least) if least == most else f"{least} to {most}"
+        raise bind_error(node, f"{name} takes {count} argument{'s' if count != '1' else ''}.")
+    typed = [_argument(known, i, place, node, name, bind) for i, place in enumerate(arguments)]
+    typed, length = _sized(name, known, typed, node)
+    result = (
+        sql_types.HUGEINT
+        if known.widens and not all(coercion.fits(t, sql_types.BIGINT) for t in typed)
+        else known.result
+    )
+    nodes = [coercion.cast_to_double(t) if known.double else t.node for t in typed]
+    if known.widens:
+        nodes = [coercion.cast_fitting(t, result) for t in typed]
+    made = sql_types.make_call(name, *nodes)
+    bounds = known.bounds(typed) if known.bounds is not None else None
+    whole = result.kind == "INTEGER" and bounds is not None and bounds.bounded
+    reach = known.reach or (bounds if whole else None)
+    if not known.trying:
+        return replace(sql_types.Typed.made_of(made, result, typed, bounds, reach=reach), length=length)
+    return replace(
+        sql_types.Typed.made_of(sql_types.make_try(made), result, typed, bounds, nullable=True, reach=reach),
+        length=length,
+    )
+
+
+def _sized(
+    name: str, known: RowFunction, typed: list[sql_types.Typed], node: exp.Expr
+) -> tuple[list[sql_types.Typed], int | None]:
+    """Return the arguments, within their public lengths where the call needs that, and the length of its answer."""
+    text = known.result == sql_types.TEXT
+    most = known.cut(typed) if known.cut is not None else None
+    if (text and most is None) or known.steps is not None:
+        typed = [hold(t) for t in typed]
+    if known.steps is not None:
+        limit_steps(name, known.steps(typed), node)
+    if not text:
+        return typed, None
+    if most is None:
+        most = length_of(typed[0]) if known.length is None else known.length(typed)
+    return typed, count_written(name, most, node, known.weight)
+
+
+def _argument(
+    known: RowFunction, i: int, place: exp.Expr, node: exp.Expr, name: str, bind: coercion.Bind
+) -> sql_types.Typed:
+    kinds = known.arguments[i]
+    typed = coercion.require_kind(
+        bind(place), kinds, f"{name} needs {' or '.join(_KIND_WORDS[kind] for kind in kinds)} here"
+    )
+    if typed.type.kind == "NULL":
+        kind = {"TEXT": sql_types.TEXT, "INTEGER": sql_types.BIGINT, "LIST": sql_types.NULL}.get(
+            kinds[0], sql_types.DOUBLE
+        )
+        return sql_types.Typed(
+            typed.node if kind == sql_types.NULL else sql_types.make_cast(typed.node, kind), kind, length=0
+        )
+    if i in known.literal:
+        if not typed.constant or not isinstance(typed.node, exp.Literal | exp.Neg):
+            raise privacy_error(place, f"{name} needs a literal here.", around=node)
+        far = typed.bounds.absolute().high if typed.bounds is not None else None
+        if far is not None and far > coercion.MAX_LITERAL_COUNT:
+            raise bind_error(place, f"this is at most {coercion.MAX_LITERAL_COUNT}.")
+    return typed
+
+
+_KIND_WORDS = {
+    "TEXT": "a text", "INTEGER": "a whole number", "DECIMAL": "a decimal", "DOUBLE": "a float", "LIST": "a list",
+}  # fmt: skip
+
+
+def bind_length(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+    """Bind the length of a text in characters, or of a list in elements."""
+    inner = bind(node.this)
+    return _listed(node, "len" if inner.type.kind == "LIST" else "length", [node.this], bind)
+
+
+def bind_sha(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+    """Bind SHA2 with 256 bits; others are refused."""
+    if node.args.get("length") is None or node.args["length"].name != "256":
+        raise _unknown(node, "sha2")
+    return _listed(node, "sha256", [node.this], bind)
+
+
+_Special = Callable[[exp.Expr, list[exp.Expr], coercion.Bind], sql_types.Typed]
+_SPECIAL: dict[str, _Special] = {
+    "date_sub": temporal.bind_date_sub, "datesub": temporal.bind_date_sub, "date_part": temporal.bind_date_part,
+    "datepart": temporal.bind_date_part, "try_strptime": temporal.bind_strptime, "list_slice": bind_slice_call,
+    "width_bucket": operators.bind_width_bucket,
+}  # fmt: skip
+_ALSO = (
+    "abs", "array_slice", "ceil", "ceiling", "coalesce", "concat", "concat_ws", "date_diff", "date_trunc", "dayname", "epoch",
+    "extract", "floor", "greatest", "if", "ifnull", "last_day", "least", "list_contains",
+    "list_value", "log", "make_date", "mod", "monthname",
+    "nullif", "regexp_extract", "regexp_full_match", "regexp_matches", "regexp_replace", "round", "sign", "strftime",
+    "string_split", "time_bucket", "trunc", "xor",
+)  # fmt: skip
+"""Functions with a handler of their own."""
+
+
+def _unknown(node: exp.Expr, name: str) -> PrivacyError:
+    if name in NOT_LISTED:
+        hint = "write DATE '2024-12-31', or a parameter, $today." if NOT_LISTED[name] == _CLOCK else None
+        if name == "strptime":
+            hint = f"write TRY_{to_sql(node)}."
+        return privacy_error(node, f"{name} can't be used on private rows: {NOT_LISTED[name]}.", hint)
+    known = {*ROW_FUNCTIONS, *ROW_ALIASES, *DATE_PART_FUNCTIONS, *_SPECIAL, *_ALSO}
+    if name == "&&":
+        return privacy_error(node, "&& compares lists.", "write AND instead of &&.")
+    near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.7)
+    hint = f"did you mean {near[0]}?" if near else _OTHERWISE
+    what = f"the function {name} is not on the list of those that can't fail or leak."
+    return privacy_error(node, what, hint)
+
+
+_OTHERWISE = "SELECT WITH SUBSAMPLE runs a registered Python function on blocks of rows; else compute it before, in the data."

@@ -1,0 +1,431 @@
+"""SQL types, and typed expressions with what is public about their values.
+
+A type has a kind, which decides what may meet what, and DuckDB's own spelling.
+
+Bounds are the ranges that the policy declares, carried through expressions by interval arithmetic. Ends are exact
+fractions, None where there is no end. An interval speaks of values after clamping: the expression over clamped columns
+lies in it, and the expression's own values are clamped to it before anything is added up. It speaks of values that are
+there: NULL, NaN and the infinities are missing, and lie in no interval.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import lru_cache, reduce
+from typing import Literal
+
+from sqlglot import exp
+
+from dpsql.numerics.interval_arithmetic import Enclosure, round_outward
+
+BoundsEnd = Fraction | None
+
+
+def _least(a: BoundsEnd, b: BoundsEnd) -> BoundsEnd:
+    return None if a is None or b is None else min(a, b)
+
+
+def _most(a: BoundsEnd, b: BoundsEnd) -> BoundsEnd:
+    return None if a is None or b is None else max(a, b)
+
+
+def _least_known(a: BoundsEnd, b: BoundsEnd) -> BoundsEnd:
+    return b if a is None else a if b is None else min(a, b)
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """``[low, high]``; an end of None is open.
+
+    >>> Bounds(Fraction(1), Fraction(2)) * Bounds(Fraction(-1), Fraction(3))
+    Bounds(low=Fraction(-2, 1), high=Fraction(6, 1))
+    """
+
+    low: BoundsEnd = None
+    high: BoundsEnd = None
+
+    @classmethod
+    def point(cls, value: Fraction | int) -> Bounds:
+        """Return the interval of one value."""
+        return cls(Fraction(value), Fraction(value))
+
+    @property
+    def bounded(self) -> bool:
+        """True where both ends are known."""
+        return self.low is not None and self.high is not None
+
+    def __neg__(self) -> Bounds:
+        return Bounds(None if self.high is None else -self.high, None if self.low is None else -self.low)
+
+    def __add__(self, other: Bounds) -> Bounds:
+        low = None if self.low is None or other.low is None else self.low + other.low
+        high = None if self.high is None or other.high is None else self.high + other.high
+        return Bounds(low, high)
+
+    def __sub__(self, other: Bounds) -> Bounds:
+        return self + -other
+
+    def __mul__(self, other: Bounds) -> Bounds:
+        if not (self.bounded and other.bounded):
+            return self._scaled(other) or other._scaled(self) or Bounds()
+        ends = [
+            a * b
+            for a in (self.low, self.high)
+            for b in (other.low, other.high)
+            if a is not None and b is not None
+        ]
+        return Bounds(min(ends), max(ends))
+
+    def _scaled(self, factor: Bounds) -> Bounds | None:
+        """Return a half-open interval times a constant."""
+        if factor.low is None or factor.low != factor.high:
+            return None
+        c = factor.low
+        if c == 0:
+            return Bounds.point(0)
+        ends = (None if self.low is None else self.low * c, None if self.high is None else self.high * c)
+        return Bounds(*ends) if c > 0 else Bounds(ends[1], ends[0])
+
+    def __truediv__(self, other: Bounds) -> Bounds:
+        """Divide by an interval that does not hold zero; by any other the result is unbounded."""
+        if other.low is None or other.high is None or other.low <= 0 <= other.high:
+            return Bounds()
+        return self * Bounds(1 / other.high, 1 / other.low)
+
+    def absolute(self) -> Bounds:
+        """Return the interval of absolute values."""
+        if self.low is not None and self.low >= 0:
+            return self
+        if self.high is not None and self.high <= 0:
+            return -self
+        return Bounds(Fraction(0), _most(self.high, None if self.low is None else -self.low))
+
+    def union(self, other: Bounds) -> Bounds:
+        """Return the smallest interval around both."""
+        return Bounds(_least(self.low, other.low), _most(self.high, other.high))
+
+    def remainder(self, divisor: Bounds) -> Bounds:
+        """``a % b``: nearer to zero than both, with the sign of ``a``."""
+        far = _least_known(self.absolute().high, divisor.absolute().high)
+        low = Fraction(0) if self.low is not None and self.low >= 0 else None if far is None else -far
+        high = Fraction(0) if self.high is not None and self.high <= 0 else far
+        return Bounds(low, high)
+
+    def holds(self, other: Bounds) -> bool:
+        """Return whether all of ``other`` lies inside."""
+        above = self.low is None or (other.low is not None and self.low <= other.low)
+        return above and (self.high is None or (other.high is not None and other.high <= self.high))
+
+    def rounded(self) -> Bounds:
+        """Round outward to whole numbers, within which FLOOR, CEIL, ROUND and casts to integers stay."""
+        low = None if self.low is None else Fraction(math.floor(self.low))
+        high = None if self.high is None else Fraction(math.ceil(self.high))
+        return Bounds(low, high)
+
+    def raised(
+        self, enclose: Callable[[Fraction], Enclosure | None], start: Fraction | None = None
+    ) -> Bounds:
+        """Return the bounds of a rising function of the values, rounded outward; an end without an enclosure is open.
+
+        Args:
+            enclose: encloses the function's value. start: where its domain begins, if it does.
+        """
+        low = start if start is not None and (self.low is None or self.low < start) else self.low
+        found = [None if end is None else enclose(end) for end in (low, self.high)]
+        first, last = (None if end is None else round_outward(end) for end in found)
+        return Bounds(None if first is None else first[0], None if last is None else last[1])
+
+    @classmethod
+    def around(cls, items: Iterable[tuple[Bounds | None, bool]]) -> Bounds:
+        """Return the smallest interval around all, each with whether its value may be missing; unknown when one of them is."""
+        return reduce(cls.union, [i or UNKNOWN for i, _ in items])
+
+    @classmethod
+    def greatest(cls, items: Iterable[tuple[Bounds | None, bool]]) -> Bounds:
+        """GREATEST(...) of intervals, each with whether its value may be missing.
+
+        The function skips NULLs, so a value that may be missing lifts nothing: the low end is the highest among those
+        that are surely there.
+        """
+        given = [(i or UNKNOWN, nullable) for i, nullable in items]
+        sure = [i.low for i, nullable in given if not nullable and i.low is not None]
+        low = max(sure) if sure else reduce(_least, [i.low for i, _ in given])
+        return cls(low, reduce(_most, [i.high for i, _ in given]))
+
+    @classmethod
+    def least(cls, items: Iterable[tuple[Bounds | None, bool]]) -> Bounds:
+        """LEAST(...), likewise."""
+        return -cls.greatest((-(i or UNKNOWN), nullable) for i, nullable in items)
+
+
+UNKNOWN = Bounds()
+
+
+TypeKind = Literal[
+    "NULL", "BOOLEAN", "INTEGER", "DECIMAL", "DOUBLE", "TEXT", "DATE", "TIME", "TIMESTAMP", "INTERVAL", "UUID", "LIST",
+    "STRUCT", "OTHER",
+]  # fmt: skip
+
+_BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64, "HUGEINT": 128}
+_RANGES = {name: (-(2**bits) // 2, 2**bits // 2 - 1) for name, bits in _BITS.items()}
+_RANGES |= {f"U{name}": (0, 2**bits - 1) for name, bits in _BITS.items()}
+# Digits that DuckDB gives an integer type where it meets decimals.
+_DIGITS = {name: len(str(high)) for name, (_, high) in _RANGES.items()} | {"HUGEINT": 38}
+_KINDS: dict[str, TypeKind] = {
+    **dict.fromkeys(_RANGES, "INTEGER"), "BOOLEAN": "BOOLEAN", "FLOAT": "DOUBLE", "DOUBLE": "DOUBLE",
+    "VARCHAR": "TEXT", "DATE": "DATE", "TIME": "TIME", "TIMESTAMP": "TIMESTAMP", "TIMESTAMP_S": "TIMESTAMP",
+    "TIMESTAMP_MS": "TIMESTAMP", "TIMESTAMP_NS": "TIMESTAMP", "INTERVAL": "INTERVAL", "UUID": "UUID", "NULL": "NULL",
+}  # fmt: skip
+_SPELLINGS = {
+    "INT": "INTEGER", "INT4": "INTEGER", "SIGNED": "INTEGER", "INT1": "TINYINT", "INT2": "SMALLINT",
+    "SHORT": "SMALLINT",
+    "INT8": "BIGINT", "LONG": "BIGINT", "INT128": "HUGEINT", "UINT8": "UTINYINT", "UINT16": "USMALLINT",
+    "UINT32": "UINTEGER", "UINT64": "UBIGINT", "UINT128": "UHUGEINT", "REAL": "FLOAT", "FLOAT4": "FLOAT",
+    "FLOAT8": "DOUBLE", "TEXT": "VARCHAR", "STRING": "VARCHAR", "CHAR": "VARCHAR", "BPCHAR": "VARCHAR",
+    "NVARCHAR": "VARCHAR", "BOOL": "BOOLEAN", "LOGICAL": "BOOLEAN", "DATETIME": "TIMESTAMP",
+    "TIMESTAMP_US": "TIMESTAMP",
+    "TIMESTAMP WITHOUT TIME ZONE": "TIMESTAMP", "NUMERIC": "DECIMAL", '"NULL"': "NULL",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Type:
+    """A kind, and DuckDB's spelling of the type.
+
+    ``element`` is what a list holds, ``fields`` are what a struct has. A list of a fixed size, as ``INTEGER[3]``, is read as any
+    other list.
+
+    >>> Type.parse("DECIMAL(10,2)").kind, Type.parse("UBIGINT").kind
+    ('DECIMAL', 'INTEGER')
+    >>> Type.parse("STRUCT(a INTEGER, b VARCHAR)[]").element.fields[1]
+    ('b', Type(kind='TEXT', sql='VARCHAR', element=None, fields=()))
+    """
+
+    kind: TypeKind
+    sql: str
+    element: Type | None = None
+    fields: tuple[tuple[str, Type], ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> Type:
+        """Read a type as DESCRIBE shows it, or as CAST writes it.
+
+        Types without a rule of ours are of kind OTHER: no expression takes them. The labels of an ENUM are data, so
+        an ENUM is text here (the engine shows its columns as text); inside lists and structs it keeps the bare name
+        ENUM, for whoever takes a value out to cast it.
+        """
+        made = _parse(text.strip())
+        return TEXT if made.sql == "ENUM" else made
+
+    @property
+    def numeric(self) -> bool:
+        """True for integers, decimals and floats."""
+        return self.kind in ("INTEGER", "DECIMAL", "DOUBLE")
+
+    @property
+    def two_faced(self) -> bool:
+        """True where equal values may look different: 0.0 and -0.0, a month and 30 days.
+
+        A group of such values is shown as one of them, whichever row came first: one unit could choose it for all.
+        """
+        inner = [self.element] if self.element is not None else [kind for _, kind in self.fields]
+        return self.kind in ("DOUBLE", "INTERVAL") or any(kind.two_faced for kind in inner)
+
+    @property
+    def reach(self) -> Bounds | None:
+        """All values that an integer type can hold; None for other types."""
+        ends = _RANGES.get(self.sql)
+        return None if ends is None else Bounds(Fraction(ends[0]), Fraction(ends[1]))
+
+    @property
+    def digits(self) -> tuple[int, int]:
+        """Digits before and after the point, of an integer or decimal type."""
+        found = re.fullmatch(r"DECIMAL\((\d+),(\d+)\)", self.sql)
+        if found:
+            width, scale = int(found[1]), int(found[2])
+            return width - scale, scale
+        return _DIGITS[self.sql], 0
+
+    @property
+    def sum_type(self) -> str:
+        """The type of SUM over it in DuckDB."""
+        if self.kind == "DECIMAL":
+            return f"DECIMAL(38,{self.digits[1]})"
+        return "HUGEINT" if self.kind == "INTEGER" and self.sql != "UHUGEINT" else "DOUBLE"
+
+
+def decimal(width: int, scale: int) -> Type:
+    """Return a DECIMAL type."""
+    return Type("DECIMAL", f"DECIMAL({width},{scale})")
+
+
+def _parse(text: str) -> Type:
+    array = re.fullmatch(r"(?s)(.*)\[(\d*)\]", text)
+    if array:
+        element = _parse(array[1].strip())
+        if element.kind == "OTHER":
+            return Type("OTHER", "LIST")
+        return Type("LIST", f"{element.sql}[{array[2]}]", element)
+    upper = text.upper()
+    if upper.startswith("STRUCT(") and text.endswith(")"):
+        return _struct(text[len("STRUCT(") : -1])
+    if upper.startswith("ENUM"):
+        return Type("TEXT", "ENUM")
+    found = re.fullmatch(r"(?:DECIMAL|NUMERIC|DEC)(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?", upper)
+    if found:
+        width, scale = int(found[1] or 18), int(found[2] or 0) if found[1] else 3
+        return decimal(width, scale) if 0 < width <= 38 and scale <= width else Type("OTHER", "DECIMAL")
+    name = (
+        re.sub(r"\(\s*\d+\s*\)$", "", upper).strip()
+        if upper.startswith(("VARCHAR", "CHAR", "TEXT"))
+        else upper
+    )
+    name = _SPELLINGS.get(name, name)
+    kind = _KINDS.get(name)
+    return Type(kind, name) if kind is not None else Type("OTHER", upper.split("(")[0])
+
+
+def _struct(body: str) -> Type:
+    fields = []
+    for part in _split(body):
+        found = re.fullmatch(r'(?s)\s*("(?:[^"]|"")+"|[^\s"]+)\s+(.+)', part)
+        if found is None:
+            return Type("OTHER", "STRUCT")
+        name = found[1][1:-1].replace('""', '"') if found[1].startswith('"') else found[1]
+        fields.append((name, _parse(found[2].strip())))
+    if any(kind.kind == "OTHER" for _, kind in fields):
+        return Type("STRUCT", "STRUCT", None, tuple(fields))
+    named = ", ".join('"' + name.replace('"', '""') + '" ' + kind.sql for name, kind in fields)
+    return Type("STRUCT", f"STRUCT({named})", None, tuple(fields))
+
+
+def _split(body: str) -> list[str]:
+    """Split at commas outside of parentheses and quotes."""
+    parts, depth, quote, start = [], 0, "", 0
+    for i, c in enumerate(body):
+        if quote:
+            quote = "" if c == quote else quote
+        elif c in "'\"":
+            quote = c
+        elif c in "([":
+            depth += 1
+        elif c in ")]":
+            depth -= 1
+        elif c == "," and depth == 0:
+            parts.append(body[start:i])
+            start = i + 1
+    return [*parts, body[start:]]
+
+
+BOOLEAN = Type("BOOLEAN", "BOOLEAN")
+TINYINT = Type("INTEGER", "TINYINT")
+INTEGER = Type("INTEGER", "INTEGER")
+BIGINT = Type("INTEGER", "BIGINT")
+HUGEINT = Type("INTEGER", "HUGEINT")
+FLOAT = Type("DOUBLE", "FLOAT")
+DOUBLE = Type("DOUBLE", "DOUBLE")
+TEXT = Type("TEXT", "VARCHAR")
+DATE = Type("DATE", "DATE")
+TIME = Type("TIME", "TIME")
+TIMESTAMP = Type("TIMESTAMP", "TIMESTAMP")
+INTERVAL = Type("INTERVAL", "INTERVAL")
+UUID = Type("UUID", "UUID")
+NULL = Type("NULL", "NULL")
+OTHER = Type("OTHER", "OTHER")
+
+
+@dataclass(frozen=True)
+class Typed:
+    """An expression that can't fail in the engine, whatever the data.
+
+    ``bounds`` are what is public about its values (see :class:`Bounds`), ``values`` all that the policy
+    declares, ``reach`` what its integers can't leave because of their types (so that widening can be proved to
+    be enough). ``nullable`` is False where a value is certain to be there. ``plain`` is the type that DuckDB gives the
+    analyst's own expression, where ours is wider to hold what would have overflowed.
+    """
+
+    node: exp.Expr
+    type: Type
+    bounds: Bounds | None = None
+    constant: bool = False
+    values: tuple[object, ...] | None = None
+    reach: Bounds | None = None
+    nullable: bool = True
+    plain: Type | None = None
+    length: int | None = None
+    """The longest text or list that counts; see :mod:`dpsql.binding.values.lengths`."""
+    unchecked: bool = False
+    """True where the engine may hold a longer value: ``lengths.hold`` makes it NULL."""
+    order: tuple[str, ...] | None = field(default=None, compare=False, repr=False)
+    """The labels of an ENUM in the type's order, for a column whose values are texts here, or lists of these."""
+    place: exp.Expr | None = field(default=None, compare=False, repr=False)
+    """The analyst's own node, for carets."""
+
+    @classmethod
+    def made_of(
+        cls,
+        node: exp.Expr,
+        kind: Type,
+        parts: Sequence[Typed],
+        bounds: Bounds | None = None,
+        *,
+        nullable: bool | None = None,
+        reach: Bounds | None = None,
+        plain: Type | None = None,
+    ) -> Typed:
+        """Return a value made of parts: constant where all are, and missing where one may be unless that is given."""
+        missing = any(part.nullable for part in parts) if nullable is None else nullable
+        constant = all(part.constant for part in parts)
+        return cls(node, kind, bounds, constant, None, reach, missing, None if plain == kind else plain)
+
+    @property
+    def label_order(self) -> tuple[str, ...] | None:
+        """The order of its labels; None for a list of labels, too."""
+        return self.order if self.type == TEXT else None
+
+    @property
+    def span(self) -> Bounds | None:
+        """The integers it may hold: proved, or by its type."""
+        return self.reach if self.reach is not None else self.type.reach
+
+    @property
+    def shown(self) -> Type:
+        """The type that the analyst's expression has in DuckDB."""
+        return self.plain if self.plain is not None else self.type
+
+
+# -- nodes of an expression -------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=512)
+def _data_type(sql: str) -> exp.DataType:
+    return exp.DataType.build(sql, dialect="duckdb")
+
+
+def make_cast(node: exp.Expr, kind: Type, trying: bool = False) -> exp.Expr:
+    """Return a cast that the types prove total, or one that gives NULL where it fails."""
+    made = exp.TryCast if trying else exp.Cast
+    return made(this=node, to=_data_type(kind.sql).copy())
+
+
+def make_try(node: exp.Expr) -> exp.Expr:
+    """TRY(...): NULL where the engine would raise."""
+    return node if isinstance(node, exp.Try) else exp.Try(this=node)
+
+
+_ATOMS = (exp.Column, exp.Literal, exp.Paren, exp.Func, exp.Boolean, exp.Null, exp.Bracket)
+
+
+def parenthesise(node: exp.Expr) -> exp.Expr:
+    """Return the node in parentheses unless it may stand beside an operator."""
+    connector = isinstance(node, exp.Binary)  # AND, OR and some operators are functions to sqlglot
+    return node if isinstance(node, _ATOMS) and not connector else exp.Paren(this=node)
+
+
+def make_call(name: str, *arguments: exp.Expr) -> exp.Expr:
+    """Return a call by DuckDB's own name, in its order of arguments: nothing is left to be translated."""
+    return exp.Anonymous(this=name, expressions=list(arguments))

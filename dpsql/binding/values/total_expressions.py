@@ -1,0 +1,741 @@
+"""Row expressions made total: whatever the data hold, the engine gives a value.
+
+An error that depends on the data is an answer without noise, and so is a plan that fails. Every node that is not on a
+list here is refused, and so is every part of a node that its handler does not look at. Types are checked by our own
+rules (:mod:`dpsql.binding.values.coercion`); integers are widened until their range is proved, or the operation stands in TRY;
+casts that may fail become TRY_CAST; constants are read at plan time.
+
+Where plain DuckDB gives a value, the rewritten expression gives the same one.
+
+Patterns: LIKE, GLOB, SIMILAR TO and regular expressions, with literals that are checked before anything runs.
+
+A pattern that the engine can't read raises, inside TRY too; so each is read here first. Regular expressions are
+held to what RE2 and this reader agree upon. RE2 takes time linear in the text, times the pattern's size; where all
+matches are replaced, it may read the rest of the text again after each. An engine may match the wildcards of LIKE by
+trying every place for each. All this is bounded for one row by :mod:`dpsql.binding.values.lengths`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any, Protocol
+
+from sqlglot import exp
+
+from dpsql.binding.values import coercion, lengths, operators, row_functions, sql_types, temporal
+from dpsql.binding.values.coercion import Bind, make_boolean, refuse_rest, require_kind
+from dpsql.binding.values.fixed_point import MOMENT_KINDS
+from dpsql.binding.values.lengths import count_kept, count_written, hold, length_of, limit_steps
+from dpsql.binding.values.sql_types import TEXT, Typed, make_call, parenthesise
+from dpsql.errors import BindError, PrivacyError
+from dpsql.language.dialect import bind_error, name_called, privacy_error, to_sql
+
+MAX_PATTERN_LENGTH = 1000
+"""Characters of a pattern."""
+_MOST_REPEATS = 1000
+_WILD_WEIGHT = 4
+_REGULAR_WEIGHT = 12
+"""Nanoseconds for one character of the text and one of the pattern, as measured in the worst case."""
+_REGULAR_MEMORY = 2**18
+"""Characters that one regular expression's automaton stands for in memory."""
+_SHORTER = "write LEFT(x, 1000) for x, a simpler pattern, or ask the owner for a max_length of the column in the policy."
+
+
+def _pattern_literal(place: exp.Expr | None, what: str, node: exp.Expr) -> str:
+    if isinstance(place, exp.RawString):
+        place = exp.Literal.string(place.name)
+    if not isinstance(place, exp.Literal) or not place.is_string:
+        raise privacy_error(
+            place,
+            f"{what} must be a literal: one from the data could fail on some rows.",
+            "give the pattern in quotes, or compare with another text, as starts_with and contains do.",
+            around=node,
+        )
+    if len(place.name) > MAX_PATTERN_LENGTH or "\x00" in place.name:
+        raise bind_error(place, f"{what} has at most {MAX_PATTERN_LENGTH} characters.")
+    return str(place.name)
+
+
+def _text(place: exp.Expr, bind: Bind) -> Typed:
+    return require_kind(bind(place), ("TEXT",), "a pattern is matched with text", "cast it to VARCHAR.")
+
+
+def bind_like(node: exp.Expr, bind: Bind) -> Typed:
+    """LIKE, ILIKE and GLOB know no pattern that fails."""
+    left = _text(node.this, bind)
+    text = _pattern_literal(node.expression, "a pattern", node)
+    star, one = ("*", "?[") if isinstance(node, exp.Glob) else ("%", "_")
+    plain = not any(sign in text for sign in one)
+    kind, pattern = type(node), exp.Literal.string(text)
+    if isinstance(node, exp.ILike) and plain and _wildcards(text, star) > 1:
+        # What the engine does for ILIKE itself, but in words for which every version takes one pass.
+        left = hold(left)
+        left = replace(left, node=make_call("lower", left.node))
+        count_written("ILIKE", length_of(left), node)
+        made: exp.Expr = exp.Like(this=left.node, expression=make_call("lower", pattern))
+    else:
+        if not (plain and kind is exp.Like):
+            left = _tried(left, text, star, node)
+        made = kind(this=parenthesise(left.node), expression=pattern)
+    return _answer(made, node, left)
+
+
+def _answer(made: exp.Expr, node: exp.Expr, left: Typed) -> Typed:
+    return make_boolean(exp.Not(this=exp.Paren(this=made)) if node.args.get("negate") else made, (left,))
+
+
+def _wildcards(pattern: str, star: str) -> int:
+    """Wildcards that stand before something, so that there are places to try."""
+    return len(re.findall(rf"{re.escape(star)}+(?!$|{re.escape(star)})", pattern))
+
+
+def _tried(left: Typed, pattern: str, star: str, node: exp.Expr) -> Typed:
+    """Return the text, where each wildcard is tried at every place.
+
+    Raises:
+        PrivacyError: there are too many places.
+    """
+    name = "ILIKE" if isinstance(node, exp.ILike) else "GLOB" if isinstance(node, exp.Glob) else "LIKE"
+    places, longest = _wildcards(pattern, star), max(map(len, pattern.split(star)))
+    if places > 1:
+        left = hold(left)
+    steps = _WILD_WEIGHT * math.comb(length_of(left) + places, places) * max(1, longest) if places else 0
+    limit_steps(
+        name, steps, node,
+        "cut the text to 1000 characters first, match a regular expression, or use one wildcard in the middle."
+        if places > 1 else _SHORTER,
+    )  # fmt: skip
+    return left
+
+
+def bind_escape(node: exp.Expr, bind: Bind) -> Typed:
+    """Bind LIKE with ESCAPE, whose pattern must not end in the escape character nor escape what needs none."""
+    inner = node.this
+    if type(inner) not in (exp.Like, exp.ILike):
+        raise bind_error(node, "ESCAPE goes with LIKE.")
+    refuse_rest(inner, "this", "expression", "negate")
+    mark = _pattern_literal(node.expression, "the escape character", node)
+    pattern = _pattern_literal(inner.expression, "a pattern", inner)
+    if len(mark) != 1 or not mark.isascii() or mark in "%_":
+        raise bind_error(node.expression, "the escape character is one character.", "write ESCAPE '$'.")
+    sign = re.escape(mark)
+    if re.fullmatch(rf"(?s)(?:[^{sign}]|{sign}[%_{sign}])*", pattern) is None:
+        message = "the escape character stands before %, _ or itself."
+        raise bind_error(inner.expression, message, f"write '{mark}%'.")
+    left = _tried(_text(inner.this, bind), pattern, "%", inner)
+    shape = type(inner)(this=parenthesise(left.node), expression=exp.Literal.string(pattern))
+    return _answer(exp.Escape(this=shape, expression=exp.Literal.string(mark)), inner, left)
+
+
+def bind_regexp(node: exp.Expr, bind: Bind) -> Typed:
+    """regexp_matches, regexp_full_match and SIMILAR TO."""
+    if isinstance(node, exp.RegexpLike) and "start" not in node.meta:  # the operator, not the function
+        of = f"{to_sql(node.this)}, {to_sql(node.expression)}"
+        raise privacy_error(
+            node,
+            "~ means the whole text in one version of DuckDB and a part of it in another.",
+            f"write regexp_full_match({of}), or regexp_matches({of}).",
+        )
+    left = _text(node.this, bind)
+    pattern = _expression(node.expression, node)
+    full = not isinstance(node, exp.RegexpLike)
+    extra = _flags(node.args.get("flag") or node.args.get("options"), node)
+    left = _searched("a regular expression", left, pattern.name, node)
+    made = make_call("regexp_full_match" if full else "regexp_matches", left.node, pattern, *extra)
+    return make_boolean(made, (left,))
+
+
+def bind_regexp_extract(node: exp.Expr, bind: Bind) -> Typed:
+    """Bind regexp_extract."""
+    left = _text(node.this, bind)
+    pattern = _expression(node.expression, node)
+    group = node.args.get("group")
+    written = group.name if isinstance(group, exp.Literal) else ""
+    known = re.fullmatch("[0-9]{1,2}", written) is not None and int(written) <= _groups(pattern.name)
+    if group is not None and not known:
+        raise bind_error(group, f"the pattern has {_groups(pattern.name)} groups.", around=node)
+    left = _searched("regexp_extract", left, pattern.name, node)
+    length = count_written("regexp_extract", length_of(left), node)
+    arguments = [left.node, pattern, *([exp.Literal.number(int(written))] if group is not None else [])]
+    made = make_call("regexp_extract", *arguments)
+    return Typed(made, TEXT, None, left.constant, nullable=left.nullable, length=length)
+
+
+def bind_regexp_replace(node: exp.Expr, bind: Bind) -> Typed:
+    """Bind regexp_replace, whose answer has a public length."""
+    left = _text(node.this, bind)
+    pattern = _expression(node.expression, node)
+    by = _pattern_literal(node.args.get("replacement"), "what replaces a pattern", node)
+    if re.fullmatch(r"(?s)(?:[^\\]|\\[0-9\\])*", by) is None or any(
+        int(n) > _groups(pattern.name) for n in re.findall(r"\\([0-9])", by.replace("\\\\", ""))
+    ):
+        raise bind_error(node.args["replacement"], "the replacement names a group that the pattern has not.")
+    extra = _flags(node.args.get("modifiers"), node, "g")
+    every = any("g" in flags.name for flags in extra)
+    left = _searched("regexp_replace", left, pattern.name, node)
+    if every and _reads_on(pattern.name):
+        limit_steps("regexp_replace with 'g'", 2 * length_of(left) ** 2, node, _SHORTER)
+    length = count_written("regexp_replace", _substituted(length_of(left), by, every), node)
+    made = make_call("regexp_replace", left.node, pattern, exp.Literal.string(by), *extra)
+    return Typed(made, TEXT, None, left.constant, nullable=left.nullable, length=length)
+
+
+def _substituted(length: int, by: str, every: bool) -> int:
+    """Return the longest text: matches do not overlap, and there may be an empty one at each end of each character."""
+    groups = len(re.findall(r"\\[0-9]", by.replace("\\\\", "")))
+    return length * (1 + groups) + (length + 1 if every else 1) * len(by)
+
+
+def _searched(name: str, left: Typed, pattern: str, node: exp.Expr) -> Typed:
+    """Return the text, within its public length, where a regular expression is not too large for it.
+
+    Raises:
+        PrivacyError: it is.
+    """
+    left = hold(left)
+    limit_steps(name, _REGULAR_WEIGHT * length_of(left) * _size(pattern), node, _SHORTER)
+    count_kept("a regular expression", _REGULAR_MEMORY, node)
+    return left
+
+
+def _flags(place: exp.Expr | None, node: exp.Expr, more: str = "") -> list[exp.Expr]:
+    if place is None:
+        return []
+    text = _pattern_literal(place, "flags", node)
+    if not text or set(text) - set("cims" + more) or len(text) > 4:
+        raise bind_error(place, "the flags of a regular expression are c, i, m and s.")
+    return [exp.Literal.string(text)]
+
+
+def _groups(pattern: str) -> int:
+    plain = re.sub(r"\\.", "", pattern)
+    plain = re.sub(r"\[\^?\]?[^\]]*\]", "", plain)
+    return len(re.findall(r"\((?!\?)", plain))
+
+
+_PIECE = re.compile(
+    r"""
+    \\[dDwWsSbBAz]                                    # classes and places
+  | \\[tnrfv]                                         # control characters
+  | \\[^\sA-Za-z0-9]                                  # a sign that stands for itself
+  | \[\^?\]?(?:\\[dDwWsStnrfv]|\\[^\sA-Za-z0-9]|\[:\^?(?:al(?:num|pha)|ascii|blank|cntrl|digit|graph|lower|p(?:rint|unct)|space|upper|word|xdigit):\]|
+      (?:--|&&|~~|\|\|)(?!)|(?!--|&&|~~|\|\|)[^\]\\\[])*\]
+  | \(\?(?:[ims]+\)|:|[ims]+:) | \((?!\?)
+  | \) | \| | \. | \^ | \$
+  | (?:\*|\+|\?|\{\d{1,4}(?:,\d{0,4})?\})\??(?![*+?{])  # how often, once
+  | [^\\\[\](){}|.^$*+?]                              # a character
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def _pieces(pattern: str) -> list[str]:
+    return [found[0] for found in _PIECE.finditer(pattern)]
+
+
+_REPEAT = re.compile(r"([*+?])|\{(\d+)(,?)(\d*)\}")
+
+
+def _size(pattern: str) -> int:
+    """Return the characters that a pattern stands for with its repeats written out. One of several bytes counts for five.
+
+    Words without wildcards, classes and repeats need an automaton no larger than they are: they count once for all.
+    """
+    pieces = _pieces(pattern)
+    if not any(piece[0] in "\\[.*+?{(" and piece != "(?:" for piece in pieces) and pattern.isascii():
+        return 1 + len(pattern) // 64
+    stack, last = [0], 0
+    for piece in pieces:
+        repeat = _REPEAT.match(piece)
+        if repeat is not None:
+            times = max(int(repeat[2] or 1), int(repeat[4] or 0)) + (1 if repeat[3] and not repeat[4] else 0)
+            stack[-1] += last * (max(1, times) - 1)
+            last *= max(1, times)
+        elif piece.startswith("("):
+            stack.append(0)
+        elif piece == ")":
+            last = stack.pop()
+            stack[-1] += last
+        elif piece not in "|^$":
+            many = piece == "." or piece.startswith("[^") or not piece.isascii() or piece in _NEGATED
+            last = 5 if many else 1
+            stack[-1] += last
+    return max(1, sum(stack))
+
+
+_NEGATED = (r"\D", r"\W", r"\S")
+
+
+def _reads_on(pattern: str) -> bool:
+    """Return whether a search may look far beyond the end of the match that it finds.
+
+    It may where a part without an end can be left out or chosen among others; else what lies beyond a match is read
+    again at most once.
+    """
+    pieces, endless, inside = _pieces(pattern), False, [False]
+    for i, piece in enumerate(pieces):
+        repeat = _REPEAT.match(piece)
+        if repeat is not None and (repeat[1] in ("*", "+") or (repeat[3] and not repeat[4])):
+            endless = inside[-1] = True
+        elif piece.startswith("("):
+            inside.append(False)
+        elif piece == ")":
+            closed = inside.pop()
+            inside[-1] = inside[-1] or closed
+            if closed and i + 1 < len(pieces) and _REPEAT.match(pieces[i + 1]):
+                return True
+    return endless and "|" in pieces
+
+
+def _expression(place: exp.Expr | None, node: exp.Expr) -> exp.Expr:
+    """Return a literal regular expression that RE2 is sure to read."""
+    text = _pattern_literal(place, "a pattern", node)
+    at = repeats = 0
+    while at < len(text):
+        piece = _PIECE.match(text, at)
+        if piece is None:
+            raise bind_error(
+                place,
+                f"the pattern can't be read at character {at + 1}.",
+                "look-around and back-references are not known; write \\( for a bracket itself.",
+            )
+        for number in re.findall(r"^\{(\d+)(?:,(\d*))?\}", piece[0]):
+            repeats += max(int(n or 0) for n in number)
+        at = piece.end()
+    if not _compiles(text):
+        raise bind_error(place, "this is not a regular expression.")
+    nested = re.search(r"\}[^()]*\)[*+?]*\{", text) is not None
+    if repeats > _MOST_REPEATS or nested:
+        raise bind_error(place, "the pattern repeats too much.", "write * or + instead of {n}.")
+    return exp.Literal.string(text)
+
+
+def _compiles(text: str) -> bool:
+    # Global flags inside are RE2's and not Python's: they say nothing about the shape.
+    plain = re.sub(r"\[:\^?[a-z]+:\]", "a", re.sub(r"\(\?[ims]+\)", "", text)).replace(r"\z", r"\Z")
+    try:
+        re.compile(plain)
+    except (re.error, RecursionError, OverflowError):
+        return False
+    return True
+
+
+MAX_EXPRESSION_DEPTH = 100
+"""Nodes below one another; chains of AND and OR count once."""
+
+
+class ColumnScope(Protocol):
+    """The meaning of column names."""
+
+    def column(self, node: exp.Column) -> sql_types.Typed:
+        """Return the column as it stands in the exact query. Raises BindError for an unknown or ambiguous name."""
+        ...
+
+
+def make_total(node: exp.Expr, scope: ColumnScope) -> sql_types.Typed:
+    """Return the expression, rewritten so that it can't fail in any supported DuckDB, whatever the data.
+
+    Raises:
+        BindError: names or types that don't fit; a constant that can't be read.
+        PrivacyError: something that is not on the allow-list; the hint says what is.
+    """
+    with lengths.one_statement():
+        return _Walk(scope).bind(node)
+
+
+class _Walk:
+    """A walk down one expression, with a limit to its depth."""
+
+    def __init__(self, scope: ColumnScope) -> None:
+        self.scope = scope
+        self.depth = 0
+
+    def bind(self, node: exp.Expr) -> sql_types.Typed:
+        if self.depth > MAX_EXPRESSION_DEPTH:
+            raise bind_error(node, "this expression is nested too deeply.", "compute it in steps, in CTEs.")
+        self.depth += 1
+        try:
+            return replace(_bind(node, self.bind, self.scope), place=node)
+        finally:
+            self.depth -= 1
+
+
+def make_condition(node: exp.Expr, scope: ColumnScope) -> sql_types.Typed:
+    """Return a total truth value.
+
+    Raises:
+        BindError: it is not a condition, or as for :func:`total`.
+    """
+    with lengths.one_statement():
+        return _truth(node, _Walk(scope).bind)
+
+
+def _bind(node: exp.Expr, bind: coercion.Bind, scope: ColumnScope) -> sql_types.Typed:
+    if node is None:
+        raise BindError("an operator has nothing to work on.", hint="write the missing operand.")
+    if isinstance(node, exp.Column):
+        return _column(node, scope)
+    if isinstance(node, exp.EQ) and isinstance(node.expression, exp.Any):
+        held = node.expression.this.unnest()
+        if not isinstance(held, exp.Query):  # x = ANY(list)
+            return row_functions.bind_membership(node.this, held, bind, missing=True)
+    if type(node) in _HANDLERS:
+        handler, parts = _HANDLERS[type(node)]
+        if parts is not None:
+            coercion.refuse_rest(node, *parts.split())
+        return handler(node, bind)
+    if isinstance(node, exp.Func) and not isinstance(node, exp.AggFunc | exp.Exists):
+        return row_functions.bind_function(node, bind)
+    raise _refusal(node)
+
+
+# -- refusals ---------------------------------------------------------------------------------------------------
+
+_WORDS = {
+    "star": "*", "window": "a window function", "select": "a subquery", "subquery": "a subquery", "exists": "EXISTS",
+    "lambda": "a lambda", "placeholder": "a parameter without a value", "parameter": "a parameter without a value",
+    "struct": "a struct", "slice": "a slice of a list", "kwarg": "a named argument",
+    "collate": "COLLATE", "any": "ANY", "all": "ALL", "tuple": "a row of values", "jsonextract": "JSON",
+    "jsonextractscalar": "JSON", "bytestring": "a text with escapes", "attimezone": "AT TIME ZONE", "tomap": "a map",
+    "comprehension": "a list comprehension", "propertyeq": "an assignment", "explode": "unnest", "columns": "COLUMNS",
+    "bitwisenot": "~", "bitwiseleftshift": "<<", "bitwiserightshift": ">>",
+    "alias": "a name", "filter": "FILTER", "distinct": "DISTINCT", "ordered": "ORDER BY", "withingroup": "WITHIN GROUP",
+}  # fmt: skip
+_HINTS = {
+    "star": "name a column: only a count takes all of them.",
+    "window": "aggregate first; windows may follow.",
+    "bytestring": "write a text without e before it.",
+    "collate": "compare lower(x).",
+    "exists": "join the public table instead.",
+    "attimezone": "ask for a column of type TIMESTAMP.",
+    "any": "write x IN (1, 2, 3).",
+    "tuple": "compare the columns one by one.",
+}
+
+
+def _refusal(node: exp.Expr) -> PrivacyError:
+    if isinstance(node, exp.AggFunc):
+        return privacy_error(
+            node,
+            f"{name_called(node).upper()} can't stand here.",
+            "aggregates stand in the SELECT list or in HAVING, not inside one another.",
+        )
+    hint = _HINTS.get(node.key)
+    if isinstance(node, exp.Query):
+        hint = "release what is needed first, in a CTE with aggregates."
+    if isinstance(node, exp.Tuple) and isinstance(node.parent, exp.Distinct):
+        hint = f"write concat_ws('|', {', '.join(map(to_sql, node.expressions))})."
+    what = _WORDS.get(node.key, node.key.upper())
+    return privacy_error(node, f"{what} can't be used on private rows.", hint)
+
+
+# -- leaves -----------------------------------------------------------------------------------------------------
+
+
+def _column(node: exp.Column, scope: ColumnScope) -> sql_types.Typed:
+    if isinstance(node.this, exp.Star):
+        raise privacy_error(node, "rows can't be released.", "name the columns that are needed.")
+    unknown: BindError | None = None
+    try:
+        return coercion.take_value(scope.column(node), node)
+    except BindError as error:
+        unknown = error
+    inside = _field_of_column(node, scope)
+    if inside is None:
+        raise unknown
+    return inside
+
+
+def _field_of_column(node: exp.Column, scope: ColumnScope) -> sql_types.Typed | None:
+    """``s.a`` reads like column a of table s; where there is none, it is field a of column s."""
+    table, db = node.args.get("table"), node.args.get("db")
+    if table is None:
+        return None
+    outer = exp.Column(this=table.copy(), table=db.copy() if db is not None else None)
+    try:
+        typed = scope.column(outer)
+    except BindError:
+        return None
+    return coercion.take_field(typed, node.name, node) if typed.type.kind == "STRUCT" else None
+
+
+def _literal(node: exp.Expr) -> sql_types.Typed:
+    """Return a number or a text, with DuckDB's own type of it.
+
+    Raises:
+        BindError: it does not fit 64 bits, or is not finite.
+    """
+    if node.args.get("is_string"):
+        return coercion.bind_text(node.name, node)
+    written = node.name
+    if re.fullmatch(r"[0-9]+", written):
+        value = int(written)
+        if value >= 2**63:
+            raise bind_error(node, "this number does not fit 64 bits.")
+        point = sql_types.Bounds.point(value)
+        return sql_types.Typed(
+            node.copy(),
+            sql_types.INTEGER if value < 2**31 else sql_types.BIGINT,
+            point,
+            True,
+            None,
+            point,
+            False,
+        )
+    if not re.fullmatch(r"([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?", written):
+        raise bind_error(node, "this is not a number that SQL knows.")
+    before, _, after = written.partition(".")
+    if "e" not in written.lower() and len(before) + len(after) <= 38:
+        width = len(before) + len(after)
+        point = sql_types.Bounds.point(Fraction(written + ("0" if not after else "")))
+        return sql_types.Typed(
+            node.copy(), sql_types.decimal(max(width, 1), len(after)), point, True, nullable=False
+        )
+    near = float(written)
+    if not abs(near) < float("inf"):
+        raise bind_error(node, "this number is too large.")
+    return sql_types.Typed(
+        sql_types.make_cast(node.copy(), sql_types.DOUBLE),
+        sql_types.DOUBLE,
+        sql_types.Bounds.point(Fraction(near)),
+        True,
+        nullable=False,
+    )
+
+
+def _field(node: exp.Dot, bind: coercion.Bind) -> sql_types.Typed:
+    """Bind ``struct.field``."""
+    inner = coercion.require_kind(bind(node.this), ("STRUCT",), "only a struct has fields")
+    if not isinstance(node.expression, exp.Identifier) or inner.type.kind == "NULL":
+        raise bind_error(node, "this is no field.")
+    return coercion.take_field(inner, node.expression.name, node)
+
+
+def _try(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+    """TRY: NULL where DuckDB's own type would have overflowed."""
+    inner = bind(node.this)
+    return inner if inner.plain is None else coercion.convert(inner, inner.plain)
+
+
+# -- logic ------------------------------------------------------------------------------------------------------
+
+
+def _truth(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+    typed = bind(node)
+    if typed.type.kind not in ("BOOLEAN", "NULL"):
+        hint = "write x <> 0." if typed.type.numeric else None
+        raise bind_error(node, f"a condition is needed, and this is {typed.type.sql}.", hint)
+    return typed
+
+
+def _connect(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+    """AND and OR. Long chains are made flat, then even: neither we nor the engine go deep for them."""
+    parts: list[exp.Expr] = []
+    stack: list[exp.Expr] = [node]
+    while stack:
+        item = stack.pop()
+        if type(item) is type(node):
+            stack += [item.expression, item.this]
+        else:
+            parts.append(item)
+    typed = [_truth(part, bind) for part in parts]
+    level = [exp.Paren(this=t.node) if not isinstance(t.node, exp.Paren) else t.node for t in typed]
+    while len(level) > 1:
+        pairs = [level[i : i + 2] for i in range(0, len(level), 2)]
+        level = [
+            pair[0] if len(pair) == 1 else exp.Paren(this=type(node)(this=pair[0], expression=pair[1]))
+            for pair in pairs
+        ]
+    return coercion.make_boolean(level[0], typed)
+
+
+def _not(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+    inner = _truth(node.this, bind)
+    return coercion.make_boolean(exp.Not(this=exp.Paren(this=inner.node)), (inner,))
+
+
+def _is(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+    left = bind(node.this)
+    if not isinstance(node.expression, exp.Null | exp.Boolean):
+        raise bind_error(node, "IS takes NULL, TRUE or FALSE.", "write IS NOT DISTINCT FROM.")
+    if isinstance(node.expression, exp.Boolean) and left.type.kind not in ("BOOLEAN", "NULL"):
+        raise bind_error(node.this, f"a condition is needed, and this is {left.type.sql}.")
+    made = exp.Is(this=sql_types.parenthesise(left.node), expression=node.expression.copy())
+    return coercion.make_boolean(made, (left,), False)
+
+
+def _in(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+    held = node.args.get("field")
+    if held is not None and not any(node.args.get(key) for key in ("query", "unnest", "expressions")):
+        return row_functions.bind_membership(node.this, held, bind)
+    if not node.expressions or any(node.args.get(key) for key in ("query", "unnest", "field")):
+        raise privacy_error(node, "IN takes a list of values here.", "write x IN (1, 2, 3).")
+    coercion.refuse_rest(node, "this", "expressions")
+    return operators.bind_in(node, bind)
+
+
+def _safe_divide(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+    """GoogleSQL's SAFE_DIVIDE: NULL where the divisor is zero."""
+    divisor = exp.Nullif(this=exp.paren(node.expression.copy()), expression=exp.Literal.number(0))
+    return bind(exp.Div(this=exp.paren(node.this.copy()), expression=divisor))
+
+
+# -- choices ----------------------------------------------------------------------------------------------------
+
+
+def _case(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+    branches, otherwise = node.args["ifs"], node.args.get("default")
+    if node.this is not None:
+        tests = [
+            operators.bind_comparison(exp.EQ(this=node.this.copy(), expression=branch.this.copy()), bind)
+            for branch in branches
+        ]
+    else:
+        tests = [_truth(branch.this, bind) for branch in branches]
+    places = [branch.args["true"] for branch in branches] + ([otherwise] if otherwise is not None else [])
+    values = [bind(place) for place in places]
+    met = coercion.meet(values, "CASE")
+    nodes = met.nodes if otherwise is not None else [*met.nodes, None]
+    branches = [exp.If(this=test.node, true=value) for test, value in zip(tests, nodes, strict=False)]
+    made = exp.Case(ifs=branches, default=nodes[-1])
+    missing = otherwise is None or any(v.nullable for v in values)
+    return _chosen(made, met, values, sql_types.Bounds.around, missing, all(test.constant for test in tests))
+
+
+_BoundsOf = Callable[[Sequence[tuple[sql_types.Bounds | None, bool]]], sql_types.Bounds]
+
+
+def _chosen(
+    made: exp.Expr,
+    met: coercion.CommonType,
+    values: list[sql_types.Typed],
+    bounds_of: _BoundsOf,
+    missing: bool,
+    constant: bool = True,
+) -> sql_types.Typed:
+    """Return a value that is one of several."""
+    kind, known = met.type, [value for value in values if value.type != sql_types.NULL]
+    bounds = reach = None
+    if known and (kind.numeric or kind.kind in MOMENT_KINDS):
+        bounds = bounds_of([(value.bounds, value.nullable) for value in known])
+    if kind.kind == "INTEGER":
+        reach = sql_types.Bounds.around([(value.span, value.nullable) for value in known])
+    chosen = sql_types.Typed.made_of(
+        made, kind, values, bounds, nullable=missing or not met.safe, reach=reach, plain=met.plain
+    )
+    length, unchecked = None, False
+    if kind.kind in ("TEXT", "LIST"):
+        length, unchecked = max(map(lengths.length_of, values)), any(value.unchecked for value in values)
+    order = coercion.find_common_order(values)
+    return replace(
+        chosen, constant=chosen.constant and constant, length=length, unchecked=unchecked, order=order
+    )
+
+
+def _if(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+    branch = exp.If(this=node.this.copy(), true=node.args["true"].copy())
+    otherwise = node.args.get("false")
+    return _case(exp.Case(ifs=[branch], default=otherwise.copy() if otherwise is not None else None), bind)
+
+
+def _several(name: str, bounds_of: _BoundsOf) -> Callable[[exp.Expr, coercion.Bind], sql_types.Typed]:
+    def handle(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+        places = [node.this, *node.expressions] if node.this is not None else list(node.expressions)
+        values = [bind(place) for place in places]
+        met = coercion.meet(values, name.upper())
+        if name != "coalesce":
+            coercion.require_kind(
+                sql_types.Typed(node, met.type, place=node),
+                coercion.ORDERED_KINDS,
+                f"{name} takes values with an order",
+            )
+            coercion.refuse_order(values, node)
+        missing = all(value.nullable for value in values)
+        return _chosen(sql_types.make_call(name, *met.nodes), met, values, bounds_of, missing)
+
+    return handle
+
+
+def _nullif(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+    left, right = bind(node.this), bind(node.expression)
+    met = coercion.meet((left, right), "NULLIF", compared=True)
+    # Written out, so that the value keeps its own type in every version.
+    same = exp.EQ(
+        this=sql_types.parenthesise(met.nodes[0].copy()), expression=sql_types.parenthesise(met.nodes[1])
+    )
+    made = exp.Case(ifs=[exp.If(this=same, true=exp.Null())], default=left.node)
+    constant = left.constant and right.constant
+    return replace(left, node=made, constant=constant, values=None, nullable=True)
+
+
+Handler = Callable[[Any, coercion.Bind], sql_types.Typed]
+_TABLE: tuple[tuple[Handler, str | None, tuple[type[exp.Expr], ...]], ...] = (
+    (lambda node, bind: _literal(node), None, (exp.Literal,)),
+    (lambda node, bind: coercion.bind_text(node.name, node), None, (exp.RawString,)),
+    (lambda node, bind: sql_types.Typed(node.copy(), sql_types.BOOLEAN, None, True, nullable=False), None, (exp.Boolean,)),
+    (lambda node, bind: sql_types.Typed(exp.Null(), sql_types.NULL, None, True), None, (exp.Null,)),
+    (lambda node, bind: bind(node.this), None, (exp.Paren,)),
+    (_try, None, (exp.Try,)),
+    (_field, None, (exp.Dot,)),
+    (row_functions.bind_element, "this expressions offset safe", (exp.Bracket,)),
+    (row_functions.bind_list, "expressions value_constructor", (exp.Array,)),
+    (row_functions.bind_array_slice, "this start end", (exp.ArraySlice,)),
+    (row_functions.bind_split, "this expression", (exp.Split,)),
+    (_connect, None, (exp.And, exp.Or)),
+    (_not, None, (exp.Not,)),
+    (_is, "this expression", (exp.Is,)),
+    (_in, None, (exp.In,)),
+    (_safe_divide, "this expression", (exp.SafeDivide,)),
+    (_case, "this ifs default", (exp.Case,)),
+    (_if, "this true false", (exp.If,)),
+    (_nullif, "this expression", (exp.Nullif,)),
+    (operators.bind_comparison, "this expression", (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)),
+    (operators.bind_comparison, "this expression", (exp.NullSafeEQ, exp.NullSafeNEQ)),
+    (operators.bind_between, "this low high", (exp.Between,)),
+    (operators.bind_arithmetic, "this expression", (exp.Add, exp.Sub, exp.Mul)),
+    (operators.bind_division, "this expression typed safe", (exp.Div,)),
+    (operators.bind_whole_division, "this expression", (exp.IntDiv, exp.Mod)),
+    (operators.bind_negation, "this", (exp.Neg,)),
+    (operators.bind_absolute, "this", (exp.Abs,)),
+    (operators.bind_bitwise, "this expression", (exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor)),
+    (bind_like, "this expression negate", (exp.Like, exp.ILike, exp.Glob)),
+    (bind_escape, "this expression", (exp.Escape,)),
+    (bind_regexp, "this expression flag options", (exp.RegexpLike, exp.RegexpFullMatch, exp.SimilarTo)),
+    (bind_regexp_extract, "this expression group null_if_pos_overflow", (exp.RegexpExtract,)),
+    (bind_regexp_replace, "this expression replacement modifiers single_replace", (exp.RegexpReplace,)),
+    (row_functions.bind_concat_operator, "this expression safe", (exp.DPipe,)),
+    (row_functions.make_concat_binder("concat"), "expressions safe coalesce", (exp.Concat,)),
+    (row_functions.make_concat_binder("concat_ws"), "expressions safe coalesce", (exp.ConcatWs,)),
+    (row_functions.bind_trim, "this expression position", (exp.Trim,)),
+    (coercion.bind_cast, "this to safe", (exp.Cast, exp.TryCast)),
+    (temporal.bind_extract, "this expression", (exp.Extract,)),
+    (lambda node, bind: temporal.bind_epoch(node.this, bind), "this", (exp.TimeToUnix,)),
+    (temporal.bind_truncation, "this unit input_type_preserved", (exp.TimestampTrunc, exp.DateTrunc)),
+    (temporal.bind_date_diff, "this expression unit date_part_boundary", (exp.DateDiff,)),
+    (temporal.make_calendar_binder("last_day", sql_types.DATE), "this", (exp.LastDay,)),
+    (temporal.bind_time_bucket, "this expression", (exp.DateBin,)),
+    (temporal.bind_interval, None, (exp.Interval,)),
+    (temporal.bind_date_add, "this expression", (exp.DateAdd,)),
+    (temporal.bind_strftime, "this format", (exp.TimeToStr,)),
+    (temporal.bind_make_date, "year month day", (exp.DateFromParts,)),
+    (temporal.make_calendar_binder("dayname", sql_types.TEXT, 9), "this abbreviated", (exp.Dayname,)),
+    (temporal.make_calendar_binder("monthname", sql_types.TEXT, 9), "this abbreviated", (exp.Monthname,)),
+    (row_functions.make_rounding_binder("floor"), "this decimals", (exp.Floor,)),
+    (row_functions.make_rounding_binder("ceil"), "this decimals", (exp.Ceil,)),
+    (row_functions.make_rounding_binder("round"), "this decimals", (exp.Round,)),
+    (row_functions.make_rounding_binder("trunc"), "this decimals", (exp.Trunc,)),
+    (row_functions.bind_sign, "this", (exp.Sign,)),
+    (row_functions.bind_log, "this expression", (exp.Log,)),
+    (row_functions.bind_length, "this", (exp.Length,)),
+    (row_functions.bind_contains, "this expression ensure_variant check_null", (exp.ArrayContains,)),
+    (row_functions.bind_sha, "this length", (exp.SHA2,)),
+    (_several("coalesce", sql_types.Bounds.around), "this expressions ignore_nulls is_nvl is_null", (exp.Coalesce,)),
+    (_several("greatest", sql_types.Bounds.greatest), "this expressions ignore_nulls is_nvl is_null", (exp.Greatest,)),
+    (_several("least", sql_types.Bounds.least), "this expressions ignore_nulls is_nvl is_null", (exp.Least,)),
+)  # fmt: skip
+"""The function that binds a node, the parts that this looks at (None: it checks them itself), and the classes of such nodes."""
+_HANDLERS = {kind: (handler, parts) for handler, parts, kinds in _TABLE for kind in kinds}

@@ -1,0 +1,722 @@
+"""The exact query of a private block: contributions bounded per privacy unit, sums as integers on a grid.
+
+Written in DuckDB's SQL and translated for other engines. The shapes, from the inside out:
+
+    rows     one line per private row: its unit, its group, the grid integers and conditions that aggregates need
+    units    one line per unit and group: the unit's own aggregates
+    kept     at most as many groups per unit as the caps allow, chosen by a secret hash of the group (never by row order), and
+             at most as many rows over all of them: groups are taken in that order until the rows are used up. Where cells of
+             several grouping sets are capped together, those that more of the sets show come before the others
+    totals   one line per group: each unit's aggregates clamped or weighed, then added; and how many units there are
+    domain   with public groups: every one of them, those without rows too
+
+The packed route of an exact query: the same totals by way of one integer per row, for :mod:`dpsql.mechanisms.fast`.
+
+It is written beside the query that it stands for, from the same partials, and only where rows of one table are grouped by few
+keys: what a GROUP BY would spend its time on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from sqlglot import exp
+
+from dpsql.binding.relations.plan_size import is_shared, refuse_written
+from dpsql.binding.relations.relation import UNIT, From
+from dpsql.binding.relations.unit_rows import WHOLE_UNIT_TYPES, secret_hash
+from dpsql.exact.row_caps import RowCaps
+from dpsql.language.dialect import to_sql
+from dpsql.mechanisms.base import SALT
+from dpsql.mechanisms.contribution_caps import ClippedValue
+from dpsql.mechanisms.fast import packed_aggregation as packed
+from dpsql.mechanisms.fast.packed_rows import CodedUnit, PackedRoute
+from dpsql.mechanisms.unit_parts import UNITS_COLUMN as UNITS_COLUMN
+from dpsql.mechanisms.unit_parts import write_part
+
+_U = "u"
+
+
+def write_secret_order(names: Iterable[str]) -> str:
+    """Return a number that orders a unit's own groups or rows in a way that nobody can foresee, for each unit its own."""
+    return secret_hash([_U, *names])
+
+
+@dataclass(frozen=True)
+class GroupKey:
+    """A grouping key: its expression over the rows, under the name and type that the exact query gives it."""
+
+    name: str
+    sql: str
+    type: str
+    order: tuple[str, ...] | None = field(default=None, compare=False, repr=False)
+    """The labels of an ENUM in the type's order, which SQL above the release follows."""
+
+
+@dataclass(frozen=True)
+class PublicGroups:
+    """A query of all public groups, how many there are at most (None: unknown), and where they come from."""
+
+    sql: str
+    size: int | None
+    origin: str
+    nullable: bool = False
+    """True where a key of a group may be NULL: then it is the group of the rows without that value."""
+    complete: bool = False
+    """True where no row has other values than those of the groups: truths, and outcomes of a CASE that are written out."""
+    left_out: tuple[str, ...] = ()
+    """Names of the keys that may be NULL without a group for that."""
+    ranged: frozenset[str] = frozenset()
+    """The keys that bounds make: an answer shows those of their groups that differ from a group without rows."""
+
+    def holds(
+        self, values: Sequence[str], keys: Sequence[GroupKey], alias: str, groups: str | None = None
+    ) -> str:
+        """Write that these values of the keys are those of a public group; ``groups`` may be the name of the query."""
+        if self.nullable:
+            pairs = zip(values, keys, strict=True)
+            same = " AND ".join(f"g.{key.name} IS NOT DISTINCT FROM {value}" for value, key in pairs)
+            return f"EXISTS (SELECT 1 FROM {groups or f'({self.sql})'} AS g WHERE {same})"
+        groups = groups or f"({self.sql}) AS {alias}"
+        if len(values) == 1:
+            return f"{values[0]} IN (SELECT {keys[0].name} FROM {groups})"
+        return f"({', '.join(values)}) IN (SELECT ({', '.join(key.name for key in keys)}) FROM {groups})"
+
+    def joins(self, keys: Sequence[GroupKey], left: str, right: str) -> str:
+        """Write that two relations have the same keys: safe for NULL where a key may be NULL."""
+        equal = "IS NOT DISTINCT FROM" if self.nullable else "="
+        return " AND ".join(f"{left}.{key.name} {equal} {right}.{key.name}" for key in keys)
+
+
+@dataclass(frozen=True)
+class Weighing:
+    """The weight of a unit's rows in the moments of one aggregate.
+
+    Let n be the unit's rows in the group that enter the moment (those in which the column ``y`` is not NULL), and m the
+    rows of it that may count. Each of the n rows weighs ``min(1, m / n)``. All moments of an aggregate (count, sum, squares,
+    products) have the same ``y``, so they describe the same weighted rows: a mean is never drawn towards a bound by a cap,
+    only the unit's say in it is smaller. A moment is in parts of ``scale``: of a unit whose n values add up to S it is
+    ``scale * m * S / n`` where n > m, and ``scale * S`` elsewhere, rounded towards 0 once.
+
+    Sensitivity: S is a sum of n terms of size at most ``most``, so ``|S / n| <= most``, and a unit moves a moment by at most
+    ``scale * m * most``; to round towards 0 makes it no larger. Where n <= m, ``scale * |S| <= scale * n * most`` is no more.
+    A count has n terms of 1, so it is exactly ``scale * min(n, m)``. Terms between whole numbers a and b add up to no less than
+    ``scale * a * min(n, m)`` and no more than ``scale * b * min(n, m)``, which are whole: a quotient of a sum and the count
+    stays between a and b. Where groups share a total, m is what is left of it in the group: these add up to the total at
+    most, and so do the changes.
+    """
+
+    y: str
+    scale: int
+
+    @property
+    def rows(self) -> str:
+        """The column of a unit's rows that enter the moment."""
+        return f"{self.y}_rows"
+
+    def sql(self, total: str, most: int | str) -> str:
+        """Write a unit's moment where ``most`` rows count, of a sum over all of its rows, in parts of ``scale``.
+
+        The whole steps of the mean and what is left of them are weighed apart, so no product needs more than 128 bits.
+        """
+        count = f"GREATEST({self.rows}, {most})"
+        whole = (
+            f"CAST({self.scale * most} AS HUGEINT)"
+            if isinstance(most, int)
+            else f"(CAST({self.scale} AS HUGEINT) * {most})"
+        )
+        steps = f"({total} // {count})"
+        return f"{steps} * {whole} + (({total} - {steps} * {count}) * {whole}) // {count}"
+
+    def count(self, most: int | str) -> str:
+        """Write the number of a unit's rows that count, in parts of ``scale``."""
+        return f"LEAST({self.rows}, {most}) * CAST({self.scale} AS HUGEINT)"
+
+
+FINEST_WEIGHT = 1 << 20
+"""Parts of a row that weights are whole numbers of. A unit of a million times the rows that count weighs nothing."""
+_UNIT_BITS = 92
+"""The bits of what one unit adds to a moment, at most: 128 hold the sum over more units than there are people."""
+
+
+@dataclass(frozen=True)
+class Partial:
+    """One exact integer per group.
+
+    ``inner`` aggregates the rows of a unit (or of the group, where rows are units). A unit's value is clamped to
+    ``[low, high]`` when ``fixed``, else to that range times the unit's rows that count. With a ``weighing`` it is not
+    clamped but weighed, and a row's part of it lies in ``[low, high]``.
+    """
+
+    inner: str
+    low: int
+    high: int
+    fixed: bool = False
+    doubled: bool = False
+    """True where ``inner`` is twice the integer: it is halved once per group, not once per unit."""
+    adds: tuple[str, int, int, int] | None = None
+    """For a sum of clamped values: the value, its bounds, and what is taken off each."""
+    weighing: Weighing | None = None
+    nullable: bool = False
+    """True where ``inner`` is NULL for a unit without values: it adds nothing, even where 0 is not within the bounds."""
+    name: str = ""
+    """The name of its column in the totals, which the exact query gives it."""
+
+    @property
+    def counts_weighed_rows(self) -> bool:
+        """True where it is the count of the rows by which it is weighed."""
+        return self.weighing is not None and self.inner == f"COUNT({self.weighing.y})"
+
+
+@dataclass
+class Exact:
+    """Collects what the aggregates of a block need, then writes one query for all of them."""
+
+    bound: From
+    where: str | None
+    keys: tuple[GroupKey, ...]
+    per_group: int | None
+    """Rows of one unit that count in one group; None where no cap says so."""
+    groups: int | None
+    """Groups that a unit counts in; None where it may be in all there are."""
+    row_budget: int | None = None
+    """Rows of one unit that count in all; None where no cap says so."""
+    domain: PublicGroups | None = None
+    ceiling: int | None = None
+    """The most rows of one unit that may come to count, where the budget is found later: weights leave room for them."""
+    shares: bool = False
+    """True where public groups of a unit may share its rows, since the statement names no number of groups."""
+    later: Sequence[str] = ()
+    """Conditions on the keys: where caps cut, a unit's groups that meet fewer of them stay first, each a fact of its own rows."""
+    _values: dict[str, str] = field(default_factory=dict)
+    _partials: dict[Partial, Partial] = field(default_factory=dict)
+    _size: int = 0
+    clipped: list[ClippedValue] = field(default_factory=list)
+    """The values that are held to bounds."""
+
+    def value(self, sql: str) -> str:
+        """Return a column of the rows; equal expressions share one."""
+        if sql not in self._values:
+            self._count(sql)
+            self._values[sql] = f"y{len(self._values)}"
+        return self._values[sql]
+
+    def add(self, partial: Partial) -> Partial:
+        """Return the partial with the name of its column; equal ones share one."""
+        if partial not in self._partials:
+            self._count(partial.inner)
+            self._partials[partial] = replace(partial, name=f"p{len(self._partials)}")
+        return self._partials[partial]
+
+    def _count(self, sql: str) -> None:
+        """Count what will be written, so that work ends where too much is asked.
+
+        Raises:
+            BindError: it is too much.
+        """
+        self._size += len(sql)
+        refuse_written(self._size)
+
+    def weighing(self, y: str, most: int) -> Weighing | None:
+        """Return the weighing of moments over the rows in which ``y`` is not NULL; None where a unit is one row.
+
+        Args:
+            y: a column of the rows, as :meth:`value` names it.
+            most: the largest size of one row's part in any of the moments, in grid steps.
+        """
+        if self.bound.unit is None:
+            return None
+        rows = self.rows_in_group if self.ceiling is None else self.ceiling
+        bits = _UNIT_BITS - (2 * max(1, most) * rows).bit_length()
+        scale = min(FINEST_WEIGHT, 1 << max(0, min(bits, 62 - rows.bit_length())))
+        return Weighing(y, scale)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the keys."""
+        return tuple(key.name for key in self.keys)
+
+    @property
+    def caps(self) -> RowCaps:
+        """The caps in force: one group where nothing is grouped, and no more groups than there are public ones."""
+        if self.bound.row_level:
+            return RowCaps(1, 1, 1)
+        if not self.keys:
+            return RowCaps(self.row_budget, self.per_group, 1)
+        size = None if self.domain is None else self.domain.size
+        groups = min((n for n in (self.groups, size) if n is not None), default=None)
+        return RowCaps(self.row_budget, self.per_group, groups)
+
+    @property
+    def budgeted(self) -> bool:
+        """Tell whether the cap on a unit's rows in all allows less than the caps on its groups and the rows in each."""
+        return bool(self.keys) and self.caps.binds_total
+
+    @property
+    def counts_rows(self) -> bool:
+        """Tell whether a number depends on how many rows of a unit count: not where only its presence does."""
+        return any(not partial.fixed for partial in self._partials)
+
+    @property
+    def row_total(self) -> int | None:
+        """Rows that all groups of a unit share, in the text of the sums; None where caps on groups and rows suffice."""
+        if not self.counts_rows or self.bound.unit is None:
+            return None
+        return self.caps.total if self.budgeted else self.shared_rows
+
+    @property
+    def kept_groups(self) -> int | None:
+        """Groups of a unit that are kept whole, the others left out; None where none is."""
+        if not self.keys or self.bound.unit is None:
+            return None
+        if not self.counts_rows:  # a unit is in no more groups than it has rows that count
+            most = min((n for n in (self.groups, self.row_budget) if n is not None), default=None)
+            size = None if self.domain is None else self.domain.size
+            return None if size is not None and most is not None and size <= most else most
+        shared = self.budgeted and self._may_share
+        return None if shared or self.shared_rows is not None else self._cut_groups(self.groups)
+
+    def _cut_groups(self, groups: int | None) -> int | None:
+        """Return a cap on groups, unless as many rows count in all, so that it leaves out nothing more."""
+        total = self.caps.total
+        return (
+            None if self.budgeted and total is not None and groups is not None and total <= groups else groups
+        )
+
+    @property
+    def _may_share(self) -> bool:
+        """Tell whether public groups of a unit may share its rows: where noise is for rows, not for a number of groups."""
+        fixed = any(partial.fixed for partial in self._partials)
+        return self.shares and self.domain is not None and bool(self.keys) and self.counts_rows and not fixed
+
+    @property
+    def partials(self) -> tuple[Partial, ...]:
+        """The partials, in the order in which they were asked for."""
+        return tuple(self._partials.values())
+
+    @property
+    def rows_per_unit(self) -> int:
+        """Rows of one unit that may count in a group (over all its groups where a cap on all of them is in force)."""
+        rows = self.caps.total if self.budgeted else self.caps.each
+        assert rows is not None, "rows per unit are unbounded"
+        return rows
+
+    @property
+    def rows_in_group(self) -> int:
+        """Rows of one unit that may count in one group."""
+        rows = self.caps.each
+        assert rows is not None, "rows per unit are unbounded"
+        return rows
+
+    @property
+    def cuts_rows(self) -> bool:
+        """True where a unit may have more rows than count: not where each row is one, or holds all of a unit."""
+        private = [relation for relation in self.bound.relations if relation.private]
+        return not self.bound.row_level and not all(r.per_unit for r in private)
+
+    @property
+    def shared_rows(self) -> int | None:
+        """Rows of one unit that its public groups share where no cap on all rows is in force; None where groups are cut whole.
+
+        With caps of C rows in each of L0 groups, noise is made for an L1 distance of C L0 rows, and an L2 distance of C times
+        the root of L0. Instead of L0 groups that are kept whole, let a unit keep c(g) <= C rows in each of all its groups, c(g)
+        adding up to C L0 at most. Both distances stay, see :mod:`dpsql.exact.row_caps`. Of a unit with n(g) <= C rows in
+        each of m > L0 groups, the choice of L0 groups keeps L0/m of the sum of n(g) on average, and so does a weight of L0/m;
+        sharing keeps the sum up to C L0, which is at least that, for the sum is at most m C. So it is never worse, at the
+        same noise. With C = 1 all are the same.
+
+        The loss of Laplace noise of one epsilon in all L0 groups is convex in how far each number moves, and 0 where it does not
+        move, so it is greatest where L0 numbers move by C. Numbers that each unit moves by 1, whatever its rows, have no
+        such bound: with one of these, groups are chosen.
+        """
+        capped = self.groups is not None and self.per_group is not None and self.per_group > 1
+        if not capped or self.budgeted or not self._may_share or self.bound.unit is None:
+            return None
+        return self.caps.total
+
+    def sensitivity(self, partial: Partial) -> int:
+        """Return what one unit moves in one group, in grid steps.
+
+        A weighed partial is in parts of a step: as many as its weighing has to a row.
+        """
+        return self._step(partial) * (1 if partial.fixed else self.rows_in_group)
+
+    def reach(self, partial: Partial, groups: int, gaussian: bool) -> tuple[int, int]:
+        """Return how far one unit moves a partial in one group, and in how many groups, for noise of a kind.
+
+        Args:
+            partial: one of these.
+            groups: the groups that one unit counts in.
+            gaussian: whether the noise is for L2, see :meth:`RowCaps.reach`.
+        """
+        step = max(1, self._step(partial))
+        if partial.fixed:
+            return step, groups
+        rows, many = self.caps.reach(gaussian)
+        return step * rows, many
+
+    @staticmethod
+    def _step(partial: Partial) -> int:
+        """Return what one row moves, or one unit where the partial is fixed."""
+        most = max(abs(partial.low), abs(partial.high))
+        return most if partial.weighing is None else most * partial.weighing.scale
+
+    # -- writing ------------------------------------------------------------------------------------------------
+
+    def rows(self, inside: bool | None = None, in_parts: bool = False) -> str:
+        """Write the rows with what aggregates need.
+
+        Args:
+            inside: whether to leave out those outside of the public groups; by default where they would use up what counts.
+            in_parts: whether to read those of some units alone, which a release asks for (:func:`write_part`).
+        """
+        values = {name: sql for sql, name in self._values.items()}
+        held = []
+        inside = inside if inside is not None else self.groups is not None or self.row_budget is not None
+        if inside and self.domain is not None:
+            held = [self.domain.holds([f"({k.sql})" for k in self.keys], self.keys, "domain", "domain")]
+        held += [write_part(to_sql(self.bound.unit))] if in_parts and self.bound.unit is not None else []
+        return _write_rows(self.bound, self.keys, values, [self.where, *held], self._source)
+
+    @cached_property
+    def _source(self) -> str:
+        """The text after FROM, which several texts of one block have."""
+        return self.bound.sql
+
+    def held(self, value: str, groups: int, in_parts: bool = False) -> str:
+        """Return the rows themselves, for mechanisms that need them: the keys, and ``value`` as ``v``.
+
+        Under a row budget a unit has that many rows over all groups, and as many groups as it has rows. ``in_parts`` leaves
+        out the values that are in none of the parts which a release asks for (:func:`write_part`), and keeps their rows.
+        """
+        most, each = groups if self.keys and not self.budgeted else None, None
+        if self.budgeted:
+            free = self.shares and self.domain is not None
+            most = None if free else self._cut_groups(self.groups)
+            each = (
+                self.per_group if self.per_group is not None and self.per_group < self.rows_per_unit else None
+            )
+        return write_bounded_rows(
+            self.bound,
+            self.where,
+            self.keys,
+            {"v": value},
+            self.rows_per_unit,
+            most,
+            self.domain,
+            self.budgeted,
+            in_parts,
+            each,
+        )
+
+    def one_row(self, value: str) -> str:
+        """Return one row of each unit, of those where ``value`` is a finite number, in ``v``: chosen by a secret hash."""
+        finite = f"ABS({value}) < CAST('Infinity' AS DOUBLE)"
+        where = finite if self.where is None else f"({self.where}) AND {finite}"
+        return write_bounded_rows(self.bound, where, self.keys, {"v": value}, 1, None, self.domain, True)
+
+    def plain(self, value: str) -> str:
+        """Return all rows with ``value`` as ``v``, of which routes may look at numbers."""
+        return _write_rows(self.bound, (), {"v": value}, [self.where], self._source)
+
+    def write_unit_parts(self) -> str:
+        """Write the same query over the units of some parts, whose totals add up; empty where rows are the units."""
+        return "" if self.bound.unit is None else self.sql(in_parts=True)
+
+    def sql(self, in_parts: bool = False) -> str:
+        """Write the query of all that was collected."""
+        totals = self._row_level() if self.bound.unit is None else self._user_level(in_parts)
+        if self.domain is None:
+            return totals
+        columns = [f"domain.{key.name}" for key in self.keys]
+        columns += [
+            f"COALESCE(totals.{n}, 0) AS {n}" for n in (*(p.name for p in self.partials), UNITS_COLUMN)
+        ]
+        on = self.domain.joins(self.keys, "domain", "totals")
+        head = f"WITH domain AS ({self.domain.sql}), totals AS ({totals})"
+        return f"{head} SELECT {', '.join(columns)} FROM domain LEFT JOIN totals ON {on}"
+
+    def _totals(self, sums: Iterable[str], rows: str) -> str:
+        totals = (f"{sql} AS {p.name}" for sql, p in zip(sums, self.partials, strict=True))
+        items = [*self.names, *totals, f"COUNT(*) AS {UNITS_COLUMN}"]
+        return f"SELECT {', '.join(items)} FROM {rows}{write_group_by(self.names)}"
+
+    def _row_level(self) -> str:
+        sums = (f"({p.inner}) // 2" if p.doubled else p.inner for p in self.partials)
+        return self._totals(sums, f"({self.rows()}) AS rows")
+
+    def _user_level(self, in_parts: bool) -> str:
+        names, budget, kept = self.names, self.row_total, self.kept_groups
+        budgeted = budget is not None
+        weighings = dict.fromkeys(p.weighing for p in self.partials if p.weighing is not None)
+        items = [_U, *names]
+        items += [f"{p.inner} AS {p.name}" for p in self.partials if not p.counts_weighed_rows]
+        items += dict.fromkeys(f"COUNT({w.y}) AS {w.rows}" for w in weighings)
+        if budgeted:
+            each = self.rows_in_group
+            items.append("COUNT(*) AS n" if each == budget else f"LEAST(COUNT(*), {each}) AS n")
+        text = f"SELECT {', '.join(items)} FROM ({self.rows(in_parts=in_parts)}) AS rows{write_group_by([_U, *names])}"
+        chosen = write_secret_order(names)
+        if self.later and (budgeted or kept is not None):
+            met = " + ".join(f"CASE WHEN {condition} THEN 1 ELSE 0 END" for condition in self.later)
+            text = f"SELECT *, {met} AS later FROM ({text}) AS units"
+            chosen = f"later, {chosen}"
+        if kept is not None:
+            before = f"lag({_U}, {kept}) OVER (ORDER BY {_U}, {chosen})"
+            text = f"SELECT * FROM ({text}) AS units QUALIFY {before} IS DISTINCT FROM {_U}"
+        if budgeted:
+            # How many of the unit's rows may still count in this group, taking its groups in a secret order.
+            before = f"SUM(n) OVER (PARTITION BY {_U} ORDER BY {chosen} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
+            most = f"CAST(LEAST(n, GREATEST({budget} - COALESCE({before}, 0), 0)) AS BIGINT)"
+            text = f"SELECT * FROM (SELECT *, {most} AS counted FROM ({text}) AS units) AS kept WHERE counted > 0"
+        bounded = (f"COALESCE(SUM({self._bounded(p, budgeted)}), 0)" for p in self.partials)
+        pairs = zip(bounded, self.partials, strict=True)
+        sums = (f"{sql} // 2" if p.doubled and p.weighing is None else sql for sql, p in pairs)
+        return self._totals(sums, f"({text}) AS kept")
+
+    def _bounded(self, partial: Partial, budgeted: bool) -> str:
+        """Return a unit's own value, bounded: weighed where it has a weighing, else clamped."""
+        weighing = partial.weighing
+        if weighing is None:
+            return self._clamp(partial, budgeted)
+        most = "counted" if budgeted else self.rows_in_group
+        if partial.counts_weighed_rows:
+            weighed = weighing.count(most)
+        else:
+            total = f"CAST({partial.name} AS HUGEINT)"
+            weighed = weighing.sql(f"({total} // 2)" if partial.doubled else total, most)
+        # Never reached, by the argument of Weighing; it bounds the text for a reader who does not know that.
+        low, high = (
+            f"{end * weighing.scale} * CAST(counted AS HUGEINT)"
+            if budgeted
+            else str(end * weighing.scale * self.rows_in_group)
+            for end in (partial.low, partial.high)
+        )
+        return f"LEAST(GREATEST({weighed}, {low}), {high})"
+
+    def _clamp(self, partial: Partial, budgeted: bool) -> str:
+        least, most = (end * (2 if partial.doubled else 1) for end in (partial.low, partial.high))
+        if partial.fixed:
+            low, high = str(least), str(most)
+        elif budgeted:
+            low, high = f"{least} * counted", f"{most} * counted"
+        else:
+            low, high = str(least * self.rows_in_group), str(most * self.rows_in_group)
+        value = partial.name
+        if not (partial.low == 0 and not partial.fixed and partial.inner.startswith("COUNT")):
+            value = f"GREATEST({value}, {low})"
+        clamped = f"LEAST({value}, {high})"
+        return f"CASE WHEN {partial.name} IS NOT NULL THEN {clamped} END" if partial.nullable else clamped
+
+
+def write_group_by(names: Sequence[str]) -> str:
+    """Write GROUP BY these names; nothing where there are none."""
+    return f" GROUP BY {', '.join(names)}" if names else ""
+
+
+def _write_rows(
+    bound: From, keys: Iterable[GroupKey], values: Mapping[str, str], conditions: Sequence[str | None], source: str = ""
+) -> str:  # fmt: skip
+    """Write the rows of units: their unit, their keys, and these values by name."""
+    named = {**{key.name: key.sql for key in keys}, **values}
+    items = [f"({sql}) AS {name}" for name, sql in named.items()]
+    where, *held = conditions
+    if bound.unit is not None:
+        unit = to_sql(bound.unit)
+        items.insert(0, f"{unit} AS {_U}")
+        held.insert(0, f"{unit} IS NOT NULL")
+    asked = " AND ".join(f"({condition})" for condition in (where, *held) if condition)
+    text = f"SELECT {', '.join(items) or '1 AS one'} FROM {source or bound.sql}"
+    return f"{text} WHERE {asked}" if asked else text
+
+
+def write_bounded_rows(
+    bound: From, where: str | None, keys: tuple[GroupKey, ...], values: Mapping[str, str], rows: int | None,
+    groups: int | None, domain: PublicGroups | None = None, in_all: bool = False, in_parts: bool = False,
+    each: int | None = None,
+) -> str:  # fmt: skip
+    """Write private rows as they are, at most ``rows`` of a unit in a group (or ``in_all``) and ``groups`` groups of it.
+
+    With ``in_all``, ``each`` bounds the rows of a unit in one group.
+
+    Where mechanisms need rows rather than sums, rows over the bound are dropped. Which ones is decided by a secret hash
+    of the unit's own values, so no other unit's rows take part in the choice. ``values`` maps column names to SQL.
+    ``in_parts``: those in other parts than a release asks for are NULL, so they are not carried through the sort.
+    """
+    names = [key.name for key in keys]
+    text = _write_rows(bound, keys, values, [where])
+    if domain is not None and names:
+        text = f"SELECT * FROM ({text}) AS rows WHERE {domain.holds([f'rows.{n}' for n in names], keys, 'domain')}"
+    shown = [f"CASE WHEN {write_part(v)} THEN {v} END AS {v}" if in_parts else v for v in values]
+    if bound.unit is None:
+        return f"SELECT {', '.join([*names, *shown])} FROM ({text}) AS rows" if in_parts else text
+    if in_all and (groups is not None or each is not None):
+        text = _keep_some(text, names, values, each, groups, False, list(values))
+        text = f"SELECT {', '.join([_U, *names, *values])} FROM ({text}) AS kept"  # the next cut has its own hashes
+        groups = None
+    text = _keep_some(text, names, values, rows, groups, in_all, shown, in_parts)
+    return f"SELECT {', '.join([*names, *values])} FROM ({text}) AS bounded"
+
+
+def _keep_some(
+    text: str, names: list[str], values: Iterable[str], rows: int | None, groups: int | None, in_all: bool,
+    shown: list[str], in_parts: bool = False,
+) -> str:  # fmt: skip
+    """Write some rows of each unit: at most ``rows`` in a group (or ``in_all``), and at most ``groups`` groups."""
+    # One long sort, by which a unit's groups and a group's rows stand together, and a look back in it: a twentieth of
+    # the time of a million windows of a few rows each, and all of it may be spilled.
+    hashes, order, conditions = [], [_U], []
+    if groups is not None and names:
+        hashes.append(f"{write_secret_order(names)} AS {_U}_groups")
+        order += [f"{_U}_groups", *names]
+        before = f"GROUPS BETWEEN {groups} PRECEDING AND {groups} PRECEDING"
+        conditions.append(
+            f"first_value({_U}) OVER (ORDER BY {', '.join(order)} {before}) IS DISTINCT FROM {_U}"
+        )
+    elif not in_all:
+        order += names
+    if rows is not None:
+        told = [*names, *values] if in_all else values
+        hashes.append(f"{write_secret_order(told)} AS {_U}_rows")
+        by = ", ".join([*order, f"{_U}_rows"])
+        same = (_U,) if in_all else (_U, *names)
+        other = [f"lag({c}, {rows}) OVER (ORDER BY {by}) IS DISTINCT FROM {c}" for c in same]
+        conditions.append(other[0] if len(other) == 1 else f"({' OR '.join(other)})")
+    if hashes:
+        text = f"SELECT *, {', '.join(hashes)} FROM ({text}) AS rows"
+    if in_parts:
+        kept = [_U, *names, *shown, *(column.rpartition(" AS ")[2] for column in hashes)]
+        text = f"SELECT {', '.join(kept)} FROM ({text}) AS rows"
+    if conditions:
+        text = f"SELECT * FROM ({text}) AS rows QUALIFY {' AND '.join(conditions)}"
+    return text
+
+
+CODED_UNIT_TYPES = (
+    *("VARCHAR", "UUID", "BLOB", "UBIGINT", "HUGEINT", "UHUGEINT"),
+    *("DATE", "TIME", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE"),
+)
+"""SQL types of units whose equal values have one hash, so that different ones may have codes; BIGINT may where gaps are wide."""
+
+_PRESENT = re.compile(r"COUNT\((y\d+)\)\Z")
+
+
+def write_packed_route(exact: Exact) -> packed.PackedAggregation | None:
+    """Return the packed route to the same totals, or None where the block has no such shape.
+
+    It takes one table whose unit is a small integer or has codes, and no groups, public ones of any type or private ones of
+    integers, and aggregates that count rows or add clamped values: what a GROUP BY would spend its time on.
+    """
+    bound = exact.bound
+    plain = not bound.joins and not any(
+        isinstance(n, exp.Join | exp.Group) or is_shared(n) for n in bound.source.walk()
+    )
+    kind = bound.unit_type.sql if bound.unit is not None and bound.unit_type is not None else ""
+    coded = write_coded_unit(bound.source) if kind in CODED_UNIT_TYPES and plain else None
+    if (kind not in WHOLE_UNIT_TYPES and coded is None) or not plain:
+        return None
+    total, kept = exact.row_total, exact.kept_groups
+    if exact.later and (total is not None or kept is not None):
+        return None  # it draws groups alike
+    if total is not None:
+        units = exact.domain is None or any(partial.fixed for partial in exact.partials)
+        if units or kept is not None or total % exact.rows_in_group:
+            return None  # its claims are about rows that are shared in equal parts, and no numbers of units
+    rows, names = exact.rows(inside=False), exact.names
+    whole = all(key.type in WHOLE_UNIT_TYPES for key in exact.keys)
+    if SALT in rows or (exact.domain is None and not whole):
+        return None  # rows that are chosen by a secret hash are read once
+    values = packed.PackedValues()
+    for y, low, high, _ in (p.adds for p in exact.partials if p.adds is not None):
+        values.add_held(y, low, high)
+    tallies = [t for partial in exact.partials if (t := _tally(exact, partial, values)) is not None]
+    if len(tallies) < len(exact.partials) or not values.fit:
+        return None
+    least, greatest = ("MIN(u)", "MAX(u)") if coded is None else ("0", "0")
+    known, head = [f"COUNT(*) AS n, {least} AS u_low, {greatest} AS u_high"], ""
+    ends = [(f"{f}({name})", f"{name}_{at}") for name in names for f, at in (("MIN", "low"), ("MAX", "high"))]
+    if exact.domain is None:
+        columns = [f"CAST({key.name} AS {key.type}) AS {key.name}" for key in exact.keys]
+        columns += [f"{t.sql} AS {t.name}" if t.rows is not None else t.name for t in tallies]
+        final = f"SELECT {', '.join([*columns, UNITS_COLUMN])} FROM {packed.PACKED_TOTALS}"
+        routes = [PackedRoute(names, rows, final)]
+        known += [f"{sql} AS {name}" for sql, name in ends]
+    else:
+        listed = f"WITH domain AS ({exact.domain.sql}), listed AS (SELECT DISTINCT * FROM domain)"
+        routes, head = [], f"{listed} "
+        known.append(
+            "(SELECT COUNT(*) FROM listed) AS listed, 0 AS code_low, (SELECT COUNT(*) - 1 FROM listed) AS code_high"
+        )
+        if (
+            whole and not exact.domain.nullable
+        ):  # integers without gaps are their own codes; NULL is no integer
+            on = " AND ".join(f"{packed.PACKED_TOTALS}.{name} = listed.{name}" for name in names)
+            routes.append(
+                PackedRoute(names, rows, f"{listed} {_all_groups(names, tallies, 'listed', on)}", dense=True)
+            )
+            known += [f"(SELECT {sql} FROM listed) AS {name}" for sql, name in ends]
+        # Groups of any type are numbered in the order of their values.
+        numbered = f"{listed}, codes AS (SELECT row_number() OVER (ORDER BY {', '.join(names)}) - 1 AS code, * FROM listed)"
+        source = f"{numbered} SELECT * FROM ({rows}) AS rows JOIN codes ON {exact.domain.joins(exact.keys, 'rows', 'codes')}"
+        final = _all_groups(names, tallies, "codes", f"{packed.PACKED_TOTALS}.code = codes.code")
+        routes.append(PackedRoute(("code",), source, f"{numbered} {final}"))
+    ranges = f"{head}SELECT {', '.join(known)} FROM ({rows}) AS rows"
+    shared, groups = None, kept
+    if total is not None:
+        shared, groups = (exact.rows_in_group, total), total // exact.rows_in_group
+    route = packed.PackedAggregation(
+        ranges, tuple(routes), tuple(values.packed), tuple(tallies), UNITS_COLUMN, groups, shared, coded
+    )
+    wide = write_coded_unit(bound.source) if kind == "BIGINT" and exact.keys else None
+    return route if wide is None else replace(route, wide=replace(route, coded=wide))
+
+
+def write_coded_unit(source: exp.Expr) -> CodedUnit | None:
+    """Return how the codes of a source's units are made; None where these are not a table's column as it is."""
+    tables = list(source.find_all(exp.Table))
+    inner = tables[0].find_ancestor(exp.Select) if len(tables) == 1 else None
+    if inner is None or source.find(exp.SetOperation) is not None:
+        return None
+    named = [item for item in source.find_all(exp.Alias) if item.alias == UNIT]
+    own = next((item.this for item in named if item.parent is inner), None)
+    if not all(isinstance(item.this, exp.Column) for item in named) or not isinstance(own, exp.Column):
+        return None
+    table, column = to_sql(tables[0]), to_sql(own)
+    place = tuple(part.name for part in tables[0].parts), own.name
+    return CodedUnit(
+        f"SELECT hash(rows.u) AS h FROM (SELECT DISTINCT {column} AS u FROM {table} WHERE {column} IS NOT NULL) AS rows",
+        f"SELECT COUNT(*) AS n FROM {table} WHERE {column} IS NOT NULL",
+        place,
+    )
+
+
+def _all_groups(names: Sequence[str], tallies: Iterable[packed.UnitTotal], groups: str, on: str) -> str:
+    totals = [(t.sql if t.rows is not None else f"{packed.PACKED_TOTALS}.{t.name}", t.name) for t in tallies]
+    totals.append((f"{packed.PACKED_TOTALS}.{UNITS_COLUMN}", UNITS_COLUMN))
+    columns = [
+        *(f"{groups}.{name}" for name in names),
+        *(f"COALESCE({sql}, 0) AS {name}" for sql, name in totals),
+    ]
+    return f"SELECT {', '.join(columns)} FROM {groups} LEFT JOIN {packed.PACKED_TOTALS} ON {on}"
+
+
+def _tally(exact: Exact, partial: Partial, values: packed.PackedValues) -> packed.UnitTotal | None:
+    """Return how a partial is had from the packed values; a value that is only counted is added to them."""
+    rows = 1 if partial.fixed else exact.rows_in_group
+    low, high = partial.low * rows, partial.high * rows
+    weighing = partial.weighing
+    most, scale = (None, 1) if weighing is None else (rows, weighing.scale)
+    if partial.adds is not None:
+        y, least, greatest, centre = partial.adds
+        place = values.add_held(y, least, greatest)
+        return packed.UnitTotal(partial.name, low, high, place, True, centre + 1 - least, most, scale)
+    if partial.inner == "COUNT(*)":
+        return packed.UnitTotal(partial.name, low, high)
+    found = _PRESENT.match(partial.inner)
+    if found is None:
+        return None
+    place = values.add_present(found[1])
+    return packed.UnitTotal(partial.name, low, high, place, rows=most, scale=scale)

@@ -1,0 +1,387 @@
+"""Exact texts as they are run, compared and shown.
+
+Run: every exact query passes the gate on its way to the engine, where its normal form is written and proved safe.
+
+Compared: texts are equal for queries that ask the same, however a statement is written. It is the normal form, with one order
+for conditions and for the sides of comparisons, and without the names of public relations: for these stand their places among
+a block's inputs, or their content. It is read by nobody but whoever compares.
+
+Shown: with a fixed word for the secret name of the unit; how it is laid out is :mod:`dpsql.exact.layout`'s.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache, partial
+from typing import Protocol
+
+import pyarrow as pa
+from sqlglot import exp
+
+from dpsql.binding.relations.catalog import Catalog
+from dpsql.binding.relations.plan_size import write_shared
+from dpsql.binding.relations.relation import UNIT
+from dpsql.exact.normal_form import write_by_shape, write_normal_form, write_parameters
+from dpsql.exact.shapes import keep_used_values, restore_values
+from dpsql.language.dialect import parse_fragment, to_sql
+from dpsql.lock.casts import Plan
+from dpsql.lock.check import Serialise
+from dpsql.lock.lock import Lock, ShapedText, columns_of
+from dpsql.mechanisms.base import ClaimedText, Operator, Prove, fill_parameters, list_claims
+from dpsql.policy.model import Policy, Table, fold
+
+MAX_KEPT = 1000
+"""Texts, but for their values, whose normal forms are remembered."""
+
+
+STAND_INS = {"salt": 0x5A17_0B5C_0DE1_5EED, "first": 0, "last": 1}
+"""Values of parameters, where a text is only bound."""
+PlanLate = Callable[[str, Mapping[str, pa.Table]], str]
+"""DuckDB's bound plan of a text as JSON, with the relations that are lent to it."""
+
+MAX_EXACT_TEXTS = 50
+"""Texts, with their values, that are remembered: one statement writes each of its own several times."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """A text as it is compared; which of the policy's tables it reads, and what all of its columns are called."""
+
+    text: str
+    tables: tuple[str, ...]
+    columns: frozenset[str]
+
+
+class TableNames(Protocol):
+    """The names of tables in exact texts."""
+
+    dialect: str
+
+    def relation(self, table: Table) -> str: ...
+
+
+@dataclass
+class Forms:
+    """Brings the exact texts of a session into the form in which they are compared.
+
+    Args:
+        content: what stands for a public table: a text that is the same where its rows are.
+    """
+
+    gate: Gate
+    policy: Policy
+    source: TableNames
+    content: Callable[[Table], str]
+    _made: Callable[[str, tuple[str, ...]], Form] = field(init=False)
+    _found: Callable[[str, tuple[str, ...]], Form] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._made = lru_cache(MAX_KEPT)(self._form)
+        self._found = lru_cache(MAX_EXACT_TEXTS)(self._find)
+
+    def of(self, sql: str, lent: Mapping[str, Sequence[str]], inputs: tuple[str, ...]) -> Form:
+        """Return the form of a text. Texts that differ in values alone are looked at once.
+
+        Args:
+            lent: the columns of what it reads besides tables. inputs: the names of a block's inputs, in order.
+
+        Raises:
+            UnresolvedName, ParseError: it is no query of ours.
+        """
+        return self._found(self.gate.compared(sql, lent), inputs)
+
+    def _find(self, normal: str, inputs: tuple[str, ...]) -> Form:
+        form, values = write_by_shape(normal, lambda text: self._made(text, inputs))
+        return replace(form, text=restore_values(form.text, values))
+
+    def _form(self, text: str, inputs: tuple[str, ...]) -> Form:
+        tree = parse_fragment(text)
+        tables = []
+        for node in list(tree.find_all(exp.Table)):
+            parts = tuple(part.name for part in node.parts)
+            if len(parts) == 1 and parts[0] in inputs:
+                node.set("this", exp.to_identifier(f"input {inputs.index(parts[0])}", quoted=True))
+                continue
+            if (table := self._tables.get(parts)) is None:
+                continue
+            tables.append(table.name)
+            if table.public:
+                content = exp.to_identifier(self.content(table), quoted=True)
+                node.replace(exp.Table(this=content, alias=node.args.get("alias")))
+        columns = frozenset(fold(column.name) for column in tree.find_all(exp.Column))
+        return Form(write_parameters(_in_order(tree)), tuple(tables), columns)
+
+    @cached_property
+    def _tables(self) -> dict[tuple[str, ...], Table]:
+        """The policy's tables, by what exact texts call them."""
+        read = partial(exp.maybe_parse, into=exp.Table, dialect=self.source.dialect)
+        tables = self.policy.tables.values()
+        return {
+            tuple(part.name for part in read(self.source.relation(table)).parts): table for table in tables
+        }
+
+
+_TURNED = {exp.LT: exp.GT, exp.LTE: exp.GTE}
+
+
+def _in_order(tree: exp.Expr) -> exp.Expr:
+    """Return the tree with one order for conditions and for the sides of comparisons: what is equal whatever the data are."""
+    found = list(tree.find_all(exp.And, exp.Or, exp.EQ, exp.NEQ, exp.LT, exp.LTE))
+    for node in reversed(found):  # the inner ones first
+        if isinstance(node, exp.And | exp.Or):
+            around = node.parent
+            while isinstance(around, exp.Paren):
+                around = around.parent
+            if not isinstance(around, type(node)):
+                parts = sorted(_conditions(node, type(node)), key=to_sql)
+                node.replace(exp.Anonymous(this=f"all of {node.key}", expressions=parts))
+            continue
+        left, right = node.this, node.expression
+        if type(node) in _TURNED:
+            node.replace(_TURNED[type(node)](this=right, expression=left))
+        elif to_sql(left) > to_sql(right):
+            node.set("this", right)
+            node.set("expression", left)
+    return tree
+
+
+def _conditions(node: exp.Expr, kind: type[exp.Expr]) -> list[exp.Expr]:
+    inner: exp.Expr = node.unnest()
+    if isinstance(inner, kind):
+        return [*_conditions(inner.this, kind), *_conditions(inner.expression, kind)]
+    return [inner]
+
+
+class Gate:
+    """The only way from an operator's texts to an engine.
+
+    Args:
+        catalog: what the data's tables, columns and struct fields are called: no alias is called like one of them.
+        serialise: the engine's own parser, for the second lock.
+        plan: gives DuckDB's bound plan of a text that an operator wrote as it ran; None where no such text is read.
+    """
+
+    def __init__(self, catalog: Catalog, serialise: Serialise, plan: PlanLate | None = None) -> None:
+        self._catalog = catalog
+        self._lock = Lock(catalog, serialise)
+        self._plan = plan
+        self._typed: dict[tuple[object, ...], None] = {}
+        """Texts that were proved as they were read: their shapes, the types of their values, and what is lent to them."""
+        self._allowed: dict[str, None] = {}
+        self._unit = f"unit_{secrets.token_hex(8)}"
+        self._claimed: tuple[object, tuple[ClaimedText, ...]] | None = None
+        """The operator that was proved last, with its claims."""
+        self._made = lru_cache(MAX_KEPT)(self._written)
+        self._write = lru_cache(MAX_EXACT_TEXTS)(self._write_shaped)
+
+    def exact(self, sql: str, lent: Mapping[str, Sequence[str]]) -> str:
+        """Return the text that the engine gets for an operator's query.
+
+        Args:
+            sql: an exact query; its parameters stay in it.
+            lent: the columns of the public relations that it may read, by the relations' names.
+        """
+        return self._write(*self._whole(sql, lent))[0]
+
+    def shape(self, sql: str, lent: Mapping[str, Sequence[str]]) -> ShapedText:
+        """Return the same as its shape and values."""
+        return self._write(*self._whole(sql, lent))[1]
+
+    def _write_shaped(self, sql: str, known: _Pairs) -> tuple[str, ShapedText]:
+        """Return the text that the engine gets, and the same as its shape and values."""
+        found, values = write_by_shape(sql, lambda text: self._made(text, known, self._unit))
+        return restore_values(found, values), ShapedText(*keep_used_values(found, values))
+
+    def prove(self, operator: object, lent: Mapping[str, Sequence[str]]) -> None:
+        """Prove the texts that an operator may read, before anything is paid: all but those that are proved as they are read.
+
+        Raises:
+            Unproved: one of them may do more than the operator charges for.
+        """
+        self._claimed = None
+        for claimed in self._list_claims(operator):
+            if claimed.late:
+                continue
+            given = {**lent, **columns_of(claimed)}
+            text, shaped = self._write(*self._whole(claimed.text, given))
+            self._lock.prove(replace(claimed, text=text), lent, shaped)
+            self._allowed.pop(text, None)
+            self._allowed[text] = None
+        while len(self._allowed) > MAX_KEPT:  # the oldest
+            del self._allowed[next(iter(self._allowed))]
+
+    def prove_typed(
+        self,
+        operator: object,
+        query: str,
+        filled: str,
+        lent: Mapping[str, Sequence[str]],
+        plan: Plan,
+        read: object,
+    ) -> None:
+        """Prove that no value of a text's columns can end it.
+
+        Args:
+            operator: whose text it is.
+            query: the text as the operator has it.
+            filled: what the engine gets, with values for its parameters.
+            lent: the columns of the relations that it may read.
+            plan: gives DuckDB's bound plan of a text.
+            read: the names and types of the columns of these relations.
+
+        Raises:
+            Unproved: one may.
+        """
+        text, shaped = self._write(*self._whole(query, lent))
+        mine, others = self._find_claims(text, lent, self._list_claims(operator))
+        given = [replace(claimed, text=text) for claimed in mine]
+        self._lock.prove_typed(filled, given, others, shaped, plan, read=read)
+
+    def _list_claims(self, operator: object) -> tuple[ClaimedText, ...]:
+        """Return an operator's claims as :meth:`prove` found them: they are asked for several times for each statement."""
+        held = self._claimed
+        if held is None or held[0] is not operator:
+            held = self._claimed = (operator, list_claims(operator))
+        return held[1]
+
+    def reading(self, operator: object) -> Callable[[str, Mapping[str, pa.Table]], str]:
+        """Return what becomes of each text that an operator reads, with the relations lent to it.
+
+        Without an operator nothing is released: texts get their normal form only, for tests that look at exact rows.
+        """
+        claims = () if operator is None else self._list_claims(operator)
+
+        def text(sql: str, lent: Mapping[str, pa.Table]) -> str:
+            columns = {name: table.column_names for name, table in lent.items()}
+            return self.exact(sql, columns) if operator is None else self.proved(sql, columns, claims, lent)
+
+        return text
+
+    def prove_written(
+        self, operator: Operator, text: str, written: str, lent: Mapping[str, Sequence[str]], salt: int | None
+    ) -> None:
+        """Prove what an engine of another language runs in a text's place, before anything is paid.
+
+        Args:
+            text: the exact query in its normal form. written: what is run. lent: columns of what is lent to it.
+            salt: the number that stands in it for the secret.
+
+        Raises:
+            Unproved: it may do more than the operator charges for.
+        """
+        claims = self._list_claims(operator)
+        if any(text == self._text_of(claimed, lent) for claimed in claims if claimed.text in operator.local):
+            return  # read only where rows may come here, which they may not: else refused when it is read
+        self._prove_written(claims, text, written, lent, salt)
+
+    def proving(self, operator: object) -> Prove | None:
+        """Return what proves each text that runs in another language; None where none does.
+
+        Without an operator nothing is released, as for ``reading``.
+        """
+        if operator is None:
+            return None
+        claims, engine = self._list_claims(operator), self._catalog.engine
+
+        def prove(text: str, full: str, lent: Mapping[str, pa.Table], values: Mapping[str, int]) -> None:
+            columns = {name: table.column_names for name, table in lent.items()}
+            written = engine.translate(full, lent)
+            if written is not None:
+                self._prove_written(claims, text, written, columns, values.get("salt"))
+
+        return prove
+
+    def _prove_written(
+        self, claims: Sequence[ClaimedText], text: str, written: str, lent: Mapping[str, Sequence[str]], salt: int | None
+    ) -> None:  # fmt: skip
+        mine, others = self._find_claims(text, lent, claims)
+        self._lock.prove_written(written, mine, claims, others, salt)
+
+    def _find_claims(
+        self, text: str, lent: Mapping[str, Sequence[str]], claims: Sequence[ClaimedText]
+    ) -> tuple[list[ClaimedText], dict[str, Sequence[str]]]:
+        """Return the claims that were made for a text, and what is lent to it besides what operators lend themselves."""
+        own = {name for claimed in claims for name in claimed.lent}
+        others = {name: columns for name, columns in lent.items() if name not in own}
+        return [claimed for claimed in claims if self._text_of(claimed, others) == text], others
+
+    def _text_of(self, claimed: ClaimedText, lent: Mapping[str, Sequence[str]]) -> str:
+        return self.exact(claimed.text, {**lent, **columns_of(claimed)})
+
+    def proved(
+        self,
+        sql: str,
+        lent: Mapping[str, Sequence[str]],
+        claims: Sequence[ClaimedText],
+        tables: Mapping[str, pa.Table] | None = None,
+    ) -> str:
+        """Return the text that the engine gets while an operator runs; one that was not proved before is proved now.
+
+        Args:
+            sql: the text as the operator has it.
+            lent: the columns of what is lent to it.
+            claims: the operator's.
+            tables: the relations themselves.
+
+        Raises:
+            Unproved: it does what no claim of the operator covers.
+        """
+        text, shaped = self._write(*self._whole(sql, lent))
+        if text not in self._allowed:
+            mine, others = self._find_claims(text, lent, claims)
+            for claimed in mine:  # it was proved, and many others since
+                self._lock.prove(replace(claimed, text=text), others, shaped)
+            if not mine:
+                self._lock.prove_late(text, claims, others, shaped)
+            self._prove_typed(text, shaped, mine, others, tables or {})
+        return text
+
+    def _prove_typed(
+        self,
+        text: str,
+        shaped: ShapedText,
+        mine: Sequence[ClaimedText],
+        others: Mapping[str, Sequence[str]],
+        tables: Mapping[str, pa.Table],
+    ) -> None:
+        """Prove that no value of its columns can end a text that is proved as it is read; once for texts of one shape."""
+        plan = self._plan
+        if plan is None:
+            return
+        read = tuple((name, str(table.schema)) for name, table in sorted(tables.items()))
+        key = (shaped.shape, shaped.list_kinds(()), read)
+        if key not in self._typed:
+            filled = fill_parameters(text, STAND_INS)
+            given = [replace(claimed, text=text) for claimed in mine]
+            self._lock.prove_typed(
+                filled, given, others, shaped, lambda asked: plan(asked, tables), late=True
+            )
+            if len(self._typed) >= MAX_KEPT:
+                self._typed.clear()
+            self._typed[key] = None
+
+    def shown(self, sql: str, lent: Mapping[str, Sequence[str]]) -> str:
+        """Return the same text for people, with a fixed word for the secret name of the unit's column."""
+        return self._written(*self._whole(sql, lent), UNIT)
+
+    def compared(self, sql: str, lent: Mapping[str, Sequence[str]]) -> str:
+        """Return the same text as what the engine gets, with that fixed word: to tell equal queries from others."""
+        return self.exact(sql, lent).replace(self._unit, UNIT)
+
+    def _whole(self, sql: str, lent: Mapping[str, Sequence[str]]) -> tuple[str, _Pairs]:
+        """Return a query with those that it refers to, and the columns of the relations that it may read."""
+        full = write_shared(sql, self._catalog.shared)
+        return full, _pairs_of({name: columns for name, columns in lent.items() if name in full})
+
+    def _written(self, sql: str, lent: _Pairs, unit: str) -> str:
+        taken = {fold(name) for relation, columns in lent for name in (relation, *columns)}
+        return write_normal_form(sql, dict(lent), self._catalog.names | taken, unit)
+
+
+_Pairs = tuple[tuple[str, tuple[str, ...]], ...]
+
+
+def _pairs_of(lent: Mapping[str, Sequence[str]]) -> _Pairs:
+    return tuple((name, tuple(columns)) for name, columns in sorted(lent.items()))

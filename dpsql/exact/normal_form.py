@@ -1,0 +1,377 @@
+"""The normal form of exact queries: every name in the text is made here, and resolving it needs no rules.
+
+The rest of the house writes exact queries in whatever way reads well. Before one is checked and run it is rewritten:
+
+* every FROM item gets an alias that nothing else in the text has, and that no column, field or table is called;
+* every column reference is ``alias.column``; ``*`` is written out, and so are output names used as values;
+* the column that carries the privacy unit gets a name that nobody can foresee;
+* columns of derived tables that nothing reads are left out.
+
+References are resolved as SQL does it: the FROM around an expression first, then the query around that; a derived table
+sees nothing of what stands beside it unless it is LATERAL. What can't be resolved, or in two ways, is an error of ours.
+"""
+
+from __future__ import annotations
+
+from collections import ChainMap, Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+from sqlglot import exp
+from sqlglot.errors import SqlglotError, UnsupportedError
+
+from dpsql.binding.public_statement import from_items, inner_queries
+from dpsql.binding.relations.relation import UNIT, fold
+from dpsql.errors import BindError
+from dpsql.exact.shapes import count_parameters, strip_values
+from dpsql.language.dialect import join_word, parse_fragment, write_whole
+
+_Made = TypeVar("_Made")
+
+
+class UnresolvedName(Exception):
+    """A text of ours names something that is not there, or that is there twice."""
+
+
+def write_normal_form(
+    sql: str, columns: Mapping[str, Sequence[str]] = {}, reserved: Collection[str] = (), unit: str = UNIT
+) -> str:
+    """Return an exact query in normal form.
+
+    Args:
+        sql: the query as the binder or an operator wrote it.
+        columns: the columns of lent tables by their names, for queries that read all of them.
+        reserved: folded names that no alias may have: those of tables, columns and struct fields.
+        unit: the name of the columns that carry the privacy unit.
+
+    Raises:
+        UnresolvedName: the text is wrong, which no statement of an analyst can bring about.
+        UnsupportedError: the text has a part that can't be written again.
+
+    >>> write_normal_form('SELECT n FROM (SELECT COUNT(*) AS n, u FROM (SELECT t.a AS u FROM m.s.t AS t) AS s GROUP BY u) AS g')
+    'SELECT r0.n AS n FROM (SELECT COUNT(*) AS n, r1.u AS u FROM (SELECT r2.a AS u FROM m.s.t AS r2) AS r1 GROUP BY r1.u) AS r0'
+    """
+    tree = parse_fragment(sql)
+    writer = _Writer(columns, frozenset(reserved), unit)
+    writer.query(tree, ChainMap(), {})
+    _drop_unread(tree, None)
+    return write_parameters(tree)
+
+
+def write_parameters(tree: exp.Expr) -> str:
+    """Write a tree whose values are parameters.
+
+    Raises:
+        UnsupportedError: the text would lack a parameter of the tree, or another part of it.
+    """
+    text = write_whole(tree)
+    if count_parameters(text) != Counter(node.name for node in tree.find_all(exp.Placeholder)):
+        raise UnsupportedError("a value would be left out")
+    return text
+
+
+def write_by_shape(sql: str, write: Callable[[str], _Made]) -> tuple[_Made, tuple[str, ...]]:
+    """Return what is made of a text without its values, and the values; of the text itself where one is part of the syntax.
+
+    Raises:
+        BindError: the text has a part that can't be written again.
+    """
+    shape, values = strip_values(sql)
+    try:
+        return write(shape), values
+    except (SqlglotError, UnresolvedName):
+        pass
+    try:
+        return write(sql), ()
+    except UnsupportedError:
+        raise BindError("this can't be written in DuckDB's SQL without losing a part of it.") from None
+
+
+class _Source(NamedTuple):
+    """A FROM item: its alias in the text, and its columns (None: not known)."""
+
+    alias: str
+    columns: dict[str, str] | None
+    """Names in the text, by folded name."""
+
+    def may_have(self, name: str) -> bool:
+        return self.columns is None or name in self.columns
+
+
+_Scope = ChainMap[str, _Source]
+"""The sources that expressions of one SELECT may name, by folded alias, before those of the SELECT around it."""
+_Ctes = Mapping[str, tuple[str, "dict[str, str] | None"]]
+"""CTEs by folded name: the name in the text, and the columns."""
+
+
+@dataclass
+class _Writer:
+    """Rewrites one text in place."""
+
+    columns: Mapping[str, Sequence[str]]
+    reserved: frozenset[str]
+    unit: str
+    count: int = 0
+
+    def alias(self) -> str:
+        while True:
+            name = f"r{self.count}"
+            self.count += 1
+            if name not in self.reserved:
+                return name
+
+    def named(self, name: str) -> str:
+        """Return the name of a derived column in the text."""
+        return self.unit if fold(name) == UNIT else name
+
+    # -- queries ----------------------------------------------------------------------------------------------------
+
+    def query(self, tree: exp.Expr, outer: _Scope, ctes: _Ctes) -> dict[str, str] | None:
+        """Rewrite a query. Gives its output columns, in order."""
+        with_ = tree.args.get("with_")
+        if with_ is not None:
+            if with_.args.get("recursive"):
+                raise UnresolvedName("a recursive CTE")
+            here = dict(ctes)
+            for cte in with_.expressions:
+                found = self.query(cte.this, ChainMap(), here)
+                listed = [item.name for item in cte.args["alias"].args.get("columns") or []]
+                if listed:
+                    found = {fold(name): name for name in listed}
+                name = self.alias()
+                here[fold(cte.alias)] = (name, found)
+                cte.set("alias", _alias_of(name, listed))
+            ctes = here
+        if isinstance(tree, exp.Subquery):
+            if tree.args.get("joins"):
+                raise UnresolvedName("joins in parentheses")
+            return self.query(tree.this, outer, ctes)
+        if isinstance(tree, exp.SetOperation):
+            left = self.query(tree.left, outer, ctes)
+            self.query(tree.right, outer, ctes)
+            return left
+        if isinstance(tree, exp.Values):
+            for item in tree.expressions:
+                self.expression(item, outer, ctes)
+            return None
+        if not isinstance(tree, exp.Select):
+            raise UnresolvedName(f"a query of the kind {tree.key}")
+        return self.select(tree, outer, ctes)
+
+    def select(self, select: exp.Select, outer: _Scope, ctes: _Ctes) -> dict[str, str]:
+        scope, joins = outer.new_child(), select.args.get("joins") or []
+        if any(j.args.get("using") or join_word(j, "method") not in ("", "ASOF") for j in joins):
+            raise UnresolvedName("a join by names or places")
+        for source in from_items(select):
+            self.source(source, scope, ctes)
+        self.write_stars(select, scope)
+        written = {fold(item.alias) for item in select.expressions if isinstance(item, exp.Alias)}
+        for join in joins:
+            if join.args.get("on") is not None:
+                self.expression(join.args["on"], scope, ctes)
+        for item in select.expressions:
+            self.expression(item, scope, ctes)
+        outputs: dict[str, str] = {}
+        shown: list[exp.Expr] = []
+        for place, item in enumerate(select.expressions):
+            called = item.args.get("alias") or (item.this if isinstance(item, exp.Column) else None)
+            made = f"o{place}" if called is None else self.named(called.name)
+            while fold(made) in outputs:  # two sources have a column of that name, and * took both
+                made = f"{made}_1"
+            name = exp.to_identifier(made, quoted=bool(called and called.quoted))
+            shown.append(exp.Alias(this=item.unalias(), alias=name))
+            outputs[UNIT if made == self.unit else fold(made)] = made
+        select.set("expressions", shown)
+        for key in ("where", "group", "having", "qualify", "order", "distinct"):
+            clause = select.args.get(key)
+            if clause is not None:
+                self.restore_outputs(clause, scope, written if key not in ("where", "distinct") else set())
+                self.expression(clause, scope, ctes)
+        return outputs
+
+    def write_stars(self, select: exp.Select, scope: _Scope) -> None:
+        """Write out every ``*``."""
+        items: list[exp.Expr] = []
+        for item in select.expressions:
+            star = item.this if isinstance(item, exp.Column) else item
+            if not isinstance(star, exp.Star):
+                items.append(item)
+                continue
+            if any(star.args.values()):
+                raise UnresolvedName("a * with changes")
+            of = fold(item.table) if isinstance(item, exp.Column) else ""
+            for name, source in scope.maps[0].items():
+                if of and name != of:
+                    continue
+                if source.columns is None:
+                    raise UnresolvedName("all columns of a table that is not known")
+                items += [
+                    exp.column(column, table=exp.to_identifier(name, quoted=True))
+                    for column in source.columns
+                ]
+        select.set("expressions", items)
+
+    def restore_outputs(self, clause: exp.Expr, scope: _Scope, written: Set[str]) -> None:
+        """Replace the names of outputs, in a clause behind the SELECT list, by the values that they stand for."""
+        select = clause.parent
+        assert isinstance(select, exp.Select)
+        listed = isinstance(clause, exp.Group | exp.Order)
+        nodes = [n.this if isinstance(n, exp.Ordered) else n for n in clause.expressions] if listed else []
+        if any(isinstance(node, exp.Literal) for node in nodes):
+            raise UnresolvedName("a place among the outputs")
+        items: dict[str, exp.Expr] = {}
+        for item in select.expressions if written else ():
+            items.setdefault(fold(item.alias), item)
+        for node in nodes if listed else list(_own_columns(clause)):
+            if not isinstance(node, exp.Column) or node.table or fold(node.name) not in written:
+                continue
+            if self.resolve(node, scope) is None:
+                value = items[fold(node.name)].unalias().copy()
+                for column in value.find_all(exp.Column):
+                    column.meta[_DONE] = True  # it was resolved where it stands
+                node.replace(value if listed else exp.paren(value, copy=False))
+
+    # -- sources ----------------------------------------------------------------------------------------------------
+
+    def source(self, node: exp.Expr, scope: _Scope, ctes: _Ctes) -> None:
+        """Name one FROM item and adds it to the scope."""
+        alias = self.alias()
+        old = node.args.get("alias")
+        listed = [item.name for item in old.args.get("columns") or []] if old is not None else []
+        called = old.name if old is not None and old.args.get("this") is not None else ""
+        columns: dict[str, str] | None
+        if isinstance(node, exp.Table):
+            called = called or node.name
+            columns = self.table(node, scope, ctes)
+        elif isinstance(node, exp.Subquery):
+            columns = self.query(node.this, scope.parents, ctes)
+        elif isinstance(node, exp.Lateral):
+            columns = self.query(node.this, scope, ctes)
+        elif isinstance(node, exp.Unnest):
+            for item in node.expressions:
+                self.expression(item, scope, ctes)
+            columns = {"unnest": "unnest"}
+        elif isinstance(node, exp.Values):
+            for item in node.expressions:
+                self.expression(item, ChainMap(), ctes)
+            columns = None
+        else:
+            raise UnresolvedName(f"a source of the kind {node.key}")
+        if listed:
+            rest = list((columns or {}).values())[len(listed) :]
+            columns = {fold(name): name for name in [*listed, *rest]}
+        if fold(called) in scope.maps[0]:
+            raise UnresolvedName("two sources of one name")
+        scope[fold(called) or alias] = _Source(alias, columns)
+        node.set("alias", _alias_of(alias, listed))
+
+    def table(self, node: exp.Table, scope: _Scope, ctes: _Ctes) -> dict[str, str] | None:
+        if not isinstance(node.this, exp.Identifier):  # range(...)
+            self.expression(node.this, scope, ctes)
+            return None
+        if node.args.get("db") is None and fold(node.name) in ctes:
+            name, columns = ctes[fold(node.name)]
+            node.set("this", exp.to_identifier(name))
+            return columns
+        found = None if node.args.get("db") else self.columns.get(node.name)
+        return None if found is None else {fold(name): name for name in found}
+
+    # -- expressions ------------------------------------------------------------------------------------------------
+
+    def resolve(self, node: exp.Column, scope: _Scope) -> tuple[str, str] | None:
+        """Return the alias and the column that a reference means; None where nothing of that name is in scope."""
+        name, table = fold(node.name), fold(node.table)
+        if node.args.get("db") is not None:
+            raise UnresolvedName("a name of three parts")
+        if table:
+            found = [scope[table]] if table in scope and scope[table].may_have(name) else []
+        else:
+            each = ([s for s in sources.values() if s.may_have(name)] for sources in scope.maps)
+            found = next(filter(None, each), [])
+        if len(found) > 1:
+            raise UnresolvedName("a column that several sources have")
+        return next(((s.alias, node.name if s.columns is None else s.columns[name]) for s in found), None)
+
+    def expression(self, node: exp.Expr, scope: _Scope, ctes: _Ctes) -> None:
+        """Resolve every column of an expression in place; queries inside it see its scope around them."""
+        stack = [node]
+        while stack:
+            part = stack.pop()
+            if isinstance(part, exp.Query) and not isinstance(part, exp.Subquery | exp.Table):
+                self.query(part, scope, ctes)
+                continue
+            if isinstance(part, exp.Column) and not isinstance(part.this, exp.Star):
+                if part.meta.get(_DONE):
+                    continue
+                found = self.resolve(part, scope)
+                if found is None:
+                    raise UnresolvedName("a column that no source has")
+                part.set("table", exp.to_identifier(found[0]))
+                part.set(
+                    "this", exp.to_identifier(found[1], quoted=part.this.quoted or found[1] == self.unit)
+                )
+                part.meta[_DONE] = True
+                continue
+            stack.extend(part.iter_expressions())
+
+
+_DONE = "dpsql_resolved"
+
+
+def _alias_of(name: str, columns: Sequence[str]) -> exp.TableAlias:
+    listed = [exp.to_identifier(column, quoted=True) for column in columns]
+    return exp.TableAlias(this=exp.to_identifier(name), columns=listed or None)
+
+
+def _own_columns(node: exp.Expr) -> Iterator[exp.Column]:
+    for part in node.walk(prune=lambda n: isinstance(n, exp.Query)):
+        if isinstance(part, exp.Column) and not isinstance(part.this, exp.Star):
+            yield part
+
+
+# -- columns that nothing reads --------------------------------------------------------------------------------------
+
+
+def _drop_unread(tree: exp.Expr, read: set[str] | None) -> None:
+    """Leave out the columns of derived tables that nothing reads. ``read``: those of this query; None: all."""
+    if isinstance(tree, exp.Subquery):
+        _drop_unread(tree.this, read)
+        return
+    if isinstance(tree, exp.SetOperation):
+        _drop_unread(tree.left, None)
+        _drop_unread(tree.right, None)
+        return
+    if not isinstance(tree, exp.Select):
+        return
+    if read is not None and _is_plain(tree):
+        kept = [item for item in tree.expressions if item.alias in read]
+        tree.set("expressions", kept or tree.expressions[-1:])
+    inside = _columns_read(tree)
+    with_ = tree.args.get("with_")
+    for cte in with_.expressions if with_ is not None else ():
+        _drop_unread(cte.this, None)
+    for query in inner_queries(tree):
+        _drop_unread(query, None)
+    for item in from_items(tree):
+        if isinstance(item, exp.Subquery | exp.Lateral):
+            alias = item.args["alias"]
+            _drop_unread(item.this, None if alias.args.get("columns") else inside.get(alias.name, set()))
+
+
+def _is_plain(select: exp.Select) -> bool:
+    """Return whether leaving out a column changes nothing but that column."""
+    if any(select.args.get(key) for key in ("group", "distinct", "having", "order", "limit")):
+        return False
+    return not any(item.find(exp.AggFunc) for item in select.expressions)
+
+
+def _columns_read(select: exp.Select) -> dict[str, set[str]]:
+    """Return the columns that a SELECT reads, by alias: in its own clauses, in queries inside them, in LATERAL items."""
+    apart = [select.args.get("with_"), select.args.get("from_")]
+    apart += [join.this for join in select.args.get("joins") or [] if isinstance(join.this, exp.Subquery)]
+    found: dict[str, set[str]] = {}
+    for node in select.walk(prune=lambda n: any(n is part for part in apart)):
+        if isinstance(node, exp.Column):
+            found.setdefault(node.table, set()).add(node.name)
+    return found

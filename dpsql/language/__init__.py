@@ -1,0 +1,14 @@
+"""The language: from the text of a cell to statements.
+
+tokens.py            tokens of a cell, checked; GoogleSQL spellings become DuckDB's
+dialect.py           the sqlglot dialect: DuckDB SQL, mode clauses, named arguments
+statements.py        statements with their spans; EXPLAIN, SHOW, DECLARE, CREATE SYNTHETIC TABLE
+options.py           OPTIONS and named arguments, read exactly from their text
+functions.py         the catalogue of function and mechanism names
+slips.py             unfinished and misspelt clauses
+advice.py            hints for unreadable texts; modes written in unusual places
+parameters.py        parameter values as literals
+labels.py            labels of ENUMs and their order
+parameter_values.py  Python values that a parameter accepts
+postgres.py          texts of PostgreSQL clients: session commands and catalogue queries
+"""

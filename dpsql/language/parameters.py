@@ -1,0 +1,185 @@
+"""Values of parameters as SQL literals: data, never text."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from sqlglot import exp
+from sqlglot.tokens import Token  # type: ignore[attr-defined]
+
+from dpsql.errors import BindError, Error, Span, did_you_mean
+from dpsql.language.dialect import mode_clauses, span_of, text_literal
+from dpsql.language.parameter_values import drop_zone, number_marks, unwrap_value
+from dpsql.language.tokens import MAX_DIGITS, MAX_INTEGER, tokenize
+
+
+def put_values(tree: exp.Expr, params: Mapping[str, Any], text: str) -> exp.Expr:
+    """Replace each ``$name`` by a literal of its value: data, never text."""
+    places = [tree, *(option for clause in mode_clauses(tree) for option in clause.options)]
+    for node in [found for place in places for found in place.find_all(exp.Placeholder, exp.Parameter)]:
+        name = node.name if isinstance(node, exp.Placeholder) else node.this.name
+        span = span_of(node) or _find_parameter(text, name)
+        if name not in params:
+            if name.isdigit():
+                raise BindError(
+                    f"the parameter ${name} has no value.",
+                    span=span,
+                    hint="give a list of values, or write $name.",
+                )
+            raise BindError(
+                f"the parameter ${name} has no value.",
+                span=span,
+                hint=did_you_mean(name, params) if params else f"assign {name} first, or pass params.",
+            )
+        value = make_literal(params[name], name, span)
+        value.meta["parameter"] = True
+        if span:
+            value.meta.update(start=span[0], end=span[1] - 1)
+        node.replace(value)
+        _join_texts(value)
+    return _write_out_lists(tree)
+
+
+def _join_texts(value: exp.Expr) -> None:
+    """Replace ``'%' || $1::VARCHAR || '%'`` by one literal, which a pattern must be: SQLAlchemy writes the former."""
+    while value.is_string and isinstance(value.parent, exp.Cast | exp.DPipe):
+        around = value.parent
+        if isinstance(around, exp.Cast):
+            if type(around) is not exp.Cast or around.to != _TEXT or around.args.get("format"):
+                return
+            joined = value
+        elif around.left.is_string and around.right.is_string:
+            joined = exp.Literal.string(around.left.name + around.right.name)
+            joined.meta.update(value.meta)
+        else:
+            return
+        around.replace(joined)
+        value = joined
+
+
+_TEXT = exp.DataType.build("VARCHAR", dialect="duckdb")
+_CONSTANTS = (exp.Literal, exp.Boolean, exp.Neg, exp.Cast)
+
+
+def _write_out_lists(tree: exp.Expr) -> exp.Expr:
+    """Rewrite ``x IN [1, 2]``, ``list_contains([1, 2], x)`` and ``x = ANY([1, 2])`` of constants as ``x IN (1, 2)``.
+
+    As in DuckDB, NULL in the list matters in the last form only, and an empty list contains nothing.
+    """
+    for node in list(tree.find_all(exp.In, exp.ArrayContains, exp.EQ)):
+        some = node.expression if isinstance(node, exp.EQ) else None
+        if some is not None and not isinstance(some, exp.Any):
+            continue
+        sought = node.expression if isinstance(node, exp.ArrayContains) else node.this
+        held = (
+            node.args.get("field")
+            if isinstance(node, exp.In)
+            else some.this
+            if some is not None
+            else node.this
+        )
+        if held is None and isinstance(node, exp.In) and len(node.expressions) == 1:  # x IN ($list)
+            held = node.expressions[0] if node.expressions[0].meta.get("parameter") else None
+        held = held.unnest() if isinstance(held, exp.Expr) else None
+        if not isinstance(held, exp.Array):
+            continue
+        items = [item for item in held.expressions if some is not None or not isinstance(item, exp.Null)]
+        if not all(
+            isinstance(item, (*_CONSTANTS, exp.Null)) and item.find(exp.Column) is None for item in items
+        ):
+            continue
+        sought = exp.paren(sought.copy()) if isinstance(sought, exp.Binary) else sought.copy()
+        if items:
+            node.replace(exp.In(this=sought, expressions=[item.copy() for item in items]))
+        elif some is not None:
+            node.replace(exp.false())
+        else:
+            known = exp.Not(this=exp.Is(this=sought, expression=exp.Null()))
+            node.replace(exp.Case(ifs=[exp.If(this=known, true=exp.false())]))
+    return tree
+
+
+def _find_parameter(text: str, name: str) -> Span | None:
+    at = text.find("$" + name)
+    return None if at < 0 else (at, at + len(name) + 1)
+
+
+MAX_LIST_PARAMETER = 10_000
+"""The most values of a list parameter."""
+
+
+def make_literal(value: Any, name: str = "", span: Span | None = None) -> exp.Expr:
+    """Return a SQL literal of a Python value.
+
+    Raises:
+        BindError: NaN, an infinity, a number that is too long, or a type without SQL literals.
+    """
+    value = unwrap_value(value)
+    if value is None:
+        return exp.Null()
+    if isinstance(value, bool):
+        return exp.Boolean(this=value)
+    if isinstance(value, str):
+        return text_literal(value, name, span)
+    if isinstance(value, datetime.datetime):
+        try:
+            return exp.cast(exp.Literal.string(drop_zone(value).isoformat(" ")), "TIMESTAMP")
+        except OverflowError:
+            raise BindError(f"${name} holds a moment beyond the years 1 to 9999 of UTC.", span=span) from None
+    if isinstance(value, datetime.date):
+        return exp.cast(exp.Literal.string(value.isoformat()), "DATE")
+    if isinstance(value, list) and not any(isinstance(held, list) for held in value):
+        if len(value) > MAX_LIST_PARAMETER:
+            what = f"${name} holds {len(value):,} values, and {MAX_LIST_PARAMETER:,} are the most."
+            raise BindError(
+                what, span=span, hint="put them in a public table, or keep a result, and join it."
+            )
+        return exp.Array(expressions=[make_literal(held, name, span) for held in value])
+    if isinstance(value, int) and abs(value) >= MAX_INTEGER:
+        raise BindError(
+            f"${name} holds an integer that does not fit 128 bits.", span=span, hint="give a float."
+        )
+    numeric = isinstance(value, int | float | decimal.Decimal)
+    if numeric and math.isfinite(value):
+        size = value.copy_abs() if isinstance(value, decimal.Decimal) else abs(value)  # abs rounds a Decimal
+        written = repr(size) if isinstance(value, float) else str(size)
+        if len(written) > MAX_DIGITS:
+            what = f"${name} holds a number of {len(written):,} characters, and {MAX_DIGITS} are the most."
+            raise BindError(what, span=span, hint="leave digits out.")
+        number = exp.Literal.number(written)
+        return exp.Neg(this=number) if value < 0 else number
+    raise BindError(
+        f"${name} holds {'no finite number' if numeric else type(value).__name__}.",
+        span=span,
+        hint="parameters are numbers, strings, booleans, dates, None or lists of these.",
+    )
+
+
+def list_parameters_named(tokens: Sequence[Token]) -> list[str]:
+    """Return the names after a ``$``, without duplicates, in order."""
+    names = [
+        after.text
+        for before, after in pairwise(tokens)
+        if before.text == "$" and after.start == before.end + 1
+    ]
+    return list(dict.fromkeys(names))
+
+
+def list_parameter_names(text: str) -> tuple[str, ...]:
+    """Return the names of a cell's parameters, without duplicates, in order; ``?`` marks are named ``1``, ``2``, ...
+
+    Raises:
+        ParseError: a quote or a comment does not end, or the text is too long.
+
+    >>> list_parameter_names("SELECT $city, '$x'"), list_parameter_names("SELECT ?, ?")
+    (('city',), ('1', '2'))
+    """
+    try:
+        return tuple(list_parameters_named(tokenize(number_marks(text)[0])))
+    except Error as error:
+        raise error.located(text) from None

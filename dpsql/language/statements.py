@@ -1,0 +1,569 @@
+"""Statements of a cell, each with its span. Nothing is bound or spent yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import accumulate, groupby
+from typing import Any, Literal
+
+from sqlglot import exp
+from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
+
+from dpsql.errors import BindError, Error, ParseError, Span, clip, did_you_mean
+from dpsql.language.dialect import ModeClause, parse_tokens, span_of, to_sql
+from dpsql.language.parameter_values import Params, name_parameters
+from dpsql.language.parameters import list_parameters_named, make_literal, put_values
+from dpsql.language.slips import check_aliases, check_places
+from dpsql.language.tokens import CLOSING, OPENING, is_word, read_limit, replace_token, token_error, tokenize
+
+SYNTHETIC = "SYNTHETIC TABLE"
+"""The mode of a SELECT of synthetic rows. Its space prevents accidental use."""
+MAX_SYNTHETIC_ROWS = 10_000_000
+"""The most synthetic rows."""
+SYNTHETIC_USAGE = (
+    "write CREATE SYNTHETIC TABLE s AS SELECT WITH DP OPTIONS (epsilon = 1) ward, urgent FROM visits."
+)
+_DP_MODES = ("DP", "DIFFERENTIAL_PRIVACY", "ANONYMIZATION", SYNTHETIC)
+
+
+def begins(tokens: list[Token]) -> bool:
+    """Return whether a statement begins like a synthetic table's."""
+    words = [token.text.upper() for token in tokens[:4]]
+    return words[:2] == ["CREATE", "SYNTHETIC"] or words == ["CREATE", "OR", "REPLACE", "SYNTHETIC"]
+
+
+def read_head(tokens: list[Token], params: Mapping[str, Any]) -> tuple[str, int | None, int]:
+    """Parse the tokens before the SELECT; ParseError if malformed.
+
+    Returns:
+        The table's name, the number of rows if given, and the index of the SELECT.
+    """
+    words = [token.text.upper() for token in tokens]
+    at, rows = words.index("SYNTHETIC") + 1, None
+    if words[at : at + 1] != ["TABLE"]:
+        raise token_error(
+            tokens[min(at, len(tokens) - 1)], "SYNTHETIC is followed by TABLE.", SYNTHETIC_USAGE
+        )
+    named = at + 1 < len(tokens) and (
+        is_word(tokens[at + 1]) or tokens[at + 1].token_type == TokenType.IDENTIFIER
+    )
+    if not named or words[at + 1] in ("AS", "ROWS"):
+        raise token_error(
+            tokens[min(at + 1, len(tokens) - 1)], "a synthetic table needs a name.", SYNTHETIC_USAGE
+        )
+    name, at = str(tokens[at + 1].text), at + 2
+    if words[at : at + 1] == ["ROWS"]:
+        rows, at = _read_rows(tokens, at + 1, params)
+    if words[at : at + 1] != ["AS"] or len(tokens) == at + 1:
+        raise token_error(tokens[min(at, len(tokens) - 1)], "AS SELECT follows the name.", SYNTHETIC_USAGE)
+    return name, rows, at + 1
+
+
+def _read_rows(tokens: list[Token], at: int, params: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the number after ROWS, or its parameter's value, and the next index."""
+    place, after = tokens[min(at, len(tokens) - 1)], at + 1
+    value: object = None
+    if place.text == "$" and at + 1 < len(tokens):
+        value, after = params.get(tokens[at + 1].text), at + 2
+    elif place.token_type == TokenType.NUMBER and place.text.isascii() and place.text.isdigit():
+        value = int(place.text[:12])
+    try:
+        return check_rows(value), after
+    except BindError as error:
+        raise token_error(place, error.message, "write 10000, or leave the number of rows out.") from None
+
+
+def check_rows(rows: object) -> int:
+    """Return a number of synthetic rows; BindError if it is no integer or out of range."""
+    if isinstance(rows, int) and not isinstance(rows, bool) and 1 <= rows <= MAX_SYNTHETIC_ROWS:
+        return rows
+    raise BindError(f"the number of rows is a whole number from 1 to {MAX_SYNTHETIC_ROWS:,}.")
+
+
+def mark(query: exp.Expr, place: Span, rows: int | None) -> exp.Select:
+    """Return a SELECT in mode DP, or without a mode, marked for synthetic rows of its columns, as a copy.
+
+    ``rows``: the number requested; None for the estimated number.
+
+    Raises:
+        ParseError: it is no such SELECT.
+    """
+    select = query.copy()
+    if not isinstance(select, exp.Select):
+        raise ParseError(
+            "synthetic rows are those of one SELECT.", span=span_of(select) or place, hint=SYNTHETIC_USAGE
+        )
+    clause: ModeClause | None = select.args.get("mode")
+    if clause is not None and clause.name.upper() not in _DP_MODES:
+        what = f"synthetic rows are not made in mode {clause.name}."
+        raise ParseError(what, span=span_of(clause.mode), hint=SYNTHETIC_USAGE)
+    mode, options = exp.Literal.string(SYNTHETIC), [] if clause is None else list(clause.options)
+    if clause is not None:
+        mode.meta.update(clause.mode.meta)
+    if rows is not None:
+        options.append(exp.EQ(this=exp.column("rows"), expression=exp.Literal.number(rows)))
+    select.set("mode", ModeClause(mode, options))
+    return select
+
+
+StatementKind = Literal["query", "explain", "show", "declare", "close"]
+PRICED: tuple[StatementKind, ...] = ("query", "explain", "declare")
+"""The kinds of statements that can be explained."""
+SHOW_WORDS = ("BUDGET", "LEDGER", "POLICY", "TABLES", "TRADEOFF", "GROUPS", "ACCOUNTANTS")
+_STATEMENTS = ("SELECT", "WITH", "FROM", "VALUES", "PIVOT", "UNPIVOT", "EXPLAIN", "SHOW", "DECLARE", "CLOSE")
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One statement of a cell.
+
+    ``text`` is its cell and ``span`` its place there; ``tree`` the query (of a query or an EXPLAIN), or the options and
+    the threshold of a DECLARE; ``name`` the subject of SHOW, DECLARE and CLOSE; ``limit`` the most rows of SHOW LEDGER;
+    ``keep`` the name that its result is kept under; ``synthetic`` whether it asks for synthetic rows.
+    """
+
+    kind: StatementKind
+    text: str
+    span: Span
+    tree: exp.Expr | None = field(default=None, compare=False)
+    name: str = ""
+    json: bool = False
+    keep: str = ""
+    limit: int | None = None
+    synthetic: bool = False
+    rows: int | None = None
+    """The number of synthetic rows; None for the estimated number."""
+    values: tuple[tuple[str, str], ...] = ()
+    """Its parameters, and their values as SQL."""
+
+    @property
+    def source(self) -> str:
+        """The statement's own text."""
+        return self.text[slice(*self.span)].strip()
+
+    @property
+    def record(self) -> str:
+        """The statement's own text for the ledger, followed by its parameters' values in a comment."""
+        shown = [f"${name} = {value}" for name, value in self.values]
+        if self.synthetic and not self.keep:
+            shown.append("synthetic rows")
+        return f"{self.source} /* {', '.join(shown)} */" if shown else self.source
+
+
+MAX_VALUE = 60
+"""The most characters of a parameter's value in the ledger."""
+
+
+def parse(text: str, params: Params | None = None) -> list[Statement]:
+    """Return the statements of a cell, in order, with ``$name``, ``$1`` and ``?`` bound as values.
+
+    Raises:
+        ParseError: not a statement of the language.
+        BindError: a parameter has no value, or one that SQL can't represent.
+    """
+    if not isinstance(text, str):
+        raise ParseError(
+            f"a statement is a text, not a {type(text).__name__}.", hint='session.sql("SELECT ...")'
+        )
+    if params is None and len(text) <= MAX_REMEMBERED_TEXT:
+        return list(_parse_remembered(text))
+    return _parse(text, params)
+
+
+MAX_REMEMBERED_TEXT = 4000
+"""The most characters of a text whose statements are cached; binding copies their trees, which never change."""
+
+
+@lru_cache(maxsize=64)
+def _parse_remembered(text: str) -> tuple[Statement, ...]:
+    return tuple(_parse(text, None))
+
+
+def _parse(text: str, params: Params | None) -> list[Statement]:
+    try:
+        text, values = name_parameters(text, params)
+        parts = groupby(tokenize(text), lambda token: token.token_type == TokenType.SEMICOLON)
+        statements = []
+        for ends, part in parts:
+            if not ends:
+                tokens = list(part)
+                statement = _statement(tokens, text, values)
+                statements.append(replace(statement, values=_list_values(tokens, values)))
+        return statements
+    except Error as error:
+        raise error.located(text) from None
+
+
+def _statement(tokens: list[Token], text: str, params: Mapping[str, Any]) -> Statement:
+    if _is_kept(tokens):
+        if len(tokens) == 3:
+            raise token_error(tokens[0], "a statement follows <<.", _KEPT, last=tokens[2])
+        return replace(_statement(tokens[3:], text, params), keep=tokens[0].text)
+    span = (tokens[0].start, tokens[-1].end + 1)
+    word = tokens[0].text.upper()
+    if word == "EXPLAIN":
+        return _explain(tokens, text, params, span)
+    if word == "SHOW":
+        return _show(tokens, text, span)
+    if begins(tokens):
+        return _synthetic(tokens, text, params, span)
+    if word == "DECLARE":
+        return _declare(tokens, text, params, span)
+    if word == "CLOSE":
+        name = _word(tokens, 1, "CLOSE needs the name of a declared threshold.")
+        _nothing_after(tokens, 2)
+        return Statement("close", text, span, name=name)
+    if word not in _STATEMENTS and tokens[0].token_type != TokenType.L_PAREN:
+        raise token_error(
+            tokens[0],
+            f"{tokens[0].text} is not a statement of dpsql.",
+            did_you_mean(word, _STATEMENTS) if word not in _REFUSED else _REFUSED[word],
+        )
+    return Statement("query", text, span, tree=_query(tokens, text, params))
+
+
+def _list_values(tokens: Sequence[Token], params: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Return the parameters in tokens, without duplicates, with their values as shortened SQL."""
+    names = [name for name in list_parameters_named(tokens) if name in params]
+    written = ((name, to_sql(make_literal(params[name], name))) for name in names)
+    return tuple((name, clip(" ".join(text.split()), MAX_VALUE)) for name, text in written)
+
+
+def may_keep(text: str) -> bool:
+    """Return whether a statement of a text may keep its result; False is certain."""
+    return "<<" in text or "synthetic" in text.lower()
+
+
+def _is_kept(tokens: list[Token]) -> bool:
+    """Return whether a statement has the form ``name << ...``."""
+    if len(tokens) < 3 or not tokens[1].text == tokens[2].text == "<" or tokens[2].start != tokens[1].end + 1:
+        return False
+    return tokens[0].text.isidentifier() or tokens[0].token_type == TokenType.IDENTIFIER
+
+
+PIVOT_HINT = "aggregate in a subquery first, and pivot its answer."
+_KEPT = "a name and << before a query keep its answer; within a statement, a query may have a name too."
+_READ_ONLY = "dpsql only answers questions: write a query."
+_WRITING = """
+    INSERT UPDATE DELETE CREATE DROP ALTER COPY ATTACH DETACH PRAGMA SET RESET LOAD INSTALL CALL USE
+    EXPORT IMPORT VACUUM CHECKPOINT PREPARE EXECUTE BEGIN COMMIT ROLLBACK MERGE TRUNCATE"""
+_REFUSED = dict.fromkeys(_WRITING.split(), _READ_ONLY) | {
+    "TABLE": "write SELECT COUNT(*) FROM instead of TABLE.",
+    **dict.fromkeys(("PREPARE", "EXECUTE"), "write the query with parameters, and give their values with it."),
+    "INSERT": _KEPT,
+    "CREATE": f"{_KEPT} A synthetic table is created of rows that look like private ones.",
+    **dict.fromkeys(("COPY", "EXPORT"), "keep the answer of a query under a name, and write its data frame to a file."),
+    **dict.fromkeys(("DESCRIBE", "SUMMARIZE", "DESC"), "write SHOW TABLES, which lists the tables, or SHOW POLICY."),
+}  # fmt: skip
+
+
+def _check_selects(tokens: Sequence[Token]) -> None:
+    """Raise ParseError for a SELECT without items, which may be meant as a column's name."""
+    for token, after in zip(tokens, [*tokens[1:], None], strict=True):
+        alone = after is None or after.token_type in (TokenType.COMMA, *CLOSING)
+        if token.token_type == TokenType.SELECT and alone:
+            hint = f'the column of that name is written "{token.text}".'
+            raise token_error(token, "this SELECT has no columns.", hint)
+
+
+def _query(tokens: list[Token], text: str, params: Mapping[str, Any]) -> exp.Expr:
+    check_clause_order(tokens)
+    _check_selects(tokens)
+    tree = _write_out_pivots(parse_tokens(_enclose_pivot(tokens), text))
+    check_clauses(tree)
+    check_places(tree)
+    check_aliases(tree, tokens)
+    put_joins_in_place(tree)
+    if isinstance(tree, exp.Values) and not tree.args.get("joins"):
+        tree.set("alias", exp.TableAlias(this=exp.to_identifier("valueslist")))
+        tree = exp.Select(expressions=[exp.Star()]).from_(tree, copy=False)
+    while isinstance(tree, exp.Subquery) and not tree.alias and isinstance(tree.this, exp.Query):
+        tree = open_parentheses(tree)
+    if not isinstance(tree, exp.Query) or isinstance(tree, exp.Table):
+        raise ParseError("only queries are answered here.", span=span_of(tree), hint=_READ_ONLY)
+    return put_values(tree, params, text)
+
+
+def _enclose_pivot(tokens: list[Token]) -> list[Token]:
+    """Rewrite a PIVOT statement with ORDER BY or LIMIT as ``SELECT * FROM (PIVOT ...) ORDER BY ...``."""
+    if tokens[0].text.upper() not in ("PIVOT", "UNPIVOT"):
+        return tokens
+    depth = 0
+    for i, token in enumerate(tokens):
+        depth += (token.token_type in OPENING) - (token.token_type in CLOSING)
+        if depth == 0 and token.token_type in (TokenType.ORDER_BY, TokenType.LIMIT, TokenType.OFFSET):
+            words = (
+                (TokenType.SELECT, "SELECT"),
+                (TokenType.STAR, "*"),
+                (TokenType.FROM, "FROM"),
+                (TokenType.L_PAREN, "("),
+            )
+            before = [replace_token(tokens[0], kind, word) for kind, word in words]
+            return [*before, *tokens[:i], replace_token(tokens[i - 1], TokenType.R_PAREN, ")"), *tokens[i:]]
+    return tokens
+
+
+def _names_values(node: exp.Expr) -> bool:
+    """Return whether a pivot is on a column with values; ``x || y IN (...)`` is a boolean, in DuckDB too."""
+    return isinstance(node, exp.In) and isinstance(node.this, exp.Column | exp.Tuple)
+
+
+def _write_out_pivots(tree: exp.Expr) -> exp.Expr:
+    """Rewrite ``PIVOT t ON x IN (...) USING f(y) GROUP BY z`` as ``SELECT * FROM t PIVOT (f(y) FOR x IN (...) GROUP BY z)``."""
+    for node in list(tree.find_all(exp.Pivot)):
+        if not isinstance(node.this, exp.Table | exp.Subquery):
+            continue
+        source, on = node.this, node.expressions
+        made = exp.Pivot(group=node.args.get("group"), unpivot=bool(node.args.get("unpivot")))
+        if made.args["unpivot"]:
+            into = node.args.get("into")
+            given = [into.this.name, *(value.name for value in into.expressions)] if into is not None else []
+            label, *values = given or ["name", "value"]
+            made.set("expressions", [exp.to_identifier(value, quoted=True) for value in values])
+            made.set("fields", [exp.In(this=exp.to_identifier(label, quoted=True), expressions=on)])
+        else:
+            made.set("expressions", node.args.get("using") or [exp.Count(this=exp.Star())])
+            made.set(
+                "fields",
+                [item if _names_values(item) else exp.In(this=item, expressions=[]) for item in on],
+            )
+        source.append("pivots", made)
+        select = exp.Select(expressions=[exp.Star()], with_=node.args.get("with_"))
+        select.set("from_", exp.From(this=source))
+        if node is tree:
+            tree = select
+        else:
+            node.replace(select)
+    return tree
+
+
+def _explain(tokens: list[Token], text: str, params: Mapping[str, Any], span: Span) -> Statement:
+    rest, json = tokens[1:], False
+    if len(rest) > 3 and rest[0].token_type == TokenType.L_PAREN and rest[1].text.upper() == "FORMAT":
+        style = rest[2].text.upper()
+        if style not in ("TEXT", "JSON"):
+            raise token_error(
+                rest[2],
+                f"EXPLAIN has no format {rest[2].text}.",
+                "write TEXT, or JSON.",
+            )
+        rest, json = rest[4:], style == "JSON"
+    if not rest:
+        raise token_error(tokens[0], "EXPLAIN needs a statement.")
+    if rest[0].text.upper() == "ANALYZE":
+        raise token_error(
+            rest[0],
+            "EXPLAIN ANALYZE would run the statement.",
+            "leave it out: EXPLAIN tells the cost before.",
+        )
+    inner = _statement(rest, text, params)
+    if inner.kind not in ("query", "declare"):
+        raise ParseError("EXPLAIN is for queries.", span=inner.span)
+    return Statement(
+        "explain",
+        text,
+        span,
+        tree=inner.tree,
+        name=inner.name,
+        json=json,
+        synthetic=inner.synthetic,
+        rows=inner.rows,
+    )
+
+
+def _show(tokens: list[Token], text: str, span: Span) -> Statement:
+    name = _word(tokens, 1, "SHOW needs a word.", hint=f"write SHOW {', SHOW '.join(SHOW_WORDS)}.").upper()
+    if name not in SHOW_WORDS:
+        raise token_error(tokens[1], f"there is no SHOW {tokens[1].text}.", did_you_mean(name, SHOW_WORDS))
+    if name == "TRADEOFF" and [token.text.upper() for token in tokens[2:]] == ["SPENT"]:
+        return Statement("show", text, span, name="TRADEOFF SPENT")
+    limit = read_limit(tokens, 2) if name == "LEDGER" else None
+    _nothing_after(tokens, 2 if limit is None else 4)
+    return Statement("show", text, span, name=name, limit=limit)
+
+
+def _declare(tokens: list[Token], text: str, params: Mapping[str, Any], span: Span) -> Statement:
+    kind = tokens[2].text.upper() if len(tokens) > 2 else ""
+    stable = kind == "STABLE"
+    usage = "write DECLARE alarm ABOVE_THRESHOLD 100 OPTIONS (epsilon = 1, max_hits = 3)."
+    if stable:
+        usage = "write DECLARE alarm STABLE OPTIONS (epsilon = 1, delta = 1e-6, max_unstable = 5)."
+    name = _word(tokens, 1, "DECLARE needs a name.", hint=usage)
+    if not stable and (len(tokens) < 4 or kind != "ABOVE_THRESHOLD"):
+        at = tokens[min(2, len(tokens) - 1)]
+        if any(token.text.upper() == "CURSOR" for token in tokens[2:6]):
+            usage = "ask the SELECT itself, without a cursor: its rows come all at once."
+        raise token_error(at, "only ABOVE_THRESHOLD and STABLE can be declared.", usage)
+    depths = accumulate((t.token_type in OPENING) - (t.token_type in CLOSING) for t in tokens)
+    words = (i for i, depth in enumerate(depths) if depth == 0 and tokens[i].text.upper() == "OPTIONS")
+    options = next(words, len(tokens))
+    if stable and len(tokens) > 3 and (options > 3 or tokens[-1].text != ")"):
+        raise token_error(tokens[3], "only OPTIONS follow STABLE.", usage, last=tokens[-1])
+    head = tokens[2]
+    clause = [replace_token(head, TokenType.SELECT, "SELECT")]
+    if stable or options < len(tokens):  # reuse the mode clause: SELECT WITH <kind> OPTIONS (...) threshold
+        clause += [replace_token(head, TokenType.WITH, "WITH"), head, *tokens[options:]]
+    clause += [replace_token(head, TokenType.NUMBER, "0")] if stable else []
+    clause += tokens[3:options]
+    tree = put_values(parse_tokens(clause, text), params, text)
+    given = {key for key, value in tree.args.items() if value and key != "mode"}
+    if not isinstance(tree, exp.Select) or given != {"expressions"}:  # arguments in parentheses, or a clause
+        raise token_error(tokens[3], "DECLARE takes one threshold, and OPTIONS.", usage, last=tokens[-1])
+    return Statement("declare", text, span, tree=tree, name=name)
+
+
+def _synthetic(tokens: list[Token], text: str, params: Mapping[str, Any], span: Span) -> Statement:
+    name, rows, start = read_head(tokens, params)
+    tree = mark(_query(tokens[start:], text, params), span, rows)
+    return Statement("query", text, span, tree=tree, keep=name, synthetic=True, rows=rows)
+
+
+def _word(tokens: list[Token], i: int, message: str, hint: str | None = None) -> str:
+    if i >= len(tokens) or not tokens[i].text.replace("_", "a").isalnum():
+        raise token_error(tokens[min(i, len(tokens) - 1)], message, hint)
+    return str(tokens[i].text)
+
+
+def _nothing_after(tokens: list[Token], i: int) -> None:
+    if len(tokens) > i:
+        raise token_error(tokens[i], f"nothing may follow here, but there is {tokens[i].text}.")
+
+
+# -- clauses and their order ------------------------------------------------------------------------------------
+
+_ORDER = (
+    "SELECT", "FROM", "JOIN", "WHERE", "GROUP BY", "HAVING", "WINDOW", "QUALIFY", "USING SAMPLE", "ORDER BY", "LIMIT",
+)  # fmt: skip
+_RANKS = {word: place for place, word in enumerate(_ORDER)}
+_RANKS |= {"TABLESAMPLE": _RANKS["JOIN"], "OFFSET": _RANKS["LIMIT"], "FETCH": _RANKS["LIMIT"]}
+_REPEATED = ("JOIN", "TABLESAMPLE")
+_SETS = ("UNION", "INTERSECT", "EXCEPT")
+_WORDS = {
+    TokenType[word.replace(" ", "_")]: word for word in {*_RANKS, *_SETS} - {"TABLESAMPLE", "USING SAMPLE"}
+}
+_WORDS |= {TokenType.TABLE_SAMPLE: "TABLESAMPLE", TokenType.USING: "USING SAMPLE"}
+_OTHERWISE_AFTER = {"FROM": TokenType.DISTINCT, "OFFSET": TokenType.WITH, "EXCEPT": TokenType.STAR}
+"""IS DISTINCT FROM, UNNEST(x) WITH OFFSET and * EXCEPT (k) begin no clause."""
+_KNOWN = {
+    "with_", "expressions", "distinct", "from_", "joins", "where", "group", "having", "qualify", "windows",
+    "order", "limit", "offset", "sample", "into", "mode",
+}  # fmt: skip
+"""The clauses that a SELECT may have; INTO is refused elsewhere, with a hint."""
+_FOREIGN = {
+    "cluster": "CLUSTER BY", "distribute": "DISTRIBUTE BY", "sort": "SORT BY", "connect": "CONNECT BY",
+    "laterals": "LATERAL VIEW", "locks": "LOCK", "hint": "a hint", "match": "MATCH_RECOGNIZE",
+    "prewhere": "PREWHERE", "kind": "SELECT AS", "operation_modifiers": "this word after SELECT",
+}  # fmt: skip
+_OF_A_SELECT = ("where", "group", "having", "qualify", "windows")
+_JOINED = ("kind", "match")
+"""Keys of a set operation with SQL text: EXCEPT ALL, BY NAME ON (k)."""
+
+
+def check_clause_order(tokens: list[Token]) -> None:
+    """Refuse clauses in places where DuckDB has none.
+
+    Raises:
+        ParseError: with the clause that should come first, and its position.
+    """
+    levels: list[dict[str, Token]] = [{}]
+    for i, token in enumerate(tokens):
+        if token.token_type in OPENING:
+            levels.append({})
+        elif token.token_type in CLOSING:
+            del levels[1:][-1:]
+            levels = levels[:-1] or [{}]
+        else:
+            word = _clause(tokens, i)
+            if word is not None:
+                _place(word, token, levels[-1])
+
+
+def _clause(tokens: list[Token], i: int) -> str | None:
+    """Return the clause or the set operation that a token begins."""
+    word = _WORDS.get(tokens[i].token_type)
+    if word is not None and i and tokens[i - 1].token_type == _OTHERWISE_AFTER.get(word):
+        return None
+    if word == "USING SAMPLE" and tokens[i + 1 : i + 2] and tokens[i + 1].text.upper() == "SAMPLE":
+        return word
+    return None if word == "USING SAMPLE" else word  # USING (k)
+
+
+def _place(word: str, token: Token, seen: dict[str, Token]) -> None:
+    """Record a clause of one SELECT, if it may follow the previous ones."""
+    if word in _SETS:
+        last = next((name for name in ("ORDER BY", "LIMIT", "OFFSET", "FETCH") if name in seen), None)
+        if last is not None:
+            hint = f"write it after the last SELECT, or put the SELECT before {word} in parentheses."
+            raise token_error(seen[last], f"{last} can't stand before {word}.", hint)
+        seen.clear()
+        return
+    if word in seen and word not in _REPEATED:
+        raise token_error(token, f"there are two {word} clauses.", "join them into one.")
+    if word in _REPEATED and "SELECT" in seen and ("FROM" not in seen or next(iter(seen)) == "FROM"):
+        raise token_error(token, f"{word} stands apart from FROM.", "write it after FROM.")
+    from_first = word == "SELECT" and next(iter(seen), "") == "FROM" and {*seen} <= {"FROM", *_REPEATED}
+    later = [name for name in seen if _RANKS[name] > _RANKS[word]]
+    if later and not from_first:
+        raise token_error(token, f"{word} can't stand after {later[0]}.", f"write {word} before {later[0]}.")
+    seen[word] = token
+
+
+def check_clauses(tree: exp.Expr) -> None:
+    """Raise ParseError for clauses of other dialects, which would be dropped or fail in the engine."""
+    for query in tree.find_all(exp.Select, exp.SetOperation, exp.Subquery):
+        for key, value in query.args.items():
+            if isinstance(query, exp.Select):
+                wrong = key not in _KNOWN
+            elif isinstance(query, exp.SetOperation):
+                wrong = key in _FOREIGN and key not in _JOINED
+            else:
+                wrong = key in _FOREIGN or key in _OF_A_SELECT
+            if not value or not wrong:
+                continue
+            if key in _OF_A_SELECT:
+                raise _after_parentheses(value)
+            found = value[0] if isinstance(value, list) else value
+            hint = "write FROM t, UNNEST(x) AS u(y)." if key == "laterals" else "leave it out."
+            raise ParseError(
+                f"{_FOREIGN.get(key, key.upper())} is not known here.",
+                span=span_of(found) if isinstance(found, exp.Expr) else None, hint=hint
+            )  # fmt: skip
+
+
+def put_joins_in_place(tree: exp.Expr) -> None:
+    """Move the joins of ``FROM a JOIN b [SELECT ...]`` from a to the SELECT, as if FROM came second."""
+    for select in tree.find_all(exp.Select):
+        from_ = select.args.get("from_")
+        joins = from_.this.args.get("joins") if from_ is not None else None
+        if from_ is not None and joins:
+            from_.this.set("joins", None)
+            select.set("joins", [*joins, *(select.args.get("joins") or [])])
+
+
+def _after_parentheses(value: object) -> ParseError:
+    found = value[0] if isinstance(value, list) else value
+    return ParseError(
+        "only ORDER BY, LIMIT and OFFSET follow a SELECT in parentheses.",
+        span=span_of(found) if isinstance(found, exp.Expr) else None,
+        hint="write it inside of the parentheses."
+    )  # fmt: skip
+
+
+def open_parentheses(tree: exp.Subquery) -> exp.Expr:
+    """Return the query of a fully parenthesised statement, with its trailing clauses; ParseError for a join or a sample."""
+    for key in ("joins", "sample", "pivots"):
+        if tree.args.get(key):
+            raise _after_parentheses(tree.args[key])
+    inner: exp.Expr = tree.this
+    after = {key: tree.args[key] for key in ("with_", "order", "limit", "offset") if tree.args.get(key)}
+    if not after:
+        return inner
+    if any(inner.args.get(key) for key in ("with_", "order", "limit", "offset")):
+        star: exp.Expr = exp.Select(expressions=[exp.Star()])
+        star.set("from_", exp.From(this=exp.Subquery(this=inner)))
+        inner = star
+    for key, value in after.items():
+        inner.set(key, value)
+    return inner

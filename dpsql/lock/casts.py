@@ -1,0 +1,214 @@
+"""Casts that the engine adds by itself: every one must have a value for each value of its source type.
+
+Where two types meet, DuckDB casts one of them, and a value that does not fit ends the query with an error. One person's row would
+then decide how a statement ends. DuckDB's bound plan names these casts with both of their types, wherever they stand:
+comparisons, IN, rows, joins, set operations, lists, branches, arguments. The plan is read here, and a cast that might fail is
+refused. Casts that the text itself has are TRY_CAST in the text that is planned, so those that remain are DuckDB's own.
+
+The way out of the engine: every value of each output has a form in which Arrow, Python and another DuckDB have it too.
+
+Integers of 128 bits have none: Arrow has decimals of 38 digits in their place. So an output of such a type must be proved to
+have at most 38 digits, and lists, structs and maps must not hold one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from dpsql.lock.facts import Value
+from dpsql.lock.tree import refuse
+
+_MOST = 10**38 - 1
+MOST_OF_ONE = 1 << 92
+"""What one row may add to a sum: 38 digits hold the sum over more rows than there are people."""
+_WIDE = ("HUGEINT", "UHUGEINT")
+_PLAIN = frozenset((
+    "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "FLOAT", "DOUBLE",
+    "DECIMAL", "VARCHAR", "CHAR", "ENUM", "UUID", "DATE", "TIME", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS",
+    "TIMESTAMP WITH TIME ZONE", "BLOB", "INTERVAL", "NULL", "SQLNULL",
+))  # fmt: skip
+"""Types whose every value can leave. Of an interval the microseconds may wrap round, which ends no statement."""
+
+
+def is_held(value: Value) -> bool:
+    """Return whether an output that is an integer has at most 38 digits: within bounds, or a sum of bounded terms.
+
+    Values of public relations may have more: those end a statement in the same way whatever the private rows are.
+    """
+    if value.public or value.narrow or (value.most is not None and value.most <= _MOST):
+        return True
+    if not value.whole:
+        return False
+    if value.step is not None:
+        return max(-value.step[0], value.step[1]) <= MOST_OF_ONE
+    return (value.weight is not None and value.weight <= MOST_OF_ONE) or (
+        value.total is not None and value.total <= MOST_OF_ONE
+    )
+
+
+def list_wide_outputs(outputs: Iterable[tuple[str, Mapping[str, Any]]]) -> frozenset[str]:
+    """Return the outputs of a text that are integers of 128 bits, which may have more than 38 digits.
+
+    Args:
+        outputs: their names, and their types in DuckDB's plan.
+
+    Raises:
+        Unproved: another output may have no way out.
+    """
+    wide = set()
+    for name, kind in outputs:
+        if kind.get("id") in _WIDE:
+            wide.add(name)
+        elif not _leaves(kind):
+            refuse(f"an output of the type {kind.get('id')}, whose values may have no way out")
+    return frozenset(wide)
+
+
+def _leaves(kind: Mapping[str, Any]) -> bool:
+    info = kind.get("type_info") or {}
+    if kind.get("id") in ("LIST", "ARRAY", "MAP"):
+        return _leaves(info.get("child_type") or {})
+    if kind.get("id") in ("STRUCT", "TUPLE"):
+        return all(_leaves(part["second"]) for part in info.get("child_types") or [{"second": {}}])
+    return kind.get("id") in _PLAIN
+
+
+Node = Mapping[str, Any]
+Plan = Callable[[str], str]
+"""DuckDB's bound plan of a text as JSON, without optimizations."""
+
+_WRITTEN = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\bCAST\(""")
+_BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64, "HUGEINT": 128}
+_WHOLE = {name: (-(1 << bits - 1), (1 << bits - 1) - 1) for name, bits in _BITS.items()}
+_WHOLE |= {f"U{name}": (0, (1 << bits) - 1) for name, bits in _BITS.items()}
+_FLOATS = ("FLOAT", "DOUBLE")
+_WRITABLE = frozenset(("BOOLEAN", "UUID", "ENUM", "DATE", "INTERVAL", "DECIMAL", "CHAR", *_FLOATS, *_WHOLE))
+"""Types whose every value has a text. A time or timestamp out of range, which a file may hold, has none."""
+_NESTED = ("STRUCT", "TUPLE")
+
+
+def prove_casts(text: str, plan: Plan) -> list[tuple[str, Node]]:
+    """Prove that no cast which DuckDB adds to a text can fail, and return the names and types of the text's outputs.
+
+    Raises:
+        Unproved: one can, or there is no plan to read.
+    """
+    try:
+        (root,) = json.loads(plan(f"SELECT * FROM ({write_attempts(text)}) AS outputs"))["plans"]
+        outputs = [(str(item["alias"]), item["return_type"]) for item in root["expressions"]]
+    except (ValueError, LookupError, TypeError):
+        refuse("no plan of the text")
+    for child, target in _list_casts(root):
+        if not _fits(child, target):
+            refuse(f"a cast of {_name(child)} to {_word(target)} that DuckDB adds, and that may fail")
+    return outputs
+
+
+def write_attempts(text: str) -> str:
+    """Return a text whose own casts give NULL where they fail.
+
+    >>> write_attempts("SELECT CAST(a AS DATE), TRY_CAST(b AS DATE), 'CAST('")
+    "SELECT TRY_CAST(a AS DATE), TRY_CAST(b AS DATE), 'CAST('"
+    """
+    return _WRITTEN.sub(lambda found: "TRY_CAST(" if found[0] == "CAST(" else found[0], text)
+
+
+def _list_casts(plan: Any) -> Iterator[tuple[Node, Node]]:
+    """Yield the operand and the type of each cast; TRY_CAST is none of them."""
+    stack = [plan]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, list):
+            stack.extend(node)
+        elif isinstance(node, dict):
+            if node.get("type") == "OPERATOR_CAST":
+                details = node.get("function_data") or node  # DuckDB 1.5 has them in the node itself
+                if not details.get("try_cast"):
+                    yield node["child"] if "child" in node else node["children"][0], node["return_type"]
+            stack.extend(node.values())
+
+
+def _fits(child: Node, target: Node) -> bool:
+    """Return whether every value of an operand can be cast to a type."""
+    if child.get("expression_class") != "BOUND_CONSTANT":
+        return is_total(child.get("return_type") or {}, target)
+    constant = child["value"]
+    if constant.get("is_null"):
+        return True
+    kind, value = constant.get("type") or {}, constant.get("value")
+    if is_total(kind, target):
+        return True
+    name, info = kind.get("id"), kind.get("type_info") or {}
+    if not isinstance(value, int) or isinstance(value, bool) or name not in (*_WHOLE, "DECIMAL"):
+        return False
+    scale = int(info.get("scale", 0)) if name == "DECIMAL" else 0
+    if target.get("id") in _WHOLE:
+        low, high = _WHOLE[target["id"]]
+        return bool(low * 10**scale <= value <= high * 10**scale)
+    if target.get("id") == "DECIMAL":
+        before, after = _digits(target)
+        return scale <= after and abs(value) < 10 ** (before + scale)
+    return False
+
+
+def is_total(source: Node, target: Node) -> bool:
+    """Return whether every value of a type can be cast to another type."""
+    if source == target:
+        return True
+    name, other = source.get("id"), target.get("id")
+    if name in ("NULL", "SQLNULL"):
+        return True
+    if name in ("LIST", "ARRAY", "MAP") or name in _NESTED:
+        return _is_total_inside(source, target)
+    if name == other:
+        if name != "DECIMAL":
+            return name != "ENUM"  # of other values
+        (before, after), (room, behind) = _digits(source), _digits(target)
+        return before <= room and after <= behind
+    if other == "VARCHAR":
+        return name in _WRITABLE
+    if name == "BOOLEAN":
+        return other in (*_WHOLE, *_FLOATS)
+    if other in _FLOATS:
+        return name in ("FLOAT", "DECIMAL") or (name in _WHOLE and (name, other) != ("UHUGEINT", "FLOAT"))
+    if name in _WHOLE:
+        low, high = _WHOLE[name]
+        if other in _WHOLE:
+            least, most = _WHOLE[other]
+            return least <= low and high <= most
+        return other == "DECIMAL" and max(-low, high) < 10 ** _digits(target)[0]
+    return False
+
+
+def _is_total_inside(source: Node, target: Node) -> bool:
+    name, other = source["id"], target.get("id")
+    here, there = source.get("type_info") or {}, target.get("type_info") or {}
+    if name in _NESTED:
+        fields, others = here.get("child_types") or [], there.get("child_types") or []
+        alike = [item["first"].lower() for item in fields] == [item["first"].lower() for item in others]
+        pairs = zip(fields, others, strict=False)
+        return other == name and alike and all(is_total(a["second"], b["second"]) for a, b in pairs)
+    if other != name and (name, other) != ("ARRAY", "LIST"):
+        return False
+    if other == "ARRAY" and here.get("size") != there.get("size"):
+        return False
+    return is_total(here.get("child_type") or {}, there.get("child_type") or {})
+
+
+def _digits(kind: Node) -> tuple[int, int]:
+    """Return the digits of a decimal before and after the point."""
+    info = kind.get("type_info") or {}
+    scale = int(info.get("scale", 0))
+    return int(info.get("width", 0)) - scale, scale
+
+
+def _name(child: Node) -> str:
+    kind = child.get("return_type") or (child.get("value") or {}).get("type") or {}
+    return _word(kind)
+
+
+def _word(kind: Node) -> str:
+    return str(kind.get("id"))

@@ -1,0 +1,441 @@
+"""A reader from DuckDB's own parser, as versions 1.5 and 2.0 serialise a text, to the tree of few kinds of nodes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from fractions import Fraction
+from typing import Any
+
+from dpsql.lock import tree
+from dpsql.lock.tree import Call, Cast, Expr, Literal, refuse
+
+Node = dict[str, Any]
+"""A part of what DuckDB serialises of a text."""
+
+_PLACES = frozenset({"query_location", "query_location_length", "location"})
+_NO_ORDER = {"type": "ORDER_MODIFIER"}
+
+_OPERATORS = {
+    "OPERATOR_NOT": "not",
+    "OPERATOR_IS_NULL": "is null",
+    "OPERATOR_IS_NOT_NULL": "is not null",
+    "OPERATOR_COALESCE": "coalesce",
+    "OPERATOR_TRY": "try",
+    "OPERATOR_NULLIF": "nullif",
+    "ARRAY_EXTRACT": "array_extract",
+    "ARRAY_SLICE": "array_slice",
+    "ARRAY_CONSTRUCTOR": "list_value",
+    "STRUCT_EXTRACT": "struct_extract",
+    "COMPARE_IN": "in",
+    "COMPARE_NOT_IN": "not in",
+    "COMPARE_BETWEEN": "between",
+    "COMPARE_EQUAL": "=",
+    "COMPARE_NOTEQUAL": "<>",
+    "COMPARE_LESSTHAN": "<",
+    "COMPARE_GREATERTHAN": ">",
+    "COMPARE_LESSTHANOREQUALTO": "<=",
+    "COMPARE_GREATERTHANOREQUALTO": ">=",
+    "COMPARE_DISTINCT_FROM": "is distinct from",
+    "COMPARE_NOT_DISTINCT_FROM": "is not distinct from",
+    "CONJUNCTION_AND": "and",
+    "CONJUNCTION_OR": "or",
+}
+
+
+def read_tree(text: str) -> tree.Query:
+    """Return the query of a serialised text.
+
+    Raises:
+        Unproved: it is not one SELECT, or holds something that is not known here.
+    """
+    try:
+        whole = json.loads(text, object_hook=_drop_nothing)
+        if whole.get("error") or len(whole.get("statements", ())) != 1:
+            refuse("not one SELECT")
+        (statement,) = whole["statements"]
+        _only(statement, ("node", "named_param_map"))
+        return _query(statement["node"])
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError):
+        refuse("a tree of another shape")
+
+
+def _drop_nothing(node: Node) -> Node:
+    """Drop places in the text, and fields that say nothing."""
+    return {
+        key: value
+        for key, value in node.items()
+        if ((value and value != _NO_ORDER) or (value == 0 and value is not False)) and key not in _PLACES
+    }
+
+
+def _only(node: Node, known: Iterable[str]) -> None:
+    """Refuse a field that is not among those known."""
+    for key in node:
+        if key not in ("class", "type", *known):
+            refuse(f"{node.get('type')} with {key}")
+
+
+_CLAUSES = ("where_clause", "having", "qualify")
+
+
+def _query(node: Node) -> tree.Query:
+    kind = node["type"]
+    if kind == "SELECT_NODE":
+        return _select(node)
+    if kind != "SET_OPERATION_NODE":
+        refuse(f"a query of kind {kind}")
+    _only(node, ("modifiers", "cte_map", "setop_type", "setop_all", "left", "right", "children"))
+    parts = node.get("children") or [node["left"], node["right"]]
+    distinct, order, limit = _modifiers(node)
+    if distinct or order:
+        refuse("a set operation that is ordered or made distinct")
+    if node["setop_type"] not in ("UNION", "EXCEPT", "INTERSECT"):
+        refuse("a set operation by name")
+    return tree.Union(node["setop_type"], tuple(map(_query, parts)), _ctes(node), limit)
+
+
+def _select(node: Node) -> tree.Select:
+    _only(
+        node, ("modifiers", "cte_map", "select_list", "from_table", "group_expressions", "group_sets",
+               "aggregate_handling", *_CLAUSES),
+    )  # fmt: skip
+    if node.get("aggregate_handling") != "STANDARD_HANDLING":
+        refuse("GROUP BY ALL")
+    groups = _exprs(node.get("group_expressions", ()))
+    sets = node.get("group_sets", [])
+    if sets and [sorted(one) for one in sets] != [list(range(len(groups)))]:
+        refuse("grouping sets")
+    if not sets and groups:
+        refuse("groups in no set")
+    if not all("alias" in item for item in node["select_list"]):
+        refuse("an output column without a name")
+    items = tuple((item["alias"], _expr(item)) for item in node["select_list"])
+    where, having, qualify = (_maybe(node.get(key)) for key in _CLAUSES)
+    return tree.Select(
+        items, _source(node["from_table"]), _ctes(node), where, groups, having, qualify, *_modifiers(node)
+    )  # fmt: skip
+
+
+def _ctes(node: Node) -> tuple[tuple[str, tree.Query], ...]:
+    found = []
+    for item in node.get("cte_map", {}).get("map", ()):
+        value = item["value"]
+        _only(value, ("materialized", "query", "query_node"))
+        found.append((item["key"], _query(value.get("query_node") or value["query"]["node"])))
+    return tuple(found)
+
+
+def _modifiers(node: Node) -> tuple[bool, tuple[tree.Order, ...], int | None]:
+    distinct, limit = False, None
+    order: tuple[tree.Order, ...] = ()
+    for item in node.get("modifiers", ()):
+        kind = item["type"]
+        if kind == "DISTINCT_MODIFIER":
+            _only(item, ())
+            distinct = True
+        elif kind == "ORDER_MODIFIER":
+            _only(item, ("orders",))
+            order = _orders(item["orders"])
+        elif kind == "LIMIT_MODIFIER":
+            _only(item, ("limit", "offset", "limit_type"))
+            if item.get("limit_type") not in (None, "ROW_COUNT"):
+                refuse("a limit in percent")
+            most, offset = (_maybe(item.get(key)) for key in ("limit", "offset"))
+            if not all(isinstance(one, Literal | tree.Parameter | None) for one in (most, offset)):
+                refuse("a limit that is no number")
+            found = tree.integer(most)
+            limit = -1 if found is None else found
+        else:
+            refuse(f"a modifier {kind}")
+    return distinct, order, limit
+
+
+def _orders(items: Iterable[Node]) -> tuple[tree.Order, ...]:
+    ways = [(item["expression"], f"{item['type']} {item.get('null_order', '')}") for item in items]
+    return tuple(tree.Order(_expr(by), how) for by, how in ways)
+
+
+# -- FROM -------------------------------------------------------------------------------------------------------
+
+_JOINS = {kind: kind for kind in ("INNER", "LEFT", "RIGHT", "OUTER", "SEMI", "ANTI")} | {"FULL": "OUTER"}
+
+
+def _source(node: Node) -> tree.Source | None:
+    kind, alias = node["type"], node.get("alias", "")
+    if kind == "EMPTY":
+        return None
+    if kind == "JOIN":
+        return _join(node)
+    if not alias:
+        refuse("a relation without an alias")
+    columns = tuple(node.get("column_name_alias", ()))
+    if kind == "BASE_TABLE":
+        _only(node, ("alias", "schema_name", "table_name", "catalog_name", "qualified_name"))
+        path = tuple(node[key] for key in ("catalog_name", "schema_name", "table_name") if key in node)
+        if tuple(node.get("qualified_name", {}).get("path", path)) != path:
+            refuse("a table without its whole path")
+        return tree.Table(path, alias)
+    if kind == "TABLE_FUNCTION":
+        _only(node, ("alias", "function", "column_name_alias", "with_ordinality"))
+        if node.get("with_ordinality") not in (None, "WITHOUT_ORDINALITY"):
+            refuse("ordinality")
+        call = _expr(node["function"])
+        if not isinstance(call, Call) or not columns:
+            refuse("a table function without names")
+        return tree.Made(call.name, call.args, alias, columns)
+    if kind != "SUBQUERY":
+        refuse(f"a relation of kind {kind}")
+    _only(node, ("alias", "subquery", "column_name_alias"))
+    inner = node["subquery"]["node"]
+    if inner.get("from_table", {}).get("type") == "EXPRESSION_LIST":
+        return tree.Values(_values(inner), alias, columns)
+    if columns:
+        refuse("a subquery with a list of columns")
+    return tree.Derived(_query(inner), alias)
+
+
+def _join(node: Node) -> tree.Join:
+    _only(
+        node, ("left", "right", "condition", "join_type", "ref_type", "is_implicit", "nearest_count",
+               "nearest_order_type"),
+    )  # fmt: skip
+    shape = node.get("ref_type")
+    if shape not in ("REGULAR", "CROSS", "ASOF") or node["join_type"] not in _JOINS:
+        refuse(f"a join {node['join_type']} {shape}")
+    if node.get("nearest_count") not in (None, 1):
+        refuse("a join of the nearest")
+    left, right = _source(node["left"]), _source(node["right"])
+    if left is None or right is None:
+        refuse("a join with nothing")
+    on = _maybe(node.get("condition"))
+    if (on is None) != (shape == "CROSS"):
+        refuse("a join without a condition")
+    return tree.Join(left, right, _JOINS[node["join_type"]], on, shape == "ASOF")
+
+
+def _values(node: Node) -> tuple[tuple[Expr, ...], ...]:
+    """Read the rows of VALUES, which the parser writes as ``SELECT * FROM`` of a list."""
+    _only(node, ("select_list", "from_table", "aggregate_handling"))
+    _only(node["from_table"], ("alias", "values"))
+    if [item["class"] for item in node["select_list"]] != ["STAR"]:
+        refuse("some columns of VALUES")
+    _only(node["select_list"][0], ())
+    return tuple(map(_exprs, node["from_table"]["values"]))
+
+
+# -- expressions ------------------------------------------------------------------------------------------------
+
+_READERS: dict[str, tuple[Callable[[Node], Expr], frozenset[str]]] = {}
+
+
+def _reads(kind: str, *fields: str) -> Callable[[Callable[[Node], Expr]], Callable[[Node], Expr]]:
+    """Register the reader of a class of expressions, with the fields that it looks at."""
+
+    def register(read: Callable[[Node], Expr]) -> Callable[[Node], Expr]:
+        _READERS[kind] = read, frozenset({"alias", *fields})
+        return read
+
+    return register
+
+
+def _expr(node: Node) -> Expr:
+    if node["class"] not in _READERS:
+        refuse(f"an expression {node['class']}")
+    read, fields = _READERS[node["class"]]
+    _only(node, fields)
+    return read(node)
+
+
+def _exprs(nodes: Iterable[Node]) -> tuple[Expr, ...]:
+    return tuple(map(_expr, nodes))
+
+
+def _maybe(node: Node | None) -> Expr | None:
+    return None if node is None else _expr(node)
+
+
+@_reads("COLUMN_REF", "column_names")
+def _column(node: Node) -> Expr:
+    names = node["column_names"]
+    if len(names) != 2:
+        refuse("a column that is not written with its relation")
+    return tree.Ref(*names)
+
+
+@_reads("CONSTANT", "literal", "value")
+def _constant(node: Node) -> Expr:
+    if "literal" in node:
+        _only(node["literal"], ("kind", "text"))
+        return _literal(node["literal"]["kind"], node["literal"].get("text", ""))
+    kind, inner = node["value"]["type"], node["value"].get("value")
+    match kind["id"]:
+        case _ if node["value"].get("is_null"):
+            return Literal(None)
+        case "DECIMAL":
+            return Literal(Fraction(_integer(inner), 10 ** kind["type_info"]["scale"]))
+        case "INTEGER" | "BIGINT" | "UBIGINT" | "HUGEINT":
+            return Literal(_integer(inner))
+        case "DOUBLE":
+            return Literal(float(inner))
+        case "VARCHAR":
+            return Literal(inner or "")
+        case "BOOLEAN":
+            return Literal(bool(inner))
+    refuse(f"a constant {kind['id']}")
+
+
+def _integer(given: Any) -> int:
+    return int(given["upper"]) * 2**64 + int(given["lower"]) if isinstance(given, dict) else int(given)
+
+
+def _literal(kind: str, text: str) -> Literal:
+    match kind:
+        case "INTEGER":
+            return Literal(int(text.replace("_", "")))
+        case "NUMERIC":
+            return Literal(float(text) if "e" in text.lower() else Fraction(text))
+        case "STRING":
+            return Literal(text)
+        case "BOOLEAN":
+            return Literal(text == "true")
+        case "NULL_LITERAL":
+            return Literal(None)
+    refuse("a literal")
+
+
+@_reads("PARAMETER", "identifier")
+def _parameter(node: Node) -> Expr:
+    name = str(node["identifier"])
+    if name.isdigit():
+        refuse("a parameter without a name")
+    return tree.Varied(name) if name.lower().startswith((tree.ANY, tree.WHOLE)) else tree.Parameter(name)
+
+
+# Functions with a syntax of their own, which version 1.5 names with its schema.
+_OF_MAIN = (
+    "list_value", "struct_pack", "row", "trim", "ltrim", "rtrim", "substring", "position", "date_part", "timezone",
+)  # fmt: skip
+
+
+@_reads(
+    "FUNCTION", "function_name", "children", "arguments", "order_bys", "filter", "distinct", "is_operator",
+    "qualified_name", "schema",
+)  # fmt: skip
+def _function(node: Node) -> Expr:
+    name = node["function_name"].lower()
+    if "schema" in node and (node["schema"] != "main" or name not in _OF_MAIN):
+        refuse("a function of a schema")
+    if [part.lower() for part in node.get("qualified_name", {}).get("path", [name])] != [name]:
+        refuse("a function of a schema")
+    args, names = _arguments(node)
+    if any(names) and name != "struct_pack":
+        refuse("an argument with a name")
+    orders = _orders(node.get("order_bys", {}).get("orders", ()))
+    return Call(name, args, "distinct" in node, _maybe(node.get("filter")), orders, names)
+
+
+def _arguments(node: Node) -> tuple[tuple[Expr, ...], tuple[str, ...]]:
+    """Read the arguments and their names."""
+    pairs = [(item["expression"], item.get("name", "")) for item in node.get("arguments", ())]
+    pairs = pairs or [(item, item.get("alias", "")) for item in node.get("children", ())]
+    return _exprs(item for item, _ in pairs), tuple(name for _, name in pairs)
+
+
+@_reads("OPERATOR", "children")
+@_reads("CONJUNCTION", "children")
+@_reads("COMPARISON", "left", "right")
+@_reads("BETWEEN", "input", "lower", "upper")
+def _operator(node: Node) -> Expr:
+    if node["type"] not in _OPERATORS:
+        refuse(f"an operator {node['type']}")
+    sides = [node[key] for key in ("left", "right", "input", "lower", "upper") if key in node]
+    return Call(_OPERATORS[node["type"]], _exprs(sides or node.get("children", ())))
+
+
+@_reads("CASE", "case_checks", "else_expr")
+def _case(node: Node) -> Expr:
+    parts = [one[key] for one in node["case_checks"] for key in ("when_expr", "then_expr")]
+    return Call("case", _exprs([*parts, node["else_expr"]]))
+
+
+@_reads("CAST", "child", "cast_type", "type_expr", "try_cast")
+def _cast(node: Node) -> Expr:
+    name, detail = _type(node["type_expr"] if "type_expr" in node else node["cast_type"])
+    child = _expr(node["child"])
+    if name == "BOOLEAN" and child in (Literal("t"), Literal("f")):  # TRUE and FALSE of the older version
+        return Literal(child == Literal("t"))
+    return Cast(child, name, "try_cast" in node, detail)
+
+
+@_reads(
+    "WINDOW", "function_name", "children", "arguments", "partitions", "orders", "start", "end", "start_expr",
+    "end_expr", "offset_expr", "default_expr", "filter_expr", "exclude_clause", "ignore_nulls", "distinct",
+    "qualified_name",
+)  # fmt: skip
+def _window(node: Node) -> Expr:
+    args, names = _arguments(node)
+    if any(names):
+        refuse("an argument with a name")
+    more = _exprs(node[key] for key in ("offset_expr", "default_expr") if key in node)
+    plain = "ignore_nulls" not in node and "distinct" not in node and node.get("exclude_clause") == "NO_OTHER"
+    start, end, where = (_maybe(node.get(key)) for key in ("start_expr", "end_expr", "filter_expr"))
+    return tree.Window(
+        node["function_name"].lower(), args + more, _exprs(node.get("partitions", ())), _orders(node.get("orders", ())),
+        node["start"], node["end"], (start, end), where, plain,
+    )  # fmt: skip
+
+
+@_reads("SUBQUERY", "subquery_type", "subquery", "child", "comparison_type")
+def _subquery(node: Node) -> Expr:
+    kind = node["subquery_type"]
+    if kind not in ("EXISTS", "NOT_EXISTS", "ANY", "SCALAR"):
+        refuse("a subquery of another kind")
+    if kind == "ANY" and node.get("comparison_type") != "COMPARE_EQUAL":
+        refuse("a subquery that is compared otherwise")
+    return tree.Subquery(kind, _query(node["subquery"]["node"]), _maybe(node.get("child")))
+
+
+# -- types: DuckDB's own, under all of their names, are the only ones that a cast in an exact query may name ------
+
+_WORDS = """
+BOOLEAN TINYINT SMALLINT INTEGER BIGINT HUGEINT UTINYINT USMALLINT UINTEGER UBIGINT UHUGEINT FLOAT DOUBLE DECIMAL VARCHAR
+BLOB BIT DATE TIME TIMESTAMP TIMESTAMP_S TIMESTAMP_MS TIMESTAMP_NS INTERVAL UUID LIST ARRAY STRUCT MAP
+"""
+_TYPES = frozenset(_WORDS.split()) | {"TIMESTAMP WITH TIME ZONE", "TIME WITH TIME ZONE"}
+"""Types that DuckDB itself has. A name that is not here may be anybody's."""
+
+_OTHER_NAMES = {
+    "INT": "INTEGER", "INT4": "INTEGER", "INT8": "BIGINT", "INT2": "SMALLINT", "INT1": "TINYINT",
+    "TEXT": "VARCHAR", "STRING": "VARCHAR", "REAL": "FLOAT", "FLOAT8": "DOUBLE", "FLOAT4": "FLOAT",
+    "BOOL": "BOOLEAN", "NUMERIC": "DECIMAL", "TIMESTAMPTZ": "TIMESTAMP WITH TIME ZONE",
+    "TIMETZ": "TIME WITH TIME ZONE", "TIMESTAMP_TZ": "TIMESTAMP WITH TIME ZONE", "INT128": "HUGEINT",
+    "UINT128": "UHUGEINT", "INT64": "BIGINT", "INT32": "INTEGER", "INT16": "SMALLINT", "UINT64": "UBIGINT",
+    "UINT32": "UINTEGER", "UINT16": "USMALLINT", "UINT8": "UTINYINT", "SIGNED": "INTEGER", "CHAR": "VARCHAR",
+    "BPCHAR": "VARCHAR", "LOGICAL": "BOOLEAN", "DEC": "DECIMAL", "LONG": "BIGINT", "SHORT": "SMALLINT",
+    "BYTEA": "BLOB", "DATETIME": "TIMESTAMP", "TIMESTAMP_US": "TIMESTAMP",
+}  # fmt: skip
+
+
+def _type(node: Node) -> tuple[str, str]:
+    """Read a type's first word, and its digits, elements and fields, which keep other values apart."""
+    if "id" in node:  # of version 1.5; in 2.0 a type is an expression
+        name, rest = node["id"], node.get("type_info", {})
+        if "alias" in rest:
+            refuse("a type with a name of its own")
+        inner = [part["second"] for part in rest.get("child_types", ())]
+        inner += [rest["child_type"]] if "child_type" in rest else []
+    else:
+        if node["class"] != "TYPE":
+            refuse("a type that is computed")
+        _only(node, ("alias", "type_name", "children", "qualified_name"))
+        name, rest = node["type_name"], node.get("children", [])
+        if len(node.get("qualified_name", {}).get("path", [name])) != 1:
+            refuse("a type that is not DuckDB's own")
+        inner = [part for part in rest if part["class"] != "CONSTANT"]
+    name = _OTHER_NAMES.get(name.upper(), name.upper())
+    if name not in _TYPES:
+        refuse("a type that is not DuckDB's own")
+    for part in inner:
+        _type(part)
+    return name, json.dumps(rest, sort_keys=True) if rest else ""

@@ -1,0 +1,635 @@
+"""FROM: which rows a SELECT looks at, whose they are, and which of them meet."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+
+from dpsql.lock import expressions, tree
+from dpsql.lock.expressions import WHOLE, Env, Expressions
+from dpsql.lock.facts import Facts, Kind, Relation, Symbol, Symbols, Value, times
+from dpsql.lock.tree import Expr, Hop, Literal, Ref, refuse
+from dpsql.mechanisms.base import LentTotals
+
+Pairs = Sequence[tuple[Symbol, Symbol]]
+"""Columns that a top-level ``=`` makes equal."""
+Scan = tuple[tuple[str, ...], str, Mapping[str, Value]]
+"""A base table's path, the name of a column, and all of the table's columns."""
+
+
+@dataclass(slots=True)
+class Joins:
+    """Joins the parts of one FROM, under the equalities of their columns."""
+
+    symbols: Symbols
+    scans: Mapping[Symbol, Scan]
+    around: Mapping[Symbol, str]
+    """Units of the rows around, where this is a subquery."""
+    pairs: Pairs
+    cast: Pairs
+    """Integers that an ``=`` makes equal after a cast to another integer: where one is, at most one of the other is."""
+    same: Pairs
+    """Columns that are equal, or both missing."""
+
+    def inner(self, parts: list[Relation]) -> Relation:
+        """Join all parts, under conditions that hold for every row that is left."""
+        parts = [self._follow_all(part, parts) for part in parts]
+        private = [p for p in parts if p.private]
+        if len(private) > 1 and any(p.needs for p in private):
+            refuse("a period that may be missing")
+        while len(private) > 1:
+            first, *rest = private
+            other = next((p for p in rest if self._link(first, p)), None)
+            if other is None:
+                refuse("private rows meet without an equality of their units")
+            private = [self._own_rows(first, other), *(p for p in rest if p is not other)]
+        return reduce(self._beside, [*private, *(p for p in parts if not p.private)])
+
+    # -- units ---------------------------------------------------------------------------------------------------
+
+    def _link(self, a: Relation, b: Relation) -> bool:
+        """Return whether some equality makes the units of both equal: columns as they are, of one type."""
+        ours, theirs = {**a.weak, **a.facts.units}, {**b.weak, **b.facts.units}
+        return bool(ours.keys() & theirs.keys()) or any(  # one column, which a path leads to
+            x in ours and y in theirs and same_type(ours[x], theirs[y])
+            for x, y in both_ways(self._closed({**ours, **theirs}))
+        )
+
+    def _follow_all(self, part: Relation, parts: list[Relation]) -> Relation:
+        """Follow a path to the unit, from table to table."""
+        others = [other for other in parts if other is not part]
+        while part.pending:
+            steps = (step for pair in both_ways(self.pairs) if (step := self._follow(part, *pair)))
+            found = _followed(part, others) or next(steps, None)
+            if found is None:
+                break
+            part = found
+        return part
+
+    def _follow(self, relation: Relation, here: Symbol, there: Symbol) -> Relation | None:
+        hops, scan = relation.pending.get(here), self.scans.get(there)
+        if hops is None or scan is None or scan[:2] != (hops[0].table, hops[0].key):
+            return None
+        reached = scan[2].get("" if hops[0].parted else hops[0].column)
+        if reached is None:
+            refuse("a path to a unit without its column")
+        led = _led(relation, here, hops, reached.symbol)
+        if len(hops) > 1:
+            return replace(led, pending={**led.pending, reached.symbol: hops[1:]})
+        weak = {**relation.weak, reached.symbol: hops[-1].kind}
+        if (
+            hops[0].column == hops[0].key and not hops[0].parted
+        ):  # what the path starts from is equal to the unit
+            weak[here] = hops[-1].kind
+        return replace(led, pending={}, weak=weak)
+
+    def _own_rows(self, left: Relation, right: Relation) -> Relation:
+        """Join rows of one unit with rows of the same."""
+        if not (left.owner and right.owner):
+            refuse("rows that are units meet private rows")
+        units = {**left.facts.units, **right.facts.units}
+        weak = {**left.weak, **right.weak}
+        linked = {s for pair in self._closed({**units, **weak}) for s in pair if s in weak}
+        linked |= left.weak.keys() & right.facts.units.keys() | right.weak.keys() & left.facts.units.keys()
+        units |= {s: weak[s] for s in linked}
+        many = times(left.facts.rows_of((), self.symbols.made), right.facts.rows_of((), self.symbols.made))
+        facts = Facts(
+            () if many is None else ((frozenset(), many),), left.facts.groups + right.facts.groups, units,
+            {**left.facts.sizes, **right.facts.sizes},
+        )  # fmt: skip
+        return Relation(
+            Kind.PRIVATE, left.columns | right.columns, facts, {s: t for s, t in weak.items() if s not in units},
+            (left.orphans or right.orphans) and not linked, left.pending | right.pending, _crossed(left, right),
+            followed=left.followed | right.followed,
+        )  # fmt: skip
+
+    def _closed(self, units: Mapping[Symbol, str]) -> list[tuple[Symbol, Symbol]]:
+        """Return equal units, also those that the unit of the row around equals."""
+        found = [pair for pair in self.pairs if pair[0] in units and pair[1] in units]
+        for middle, kind in self.around.items():
+            ends = [y if x == middle else x for x, y in self.pairs if middle in (x, y)]
+            ends = [s for s in ends if s in units and same_type(units[s], kind)]
+            found += [(x, y) for x in ends for y in ends if x != y]
+        return found
+
+    # -- others --------------------------------------------------------------------------------------------------
+
+    def _beside(self, left: Relation, right: Relation) -> Relation:
+        """Join public rows with others, or cells with cells."""
+        kinds = {left.kind, right.kind}
+        columns = left.columns | right.columns
+        if left.foreseen and right.foreseen:
+            return _public(left, right, self._keyed(right), self._keyed(left))
+        mine, other = (right, left) if left.kind == Kind.PUBLIC else (left, right)
+        if kinds == {Kind.PRIVATE, Kind.PUBLIC}:
+            once = self._keyed(other)
+            facts = replace(mine.facts, sizes={**mine.facts.sizes, **other.facts.sizes})
+            return replace(
+                mine, columns=columns, facts=facts if once else _repeated(facts, other),
+                unique=mine.unique if once else _crossed(mine, other),
+            )  # fmt: skip
+        if kinds == {Kind.CELLS, Kind.PUBLIC}:
+            found = {there: mine.key[here] for here, there in both_ways(self.pairs) if here in mine.key}
+            return replace(
+                mine, columns=columns, key=mine.key | found, single=mine.single and self._keyed(other),
+                count=times(mine.count, other.count), unique=[],
+            )  # fmt: skip
+        if kinds <= {Kind.CELLS, Kind.PRIVATE}:
+            return replace(_of_many(left, right, self.pairs), columns=columns).plain()
+        refuse(f"{left.kind} rows meet {right.kind} rows")
+
+    def _keyed(self, other: Relation) -> bool:
+        """Return whether at most one row of the other relation meets each row."""
+        equal = {s for pair in (*self.pairs, *self.cast) for s in pair}
+        return other.count == 1 or any(key <= equal for key in other.unique)
+
+    # -- outer joins ---------------------------------------------------------------------------------------------
+
+    def left(self, mine: Relation, given: Relation, plain: bool, asof: bool) -> Relation:
+        """Join the rows of one with those of the other that meet them, or with nothing.
+
+        ``plain``: the condition is equalities and nothing else.
+        """
+        linked = self._link(mine, given) if mine.private and given.private else True
+        given = self._follow_all(given, [mine])
+        other = given.renamed(self.symbols.renaming(), missing=True)
+        columns = mine.columns | other.columns
+        once = asof or self._keyed(given)
+        match mine.kind, other.kind:
+            case Kind.PRIVATE, Kind.PRIVATE:
+                if not linked or not (mine.owner and other.owner):
+                    refuse("private rows meet without an equality of their units in the join itself")
+                facts = replace(mine.facts, rows=(), groups=mine.facts.groups + other.facts.groups)
+                weak = {**mine.weak, **other.weak, **other.facts.units}
+                pending = mine.pending | other.pending
+                return Relation(Kind.PRIVATE, columns, facts, weak, mine.orphans, pending)
+            case Kind.PRIVATE, Kind.PUBLIC:
+                facts = mine.facts if once else replace(mine.facts, rows=(), budgets={})
+                return replace(mine, columns=columns, facts=facts, unique=mine.unique if once else [])
+            case Kind.PUBLIC, Kind.PRIVATE:
+                return self._orphans(mine, other, asof)
+            case Kind.PUBLIC | Kind.OWN, Kind.PUBLIC | Kind.OWN:
+                return _public(mine, other, once, False)
+            case Kind.CELLS, Kind.PUBLIC:
+                return replace(mine, columns=columns, single=mine.single and once, unique=[])
+            case Kind.PUBLIC, Kind.CELLS:
+                return self._looked_up(mine, given, plain and not asof, Relation(Kind.CELLS, columns))
+            case Kind.CELLS | Kind.PRIVATE, Kind.CELLS | Kind.PRIVATE:
+                return Relation(Kind.CELLS, columns, sources=_sources(mine) + _sources(other)).plain()
+        refuse(f"{mine.kind} rows are kept beside {other.kind} rows")
+
+    def _orphans(self, mine: Relation, other: Relation, asof: bool) -> Relation:
+        """Keep public rows that no private row meets: they are nobody's, and everybody decides about them."""
+        if asof:
+            refuse("the nearest private row of a public one")
+        if not other.owner:
+            refuse("rows that are units are kept out by public ones")
+        facts = replace(other.facts, units={}, sizes={**other.facts.sizes, **mine.facts.sizes})
+        if not self._keyed(mine):
+            facts = _repeated(facts, mine)
+        weak = {**other.weak, **other.facts.units}
+        return Relation(Kind.PRIVATE, mine.columns | other.columns, facts, weak, True, other.pending)
+
+    def _looked_up(self, mine: Relation, cells: Relation, plain: bool, made: Relation) -> Relation:
+        """Look up the cell of each public row by its key."""
+        key: dict[Symbol, tuple[Symbol, ...]] = {}
+        for x, y in (*self.pairs, *self.cast, *self.same):
+            here, there = (x, y) if y in cells.key else (y, x)
+            plain = plain and there in cells.key and here not in cells.key
+            if plain:
+                key[here] = cells.key[there]
+        made = replace(made, sources=cells.sources)
+        if not plain or set(key.values()) != set(cells.key.values()):
+            return made.plain()
+        single = cells.single and any(unique <= key.keys() for unique in mine.unique)
+        public = frozenset(value.symbol for value in mine.columns.values())
+        return replace(
+            made, key=key, single=single or (not key and mine.count == 1), open=public, fixed=True, count=mine.count
+        )  # fmt: skip
+
+    def semi(self, left: Relation, right: Relation) -> Relation:
+        """Keep the rows of one that meet some row of the other, or none."""
+        if right.foreseen:
+            return left.plain() if left.kind == Kind.CELLS else left
+        if left.private and right.private and left.owner and right.owner and self._link(left, right):
+            return left
+        refuse("private rows meet without an equality of their units in the join itself")
+
+    def full(self, left: Relation, right: Relation) -> Relation:
+        """Keep the rows of both, side by side where they meet."""
+        fresh = self.symbols.renaming()
+        first, second = left.renamed(fresh, missing=True), right.renamed(fresh, missing=True)
+        made = Relation(Kind.PRIVATE, first.columns | second.columns)
+        if left.foreseen and right.foreseen:
+            return replace(made, kind=_public_kind(left, right))
+        mine = first if first.private else second
+        if {left.kind, right.kind} == {Kind.PRIVATE, Kind.PUBLIC} and mine.owner:
+            facts, weak = Facts(groups=mine.facts.groups), {**mine.weak, **mine.facts.units}
+            return replace(made, facts=facts, weak=weak, orphans=True, pending=mine.pending)
+        if not (left.private and right.private and left.owner and right.owner):
+            refuse(f"{left.kind} and {right.kind} rows are kept beside one another")
+        if not self._link(left, right) or left.orphans or right.orphans:
+            refuse("private rows meet without an equality of their units in the join itself")
+        units = {
+            self.symbols.call("coalesce", pair): kind
+            for x, kind in first.facts.units.items() for pair in both_ways((x, y) for y in second.facts.units)
+        }  # fmt: skip
+        weak = {**first.weak, **second.weak, **first.facts.units, **second.facts.units}
+        facts = Facts(groups=first.facts.groups + second.facts.groups, units=units)
+        return replace(made, facts=facts, weak=weak)
+
+
+def both_ways(pairs: Iterable[tuple[Symbol, Symbol]]) -> Iterator[tuple[Symbol, Symbol]]:
+    """Yield each pair from the left and from the right."""
+    for x, y in pairs:
+        yield x, y
+        yield y, x
+
+
+def _led(relation: Relation, here: Symbol, hops: tuple[Hop, ...], reached: Symbol) -> Relation:
+    """Follow a hop from a column."""
+    before = {s: (way, reached if u == here else u) for s, (way, u) in relation.followed.items()}
+    pending = {s: h for s, h in relation.pending.items() if s != here}
+    return replace(relation, pending=pending, followed={**before, here: (hops, reached)})
+
+
+def _followed(relation: Relation, others: list[Relation]) -> Relation | None:
+    """Follow a path from a column whose row was led to its unit in a query below."""
+    for here, hops in relation.pending.items():
+        for other in others:
+            way, unit = other.followed.get(here, ((), here))
+            if way == hops and unit in other.facts.units:
+                weak = {**relation.weak, unit: hops[-1].kind}
+                return replace(_led(relation, here, hops, unit), weak=weak)
+    return None
+
+
+def same_type(a: str, b: str) -> bool:
+    """Return whether ``=`` compares values of these types as they are; integers of every width are one."""
+    return a == b or (a in WHOLE and b in WHOLE)
+
+
+def _crossed(a: Relation, b: Relation) -> list[frozenset[Symbol]]:
+    """Return the columns that tell pairs of rows apart."""
+    return [x | y for x in a.unique for y in b.unique]
+
+
+def _repeated(facts: Facts, other: Relation) -> Facts:
+    """Repeat rows beside many public ones: as many as before beside each, which its key tells apart."""
+    more = tuple((s | key, n) for s, n in facts.rows for key in other.unique)
+    counted = () if other.count is None else tuple((s, n * max(1, other.count)) for s, n in facts.rows)
+    return replace(facts, rows=more + counted, budgets={})
+
+
+def _sources(relation: Relation) -> list[Facts]:
+    """Return the sources of cells; private rows among them are no longer anybody's."""
+    if relation.private and relation.orphans:
+        refuse("rows of nobody meet cells")
+    return relation.many
+
+
+def _of_many(a: Relation, b: Relation, pairs: Pairs) -> Relation:
+    """Join cells of two sources, by columns that are equal. A private row agrees with itself in all."""
+    key: dict[Symbol, tuple[Symbol, ...]] = {}
+    for here, there in both_ways(pairs):
+        ours = (here,) if a.private else a.key.get(here)
+        theirs = (there,) if b.private else b.key.get(there)
+        if ours is not None and theirs is not None:
+            key[here] = key[there] = (*ours, *theirs)
+    return Relation(Kind.CELLS, {}, key=key, sources=_sources(a) + _sources(b))
+
+
+def _public_kind(a: Relation, b: Relation) -> Kind:
+    """Return the kind of public rows together; beside rows of one unit they are that unit's."""
+    return Kind.OWN if Kind.OWN in (a.kind, b.kind) else Kind.PUBLIC
+
+
+def _public(a: Relation, b: Relation, once: bool, back: bool) -> Relation:
+    """Join rows without other units'; ``once``, ``back``: one row at most meets each of the first, or of the second."""
+    count = a.count if once else b.count if back else times(a.count, b.count)
+    unique = a.unique if once else b.unique if back else _crossed(a, b)
+    facts = Facts(sizes={**a.facts.sizes, **b.facts.sizes})
+    return Relation(_public_kind(a, b), a.columns | b.columns, facts, count=count, unique=unique)
+
+
+@dataclass
+class Sources:
+    """Reads the FROM clauses of one text."""
+
+    known: tree.Known
+    private: Mapping[str, LentTotals | Sequence[str]] = field(default_factory=dict)
+    symbols: Symbols = field(default_factory=Symbols)
+    ctes: dict[str, Relation] = field(default_factory=dict)
+    scans: dict[Symbol, Scan] = field(default_factory=dict)
+    aliases: set[str] = field(default_factory=set)
+    names: set[str] = field(default_factory=set)
+    leaves: dict[str, Relation] = field(default_factory=dict)
+    """The relation that each alias of a FROM stands for."""
+
+    def __post_init__(self) -> None:
+        self.expressions = Expressions(self.symbols, self.query, self.known.salt, self.known.macros)
+
+    def distinct_names(self) -> None:
+        """Refuse an alias that is a column's name too: it could be read as that column, with a field."""
+        if not self.aliases.isdisjoint(self.names):
+            refuse("an alias that is a column")
+
+    @abstractmethod
+    def query(self, node: tree.Query, outer: Env | None) -> Relation:
+        """Derive what a query gives."""
+
+    def _alias(self, name: str) -> None:
+        folded = name.lower()
+        if folded in self.aliases or name in self.known.lent or name in self.private:
+            refuse("an alias that occurs twice")
+        self.aliases.add(folded)
+
+    # -- FROM ----------------------------------------------------------------------------------------------------
+
+    def _from(self, source: tree.Source | None, conditions: list[Expr], outer: Env | None) -> Relation:
+        """Derive the rows of a FROM; ``conditions`` hold for every row that is left of it."""
+        if source is None:
+            return Relation(Kind.PUBLIC, {}, count=1)
+        leaves: list[tree.Source] = []
+        flat: list[Expr] = []
+        self._flatten(source, leaves, flat)
+        conditions = [*conditions, *flat]
+        later = [leaf for leaf in leaves if self._sideways(leaf, leaves)]
+        parts = [self._leaf(leaf, conditions, outer) for leaf in leaves if leaf not in later]
+        whole = self._joins(conditions, parts, outer).inner(parts) if parts else None
+        for leaf in later:
+            whole = self._beside(leaf, whole, outer)
+        assert whole is not None
+        env = Env(whole, outer)
+        for condition in flat:
+            self._condition(condition, env)
+        return env.relation
+
+    def _sideways(self, leaf: tree.Source, leaves: list[tree.Source]) -> bool:
+        """Return whether a part of FROM looks at those beside it."""
+        match leaf:
+            case tree.Made(args=args):
+                return any(tree.has(arg, lambda n: isinstance(n, Ref)) for arg in args)
+            case tree.Derived(query) if len(leaves) > 1:
+                named = {alias for other in leaves if other is not leaf for alias in _aliases(other)}
+                return not named.isdisjoint(tree.tables_of(query))
+        return False
+
+    def _beside(self, leaf: tree.Source, whole: Relation | None, outer: Env | None) -> Relation:
+        """Join the elements of a row's own list, or a subquery that looks at the row."""
+        if whole is None or not isinstance(leaf, tree.Made | tree.Derived):
+            refuse("a part of FROM that looks at what is not there")
+        self._alias(leaf.alias)
+        if isinstance(leaf, tree.Made):
+            if leaf.name != "unnest" or len(leaf.columns) != 1 or len(leaf.args) != 1:
+                refuse("a table function of columns")
+            self.expressions.row(leaf.args[0], Env(whole, outer))
+            found = Relation(Kind.OWN, {Ref("", leaf.columns[0]): Value(self.symbols.fresh())})
+        else:
+            found = self.query(leaf.query, Env(whole, outer))
+        if not found.foreseen:
+            refuse("a subquery looks at other units' rows")
+        self._name(found.columns)
+        once = found.count == 1
+        if not once:  # each row stands beside some of its own making
+            facts = replace(whole.facts, rows=(), budgets={})
+            whole = replace(whole, unique=[], count=None, single=False, facts=facts)
+            whole = whole.plain() if whole.kind == Kind.CELLS else whole
+        return replace(whole, columns=whole.columns | found.called(leaf.alias).columns)
+
+    def _flatten(self, source: tree.Source, leaves: list[tree.Source], conditions: list[Expr]) -> None:
+        match source:
+            case tree.Join(left, right, "INNER", on, asof=False):
+                self._flatten(left, leaves, conditions)
+                self._flatten(right, leaves, conditions)
+                conditions += tree.conjuncts(on)
+            case _:
+                leaves.append(source)
+
+    def _joins(self, conditions: list[Expr], parts: Iterable[Relation], outer: Env | None) -> Joins:
+        """Return the joins of parts of FROM under conditions."""
+        columns = {ref: value for part in parts for ref, value in part.columns.items()}
+        env = Env(Relation(Kind.PUBLIC, columns), outer)
+        around: dict[Symbol, str] = {}
+        while outer is not None:
+            around |= {**outer.relation.facts.units, **outer.relation.weak}
+            outer = outer.outer
+        return Joins(
+            self.symbols, self.scans, around, _pairs(conditions, "=", env.get), _pairs(conditions, "=", env.uncast),
+            _pairs(conditions, "is not distinct from", env.get),
+        )  # fmt: skip
+
+    def _leaf(self, source: tree.Source, conditions: list[Expr], outer: Env | None) -> Relation:
+        if isinstance(source, tree.Join):
+            return self._outer(source, conditions, outer)
+        self._alias(source.alias)
+        match source:
+            case tree.Table(path):
+                relation = self._table(path)
+            case tree.Derived(query):
+                relation = self.query(query, outer)
+            case tree.Values():
+                relation = self._values(source)
+            case tree.Made():
+                relation = self._made(source)
+        self._name(relation.columns)
+        self.leaves[source.alias] = relation = relation.called(source.alias)
+        return relation
+
+    def _name(self, columns: Iterable[Ref]) -> None:
+        self.names.update(ref.name.lower() for ref in columns)
+
+    def _outer(self, join: tree.Join, conditions: list[Expr], outer: Env | None) -> Relation:
+        """Derive an outer join, or one that takes the nearest row."""
+        swapped = join.kind == "RIGHT"
+        left, right = (join.right, join.left) if swapped else (join.left, join.right)
+        kept = conditions if join.kind in ("LEFT", "RIGHT", "SEMI", "ANTI") and not join.asof else []
+        if join.kind == "LEFT" and self._sideways(right, [left, right]):
+            if join.on != Literal(True) or join.asof:
+                refuse("a condition beside what looks at the row")
+            return self._beside(right, self._from(left, kept, outer), outer)
+        a, b = self._from(left, kept, outer), self._from(right, [], outer)
+        if a.needs or b.needs:
+            refuse("a period that may be missing")
+        on = tree.conjuncts(join.on)
+        env = Env(Relation(Kind.PUBLIC, a.columns | b.columns), outer)
+        for node in on:
+            if tree.looks_beyond(node):
+                refuse("a subquery in the condition of an outer join")
+            self.expressions.row(node, env)
+        joins = self._joins(on, (a, b), outer)
+        if join.asof and (swapped or join.kind == "OUTER"):
+            refuse("the nearest row the other way")
+        if join.kind == "OUTER":
+            return joins.full(a, b)
+        if join.kind in ("SEMI", "ANTI"):
+            return joins.semi(a, b)
+        return joins.left(a, b, len(joins.cast) + len(joins.same) == len(on), join.asof)
+
+    # -- relations -----------------------------------------------------------------------------------------------
+
+    def _table(self, path: tuple[str, ...]) -> Relation:
+        base = self.known.tables.get(path)
+        if base is None and len(path) == 1:
+            return self._named(path[0])
+        if base is None:
+            refuse("a table that the policy does not name")
+        columns = {
+            name: Value(self.symbols.fresh(), whole=kind in expressions.WHOLE, public=base.public)
+            for name, kind in base.columns.items()
+        }
+        parts = (
+            () if base.period is None or base.unit is None else self._pair(base.unit, base.period, columns)
+        )
+        scanned = {**columns, **dict(zip(("",), map(Value, parts), strict=False))}  # no column has that name
+        self.scans |= {value.symbol: (path, name, scanned) for name, value in columns.items()}
+        made = Relation(Kind.PUBLIC if base.public else Kind.PRIVATE, _output(columns))
+        if base.public:
+            return made
+        if base.unit is None:
+            return replace(made, facts=Facts(rows=((frozenset(), 1),)), owner=False)
+        symbol = columns[base.unit].symbol
+        if parts:
+            pair, *needed = parts
+            return replace(made, weak={pair: base.kind}, needs={pair: frozenset(needed)}, orphans=True)
+        if base.path:
+            return replace(made, pending={symbol: base.path}, orphans=True)
+        return replace(made, weak={symbol: base.kind}, orphans=True)
+
+    def _pair(
+        self, unit: str, period: tuple[str, str, str], columns: Mapping[str, Value]
+    ) -> tuple[Symbol, ...]:
+        """Return the pair of a column and of the row's period, and its two parts, in the one spelling that is taken."""
+        function, part, column = period
+        when: Expr = Ref("", column)
+        if function == "date_trunc":
+            when = tree.Call("try", (tree.Call(function, (Literal(part), tree.Call("try", (when,)))),))
+        elif function == "week":
+            when = tree.Call("try", (tree.Call("date_part", (Literal(function), tree.Call("try", (when,)))),))
+        elif function:
+            when = tree.Call("date_part", (Literal(function), when))
+        parts: tuple[Expr, ...] = (Ref("", unit), when)
+        pair = tree.Call("row", parts)
+        env = Env(Relation(Kind.PUBLIC, _output(columns)))
+        symbol, *rest = (self.expressions.row(node, env).symbol for node in (pair, *parts))
+        self.symbols.made.pop(symbol, None)  # what is made of the unit is made of it, and not of its parts
+        return symbol, *rest
+
+    def _named(self, name: str) -> Relation:
+        if name in self.ctes:
+            return self.ctes[name].renamed(self.symbols.renaming())
+        if name in self.private:
+            return self._totals(self.private[name])
+        lent = self.known.lent.get(name)
+        if lent is None:
+            refuse("a relation that nobody lent")
+        columns = {column: Value(self.symbols.fresh(), public=True) for column in lent.columns}
+        unique = [] if lent.unique is None else [frozenset({columns[lent.unique].symbol})]
+        return Relation(Kind.PUBLIC, _output(columns), count=lent.count, unique=unique)
+
+    def _totals(self, given: LentTotals | Sequence[str]) -> Relation:
+        """Derive a relation of the operator's own: totals that are held to bounds, or rows of one block."""
+        if not isinstance(given, LentTotals):
+            return Relation(Kind.OWN, {Ref("", name): Value(self.symbols.fresh()) for name in given})
+        columns = {name: Value(self.symbols.fresh(), whole=True) for name in given.keys}
+        keys = [value.symbol for value in columns.values()]
+        for name, most in given.columns.items():
+            total = times(most, given.groups) if given.shares else None
+            columns[name] = Value(self.symbols.fresh(), whole=True, weight=most, total=total)
+            if name in given.halves:
+                rest, steps = given.halves[name]
+                columns[name] = Value(self.symbols.fresh(), whole=True, half=(name, 1, steps, most, total))
+                columns[rest] = Value(self.symbols.fresh(), whole=True, half=(name, 1, 0, most, total))
+        groups = () if given.groups is None or given.shares else ((frozenset(keys), given.groups),)
+        facts = Facts(((frozenset(keys), 1),), groups)
+        made = Relation(Kind.PRIVATE, _output(columns), facts)
+        return replace(made.cells(frozenset(keys)), columns=made.columns, single=True)
+
+    def _values(self, node: tree.Values) -> Relation:
+        env = Env(Relation(Kind.PUBLIC, {}))
+        rows = [[self.expressions.row(item, env) for item in row] for row in node.rows]
+        if any(len(row) != len(node.columns) for row in rows):
+            refuse("rows of different lengths")
+        columns = {
+            Ref("", name): replace(
+                expressions.any_of(values, self.symbols.fresh()), nullable=True, public=True
+            )
+            for name, values in zip(node.columns, zip(*rows, strict=True), strict=True)
+        }
+        made = Relation(Kind.PUBLIC, columns, count=len(rows))
+        if len(columns) == 1 and _different([row[0] for row in node.rows]):
+            made.unique = [frozenset(v.symbol for v in columns.values())]
+        made.facts = Facts(sizes={v.symbol: len(rows) for v in columns.values()})
+        return made
+
+    def _made(self, node: tree.Made) -> Relation:
+        """Derive range, which is public, or unnest of a constant list."""
+        if node.name not in tree.TABLES or node.name in self.known.macros or len(node.columns) != 1:
+            refuse("a table function")
+        for item in node.args:
+            self.expressions.row(item, Env(Relation(Kind.PUBLIC, {})))
+        column = Value(self.symbols.fresh(), whole=node.name != "unnest")
+        made = Relation(Kind.PUBLIC, {Ref("", node.columns[0]): column})
+        numbers = [number for item in node.args if (number := tree.integer(item)) is not None]
+        if node.name == "range" and len(numbers) == len(node.args) and 1 <= len(numbers) <= 2:
+            start, stop = (0, *numbers)[-2:]
+            made.count = max(0, stop - start)
+            made.facts = Facts(sizes={column.symbol: made.count})
+            column.low, column.high = start, stop - 1
+        if node.name != "unnest":
+            made.unique = [frozenset({column.symbol})]
+        return made
+
+    def _condition(self, node: Expr, env: Env) -> None:
+        """Filter rows; a filter of cells by more than their key leaves nothing known of their sums."""
+        self.expressions.row(node, env)
+        relation = env.relation
+        if relation.kind == Kind.CELLS:
+            if not all(env.find(ref).symbol in relation.key for ref in tree.refs(node)):
+                relation = relation.plain()
+            env.relation = replace(relation, fixed=False)
+
+
+def _output(columns: Mapping[str, Value]) -> dict[Ref, Value]:
+    """Return columns without an alias."""
+    return {Ref("", name): value for name, value in columns.items()}
+
+
+def _pairs(conditions: list[Expr], name: str, column: Callable[[Expr], Value | None]) -> Pairs:
+    """Return the columns that conditions make equal at the top level."""
+    pairs = []
+    for node in conditions:
+        if isinstance(node, tree.Call) and node.name == name and len(node.args) == 2:
+            x, y = map(column, node.args)
+            if x is not None and y is not None:
+                pairs.append((x.symbol, y.symbol))
+    return pairs
+
+
+def _aliases(source: tree.Source) -> set[str]:
+    """Return the aliases of a part of FROM."""
+    if isinstance(source, tree.Join):
+        return _aliases(source.left) | _aliases(source.right)
+    return {source.alias}
+
+
+def _different(row: Sequence[Expr]) -> bool:
+    """Return whether constants are certain to differ: integers, texts or truths of one type; NULL once."""
+    kinds, values = set(), set()
+    for node in row:
+        kind = ""
+        if isinstance(node, tree.Cast):
+            kind, node = node.type, node.child
+        if not isinstance(node, Literal):
+            return False
+        if node.value is not None:
+            kinds.add((kind, type(node.value)))
+        values.add(node.value)
+    if len(kinds) != 1 or len(values) != len(row):
+        return False
+    kind, of = kinds.pop()
+    truths = of is bool or values <= {"t", "f", None}  # the older DuckDB writes them as texts
+    return (of is int and kind in {"", *expressions.WHOLE}) or (of is str and kind in ("", "VARCHAR")) or (
+        truths and kind == "BOOLEAN") or (of is bool and kind == "")  # fmt: skip

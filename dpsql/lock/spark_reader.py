@@ -1,0 +1,730 @@
+"""A reader from Spark's text to the second lock's tree: the shapes of the noisy aggregates, as Spark's writer has them.
+
+The text is parsed anew, in Spark's dialect, and nothing is taken over from whoever wrote it. Some of Spark's shapes stand for
+one thing each, and are read as that thing once every part of them is as it must be:
+
+* three sums of 21 and 22 bits, put together: the sum. Any other multiple or mask is refused;
+* a choice that is a column of a subquery, and a condition above it: QUALIFY;
+* ``xxhash64(xxhash64(values, which are missing) ^ salt)``: the secret hash.
+
+Closed by default: a node, a clause or a type that is not named here refuses the text.
+
+Expressions of Spark's text, as the second lock's tree has them; see :mod:`dpsql.lock.spark_reader`.
+
+What bounds a value is read as what it is: sums in parts, halves, quotients, hashes. Every other function that Spark's writer
+may write is taken for a function of its arguments alone, of which nothing else is known; the list is closed.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+from sqlglot.helper import ensure_list
+
+from dpsql.lock import tree
+from dpsql.lock.tree import (
+    Call,
+    Cast,
+    Derived,
+    Expr,
+    Join,
+    Literal,
+    Order,
+    Ref,
+    Select,
+    Window,
+    integer,
+    refuse,
+)
+
+BITS = 21
+"""Bits of each part of a sum."""
+_TYPES = {
+    "BIGINT": "BIGINT", "INT": "INTEGER", "SMALLINT": "SMALLINT", "TINYINT": "TINYINT", "DOUBLE": "DOUBLE",
+    "FLOAT": "FLOAT", "BOOLEAN": "BOOLEAN", "DATE": "DATE", "TIMESTAMPNTZ": "TIMESTAMP", "TEXT": "VARCHAR",
+    "TIMESTAMPLTZ": "TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ": "TIMESTAMP WITH TIME ZONE", "VOID": "NULL", "NULL": "NULL",
+}  # fmt: skip
+
+Shape = tuple[str, tuple[str, ...], tuple[str, ...]]
+"""The name of a function; the parts of a node that are its arguments; and those that say nothing of its value."""
+
+
+def _shapes(parts: str, unsaid: str, names: dict[type[exp.Expr], str]) -> dict[type[exp.Expr], Shape]:
+    """Return shapes of functions that are written in one way."""
+    return {kind: (name, tuple(parts.split()), tuple(unsaid.split())) for kind, name in names.items()}
+
+
+_ATTEMPTS = (exp.SafeAdd, exp.SafeSubtract, exp.SafeMultiply)
+_CALLS = {
+    **_shapes("this expression", "safe typed", {
+        exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.IntDiv: "//", exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.GT: ">",
+        exp.LTE: "<=", exp.GTE: ">=", exp.NullSafeEQ: "is not distinct from", exp.SafeAdd: "+", exp.SafeSubtract: "-",
+        exp.SafeMultiply: "*", exp.Mod: "%", exp.DPipe: "||", exp.Atan2: "atan2", exp.Div: "/", exp.SafeDivide: "/",
+        exp.Pow: "power", exp.And: "and", exp.Or: "or",
+    }),
+    **_shapes("this", "", {exp.Abs: "abs", exp.Rint: "round_even", exp.Floor: "floor", exp.Ceil: "ceil", exp.Not: "not"}),
+    **_shapes("this expressions", "ignore_nulls is_nvl is_null", {
+        exp.Least: "least", exp.Greatest: "greatest", exp.Coalesce: "coalesce",
+    }),
+    **_shapes("this low high", "", {exp.Between: "between"}),
+    **_shapes("expressions", "safe coalesce", {exp.Concat: "||", exp.Tuple: "row"}),
+    **_shapes("this decimals", "", {exp.Round: "round"}),
+}  # fmt: skip
+_AGGREGATES = {
+    **_shapes("this", "", {exp.Sum: "sum", exp.Min: "min", exp.Max: "max", exp.ArrayUniqueAgg: "list"}),
+    **_shapes("this", "nulls_excluded deterministic big_int", {
+        exp.ArrayAgg: "list", exp.Mode: "mode", exp.Count: "count",
+    }),
+    **_shapes("this quantile", "", {exp.Quantile: "quantile_cont"}),
+    **_shapes("this expression", "", {exp.ArgMax: "arg_max", exp.ArgMin: "arg_min"}),
+}  # fmt: skip
+_RANKS = _shapes("", "", {exp.RowNumber: "row_number", exp.DenseRank: "dense_rank", exp.Rank: "rank"})
+_LOOKS = _shapes(
+    "this offset", "",
+    {exp.Lag: "lag", exp.Lead: "lead", exp.FirstValue: "first_value", exp.LastValue: "last_value"},
+)  # fmt: skip
+_QUANTILES = {exp.PercentileCont: "quantile_cont", exp.PercentileDisc: "quantile_disc"}
+
+Frame = tuple[str, str, tuple[Expr | None, Expr | None]]
+PLAIN_FRAME: Frame = ("UNBOUNDED_PRECEDING", "CURRENT_ROW_RANGE", (None, None))
+"""The fields of a window that say nothing of a frame."""
+_NAMED = {"pmod": "%", "shiftrightunsigned": ">>", "try_divide": "/", "concat": "||"}
+"""Functions that sqlglot does not know, of which the lock knows no more than that."""
+_UNKNOWN = frozenset({
+    "get", "octet_length", "size", "cbrt", "sha2", "bit_count", "replace", "translate", "bit_length", "startswith", "endswith",
+    "contains", "instr", "unix_seconds", "unix_micros", "trunc", "nullif", "collate", "sign", "signum", "log2", "log10",
+    "try_multiply", "try_add", "try_subtract", "date_add", "datediff", "weekday", "dayofyear", "monthname", "dayname", "radians",
+    "degrees", "sinh", "cosh", "tanh", "element_at", "array_contains", "slice",
+})  # fmt: skip
+_PURE = frozenset({
+    "ArraySize", "ArrayContains", "Array", "Transform", "Bracket", "ArraySort", "SortArray", "Reduce", "Interval", "Paren",
+    "TimestampTrunc", "DateTrunc", "DateDiff", "TsOrDsToDate", "TsOrDsAdd", "DateAdd", "DateSub", "LastDay", "TimeToStr",
+    "TimeStrToTime", "Year", "Month", "Day", "Hour", "Minute", "Second", "Quarter", "DayOfWeek", "DayOfWeekIso", "DayOfMonth",
+    "DayOfYear", "Week", "WeekOfYear", "Dayname", "Monthname", "UnixSeconds", "UnixMicros", "TimeToUnix", "UnixToTime", "Pad",
+    "Like", "ILike", "Escape", "Upper", "Lower", "Length", "BitLength", "ByteLength", "Trim", "Substring", "Left", "Right",
+    "SplitPart", "Replace", "Translate", "Ascii", "Unicode", "StrPosition", "StartsWith", "EndsWith", "Contains", "MD5",
+    "MD5Digest", "SHA", "SHA2", "ConcatWs", "Sqrt", "Cbrt", "Exp", "Ln", "Log", "Sin", "Cos", "Tan", "Asin", "Acos", "Atan",
+    "Sinh", "Cosh", "Tanh", "Degrees", "Radians", "Sign", "Pi", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot",
+    "BitwiseLeftShift", "BitwiseRightShift", "BitwiseCount", "Trunc", "Nullif", "IsNan", "Collate", "Is", "AtTimeZone",
+    "ArraySlice",
+})  # fmt: skip
+"""Functions of their arguments alone, by their classes: nothing more is known of what they give."""
+
+
+def refuse_other_parts(node: exp.Expr, *known: str) -> None:
+    """Refuse a node with a part that is not looked at.
+
+    Raises:
+        Unproved: there is one.
+    """
+    for key, value in node.args.items():
+        if key not in known and value not in (None, False, []):
+            refuse(f"{key} in {node.key}")
+
+
+@dataclass
+class SparkExpressions:
+    """Reads expressions. ``salt``: the secret number that stands in the text."""
+
+    salt: int | None
+
+    @abstractmethod
+    def query(self, node: exp.Expr) -> tree.Query:
+        """Read a query inside an expression."""
+
+    def of(self, node: exp.Expr) -> Expr:
+        """Read one expression.
+
+        Raises:
+            Unproved: something in it has no place in the tree.
+        """
+        match node:
+            case exp.Paren():
+                return self.of(node.this)
+            case exp.Column():
+                refuse_other_parts(node, "this", "table")
+                if not node.table or isinstance(node.this, exp.Star):
+                    refuse("a column that is not written with its relation")
+                return tree.Ref(node.table, node.name)
+            case exp.Literal() | exp.Boolean() | exp.Null():
+                return _constant(node)
+            case exp.Neg():
+                return self._negated(node)
+            case exp.Cast():
+                return self.cast(node)
+            case exp.Is(expression=exp.Null()):
+                return Call("is null", (self.of(node.this),))
+            case exp.Case():
+                return self._case(node)
+            case exp.In():
+                refuse_other_parts(node, "this", "query", "expressions")
+                child, query = self.of(node.this), node.args.get("query")
+                if query is None:
+                    return Call("in", (child, *map(self.of, node.expressions)))
+                return tree.Subquery("ANY", self.query(query.this), child)
+            case exp.Exists() | exp.Subquery():
+                refuse_other_parts(node, "this")
+                return tree.Subquery(
+                    "EXISTS" if isinstance(node, exp.Exists) else "SCALAR", self.query(node.this)
+                )
+            case exp.Window():
+                return self.window(node)
+            case exp.AggFunc() | exp.Filter() | exp.WithinGroup():
+                return self.aggregate(node)
+        if type(node) not in _CALLS:
+            return self._function(node)
+        made = self._called(node, _CALLS[type(node)])
+        match made:
+            case Call("not", (Call("is not distinct from", args),)):
+                return Call("is distinct from", args)
+        return Call("try", (made,)) if isinstance(node, _ATTEMPTS) else made
+
+    def _called(self, node: exp.Expr, shape: Shape) -> Call:
+        """Read a function of its arguments, or an aggregate, with DISTINCT or without."""
+        name, parts, unsaid = shape
+        refuse_other_parts(node, *parts, *unsaid)
+        distinct = len(parts) == 1 and isinstance(node.this, exp.Distinct)
+        if distinct:
+            refuse_other_parts(node.this, "expressions")
+            given = node.this.expressions
+        else:
+            given = [one for part in parts for one in ensure_list(node.args.get(part))]
+        return Call(name, tuple(map(self.of, given)), distinct)
+
+    def _case(self, node: exp.Case) -> Expr:
+        refuse_other_parts(node, "ifs", "default")
+        parts = [self.of(part) for one in node.args["ifs"] for part in (one.this, one.args["true"])]
+        default = node.args.get("default")
+        args = (*parts, Literal(None) if default is None else self.of(default))
+        return _quotient(args) or Call("case", args)
+
+    # -- aggregates and windows -------------------------------------------------------------------------------------
+
+    def aggregate(self, node: exp.Expr) -> Call:
+        """Read an aggregate of a group or of a window."""
+        if isinstance(node, exp.Filter):
+            refuse_other_parts(node, "this", "expression")
+            return replace(self.aggregate(node.this), where=self.of(node.expression.this))
+        if isinstance(node, exp.WithinGroup):
+            refuse_other_parts(node, "this", "expression")
+            (order,) = node.expression.expressions
+            if type(node.this) not in _QUANTILES:
+                refuse("WITHIN GROUP of something else")
+            return Call(_QUANTILES[type(node.this)], (self.of(order.this), self.of(node.this.this)))
+        if type(node) not in _AGGREGATES:
+            refuse(f"the aggregate {node.key}")
+        made = self._called(node, _AGGREGATES[type(node)])
+        if made.distinct and len(made.args) != 1:
+            refuse("an aggregate of several")
+        if made == Call("count", (Literal(1),)):
+            return Call("count_star", ())
+        return replace(made, distinct=True) if isinstance(node, exp.ArrayUniqueAgg) else made
+
+    def orders(self, order: exp.Expr | None) -> tuple[tree.Order, ...]:
+        """Read the parts of an ORDER BY."""
+        if order is None:
+            return ()
+        refuse_other_parts(order, "expressions")
+        found = []
+        for item in order.expressions:
+            refuse_other_parts(item, "this", "desc", "nulls_first")
+            word = "DESCENDING" if item.args.get("desc") else "ASCENDING"
+            nulls = "FIRST" if item.args.get("nulls_first") else "LAST"
+            found.append(tree.Order(self.of(item.this), f"{word} NULLS_{nulls}"))
+        return tuple(found)
+
+    def window(self, node: exp.Window) -> Expr:
+        """Read a window function, with its frame where it has one."""
+        refuse_other_parts(node, "this", "partition_by", "order", "over", "spec")
+        inner, spec = node.this, node.args.get("spec")
+        by = tuple(map(self.of, node.args.get("partition_by") or ()))
+        if type(inner) in _RANKS and spec is not None:
+            refuse("a frame of numbers")
+        shape = {**_RANKS, **_LOOKS}.get(type(inner))
+        if shape is None and not isinstance(inner, exp.AggFunc):
+            refuse("a window function")
+        made = self.aggregate(inner) if shape is None else self._called(inner, shape)
+        frame = PLAIN_FRAME if spec is None else self._frame(spec)
+        order = self.orders(node.args.get("order"))
+        return tree.Window(made.name, made.args, by, order, *frame, plain=not made.distinct)
+
+    def _frame(self, spec: exp.Expr) -> Frame:
+        refuse_other_parts(spec, "kind", "start", "start_side", "end", "end_side")
+        unit = str(spec.args["kind"]).upper()
+        words: list[str] = []
+        ends: list[Expr | None] = []
+        for key in ("start", "end"):
+            given, side = spec.args[key], str(spec.args.get(f"{key}_side") or "").upper()
+            if isinstance(given, exp.Expr):
+                words.append(f"EXPR_{side}_{unit}")
+                ends.append(self.of(given))
+            else:
+                word = str(given).upper()
+                words.append(f"CURRENT_ROW_{unit}" if word == "CURRENT ROW" else f"{word}_{side}")
+                ends.append(None)
+        return words[0], words[1], (ends[0], ends[1])
+
+    # -- functions --------------------------------------------------------------------------------------------------
+
+    def _function(self, node: exp.Expr) -> Expr:
+        """Read a function of its arguments, by its name in Spark and with all that it was written with."""
+        if isinstance(node, exp.Anonymous):
+            name = str(node.this).lower()
+            refuse_other_parts(node, "this", "expressions")
+            if name == "xxhash64":
+                return self._hash(node)
+            if name in _NAMED:
+                return Call(_NAMED[name], tuple(map(self.of, node.expressions)))
+            if name not in _UNKNOWN:
+                refuse(f"an expression {name}")
+            return Call(tree.OPAQUE, tuple(map(self.of, node.expressions)), names=(name,))
+        if isinstance(node, exp.Struct):
+            return self._struct(node)
+        if type(node).__name__ not in _PURE:
+            refuse(f"an expression {node.key}")
+        args: list[Expr] = []
+        said = [node.key]
+        for key, value in sorted(node.args.items()):
+            for part in value if isinstance(value, list) else [value]:
+                said.append(key)
+                if isinstance(part, exp.Lambda):
+                    said.append(_lambda(part))
+                elif isinstance(part, exp.Var | exp.Identifier):
+                    said.append(part.name)
+                elif isinstance(part, exp.Expr):
+                    args.append(self.of(part))
+                elif part is not None:
+                    said.append(repr(part))
+        return Call(tree.OPAQUE, tuple(args), names=tuple(said))
+
+    def _struct(self, node: exp.Struct) -> Expr:
+        refuse_other_parts(node, "expressions")
+        names, args = [], []
+        for part in node.expressions:
+            if not isinstance(part, exp.PropertyEQ) or not isinstance(part.this, exp.Identifier):
+                refuse("a struct without names")
+            names.append(part.this.name)
+            args.append(self.of(part.expression))
+        return Call("struct_pack", tuple(args), names=tuple(names))
+
+    def _negated(self, node: exp.Neg) -> Expr:
+        inner = self.of(node.this)
+        if isinstance(inner, Cast) and inner.type == "DOUBLE" and isinstance(inner.child, Literal):
+            inner = inner.child
+        if isinstance(inner, Literal) and not isinstance(inner.value, str | bool | None):
+            return Literal(-inner.value)
+        return Call("-", (inner,))
+
+    def _hash(self, node: exp.Anonymous) -> Expr:
+        """Read a hash of values, or of their hash and the salt."""
+        given = node.expressions
+        inner = given[0].unnest()
+        if len(given) == 1 and isinstance(inner, exp.BitwiseXor):
+            salt = self.of(inner.expression)
+            if self.salt is not None and salt == Literal(self.salt):
+                salt = tree.Parameter("salt")
+            return Call("hash", (Call("xor", (self.of(inner.this), salt)),))
+        return Call("hash", tuple(map(self.of, given)))
+
+    # -- casts ------------------------------------------------------------------------------------------------------
+
+    def cast(self, node: exp.Expr) -> Expr:
+        """Read a cast, or a number whose type is written so."""
+        to, inner, attempt = node.args["to"], node.this, bool(node.args.get("safe"))
+        refuse_other_parts(node, "this", "to", "safe")
+        kind = to.this.name if isinstance(to.this, exp.DType) else ""
+        if kind == "DECIMAL":
+            return self._decimal(to, inner, attempt)
+        if kind == "ARRAY":
+            return Cast(self.of(inner), "LIST", attempt, to.sql())
+        if kind not in _TYPES or to.expressions or to.args.get("nested"):
+            refuse("a type that is not known")
+        if isinstance(inner, exp.Literal) and not inner.is_string and not attempt:  # 2L, 2D
+            value = _constant(inner)
+            return value if kind == "BIGINT" else Cast(value, _TYPES[kind], False)
+        if isinstance(inner, exp.Rint) and attempt:  # DuckDB's cast of a double rounds so by itself
+            inner = inner.this
+        if isinstance(inner, exp.Window) and type(inner.this) in _RANKS and kind == "BIGINT" and not attempt:
+            return self.window(inner)
+        return Cast(self.of(inner), _TYPES[kind], attempt)
+
+    def _decimal(self, to: exp.Expr, inner: exp.Expr, attempt: bool) -> Expr:
+        digits = tuple(int(p.this.name) for p in to.expressions)
+        if isinstance(inner, exp.Literal) and inner.is_string and not attempt:  # 2BD
+            exact = Fraction(inner.name)
+            return Literal(exact.numerator if exact.denominator == 1 else exact)
+        if digits != (38, 0):
+            return Cast(self.of(inner), "DECIMAL", attempt, str(digits))
+        found = None if attempt else self._total(inner)
+        if found is not None:
+            return found
+        made = self.of(inner)
+        return made if integer(made) is not None else Cast(made, "HUGEINT", attempt)
+
+    def _total(self, node: exp.Expr) -> Expr | None:
+        """Read what stands in a cast to 38 digits: a sum in three parts, or half of a number."""
+        if isinstance(node, exp.Sum | exp.Filter):
+            return self.of(node)
+        parts = _flat(node)
+        if len(parts) == 3 and all(map(_is_part, parts)):
+            (high, times), (middle, fewer), (low, once) = map(self._sum_of, parts)
+            mask = (1 << BITS) - 1
+            x = _low_bits(low.args[0], mask)
+            same = high.where == middle.where == low.where
+            shifted = Call(">>", (x, Literal(BITS)))
+            right = (
+                (times, fewer, once) == (1 << 2 * BITS, 1 << BITS, 1) and same
+                and high.args[0] == Call(">>", (x, Literal(2 * BITS))) and middle.args[0] == Call("&", (shifted, Literal(mask)))
+            )  # fmt: skip
+            return Call("sum", (x,), False, low.where) if right else refuse("a sum of other parts")
+        taken = node.this.this if isinstance(node, exp.Mul) and isinstance(node.this, exp.Paren) else None
+        if isinstance(taken, exp.Sub) and isinstance(taken.expression.unnest(), exp.Mod):
+            rest = taken.expression.unnest()
+            x = self.of(taken.this)
+            half = self.of(node.expression) == Literal(Fraction(1, 2)) and self.of(
+                rest.expression
+            ) == Literal(2)
+            if not half or self.of(rest.this) != x:
+                refuse("a part of a number")
+            return Call("//", (x, Literal(2)))
+        return None
+
+    def _sum_of(self, node: exp.Expr) -> tuple[Call, int]:
+        times = 1
+        if isinstance(node, exp.Mul):
+            factor = self.of(node.expression)
+            times, node = integer(factor) or 0, node.this
+        inner, where = node.this, None
+        if isinstance(inner, exp.Filter):
+            where, inner = self.of(inner.expression.this), inner.this
+        if not isinstance(inner, exp.Sum):
+            refuse("a sum of other parts")
+        refuse_other_parts(inner, "this")
+        return Call("sum", (self._bits(inner.this),), False, where), times
+
+    def _bits(self, node: exp.Expr) -> Expr:
+        """Read shifts and masks, which stand nowhere but in the parts of a sum."""
+        if isinstance(node, exp.BitwiseAnd):
+            return Call("&", (self._bits(node.this), self.of(node.expression)))
+        if isinstance(node, exp.BitwiseRightShift):
+            refuse_other_parts(node, "this", "expression")
+            return Call(">>", (self.of(node.this), self.of(node.expression)))
+        return self.of(node)
+
+
+def _is_part(node: exp.Expr) -> bool:
+    """Return whether something may be a part of a sum: ``CAST(sum(...) AS DECIMAL(20,0))``, and a multiple."""
+    inner = node.this if isinstance(node, exp.Mul) else node
+    if not isinstance(inner, exp.TryCast | exp.Cast) or inner.args.get("safe"):
+        return False
+    return [p.this.name for p in inner.args["to"].expressions] == ["20", "0"]
+
+
+def _flat(node: exp.Expr) -> list[exp.Expr]:
+    return [*_flat(node.this), node.expression] if isinstance(node, exp.Add) else [node]
+
+
+def _low_bits(node: Expr, mask: int) -> Expr:
+    if not (isinstance(node, Call) and node.name == "&" and node.args[1] == Literal(mask)):
+        refuse("a sum of other parts")
+    return node.args[0]
+
+
+def _lambda(node: exp.Lambda) -> str:
+    """Return the text of a function of its own arguments; it looks at nothing else.
+
+    Raises:
+        Unproved: it names a column, or holds a query or a function that is not known.
+    """
+    for part in node.walk():
+        if isinstance(part, exp.Column | exp.Query | exp.Anonymous | exp.AggFunc | exp.Star | exp.Parameter):
+            refuse("a function that looks at more than its arguments")
+    return node.sql("spark")
+
+
+def _constant(node: exp.Expr) -> Literal:
+    if isinstance(node, exp.Null):
+        return Literal(None)
+    if isinstance(node, exp.Boolean):
+        return Literal(bool(node.this))
+    text = node.name
+    if node.args.get("is_string"):
+        return Literal(text)
+    return Literal(int(text) if text.isdigit() else float(text) if "e" in text.lower() else Fraction(text))
+
+
+_ZERO, _BELOW = Cast(Literal(0), "DOUBLE", False), Cast(Literal(-1), "DOUBLE", False)
+
+
+def _quotient(args: tuple[Expr, ...]) -> Expr | None:
+    """Read a division that is written for where Spark fails: the least number over -1, and anything over zero."""
+    match args:
+        case (Call("=", (b, by)), there, Call("//" | "/" as name, (a, below)) as divided) if b == below:
+            if name == "//" and by == Literal(-1) and there == Call("try", (Call("-", (Literal(0), a)),)):
+                return divided
+            if name == "/" and by == _ZERO and there in _over_zero(a, b):
+                return divided
+    return None
+
+
+def _over_zero(a: Expr, b: Expr) -> Iterator[Expr]:
+    """Yield the IEEE results of a number over zero, for each way to read the sign of -1."""
+    words = [Cast(Literal(text), "DOUBLE", False) for text in ("NaN", "-Infinity", "Infinity")]
+    for below in (_BELOW, Literal(-1)):
+        sign = Call("<", (Call("atan2", (b, below)), _ZERO))
+        infinite = Call("*", (a, Call("case", (sign, words[1], words[2]))))
+        yield Call("case", (Call("=", (a, _ZERO)), words[0], infinite))
+
+
+Paths = Mapping[str, tuple[str, ...]]
+"""The whole paths of the policy's tables, by the names of their views."""
+
+CHOSEN = "dpsql_chosen"
+_JOINS = {
+    ("", ""): "INNER", ("", "CROSS"): "INNER", ("", "INNER"): "INNER", ("LEFT", ""): "LEFT", ("RIGHT", ""): "RIGHT",
+    ("FULL", ""): "OUTER", ("LEFT", "SEMI"): "SEMI", ("LEFT", "ANTI"): "ANTI",
+}  # fmt: skip
+
+
+def read_spark(text: str, paths: Paths, salt: int | None = None) -> tree.Query:
+    """Read a text that is meant for Spark.
+
+    Args:
+        text: the query.
+        paths: where the policy's tables are, by what they are called in the text.
+        salt: the secret number that stands in the text.
+
+    Raises:
+        Unproved: something in it has no place in the tree.
+    """
+    try:
+        parsed = sqlglot.parse_one(text, read="spark")
+        return _Reader(salt, {name.lower(): path for name, path in paths.items()}).query(parsed)
+    except (SqlglotError, KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError):
+        refuse("a text that can't be read")
+
+
+@dataclass
+class _Reader(SparkExpressions):
+    paths: Paths
+
+    # -- queries ----------------------------------------------------------------------------------------------------
+
+    def query(self, node: exp.Expr) -> tree.Query:
+        if type(node) is exp.Union:
+            refuse_other_parts(node, "this", "expression", "distinct")
+            return tree.Union("UNION", (self.query(node.this), self.query(node.expression)))
+        if not isinstance(node, exp.Select):
+            refuse(f"a query of kind {node.key}")
+        refuse_other_parts(
+            node, "with_", "expressions", "from_", "joins", "where", "group", "having", "distinct", "limit", "order"
+        )  # fmt: skip
+        ctes = self.ctes(node)
+        found = self.chosen(node)
+        if found is not None:
+            return found
+        where, group, having, distinct, order, limit = map(
+            node.args.get, ("where", "group", "having", "distinct", "order", "limit")
+        )
+        for clause, *said in ((distinct,), (group, "expressions"), (limit, "expression")):
+            if clause is not None:
+                refuse_other_parts(clause, *said)
+        most = None if limit is None else integer(self.of(limit.expression))
+        if limit is not None and most is None:
+            refuse("a limit that is no number")
+        items = tuple(map(self.item, node.expressions))
+        if not items:
+            refuse("a query without columns")
+        return Select(
+            items, self.from_(node), ctes, self.maybe(where), tuple(map(self.of, group.expressions if group else ())),
+            self.maybe(having), None, distinct is not None, tuple(_placed(one, items) for one in self.orders(order)), most,
+        )  # fmt: skip
+
+    def ctes(self, node: exp.Select) -> tuple[tuple[str, tree.Query], ...]:
+        with_ = node.args.get("with_")
+        if with_ is None:
+            return ()
+        refuse_other_parts(with_, "expressions")
+        found = []
+        for cte in with_.expressions:
+            refuse_other_parts(cte, "this", "alias")
+            if cte.args["alias"].args.get("columns"):
+                refuse("a CTE with a list of columns")
+            if cte.alias.lower() in self.paths:
+                refuse("a CTE that is called like a table")
+            found.append((cte.alias, self.query(cte.this)))
+        return tuple(found)
+
+    def item(self, node: exp.Expr) -> tuple[str, Expr]:
+        if not isinstance(node, exp.Alias):
+            refuse("an output column without a name")
+        return node.alias, self.of(node.this)
+
+    def maybe(self, clause: exp.Expr | None) -> Expr | None:
+        return None if clause is None else self.of(clause.this)
+
+    def chosen(self, node: exp.Select) -> Select | None:
+        """Read ``SELECT names FROM (SELECT ..., choice AS dpsql_chosen FROM ...) AS q WHERE dpsql_chosen``."""
+        where = node.args.get("where")
+        if where is None or not isinstance(where.this, exp.Column) or where.this.table:
+            return None
+        from_ = node.args.get("from_")
+        refuse_other_parts(node, "expressions", "from_", "where")
+        inner = from_.this if from_ is not None else None
+        if where.this.name != CHOSEN or not isinstance(inner, exp.Subquery) or inner.alias != "q":
+            refuse("a column that is not written with its relation")
+        refuse_other_parts(inner, "this", "alias")
+        match self.query(inner.this):
+            case Select(
+                (*items, (last, choice)),
+                groups=(),
+                having=None,
+                qualify=None,
+                distinct=False,
+                order=(),
+                limit=None,
+            ) as below:
+                names = [
+                    c.name if isinstance(c, exp.Column) and not c.table else "" for c in node.expressions
+                ]
+                if last == CHOSEN and names == [name for name, _ in items]:
+                    return replace(below, items=tuple(items), qualify=choice)
+        refuse("a choice of another kind")
+
+    # -- FROM -------------------------------------------------------------------------------------------------------
+
+    def from_(self, node: exp.Select) -> tree.Source | None:
+        from_ = node.args.get("from_")
+        if from_ is None:
+            return None
+        refuse_other_parts(from_, "this")
+        found = self.source(from_.this)
+        for join in node.args.get("joins") or ():
+            refuse_other_parts(join, "this", "on", "kind", "side")
+            side, kind, on = join.side.upper(), join.kind.upper(), join.args.get("on")
+            shape = _JOINS.get((side, kind))
+            if shape is None or (on is None) != (kind == "CROSS"):
+                refuse(f"a join {side} {kind}")
+            condition = None if on is None else self.of(on)
+            made = Join(found, self.source(join.this), shape, condition, False)
+            found = nearest_of(made) or made
+        return found
+
+    def source(self, node: exp.Expr) -> tree.Source:
+        given = node.args.get("alias")
+        if given is None or not given.name:
+            refuse("a relation without an alias")
+        alias, columns = given.name, tuple(c.name for c in given.args.get("columns") or ())
+        refuse_other_parts(node, "this", "alias")
+        match node:
+            case exp.Table(this=exp.Identifier()):
+                if columns:
+                    refuse("a table with a list of columns")
+                return tree.Table(self.paths.get(node.name.lower(), (node.name,)), alias)
+            case exp.Table(this=exp.Anonymous() as made):
+                if str(made.this).lower() != "range" or len(columns) != 1:
+                    refuse("a table function")
+                return tree.Made("range", tuple(map(self.of, made.expressions)), alias, columns)
+            case exp.Lateral(this=exp.Explode() as made) if type(made) is exp.Explode and len(columns) == 1:
+                refuse_other_parts(made, "this")
+                return tree.Made("unnest", (self.of(made.this),), alias, columns)
+            case exp.Lateral(this=exp.Subquery() as looking) if not columns:
+                refuse_other_parts(looking, "this")
+                return Derived(self.query(looking.this), alias)
+            case exp.Subquery():
+                rows = self.rows(node.this)
+                if rows is not None:
+                    return tree.Values(rows, alias, columns)
+                if columns:
+                    refuse("a subquery with a list of columns")
+                return Derived(self.query(node.this), alias)
+        refuse(f"a relation of kind {node.key}")
+
+    def rows(self, node: exp.Expr) -> tuple[tuple[Expr, ...], ...] | None:
+        from_ = node.args.get("from_")
+        if from_ is None or not isinstance(from_.this, exp.Values):
+            return None
+        refuse_other_parts(node, "expressions", "from_")
+        refuse_other_parts(from_.this, "expressions")
+        if len(node.expressions) != 1 or not isinstance(node.expressions[0], exp.Star):
+            refuse("some columns of VALUES")
+        refuse_other_parts(node.expressions[0])
+        return tuple(tuple(map(self.of, row.expressions)) for row in from_.this.expressions)
+
+
+def _placed(order: Order, items: Sequence[tuple[str, Expr]]) -> Order:
+    """Resolve a place in ORDER BY, which is how Spark's writer orders."""
+    place = integer(order.by)
+    if place is None:
+        return order
+    if not 1 <= place <= len(items):
+        refuse("a place that is not there")
+    return Order(items[place - 1][1], order.how)
+
+
+NEXT = "dpsql_next"
+_RISING = "ASCENDING NULLS_FIRST"
+_FOLLOWED = {"lead": {">=": "<", ">": "<="}, "lag": {"<=": ">", "<": ">="}}
+"""The place where a row of the other side lies, by the column that is looked up: at or after its own t, and before the next."""
+
+
+def nearest_of(join: Join) -> Join | None:
+    """Read a join with the nearest row, which Spark has not: ``x >= t AND (next IS NULL OR x < next)``, where the column next is
+    the t that comes next among the rows whose other columns are equal. So one row at most meets each.
+    """
+    match join.right:
+        case Derived(Select((*items, (name, Window(args=(at,)) as window)), source) as below, alias) if (
+            name == NEXT
+            and join.kind in ("INNER", "LEFT")
+            and source is not None
+            and not isinstance(source, Join)
+        ):
+            pass
+        case _:
+            return None
+    inside, words = source.alias, _FOLLOWED.get(window.name)
+    if below != Select(below.items, source) or any(item != Ref(inside, name) for name, item in items):
+        return None
+    plain = Window(window.name, window.args, window.partition, (Order(at, _RISING),), *PLAIN_FRAME)
+    if words is None or window != plain:
+        return None
+    keys = [_moved(part, inside, alias) for part in window.partition]
+    following = Ref(alias, NEXT)
+    match tree.conjuncts(join.on):
+        case [*equal, Call(comparison, (own, other)) as closest, before] if comparison in words:
+            pass
+        case _:
+            return None
+    bounded = Call("or", (Call("is null", (following,)), Call(words[comparison], (own, following))))
+    if other != _moved(at, inside, alias) or before != bounded:
+        return None
+    sides = [pair.args[0] for pair in equal if isinstance(pair, Call) and pair.name == "="]
+    if len(keys) != len(equal) or equal != [Call("=", pair) for pair in zip(sides, keys, strict=False)]:
+        return None
+    if any(_names(side, alias) for side in (own, *sides)):
+        return None
+    rows = Derived(Select(tuple(items), source), alias)
+    return Join(join.left, rows, join.kind, Call("and", (*equal, closest)), True)
+
+
+def _names(node: Expr, alias: str) -> bool:
+    """Return whether an expression looks at a relation, or may do so out of sight."""
+    return tree.looks_beyond(node) or any(ref.table == alias for ref in tree.refs(node))
+
+
+def _moved(node: Expr, old: str, new: str) -> Expr:
+    """Return an expression with columns of one relation taken from another."""
+    match node:
+        case Ref(table, name):
+            return Ref(new, name) if table == old else refuse("a key of something else")
+        case Cast():
+            return replace(node, child=_moved(node.child, old, new))
+        case Call(where=None, order=()):
+            return replace(node, args=tuple(_moved(arg, old, new) for arg in node.args))
+    return node if isinstance(node, Literal) else refuse("a key of another kind")

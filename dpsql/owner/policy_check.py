@@ -1,0 +1,762 @@
+"""The command ``dpsql policy check``: a policy against its data's columns, with what is missing and what to declare.
+
+For the data owner. It shows column names and types, never rows: a bound that was looked up in the data would
+tell about the data. The bounds that it proposes are public knowledge only (an age, a month, a latitude); for
+everything else it says whom to ask. Types, where a source has none and the policy leaves them out, are proposed from
+the rows: the owner declares them once, and then no row decides them.
+
+Exact counts of what a policy leaves out of the data, for ``dpsql policy check --data``: for the owner's eyes only.
+
+Nothing of it is private and nothing of it may be published: a policy that is chosen by these numbers tells a little about
+the data. They show mistakes, such as a bound in another unit of measure or a cap that leaves out most rows.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from dpsql.binding.relations.catalog import Catalog
+from dpsql.engine.base import find_files
+from dpsql.engine.duckdb import DuckDBEngine
+from dpsql.engine.sandbox import quote_identifier, quote_literal
+from dpsql.engine.schemas import propose_object_types
+from dpsql.engine.sources import describe_parquet, find_bad_columns, propose_types
+from dpsql.engine.text_sources import READ_ERRORS, read_first_record, show_headings
+from dpsql.errors import LedgerError, PolicyError, did_you_mean, find_nearest
+from dpsql.exact.row_caps import RowCaps
+from dpsql.ledger.ledger import Ledger
+from dpsql.ledger.state_files import place_ledger
+from dpsql.ledger.terms import Terms
+from dpsql.numerics.exact_numbers import round_significant, write_number
+from dpsql.owner.column_checks import (
+    check_columns,
+    check_delta,
+    count_possible_units,
+    find_kind,
+    find_known_bounds,
+)
+from dpsql.policy import model
+from dpsql.policy.model import Column, NameMapping, Policy, Table
+from dpsql.policy.toml import TODO, parse_toml
+from dpsql.policy.unit_guess import names_a_thing, write_unit
+from dpsql.policy.validate import fold, write_bound
+from dpsql.privacy.accountants import suggest_delta
+from dpsql.privacy.amounts import SYMBOLS
+
+_CAPS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
+"""Caps on the rows of a unit that are compared with the declared one."""
+_MOST_CAPS = 6
+
+
+def count_misfits(
+    engine: DuckDBEngine, table: Table, schema: Mapping[str, str], tables: Mapping[str, Table]
+) -> Iterator[str]:
+    """Yield what of a private table's rows never counts, or counts as another value, in sentences.
+
+    Args:
+        engine: reads the rows.
+        table: the table.
+        schema: its columns.
+        tables: all tables of the policy by name, to which the path of its unit may lead.
+    """
+    if table.public:
+        return
+    unit = table.unit_path[0].column if table.unit_path else None
+    if unit is not None and unit in NameMapping(schema):
+        yield from _count_without_unit(engine, table, unit)
+        if table.period is None:
+            yield from _count_capped(engine, _Units.of(engine, table, tables), table)
+        else:
+            yield f"{table.name}: rows of one unit are not counted here, for a period parts the units"
+    yield from _count_outside(engine, table, schema)
+
+
+def _count_without_unit(engine: DuckDBEngine, table: Table, unit: str) -> Iterator[str]:
+    (none, rows) = _ask(engine, table, f"COUNT(*) FILTER (WHERE {quote_identifier(unit)} IS NULL), COUNT(*)")
+    if none:
+        yield f"{table.name}: {_share(none, rows)} have no {unit}: they are in no answer"
+
+
+@dataclass(frozen=True)
+class _Units:
+    """The rows of a table with the unit of each: ``rows`` stands in FROM, and ``unit`` in the SELECT."""
+
+    rows: str
+    unit: str
+
+    @classmethod
+    def of(cls, engine: DuckDBEngine, table: Table, tables: Mapping[str, Table]) -> _Units:
+        """Follow the path from a table's rows to their units, as statements do: to one row of each key."""
+        text, unit = (
+            f"{engine.relation(table)} AS rows",
+            f"rows.{quote_identifier(table.unit_path[0].column)}",
+        )
+        named = NameMapping(tables)
+        for place, hop in enumerate(table.unit_path[1:]):
+            key, column = quote_identifier(hop.key), quote_identifier(hop.column)
+            found = f"SELECT {key} AS k, MIN({column}) AS v FROM {engine.relation(named[hop.table])} GROUP BY {key}"
+            text += f" LEFT JOIN ({found}) AS hop{place} ON hop{place}.k = {unit}"
+            unit = f"hop{place}.v"
+        return cls(text, unit)
+
+
+def _count_capped(engine: DuckDBEngine, units_of: _Units, table: Table) -> Iterator[str]:
+    """Count what caps on the rows of a unit leave out, in all and in groups of declared values, beside their noise.
+
+    Args:
+        engine: reads the rows.
+        units_of: the rows with their units.
+        table: with its caps.
+    """
+    unit = units_of.unit
+    of_units = f"(SELECT COUNT(*) AS n FROM {units_of.rows} WHERE {unit} IS NOT NULL GROUP BY {unit})"
+    key, cap = "max_rows", table.max_rows
+    if cap is None:
+        key, cap = "max_rows_per_group", table.max_rows_per_group
+    caps = sorted({*_CAPS, *([] if cap is None else [cap])})
+    sums = ", ".join(f"COUNT(*) FILTER (WHERE n > {c}), SUM(GREATEST(n - {c}, 0))" for c in caps)
+    units, rows, *found = _read(engine, f"SELECT COUNT(*), SUM(n), {sums} FROM {of_units}")
+    if not rows:
+        return
+    above = dict(zip(caps, zip(found[::2], found[1::2], strict=True), strict=True))
+    if cap is not None:
+        yield (
+            f"{table.name}: {above[cap][0]:,} of {units:,} units have more than {key} = {cap} rows; without groups "
+            f"{_share(above[cap][1], rows)} are left out, and a count has {_say_noise(cap)}"
+        )
+    others = [c for c in caps if c != cap and above[c][0]][-_MOST_CAPS:]
+    if others:
+        told = "; ".join(f"{_percent(above[c][1], rows)} above {c:,}, with {_say_noise(c)}" for c in others)
+        yield f"{table.name}: rows that other caps would leave out without groups, and their noise: {told}"
+    for column, declared in table.columns.items():
+        if declared.values is not None and (table.max_rows is not None or table.max_groups is not None):
+            yield from _count_grouped(engine, units_of, table, column, declared)
+
+
+def _say_noise(rows: int) -> str:
+    """Return the noise of a count under a cap, where one unit moves it by so many rows and epsilon is 1."""
+    return (
+        f"noise of about ±{3 * rows:,} at ε=1"  # Laplace noise is within 3.0 of its scale in 95 of 100 draws
+    )
+
+
+def _count_grouped(
+    engine: DuckDBEngine, units_of: _Units, table: Table, column: str, declared: Column
+) -> Iterator[str]:
+    """Count what is left out where a column's declared values are the groups: those of one unit share its rows."""
+    caps = RowCaps(table.max_rows, table.max_rows_per_group, table.max_groups)
+    if caps.total is None or caps.each is None:
+        return
+    key, unit = f"rows.{quote_identifier(column)}", units_of.unit
+    wanted = f"{unit} IS NOT NULL AND {_write_among(key, declared)}"
+    cells = f"(SELECT {unit} AS u, COUNT(*) AS n FROM {units_of.rows} WHERE {wanted} GROUP BY {unit}, {key})"
+    sums = f"COUNT(*) AS g, SUM(n) AS n, LEAST(SUM(LEAST(n, {caps.each})), {caps.total}) AS kept"
+    units = f"(SELECT {sums} FROM {cells} GROUP BY u)"
+    more = "0" if caps.groups is None else f"COUNT(*) FILTER (WHERE g > {caps.groups})"
+    count, many, total, kept = _read(engine, f"SELECT COUNT(*), {more}, SUM(n), SUM(kept) FROM {units}")
+    if not total:
+        return
+    several = "" if caps.groups is None else (
+        f"{many:,} of {count:,} units are in more than max_groups = {caps.groups} groups; "
+    )  # fmt: skip
+    yield (
+        f"{table.name} by {column}: {several}{_share(total - kept, total)} are left out under the caps together, and a count has "
+        f"{_say_noise(caps.total)}"
+    )
+
+
+def _count_outside(engine: DuckDBEngine, table: Table, schema: Mapping[str, str]) -> Iterator[str]:
+    """Count values outside of the bounds, and such as are not declared; NULLs are neither."""
+    kinds = NameMapping(schema)
+    for name, column in table.columns.items():
+        if name not in kinds:
+            continue
+        key = quote_identifier(name)
+        if column.bounds is not None:
+            test = _write_outside(key, find_kind(kinds[name]), column)
+            low, high = map(write_bound, column.bounds)
+            told = f"are outside of {low} to {high}, and count as the nearest of them"
+        elif column.values is not None:
+            test, told = (
+                f"NOT {_write_among(key, column)}",
+                "are none of the declared values, and in no public group",
+            )
+        else:
+            continue
+        many, rows = _ask(
+            engine, table, f"COUNT(*) FILTER (WHERE {key} IS NOT NULL AND {test}), COUNT({key})"
+        )
+        if many:
+            yield f"{table.name}.{name}: {_share(many, rows, 'values')} {told}"
+
+
+def _write_outside(key: str, kind: str, column: Column) -> str:
+    assert column.bounds is not None
+    number = f"epoch({key})" if kind in ("date", "time", "interval") else f"CAST({key} AS DOUBLE)"
+    low, high = (float(end) for end in column.bounds)
+    return f"({number} < {low!r} OR {number} > {high!r})"
+
+
+def _write_among(key: str, column: Column) -> str:
+    assert column.values is not None
+    listed = ", ".join(quote_literal(_write_value(value)) for value in column.values)
+    return f"COALESCE(CAST({key} AS VARCHAR) IN ({listed}), FALSE)"
+
+
+def _write_value(value: Any) -> str:
+    """Write a value as the engine casts it to text."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, datetime.datetime):
+        return value.isoformat(" ")
+    return value.isoformat() if isinstance(value, datetime.date | datetime.time) else str(value)
+
+
+def _ask(engine: DuckDBEngine, table: Table, items: str) -> list[int]:
+    return _read(engine, f"SELECT {items} FROM {engine.relation(table)}")
+
+
+def _read(engine: DuckDBEngine, sql: str) -> list[int]:
+    found = engine.execute(sql).columns
+    return [int(column[0].as_py() or 0) for column in found]
+
+
+def _share(part: int, whole: int, what: str = "rows") -> str:
+    return f"{part:,} of {whole:,} {what} ({_percent(part, whole)})"
+
+
+def _percent(part: int, whole: int) -> str:
+    """Write a part in per cent, and never as 0 or 100 where it is neither.
+
+    >>> [_percent(part, 1000000) for part in (0, 1, 7000, 123456, 999999, 1000000)]
+    ['0%', '<0.1%', '0.7%', '12.3%', '>99.9%', '100%']
+    """
+    share = 100 * part / whole if whole else 0.0
+    if 0 < share < 0.1:
+        return "<0.1%"
+    if 99.9 < share < 100:
+        return ">99.9%"
+    return f"{share:.1f}".removesuffix(".0") + "%"
+
+
+_DECISIONS = {
+    "privacy_unit": 'the column that says whose row it is, or "ROW"',
+    "max_rows": "the rows that one unit may have in all, as max_rows = 20",
+    "max_rows_per_group": "the rows of one unit that count in one group, as max_rows_per_group = 5",
+    "max_groups": "the groups of one answer that one unit counts in, as max_groups = 3",
+    "bounds": "the lowest and the highest value that count, as bounds = [0, 100]; delete the line where nobody adds it up",
+    "values": 'every value that there can be, as values = ["A", "B"]',
+    "type": "paste the section below in place of what is there, and correct it",
+}
+"""The answer that each key asks of the owner."""
+_GUESS = re.compile(r"\s*(privacy_unit\s*=[^#]*?)\s*#.*\bGUESS\b")
+
+
+@dataclass(frozen=True)
+class Undecided:
+    """The places of a policy that wait for its owner.
+
+    Args:
+        places: table, column (empty for the table itself), key and line of each TODO.
+        guesses: the text and the line of each privacy unit that is called a guess.
+    """
+
+    places: tuple[tuple[str, str, str, int], ...]
+    guesses: tuple[tuple[str, int], ...]
+
+    def has(self, key: str, table: str | None = None, column: str = "") -> bool:
+        """Tell whether a key of a table, or of one of its columns, is a TODO; without a table, of any."""
+        return any(
+            key == there and (table is None or (fold(table), fold(column)) == (fold(name), fold(within)))
+            for name, within, there, _ in self.places
+        )
+
+    def lines(self) -> list[str]:
+        """Return what is to be decided as sentences, columns of one table together."""
+        together: dict[tuple[str, str, bool], list[tuple[str, int]]] = {}
+        for table, column, key, line in self.places:
+            together.setdefault((table, key, column != ""), []).append((column, line))
+        lines = [_say(table, key, found) for (table, key, _), found in together.items()]
+        return lines + [
+            f"{text} (line {line}) is a guess: is that whose presence is to be hidden? Correct it, or delete the word GUESS."
+            for text, line in self.guesses
+        ]
+
+
+def find_undecided(path: Path) -> Undecided:
+    """Find what a policy file leaves to its owner.
+
+    Raises:
+        PolicyError: the file can't be read, or is not TOML.
+    """
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise PolicyError(f"the policy file {path} can't be read.", hint="is the path right?") from None
+    document = parse_toml(text, path.name)
+    places = []
+    for keys in _find_todos(document.data, ()):
+        line = text.count("\n", 0, (document.span(keys) or (0, 0))[0]) + 1
+        places.append((keys[1], "" if len(keys) == 3 else keys[-2], keys[-1], line))
+    matches = ((_GUESS.match(line), number) for number, line in enumerate(text.splitlines(), 1))
+    return Undecided(
+        tuple(places), tuple((found[1], number) for found, number in matches if found is not None)
+    )
+
+
+def _find_todos(section: Mapping[str, Any], keys: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    for key, value in section.items():
+        if isinstance(value, Mapping):
+            yield from _find_todos(value, (*keys, key))
+        elif value == TODO and key in _DECISIONS and keys[:1] == ("tables",) and len(keys) > 1:
+            yield (*keys, key)
+
+
+def _say(table: str, key: str, places: list[tuple[str, int]]) -> str:
+    where = f"line {places[0][1]}" if len(places) == 1 else f"lines {places[0][1]} to {places[-1][1]}"
+    names = ", ".join(name for name, _ in places if name)
+    verb = "are" if key in ("bounds", "values") else "is"
+    return (
+        f"{table}: {key}{f' of {names}' if names else ''} {verb} still {TODO} ({where}): {_DECISIONS[key]}."
+    )
+
+
+@dataclass(repr=False)
+class Findings:
+    """The findings of a check: `missing` must be mended, `advice`, `budget` and `proposals` may be taken."""
+
+    declared: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    advice: list[str] = field(default_factory=list)
+    budget: list[str] = field(default_factory=list)
+    proposals: list[str] = field(default_factory=list)
+    types: list[str] = field(default_factory=list)
+    counted: list[str] = field(default_factory=list)
+
+    def lines(self) -> list[str]:
+        """Return everything as text, with what is missing right after what is declared."""
+        lines = list(self.declared)
+        for title, said in (("Missing:", self.missing), ("To consider:", self.advice)):
+            if said:
+                lines += ["", title, *(f"  - {line}" for line in said)]
+        if self.types:
+            lines += ["", "Types, proposed from the rows; correct them where you know better, and paste:", ""]
+            lines += [f"    {line}" for line in self.types]
+        proposals = [*(["[budget]"] if self.budget else []), *self.budget, *self.proposals]
+        if proposals:
+            lines += ["", "From public knowledge, without looking at a row, you could declare:", ""]
+            lines += [f"    {line}" for line in proposals]
+        if not self.missing:
+            lines += ["", "Nothing is missing. Nothing above tells about a row."]
+        if self.counted:
+            lines += ["", "What does not fit, counted exactly, for your eyes only:"]
+            lines += [f"  - {line}" for line in self.counted]
+        return lines
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    __repr__ = __str__
+
+
+def _with_headings(error: PolicyError, declared: Policy, base: Path) -> PolicyError:
+    """Return an error about a missing column with the names that its table's text files have."""
+    table = declared.tables.get(error.keys[1]) if error.keys[:1] == ("tables",) and error.keys[2:3] else None
+    if table is None or table.text is None:
+        return error
+    said = show_headings(table, model.list_types(declared, table), find_files(table, base))
+    return PolicyError(error.message, hint=" ".join(said) or error.hint, keys=error.keys)
+
+
+def check_policy(policy: str | Path, data: Any = ":memory:", rows: bool = False) -> Findings:
+    """Check a policy against its data's columns.
+
+    Files are read once for values that DuckDB can't take; the result is remembered until they change.
+
+    Args:
+        policy: the TOML file.
+        data: a DuckDB file or connection, or a mapping of names to frames, that holds tables without a source of their own.
+        rows: whether to count records that can't be read and values that do not fit.
+
+    Raises:
+        PolicyError: the file is not a policy, or the database can't be opened.
+    """
+    policy = Path(policy).expanduser()
+    findings = Findings()
+    undecided = find_undecided(policy)
+    findings.missing += undecided.lines()
+    try:
+        declared = Policy.load(policy)
+    except PolicyError as error:
+        if not undecided.has("privacy_unit") or error.keys[-1:] != ("privacy_unit",):
+            raise
+        return findings  # the rest can be checked once it is known whose rows they are
+    _check_budget(declared, findings)
+    declared = _propose_missing_types(declared, policy.parent, data, findings)
+    try:
+        engine = DuckDBEngine(data, declared, policy.parent)
+    except PolicyError as error:
+        raise _with_headings(error, declared, policy.parent) from None
+    units: list[int] = []
+    try:
+        for table in declared.tables.values():
+            try:
+                schema = engine.schema(table)
+            except PolicyError as error:
+                findings.missing.append(f"{table.name}: {error.message}")
+                continue
+            _check_table(table, schema, undecided, findings)
+            units += [count for count in (count_possible_units(table, schema),) if count is not None]
+            if rows:
+                _count_units(engine, table, schema, declared, findings)
+                findings.counted += count_misfits(engine, table, schema, declared.tables)
+            if rows and table.file:
+                _count_unreadable(engine, table, find_files(table, policy.parent), findings)
+        if not findings.missing:
+            _check_units(declared, engine, findings)
+            _check_ledger(declared, engine, place_ledger(policy), findings)
+    finally:
+        engine.close()
+    if not declared.tables:
+        findings.missing.append("the policy names no table, so there is nothing to ask about.")
+    reckless = check_delta(declared, max(units, default=None))
+    if reckless is not None:
+        (findings.missing if units else findings.advice).append(reckless[0])
+        findings.budget.insert(0, f"delta = {write_number(reckless[1])}")
+    return findings
+
+
+def _propose_missing_types(policy: Policy, base: Path, data: Any, findings: Findings) -> Policy:
+    """Return the policy with proposed types where they are missing, so that the rest can be checked."""
+    tables = {}
+    for name, table in policy.tables.items():
+        tables[name] = table
+        if table.text is None and not table.several:
+            frame = model.NameMapping(data).get(table.source or name) if isinstance(data, Mapping) else None
+            kinds = {} if frame is None else propose_object_types(name, frame)
+            untyped = {c: k for c, k in kinds.items() if c not in table.columns or not table.columns[c].type}
+            if untyped:
+                findings.missing.append(f"{name}: the types of its columns of Python objects.")
+                tables[name] = _propose_types(table, untyped, findings)
+            continue
+        try:
+            files = find_files(table, base)
+        except PolicyError:
+            continue  # said when the engine opens it
+        _check_format(table, files, findings)
+        there = model.NameMapping(propose_types(table, files))
+        named = table.format is None or table.format.header
+        for column in model.list_mentioned(policy, table) if there and named else ():
+            if column not in there:
+                findings.missing.append(
+                    f"{name}.{column} is in the policy but not in {table.source}. {_suggest(column, there)}"
+                )
+        spoken = model.NameMapping(dict.fromkeys((*table.columns, *model.list_mentioned(policy, table))))
+        unnamed = [column for column in there if column not in spoken] if there and named else []
+        if unnamed and any(column.type for column in table.columns.values()):
+            findings.advice.append(
+                f"{name}: {', '.join(unnamed)}: in {table.source} and not in the policy, so nobody can ask about it."
+            )
+        missing = model.list_untyped(policy, table)
+        if not missing and any(column.type for column in table.columns.values()):
+            continue
+        kinds = {column: there.get(column, "VARCHAR") for column in missing}
+        spoken = model.NameMapping({**table.columns, **dict.fromkeys(missing)})
+        kinds |= {column: kind for column, kind in there.items() if column not in spoken}
+        kinds = kinds or {"column": "VARCHAR"}
+        findings.missing.append(f"{name}: the types of its columns, which {table.source} does not say.")
+        tables[name] = _propose_types(table, kinds, findings)
+    return replace(policy, tables=tables)
+
+
+def _propose_types(table: Table, kinds: Mapping[str, str], findings: Findings) -> Table:
+    """Note types as proposed, and return the table with them."""
+    table = replace(table, columns={**table.columns, **_bound_known(table, kinds)})
+    findings.types += model.write_columns(table, kinds)
+    typed = {
+        c: replace(table.columns[c] if c in table.columns else model.Column(), type=k)
+        for c, k in kinds.items()
+    }
+    return replace(table, columns={**table.columns, **typed})
+
+
+def _bound_known(table: Table, kinds: Mapping[str, str]) -> dict[str, model.Column]:
+    """Return columns of numbers with the bounds that anybody knows, where the policy says nothing of them."""
+    made = {}
+    for name, kind in kinds.items():
+        column = table.columns[name] if name in table.columns else model.Column()
+        known = find_known_bounds(name)
+        if known and find_kind(kind) == "number" and column.bounds is None and column.values is None:
+            low, high = json.loads(known[0])
+            made[name] = replace(column, bounds=(Fraction(low), Fraction(high)))
+    return made
+
+
+def _check_format(table: Table, files: list[str], findings: Findings) -> None:
+    """Note what a text source's format risks."""
+    form = table.format or model.Format()
+    if form.quoted_newlines:
+        findings.advice.append(
+            f"{table.name}: quoted_newlines: one stray quote changes the rows after it, so one person's row can. "
+            "Write the file without newlines in its fields, if you can."
+        )
+    if form.records == "array":
+        findings.advice.append(
+            f'{table.name}: records = "array": one bad record ends the file, so one person\'s record can. '
+            "Write one object on each line, if you can."
+        )
+    elif table.text == "json":
+        try:
+            starts = [(read_first_record(path, form) or "").lstrip().startswith("[") for path in files]
+        except READ_ERRORS:
+            return
+        if any(starts):
+            findings.missing.append(
+                f"{table.name}: {table.source} looks like one array; every line of it would be a row of NULLs. "
+                'Write one object on each line, or declare format = { records = "array" }.'
+            )
+
+
+def _count_units(
+    engine: DuckDBEngine, table: Table, schema: Mapping[str, str], policy: Policy, findings: Findings
+) -> None:
+    """Count the units of a table whose own column says whose row it is: an exact number, which only the owner may see."""
+    path = table.unit_path
+    if table.public or len(path) > 1 or (path and path[0].column not in model.NameMapping(schema)):
+        return
+    what = f"COUNT(DISTINCT {quote_identifier(path[0].column)})" if path else "COUNT(*)"
+    count = engine.execute(f"SELECT {what} AS n FROM {engine.relation(table)}").to_pylist()[0]["n"]
+    risk = policy.budget.delta * count
+    much = "; that is much: write a smaller delta" if risk > Fraction(1, 10) else ""
+    findings.counted.append(f"{table.name}: {count:,} units; delta times that is {float(risk):.2g}{much}")
+
+
+def _count_unreadable(engine: DuckDBEngine, table: Table, files: list[str], findings: Findings) -> None:
+    """Count rows and values that can't be read: exact numbers, which only the owner may see."""
+    relation, columns = engine.relation(table), list(engine.schema(table))
+    quoted = [quote_identifier(name) for name in columns]
+    nulls = " AND ".join(f"{name} IS NULL" for name in quoted)
+    counts = ", ".join(f"COUNT(*) - COUNT({name}) AS c{i}" for i, name in enumerate(quoted))
+    wanted = f"COUNT(*) AS n, COUNT(*) FILTER (WHERE {nulls}) AS bad, {counts}"
+    (row,) = engine.execute(f"SELECT {wanted} FROM {relation}").to_pylist()
+    total, bad, *empty = row.values()
+    findings.counted.append(f"{table.name}: {total} rows, {bad} of them with no value at all")
+    for name, count in zip(columns, empty, strict=True):
+        if count:
+            findings.counted.append(f"{table.name}.{name}: {count} NULL, or do not fit")
+    if table.text is None:
+        for path in files:
+            bad = find_bad_columns(path, describe_parquet(path))
+            if bad:
+                findings.counted.append(f"{Path(path).name}: values that can't be read in {', '.join(bad)}")
+
+
+def _check_budget(policy: Policy, findings: Findings) -> None:
+    budget = policy.budget
+    kept = (
+        f", δ={write_number(budget.mechanism_delta)} of it for mechanisms"
+        if 0 < budget.mechanism_delta < budget.delta
+        else ""
+    )
+    findings.declared.append(
+        f"budget: ε={float(budget.epsilon):g}, δ={float(budget.delta):g}{kept}, accountant {budget.accountant}"
+    )
+    most = budget.max_epsilon_per_query
+    if budget.default_epsilon is None:
+        findings.advice.append("default_epsilon: without it every statement must name its epsilon.")
+        proposed = round_significant(min(budget.epsilon, most or budget.epsilon) / 10, 1)
+        findings.budget.append(f"default_epsilon = {write_number(proposed)}")
+    if most is None:
+        findings.advice.append("max_epsilon_per_query: without it one statement may spend the whole budget.")
+        proposed = round_significant(
+            max(budget.epsilon / 2, budget.default_epsilon or Fraction(0)), 1, up=True
+        )
+        findings.budget.append(f"max_epsilon_per_query = {write_number(proposed)}")
+    if budget.delta == 0:
+        findings.advice.append(
+            "delta = 0: groups with private keys can't be selected, nor Gaussian noise used."
+        )
+    elif budget.default_delta is None:
+        findings.advice.append(
+            "default_delta: without it statements over private groups must name their delta."
+        )
+        findings.budget.append(f"default_delta = {write_number(suggest_delta(budget.mechanism_delta))}")
+    elif budget.default_delta > budget.mechanism_delta:
+        findings.advice.append(
+            f"default_delta: more than the δ={write_number(budget.mechanism_delta)} that mechanism_delta_share leaves for it, so "
+            "no statement can spend it."
+        )
+    for name, analyst in policy.analysts.items():
+        said = [
+            f"{sign}={float(share):g}" for key, sign in SYMBOLS.items() if (share := getattr(analyst, key))
+        ]
+        findings.declared.append(f"analyst {name}: {', '.join(said)} of the whole")
+    own = "epsilon" if budget.own is None else budget.own.currency
+    power = 2 if own == "mu" else 1  # losses in mu add up by their squares
+    shares = sum(getattr(analyst, own) ** power for analyst in policy.analysts.values())
+    if shares > getattr(budget, own) ** power:
+        findings.advice.append(
+            "the analysts' shares add up to more than the whole: who asks early may leave the others less than their share."
+        )
+
+
+def _say_caps(table: Table) -> Iterator[str]:
+    """Yield what a reader of earlier policies should know of caps that meant something else there."""
+    rows, each, groups = table.max_rows, table.max_rows_per_group, table.max_groups
+    if rows is not None and rows > 1 and groups is not None and each is None:
+        yield (
+            f"{table.name}: max_rows = {rows} is now the rows of one unit in all, no longer those in each of "
+            f"max_groups = {groups} groups; for that meaning write max_rows_per_group = {rows}."
+        )
+    if rows is not None and each is not None and groups is not None and each * groups < rows:
+        yield f"{table.name}: max_rows = {rows} cuts nothing where {each} rows in each of {groups} groups count at most."
+
+
+def _check_table(table: Table, schema: Mapping[str, str], undecided: Undecided, findings: Findings) -> None:
+    if table.public:
+        findings.declared.append(f"{table.name}: public, {len(schema)} columns")
+        return
+    unit = table.unit_text or ""
+    part = "" if table.period is None else f" {table.period.words}"
+    protected = "each row" if table.row_level else f"each {unit}{part}"
+    caps = (
+        (table.max_rows, "row", " in all"),
+        (table.max_rows_per_group, "row", " in a group"),
+        (table.max_groups, "group", ""),
+    )
+    limits = "".join(
+        f", at most {most} {what}{'' if most == 1 else 's'}{more}"
+        for most, what, more in caps
+        if most is not None
+    )
+    findings.declared.append(f"{table.name}: protects {protected}{limits}")
+    findings.advice += _say_caps(table)
+    names = {name.lower() for name in schema}
+    path = table.unit_path
+    column = path[0].column if path else ""
+    if not table.row_level and column.lower() not in names:
+        near = find_nearest(column, schema) if len(path) == 1 and unit.lstrip().startswith('"') else None
+        spelled = f" Write {write_unit(near)}." if near else ""
+        findings.missing.append(
+            f"{table.name}: the privacy unit {column} is not a column. {_suggest(column, schema)}{spelled}"
+        )
+    claimed = [path[0].column for path in table.unit_paths[1:]] + list(table.determining)
+    claimed += [table.declared_period.column] if table.declared_period is not None else []
+    for name in claimed:
+        if name.lower() not in names:
+            what = f"{name}, which leads to the privacy unit or parts it, is not a column."
+            findings.missing.append(f"{table.name}: {what} {_suggest(name, schema)}")
+    if claimed and not table.row_level and any(name.lower() in names for name in claimed):
+        findings.declared += _say_claims(table)
+    given = [
+        getattr(table, key) is not None or undecided.has(key, table.name)
+        for key in ("max_rows", "max_rows_per_group")
+    ]
+    if not table.row_level and not any(given):
+        findings.advice.append(
+            f"{table.name}: max_rows, the rows that one {column} may have in all; without it each statement names a cap, or asks "
+            "for one to be found: max_rows_contributed = AUTO. What reads rows as they are (PTR, STABLE, EXPMECH, "
+            "ABOVE_THRESHOLD) needs a number."
+        )
+    if not given[0] and given[1] and table.max_groups is None and not undecided.has("max_groups", table.name):
+        findings.advice.append(
+            f"{table.name}: max_rows or max_groups; without either each grouped statement must name a cap, or write AUTO."
+        )
+    for name in table.columns:
+        if name.lower() not in names:
+            findings.missing.append(
+                f"{table.name}.{name} is declared but not in the data. {_suggest(name, schema)}"
+            )
+    findings.missing += check_columns(table, schema)
+    left = {name: kind for name, kind in schema.items() if not undecided.has("bounds", table.name, name)}
+    _check_columns(table, left, column, findings)
+
+
+def _check_units(policy: Policy, engine: DuckDBEngine, findings: Findings) -> None:
+    """Note why the units of a table can't be computed from the columns there are, each reason once."""
+    catalog = Catalog(policy, engine, policy.budget.accountant)
+    for table in policy.tables.values():
+        try:
+            catalog.relation(table, table.name, table.name)
+        except PolicyError as error:
+            if error.message not in findings.missing:
+                findings.missing.append(error.message)
+
+
+def _check_ledger(policy: Policy, engine: DuckDBEngine, place: Path, findings: Findings) -> None:
+    """Note what the ledger that lies beside the policy does not grant."""
+    if not place.exists():
+        return
+    try:
+        with Ledger.read(place) as ledger:
+            wants = ledger.terms.grants(Terms.of(policy, engine.dataset))
+    except LedgerError as error:
+        findings.advice.append(f"the ledger beside it can't be used: {error.message}")
+        return
+    if wants:
+        command = f"dpsql ledger adopt --policy {place.name.removesuffix('.ledger')}"
+        findings.advice.append(
+            f"the ledger {place.name} was kept for other terms, and refuses these until the owner adopts them: "
+            f"{'; '.join(wants)}. Adopt them by {command}; spent budget stays spent."
+        )
+
+
+def _say_claims(table: Table) -> list[str]:
+    """Say what the owner claims of further ways to the unit, none of which is trusted."""
+    ways = [*(path[0].column for path in table.unit_paths[1:]), *sorted(table.determining)]
+    if not ways:
+        return []
+    part = "" if table.period is None else f", {table.period.words},"
+    unit = table.unit_path[-1].column
+    return [f"  joins by {', '.join(ways)} are open; only rows of one {unit}{part} meet in them"]
+
+
+def _check_columns(table: Table, schema: Mapping[str, str], unit: str, findings: Findings) -> None:
+    known = {name.lower() for name, column in table.columns.items() if column.bounds or column.values}
+    undeclared, proposed = [], []
+    for name, kind in schema.items():
+        wanted = find_kind(kind) == "number" and not names_a_thing(name)
+        if name.lower() in known or name.lower() == unit.lower() or not wanted:
+            continue
+        found = find_known_bounds(name)
+        if found is None:
+            undeclared.append(name)
+        else:
+            declared = next((c.type for n, c in table.columns.items() if n.lower() == name.lower()), None)
+            typed = f'type = "{declared}", ' if declared else ""
+            proposed.append(f"{name} = {{ {typed}bounds = {found[0]} }}")
+    for name, column in table.columns.items():
+        if column.bounds is not None:
+            low, high = (write_bound(end) for end in column.bounds)
+            findings.declared.append(f"  {name}: {low} to {high}")
+        elif column.values is not None:
+            findings.declared.append(f"  {name}: {len(column.values)} public values")
+    spoken = {name.lower() for name in table.columns} | {unit.lower()} | {name.lower() for name in undeclared}
+    unnamed = [
+        name
+        for name in schema
+        if name.lower() not in spoken and not any(line.startswith(f"{name} = ") for line in proposed)
+    ]
+    if unnamed and table.text is None:
+        findings.declared.append(
+            f"  not named here, and open to questions all the same: {', '.join(unnamed)}"
+        )
+    if undeclared:
+        findings.advice.append(
+            f"{table.name}: {', '.join(undeclared)}: no bounds, so no sums or means of them. Ask "
+            "somebody who knows what they mean; don't look in the data."
+        )
+    if proposed:
+        findings.proposals += [f"[tables.{table.name}.columns]", *proposed]
+
+
+def _suggest(name: str, schema: Mapping[str, str]) -> str:
+    hint = did_you_mean(name, schema) or ""
+    return hint[:1].upper() + hint[1:]

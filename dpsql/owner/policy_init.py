@@ -1,0 +1,277 @@
+"""The command ``dpsql policy init``: a first policy, written from a source's schema alone.
+
+No value is read: not to find bounds, not to list groups, not to count units. So the text tells nothing about a row, and what
+only the owner can know stands there as ``"TODO"``, which ``dpsql policy check`` insists on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from dpsql.engine.schemas import TableSchema, read_schemas
+from dpsql.errors import PolicyError, did_you_mean
+from dpsql.owner.column_checks import find_kind, find_known_bounds
+from dpsql.policy.model import NameMapping, fold
+from dpsql.policy.tables import parse_path
+from dpsql.policy.toml import TODO, write_toml
+from dpsql.policy.unit_guess import find_units, list_candidates, names_a_person, names_a_thing
+from dpsql.policy.validate import settle_name
+from dpsql.privacy.accountants import suggest_delta
+from dpsql.privacy.filters import MECHANISM_SHARE
+
+EPSILON, DELTA = Fraction(1), Fraction(1, 10**6)
+"""The budget that a first policy grants: a usual start."""
+_MARGIN = 40
+_INLINE = frozenset(("bounds", "values", "type", "max_length"))
+
+_EXAMPLES = {
+    "date": ("bounds = [2020-01-01, 2020-12-31]", "if wanted: the first and the last that count"),
+    "time": ("bounds = [08:00:00, 18:00:00]", "if wanted: the first and the last that count"),
+    "text": ('values = ["...", "..."]', "if all its values are public, list them: such groups need no delta"),
+}
+"""Lines that an owner may take up, by the kind of the column: none is needed."""
+_REST = {"boolean": "; its groups are public as they are"}
+_TYPES = '"BIGINT", "DOUBLE", "VARCHAR", "BOOLEAN", "DATE", "TIMESTAMP" ...'
+
+
+@dataclass(frozen=True, repr=False)
+class PolicyDraft:
+    """The text of a first policy.
+
+    Args:
+        text: TOML with a comment on each line.
+        open: what is still to be decided, as ``visits.max_rows``.
+    """
+
+    text: str
+    open: tuple[str, ...]
+
+    def dump(self, path: str | Path) -> Path:
+        """Write the text to a file, which must not exist.
+
+        Raises:
+            PolicyError: it exists, or can't be written.
+        """
+        place = Path(path).expanduser()
+        try:
+            with place.open("x", encoding="utf-8") as file:
+                file.write(self.text)
+        except FileExistsError:
+            raise PolicyError(
+                f"{place} exists already.",
+                hint="name another file, or move it away; tables of several files are written at once: dpsql policy init a.csv "
+                "b.csv -o policy.toml",
+            ) from None
+        except OSError:
+            raise PolicyError(f"{place} can't be written.", hint="is there such a folder?") from None
+        return place
+
+    def summary(self, path: str | Path, command: str = "dpsql") -> str:
+        """Return one line for the file that it was written to: how much is still to be decided, and how to go on."""
+        number = len(self.open)
+        todo = (
+            f'{number} value{"" if number == 1 else "s"} to decide, marked "{TODO}"'
+            if number
+            else "confirm its guesses"
+        )
+        return f"written to {path}: {todo}; then: {command} policy check {path}"
+
+    def __str__(self) -> str:
+        return self.text
+
+    __repr__ = __str__
+
+
+def init_policy(source: Any, unit: str | None = None, output: str | Path | None = None) -> PolicyDraft:
+    """Write a first policy of a source from its schema alone; no value is read.
+
+    Args:
+        source: a Parquet, CSV or JSON file, a glob, a list of these, each of which is a table, a DuckDB file or connection, a
+            pandas, polars or Arrow table (called ``data``), or a mapping of names to such tables.
+        unit: the column that says whose row it is, or ``"ROW"``; without it, one is guessed from the names of columns, and
+            marked as a guess.
+        output: the file to write, which must not exist; paths in the policy start from its folder.
+
+    Returns:
+        The text. Each ``"TODO"`` in it is the owner's to decide; :func:`dpsql.check_policy` lists them.
+
+    Raises:
+        PolicyError: the source can't be read, has no such unit, or the file exists.
+
+    >>> import pyarrow as pa
+    >>> print(init_policy({"visits": pa.table({"patient_id": [1], "amount": [9.5]})}).open)
+    ('visits.max_rows', 'visits.amount.bounds')
+    """
+    base = Path.cwd() if output is None else Path(output).expanduser().absolute().parent
+    named = read_schemas(source, base)
+    tables = [table for table in named if _has_name(table.name)]
+    if not tables:
+        raise PolicyError("the source has no table that a policy could name.")
+    row = unit is not None and fold(unit.strip()) == "row"
+    units = dict.fromkeys((t.name for t in tables), "ROW") if row else dict(find_units(tables, unit))
+    if not units and unit is not None:
+        known = [column for table in tables for column in table.columns]
+        raise PolicyError(f"no table of the source has a column {unit}.", hint=did_you_mean(unit, known))
+    lines = [*_write_head(source, [t.name for t in named if t not in tables]), *_write_budget()]
+    still: list[str] = []
+    for table in tables:
+        lines += _write_table(table, units.get(table.name), unit is not None, still)
+    draft = PolicyDraft("\n".join(lines) + "\n", tuple(still))
+    if output is not None:
+        draft.dump(output)
+    return draft
+
+
+def _has_name(name: str) -> bool:
+    try:
+        settle_name("name", name)
+    except PolicyError:
+        return False
+    return True
+
+
+def _write_head(source: Any, unnamed: Sequence[str]) -> Iterator[str]:
+    """Write what the owner should know first."""
+    paths = source if isinstance(source, list | tuple) else [source]
+    named = all(isinstance(path, str | os.PathLike) for path in paths)
+    said = " and ".join(os.path.basename(os.fspath(path)) for path in paths) if named else "tables in memory"
+    yield f"# A first policy for {said}, written from names and types alone: no value was looked at."
+    yield "# A policy is public. Decide from how the data were made, never from what they say."
+    yield f'# 1. Replace each "{TODO}". 2. Confirm each GUESS, and delete that word. 3. Run: dpsql policy check policy.toml'
+    for name in unnamed:
+        yield f"# Left out: {name!r}, for a policy can't have such a name. A view with another name would do."
+
+
+def _write_budget() -> Iterator[str]:
+    mechanisms = DELTA * MECHANISM_SHARE
+    yield from ("", "[budget]")
+    yield _line(
+        "epsilon",
+        EPSILON,
+        "what may be lost in all, for good: 1 is a usual start; above 10 little is protected",
+    )
+    yield _line(
+        "delta", DELTA, "the chance of a worse loss: far less than 1 over the number of people in the data"
+    )
+    yield _line("default_epsilon", EPSILON / 10, "what a statement costs that does not say")
+    yield _line(
+        "default_delta", suggest_delta(mechanisms), "the same for delta, which groups with private keys need"
+    )
+    yield _line("max_epsilon_per_query", EPSILON / 2, "no statement may ask for more")
+
+
+def _line(key: str, value: Any, comment: str) -> str:
+    return _comment(write_toml({key: value}, _INLINE).strip(), comment)
+
+
+def _comment(line: str, comment: str) -> str:
+    return f"{line:<{_MARGIN}}  # {comment}"
+
+
+def _write_table(table: TableSchema, unit: str | None, given: bool, still: list[str]) -> Iterator[str]:
+    """Write the section of one table, and note in `still` what its owner has to decide."""
+    (head,) = [
+        line for line in write_toml({"tables": {table.name: {"x": 1}}}).splitlines() if line.startswith("[")
+    ]
+    yield from ("", head)
+    if table.source is not None:
+        yield _line("source", table.source, "relative to this file")
+    if table.delimiter is not None:
+        form = write_toml({"format": {"delimiter": table.delimiter}}, frozenset(("delimiter",))).strip()
+        yield _comment(form, "GUESS, from the first line")
+    yield from _write_unit(table, unit, given, still)
+    yield from _write_columns(table, unit, head, still)
+
+
+def _write_unit(table: TableSchema, unit: str | None, given: bool, still: list[str]) -> Iterator[str]:
+    if unit is None:
+        still.append(f"{table.name}.privacy_unit")
+        near = ", ".join(list_candidates(table)[:5])
+        said = f" ({near}?)" if near else ""
+        yield _line(
+            "privacy_unit",
+            TODO,
+            f'the column that says whose row it is{said}; or "ROW" if each row is another person\'s',
+        )
+        yield _comment("# public = true", "in its place, if nothing in the table is about anybody")
+    elif unit == "ROW":
+        yield _line(
+            "privacy_unit",
+            unit,
+            "each row is another person's: two rows of one person are not protected together",
+        )
+        return
+    else:
+        guess = "" if given and "->" not in unit else "GUESS, from names: "
+        yield _line(
+            "privacy_unit",
+            unit,
+            f"{guess}whose presence is hidden: all rows with one value of it, together; rows "
+            "without one count nowhere",
+        )
+    path = parse_path(table.name, unit) if unit else ()
+    one = path[-1].column if path else "unit"
+    if len(path) == 1 and fold(path[0].column) in table.unique:
+        yield _line("max_rows", 1, f"rows of one {one} that count: it is a key of the table")
+        return
+    still += [f"{table.name}.max_rows"]
+    yield _line(
+        "max_rows",
+        TODO,
+        f"how many rows may one {one} have in all? More is noisier, less leaves more out",
+    )
+
+
+def _write_columns(table: TableSchema, unit: str | None, head: str, still: list[str]) -> Iterator[str]:
+    yield from ("", f"{head[:-1]}.columns]")
+    if not table.columns:
+        yield '# JSON has no schema; "dpsql policy check" proposes names and types from the rows, for you to correct'
+        return
+    path = parse_path(table.name, unit) if unit not in (None, "ROW") else ()
+    own = fold(path[0].column) if path else ""
+    names = NameMapping(dict.fromkeys(table.columns))
+    for name in names:
+        line = _write_column(table.name, name, table.columns[name], fold(name) == own, still)
+        yield line if line.isprintable() else f"# {name!a}: left out, for its name can't be printed"
+
+
+def _write_column(table: str, name: str, kind: str | None, unit: bool, still: list[str]) -> str:
+    if kind is None:
+        still.append(f"{table}.{name}.type")
+        known = find_known_bounds(name)
+        said = f", then perhaps bounds = {known[0]}" if known else ""
+        return _inline(name, {"type": TODO}, f"what its texts are: {_TYPES}{said}")
+    sort = find_kind(kind)
+    if unit:
+        return f"# {name}: {kind}; the privacy unit can be counted, and never shown"
+    if sort == "number" and not names_a_thing(name):
+        known = find_known_bounds(name)
+        if known is not None:
+            return _comment(
+                f"{_key(name)} = {{ bounds = {known[0]} }}", f"{kind}; GUESS, from the name: {known[1]}"
+            )
+        still.append(f"{table}.{name}.bounds")
+        return _inline(
+            name,
+            {"bounds": TODO},
+            f"{kind}; [lowest, highest] that count, for sums and means; or delete the line",
+        )
+    if sort == "number":
+        return f"# {name}: {kind}; it names something, so nobody adds it up: no bounds"
+    if sort in _EXAMPLES and not names_a_person(name):
+        example, said = _EXAMPLES[sort]
+        return _comment(f"# {_key(name)} = {{ {example} }}", f"{kind}; {said}")
+    return f"# {name}: {kind}{_REST.get(sort, '')}"
+
+
+def _key(name: str) -> str:
+    return write_toml({name: 1}).partition(" = ")[0]
+
+
+def _inline(name: str, value: Mapping[str, Any], comment: str) -> str:
+    return _comment(write_toml({name: value}, _INLINE).strip(), comment)

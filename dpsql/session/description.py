@@ -1,0 +1,176 @@
+"""The columns, parameters and price of a statement before it is asked, for clients that prepare statements.
+
+They follow from the texts, the policy and the schema: nothing is spent, and no private row is read.
+"""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from dpsql.binding.plan import Plan
+from dpsql.binding.selection.declared import Declaration
+from dpsql.errors import BindError, Error
+from dpsql.language.parameter_values import Params, number_marks
+from dpsql.language.parameters import list_parameter_names
+from dpsql.language.statements import Statement, parse
+from dpsql.policy.model import Policy
+from dpsql.privacy.events import compose_events
+from dpsql.session.explain import show
+from dpsql.session.explanation import Description
+from dpsql.session.pipeline import Bound, Pipeline
+from dpsql.session.result import Result
+
+MAX_GUESSED = 8
+"""The most parameters whose types are guessed; a statement with more is bound once their values are known."""
+SQL_TYPE = "ARROW:FLIGHT:SQL:TYPE_NAME"
+"""The key of the SQL type in a field's metadata, as in Flight SQL."""
+_THRESHOLD = pa.schema([("threshold", pa.string()), ("status", pa.string())])
+_UNKNOWN = pa.string()
+"""The reported type of a parameter whose type can't be guessed."""
+_STAND_INS: tuple[tuple[Any, pa.DataType], ...] = (
+    (0.5, pa.float64()),
+    (1, pa.int64()),
+    ("x", pa.string()),
+    (datetime.date(2000, 1, 1), pa.date32()),
+    (datetime.datetime(2000, 1, 1), pa.timestamp("us")),
+    (True, pa.bool_()),
+)
+"""Values tried for a parameter without one, with their types; doubles first, or clients would truncate decimals."""
+
+
+def describe_cell(line: Pipeline, policy: Policy, text: str, params: Params | None) -> Description:
+    """Describe the last statement of a cell, and price all of them. The caller has the turn.
+
+    Args:
+        policy: the part of the policy that the session shows.
+        params: values of its parameters; None if not known yet.
+
+    Raises:
+        ParseError, BindError, PrivacyError: it can't be answered. Refusals for privacy are recorded in the ledger.
+    """
+    names = list_parameter_names(text) if params is None else ()
+    if not names:
+        return _describe(line, policy, text, params)
+    text, _ = number_marks(text)
+    given = _guess(line, text, names)
+    if given is None:
+        return Description(None, pa.schema([(name, _UNKNOWN) for name in names]), "")
+    values, kinds = given
+    found = _describe(line, policy, text, values)
+    return Description(found.schema, pa.schema(list(zip(names, kinds, strict=True))), found.price)
+
+
+def _describe(line: Pipeline, policy: Policy, text: str, params: Params | None) -> Description:
+    statements = parse(text, params)
+    cell = line.open_cell()
+    bound = [line.admit(statement, cell) for statement in statements]
+    price = _price(line, [one for s, one in zip(statements, bound, strict=True) if s.kind != "explain"])
+    if not statements:
+        return Description(pa.schema([]), pa.schema([]), price)
+    return Description(_find_schema(line, policy, statements[-1], bound[-1]), pa.schema([]), price)
+
+
+def _price(line: Pipeline, bound: list[Bound]) -> str:
+    prepared = line.look_up([one for one in bound if isinstance(one, Plan)])
+    events = [one.event for one in prepared if one.event is not None]
+    events += [one.event for one in bound if isinstance(one, Declaration)]
+    return line.price(compose_events(events)) if events else ""
+
+
+def _find_schema(line: Pipeline, policy: Policy, statement: Statement, bound: Bound) -> pa.Schema:
+    """Return names and Arrow types of the columns of a bound statement's answer."""
+    if statement.kind == "show":
+        return show(policy, line.ledger, statement.name, line.kept.names, statement.limit).table.schema
+    if statement.kind == "explain":
+        return line.explain(statement, bound).result().table.schema
+    if not isinstance(bound, Plan):
+        return _THRESHOLD
+    kinds = line.finisher.find_schema(bound.finish, bound.schemas, bound.public).types[: len(bound.columns)]
+    empty = [pa.array([], kind) for kind in kinds]
+    return Result(pa.Table.from_arrays(empty, names=list(bound.columns))).table.schema
+
+
+def describe_tables(line: Pipeline) -> dict[str, pa.Schema]:
+    """Return the Arrow schemas of all tables in the policy; the SQL types are in the metadata."""
+    found = {}
+    for table in line.policy.tables.values():
+        kinds = line.catalog.schema(table)
+        fields = [
+            _make_field(line, name, kind).with_metadata({SQL_TYPE: kind}) for name, kind in kinds.items()
+        ]
+        found[table.name] = pa.schema(fields)
+    return found
+
+
+def _make_field(line: Pipeline, name: str, kind: str) -> pa.Field:
+    """Return the Arrow field of a column; types that clients can't represent are sent, and declared, as text."""
+    try:
+        (found,) = line.finisher.find_schema("SELECT x FROM typed", {"typed": [("x", kind)]}).types
+    except Error:
+        found = pa.string()
+    return pa.field(name, pa.string() if pa.types.is_dictionary(found) else found)
+
+
+def match_parameters(text: str, bound: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return a text and its parameters' values by name, given a client's bound values.
+
+    Values are matched by name if the names are the statement's own, otherwise by order.
+
+    Raises:
+        ParseError: the text does not end.
+        BindError: there are more or fewer values than parameters.
+    """
+    names = list_parameter_names(text)
+    text, _ = number_marks(text)
+    if set(names) == set(bound):
+        return text, dict(bound)
+    if len(names) != len(bound):
+        raise BindError(f"the statement has {len(names)} parameters, and {len(bound)} values were bound.")
+    return text, dict(zip(names, bound.values(), strict=True))
+
+
+# -- parameters without values ----------------------------------------------------------------------------------------
+
+
+def _guess(
+    line: Pipeline, text: str, names: tuple[str, ...]
+) -> tuple[dict[str, Any], list[pa.DataType]] | None:
+    """Return values that a cell can be bound with, and their types; None if no combination tried fits."""
+    if len(names) > MAX_GUESSED:
+        return None
+    values = next((given for given in _list_tries(names) if _binds(line, text, given)), None)
+    if values is None:
+        return None
+    kinds = []
+    for name in names:
+        fitting = ((value, kind) for value, kind in _STAND_INS if _binds(line, text, {**values, name: value}))
+        value, kind = next(fitting, (values[name], _UNKNOWN))
+        values[name] = value
+        kinds.append(kind)
+    return values, kinds
+
+
+def _list_tries(names: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    """Yield trial values: one value for all parameters, and for two parameters each pair."""
+    yield dict.fromkeys(names)
+    for value, _ in _STAND_INS:
+        yield dict.fromkeys(names, value)
+    if len(names) == 2:
+        for pair in itertools.permutations((value for value, _ in _STAND_INS), 2):
+            yield dict(zip(names, pair, strict=True))
+
+
+def _binds(line: Pipeline, text: str, params: Mapping[str, Any]) -> bool:
+    """Return whether a cell can be bound with these values. Nothing is written to the ledger."""
+    try:
+        cell = line.open_cell()
+        for statement in parse(text, params):
+            line.bind(statement, cell)
+    except Error:
+        return False
+    return True

@@ -1,0 +1,554 @@
+"""The path from a statement's text to its private answer; each step is one method of :class:`Pipeline`.
+
+    parse -> bind -> check -> look up -> reserve -> release -> settle -> finish
+
+Nothing is spent before ``reserve``, which is durable when it returns. Only ``release`` touches private data, and
+``finish`` is post-processing.
+
+The check of a plan before payment: its texts are proved, and bound against an empty schema.
+
+A price is named only for plans that would run.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import NoReturn
+
+import pyarrow as pa
+
+from dpsql.binding.bind import Plans
+from dpsql.binding.plan import Plan, PrivateBlock
+from dpsql.binding.relations.catalog import Catalog
+from dpsql.binding.selection.declared import Declaration, bind_declare
+from dpsql.engine.base import Engine
+from dpsql.engine.postprocess import Finisher
+from dpsql.engine.sandbox import parse_to_json
+from dpsql.errors import (
+    BindError,
+    BudgetExceeded,
+    EngineError,
+    Interrupted,
+    PostprocessingError,
+    PrivacyError,
+)
+from dpsql.exact.gate import STAND_INS, Gate
+from dpsql.interrupts import POLL_SECONDS, Turns, check_stop
+from dpsql.language.labels import Orders, show_label_types
+from dpsql.language.options import parse_epsilon
+from dpsql.language.statements import Statement
+from dpsql.ledger.ledger import Ledger, Ticket
+from dpsql.mechanisms.base import Columns, NormalForm, Operator, Prove, Read, Reader, Release, fill_parameters
+from dpsql.mechanisms.subsample.blocks import RegisteredFunction
+from dpsql.noise.entropy import Entropy
+from dpsql.policy.model import Policy
+from dpsql.privacy.events import Composed, Event
+from dpsql.session.block_keys import BlockKeys
+from dpsql.session.explain import AskedStatement, Explanation, explain_declaration, explain_plan
+from dpsql.session.result import Result
+from dpsql.session.session_state import KeptResults, OpenCell, OpenThresholds, require_libraries
+from dpsql.session.stored_blocks import CORRECT, PreparedPlan, RequestedBlock, StoredBlocks, list_shown
+
+MAX_BOUND_SHAPES = 1000
+"""The most shapes of texts remembered as bindable."""
+
+
+@dataclass
+class PlanCheck:
+    """The check of a session's plans."""
+
+    gate: Gate
+    engine: Engine
+    finisher: Finisher
+    _bound: set[tuple[object, ...]] = field(default_factory=set)
+    """Texts that were bound with others: their shapes, value types, and public relations' columns."""
+
+    def describe_lent(self, plan: Plan, block: PrivateBlock) -> dict[str, Columns]:
+        """Return the names and columns of the public relations that a block's exact queries read."""
+        schemas = {b.name: b.columns for b in plan.blocks}
+        described = {i.name: self.finisher.describe(i.sql, schemas, plan.public) for i in block.inputs}
+        lent = {name: [(c, show_label_types(kind)) for c, kind in found] for name, found in described.items()}
+        return {**lent, **block.operator.provides}
+
+    def check(self, plan: Plan) -> None:
+        """Prove a plan's texts, and refuse before payment any text that the engine would refuse on every data set.
+
+        Raises:
+            Unproved: a text may do more than its operator charges for.
+            BindError: the engine refuses a text.
+        """
+        released = {b.name for b in plan.blocks}
+        for block in plan.blocks:
+            lent = self.describe_lent(plan, block)
+            for item in block.inputs if not self.engine.lossless else ():
+                if not any(name in item.sql for name in released):
+                    self.engine.check_lent(self.finisher.finish(item.sql, {}, plan.public))
+            self.gate.prove(block.operator, name_columns({i.name: lent[i.name] for i in block.inputs}))
+            self._bind_all(block, lent)
+
+    def _bind_all(self, block: PrivateBlock, lent: Mapping[str, Columns]) -> None:
+        """Bind a block's first text, and each further text unless one that differs only in values was bound before."""
+        alike = self.engine.dialect == "duckdb"  # for other engines, the translation of each text is proved
+        bound: frozenset[str] | None = None
+        for query in block.operator.checked:
+            if query in block.operator.apart:
+                self._bind(block, query, lent)
+                continue
+            values, key = self._find_shape(query, lent, bound or ())
+            if bound is None or not alike or key not in self._bound:
+                self._bind(block, query, lent)
+                if len(self._bound) >= MAX_BOUND_SHAPES:
+                    self._bound.clear()
+                self._bound.add(key)
+            bound = (bound or frozenset()) | values
+
+    def _bind(self, block: PrivateBlock, query: str, lent: Mapping[str, Columns]) -> None:
+        apart, names = query in block.operator.apart, name_columns(lent)
+        text = query if apart else self.gate.exact(query, names)
+        filled = fill_parameters(text, STAND_INS)
+        written = self.engine.check(filled, lent, apart)
+        if not apart:  # a query that is run apart reads rows of one block, and no failure of it is seen
+            read = tuple(sorted((name, *map(tuple, columns)) for name, columns in lent.items()))
+            self.gate.prove_typed(
+                block.operator, query, filled, names, lambda given: self.engine.plan(given, lent), read
+            )
+        if written is not None:
+            self.gate.prove_written(block.operator, text, written, names, STAND_INS["salt"])
+
+    def _find_shape(
+        self, query: str, lent: Mapping[str, Columns], bound: Collection[str]
+    ) -> tuple[frozenset[str], tuple[object, ...]]:
+        """Return a text's values, and the facts its binding depends on, given its public relations and the values
+        already ``bound``.
+
+        An analyst's value may occur in several texts of one statement. Once one text with it is bound, only its type
+        matters: our binder has already refused values the engine would refuse elsewhere (formats, date parts).
+        """
+        shaped = self.gate.shape(query, name_columns(lent))
+        read = repr(sorted((name, *columns) for name, columns in lent.items()))
+        return frozenset(shaped.values), (shaped.shape, shaped.list_kinds(bound), read)
+
+
+def name_columns(lent: Mapping[str, Columns]) -> dict[str, list[str]]:
+    """Return the column names of the public relations."""
+    return {name: [column for column, _ in columns] for name, columns in lent.items()}
+
+
+_FREE = "no charge"
+_LIMITS = "dpsql.connect(resources=...) sets how much memory and time a query may take."
+_WITHHELD = "the engine failed while it read private data; the statement stays charged, and why is withheld."
+
+Bound = Plan | Declaration | None
+"""The bound form of a statement; None for SHOW and CLOSE."""
+
+
+_touch: ContextVar[Callable[[], None] | None] = ContextVar("dpsql_touch", default=None)
+
+
+@contextmanager
+def watch_touch(listener: Callable[[], None]) -> Iterator[None]:
+    """Call ``listener`` whenever blocks are about to be drawn in this context: private data may be read from then on."""
+    token = _touch.set(listener)
+    try:
+        yield
+    finally:
+        _touch.reset(token)
+
+
+@contextmanager
+def before_payment() -> Iterator[None]:
+    """Turn a stop or a recursion error before payment into an error that says nothing was charged.
+
+    Raises:
+        Interrupted: the work was stopped.
+        BindError: the texts written for the statement are nested too deeply for their readers.
+    """
+    try:
+        yield
+    except RecursionError:
+        raise BindError("the statement is nested too deeply.") from None
+    except KeyboardInterrupt:
+        raise Interrupted("the statement was stopped before it was paid: nothing was charged.") from None
+
+
+class Pipeline:
+    """The steps of a session's statements, and the state they share.
+
+    Threads take turns; a caller of several steps in a row keeps ``turn``. Another thread gets its turn only while a
+    statement's blocks are drawn (:meth:`answering`). A thread that asks for one of these blocks waits for its answer,
+    so equal questions are paid once.
+    """
+
+    def __init__(self, policy: Policy, engine: Engine, ledger: Ledger) -> None:
+        self.policy, self.engine, self.ledger = policy, engine, ledger
+        self.turn = Turns()
+        self.closed = False
+        self.last: AskedStatement | None = None
+        """The last statement asked, for :func:`dpsql.session.explain.explain_why`."""
+        self._drawing: list[tuple[frozenset[str], threading.Event]] = []
+        """Keys of the blocks being drawn, with the event that is set once they are stored; accessed only in turn."""
+        self.entropy = Entropy()
+        self.functions: dict[str, RegisteredFunction] = {}
+        self.finisher = Finisher(engine, policy)
+        self.kept = KeptResults(policy, self.finisher)
+        self.thresholds = OpenThresholds(ledger, self.entropy)
+        self.catalog = Catalog(
+            policy, engine, policy.budget.accountant, self.functions, lambda: ledger.state().left_delta
+        )
+        self.gate = Gate(self.catalog, parse_to_json, engine.plan_late)
+        self.checking = PlanCheck(self.gate, engine, self.finisher)
+        self._plans = Plans(self.finisher)
+        self._blocks = StoredBlocks(
+            BlockKeys(policy, engine, self.gate, self.catalog.schema),
+            ledger,
+            self.finisher.lend if engine.lossless else self.finisher.finish,
+            lambda plan, block: name_columns(self.checking.describe_lent(plan, block)),
+            engine.version,
+        )
+
+    # -- nothing is spent ---------------------------------------------------------------------------------------
+
+    def open_cell(self, epsilon: str | Fraction | None = None) -> OpenCell:
+        """Return the initial names of a cell. ``epsilon`` is the default cost of its statements (the policy's if None)."""
+        default = parse_epsilon(epsilon) if isinstance(epsilon, str) else epsilon
+        catalog = replace(self.catalog, kept=dict(self.kept.by_name), epsilon=default)
+        return OpenCell(catalog, dict(self.thresholds.declared))
+
+    def reopen(self, cell: OpenCell) -> OpenCell:
+        """Replace the cell's predicted results with the ones its statements stored."""
+        return OpenCell(replace(cell.catalog, kept=dict(self.kept.by_name)), cell.thresholds)
+
+    def bind(self, statement: Statement, cell: OpenCell) -> Bound:
+        """Bind a statement and check its plan, so that a price is named only for statements that would run.
+
+        Statements after it can use the results it keeps and the thresholds it declares.
+
+        Raises:
+            BindError, PrivacyError, BudgetExceeded: the statement can't be answered.
+        """
+        bound = self._bind(statement, cell)
+        cell.count(bound.size if isinstance(bound, Plan) else 0, statement.span)
+        return bound
+
+    def _bind(self, statement: Statement, cell: OpenCell) -> Bound:
+        if statement.keep:
+            self.kept.check_statement(statement)
+        if statement.kind in ("show", "close"):
+            return None
+        if statement.kind == "declare" or statement.name:
+            declaration = bind_declare(statement, cell.catalog, self._plans.fold_scalars)
+            cell.thresholds[declaration.name.lower()] = declaration
+            return declaration
+        plan = self._plans.bind(statement, cell.catalog, cell.thresholds)
+        self.checking.check(plan)
+        if statement.keep and statement.kind == "query":
+            kept = {**cell.catalog.kept, **self.kept.foretell(statement.keep, plan)}
+            cell.catalog = replace(cell.catalog, kept=kept)
+        return plan
+
+    def admit(self, statement: Statement, cell: OpenCell) -> Bound:
+        """Bind a statement to answer; a refused query is recorded in the ledger, as it shows the owner missing bounds."""
+        if statement.kind != "query":
+            alone = replace(cell, thresholds=dict(cell.thresholds))
+            return self.bind(statement, cell if statement.kind == "declare" else alone)
+        try:
+            return self.bind(statement, cell)
+        except PrivacyError as error:
+            self.ledger.refuse(statement.record, error.message, None)
+            raise
+
+    def explain(
+        self, statement: Statement, bound: Bound, paid: dict[str, RequestedBlock] | None = None
+    ) -> Explanation:
+        """Explain the effect and the cost of a bound query, EXPLAIN or DECLARE.
+
+        ``paid``: blocks that earlier statements would pay, by key; this statement's blocks are added.
+        """
+        if isinstance(bound, Declaration):
+            return explain_declaration(bound, self.ledger, statement.json)
+        assert bound is not None
+        plan = bound
+
+        def write(block: PrivateBlock, query: str) -> str:
+            apart = query in block.operator.apart
+            return (
+                query
+                if apart
+                else self.gate.shown(query, name_columns(self.checking.describe_lent(plan, block)))
+            )
+
+        (prepared,) = self.look_up([plan], paid=paid)
+        return explain_plan(prepared, self.ledger, self.policy.budget, write, as_json=statement.json)
+
+    def look_up(
+        self, plans: Sequence[Plan], fresh: bool = False, paid: dict[str, RequestedBlock] | None = None
+    ) -> list[PreparedPlan]:
+        """Find the stored blocks, which are free, of plans that are paid together.
+
+        Args:
+            plans: in the order of payment.
+            fresh: ignore stored answers.
+            paid: as for :meth:`explain`.
+        """
+        return self._blocks.prepare(plans, fresh, paid)
+
+    def look_up_to_pay(self, plans: Sequence[Plan], fresh: bool = False) -> list[PreparedPlan]:
+        """Wait until no other thread draws the blocks that aren't stored, then call :meth:`look_up`."""
+        while True:
+            prepared = self.look_up(plans, fresh)
+            keys = _list_keys(prepared)
+            busy = [done for drawn, done in self._drawing if not fresh and drawn & keys]
+            if not busy:
+                require_libraries(i.block for one in prepared for i in one.asked if not i.free)
+                return prepared
+            with self.turn.give_up():
+                while not busy[0].wait(POLL_SECONDS):
+                    check_stop()
+
+    # -- spent, then touched ------------------------------------------------------------------------------------
+
+    def reserve(self, event: Event | None, text: str, prepared: Sequence[PreparedPlan]) -> Ticket | None:
+        """Charge an event durably before data are touched. Free statements need no ticket.
+
+        Args:
+            event: the cost of the blocks to draw; None if all are stored.
+            prepared: the paid plans: the analyst's share may be debited for their stored answers.
+
+        Raises:
+            BudgetExceeded: the budget is too small; nothing was charged.
+        """
+        shown, ticket, number = list_shown(prepared), None, None
+        if event is None and not shown:
+            return None
+        try:
+            if event is not None:
+                ticket = self.ledger.reserve(event, text, shown)
+            else:
+                number = self.ledger.debit(text, shown)
+        except BudgetExceeded as error:
+            self.ledger.refuse(text, error.message, event)
+            raise error from None
+        for one in prepared:
+            one.debited = number if one.debit is not None else None
+        return ticket
+
+    @contextmanager
+    def answering(self, prepared: Sequence[PreparedPlan]) -> Iterator[None]:
+        """Announce the blocks drawn in this context to threads that get their turn meanwhile."""
+        mine = (_list_keys(prepared), threading.Event())
+        self._drawing.append(mine)
+        try:
+            yield
+        finally:
+            self._drawing.remove(mine)
+            mine[1].set()
+
+    def _may_give_up(self, prepared: Sequence[PreparedPlan]) -> bool:
+        """Return whether other threads may have their turn while these plans are drawn.
+
+        They may not if a block changes the session (a declared threshold) or runs a registered function, which must not
+        run twice at once.
+        """
+        blocks = [item.block for one in prepared for item in one.asked]
+        return self.engine.parallel and not self.functions and not any(block.prepaid for block in blocks)
+
+    def release(
+        self, prepared: Sequence[PreparedPlan], ticket: Ticket | None, alone: bool = False
+    ) -> None:  # fmt: skip
+        """Draw the blocks that are not stored.
+
+        ``alone``: whether this is its cell's only statement, so that other threads' statements may run between its steps.
+
+        Raises:
+            EngineError, Interrupted, PostprocessingError: with our own message. The original traceback, whose frames
+                contain exact values, is dropped.
+        """
+
+        def draw(block: PrivateBlock, lent: Mapping[str, pa.Table]) -> Release:
+            return block.operator.release(self.reader(lent, block.operator), self.entropy)
+
+        listener = _touch.get()
+        if listener is not None and any(
+            i.stored is None and i.same is None for p in prepared for i in p.asked
+        ):
+            listener()
+        gap = self.turn.give_up() if alone and self._may_give_up(prepared) else nullcontext()
+        with gap:
+            outcome = self._blocks.draw_all(prepared, draw)
+        if outcome == "above":
+            self._fail_above(prepared, ticket)
+        if outcome != "released":
+            self._fail(ticket, outcome)
+
+    def reader(self, lent: Mapping[str, pa.Table], operator: object = None) -> Read:
+        """Return the function that reads exact rows for an operator; without an operator, texts are not proved."""
+        engine, exact = self.engine, self.gate.reading(operator)
+        prove = self.gate.proving(operator)
+
+        def hold(chosen: Operator) -> tuple[NormalForm, Prove | None]:
+            self.gate.prove(chosen, {name: table.column_names for name, table in lent.items()})
+            return self.gate.reading(chosen), self.gate.proving(chosen)
+
+        return Reader(
+            engine.execute, lent, engine.room, engine.batches, engine.apart, exact, prove=prove, hold=hold,
+            little=engine.reads_little, memory=engine.remember, unit_memory=engine.remember_units,
+            snapshot=engine.hold_snapshot, threads=engine.threads, numbers=engine.numbers, rows=engine.count_rows,
+        )  # fmt: skip
+
+    def _fail_above(self, prepared: Sequence[PreparedPlan], ticket: Ticket | None) -> NoReturn:
+        """Store the blocks drawn before public SQL failed on them, charging only these if a rule prices a part."""
+        if ticket is not None:
+            leaves = [leaf for item in prepared if item.used is not None for leaf in item.used.leaves()]
+            drawn = Composed(tuple(leaves)) if leaves else ticket.event
+            used = drawn if drawn.is_within(ticket.event) else ticket.event
+            self.ledger.settle(ticket, used, self._blocks.pack_drawn(prepared), "released")
+        failed = next(item for item in prepared if item.failed_above is not None)
+        assert failed.failed_above is not None
+        raise self.make_postprocessing_error(failed.failed_above, failed) from None
+
+    def _fail(self, ticket: Ticket | None, outcome: str) -> NoReturn:
+        if ticket is not None:
+            self.ledger.settle(ticket, ticket.event, None, outcome)
+        if outcome == "interrupted":
+            loss = f" {self.price(ticket.event)} stays charged." if ticket is not None else ""
+            raise Interrupted(f"the statement was stopped.{loss}")
+        raise EngineError(_WITHHELD, hint=_LIMITS)
+
+    def settle(self, ticket: Ticket | None, used: Event | None, prepared: Sequence[PreparedPlan]) -> None:
+        """Charge the used part of the cost, and store the releases."""
+        if ticket is not None:
+            assert used is not None
+            self.ledger.settle(ticket, used, self._blocks.pack_drawn(prepared), "released")
+
+    # -- free again ---------------------------------------------------------------------------------------------
+
+    def finish(
+        self, prepared: PreparedPlan, ticket: Ticket | None = None, notes: tuple[str, ...] = ()
+    ) -> Result:
+        """Run the outer SQL over the released relations."""
+        plan, relations = prepared.plan, prepared.relations
+        event, debit = prepared.used, prepared.debit
+        table = plan.direct(relations)
+        if table is None:
+            table = self._run_above(prepared, relations)
+        statements = [s.statement_id for s in prepared.stored if s.statement_id is not None]
+        if event is not None:
+            assert ticket is not None
+            statements = [ticket.statement_id]
+        elif prepared.debited is not None:
+            statements = [prepared.debited]
+        return Result.finished(
+            table,
+            plan.columns,
+            plan.intervals,
+            plan.spreads,
+            loss=_FREE if event is None and debit is None and prepared.stored else self.price(event, debit),
+            event=event,
+            notes=(*plan.list_notes(prepared.notes, relations, table), *notes),
+            statement_id=max(statements, default=None),
+            cost_line=self._cost_line(event, prepared.since, debit),
+            confidence=plan.confidence,
+            lasting=self.ledger.lasting or (event is None and not prepared.stored),
+            expected_error=prepared.expected_errors,
+            orders=self._find_orders(plan),
+        )
+
+    def _find_orders(self, plan: Plan) -> Orders:
+        """Return the output columns that have labels of an ENUM."""
+        if not any(block.orders for block in plan.blocks):
+            return ()
+        return plan.find_orders(self.finisher.describe(plan.finish, plan.schemas, plan.public))
+
+    def _run_above(self, prepared: PreparedPlan, relations: Mapping[str, pa.Table]) -> pa.Table:
+        """Run the SQL above the private blocks.
+
+        Raises:
+            PostprocessingError: it failed on released values.
+            BindError: it failed and nothing had been released.
+        """
+        plan = prepared.plan
+        try:
+            return self.finisher.finish(plan.finish, prepared.adjust(relations), plan.public)
+        except KeyboardInterrupt:
+            raise Interrupted(f"the statement was stopped.{self._said_paid(prepared)}") from None
+        except BindError as error:
+            if not plan.blocks:
+                raise
+            raise self.make_postprocessing_error(error, prepared) from None
+
+    def make_postprocessing_error(self, error: BindError, prepared: PreparedPlan) -> PostprocessingError:
+        """Return the error for SQL that failed on released values; it says what was paid and that corrected text is free."""
+        message = error.message.removesuffix(".")
+        made = PostprocessingError(f"{message}.{self._said_paid(prepared)}", hint=CORRECT)
+        made.name = error.name
+        return made
+
+    def _said_paid(self, prepared: PreparedPlan) -> str:
+        charge = self.price(prepared.used, prepared.debit)
+        return f" {charge} was paid, and the answer is stored." if charge else ""
+
+    def price(self, event: Event | None, debit: Event | None = None) -> str:
+        """Return the session accountant's charge for an event, and the debit of the analyst's share alone, in words."""
+        write = self.ledger.accountant.write_charge
+        shared = [] if debit is None else [f"{write(debit)} of {self.ledger.analyst}'s share"]
+        return " and ".join([*([] if event is None else [write(event)]), *shared])
+
+    def _cost_line(self, event: Event | None, since: str = "", debit: Event | None = None) -> str:
+        """Return the line under an answer: its cost, the time its free parts were stored, and the remaining budget."""
+        charge = self.price(event)
+        if not charge and not since:
+            return _FREE
+        left, stored = self.ledger.say_left(), self.price(None, debit)
+        if not charge:
+            return f"{since}, {stored or _FREE} · {left}"
+        rest = f" (the rest is {since}: {stored or 'free'})" if since else ""
+        return f"cost {charge}{rest} · {left}"
+
+    # -- thresholds ---------------------------------------------------------------------------------------------
+
+    def declare(self, declaration: Declaration, text: str) -> Result:
+        """Open a declared threshold and reserve its whole cost."""
+        ticket = self.thresholds.open(declaration, text)
+        return self._report_threshold(declaration.name, "open", declaration.event, ticket)
+
+    def close_threshold(self, name: str) -> Result:
+        """Settle a threshold by its number of hits."""
+        closed = self.thresholds.close(name)
+        status = f"closed after {closed.declaration.describe_hits(closed.stream.hits)}"
+        return self._report_threshold(closed.declaration.name, status, closed.stream.event, closed.ticket)
+
+    def _report_threshold(self, name: str, status: str, event: Event, ticket: Ticket) -> Result:
+        return Result(
+            pa.table({"threshold": [name], "status": [status]}),
+            loss=self.price(event),
+            event=event,
+            statement_id=ticket.statement_id,
+            cost_line=self._cost_line(event),
+            lasting=self.ledger.lasting,
+        )
+
+    def close(self) -> None:
+        """Settle open thresholds, and close the engine and the ledger."""
+        self.closed = True
+        with self.turn:
+            while self._drawing:
+                done = self._drawing[0][1]
+                with self.turn.give_up():
+                    done.wait()
+            for close in (
+                self.thresholds.close_all,
+                self.finisher.close,
+                self.engine.close,
+                self.ledger.close,
+            ):
+                with suppress(Exception):  # each one, even if closing an earlier one failed
+                    close()
+
+
+def _list_keys(prepared: Sequence[PreparedPlan]) -> frozenset[str]:
+    return frozenset(item.key for one in prepared for item in one.asked if not item.free)

@@ -1,1 +1,0 @@
-"""Statements: parsed, bound to tables and privacy units, rewritten as exact queries."""

@@ -1,1 +1,0 @@
-"""``SELECT WITH DP``: noisy aggregates, groups, and their exact query."""

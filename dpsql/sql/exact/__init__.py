@@ -1,1 +1,0 @@
-"""Exact queries: their shape, their normal form, and the gate before the engine."""

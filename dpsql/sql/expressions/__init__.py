@@ -1,1 +1,0 @@
-"""Expressions over a row: types, bounds, and calls that cannot fail."""

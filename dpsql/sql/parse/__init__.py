@@ -1,1 +1,0 @@
-"""Parses a cell's text into statements: dialect, clauses, options."""

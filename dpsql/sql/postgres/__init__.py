@@ -1,1 +1,0 @@
-"""Session commands and catalogue questions of PostgreSQL's clients."""

@@ -1,1 +1,0 @@
-"""``SELECT WITH PTR``: propose, test, release."""

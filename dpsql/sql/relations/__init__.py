@@ -1,1 +1,0 @@
-"""Items of FROM: tables, joins and subqueries, each with its privacy unit."""

@@ -1,1 +1,0 @@
-"""``ABOVE_THRESHOLD``, ``EXPMECH`` and declared thresholds."""

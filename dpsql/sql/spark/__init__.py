@@ -1,1 +1,0 @@
-"""Exact queries in Spark's SQL."""

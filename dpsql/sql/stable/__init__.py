@@ -1,1 +1,0 @@
-"""``SELECT WITH STABLE``: answers by inverse sensitivity."""

@@ -1,1 +1,0 @@
-"""``SELECT WITH SUBSAMPLE``: blocks and their queries."""

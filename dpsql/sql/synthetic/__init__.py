@@ -1,1 +1,0 @@
-"""``CREATE SYNTHETIC TABLE``: rows made from noisy marginals."""

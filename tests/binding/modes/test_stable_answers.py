@@ -1,0 +1,231 @@
+"""SELECT WITH STABLE through a session: answers, charges without delta, groups, caps, and what EXPLAIN compares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+import duckdb
+import numpy as np
+import pytest
+
+import dpsql
+from dpsql.mechanisms.aggregation import Together
+from dpsql.mechanisms.inverse_sensitivity import (
+    ASSUMED_ROWS,
+    AnswerRuns,
+    InverseSensitivity,
+    SortedRows,
+    Spread,
+    TrimmedMean,
+    compare_ways,
+)
+from dpsql.mechanisms.order_statistics import WantedRank, choose_step
+from dpsql.mechanisms.ptr.ptr_statistics import Iqr
+from dpsql.mechanisms.quantiles import Quantiles
+from dpsql.privacy.events import BoundedRange
+from tests.support import inside
+from tests.support.goodness import fixed
+
+POLICY = """
+[budget]
+epsilon = 1000
+delta = {delta}
+accountant = "{accountant}"
+default_epsilon = 20
+[tables.t]
+privacy_unit = "{unit}"
+{caps}
+[tables.t.columns]
+age = {{ bounds = [0, 120] }}
+pay = {{ bounds = [0, 1000] }}
+day = {{ bounds = [2024-01-01, 2024-12-31] }}
+sex = {{ values = ["f", "m", "x"] }}
+"""
+ALL = (
+    "IQR(age) AS i, TRIMMED_MEAN(pay, 0.1) AS t, MEDIAN(age) AS m, QUANTILE_CONT(pay, 0.9) AS q, QUANTILE(age, 0.25) AS d, "
+    "MODE(sex) AS s"
+)
+
+
+@pytest.fixture(scope="module")
+def con() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as con:
+        con.execute(
+            "CREATE TABLE t AS SELECT i % 2000 AS u, 20 + i % 41 AS age, (i % 1000)::DOUBLE AS pay, "
+            "['f', 'm', 'm'][1 + i % 3] AS sex, DATE '2024-01-01' + (i % 300)::INTEGER AS day, NULL::INTEGER AS missing "
+            "FROM range(8200) r(i)"
+        )
+        yield con
+
+
+def opened(
+    con: duckdb.DuckDBPyConnection, accountant: str, unit: str = "ROW", delta: str = "0"
+) -> dpsql.Session:
+    caps = "" if unit == "ROW" else "max_rows = 5\nmax_groups = 2"
+    policy = dpsql.Policy.loads(POLICY.format(accountant=accountant, unit=unit, caps=caps, delta=delta))
+    return dpsql.connect(con, policy=policy)
+
+
+@pytest.mark.parametrize("accountant", ["basic", "zcdp", "gdp"])
+def test_answers_are_near_under_a_budget_without_delta(
+    con: duckdb.DuckDBPyConnection, accountant: str
+) -> None:
+    """The owner's delta is 0 with the basic rule: nothing here needs one."""
+    with opened(con, accountant, delta="0" if accountant == "basic" else "1e-6") as session:
+        (row,) = session.sql(f"SELECT WITH STABLE {ALL} FROM t").dicts()
+        assert 19 <= row["i"] <= 22
+        assert abs(row["t"] - 499.5) < 15
+        assert abs(row["m"] - 40) <= 1
+        assert abs(row["q"] - 900) < 15
+        assert abs(row["d"] - 30) <= 1
+        assert row["s"] == "m"
+        budget = session.sql("SHOW BUDGET").dicts()[0]
+        assert budget["spent_epsilon"] > 0
+        assert not budget.get("spent_delta")
+
+
+@pytest.mark.parametrize("where", ["FALSE", "missing > 0", "u = 3 AND pay = 3"])
+def test_few_rows_and_none_are_answered_too(con: duckdb.DuckDBPyConnection, where: str) -> None:
+    with opened(con, "basic") as session:
+        for text in (
+            ALL,
+            "IQR(missing CLAMPED BETWEEN 0 AND 9) AS i, TRIMMED_MEAN(missing CLAMPED BETWEEN 3 AND 3, 0) AS t",
+        ):
+            (row,) = session.sql(f"SELECT WITH STABLE {text} FROM t WHERE {where}").fetchall()
+            assert None not in row
+        assert row[1] == 3, "where bounds meet there is one answer"
+
+
+def test_public_groups_all_have_an_answer(con: duckdb.DuckDBPyConnection) -> None:
+    with opened(con, "zcdp", delta="1e-6") as session:
+        text = "SELECT WITH STABLE sex, IQR(age) AS w, MODE(sex) AS s FROM t GROUP BY sex HAVING w >= 0 ORDER BY sex"
+        rows = session.sql(text).fetchall()
+        assert [row[0] for row in rows] == ["f", "m", "x"]
+        assert all(18 <= row[1] <= 23 for row in rows[:2])
+        assert [row[2] for row in rows[:2]] == ["f", "m"]
+        assert rows[2][1] is not None
+
+
+def parts_of(session: dpsql.Session, text: str) -> tuple[Any, ...]:
+    made = inside.bind(session, text).blocks[0].operator
+    assert isinstance(made, Together)
+    return made.parts
+
+
+def test_mechanisms_are_dealt_what_is_asked(con: duckdb.DuckDBPyConnection) -> None:
+    """The whole epsilon, and a unit's rows and groups: the caps of the policy, or those of OPTIONS."""
+    with opened(con, "basic", "u") as session:
+        asked = "sex, IQR(age), TRIMMED_MEAN(pay, 0.25, epsilon => 1) FROM t GROUP BY sex"
+        head = "SELECT WITH STABLE OPTIONS (epsilon = 3{}) " + asked
+        parts = {part.name: part for part in parts_of(session, head.format(""))}
+        spread, mean = parts["iqr(age)"], parts["trimmed_mean(pay, 0.25)"]
+        assert (spread.epsilon, mean.epsilon) == (2, 1)
+        assert {(part.rows, part.groups) for part in parts.values()} == {(5, 2)}
+        assert spread.event == BoundedRange(Fraction(2), 2)
+        assert mean.statistic.part == Fraction(1, 4)
+        assert mean.cells > 1 << 15
+        parts = {part.name: part for part in parts_of(session, head.format(", max_rows_contributed = 1"))}
+        assert {(part.rows, part.groups) for part in parts.values()} == {(1, 1)}
+        both = parts_of(session, "SELECT WITH STABLE OPTIONS (epsilon = 1) IQR(age), MEDIAN(age) FROM t")
+        assert len({part.query for part in both}) == 1, "answers of one column share their histogram"
+
+
+def test_medians_and_modes_are_those_of_mode_dp(con: duckdb.DuckDBPyConnection) -> None:
+    with opened(con, "basic") as session:
+        asked = "MEDIAN(age), QUANTILE_CONT(pay, 0.9), MODE(sex) FROM t"
+        stable, noisy = (
+            parts_of(session, f"SELECT WITH {mode} OPTIONS (epsilon = 1) {asked}")
+            for mode in ("STABLE", "DP")
+        )
+        assert stable == noisy
+
+
+def test_moments_have_medians_and_dates_no_spread_yet(con: duckdb.DuckDBPyConnection) -> None:
+    with opened(con, "basic") as session:
+        ((day,),) = session.sql("SELECT WITH STABLE MEDIAN(day) AS d FROM t").fetchall()
+        assert str(day)[:4] == "2024"
+        with pytest.raises(dpsql.BindError, match="IQR needs a number"):
+            session.sql("SELECT WITH STABLE IQR(day) FROM t")
+
+
+def test_equal_questions_are_paid_once(con: duckdb.DuckDBPyConnection) -> None:
+    with opened(con, "basic") as session:
+        first = session.sql("SELECT WITH STABLE OPTIONS (epsilon = 1) IQR(age) AS a FROM t").fetchall()
+        again = session.sql("SELECT WITH STABLE OPTIONS (epsilon = 1) IQR(t.age) AS b FROM t")
+        assert again.fetchall() == first
+        assert "no charge" in again.cost_line
+
+
+# -- what EXPLAIN compares --------------------------------------------------------------------------------------------
+
+
+def test_explain_compares_the_three_ways_and_says_what_is_assumed(con: duckdb.DuckDBPyConnection) -> None:
+    with opened(con, "basic") as session:
+        said = str(session.explain(f"SELECT WITH STABLE OPTIONS (epsilon = 1) {ALL} FROM t"))
+        assert said.count("three ways") == 6
+        assert said.count("inverse sensitivity ±") == said.count("noise for the whole range ±") == 5
+        assert said.count("both are assumed") == 5
+        given = str(session.explain("SELECT WITH STABLE OPTIONS (epsilon = 1, units = 8200) IQR(age) FROM t"))
+        assert "for 8,200 rows spread evenly between the bounds (the spread is assumed)" in given
+
+
+def test_where_no_bounds_are_given_nothing_is_compared(con: duckdb.DuckDBPyConnection) -> None:
+    """The grid of AUTO has no width to speak of: EXPLAIN tells errors in rows only."""
+    with opened(con, "basic") as session:
+        asked = "MEDIAN(age, contribution_bounds_per_row => AUTO) FROM t"
+        assert "three ways" not in str(session.explain(f"SELECT WITH STABLE OPTIONS (epsilon = 1) {asked}"))
+
+
+def even_rows(n: int, top: int) -> SortedRows:
+    values, counts = np.unique(np.arange(n) * (top + 1) // n, return_counts=True)
+    return SortedRows(values, counts, 0, top)
+
+
+def test_expected_errors_are_met_by_evenly_spread_rows() -> None:
+    """In about 95 of 100 runs, and not at a third of the width."""
+    top, n, runs, epsilon = 1 << 15, 5_000, 600, Fraction(1, 5)
+    for statistic in (Spread(), TrimmedMean(Fraction(1, 10))):
+        part = InverseSensitivity("q", (), "a", statistic, 0, top, epsilon)
+        (expected,) = compare_ways(part, Fraction(1, 10**6), (n,), 0.95)
+        prepared, entropy = AnswerRuns.cut(statistic, even_rows(n, top), part.rate), fixed("even")
+        exact = int(prepared.starts[0])
+        off = np.array([abs(prepared.draw(entropy) - exact) for _ in range(runs)])
+        assert 0.91 < (off <= expected.inverse[0]).mean() <= 0.99
+        assert (off <= expected.inverse[0] / 3).mean() < 0.85, (
+            "the control: a third of the width is too little"
+        )
+    rank = WantedRank(Fraction(3, 4))
+    ranks = Quantiles("q", (), ("a",), (rank,), 0, top, epsilon)
+    (expected,) = compare_ways(ranks, Fraction(1, 10**6), (n,), 0.95)
+    values, counts = np.unique(np.arange(n) * (top + 1) // n, return_counts=True)
+    entropy = fixed("even quantile")
+    drawn = [choose_step(values, counts, 0, top, rank, ranks.rate(rank), entropy) for _ in range(runs)]
+    off = np.abs(np.array(drawn) - top * 3 // 4)
+    assert 0.91 < (off <= expected.inverse[0]).mean() <= 0.99
+    assert (off <= expected.inverse[0] / 3).mean() < 0.85
+
+
+def test_the_other_two_ways_are_told_as_they_would_be_dealt(con: duckdb.DuckDBPyConnection) -> None:
+    """PTR's noise and test are those that its own block makes; the noise for the range is that of a Laplace mechanism."""
+    with opened(con, "basic", delta="0.1") as session:
+        text = "SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6, confidence = 0.95) IQR(pay) FROM t"
+        (item,) = inside.bind(session, text).blocks[0].operator.items  # type: ignore[attr-defined]
+        assert isinstance(item, Iqr)
+        (part,) = parts_of(session, "SELECT WITH STABLE OPTIONS (epsilon = 1) IQR(pay) FROM t")
+        (told,) = compare_ways(part, Fraction(1, 10**6), (100, *ASSUMED_ROWS, 10**6), 0.95)
+        assert told.tested is not None
+        by_rows = dict(zip((100, *ASSUMED_ROWS, 10**6), told.tested, strict=True))
+        sentence = " ".join(
+            item.sentences(0.95)
+        )  # within a factor that depends on the rows: 1.01 at 100,000 ...
+        for n in (100_000, 10**6):
+            error = by_rows[n]
+            assert error is not None
+            factor = 1 + error / 500
+            assert f"{factor:.4g} at {n:,}" in sentence
+        assert by_rows[100] is None
+        assert told.width == 1000
+        assert told.global_noise == pytest.approx(1000 * np.log(20), rel=0.01)
+        assert told.inverse == tuple(sorted(told.inverse, reverse=True))

@@ -1,0 +1,272 @@
+"""Hints are executable: each is pasted back into the statement that it was given for, and leads to one that is bound.
+
+The hints are those of all refusals in ``grammar/corpora``, ``tests/peers`` and ``tests/binding/analyst.sql``. The code of a hint
+is put where the hint says (``tests/support/pasting.py``); statements are only bound, so nothing is paid and no data are read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import duckdb
+import pytest
+
+import dpsql
+from tests.support import peers
+from tests.support.analyst import ASKED
+from tests.support.clinic import open_clinic
+from tests.support.corpora import CORPORA, POLICIES, cases
+from tests.support.pasting import follow, paste
+
+PASTED = {"corpora": 180, "peers": 115, "analyst": 80}
+"""The number of hints of each collection that lead to a bound statement, at least; the others have no code."""
+CODE = re.compile(
+    r"\b(SELECT|FROM|WHERE|GROUP|HAVING|ORDER|LIMIT|JOIN|ON|AS|WITH|OPTIONS|CASE|WHEN|THEN|ELSE|END|AND|OR|NOT|IN|IS|BETWEEN|"
+    r"UNION|EXCEPT|INTERSECT|PIVOT|UNPIVOT|DISTINCT|OVER|PARTITION|FILTER|USING|VALUES|LATERAL|CREATE|TABLE|CAST|QUALIFY|"
+    r"ROWS|DATE|TIMESTAMP|SHOW|EXPLAIN|DECLARE|LIKE|TRUE|FALSE|NULL)\b|=|\w\(|`"
+)
+"""A keyword in capitals, an equals sign or an arrow, a call, or a backtick."""
+NOT_CODE = {
+    r"there is [A-Z]+, [A-Z]+, ": "a list of words, of which the analyst chooses one",
+    r"to lead one to the other, privacy_unit = ": "a line of the policy, for the data owner",
+    r"for the rows outside of the declared values, write ward NOT IN ": "a condition, and the value is in the list of a PIVOT",
+    r"write COUNT\(DISTINCT driver\) instead of the group: ": "MAX of the same statement needs the data owner's bounds",
+}
+"""Hints with code that is not pasted, each with its reason."""
+Refused = Iterator[tuple[dpsql.Session, str, dict[str, Any] | list[Any] | None]]
+
+
+def in_corpora() -> Refused:
+    with duckdb.connect() as con:
+        con.execute((CORPORA / "schema.sql").read_text())
+        opened = {name: dpsql.connect(con, policy=policy) for name, policy in POLICIES.items()}
+        for case in cases("reject"):
+            yield opened[case.keys.get("policy", "usual")], case.text, case.params
+        for session in opened.values():
+            session.close()
+
+
+def in_peers() -> Refused:
+    refused = [case for case in peers.cases() if case.verdict != peers.ANSWERED]
+    for suite in sorted({case.suite for case in refused}):
+        with duckdb.connect() as con:
+            con.execute(peers.data_of(suite))
+            with dpsql.connect(con, policy=peers.policy_of(suite)) as session:
+                for case in (one for one in refused if one.suite == suite):
+                    yield session, case.text, case.params
+
+
+def in_analyst() -> Refused:
+    con, session = open_clinic()
+    with con, session:
+        for case in ASKED:
+            if case.message:
+                yield session, case.text, None
+
+
+def refuse(session: dpsql.Session, text: str, params: Any) -> dpsql.Error | None:
+    """Bind a statement, and return its refusal. A parameter that a hint proposes has a value."""
+    given = dict(params) if isinstance(params, dict) else params
+    if not given:
+        given = {}
+    if isinstance(given, dict):
+        for name in re.findall(r"\$([A-Za-z_]\w*)", text):
+            given.setdefault(name, "A")
+    try:
+        if text.upper().startswith(("SHOW", "EXPLAIN")):
+            session.run(text, given or None)
+        else:
+            session.explain(text, given or None)
+    except dpsql.Error as error:
+        return error
+    return None
+
+
+@pytest.mark.parametrize(
+    ("name", "collect"), [("corpora", in_corpora), ("peers", in_peers), ("analyst", in_analyst)]
+)
+def test_hints_lead_to_statements_that_are_bound(name: str, collect: Callable[[], Refused]) -> None:
+    pasted, circles, code = 0, [], []
+    for session, text, params in collect():
+        before = session.budget().spent
+        error = refuse(session, text, params)
+        if error is None or error.hint is None:
+            continue
+        whole = error.text or text
+        bound, back = follow(whole, error, lambda made: refuse(session, made, params))  # noqa: B023
+        pasted += bound is not None
+        circles += [f"{text}: {error.hint}"] * back
+        if bound is None and CODE.search(error.hint):
+            code += [f"{text}: {error.hint}"] * (not any(re.search(one, error.hint) for one in NOT_CODE))
+        assert not re.search(r"\.\.\.(?!\.?$)", error.hint), f"{text}: half a statement, {error.hint}"
+        assert session.budget().spent == before
+    assert not code, "hints with code that leads to no statement:\n" + "\n".join(code)
+    assert not circles, "hints that lead back:\n" + "\n".join(circles)
+    assert pasted >= PASTED[name], f"{pasted} hints were pasted"
+
+
+def test_at_least_two_hundred_hints_are_pasted() -> None:
+    assert sum(PASTED.values()) >= 200
+    assert len(NOT_CODE) <= 6
+
+
+# -- hints that failed, or misled ------------------------------------------------------------------------------------------
+
+POLICY = """
+[budget]
+epsilon = 1e9
+delta = 1e-2
+accountant = "basic"
+default_epsilon = 10
+default_delta = 1e-9
+[tables.trips]
+privacy_unit = "my id"
+max_rows = 1
+max_groups = 1
+[tables.stops]
+privacy_unit = "my id"
+max_rows = 1
+[tables.areas]
+public = true
+"""
+
+
+@pytest.fixture(scope="module")
+def trips() -> Iterator[dpsql.Session]:
+    with duckdb.connect() as con:
+        con.execute(
+            'CREATE TABLE trips AS SELECT i AS "my id", i * 1.0 AS "distance (mi)", i % 5 AS boss, i % 3 AS "group",'
+            " i % 2 = 0 AS far,"
+            " 'a' || i % 4 AS area, i::VARCHAR AS note FROM range(300) r(i)"
+        )
+        con.execute('CREATE TABLE stops AS SELECT i AS "my id", i AS place FROM range(300) r(i)')
+        con.execute("CREATE TABLE areas AS SELECT 'a' || i AS name FROM range(4) r(i)")
+        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
+            yield session
+
+
+def hint_of(session: dpsql.Session, text: str) -> str:
+    error = refuse(session, text, None)
+    assert error is not None
+    assert error.hint is not None
+    return error.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("SELECT COUNT(distanc) FROM trips", 'did you mean "distance (mi)"?'),
+        ("SELECT COUNT(my_id) FROM trips", 'did you mean "my id"?'),
+        ("SELECT COUNT(groupp) FROM trips", 'did you mean "group"?'),
+        ("SELECT COUNT(distance (mi)) FROM trips", 'did you mean "distance (mi)"?'),
+        ("SELECT COUNT(*) FROM trips WHERE distance(mi) > 3", 'did you mean "distance (mi)"?'),
+        ("SELECT COUNT(*) FROM trips WHERE Distance (MI) > 3", 'did you mean "distance (mi)"?'),
+        ('SELECT "my id" FROM trips', 'write COUNT(DISTINCT "my id"): it counts the units.'),
+        ('SELECT "distance (mi)", COUNT(*) FROM trips',
+         'write AVG("distance (mi)"), or add it to the groups: GROUP BY "distance (mi)".'),
+        ("SELECT COUNT(*) FROM trips JOIN stops ON trips.boss = stops.place",
+         "different people's rows can't meet; for each person's own rows, add trips.\"my id\" = stops.\"my id\" to ON."),
+        ("SELECT AVG(n) FROM (SELECT trips.\"my id\", COUNT(*) AS n FROM trips GROUP BY \"my id\")",
+         'write it as GROUP BY does, "my id".'),
+        ("SELECT SUM(boss) FROM trips",
+         "write SUM(boss, contribution_bounds_per_row => AUTO) to find them privately, or give bounds that you know"
+         " as contribution_bounds_per_row, the lowest and the highest in parentheses, or ask the data owner for them."),
+        ("SELECT COUNT(*) FROM trips WHERE note = 7",
+         "text and numbers are not compared: write note = '7', or TRY_CAST(note AS DOUBLE) = 7."),
+        ("SELECT COUNT(*) FROM trips WHERE strptime(note, '%d') > DATE '2024-01-01'", "write TRY_STRPTIME(note, '%d')."),
+        ("SELECT BOOL_OR(boss > 3) FROM trips", "write COUNT_IF(boss > 3) > 0: the noisy count may be compared freely."),
+        ("SELECT SUM(boss, epsilon = 1) FROM trips", "write epsilon => 1."),
+        ("SELECT SUM(COUNT(*)) FROM trips",
+         'write SELECT SUM(n) FROM (SELECT "my id", COUNT(*) AS n FROM trips GROUP BY "my id") AS t:'
+         " a subquery aggregates first."),
+        ("SELECT COUNT(*) FROM (SELECT row_number() OVER (ORDER BY boss) AS r FROM trips) WHERE r = 1",
+         'write ROW_NUMBER() OVER (PARTITION BY "my id" ORDER BY boss), or aggregate first; windows may follow.'),
+        ("SELECT area, COUNT(*) FROM trips WHERE COUNT(*) > 3 GROUP BY area",
+         "write HAVING COUNT(*) > 3 after GROUP BY instead: it looks at the noisy value."),
+    ],
+)  # fmt: skip
+def test_a_hint_names_what_is_there(trips: dpsql.Session, text: str, hint: str) -> None:
+    assert hint_of(trips, text) == hint
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT SUM(boss) FROM trips",
+        "SELECT AVG(boss * 2) FROM trips",
+        "SELECT MEDIAN(boss) FROM trips",
+        "SELECT SUM(DISTINCT boss, contribution_bounds_per_row => AUTO) FROM trips",
+        "SELECT COVAR_POP(boss, boss) FROM trips",
+        "SELECT GEOMEAN(boss, contribution_bounds_per_row => AUTO) FROM trips",
+        "SELECT WITH STABLE OPTIONS (epsilon = 1) IQR(boss) FROM trips",
+    ],
+)
+def test_no_bounds_are_invented(trips: dpsql.Session, text: str) -> None:
+    assert not re.search(r"\(\s*-?\d+\s*,\s*\d+\s*\)", hint_of(trips, text))
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        ("json_extract_string(note, '$.p')", "json_extract_string"),
+        ("note->>'p'", "->>"),
+        ("levenshteinn(note, note)", "levenshteinn"),
+        ("frobnicate(boss)", "frobnicate"),
+    ],
+)
+def test_a_refusal_names_the_function_that_was_written(trips: dpsql.Session, call: str, name: str) -> None:
+    error = refuse(trips, f"SELECT COUNT(*) FROM trips WHERE {call} = 'a'", None)
+    if error is not None:
+        assert f" {name} " in f" {error.message} "
+        assert "there is abs, acos" not in (error.hint or "")
+
+
+def test_an_aggregate_of_a_unit_is_named_as_it_was_written(trips: dpsql.Session) -> None:
+    text = 'SELECT COUNT(*) FROM (SELECT "my id", bool_or(far) AS f FROM trips GROUP BY "my id") WHERE f'
+    error = refuse(trips, text, None)
+    assert error is None or "LOGICAL" not in error.message
+
+
+def test_joins_that_keep_groups_lead_forward(trips: dpsql.Session) -> None:
+    """RIGHT JOIN in place of JOIN is answered or leads on, and never back to JOIN."""
+    text = (
+        "SELECT WITH DP OPTIONS (group_selection_strategy = PUBLIC_GROUPS) a.name, COUNT(*) FROM trips t"
+        " JOIN areas a ON t.area = a.name GROUP BY a.name"
+    )
+    hint = hint_of(trips, text)
+    assert hint.startswith("write RIGHT JOIN in place of JOIN")
+    later = refuse(trips, text.replace(" JOIN ", " RIGHT JOIN "), None)
+    assert later is None or "write JOIN instead" not in (later.hint or "")
+    other = hint_of(
+        trips, "SELECT t.area, COUNT(*) FROM trips t RIGHT JOIN areas a ON t.area = a.name GROUP BY t.area"
+    )
+    assert (
+        other
+        == 'write COUNT(t."my id"), which counts the rows that meet, or GROUP BY a.name, the public side\'s key.'
+    )
+
+
+@pytest.mark.parametrize("amount", ["mu = 1e-5", "mu = 0.01", "rho = 1e-9"])
+def test_an_epsilon_that_a_hint_proposes_can_be_asked_for(trips: dpsql.Session, amount: str) -> None:
+    hint = hint_of(trips, f"SELECT WITH DP OPTIONS ({amount}, delta = 1e-3) COUNT(*) FROM trips")
+    found = re.match(r"write epsilon = (\S+), delta", hint)
+    assert found is not None
+    assert float(found[1]) > 0
+    assert refuse(trips, f"SELECT WITH DP OPTIONS (epsilon = {found[1]}) COUNT(*) FROM trips", None) is None
+
+
+def test_a_hint_that_leads_back_would_be_found() -> None:
+    def bind(text: str) -> dpsql.Error | None:
+        one, other = ("RIGHT JOIN", "JOIN") if "RIGHT" in text else ("JOIN", "RIGHT JOIN")
+        at = text.index(one)
+        return dpsql.BindError(
+            f"{one} is wrong.", span=(at, at + len(one)), hint=f"write {other} in place of {one}."
+        )
+
+    text = "SELECT 1 FROM a JOIN b"
+    error = bind(text)
+    assert error is not None
+    assert "SELECT 1 FROM a RIGHT JOIN b" in list(paste(text, error))
+    assert follow(text, error, bind) == (None, True)

@@ -1,0 +1,189 @@
+"""Moments on grids that blocks choose themselves: DuckDB's own of each block, in any order, wherever the numbers lie."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from dpsql.binding.values.exact_moments import write_layers, write_own_grid_moments
+
+ALL = (
+    "VAR_POP", "VAR_SAMP", "STDDEV_POP", "STDDEV_SAMP", "COVAR_POP", "COVAR_SAMP", "CORR", "REGR_SLOPE",
+    "REGR_INTERCEPT", "REGR_R2", "REGR_AVGX", "REGR_AVGY",
+)  # fmt: skip
+Row = tuple[int, float | None, float | None]
+Answers = dict[str, dict[int, float | None]]
+VALUE = "CASE WHEN ABS({0}) < 1e70 THEN {0} END"
+
+
+def connect(rows: Sequence[Row]) -> duckdb.DuckDBPyConnection:
+    con = duckdb.connect()
+    g, y, x = zip(*rows, strict=True)
+    sides = (pa.array(side, pa.float64()) for side in (y, x))
+    con.register("given", pa.table([pa.array(g, pa.int32()), *sides], names=["g", "y", "x"]))
+    con.execute("CREATE TABLE t AS SELECT * FROM given")
+    return con
+
+
+def ask(rows: Sequence[Row], condition: str | None = None) -> Answers:
+    """Return every aggregate of each group, as it is written."""
+    found: Answers = {}
+    with connect(rows) as con:
+        for name in ALL:
+            values = [VALUE.format(side) for side in ("y" if name.startswith(("VAR", "STD")) else "yx")]
+            made = write_own_grid_moments(name, values, condition, "a0")
+            assert made is not None
+            text = write_layers(made.add_up_alone("g", "g", "t"), ["g"], {"a0": made})
+            found[name] = dict(con.execute(text).fetchall())
+    return found
+
+
+def ask_plainly(rows: Sequence[Row], where: str = "") -> Answers:
+    """Return DuckDB's own aggregates, of each group by itself."""
+    found: Answers = {name: {} for name in ALL}
+    for group in {g for g, _, _ in rows}:
+        with connect([row for row in rows if row[0] == group]) as con:
+            y, x = VALUE.format("y"), VALUE.format("x")
+            for name in ALL:
+                call = f"{name}({y})" if name.startswith(("VAR", "STD")) else f"{name}({y}, {x})"
+                (found[name][group],) = con.execute(f"SELECT {call} FROM t{where}").fetchone() or (None,)
+    return found
+
+
+def assert_same(mine: Answers, theirs: Answers, near: Mapping[str, float]) -> None:
+    for name, groups in theirs.items():
+        for group, value in groups.items():
+            told, off = mine[name].get(group), near.get(name, 1e-11)
+            if value is None or told is None:
+                assert value is told, (name, group, told, value)
+            elif not (math.isnan(value) and math.isnan(told)):
+                assert math.isclose(told, value, rel_tol=1e-11, abs_tol=off), (name, group, told, value)
+
+
+Draw = Callable[[random.Random], float]
+DRAWS: dict[str, Draw] = {
+    "amounts": lambda r: round(math.exp(r.random() * 7), 2),
+    "integers": lambda r: float(r.randrange(-(2**40), 2**40)),
+    "rates": lambda r: r.random() * 1e-6,
+    "normal": lambda r: r.gauss(0, 1),
+    "half a unit": lambda r: 0.5 + r.random() / 1000,
+}
+
+
+@pytest.mark.parametrize("first", list(DRAWS))
+def test_moments_are_duckdbs_and_do_not_depend_on_the_order_of_rows(first: str) -> None:
+    source = random.Random(3)
+    rows: list[Row] = []
+    for i in range(3000):
+        y, x = DRAWS[first](source), DRAWS["normal"](source)
+        rows.append((i % 5, None if source.random() < 0.05 else y, None if source.random() < 0.05 else x + y))
+    size = max(abs(y) for _, y, _ in rows if y is not None)
+    scales = {
+        "COVAR_POP": size,
+        "COVAR_SAMP": size,
+        "REGR_INTERCEPT": size,
+        "REGR_AVGY": size,
+        "REGR_AVGX": size + 9,
+    }
+    mine = ask(rows)
+    assert_same(mine, ask_plainly(rows), {name: 1e-11 * scale for name, scale in scales.items()})
+    source.shuffle(rows)
+    assert ask(rows) == mine
+    assert ask(sorted(rows, key=repr)) == mine
+
+
+def test_a_result_is_its_blocks_alone() -> None:
+    """Other blocks, however large their numbers, change nothing of it; nor does the number of threads."""
+    source = random.Random(4)
+    own: list[Row] = [(0, source.gauss(5, 1), source.gauss(0, 2)) for _ in range(500)]
+    others: list[Row] = [
+        (g, source.gauss(0, 10.0 ** (7 * g)), source.random()) for g in range(1, 9) for _ in range(300)
+    ]
+    alone, together = ask(own), ask([*own, *others])
+    assert all(together[name][0] == alone[name][0] for name in ALL)
+
+
+def test_groups_without_spread_or_rows_are_as_in_duckdb() -> None:
+    nan, inf = math.nan, math.inf
+    groups: list[list[tuple[float | None, float | None]]] = [
+        [(None, None)], [(1.5, 2.5)], [(1.5, 2.5), (1.5, 3.5)], [(1.5, 2.5), (3.5, 2.5)], [(0.1, 0.3)] * 3,
+        [(nan, 1.0), (inf, 2.0), (-inf, 3.0)], [(1e71, 1.0), (1.25, inf), (2.5, 3.0), (4.0, 9.0)],
+        [(1.0, None), (2.0, 3.0), (None, 7.0)], [(1.0, 1.0), (2.0, 2.0), (3.0, 3.0)], [(1.0, -1.0), (2.0, -2.0)],
+        [(0.0, 0.0), (-0.0, 1.0), (0.0, -1.0)], [(5e-324, 0.0), (0.0, 1.0)],
+    ]  # fmt: skip
+    rows = [(g, y, x) for g, group in enumerate(groups) for y, x in group]
+    assert_same(ask(rows), ask_plainly(rows), {})
+
+
+@pytest.mark.parametrize("size", [1e-100, 1e-9, 1.0, 1e9, 9e69])
+def test_numbers_of_any_size_do_not_overflow(size: float) -> None:
+    rows: list[Row] = [(0, size * (i % 11 - 5) / 5, size * (i % 7) / 6) for i in range(400)]
+    mine, theirs = ask(rows), ask_plainly(rows)
+    for name in ("VAR_POP", "STDDEV_SAMP", "COVAR_SAMP", "REGR_AVGX", "REGR_INTERCEPT"):
+        assert mine[name][0] == pytest.approx(theirs[name][0], rel=1e-9, abs=1e-9 * size), name
+    assert mine["CORR"][0] == pytest.approx(
+        ask_plainly([(g, y / size, x / size) for g, y, x in rows])["CORR"][0] or 0, rel=1e-9
+    )  # type: ignore[operator]
+
+
+def test_a_small_spread_far_from_zero_is_kept() -> None:
+    """On a grid from zero to the greatest number nothing would be left of it."""
+    rows: list[Row] = [(0, 1e9 + i % 10 / 4, 1e12 + i % 3) for i in range(1000)]
+    mine = ask(rows)
+    assert mine["VAR_POP"][0] == pytest.approx(0.515625, rel=1e-11)
+    assert mine["REGR_AVGX"][0] == pytest.approx(1e12 + 0.999, rel=1e-15)
+
+
+def test_a_filter_leaves_rows_out() -> None:
+    rows: list[Row] = [(i % 3, float(i * i % 17), float(i % 5)) for i in range(60)]
+    assert_same(ask(rows, "x > 1"), ask_plainly(rows, " WHERE x > 1"), {})
+    assert set(ask(rows, "x > 9")["CORR"].values()) == {None}
+
+
+def test_squares_of_the_farthest_values_fit_128_bits() -> None:
+    """Half of the steps between the ends, and one for rounding; 2^40 times."""
+    made = write_own_grid_moments("VAR_POP", ["y"], None, "a0")
+    assert made is not None
+    steps = Fraction(4398046511104)
+    assert f"{float(steps)!r} / " in made.add_up_alone("g", "g", "t")
+    assert (steps / 2 + 1) ** 2 * 2**40 < 2**127
+
+
+def test_other_aggregates_and_long_values_are_written_otherwise() -> None:
+    assert write_own_grid_moments("AVG", ["y"], None, "a0") is None
+    assert write_own_grid_moments("VAR_POP", [" + ".join(["y"] * 600)], None, "a0") is None
+
+
+def test_blocks_are_the_side_of_the_join_that_is_held() -> None:
+    """The rows stream past the blocks' grids. The other way round they would all be held, and take twice as long."""
+    for where in ("", " WHERE x > 3", " WHERE y > 1 AND x IS NOT NULL AND y < x"):
+        for name in ("VAR_POP", "CORR", "REGR_INTERCEPT"):
+            with connect([(0, 1.0, 1.0)]) as con:
+                con.execute(
+                    "CREATE OR REPLACE TABLE t AS SELECT i AS u, random() AS y, random() AS x FROM range(200000) r(i)"
+                )
+                values = [VALUE.format(side) for side in ("y" if name.startswith("VAR") else "yx")]
+                made = write_own_grid_moments(name, values, None, "a0")
+                assert made is not None
+                text = made.add_up_alone("CAST(hash(xor(u, 5)) >> 57 AS UTINYINT)", "g", f"t{where}")
+                plan = con.execute(f"EXPLAIN (FORMAT JSON) {text}").fetchall()[0][1]
+            held = find_held(plan)
+            assert "min(" in held, (where, name)
+
+
+def find_held(plan: str) -> str:
+    """Return the second child of the join: the one whose rows are held."""
+    nodes = list(json.loads(plan))
+    while nodes:
+        node = nodes.pop()
+        if "JOIN" in node["name"].upper():
+            return str(node["children"][1]).lower()
+        nodes += node["children"]
+    raise AssertionError("no join")

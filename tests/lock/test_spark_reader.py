@@ -1,0 +1,220 @@
+# ruff: noqa: E501 - a text stands on one line
+"""The second lock over Spark's text: read anew in Spark's dialect, and held to what its operator charges."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from dpsql.errors import BindError
+from dpsql.lock.check import check_tree
+from dpsql.lock.lock import columns_of
+from dpsql.lock.spark_reader import Paths, read_spark
+from dpsql.lock.tree import Known, Unproved
+from dpsql.mechanisms.base import ClaimedText, PackingClaim, RouteClaim, fill_parameters, list_claims
+from dpsql.spark.spark_writer import spark_sql
+from tests.support import inside
+from tests.support.hostile import FORMS, Neighbours, written
+
+SALT = 12345
+
+
+@pytest.fixture(scope="module")
+def neighbours() -> Iterator[Neighbours]:
+    made = Neighbours.open()
+    yield made
+    made.close()
+
+
+Text = tuple[str, ClaimedText, Known, Paths]
+
+
+def texts_of(made: Neighbours, statement: str) -> Iterator[Text]:
+    """Every text of a statement in Spark's SQL, with its claim and what its names mean."""
+    plan, session = made.plan(statement), made.session
+    lock = inside.gate(session)._lock
+    tables = {t.name: list(inside.engine(session).schema(t).items()) for t in session.policy.tables.values()}
+    paths = {t.name: lock._path(t) for t in session.policy.tables.values()}
+    for block in plan.blocks if plan is not None else ():
+        lent = inside.lent_columns(session, plan, block)
+        names = {name: [c for c, _ in given] for name, given in lent.items()}
+        known = lock._known({i.name: names[i.name] for i in block.inputs})
+        for claimed in list_claims(block.operator):
+            text = inside.gate(session).exact(claimed.text, {**names, **columns_of(claimed)})
+            try:
+                yield (
+                    spark_sql(
+                        fill_parameters(text, {"salt": SALT, "first": 0, "last": 8}), {**tables, **lent}
+                    ),
+                    claimed,
+                    known,
+                    paths,
+                )
+            except BindError:
+                continue
+
+
+def proved(text: str, claimed: ClaimedText, known: Known, paths: Paths) -> bool:
+    try:
+        check_tree(read_spark(text, paths, SALT), claimed, known)
+    except Unproved:
+        return False
+    return True
+
+
+def test_every_text_is_proved(neighbours: Neighbours) -> None:
+    """Every form of the language is proved; tests/engines proves those of the other suites as it asks Spark."""
+    found: Counter[str] = Counter()
+    for form in FORMS:
+        for text, claimed, known, paths in texts_of(neighbours, written(form, "a9", "b9")):
+            check_tree(read_spark(text, paths, SALT), claimed, known)
+            found[type(claimed.claim).__name__] += 1
+    enough = {"SumsClaim": 52, "PackingClaim": 24, "RowsClaim": 18, "BlocksClaim": 5}
+    assert all(found[name] >= least for name, least in enough.items()), found
+
+
+GROUPED = "SELECT kind, COUNT(*) FROM stays GROUP BY kind"
+WRONG = {
+    "a cap of more": (", 2L)", ", 3L)"),
+    "no cap": ("least(`r0`.`p0`, 2L)", "`r0`.`p0`"),
+    "the greatest for the least": ("least(", "greatest("),
+    "more groups": ("<= 2L", "<= 3L"),
+    "a window that is divided otherwise": ("PARTITION BY `r1`.`u`", "PARTITION BY `r1`.`k0`"),
+    "a window that is not divided": ("PARTITION BY `r1`.`u` ", ""),
+    "rank for row_number": ("row_number()", "rank()"),
+    "another unit": ("`r4`.`patient_id` AS `unit_", "`r4`.`nights` AS `unit_"),
+    "a unit that is computed": ("`r4`.`patient_id` AS `unit_", "(`r4`.`patient_id` + 1L) AS `unit_"),
+    "a constant unit": ("`r4`.`patient_id` AS `unit_", "1L AS `unit_"),
+    "groups without the unit": ("GROUP BY `r2`.`u`, `r2`.`k0`", "GROUP BY `r2`.`k0`"),
+    "rows of nobody": ("(NOT (", "(("),
+    "another shift": (", 42)", ", 41)"),
+    "another multiple": ("4398046511104BD", "8796093022208BD"),
+    "another mask": ("2097151L", "2097150L"),
+    "a part that is left out": (" + CAST(sum(least(`r0`.`p0`, 2L) & 2097151L) AS DECIMAL(20,0))", ""),
+    "no choice": ("`q` WHERE `dpsql_chosen`", "`q`"),
+    "the other rows": ("WHERE `dpsql_chosen`", "WHERE NOT `dpsql_chosen`"),
+    "a table of somebody else": ("FROM `stays`", "FROM `nobody`"),
+    "a sample": ("`stays` AS `r4`", "`stays` TABLESAMPLE (50 PERCENT) AS `r4`"),
+    "a view beside": ("AS `r4` WHERE", "AS `r4` LATERAL VIEW explode(array(1, 2)) `x` AS `y` WHERE"),
+    "a file": ("FROM `stays`", "FROM parquet.`stays`"),
+    "chance": ("`r3`.`c2` AS `k0`", "rand() AS `k0`"),
+    "a column without its relation": ("SELECT `r0`.`k0` AS", "SELECT `k0` AS"),
+    "all columns": ("SELECT `r0`.`k0` AS `k0`,", "SELECT *,"),
+    "an alias twice": ("`r3`", "`r2`"),
+    "units counted twice": ("count(1) AS `units`", "(2L * count(1)) AS `units`"),
+    "groups of sets": ("GROUP BY `r0`.`k0`", "GROUP BY ROLLUP (`r0`.`k0`)"),
+    "two statements": ("SELECT `r0`.`k0`", "SELECT 1 AS `a`; SELECT `r0`.`k0`"),
+    "a hint": ("SELECT `r0`.`k0`", "SELECT /*+ BROADCAST(`r0`) */ `r0`.`k0`"),
+    "what the engine has as a function": ("count(1) AS `p0`", "approx_count_distinct(`r2`.`k0`) AS `p0`"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_text_is_refused(neighbours: Neighbours, name: str) -> None:
+    (right,) = texts_of(neighbours, GROUPED)
+    text, claimed, known, paths = right
+    assert proved(text, claimed, known, paths)
+    old, new = WRONG[name]
+    wrong = text.replace(old, new)
+    assert wrong != text
+    assert not proved(wrong, claimed, known, paths), wrong
+
+
+def test_a_cte_is_never_taken_for_a_table(neighbours: Neighbours) -> None:
+    ((text, claimed, known, paths),) = texts_of(neighbours, GROUPED)
+    forged = "WITH `stays` AS (SELECT `r9`.`visit_id` AS `patient_id`, `r9`.`ward` AS `kind` FROM `visits` AS `r9`) "
+    assert not proved(forged + text, claimed, known, paths)
+
+
+def test_only_queries_are_read() -> None:
+    paths: Any = {}
+    for text in (
+        "DROP TABLE t",
+        "SELECT",
+        "SELECT 1",
+        "VALUES (1)",
+        "FROM t",
+        "SELECT 1 AS a MINUS SELECT 1 AS a",
+        "(",
+    ):
+        with pytest.raises(Unproved):
+            read_spark(text, paths)
+
+
+ROW = "r[0-9]+"
+MORE_WRONG = {
+    "a row more of each unit": ("SELECT MEDIAN(amount) FROM visits", r"<= 3L\) AS `dpsql_chosen`", "<= 4L) AS `dpsql_chosen`"),
+    "a group more by its rank": ("SELECT ward, MEDIAN(amount) FROM visits GROUP BY ward", "<= 2L", "<= 3L"),
+    "ranks of everybody": (
+        "SELECT ward, MEDIAN(amount) FROM visits GROUP BY ward", rf"dense_rank\(\) OVER \(PARTITION BY `{ROW}`.`u` ", "dense_rank() OVER (",
+    ),
+    "a greater weight": ("SELECT AVG(amount) FROM visits", "1288490188800L", "1288490188801L"),
+    "a value beyond its bounds": ("SELECT SUM(amount) FROM visits", "4915200L", "4915202L"),
+    "a rung of a greater total": (
+        "SELECT SUM(amount, contribution_bounds_per_row => AUTO) FROM visits", "1048576L", "1048577L",
+    ),
+    "blocks that everybody can foresee": (
+        "SELECT WITH SUBSAMPLE OPTIONS (blocks = 8, bounds = (0, 400)) COUNT(*) FROM visits", r" \^ 12345L", " ^ 12346L",
+    ),
+    "blocks by another column": (
+        "SELECT WITH SUBSAMPLE OPTIONS (blocks = 8, bounds = (0, 400)) COUNT(*) FROM visits", r"`(\w+)` \^ 12345L", "`patient_id` ^ 12345L",
+    ),
+    "a union in another order": (
+        "SELECT COUNT(*) FROM (SELECT patient_id, visit_id FROM visits UNION ALL SELECT patient_id, visit_id FROM visits) AS u",
+        r"`(dpsql_own_1)`.`unit_\w+` AS", r"`\1`.`c1` AS",
+    ),
+    "a part of a lateral list in the unit's place": (
+        "SELECT COUNT(*) FROM visits AS v, LATERAL (SELECT v.visit_id AS x) AS l", r"`r2`.`unit_\w+` AS `u`", "`r4`.`c0` AS `u`",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MORE_WRONG)
+def test_a_wrong_text_of_another_shape_is_refused(neighbours: Neighbours, name: str) -> None:
+    statement, pattern, wrong = MORE_WRONG[name]
+    found = []
+    for text, claimed, known, paths in texts_of(neighbours, statement):
+        if isinstance(claimed.claim, RouteClaim | PackingClaim):
+            continue
+        assert proved(text, claimed, known, paths)
+        forged, count = re.subn(pattern, wrong, text)
+        found += [proved(forged, claimed, known, paths)] if count else []
+    assert found, "the text has no such place"
+    assert not all(found)
+
+
+NEAREST = (
+    "SELECT COUNT(*) FROM visits AS v ASOF JOIN (SELECT 10 * beds AS b FROM wards) AS w ON v.amount >= w.b"
+)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "wrong"),
+    [(r" AND \(`r\d+`.`dpsql_next` IS NULL.*?\)\)", ""), (r"lead\(", "lag("), ("ASC NULLS FIRST", "DESC NULLS FIRST"), ("ASC NULLS FIRST", "ASC NULLS LAST"),
+     (r"(`r\d+`.`c3`) >= ", r"\1 > "), (r"`r\d+`.`c3` < (`r\d+`)", r"\1.`c0` < \1")],
+)  # fmt: skip
+def test_a_nearest_row_is_known_by_all_of_its_parts(neighbours: Neighbours, pattern: str, wrong: str) -> None:
+    text, _, _, paths = next(iter(texts_of(neighbours, NEAREST)))
+    assert "asof=True" in repr(read_spark(text, paths, SALT))
+    forged, count = re.subn(pattern, wrong, text)
+    assert count
+    assert "asof=True" not in repr(read_spark(forged, paths, SALT))
+
+
+def test_the_gate_refuses_what_an_engine_would_run_instead(neighbours: Neighbours) -> None:
+    plan, session = neighbours.plan(GROUPED), neighbours.session
+    gate = inside.gate(session)
+    assert plan is not None
+    (block,) = plan.blocks
+    operator: Any = block.operator
+    text = gate.exact(operator.query, {})
+    ((written_text, *_),) = [t for t in texts_of(neighbours, GROUPED) if t[1].text == operator.query]
+    gate.prove_written(operator, text, written_text, {}, SALT)
+    with pytest.raises(Unproved):
+        gate.prove_written(operator, text, written_text.replace(", 2L)", ", 3L)"), {}, SALT)
+    with pytest.raises(Unproved):
+        gate.prove_written(operator, text + " ", written_text.replace(", 2L)", ", 3L)"), {}, SALT)
