@@ -46,6 +46,7 @@ from functools import cache, partial
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
+import dpsql.privacy.filters  # noqa: F401 - it imports every kind of event
 from dpsql import errors
 from dpsql.errors import Error
 from dpsql.language.parameter_values import drop_zone, read_name, unwrap_value
