@@ -4,8 +4,9 @@ SELECT COUNT(*) AS n FROM visits
 Would cost ε=0.1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
 2. n: count the rows; one patient_id moves this by at most 10 in all; rows of one patient_id beyond 10 are missing. The count has discrete Laplace noise of scale 100 (ε=0.1); within ±300 with 0.95 probability.
-3. What is beyond a cap is left out: OPTIONS (report_cut = TRUE) tells about how much, for a part of the cost, and max_rows_contributed = 20 lets more count, with more noise.
-4. Small keys are summed in memory: same result, faster.
+3. Caps: max_rows = 10. The noise is that of 10 rows of one patient_id.
+4. The cap that would help most: try max_rows_contributed = 5, which has 0.5 times the noise; rows of one patient_id above 5 in all are left out. OPTIONS (report_cut = TRUE) tells about how many rows the caps leave out.
+5. Small keys are summed in memory: same result, faster.
 
 Expected error, with 0.95 probability, at other epsilons:
       ε=0.01   ε=0.02   ε=0.05   [ε=0.1]   ε=0.2   ε=0.5   ε=1
@@ -15,31 +16,34 @@ Expected error, with 0.95 probability, at other epsilons:
 SELECT WITH DP OPTIONS (epsilon = 1) ward, AVG(amount) AS mean FROM visits GROUP BY ward
 ----
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
-1. Each patient_id in visits is protected, with at most 10 rows in one group; rows whose patient_id is NULL count nowhere.
+1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
 2. Groups are public (declared by the policy): all of them appear; one patient_id counts in at most 3 of them.
-3. mean: average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than 10 rows in one group weigh less, and count as 10 together. A total of the values less 250 with discrete Laplace noise of scale 15000 (ε=0.5, over 3 groups); within ±55333.2 with 0.975 probability. Divided by a count with discrete Laplace noise of scale 60 (ε=0.5, over 3 groups); within ±221.333 with 0.975 probability.
-4. Small keys are summed in memory: same result, faster.
+3. mean: average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than 10 rows in all weigh less, and count as 10 together. A total of the values less 250 with discrete Laplace noise of scale 5000 (ε=0.5); within ±18444.4 with 0.975 probability. Divided by a count with discrete Laplace noise of scale 20 (ε=0.5); within ±73.7776 with 0.975 probability.
+4. Caps: max_rows = 10. The noise is that of 10 rows of one patient_id.
+5. The cap that would help most: try max_rows_contributed = 5, which has 0.5 times the noise; rows of one patient_id above 5 in all are left out. OPTIONS (report_cut = TRUE) tells about how many rows the caps leave out.
+6. Small keys are summed in memory: same result, faster.
 
 Expected error, with 0.95 probability, at other epsilons:
-                           ε=0.1    ε=0.2    ε=0.5    [ε=1]       ε=2       ε=5
-  mean, of 1,000 rows       ±500     ±500   ±397.1   ±142.1    ±62.22    ±23.16
-  mean, of 10,000 rows    ±142.1   ±62.22   ±23.16   ±11.32    ±5.595    ±2.223
-  mean, of 100,000 rows   ±11.32   ±5.595   ±2.223   ±1.109   ±0.5539   ±0.2214
+                           ε=0.1    ε=0.2     ε=0.5     [ε=1]       ε=2        ε=5
+  mean, of 1,000 rows       ±500   ±292.3    ±86.55    ±39.83    ±19.15     ±7.488
+  mean, of 10,000 rows    ±39.83   ±19.15    ±7.488    ±3.716    ±1.851    ±0.7389
+  mean, of 100,000 rows   ±3.716   ±1.851   ±0.7389   ±0.3692   ±0.1845   ±0.07379
 ====
 -- case: private keys
 SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6) city, COUNT(*) AS n FROM visits GROUP BY city
 ----
 Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
-1. Each patient_id in visits is protected, with at most 10 rows in one group; rows whose patient_id is NULL count nowhere.
+1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
 2. Groups are private: each is shown by the number of its privacy units; one patient_id counts in at most 3 of them.
-3. n: count the rows; one patient_id moves this by at most 10 in one group; rows of one patient_id beyond 10 are missing. The count has discrete Laplace noise of scale 60 (ε=0.5, over 3 groups); within ±180 with 0.95 probability.
-4. What is beyond a cap is left out: OPTIONS (report_cut = TRUE) tells about how much, for a part of the cost, and max_rows_contributed = 20 lets more count, with more noise.
-5. Noise: AUTO takes Laplace noise: its expected error is 0.52 times that of Gaussian noise of ε=0.5, δ=5e-07.
-6. groups are selected by their number of units (optimal at Rényi order 41.6 for 3 groups of a unit together, ε=0.5, δ=1e-06): a group appears with probability 1.7e-07 from 1 unit, above one half from 61, above 0.999 from 99; smaller groups are left out
+3. n: count the rows; one patient_id moves this by at most 10 in one group; rows of one patient_id beyond 10 are missing. The count has discrete Laplace noise of scale 20 (ε=0.5); within ±60 with 0.95 probability.
+4. Caps: max_rows = 10, max_groups = 3. The noise is that of 10 rows of one patient_id, the least that they allow (10 in all).
+5. The cap that would help most: try max_rows_contributed = 5, which has 0.5 times the noise; rows of one patient_id above 5 in all are left out. OPTIONS (report_cut = TRUE) tells about how many rows the caps leave out.
+6. Noise: AUTO takes Laplace noise: its expected error is 0.3 times that of Gaussian noise of ε=0.5, δ=5e-07.
+7. groups are selected by their number of units (optimal at Rényi order 41.6 for 3 groups of a unit together, ε=0.5, δ=1e-06): a group appears with probability 1.7e-07 from 1 unit, above one half from 61, above 0.999 from 99; smaller groups are left out
 
 Expected error, with 0.95 probability, at other epsilons:
-       ε=0.1   ε=0.2   ε=0.5   [ε=1]   ε=2   ε=5
-  n   ±1 797    ±899    ±359    ±180   ±90   ±36
+      ε=0.1   ε=0.2   ε=0.5   [ε=1]   ε=2   ε=5
+  n    ±599    ±300    ±120     ±60   ±30   ±12
 ====
 -- case: rows
 SELECT WITH DP OPTIONS (epsilon = 1) SUM(bid) AS total FROM bids
@@ -58,10 +62,11 @@ SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, noise = 'GAUSSIAN') COUNT(*) 
 Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
 2. n: count the rows; one patient_id moves this by at most 10 in all; rows of one patient_id beyond 10 are missing. The count has rounded Gaussian noise of deviation 59.746 (jointly ε=1, δ=1e-06); within ±117 with 0.95 probability.
-3. total: add amount, held to [0, 500] (from the policy); one patient_id moves this by at most 5000 in all; what the sum of one patient_id has beyond is missing. The sum has rounded Gaussian noise of deviation 29873 (jointly ε=1, δ=1e-06); within ±58550 with 0.95 probability.
-4. What is beyond a cap is left out: OPTIONS (report_cut = TRUE) tells about how much, for a part of the cost, and max_rows_contributed = 20 lets more count, with more noise.
-5. Gaussian noise is calibrated once for all of its numbers together (ε=1, δ=1e-06, by the analytic formula): each has noise for what one patient_id moves it by.
-6. Small keys are summed in memory: same result, faster.
+3. total: add amount, held to [0, 500] (from the policy); one patient_id moves this by at most 5000 in all; the rows of a privacy unit with more than 10 rows in all weigh less, and count as 10 together. The sum has rounded Gaussian noise of deviation 29873 (jointly ε=1, δ=1e-06); within ±58550 with 0.95 probability.
+4. Caps: max_rows = 10. The noise is that of 10 rows of one patient_id.
+5. The cap that would help most: try max_rows_contributed = 5, which has 0.5 times the noise; rows of one patient_id above 5 in all are left out. OPTIONS (report_cut = TRUE) tells about how many rows the caps leave out.
+6. Gaussian noise is calibrated once for all of its numbers together (ε=1, δ=1e-06, by the analytic formula): each has noise for what one patient_id moves it by.
+7. Small keys are summed in memory: same result, faster.
 
 Expected error, with 0.95 probability, at other epsilons:
              ε=0.1      ε=0.2      ε=0.5     [ε=1]       ε=2       ε=5
@@ -72,30 +77,32 @@ Expected error, with 0.95 probability, at other epsilons:
 SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6) city, COUNT(*) AS n, SUM(amount) AS total, AVG(amount) AS mean, CORR(age, amount) AS r FROM visits GROUP BY city
 ----
 Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
-1. Each patient_id in visits is protected, with at most 10 rows in one group; rows whose patient_id is NULL count nowhere.
+1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
 2. Groups are private: each is shown by the number of its privacy units; one patient_id counts in at most 3 of them.
-3. n: count the rows; one patient_id moves this by at most 10 in one group; rows of one patient_id beyond 10 are missing. The count has rounded Gaussian noise of deviation 186.219 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±365 with 0.95 probability.
-4. total: add amount, held to [0, 500] (from the policy); one patient_id moves this by at most 5000 in one group; what the sum of one patient_id has beyond is missing. The sum has rounded Gaussian noise of deviation 93109.7 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±182492 with 0.95 probability.
-5. mean: average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than 10 rows in one group weigh less, and count as 10 together. A total of the values less 250 with rounded Gaussian noise of deviation 65838.5 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±147571 with 0.975 probability. Divided by a count with rounded Gaussian noise of deviation 263.354 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±590.282 with 0.975 probability.
-6. r: CORR from 6 noisy moments, age held to [0, 120] (from the policy) and amount held to [0, 500] (from the policy); the rows of a privacy unit with more than 10 rows in one group weigh less, and count as 10 together.
-7. What is beyond a cap is left out: OPTIONS (report_cut = TRUE) tells about how much, for a part of the cost, and max_rows_contributed = 20 lets more count, with more noise.
-8. Noise: AUTO takes Gaussian noise of ε=0.8, δ=5e-07: its expected error is 0.54 times that of Laplace noise.
-9. groups are selected by their number of units (optimal at Rényi order 107 for 3 groups of a unit together, ε=0.2, δ=5e-07): a group appears with probability 8.3e-08 from 1 unit, above one half from 149, above 0.999 from 241; smaller groups are left out
-10. Gaussian noise is calibrated once for all of its numbers together (ε=0.8, δ=5e-07, by the analytic formula): each has noise for what one patient_id moves it by.
-11. r: a sum of products with rounded Gaussian noise of deviation 6.84214e+06 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±1.80513e+07 with 0.9917 probability.
-12. r: a total of the values less 60 with rounded Gaussian noise of deviation 27368.5 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±72205.3 with 0.9917 probability.
-13. r: a total of the values less 250 with rounded Gaussian noise of deviation 114036 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±300855 with 0.9917 probability.
-14. r: a sum of squares with rounded Gaussian noise of deviation 1.64211e+06 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±4.33232e+06 with 0.9917 probability.
-15. r: a sum of squares with rounded Gaussian noise of deviation 2.85089e+07 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±7.52138e+07 with 0.9917 probability.
-16. r: and a count with rounded Gaussian noise of deviation 456.142 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±1203.42 with 0.9917 probability.
-Expected absolute error (rows spread evenly between the bounds): r ±1 of 1,000 rows, ±0.1365 of 10,000, ±0.01365 of 100,000.
+3. n: count the rows; one patient_id moves this by at most 10 in one group; rows of one patient_id beyond 10 are missing. The count has rounded Gaussian noise of deviation 107.514 (jointly ε=0.8, δ=5e-07); within ±211 with 0.95 probability.
+4. total: add amount, held to [0, 500] (from the policy); one patient_id moves this by at most 5000 in one group; the rows of a privacy unit with more than 10 rows in all weigh less, and count as 10 together. The sum has rounded Gaussian noise of deviation 53756.9 (jointly ε=0.8, δ=5e-07); within ±105362 with 0.95 probability.
+5. mean: average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than 10 rows in all weigh less, and count as 10 together. A total of the values less 250 with rounded Gaussian noise of deviation 38011.9 (jointly ε=0.8, δ=5e-07); within ±85199.9 with 0.975 probability. Divided by a count with rounded Gaussian noise of deviation 152.047 (jointly ε=0.8, δ=5e-07); within ±340.8 with 0.975 probability.
+6. r: CORR from 6 noisy moments, age held to [0, 120] (from the policy) and amount held to [0, 500] (from the policy); the rows of a privacy unit with more than 10 rows in all weigh less, and count as 10 together.
+7. Caps: max_rows = 10, max_groups = 3. The noise is that of 10 rows of one patient_id, the least that they allow (10 in all).
+8. The cap that would help most: try max_rows_contributed = 5, which has 0.5 times the noise; rows of one patient_id above 5 in all are left out. OPTIONS (report_cut = TRUE) tells about how many rows the caps leave out.
+9. Noise: AUTO takes Gaussian noise of ε=0.8, δ=5e-07: its expected error is 0.935 times that of Laplace noise.
+10. groups are selected by their number of units (optimal at Rényi order 107 for 3 groups of a unit together, ε=0.2, δ=5e-07): a group appears with probability 8.3e-08 from 1 unit, above one half from 149, above 0.999 from 241; smaller groups are left out
+11. Gaussian noise is calibrated once for all of its numbers together (ε=0.8, δ=5e-07, by the analytic formula): each has noise for what one patient_id moves it by.
+12. r: a sum of products with rounded Gaussian noise of deviation 3.95031e+06 (jointly ε=0.8, δ=5e-07); within ±1.04219e+07 with 0.9917 probability.
+13. r: a total of the values less 60 with rounded Gaussian noise of deviation 15801.2 (jointly ε=0.8, δ=5e-07); within ±41687.7 with 0.9917 probability.
+14. r: a total of the values less 250 with rounded Gaussian noise of deviation 65838.5 (jointly ε=0.8, δ=5e-07); within ±173699 with 0.9917 probability.
+15. r: a sum of squares with rounded Gaussian noise of deviation 948074 (jointly ε=0.8, δ=5e-07); within ±2.50126e+06 with 0.9917 probability.
+16. r: a sum of squares with rounded Gaussian noise of deviation 1.64596e+07 (jointly ε=0.8, δ=5e-07); within ±4.34247e+07 with 0.9917 probability.
+17. r: and a count with rounded Gaussian noise of deviation 263.354 (jointly ε=0.8, δ=5e-07); within ±694.795 with 0.9917 probability.
+Expected absolute error (rows spread evenly between the bounds): r ±0.788 of 1,000 rows, ±0.0788 of 10,000, ±0.00788 of 100,000.
 
 Expected error, with 0.95 probability, at other epsilons:
-                               ε=0.1      ε=0.2      ε=0.5      [ε=1]       ε=2       ε=5
-  n                           ±3 170     ±1 654       ±699       ±365      ±192       ±83
-  total                   ±1 585 000   ±826 800   ±349 400   ±182 500   ±95 810   ±41 610
-  mean, of 10,000 rows          ±500     ±182.5     ±63.72     ±31.37    ±15.99    ±6.821
-  mean, of 100,000 rows       ±27.02     ±13.74     ±5.716     ±2.969    ±1.554   ±0.6738
+                             ε=0.1      ε=0.2      ε=0.5      [ε=1]       ε=2       ε=5
+  n                         ±1 830       ±955       ±404       ±211      ±111       ±48
+  total                   ±915 000   ±477 300   ±201 800   ±105 400   ±55 310   ±24 020
+  mean, of 1,000 rows         ±500       ±500       ±500     ±258.5      ±109    ±42.13
+  mean, of 10,000 rows      ±210.2     ±91.29     ±34.91     ±17.64    ±9.109    ±3.916
+  mean, of 100,000 rows     ±15.25     ±7.841     ±3.284      ±1.71   ±0.8962   ±0.3888
 ====
 -- case: AUTO never adds a delta
 SELECT WITH DP OPTIONS (epsilon = 1, noise = AUTO) COUNT(*) AS n FROM visits
@@ -103,9 +110,10 @@ SELECT WITH DP OPTIONS (epsilon = 1, noise = AUTO) COUNT(*) AS n FROM visits
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
 2. n: count the rows; one patient_id moves this by at most 10 in all; rows of one patient_id beyond 10 are missing. The count has discrete Laplace noise of scale 10 (ε=1); within ±30 with 0.95 probability.
-3. What is beyond a cap is left out: OPTIONS (report_cut = TRUE) tells about how much, for a part of the cost, and max_rows_contributed = 20 lets more count, with more noise.
-4. Noise: AUTO takes Laplace noise: only a delta in the statement's own OPTIONS allows Gaussian noise.
-5. Small keys are summed in memory: same result, faster.
+3. Caps: max_rows = 10. The noise is that of 10 rows of one patient_id.
+4. The cap that would help most: try max_rows_contributed = 5, which has 0.5 times the noise; rows of one patient_id above 5 in all are left out. OPTIONS (report_cut = TRUE) tells about how many rows the caps leave out.
+5. Noise: AUTO takes Laplace noise: only a delta in the statement's own OPTIONS allows Gaussian noise.
+6. Small keys are summed in memory: same result, faster.
 
 Expected error, with 0.95 probability, at other epsilons:
       ε=0.1   ε=0.2   ε=0.5   [ε=1]   ε=2   ε=5
@@ -115,16 +123,18 @@ Expected error, with 0.95 probability, at other epsilons:
 SELECT WITH DP OPTIONS (epsilon = 1, report_cut = TRUE) ward, COUNT(*) AS n, SUM(amount) AS total FROM visits GROUP BY ward
 ----
 Would cost ε=1 (ε=0.1 of it tells what caps and bounds cut); ε=10 of ε=10 left. Nothing has been spent and no private data were read.
-1. Each patient_id in visits is protected, with at most 10 rows in one group; rows whose patient_id is NULL count nowhere.
+1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
 2. Groups are public (declared by the policy): all of them appear; one patient_id counts in at most 3 of them.
-3. n: count the rows; one patient_id moves this by at most 10 in one group; rows of one patient_id beyond 10 are missing. The count has discrete Laplace noise of scale 66.6667 (ε=0.45, over 3 groups); within ±200 with 0.95 probability.
-4. total: add amount, held to [0, 500] (from the policy); one patient_id moves this by at most 5000 in one group; what the sum of one patient_id has beyond is missing. The sum has discrete Laplace noise of scale 33333.3 (ε=0.45, over 3 groups); within ±99857.7 with 0.95 probability.
-5. What caps and bounds cut is told in notes, for ε=0.1 of the whole: rows beyond 10 of one patient_id in one group (±1 800); amount beyond [0, 500], added up (±899 000), with 0.95 probability. Of one patient_id no more counts than the caps let it add.
+3. n: count the rows; one patient_id moves this by at most 10 in one group; rows of one patient_id beyond 10 are missing. The count has discrete Laplace noise of scale 22.2222 (ε=0.45); within ±67 with 0.95 probability.
+4. total: add amount, held to [0, 500] (from the policy); one patient_id moves this by at most 5000 in one group; the rows of a privacy unit with more than 10 rows in all weigh less, and count as 10 together. The sum has discrete Laplace noise of scale 11111.1 (ε=0.45); within ±33285.9 with 0.95 probability.
+5. Caps: max_rows = 10. The noise is that of 10 rows of one patient_id.
+6. The cap that would help most: try max_rows_contributed = 5, which has 0.5 times the noise; rows of one patient_id above 5 in all are left out. OPTIONS (report_cut = TRUE) tells about how many rows the caps leave out.
+7. What caps and bounds cut is told in notes, for ε=0.1 of the whole: rows beyond 10 of one patient_id in all (±599); amount beyond [0, 500], added up (±300 000), with 0.95 probability. Of one patient_id no more counts than the caps let it add.
 
 Expected error, with 0.95 probability, at other epsilons:
-             ε=0.1      ε=0.2      ε=0.5     [ε=1]       ε=2       ε=5
-  n         ±1 997       ±999       ±399      ±200      ±100       ±40
-  total   ±998 600   ±499 300   ±199 700   ±99 860   ±49 930   ±19 970
+             ε=0.1      ε=0.2     ε=0.5     [ε=1]       ε=2      ε=5
+  n           ±666       ±333      ±133       ±67       ±33      ±13
+  total   ±332 900   ±166 400   ±66 570   ±33 290   ±16 640   ±6 657
 ====
 -- case: public data
 SELECT beds FROM wards
@@ -138,8 +148,9 @@ SELECT WITH DP OPTIONS (epsilon = 1) SUM(LEAST(amount, 100) - 10) AS total FROM 
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
 2. total: add LEAST(amount, 100) - 10, held to [-10, 90] (from the policy); one patient_id moves this by at most 900 in all; what the sum of one patient_id has beyond is missing. The sum has discrete Laplace noise of scale 900 (ε=1); within ±2696.16 with 0.95 probability.
-3. What is beyond a cap is left out: OPTIONS (report_cut = TRUE) tells about how much, for a part of the cost, and max_rows_contributed = 20 lets more count, with more noise.
-4. Small keys are summed in memory: same result, faster.
+3. Caps: max_rows = 10. The noise is that of 10 rows of one patient_id.
+4. The cap that would help most: try max_rows_contributed = 5, which has 0.5 times the noise; rows of one patient_id above 5 in all are left out. OPTIONS (report_cut = TRUE) tells about how many rows the caps leave out.
+5. Small keys are summed in memory: same result, faster.
 
 Expected error, with 0.95 probability, at other epsilons:
             ε=0.1     ε=0.2    ε=0.5    [ε=1]      ε=2      ε=5
@@ -152,11 +163,12 @@ Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data
 1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
 2. h: count the rows with ward in 3 bins (declared by the policy); all of them are shown. The count of each of 3 bins with discrete Laplace noise of scale 20 (ε=0.5); within ±60 with 0.95 probability.
 3. c: COVAR_POP from 4 noisy moments, age held to [0, 120] (from the policy) and amount held to [0, 500] (from the policy); the rows of a privacy unit with more than 10 rows in all weigh less, and count as 10 together.
-4. What is beyond a cap is left out: OPTIONS (report_cut = TRUE) tells about how much, for a part of the cost, and max_rows_contributed = 20 lets more count, with more noise.
-5. c: a sum of products with discrete Laplace noise of scale 1.2e+06 (ε=0.125); within ±5.25843e+06 with 0.9875 probability.
-6. c: a total of the values less 60 with discrete Laplace noise of scale 4800 (ε=0.125); within ±21033.7 with 0.9875 probability.
-7. c: a total of the values less 250 with discrete Laplace noise of scale 20000 (ε=0.125); within ±87640.5 with 0.9875 probability.
-8. c: and a count with discrete Laplace noise of scale 80 (ε=0.125); within ±350.562 with 0.9875 probability.
+4. Caps: max_rows = 10. The noise is that of 10 rows of one patient_id.
+5. The cap that would help most: try max_rows_contributed = 5, which has 0.5 times the noise; rows of one patient_id above 5 in all are left out. OPTIONS (report_cut = TRUE) tells about how many rows the caps leave out.
+6. c: a sum of products with discrete Laplace noise of scale 1.2e+06 (ε=0.125); within ±5.25843e+06 with 0.9875 probability.
+7. c: a total of the values less 60 with discrete Laplace noise of scale 4800 (ε=0.125); within ±21033.7 with 0.9875 probability.
+8. c: a total of the values less 250 with discrete Laplace noise of scale 20000 (ε=0.125); within ±87640.5 with 0.9875 probability.
+9. c: and a count with discrete Laplace noise of scale 80 (ε=0.125); within ±350.562 with 0.9875 probability.
 Expected absolute error (rows spread evenly between the bounds): h ±19.99; c ±1 500 of 1,000 rows, ±150 of 10,000, ±15 of 100,000.
 
 Expected error, with 0.95 probability, at other epsilons:
@@ -189,7 +201,8 @@ Would cost at most ε=1; ε=10 of ε=10 left. Nothing has been spent and no priv
 1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
 2. n: count the rows; one patient_id moves this by at most 10 in all; rows of one patient_id beyond 10 are missing. ±100 at 0.95 confidence takes ε=0.29809. The count has discrete Laplace noise of scale 33.5469 (ε=0.29809); within ±100 with 0.95 probability.
 3. mean: average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than 10 rows in all weigh less, and count as 10 together. Noise is reduced step by step until every interval ends within 100 of its value, at 0.95 confidence, or ε=0.70191 is used up. Sums of ε are charged what was used, rules for many statements the stages that were begun.
-4. What is beyond a cap is left out: OPTIONS (report_cut = TRUE) tells about how much, for a part of the cost, and max_rows_contributed = 20 lets more count, with more noise.
+4. Caps: max_rows = 10. The noise is that of 10 rows of one patient_id.
+5. The cap that would help most: try max_rows_contributed = 5, which has 0.5 times the noise; rows of one patient_id above 5 in all are left out. OPTIONS (report_cut = TRUE) tells about how many rows the caps leave out.
 Expected absolute error: mean ±33.38.
 
 Expected error, with 0.95 probability, at other epsilons:
@@ -213,16 +226,15 @@ Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data
 3. middle: the mean without the lowest and the highest 0.1 of the rows, of age held to [0, 120] (from the policy). k is at most 1122, with 0.95 probability; no delta is needed, and it is never NULL.
 4. median(age): among 121 grid points, bounds from the policy. The value that 0.5 of the rows lie below, within 415.5 rows, with 0.95 probability. From 2723 rows on, it falls outside the data with a chance of at most 1e-09; with fewer it may fall anywhere between the bounds.
 5. mode(ward): choose among the 3 public values of ward by how many rows have each. At most 163.8 rows behind the most frequent value, with 0.95 probability.
-6. What is beyond a cap is left out: OPTIONS (report_cut = TRUE) tells about how much, for a part of the cost, and max_rows_contributed = 20 lets more count, with more noise.
-7. median(age), three ways at 0.95, for 1,000 / 10,000 / 100,000 rows spread evenly between the bounds (both are assumed): inverse sensitivity ±19.2 / ±1.92 / ±0.192; PTR (δ=1e-07) NULL / NULL / exact; noise for the whole range ±1.44e+03, more than the bounds are apart, however many rows there are.
-8. iqr(age), three ways at 0.95, for 1,000 / 10,000 / 100,000 rows spread evenly between the bounds (both are assumed): inverse sensitivity ±14.4 / ±1.44 / ±0.144; PTR (δ=1e-07) NULL / NULL / ±60; noise for the whole range ±1.44e+03, more than the bounds are apart, however many rows there are.
-9. trimmed_mean(age, 0.1), three ways at 0.95, for 1,000 / 10,000 / 100,000 rows spread evenly between the bounds (both are assumed): inverse sensitivity ±14.4 / ±1.44 / ±0.144; PTR takes it as AVG with trim, and how far off only the data tell; noise for the whole range ±1.44e+03, more than the bounds are apart, however many rows there are.
-10. mode(ward), three ways at 0.95: inverse sensitivity, at most 163.8 rows behind the most frequent value; PTR (δ=1e-07), exact from a lead of 730 rows, else NULL; noise on each count, at most 327.5 rows behind.
-11. Choose median(age) among 121 grid points by the exponential mechanism (ε=0.25).
-12. Each end of an interval is a choice of its own, which takes ε=0.03125 of this in each group.
-13. Choose iqr(age) (the upper quartile less the lower one) among 121 public answers by inverse sensitivity (ε=0.25): each weighs exp(-0.0125 k), where k is how many rows would have to come or go for the exact answer to reach it.
-14. Choose trimmed_mean(age, 0.1) (the mean without the lowest and the highest 0.1 of the rows) among 61441 public answers by inverse sensitivity (ε=0.25): each weighs exp(-0.0125 k), where k is how many rows would have to come or go for the exact answer to reach it.
-15. Choose mode(ward) among 3 public values by the exponential mechanism (ε=0.25).
+6. median(age), three ways at 0.95, for 1,000 / 10,000 / 100,000 rows spread evenly between the bounds (both are assumed): inverse sensitivity ±19.2 / ±1.92 / ±0.192; PTR (δ=1e-07) NULL / NULL / exact; noise for the whole range ±1.44e+03, more than the bounds are apart, however many rows there are.
+7. iqr(age), three ways at 0.95, for 1,000 / 10,000 / 100,000 rows spread evenly between the bounds (both are assumed): inverse sensitivity ±14.4 / ±1.44 / ±0.144; PTR (δ=1e-07) NULL / NULL / ±60; noise for the whole range ±1.44e+03, more than the bounds are apart, however many rows there are.
+8. trimmed_mean(age, 0.1), three ways at 0.95, for 1,000 / 10,000 / 100,000 rows spread evenly between the bounds (both are assumed): inverse sensitivity ±14.4 / ±1.44 / ±0.144; PTR takes it as AVG with trim, and how far off only the data tell; noise for the whole range ±1.44e+03, more than the bounds are apart, however many rows there are.
+9. mode(ward), three ways at 0.95: inverse sensitivity, at most 163.8 rows behind the most frequent value; PTR (δ=1e-07), exact from a lead of 730 rows, else NULL; noise on each count, at most 327.5 rows behind.
+10. Choose median(age) among 121 grid points by the exponential mechanism (ε=0.25).
+11. Each end of an interval is a choice of its own, which takes ε=0.03125 of this in each group.
+12. Choose iqr(age) (the upper quartile less the lower one) among 121 public answers by inverse sensitivity (ε=0.25): each weighs exp(-0.0125 k), where k is how many rows would have to come or go for the exact answer to reach it.
+13. Choose trimmed_mean(age, 0.1) (the mean without the lowest and the highest 0.1 of the rows) among 61441 public answers by inverse sensitivity (ε=0.25): each weighs exp(-0.0125 k), where k is how many rows would have to come or go for the exact answer to reach it.
+14. Choose mode(ward) among 3 public values by the exponential mechanism (ε=0.25).
 Expected absolute error (rows spread evenly between the bounds): spread ±4.8 of 1,000 rows, ±0.48 of 10,000, ±0.048 of 100,000; middle ±4.8 of 1,000 rows, ±0.48 of 10,000, ±0.048 of 100,000; median(age) ±6.4 of 1,000 rows, ±0.64 of 10,000, ±0.064 of 100,000.
 
 Expected error, with 0.95 probability, at other epsilons:
@@ -239,9 +251,8 @@ SELECT WITH STABLE OPTIONS (mu = 0.5) IQR(age) AS spread FROM visits
 Would cost μ=0.5; μ=1 of μ=1 left. It uses 25% of the gdp rule. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
 2. spread: the upper quartile less the lower one, of age held to [0, 120] (from the policy). k is at most 194.8, with 0.95 probability; no delta is needed, and it is never NULL.
-3. What is beyond a cap is left out: OPTIONS (report_cut = TRUE) tells about how much, for a part of the cost, and max_rows_contributed = 20 lets more count, with more noise.
-4. iqr(age), three ways at 0.95, for 1,000 / 10,000 / 100,000 rows spread evenly between the bounds (both are assumed): inverse sensitivity ±4.49 / ±0.449 / ±0.0449; PTR (δ=1e-07) NULL / ±60 / ±27.5; noise for the whole range ±449, more than the bounds are apart, however many rows there are.
-5. Choose iqr(age) (the upper quartile less the lower one) among 121 public answers by inverse sensitivity (ε=0.800155): each weighs exp(-0.04001 k), where k is how many rows would have to come or go for the exact answer to reach it.
+3. iqr(age), three ways at 0.95, for 1,000 / 10,000 / 100,000 rows spread evenly between the bounds (both are assumed): inverse sensitivity ±4.49 / ±0.449 / ±0.0449; PTR (δ=1e-07) NULL / ±60 / ±27.5; noise for the whole range ±449, more than the bounds are apart, however many rows there are.
+4. Choose iqr(age) (the upper quartile less the lower one) among 121 public answers by inverse sensitivity (ε=0.800155): each weighs exp(-0.04001 k), where k is how many rows would have to come or go for the exact answer to reach it.
 Expected absolute error (rows spread evenly between the bounds): spread ±1.5 of 1,000 rows, ±0.15 of 10,000, ±0.015 of 100,000.
 
 Expected error, with 0.95 probability, at other mu:
@@ -254,9 +265,8 @@ SELECT WITH STABLE OPTIONS (epsilon = 1, units = 30000) IQR(age) AS spread FROM 
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
 2. spread: the upper quartile less the lower one, of age held to [0, 120] (from the policy). k is at most 155.8, with 0.95 probability; no delta is needed, and it is never NULL.
-3. What is beyond a cap is left out: OPTIONS (report_cut = TRUE) tells about how much, for a part of the cost, and max_rows_contributed = 20 lets more count, with more noise.
-4. iqr(age), three ways at 0.95, for 30,000 rows spread evenly between the bounds (the spread is assumed): inverse sensitivity ±0.12; PTR (δ=1e-07) ±60; noise for the whole range ±359, more than the bounds are apart, however many rows there are.
-5. Choose iqr(age) (the upper quartile less the lower one) among 121 public answers by inverse sensitivity (ε=1): each weighs exp(-0.05 k), where k is how many rows would have to come or go for the exact answer to reach it.
+3. iqr(age), three ways at 0.95, for 30,000 rows spread evenly between the bounds (the spread is assumed): inverse sensitivity ±0.12; PTR (δ=1e-07) ±60; noise for the whole range ±359, more than the bounds are apart, however many rows there are.
+4. Choose iqr(age) (the upper quartile less the lower one) among 121 public answers by inverse sensitivity (ε=1): each weighs exp(-0.05 k), where k is how many rows would have to come or go for the exact answer to reach it.
 Expected absolute error (rows spread evenly between the bounds): spread ±1.2 of 1,000 rows, ±0.12 of 10,000, ±0.012 of 100,000.
 
 Expected error, with 0.95 probability, at other epsilons:
@@ -278,11 +288,10 @@ SELECT WITH DP OPTIONS (epsilon = 1) VAR_POP(weight, contribution_bounds_per_row
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
 2. spread: VAR_POP of weight, held to bounds found privately.
-3. What is beyond a cap is left out: OPTIONS (report_cut = TRUE) tells about how much, for a part of the cost, and max_rows_contributed = 20 lets more count, with more noise.
-4. spread: find clipping bounds among 0 and the powers of two from 2^-30 to 2^64, for each sign, from noisy numbers of one row of each privacy unit between them (ε=0.15).
-5. spread: AUTO needs about 211 privacy units between one power of two and the next, with 95% probability: where neither sign has so many the answer is NULL. Of fewer rows that are far larger than all others, all may be clipped.
-6. spread: a bound more than 8 times the largest value that occurs has a chance of at most 1.3e-10.
-7. spread: the spread (a sum about the middle of the bounds, one of squares about it, and a count) of the clipped values with discrete Laplace noise of scale 35.2941 times half the distance of the bounds, of the squares times half the distance squared, of the count times 1 (ε=0.85).
+3. spread: find clipping bounds among 0 and the powers of two from 2^-30 to 2^64, for each sign, from noisy numbers of one row of each privacy unit between them (ε=0.15).
+4. spread: AUTO needs about 211 privacy units between one power of two and the next, with 95% probability: where neither sign has so many the answer is NULL. Of fewer rows that are far larger than all others, all may be clipped.
+5. spread: a bound more than 8 times the largest value that occurs has a chance of at most 1.3e-10.
+6. spread: the spread (a sum about the middle of the bounds, one of squares about it, and a count) of the clipped values with discrete Laplace noise of scale 35.2941 times half the distance of the bounds, of the squares times half the distance squared, of the count times 1 (ε=0.85).
 ====
 -- case: a quantile without bounds
 SELECT WITH DP OPTIONS (epsilon = 1) QUANTILE_CONT(weight, 0.9, contribution_bounds_per_row => AUTO) AS q FROM visits
@@ -290,10 +299,9 @@ SELECT WITH DP OPTIONS (epsilon = 1) QUANTILE_CONT(weight, 0.9, contribution_bou
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
 2. q: weight among the 192513 points of a geometric grid. The value that 0.9 of the rows lie below, within 363.9 rows, with 0.95 probability. From 7894 rows on, it falls outside the data with a chance of at most 1e-09; with fewer it may fall anywhere between the bounds.
-3. What is beyond a cap is left out: OPTIONS (report_cut = TRUE) tells about how much, for a part of the cost, and max_rows_contributed = 20 lets more count, with more noise.
-4. Choose quantile_cont(weight, 0.9) among 192513 grid points by the exponential mechanism (ε=1).
-5. Each end of an interval is a choice of its own, which takes ε=0.125 of this in each group.
-6. The points lie a part 2^-10 of their size apart, up to 2^64 of either sign: no bounds are needed.
+3. Choose quantile_cont(weight, 0.9) among 192513 grid points by the exponential mechanism (ε=1).
+4. Each end of an interval is a choice of its own, which takes ε=0.125 of this in each group.
+5. The points lie a part 2^-10 of their size apart, up to 2^64 of either sign: no bounds are needed.
 
 Expected error, with 0.95 probability, at other epsilons:
                 ε=0.1    ε=0.2    ε=0.5    [ε=1]    ε=2      ε=5
@@ -361,8 +369,9 @@ SELECT WITH DP OPTIONS (mu = 0.5) COUNT(*) AS n FROM visits
 Would cost μ=0.5; μ=1 of μ=1 left. It uses 25% of the gdp rule. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
 2. n: count the rows; one patient_id moves this by at most 10 in all; rows of one patient_id beyond 10 are missing. The count has rounded Gaussian noise of deviation 20 (μ=0.5); within ±39 with 0.95 probability.
-3. What is beyond a cap is left out: OPTIONS (report_cut = TRUE) tells about how much, for a part of the cost, and max_rows_contributed = 20 lets more count, with more noise.
-4. Small keys are summed in memory: same result, faster.
+3. Caps: max_rows = 10. The noise is that of 10 rows of one patient_id.
+4. The cap that would help most: try max_rows_contributed = 5, which has 0.5 times the noise; rows of one patient_id above 5 in all are left out. OPTIONS (report_cut = TRUE) tells about how many rows the caps leave out.
+5. Small keys are summed in memory: same result, faster.
 
 Expected error, with 0.95 probability, at other mu:
       μ=0.05   μ=0.1   μ=0.25   [μ=0.5]
@@ -381,7 +390,8 @@ Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data
 6. With max_rows_contributed = 1: count_star(): the count has discrete Laplace noise of scale 2.66667 (ε=0.375); within ±8 with 0.95 probability.
 7. With max_rows_contributed = 1: avg(amount): a total of the values less 250 with discrete Laplace noise of scale 1333.33 (ε=0.1875); within ±4918.51 with 0.975 probability.
 8. With max_rows_contributed = 1: avg(amount): divided by a count with discrete Laplace noise of scale 5.33333 (ε=0.1875); within ±19.674 with 0.975 probability.
-9. Noise grows with max_rows_contributed.
+9. With max_rows_contributed = 1: Small keys are summed in memory: same result, faster.
+10. Noise grows with max_rows_contributed.
 Expected absolute error, with caps of 1 (noise grows in proportion to those that are found): n ±2.605.
 
 Expected error, with 0.95 probability, at other epsilons:
@@ -409,7 +419,8 @@ Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no pr
 11. With max_rows_contributed = 1: Gaussian noise is calibrated once for all of its numbers together (ε=0.5, δ=5e-07, by the analytic formula): each has noise for what one patient_id moves it by.
 12. With max_rows_contributed = 1: count_star(): the count has rounded Gaussian noise of deviation 11.8063 (jointly ε=0.5, δ=5e-07); within ±23 with 0.95 probability.
 13. With max_rows_contributed = 1: count(DISTINCT patient_id): the count has rounded Gaussian noise of deviation 11.8063 (jointly ε=0.5, δ=5e-07); within ±23 with 0.95 probability.
-14. Noise grows with max_rows_contributed.
+14. With max_rows_contributed = 1: Small keys are summed in memory: same result, faster.
+15. Noise grows with max_rows_contributed.
 Expected absolute error, with caps of 1 (noise grows in proportion to those that are found): n ±9.417, people ±9.417.
 
 Expected error, with 0.95 probability, at other epsilons:
@@ -427,9 +438,9 @@ Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no pr
 1. Each patient_id in visits is protected; rows whose patient_id is NULL count nowhere.
 2. Groups are public (declared by the policy): all of them appear.
 3. count_star(): count the rows; one patient_id moves this by at most 1 in one group, times the cap on its rows.
-4. sum(amount): add amount, held to [0, 500] (from the policy); one patient_id moves this by at most 500 in one group, times the cap on its rows.
-5. sum(age): add age, held to [0, 120] (from the policy); one patient_id moves this by at most 120 in one group, times the cap on its rows.
-6. sum(week): add week, held to [1, 53] (from the policy); one patient_id moves this by at most 53 in one group, times the cap on its rows.
+4. sum(amount): add amount, held to [0, 500] (from the policy); one patient_id moves this by at most 500 in one group, times the cap on its rows; the rows of a privacy unit with more than the cap weigh less, and count as many together.
+5. sum(age): add age, held to [0, 120] (from the policy); one patient_id moves this by at most 120 in one group, times the cap on its rows; the rows of a privacy unit with more than the cap weigh less, and count as many together.
+6. sum(week): add week, held to [1, 53] (from the policy); one patient_id moves this by at most 53 in one group, times the cap on its rows; the rows of a privacy unit with more than the cap weigh less, and count as many together.
 7. avg(amount): average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than the cap weigh less, and count as many together.
 8. avg(age): average age, held to [0, 120] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than the cap weigh less, and count as many together.
 9. avg(week): average week, held to [1, 53] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than the cap weigh less, and count as many together.
@@ -440,8 +451,8 @@ Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no pr
 14. With max_rows_contributed = 1: Gaussian noise is calibrated once for all of its numbers together (ε=0.875, δ=1e-06, by the analytic formula): each has noise for what one patient_id moves it by.
 15. With max_rows_contributed = 1: count_star(): the count has rounded Gaussian noise of deviation 14.3473 (jointly ε=0.875, δ=1e-06); within ±28 with 0.95 probability.
 16. With max_rows_contributed = 1: sum(amount): the sum has rounded Gaussian noise of deviation 7173.64 (jointly ε=0.875, δ=1e-06); within ±14060.1 with 0.95 probability.
-17. With max_rows_contributed = 1: sum(age): the sum has rounded Gaussian noise of deviation 1721.67 (jointly ε=0.875, δ=1e-06); within ±3374 with 0.95 probability.
-18. With max_rows_contributed = 1: sum(week): the sum has rounded Gaussian noise of deviation 760.406 (jointly ε=0.875, δ=1e-06); within ±1490 with 0.95 probability.
+17. With max_rows_contributed = 1: sum(age): the sum has rounded Gaussian noise of deviation 1721.67 (jointly ε=0.875, δ=1e-06); within ±3374.42 with 0.95 probability.
+18. With max_rows_contributed = 1: sum(week): the sum has rounded Gaussian noise of deviation 760.406 (jointly ε=0.875, δ=1e-06); within ±1490.37 with 0.95 probability.
 19. With max_rows_contributed = 1: avg(amount): a total of the values less 250 with rounded Gaussian noise of deviation 3929.16 (jointly ε=0.875, δ=1e-06); within ±8806.84 with 0.975 probability.
 20. With max_rows_contributed = 1: avg(amount): divided by a count with rounded Gaussian noise of deviation 15.7167 (jointly ε=0.875, δ=1e-06); within ±35.2274 with 0.975 probability.
 21. With max_rows_contributed = 1: avg(age): a total of the values less 60 with rounded Gaussian noise of deviation 942.999 (jointly ε=0.875, δ=1e-06); within ±2113.64 with 0.975 probability.
@@ -461,8 +472,8 @@ Expected error, with 0.95 probability, at other epsilons:
                                                                    ε=0.1     ε=0.2      ε=0.5      [ε=1]        ε=2         ε=5
   count_star(), with max_rows_contributed = 1                       ±242      ±127        ±54        ±28        ±15          ±6
   sum(amount), with max_rows_contributed = 1                    ±120 900   ±63 260    ±26 840    ±14 060     ±7 410      ±3 241
-  sum(age), with max_rows_contributed = 1                        ±29 020   ±15 180     ±6 441     ±3 374     ±1 778        ±778
-  sum(week), with max_rows_contributed = 1                       ±12 820    ±6 705     ±2 845     ±1 490       ±785        ±344
+  sum(age), with max_rows_contributed = 1                        ±29 020   ±15 180     ±6 441     ±3 374     ±1 778      ±777.8
+  sum(week), with max_rows_contributed = 1                       ±12 820    ±6 705     ±2 845     ±1 490     ±785.5      ±343.5
   avg(amount), of 1,000 rows, with max_rows_contributed = 1       ±217.3    ±94.17     ±36.04     ±18.26     ±9.459      ±4.093
   avg(amount), of 10,000 rows, with max_rows_contributed = 1      ±15.62    ±8.052     ±3.385     ±1.768      ±0.93     ±0.4063
   avg(amount), of 100,000 rows, with max_rows_contributed = 1     ±1.519   ±0.7937    ±0.3364    ±0.1762   ±0.09285     ±0.0406

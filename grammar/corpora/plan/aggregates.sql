@@ -112,6 +112,7 @@ SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, noise = GAUSSIAN) ward, urgen
 columns: ward, urgent, n
 cost: ε=1, δ=1e-06
 block: Marginals {"declared_delta": "1/1000000", "declared_epsilon": "1", "kind": "joint_gaussian", "sigmas": ["704458316453/8589934592", "710904792525/2147483648", "67003910461/268435456", "355452395133/536870912"], "squares": [100, 600, 1200, 7200]}
+note: rows whose urgent is NULL are in no group
 note: at most 10 rows of one patient_id count: what is beyond is missing
 ====
 -- case: a tenth of epsilon tells what is cut
@@ -137,6 +138,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) urgent, COUNT(*) AS n FROM visits GROUP BY 
 columns: urgent, n
 cost: ε=1
 block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10}
+note: rows whose urgent is NULL are in no group
 note: at most 10 rows of one patient_id count: what is beyond is missing
 ====
 -- case: private keys cost delta
@@ -376,7 +378,7 @@ cost: ε=1
 block: Aggregation {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10}
 block: Aggregation {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10}
 note: at most 10 rows of one patient_id count: what is beyond is missing
-note: the cells of COUNT and SUM were made to add up
+note: the cells of COUNT and SUM were made to add up; totals also count rows in no group of ward, if they show through the noise
 ====
 -- case: a geometric mean is two statistics, its sum in logarithms
 SELECT WITH DP OPTIONS (epsilon = 1) GEOMEAN(amount, contribution_bounds_per_row => (1, 100)) AS m FROM visits
@@ -424,6 +426,7 @@ PIVOT visits ON ward USING COUNT(*) GROUP BY urgent
 columns: urgent, A, B, C
 cost: ε=0.1
 block: Aggregation {"events": [{"count": 1, "epsilon": "1/30", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 1, "epsilon": "1/30", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 1, "epsilon": "1/30", "kind": "discrete_laplace", "sensitivity": 10}], "kind": "composed"}
+note: rows whose urgent is NULL are in no group
 note: at most 10 rows of one patient_id count: what is beyond is missing
 note: ε=0.1 is the policy's default
 ====
@@ -529,7 +532,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) MEDIAN(weight, contribution_bounds_per_row 
 ----
 columns: m
 cost: ε=1
-block: Together {"count": 1, "epsilon": "1", "kind": "bounded_range"}
+block: Together {"events": [{"count": 1, "epsilon": "3/4", "kind": "bounded_range"}, {"count": 2, "epsilon": "1/4", "kind": "bounded_range"}], "kind": "composed"}
 note: at most 10 rows of one patient_id count: what is beyond is missing
 ====
 -- case: a mu, in equal parts of its square
@@ -548,8 +551,8 @@ note: values are clamped: amount to [0, 500]
 SELECT WITH DP OPTIONS (rho = 0.01, noise = LAPLACE) COUNT(*) AS n, MEDIAN(age) AS middle FROM visits
 ----
 columns: n, middle
-cost: ε=0.301733148
-block: Together {"events": [{"count": 1, "epsilon": "25419397/250000000", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 1, "epsilon": "5001389/25000000", "kind": "bounded_range"}], "kind": "composed"}
+cost: ε=0.361296672
+block: Together {"events": [{"count": 1, "epsilon": "25419397/250000000", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 1, "epsilon": "194714313/1000000000", "kind": "bounded_range"}, {"count": 2, "epsilon": "64904771/1000000000", "kind": "bounded_range"}], "kind": "composed"}
 note: at most 10 rows of one patient_id count: what is beyond is missing
 ====
 -- case: a cap on rows that is found
@@ -591,6 +594,7 @@ SELECT WITH DP OPTIONS (epsilon = 1, max_groups_contributed = AUTO) week, COUNT(
 columns: week, n
 cost: ε=1
 block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10}
+note: rows whose week is NULL are in no group
 note: at most 10 rows of one patient_id count: what is beyond is missing
 ====
 -- case: a cap in mu
@@ -614,4 +618,4 @@ SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contributed = AUTO) ward, MEDIAN(a
 ----
 columns: ward, m, s
 cost: ε=1
-block: CapSearch {"events": [{"epsilon1": "1/8", "epsilon2": "1/8", "hits": null, "kind": "sparse_vector", "max_hits": 1, "refresh": false}, {"count": 1, "epsilon": "3/8", "kind": "bounded_range"}, {"count": 1, "epsilon": "9/160", "kind": "discrete_laplace", "sensitivity": 1}, {"count": 1, "epsilon": "51/160", "kind": "discrete_laplace", "sensitivity": 1073741824}], "kind": "composed"}
+block: CapSearch {"events": [{"epsilon1": "1/8", "epsilon2": "1/8", "hits": null, "kind": "sparse_vector", "max_hits": 1, "refresh": false}, {"count": 1, "epsilon": "9/32", "kind": "bounded_range"}, {"count": 2, "epsilon": "3/32", "kind": "bounded_range"}, {"count": 1, "epsilon": "9/160", "kind": "discrete_laplace", "sensitivity": 1}, {"count": 1, "epsilon": "51/160", "kind": "discrete_laplace", "sensitivity": 1073741824}], "kind": "composed"}
