@@ -150,7 +150,8 @@ def test_as_many_rows_count_as_the_caps_allow_together(opened: Opened, packed: b
     for _ in range(3):
         found = totals(con, made, packed).values()
         assert sum(group["p0"] for group in found) == 5 + 3 + 6 + 4
-        assert sum(group["p1"] for group in found) == 5 * (5 + 3 + 6) - 2 * 4
+        # The rows of a COUNT and a SUM weigh alike, in parts of a row.
+        assert sum(group["p1"] for group in found) == (5 * (5 + 3 + 6) - 2 * 4) << 20
     means = session.sql("SELECT k, AVG(x) FROM t GROUP BY k", fresh=True).fetchall()
     assert [mean for k, mean in means if k > 1] == pytest.approx([5, 5, 5], abs=1e-3)
     cut = operator(

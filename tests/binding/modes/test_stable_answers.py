@@ -122,12 +122,15 @@ def test_mechanisms_are_dealt_what_is_asked(con: duckdb.DuckDBPyConnection) -> N
         parts = {part.name: part for part in parts_of(session, head.format(""))}
         spread, mean = parts["iqr(age)"], parts["trimmed_mean(pay, 0.25)"]
         assert (spread.epsilon, mean.epsilon) == (2, 1)
-        assert {(part.rows, part.groups) for part in parts.values()} == {(5, 2)}
-        assert spread.event == BoundedRange(Fraction(2), 2)
+        assert {(part.rows, part.groups, part.in_all) for part in parts.values()} == {(5, 1, True)}
+        assert spread.event == BoundedRange(Fraction(2), 1)
         assert mean.statistic.part == Fraction(1, 4)
         assert mean.cells > 1 << 15
         parts = {part.name: part for part in parts_of(session, head.format(", max_rows_contributed = 1"))}
         assert {(part.rows, part.groups) for part in parts.values()} == {(1, 1)}
+        parts = {part.name: part for part in parts_of(session, head.format(", max_rows_per_group = 2"))}
+        assert {(part.rows, part.groups, part.in_all) for part in parts.values()} == {(2, 2, False)}
+        assert parts["iqr(age)"].event == BoundedRange(Fraction(2), 2)
         both = parts_of(session, "SELECT WITH STABLE OPTIONS (epsilon = 1) IQR(age), MEDIAN(age) FROM t")
         assert len({part.query for part in both}) == 1, "answers of one column share their histogram"
 
