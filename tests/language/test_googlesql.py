@@ -20,7 +20,7 @@ accountant = "basic"
 
 [tables.loans]
 privacy_unit = "reader"
-max_rows = 6
+max_rows_per_group = 6
 
 [tables.shelves]
 public = true
@@ -204,7 +204,7 @@ def test_shares_may_not_overconsume(both: Both, epsilon: str, first: str, second
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        (f"{HEAD.format('1', ', max_rows_contributed=2')} book, COUNT(*) FROM loans GROUP BY book", "exclude each other"),
+        (f"{HEAD.format('1', ', max_rows_contributed=0')} book, COUNT(*) FROM loans GROUP BY book", "at least 1"),
         (SURE.replace("=reader", "=book") + " book, COUNT(*) FROM loans GROUP BY book", "not the privacy unit"),
         (f"{HEAD.format('1', ', max_groups=3')} book, COUNT(*) FROM loans GROUP BY book", "has no max_groups"),
         (f"{HEAD.format('1', ', epsilon=2')} COUNT(*) FROM loans", "twice"),
@@ -225,8 +225,16 @@ def test_refusals(both: Both, query: str, message: str) -> None:
     assert re.search(message, "\n".join(caught.value.lines()))
 
 
-def test_rows_contributed_in_all(both: Both) -> None:
+@pytest.mark.parametrize(
+    "caps",
+    [
+        "max_rows_contributed=2",
+        "max_groups_contributed=4, max_rows_contributed=2",
+        "max_groups_contributed=1, max_rows_per_group=2",
+    ],
+)
+def test_rows_contributed_in_all(both: Both, caps: str) -> None:
     """``max_rows_contributed`` bounds a unit's rows over all groups: two of each reader's twelve count."""
-    query = SURE.replace("max_groups_contributed=4", "max_rows_contributed=2")
+    query = SURE.replace("max_groups_contributed=4", caps)
     rows = both[1].sql(f"{query} book, COUNT(*) AS n FROM loans GROUP BY book").fetchall()
     assert 100 <= sum(n for _, n in rows) <= 101

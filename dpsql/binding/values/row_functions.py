@@ -378,6 +378,7 @@ REFUSED_CLASSES: dict[type[exp.Expr], str] = {
 _TELLS = "its answer is not about the rows"
 _COSTS = "its cost depends on the values"
 _CLOCK = f"{_TELLS}; write a date"
+_JSON = "it fails on text that is no JSON"
 NOT_LISTED: dict[str, str] = {name: why for why, names in (
     (_TELLS, ("random", "rand", "uuid", "gen_random_uuid", "nextval", "currval", "setseed", "rowid", "getenv",
               "current_setting", "getvariable", "version", "typeof", "stats", "alias", "current_user", "session_user",
@@ -393,6 +394,7 @@ NOT_LISTED: dict[str, str] = {name: why for why, names in (
     ("it differs between versions; write md5(x::VARCHAR)", ("hash",)),
     ("it stands for several columns; name each", ("columns",)),
     ("it fails on text of another form", ("strptime",)),
+    (_JSON, ("->", "->>", "json_extract", "json_extract_string", "json_extract_path", "json_extract_path_text", "json_value")),
     ("it makes rows of a row; write FROM t, UNNEST(x) AS u(y)", ("unnest",)),
 ) for name in names}  # fmt: skip
 """Why some names that come to mind are missing."""
@@ -649,7 +651,8 @@ _ALSO = (
 
 def _unknown(node: exp.Expr, name: str) -> PrivacyError:
     if name in NOT_LISTED:
-        hint = "write DATE '2024-12-31', or a parameter, $today." if NOT_LISTED[name] == _CLOCK else None
+        today = "write DATE '2024-12-31', or a parameter, $today."
+        hint = {_CLOCK: today, _JSON: _OTHERWISE}.get(NOT_LISTED[name])
         if name == "strptime":
             hint = f"write TRY_{to_sql(node)}."
         return privacy_error(node, f"{name} can't be used on private rows: {NOT_LISTED[name]}.", hint)

@@ -148,7 +148,7 @@ def test_ends_follow_the_confidence_and_cost_nothing(session: dpsql.Session) -> 
 
 
 def test_what_has_no_interval_has_no_ends(session: dpsql.Session) -> None:
-    text = "SELECT INTERVAL_LOW(m), INTERVAL_HIGH(-n) FROM (SELECT MEDIAN(x) AS m, COUNT(*) AS n FROM t) AS r"
+    text = "SELECT INTERVAL_LOW(m), INTERVAL_HIGH(-n) FROM (SELECT MODE(x) AS m, COUNT(*) AS n FROM t) AS r"
     ((nothing, high),) = session.sql(text).fetchall()
     assert nothing is None
     assert high < 0, "the higher end of -n is the lower end of n"

@@ -179,7 +179,7 @@ def test_names(session: dpsql.Session, con: duckdb.DuckDBPyConnection) -> None:
     assert session.sql("SELECT * FROM plans").fetchall() == [("mine!",)]
     listed = session.sql("SHOW TABLES").fetchall()
     assert listed == session.tables().fetchall()
-    assert ("plans", "kept result", "", None, None) in listed
+    assert ("plans", "kept result", "", None, None, None) in listed
     assert session.columns("plans") == {"plan": "VARCHAR"}
     with pytest.raises(dpsql.ParseError, match="follows <<"):
         session.sql("x <<")

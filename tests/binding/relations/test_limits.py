@@ -290,12 +290,12 @@ def test_rows_that_are_sorted_are_fewer(neighbours: list[dpsql.Session], text: s
     assert f"{most:,} of each table's count" in str(plan.limits)
 
 
-def test_rows_within_the_policy_s_bound_are_never_fewer() -> None:
-    """With max_rows = 600 a unit's 600 rows all count, though 600 times 600 is more than is sorted otherwise."""
+@pytest.mark.parametrize("cap", ["max_rows", "max_rows_per_group"])
+def test_rows_within_the_policy_s_bound_are_never_fewer(cap: str) -> None:
+    """With a cap of 600 a unit's 600 rows all count, though 600 times 600 is more than is sorted otherwise."""
     con = tables(600)
-    with dpsql.connect(
-        con, policy=dpsql.Policy.loads(POLICY.replace("max_rows = 3", "max_rows = 600"))
-    ) as session:
+    policy = POLICY.replace("max_rows_per_group = 3", f"{cap} = 600")
+    with dpsql.connect(con, policy=dpsql.Policy.loads(policy)) as session:
         plan = planned(session, SORTED[3])
         assert "600 of each table's count" in str(plan.limits)
     con.close()
