@@ -653,7 +653,7 @@ def test_an_answer_that_was_kept_by_statement_is_shown_again(
 
 def test_the_classes_that_keys_speak_of_exist() -> None:
     """A class that is renamed must leave its old name in the keys, and take its labels along."""
-    package = Path(block_keys.__file__).parent
+    package = Path(dpsql.__file__).parent
     classes = {
         n.name
         for p in package.rglob("*.py")

@@ -149,8 +149,10 @@ REFUSED: list[tuple[str, type[Error], str]] = [
     ("SELECT WITH DP OPTIONS (confidence = 1) COUNT(*) FROM visits", dpsql.BindError, ""),
     ("SELECT WITH DP OPTIONS (privacy_unit_column = plan) COUNT(*) FROM visits", dpsql.PrivacyError, ""),
     ("SELECT WITH DP OPTIONS (max_groups_contributed = 0) COUNT(*) FROM visits", dpsql.BindError, ""),
-    ("SELECT WITH DP OPTIONS (max_groups_contributed = 1, max_rows_contributed = 1) plan, COUNT(*) FROM "
+    ("SELECT WITH DP OPTIONS (max_groups_contributed = 1, max_rows_contributed = 0) plan, COUNT(*) FROM "
     "visits GROUP BY plan",
+     dpsql.BindError, "0"),
+    ("SELECT WITH DP OPTIONS (max_rows_contributed = 1, max_rows_contributed = 1) COUNT(*) FROM visits",
      dpsql.BindError, "max_rows_contributed = 1"),
     ("SELECT WITH DP OPTIONS (group_selection_strategy = PUBLIC_GROUPS) year, COUNT(*) FROM visits GROUP "
     "BY year",
@@ -245,7 +247,7 @@ def test_another_policy_or_parameter_is_another_question(policy: Path) -> None:
         assert spent(session) == Fraction(2, 10)
         session.sql(query, params={"age": 30})
         assert spent(session) == Fraction(2, 10)
-    policy.write_text(POLICY.replace("max_rows = 5", "max_rows = 4"))
+    policy.write_text(POLICY.replace("max_rows_per_group = 5", "max_rows_per_group = 4"))
     with dpsql.connect(policy=policy) as session:
         session.sql(query, {"age": 30})
         assert spent(session) == Fraction(3, 10)
@@ -256,7 +258,7 @@ def test_another_policy_or_parameter_is_another_question(policy: Path) -> None:
     [("free", "="), ("x' OR '1' = '1", "0"), (None, "0"), (3.5, "error"), (float("nan"), "error")],
 )
 def test_parameters_are_values(session: dpsql.Session, value: Any, count: str) -> None:
-    query = "SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) FROM visits WHERE plan = $plan"
+    query = "SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) FROM visits WHERE concat(plan) = $plan"
     if count == "error":
         with pytest.raises(dpsql.BindError):
             session.sql(query, {"plan": value})
