@@ -68,15 +68,17 @@ def _scores(
 @pytest.mark.parametrize("condition", ["v = k", "v >= k", "v BETWEEN k AND k"])
 @pytest.mark.parametrize("kind", TYPES)
 def test_every_type(con: duckdb.DuckDBPyConnection, kind: str, condition: str) -> None:
-    """With and without rows there is an answer, and a number for each candidate."""
+    """With and without rows there is an answer, and a number for each different candidate."""
     one, other = (f"CAST({value} AS {kind})" for value in TYPES[kind])
     candidates = f"SELECT {one} UNION ALL SELECT {other} UNION ALL SELECT {one}"
     rows = f"SELECT n, {one} FROM range(3) r(n) UNION ALL SELECT 9, {other} UNION ALL SELECT 10, NULL"
     nothing = "SELECT 1, NULL WHERE FALSE"
-    none, (first, second, third) = _scores(con, kind, candidates, condition, nothing, rows)
-    assert none == [0, 0, 0]
-    assert first == third >= 3
-    assert second >= 1
+    equal = con.execute(f"SELECT {one} = {other}").fetchone() == (True,)
+    none, found = _scores(con, kind, candidates, condition, nothing, rows)
+    assert len(found) == (1 if equal else 2), "equal candidates are asked once"
+    assert none == [0] * len(found)
+    assert found[0] >= 3
+    assert found[-1] >= 1
 
 
 @pytest.mark.parametrize("condition", ["v - TIMESTAMP '2020-01-01' >= k", "v - k >= INTERVAL 1 DAY"])
