@@ -70,7 +70,9 @@ privacy_unit = "u"
 [tables.t.columns]
 k = { values = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9] }
 """
-TEN_KEYS_CAPPED = TEN_KEYS.replace('"u"', '"u"\nmax_rows = 4\nmax_groups = 3')
+TEN_KEYS_CAPPED = TEN_KEYS.replace('"u"', '"u"\nmax_rows_per_group = 4\nmax_groups = 3')
+EARLIER_CAPPED = TEN_KEYS.replace('"u"', '"u"\nmax_rows = 4\nmax_groups = 3')
+"""The same caps in versions where ``max_rows`` was a cap on the rows in one group."""
 BOTH = "max_rows_contributed = AUTO, max_groups_contributed = AUTO"
 COUNTS = "SELECT k, COUNT(*) FROM t GROUP BY k"
 PEERS = "OpenDP 0.60, PipelineDP 0.60, SmartNoise 0.41, Qrlew 0.17"
@@ -123,7 +125,7 @@ CAPS = [
         Case(
             f"ten public keys, {tails} tails, caps found: mean relative error",
             data, TEN_KEYS, private(f"epsilon = 1, {BOTH}", COUNTS), COUNTS, keys=1, relative=True,
-            earlier=private("epsilon = 1", COUNTS), earlier_policy=TEN_KEYS_CAPPED, draws=(8, 0), peers=PEERS, most=most,
+            earlier=private("epsilon = 1", COUNTS), earlier_policy=EARLIER_CAPPED, draws=(8, 0), peers=PEERS, most=most,
             best=find_best_cap,
         )
         for tails, data, most in (("heavy", HEAVY, 0.02), ("heavier", HEAVIER, None))
@@ -131,17 +133,17 @@ CAPS = [
     Case(
         "ten public keys, 11 rows a unit, caps found: mean relative error",
         MILLION, TEN_KEYS, private(f"epsilon = 1, {BOTH}", COUNTS), COUNTS, keys=1, relative=True,
-        earlier=private("epsilon = 1", COUNTS), earlier_policy=TEN_KEYS_CAPPED, draws=(8, 0), peers=PEERS, most=0.02,
+        earlier=private("epsilon = 1", COUNTS), earlier_policy=EARLIER_CAPPED, draws=(8, 0), peers=PEERS, most=0.02,
     ),
     Case(
         "ten public keys, 11 rows a unit, the policy's caps (4 rows of 3 groups), rows in all found",
         MILLION, TEN_KEYS_CAPPED, private("epsilon = 1, max_rows_contributed = AUTO", COUNTS), COUNTS, keys=1,
-        relative=True, earlier=private("epsilon = 1", COUNTS), draws=(5, 0), peers=PEERS,
+        relative=True, earlier=private("epsilon = 1", COUNTS), earlier_policy=EARLIER_CAPPED, draws=(5, 0), peers=PEERS,
     ),
     Case(
         "ten public keys, 11 rows a unit, 4 rows of 3 groups: mean relative error",
-        MILLION, TEN_KEYS_CAPPED, private("epsilon = 1", COUNTS), COUNTS, keys=1, relative=True, draws=(5, 0),
-        peers=PEERS,
+        MILLION, TEN_KEYS_CAPPED, private("epsilon = 1", COUNTS), COUNTS, keys=1, relative=True,
+        earlier_policy=EARLIER_CAPPED, draws=(5, 0), peers=PEERS,
     ),
 ]  # fmt: skip
 GAUSSIAN = "epsilon = 1, delta = 1e-6, noise = GAUSSIAN"
@@ -160,6 +162,10 @@ AUTO_NOISE = [
     for k in (1, 2, 4, 16, 64)
 ]  # fmt: skip
 ONE = "epsilon = 1"
+ONE_AND_ENDS = "epsilon = 1.33333333333"
+"""An epsilon of 1 for the answer, and an eighth of the whole for each end of its interval."""
+MEDIAN = "SELECT MEDIAN(x) FROM t"
+QUARTILES = "SELECT QUANTILE_CONT(x, 0.25), QUANTILE_CONT(x, 0.5), QUANTILE_CONT(x, 0.75) FROM t"
 ESTIMATES = [
     on_even("AVG of 1,000 rows in [0, 100]: mean absolute error", "SELECT AVG(x) FROM t", ONE, draws=(300, 10)),
     on_even("AVG by 4 keys: mean absolute error", "SELECT k, AVG(x) FROM t GROUP BY k", ONE),
@@ -169,10 +175,13 @@ ESTIMATES = [
     on_even("STDDEV_POP: mean relative error", "SELECT STDDEV_POP(x) FROM t", ONE, relative=True),
     on_even("CORR: mean absolute error", "SELECT CORR(y, x) FROM t", ONE),
     on_even("COUNT(DISTINCT): mean absolute error", "SELECT COUNT(DISTINCT y) FROM t", ONE),
-    on_even("MEDIAN in [0, 100]: mean absolute error", "SELECT MEDIAN(x) FROM t", ONE),
     on_even(
-        "three quantiles in [0, 100]: mean absolute error",
-        "SELECT QUANTILE_CONT(x, 0.25), QUANTILE_CONT(x, 0.5), QUANTILE_CONT(x, 0.75) FROM t", ONE,
+        "MEDIAN in [0, 100], ε = 1 without its interval: mean absolute error", MEDIAN, ONE_AND_ENDS,
+        earlier=private(ONE, MEDIAN),
+    ),
+    on_even(
+        "three quantiles in [0, 100], ε = 1 without their intervals: mean absolute error", QUARTILES, ONE_AND_ENDS,
+        earlier=private(ONE, QUARTILES),
     ),
 ]  # fmt: skip
 SETS = [
