@@ -23,7 +23,7 @@ from tests.support.lock_texts import KNOWN, forge_texts, serialise, visits, why
 STATEMENTS = [
     "SELECT COUNT(*) AS n, SUM(amount) AS s FROM visits WHERE amount > {}",
     "SELECT COUNT(*) AS n FROM visits WHERE amount BETWEEN {} AND {} OR note IN ('a', '{}')",
-    "SELECT note, AVG(amount) AS a FROM visits WHERE ward <> {} GROUP BY note",
+    "SELECT note, AVG(amount) AS a FROM visits WHERE patient_id <> {} GROUP BY note",
     "SELECT MEDIAN(amount) AS m FROM visits WHERE note = '{}'",
     "SELECT COUNT(DISTINCT note) AS n FROM visits WHERE amount < {}.5",
     "SELECT COUNT(*) AS n FROM visits AS a JOIN visits AS b USING (patient_id) WHERE a.amount > {} AND b.amount < {}",
