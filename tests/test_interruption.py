@@ -44,7 +44,7 @@ STATEMENTS = [
     "SELECT k, COUNT(*) AS n, SUM(x) AS s FROM t GROUP BY k",
     "WITH c(v) AS (VALUES (1), (5)) SELECT v, EXPMECH(COUNT(*) FILTER (WHERE x >= v)) OVER c FROM t",
 ]
-WATCHED = ("session.py", "interrupts.py")
+WATCHED = ("session/session.py", "interrupts.py")
 """The modules that run in the main thread, where the exceptions of signal handlers arise."""
 
 
@@ -65,9 +65,10 @@ class Stopper:
         return self
 
 
-LINE = str(ROOM / "pipeline.py")
+LINE = str(ROOM / "session" / "pipeline.py")
 """The file whose ``release`` calls the operator's, and never holds what that reads."""
 FILES = {str(ROOM / name) for name in WATCHED}
+assert all(Path(name).exists() for name in (LINE, *FILES))
 
 
 @pytest.fixture

@@ -376,10 +376,9 @@ def test_a_parameter_is_the_same_literal_on_the_other_side(value: Any) -> None:
 def test_nothing_is_unpickled() -> None:
     from pathlib import Path
 
-    for name in ("wire.py", "wire_params.py", "record_codec.py"):
-        source = (Path(wire.__file__).parent / name).read_text()
-        for word in ("import pickle", "marshal", "eval(", "exec(", "shelve"):
-            assert word not in source
+    source = Path(wire.__file__).read_text()
+    for word in ("import pickle", "marshal", "eval(", "exec(", "shelve"):
+        assert word not in source
 
 
 def pack_again(*messages: Message) -> list[Message]:

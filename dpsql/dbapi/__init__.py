@@ -1,4 +1,4 @@
-"""A PEP 249 driver over a session, for tools that use DB-API: ``pandas.read_sql``, JupySQL's ``%sql``.
+"""A PEP 249 driver over a session, for tools that use DB-API: ``read_sql`` of pandas, ``%sql`` of JupySQL.
 
     connection = dpsql.dbapi.connect("visits.duckdb", policy="policy.toml")
     pandas.read_sql("SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward", connection)
