@@ -122,8 +122,6 @@ class Selection:
         candidate = self._candidates()
         self.names = RowNames((*self.bound.relations, candidate), dict(self.bound.merged), {}, candidate)
         self.statistic = bind_statistic(call.args[0], self.names, self.binder.catalog.engine.dialect)
-        terms = max(1, sum(1 for _ in call.args[0].find_all(exp.AggFunc)))
-        self.binder.written.add_candidates(self.count or 0, len(candidate.fields), terms, span_of(call.node))
         # The private rows of the statistic, with a limit per unit.
         self.rows_per_unit = require_rows(self.bound, self.options, call.node)
         self.rows = rows_of_statistic(
@@ -182,7 +180,7 @@ class Selection:
         relation = self.binder.public_relation(query, self.env, candidates.CANDIDATE)
         given = relation.inputs[0]
         self.found = plan.Input(given.name, _number_candidates(given.sql, self.call.name == "EXPMECH"))
-        self._refuse_many(given, steady, span)
+        self._refuse_many(given, len(relation.fields), steady, span)
         values = self.binder.known(self.found, steady)
         if values is not None and values.num_rows == 0:
             raise PrivacyError(f"there are no candidates in {name}.", span=span)
@@ -190,14 +188,17 @@ class Selection:
         fields = tuple(bounded(f, values) for f in relation.fields)
         return replace(relation, alias=name or candidates.CANDIDATE, fields=fields, inputs=(self.found,))
 
-    def _refuse_many(self, given: plan.Input, steady: bool, span: Span | None) -> None:
-        """Refuse candidates by their number before they are computed."""
+    def _refuse_many(self, given: plan.Input, columns: int, steady: bool, span: Span | None) -> None:
+        """Refuse candidates by their number before they are computed and compared with each other."""
         some = f"SELECT 1 FROM ({given.sql}) AS given LIMIT {MAX_CANDIDATES + 1}"
         counted = f"SELECT COUNT(*)::BIGINT AS n FROM ({some}) AS given"
         found = self.binder.known(plan.Input(given.name, counted), steady)
         if found is not None and found.column(0)[0].as_py() > MAX_CANDIDATES:
             hint = "choose a range among few candidates first, and then within it."
             raise BindError(f"these are more than {MAX_CANDIDATES:,} candidates.", span=span, hint=hint)
+        count = 0 if found is None else found.column(0)[0].as_py()
+        terms = max(1, sum(1 for _ in self.call.args[0].find_all(exp.AggFunc)))
+        self.binder.written.add_candidates(count, columns, terms, span)
 
     def _wanted(self, candidate: Relation) -> tuple[Field, ...]:
         """Return the candidate's columns to release: those in the SELECT, otherwise all."""
