@@ -166,7 +166,7 @@ WIDE: dict[str, Shape] = {
     ),
     "a pattern": lambda n: f"SELECT COUNT(*) FROM t WHERE k LIKE '{'a_' * n}%'",
     "an expression": lambda n: f"SELECT COUNT(*) FROM t WHERE regexp_matches(k, '{'(a|b)*' * n}')",
-    "a text": lambda n: f"SELECT COUNT(*) FROM t WHERE k = '{'a' * n}'",
+    "a text": lambda n: f"SELECT COUNT(*) FROM t WHERE k >= '{'a' * n}'",
     "a name": lambda n: f"SELECT COUNT(*) AS {'a' * n} FROM t",
     "a number": lambda n: f"SELECT SUM(n + {'1' * n}) FROM t",
     "a list": lambda n: f"SELECT COUNT(*) FROM t WHERE list_contains([{listed(n, '{}')}], n)",
