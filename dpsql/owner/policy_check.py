@@ -366,13 +366,23 @@ class Findings:
     __repr__ = __str__
 
 
-def _with_headings(error: PolicyError, declared: Policy, base: Path) -> PolicyError:
-    """Return an error about a missing column with the names that its table's text files have."""
+def _describe_missing_column(error: PolicyError, declared: Policy, base: Path, said: list[str]) -> list[str]:
+    """Return sentences about a column that a text file lacks, with the names that it has; none about another error.
+
+    Args:
+        error: why the policy's tables can't be opened.
+        declared: the policy.
+        base: the folder of its sources.
+        said: what is missing so far: a column that is named there is not named again.
+    """
     table = declared.tables.get(error.keys[1]) if error.keys[:1] == ("tables",) and error.keys[2:3] else None
     if table is None or table.text is None:
-        return error
-    said = show_headings(table, model.list_types(declared, table), find_files(table, base))
-    return PolicyError(error.message, hint=" ".join(said) or error.hint, keys=error.keys)
+        return []
+    headings = show_headings(table, model.list_types(declared, table), find_files(table, base))
+    named = any(
+        line.startswith(f"{table.name}.{error.keys[-1]} is in the policy but not in ") for line in said
+    )
+    return headings if named else [error.message, *headings]
 
 
 def check_policy(policy: str | Path, data: Any = ":memory:", rows: bool = False) -> Findings:
@@ -403,7 +413,11 @@ def check_policy(policy: str | Path, data: Any = ":memory:", rows: bool = False)
     try:
         engine = DuckDBEngine(data, declared, policy.parent)
     except PolicyError as error:
-        raise _with_headings(error, declared, policy.parent) from None
+        found = _describe_missing_column(error, declared, policy.parent, findings.missing)
+        if not found:
+            raise
+        findings.missing += found
+        return findings  # the rest can be checked once the columns are there
     units: list[int] = []
     try:
         for table in declared.tables.values():
