@@ -365,12 +365,16 @@ def test_policies_keep_their_dates() -> None:
     ],
 )  # fmt: skip
 def test_bounded_dates_are_public_groups(both: Both, key: str) -> None:
-    """Each of them appears, empty or not, and no delta is spent; those that have rows are as DuckDB counts them."""
+    """PUBLIC_GROUPS shows each of them, empty or not, and no delta is spent; those that have rows are as DuckDB counts them."""
     con, session = both
     query = f"SELECT {key} AS k, COUNT(*) AS n FROM t WHERE ({key}) IS NOT NULL GROUP BY 1 ORDER BY 1"
-    result = session.sql(query, fresh=True)
+    head = "SELECT WITH DP OPTIONS (group_selection_strategy = PUBLIC_GROUPS)"
+    result = session.sql(query.replace("SELECT", head, 1), fresh=True)
     mine = result.fetchall()
     assert result.event.delta == 0
+    shown = session.sql(query, fresh=True)
+    assert shown.event.delta == 0
+    assert shown.fetchall() == con.sql(query).fetchall()
     assert [row for row in mine if row[1]] == con.sql(query).fetchall()
     days = "SELECT CAST(DATE '2020-01-01' + CAST(i AS INTEGER) AS {}) AS {} FROM range(46) AS s(i)"
     column = "c17" if "c17" in key else "c18"
