@@ -107,10 +107,10 @@ CHOICES = [
     (f"ABOVE_THRESHOLD({TEN}, 2) OVER c", ROWS),
     (f"ABOVE_THRESHOLD(p * {TEN}, 2) OVER c", 4 * ROWS),
     ("ABOVE_THRESHOLD(COUNT(*), 2)", ROWS),
-    ("ABOVE_THRESHOLD(SUM(x) FILTER (WHERE x >= p OR g = 'z'), 2) OVER c", 10 * ROWS),
+    ("ABOVE_THRESHOLD(SUM(x) FILTER (WHERE x >= p OR g || '' = 'z'), 2) OVER c", 10 * ROWS),
     (f"EXPMECH({TEN}, answer => TRUE) OVER c", ROWS),
     (f"EXPMECH(p * {TEN}, answer => TRUE) OVER c", 4 * ROWS),
-    ("EXPMECH(p * COUNT(*) FILTER (WHERE x >= p OR g = 'z')) OVER c", 4 * ROWS),
+    ("EXPMECH(p * COUNT(*) FILTER (WHERE x >= p OR g || '' = 'z')) OVER c", 4 * ROWS),
 ]
 
 
