@@ -234,7 +234,7 @@ def test_relations_that_meet_count_by_all_texts(session: dpsql.Session, few: str
     with pytest.raises(dpsql.BindError, match=r"250,000 are the most; up to \d+ relations meet") as caught:
         session.sql(many)
     assert caught.value.hint is not None
-    assert "join the public ones first" in caught.value.hint
+    assert "join the public ones in a statement before" in caught.value.hint
     assert session.sql("SHOW BUDGET").dicts()[0]["spent_epsilon"] == 0
 
 
