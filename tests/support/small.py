@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import duckdb
 
 import dpsql
@@ -45,10 +47,10 @@ public = true
 COLUMNS = "unit INTEGER, k VARCHAR, p INTEGER, x DOUBLE, n INTEGER, b BIGINT, d DECIMAL(10,2), f BOOLEAN"
 
 
-def open_small() -> tuple[duckdb.DuckDBPyConnection, dpsql.Session]:
+def open_small(ledger: Path | None = None) -> tuple[duckdb.DuckDBPyConnection, dpsql.Session]:
     con = duckdb.connect()
     con.execute(
         f"CREATE TABLE t ({COLUMNS}); CREATE TABLE r ({COLUMNS}); CREATE TABLE s (unit INTEGER, y INTEGER)"
     )
     con.execute("CREATE TABLE g AS SELECT * FROM (VALUES ('a', 1), ('b', 2), ('z', 3)) AS v(k, label)")
-    return con, dpsql.connect(con, policy=dpsql.Policy.loads(POLICY))
+    return con, dpsql.connect(con, policy=dpsql.Policy.loads(POLICY), ledger=ledger)
