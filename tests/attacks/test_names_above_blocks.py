@@ -107,5 +107,7 @@ def test_a_star_over_the_data_has_no_name_of_ours(session: dpsql.Session) -> Non
     text = "SELECT WITH DP OPTIONS (epsilon = 1e6, delta = 1e-9) dpsql_low_1, COUNT(*) AS n FROM (SELECT * FROM t) GROUP BY ALL"
     found = session.sql(f"SELECT * FROM ({text}) ORDER BY ALL")
     assert found.columns == ["dpsql_low_1", "n"]
-    assert [key for key, _ in found.fetchall()] == list(range(10))
+    assert [key for key, _ in found.fetchall()] == list(range(7)), (
+        "groups of the range without rows are not shown"
+    )
     assert "dpsql_low_1" not in list_own(session, "SELECT COUNT(*) AS n FROM t")

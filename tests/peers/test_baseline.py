@@ -15,7 +15,7 @@ BASELINE = {
     "chorus": (34, 4, 0),
     "clean_rooms": (48, 9, 0),
     "clickbench": (100, 11, 0),
-    "googlesql": (238, 56, 0),
+    "googlesql": (239, 55, 0),
     "h2o": (18, 2, 0),
     "imdb": (39, 4, 0),
     "libraries": (100, 14, 0),
