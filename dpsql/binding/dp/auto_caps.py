@@ -160,7 +160,9 @@ def write_unit_sizes(exact: Exact, top: int, option: str) -> str:
             kept = f"lag(u, {exact.groups}) OVER (ORDER BY u, {write_secret_order(names)}) IS DISTINCT FROM u"
             pairs = f"SELECT * FROM ({pairs}) AS pairs QUALIFY {kept}"
         n = "n" if exact.per_group is None else f"LEAST(n, {exact.per_group})"
-        sized = f"SELECT u, CAST(LEAST(SUM({n}), {top}) AS BIGINT) AS {SIZE} FROM ({pairs}) AS kept GROUP BY u"
+        sized = (
+            f"SELECT u, CAST(LEAST(SUM({n}), {top}) AS BIGINT) AS {SIZE} FROM ({pairs}) AS kept GROUP BY u"
+        )
     else:
         sized = f"SELECT u, LEAST(COUNT(*), {top}) AS {SIZE} FROM ({rows}) AS rows GROUP BY u"
     head = "" if exact.domain is None else f"WITH domain AS ({exact.domain.sql}) "
