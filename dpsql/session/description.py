@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from dpsql.binding.plan import Plan
 from dpsql.binding.selection.declared import Declaration
+from dpsql.binding.values.declared_values import stand_in_values
 from dpsql.errors import BindError, Error
 from dpsql.language.parameter_values import Params, number_marks
 from dpsql.language.parameters import list_parameter_names
@@ -57,11 +58,12 @@ def describe_cell(line: Pipeline, policy: Policy, text: str, params: Params | No
     if not names:
         return _describe(line, policy, text, params)
     text, _ = number_marks(text)
-    given = _guess(line, text, names)
-    if given is None:
-        return Description(None, pa.schema([(name, _UNKNOWN) for name in names]), "")
-    values, kinds = given
-    found = _describe(line, policy, text, values)
+    with stand_in_values():
+        given = _guess(line, text, names)
+        if given is None:
+            return Description(None, pa.schema([(name, _UNKNOWN) for name in names]), "")
+        values, kinds = given
+        found = _describe(line, policy, text, values)
     return Description(found.schema, pa.schema(list(zip(names, kinds, strict=True))), found.price)
 
 

@@ -206,14 +206,14 @@ ROWS: dict[int, tuple[str, ...]] = {
     ),
     60: (
         "the exact SQL, to be read: what is shown is what is run",
-        "sql/exact/test_pretty.py::test_what_is_shown_is_what_is_run",
+        "exact/test_pretty.py::test_what_is_shown_is_what_is_run",
         f"{EXPECTED}::test_explain_is_never_cut",
     ),
     61: (
         "expected error before, on a grid of epsilons; error bar after",
         f"{EXPECTED}::test_another_epsilon_is_told_as_that_statement_itself_tells_it",
         f"{EXPECTED}::test_an_error_is_what_the_sentence_says",
-        "sql/relations/test_intervals.py::test_a_column_that_goes_on_keeps_its_interval",
+        "binding/relations/test_intervals.py::test_a_column_that_goes_on_keeps_its_interval",
     ),
     62: ("the level is stated and can be set", f"{SESSIONS}::test_the_level_of_the_interval"),
     63: (

@@ -104,7 +104,7 @@ def test_the_commands_of_the_page_are_commands(capsys: pytest.CaptureFixture[str
 
 def test_what_the_page_says_of_the_policy_is_so() -> None:
     rules = ServerRules()
-    table = PAGE[PAGE.index("| in `[server]`") : PAGE.index("Shares stand under")]
+    table = PAGE[PAGE.index("| in `[server]`") : PAGE.index("Shares are under")]
     named = set(re.findall(r"\b(answer_times|time_zone|keep_text_days|max_\w+)\b", table))
     assert named == set(ServerRules.__dataclass_fields__)
     for name, value in re.findall(r"`(max_\w+) = (\d+)`", table):
@@ -116,7 +116,7 @@ def test_what_the_page_says_of_the_policy_is_so() -> None:
 
 
 def test_each_event_of_the_page_is_written_somewhere() -> None:
-    rows = PAGE[PAGE.index("| event |") : PAGE.index("And beside the log")]
+    rows = PAGE[PAGE.index("| event |") : PAGE.index("Apart from the log")]
     cells = re.findall(r"^\| (`[^|]*) \|", rows, re.M)
     events = {name for cell in cells for name in re.findall(r"`([a-z ]+)`", cell)} - {"failed"}
     assert len(events) > 6

@@ -394,6 +394,8 @@ def test_overruns_pause_open_sessions(tmp_path: Path) -> None:
         assert read_error(came)["C"] == "57014"
         assert "paused" in read_error(came)["M"]
         assert read_error(together.ask(query(ask(99))))["C"] == "28000"
+        client.close()
+        together.close()
 
 
 # -- while a statement runs ------------------------------------------------------------------------------------------------

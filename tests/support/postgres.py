@@ -42,7 +42,11 @@ class PostgresServer(ServerProcess):
     def open(self, name: str = "ada", token: str | None = None, **more: str) -> BarePostgres:
         """Log a bare client in."""
         client = BarePostgres(self.port)
-        client.log_in(name, make_token(self.policy, name) if token is None else token, more)
+        try:
+            client.log_in(name, make_token(self.policy, name) if token is None else token, more)
+        except BaseException:
+            client.socket.close()
+            raise
         return client
 
 

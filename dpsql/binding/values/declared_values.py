@@ -23,7 +23,18 @@ from dpsql.language.dialect import bind_error, span_of, to_sql
 KnownValues = tuple[object, ...]
 _LISTED = 12
 """Declared values that a hint lists."""
+_standing_in: ContextVar[bool] = ContextVar("standing_in", default=False)
 EQUALITIES = (exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.NullSafeNEQ)
+
+
+@contextmanager
+def stand_in_values() -> Iterator[None]:
+    """Accept all constants while a statement is described: parameters have values of their types there, not their own."""
+    token = _standing_in.set(True)
+    try:
+        yield
+    finally:
+        _standing_in.reset(token)
 
 
 def check_comparison(left: Typed, right: Typed, values_of: Callable[[Typed], KnownValues | None]) -> None:
@@ -147,18 +158,14 @@ def check_released(tree: exp.Expr, find: Callable[[exp.Column], Declared | None]
             declared = find(side) if isinstance(side, exp.Column) else None
             for constant in constants if declared is not None else ():
                 read = _read(constant, None)
-                if (
-                    declared is not None
-                    and read is not None
-                    and not any(_alike(v, read) for v in declared[1])
-                ):
+                if declared is not None and read is not None and _is_unlike(declared[1], read):
                     raise _refuse(declared[0], declared[1], read, constant)
 
 
 def _refuse_first(side: Typed, constants: Iterable[Typed], values: KnownValues) -> None:
     for item in constants:
         read = _read(item.node, item)
-        if read is not None and not any(_alike(value, read) for value in values):
+        if read is not None and _is_unlike(values, read):
             place = side.place.unnest() if side.place is not None else None
             while isinstance(place, exp.Cast | exp.TryCast | exp.Paren):
                 place = place.this
@@ -175,7 +182,12 @@ def _refuse(column: str, values: KnownValues, constant: str | Fraction, place: e
 
 def _is_missing(values: KnownValues, constant: Typed) -> bool:
     read = _read(constant.node, constant)
-    return read is not None and not any(_alike(value, read) for value in values)
+    return read is not None and _is_unlike(values, read)
+
+
+def _is_unlike(values: KnownValues, constant: str | Fraction) -> bool:
+    """Return whether no declared value is like a constant, unless constants stand in for values to come."""
+    return not _standing_in.get() and not any(_alike(value, constant) for value in values)
 
 
 def _read(node: exp.Expr | None, typed: Typed | None) -> str | Fraction | None:

@@ -35,14 +35,7 @@ from dpsql.server.arrivals import LOGIN_SECONDS, Arrivals, log_dropped, write_pe
 from dpsql.server.event_log import EventLog, name_place
 from dpsql.server.lapses import Refused, RightError
 from dpsql.server.listening import is_loopback
-from dpsql.server.postgres import answers, messages
-from dpsql.server.postgres.answers import (
-    RefusedMessage,
-    refuse_right,
-    write_bad_parameter,
-    write_own_error,
-    write_problem,
-)
+from dpsql.server.postgres import messages, reports
 from dpsql.server.postgres.authentication import ScramError, digest_certificate
 from dpsql.server.postgres.commands import FIXED, REPORTED, SERVER_VERSION
 from dpsql.server.postgres.login import LoggedIn, NotLetIn, Secured, log_in, read_first
@@ -56,6 +49,13 @@ from dpsql.server.postgres.messages import (
     write_complete,
     write_ready,
     write_status,
+)
+from dpsql.server.postgres.reports import (
+    RefusedMessage,
+    refuse_right,
+    write_bad_parameter,
+    write_own_error,
+    write_problem,
 )
 from dpsql.server.served import ServedPolicy
 
@@ -120,7 +120,7 @@ class Portals:
             raise ProtocolError("there is a prepared statement of this name already.")
         held = sum(len(statement.text) for statement in self._statements.values())
         if len(self._statements) >= MAX_PREPARED or held + len(parsed.text) > MAX_PREPARED_BYTES:
-            said = write_problem("ERROR", answers.TOO_MANY, "too many prepared statements.", "DEALLOCATE ALL")
+            said = write_problem("ERROR", reports.TOO_MANY, "too many prepared statements.", "DEALLOCATE ALL")
             raise RefusedMessage(said)
         self._statements[parsed.name] = PreparedStatement(parsed.text, parsed.kinds)
 
@@ -133,7 +133,7 @@ class Portals:
         statement = self._statements.get(name)
         if statement is None:
             said = "there is no such prepared statement."
-            raise RefusedMessage(write_problem("ERROR", answers.UNKNOWN_STATEMENT, said))
+            raise RefusedMessage(write_problem("ERROR", reports.UNKNOWN_STATEMENT, said))
         return statement
 
     def bind(self, bound: BindMessage) -> None:
@@ -156,7 +156,7 @@ class Portals:
         """
         portal = self._portals.get(name)
         if portal is None:
-            raise RefusedMessage(write_problem("ERROR", answers.UNKNOWN_PORTAL, "there is no such portal."))
+            raise RefusedMessage(write_problem("ERROR", reports.UNKNOWN_PORTAL, "there is no such portal."))
         return portal
 
     def check_size(self) -> None:
@@ -171,7 +171,7 @@ class Portals:
         ):
             self._portals.clear()
             hint = "fetch all rows at once: what was paid is stored, and free."
-            raise RefusedMessage(write_problem("ERROR", answers.TOO_MANY, "portals hold too much.", hint))
+            raise RefusedMessage(write_problem("ERROR", reports.TOO_MANY, "portals hold too much.", hint))
 
     def list_describing(self) -> list[Portal]:
         """Return the portals whose columns the client waits for."""
@@ -258,7 +258,7 @@ class PostgresConnection:
             stream.send(failed.report)
         except Gone:
             if self._ending:
-                stream.send(write_problem("FATAL", answers.SHUTDOWN, self._ending))
+                stream.send(write_problem("FATAL", reports.SHUTDOWN, self._ending))
 
     def end(self, why: str) -> None:
         """Let the connection end once it is asked, and wake it."""
@@ -309,11 +309,11 @@ class PostgresConnection:
             RefusedMessage: it ends.
         """
         if self._record.ended or self._ending:
-            raise RefusedMessage(write_problem("FATAL", answers.SHUTDOWN, self._ending or _ENDED), last=True)
+            raise RefusedMessage(write_problem("FATAL", reports.SHUTDOWN, self._ending or _ENDED), last=True)
         self._ask_right(letting_go=True)
         if time.monotonic() > self._stream.end - 1.5:
             raise RefusedMessage(
-                write_problem("FATAL", answers.IDLE, "nothing was asked for long; connect again."), last=True
+                write_problem("FATAL", reports.IDLE, "nothing was asked for long; connect again."), last=True
             )
 
     def _ask_right(self, letting_go: bool) -> None:
@@ -338,10 +338,10 @@ class PostgresConnection:
         try:
             kind, body = self._stream.take_message(self._sizes)
         except TooLong as error:
-            raise RefusedMessage(write_problem("FATAL", answers.TOO_LARGE, str(error)), last=True) from None
+            raise RefusedMessage(write_problem("FATAL", reports.TOO_LARGE, str(error)), last=True) from None
         except ProtocolError as error:
             raise RefusedMessage(
-                write_problem("FATAL", answers.PROTOCOL_VIOLATION, str(error)), last=True
+                write_problem("FATAL", reports.PROTOCOL_VIOLATION, str(error)), last=True
             ) from None
         if kind == b"X":
             return False
@@ -376,18 +376,18 @@ class PostgresConnection:
                 self._resolve()
             if kind not in HANDLERS:
                 state, said = (
-                    answers.NOT_SUPPORTED,
+                    reports.NOT_SUPPORTED,
                     "this server answers queries alone: no COPY, no function calls.",
                 )
                 raise RefusedMessage(write_problem("ERROR", state, said))
             HANDLERS[kind](self, body)
         except ProtocolError as error:
-            raise RefusedMessage(write_problem("ERROR", answers.PROTOCOL_VIOLATION, str(error))) from None
+            raise RefusedMessage(write_problem("ERROR", reports.PROTOCOL_VIOLATION, str(error))) from None
         except (RefusedMessage, Gone):
             raise
         except Exception as error:
             self._log.write("failure", why=name_place(error))
-            raise RefusedMessage(write_problem("ERROR", answers.INTERNAL, FAILED)) from None
+            raise RefusedMessage(write_problem("ERROR", reports.INTERNAL, FAILED)) from None
 
     def _query(self, body: bytes) -> None:
         """Answer a simple query: all statements of a text, and all of their rows."""
@@ -565,7 +565,7 @@ class PostgresConnection:
             body = encode(Message({**head, "startup": startup, "database": self._right.served.name}))
         except WireError:
             raise RefusedMessage(
-                write_problem("ERROR", answers.TOO_LARGE, "the statement is too large.")
+                write_problem("ERROR", reports.TOO_LARGE, "the statement is too large.")
             ) from None
         try:
             self._right.take(len(body))
@@ -584,7 +584,7 @@ class PostgresConnection:
             ended = self._record.ended
             raise RefusedMessage(
                 write_problem(
-                    "FATAL" if ended else "ERROR", answers.SHUTDOWN if ended else "53400", str(refusal)
+                    "FATAL" if ended else "ERROR", reports.SHUTDOWN if ended else "53400", str(refusal)
                 ),
                 last=ended,
             ) from None
@@ -759,7 +759,7 @@ class PostgresListener:
         except Exception as error:
             self._log.write("failure", why=name_place(error))
             with suppress(Gone):
-                stream.send(write_problem("FATAL", answers.INTERNAL, FAILED))
+                stream.send(write_problem("FATAL", reports.INTERNAL, FAILED))
         finally:
             self._arrivals.leave(stream)
             with self._lock:
@@ -779,7 +779,7 @@ class PostgresListener:
             return None
         except (ProtocolError, ScramError) as error:
             said = str(error) or "the password exchange breaks the rules."
-            stream.send(write_problem("FATAL", answers.PROTOCOL_VIOLATION, said))
+            stream.send(write_problem("FATAL", reports.PROTOCOL_VIOLATION, said))
             return None
         with self._lock:
             number = secrets.randbelow((1 << 31) - 1) + 1
@@ -844,5 +844,5 @@ def listen_postgres(
 def _refuse(sock: socket.socket) -> None:
     with suppress(OSError):
         sock.settimeout(0.1)
-        sock.sendall(write_problem("FATAL", answers.TOO_MANY, "too many connections; come back later."))
+        sock.sendall(write_problem("FATAL", reports.TOO_MANY, "too many connections; come back later."))
     sock.close()

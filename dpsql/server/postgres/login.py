@@ -16,7 +16,7 @@ from dpsql.policy.validate import fold
 from dpsql.server.desks import SessionRecord
 from dpsql.server.event_log import EventLog
 from dpsql.server.lapses import Refused, RightError
-from dpsql.server.postgres import answers, messages
+from dpsql.server.postgres import messages, reports
 from dpsql.server.postgres.authentication import (
     MECHANISM,
     MECHANISM_BOUND,
@@ -123,7 +123,7 @@ def log_in(
         ProtocolError, ScramError: it breaks the protocol. NotLetIn: with the reason.
     """
     if version >> 16 != 3:
-        raise NotLetIn(answers.NOT_SUPPORTED, "this server speaks version 3 of the protocol.")
+        raise NotLetIn(reports.NOT_SUPPORTED, "this server speaks version 3 of the protocol.")
     parameters = messages.read_startup(body)
     options = [name for name in parameters if name.startswith("_pq_.")]
     if version & 0xFFFF or options:
@@ -131,29 +131,29 @@ def log_in(
         stream.send(messages.write(b"v", struct.pack(">ii", 0, len(options)), listed))
     if secured is not None and not stream.secured:
         raise NotLetIn(
-            answers.NO_AUTHORIZATION, "this server speaks TLS alone.", "sslmode=verify-full, or require."
+            reports.NO_AUTHORIZATION, "this server speaks TLS alone.", "sslmode=verify-full, or require."
         )
     user, database = parameters.get("user", ""), parameters.get("database", "")
     if parameters.get("replication", "false").lower() not in ("false", "off", "no", "0"):
-        raise NotLetIn(answers.NOT_SUPPORTED, "there is nothing to replicate here.")
+        raise NotLetIn(reports.NOT_SUPPORTED, "there is nothing to replicate here.")
     chosen = _find_policy(served, user, database)
     held = _prove(stream, user, chosen, served, secured, peer, log)
     if chosen is None:
         names = ", ".join(one.name for one in served if one.find_token(user) is not None)
-        raise NotLetIn(answers.NO_DATABASE, "there is no such database.", f"yours are: {names}.")
+        raise NotLetIn(reports.NO_DATABASE, "there is no such database.", f"yours are: {names}.")
     if parameters.get("client_encoding", "").strip("'\"").lower() not in _ENCODINGS:
-        raise NotLetIn(answers.NOT_SUPPORTED, "texts are in UTF-8 here.", "PGCLIENTENCODING=UTF8")
+        raise NotLetIn(reports.NOT_SUPPORTED, "texts are in UTF-8 here.", "PGCLIENTENCODING=UTF8")
     identity = identify_holder(held)
     if identity is None:
-        raise NotLetIn(answers.NO_PASSWORD, _WRONG, _WRONG_HINT)
+        raise NotLetIn(reports.NO_PASSWORD, _WRONG, _WRONG_HINT)
     try:
         right = Right.of(chosen, identity)
     except RightError as refusal:
-        raise NotLetIn(answers.NO_AUTHORIZATION, str(refusal)) from None
+        raise NotLetIn(reports.NO_AUTHORIZATION, str(refusal)) from None
     try:
         record = right.desk.open(right.mark)
     except Refused as refusal:
-        raise NotLetIn(answers.TOO_MANY, str(refusal)) from None
+        raise NotLetIn(reports.TOO_MANY, str(refusal)) from None
     return LoggedIn(right, record, parameters)
 
 
@@ -199,7 +199,7 @@ def _prove(
         final = b""
     if final and secured is not None and secured.certified and fold(stream.common_name) != fold(user):
         log.write("refused certificate", address=shorten_address(peer))
-        raise NotLetIn(answers.NO_AUTHORIZATION, "the token and the certificate are of two analysts.")
+        raise NotLetIn(reports.NO_AUTHORIZATION, "the token and the certificate are of two analysts.")
     if final:
         stream.send(write_request(12, final) + write_request(0))
         return held
@@ -209,4 +209,4 @@ def _prove(
     old = held is not None and not held.scram
     why = "a token from before the PostgreSQL port: dpsql analyst rotate" if old else None
     log.write("refused token", address=shorten_address(peer), why=why)
-    raise NotLetIn(answers.NO_PASSWORD, _AWAY if away else _WRONG, "" if away else _WRONG_HINT)
+    raise NotLetIn(reports.NO_PASSWORD, _AWAY if away else _WRONG, "" if away else _WRONG_HINT)
