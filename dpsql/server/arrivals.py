@@ -177,7 +177,7 @@ def _find_sockets(port: int) -> dict[PeerPlace, socket.socket]:
 
     A copy is of the same connection even if the library closes its own meanwhile and another file takes the number.
     """
-    found = {}
+    found: dict[PeerPlace, socket.socket] = {}
     for name in os.listdir("/proc/self/fd"):
         try:
             if not stat.S_ISSOCK(os.stat(f"/proc/self/fd/{name}").st_mode):
@@ -189,8 +189,10 @@ def _find_sockets(port: int) -> dict[PeerPlace, socket.socket]:
             inet = copy.family in (socket.AF_INET, socket.AF_INET6)
             if inet and copy.getsockname()[1] == port:
                 host, number = copy.getpeername()[:2]
-                found[_name_host(host), number] = copy
-                continue
+                place = _name_host(host), number
+                if place not in found:  # a copy made here may be listed, too
+                    found[place] = copy
+                    continue
         except OSError:  # it listens, or is closed
             pass
         copy.close()
