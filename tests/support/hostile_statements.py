@@ -54,10 +54,10 @@ def _counting(asked: list[str], name: str, run: Callable[..., Any]) -> Callable[
     return ask
 
 
-def outcome(session: dpsql.Session, text: str) -> tuple[str, ...]:
+def outcome(session: dpsql.Session, text: str, fresh: bool = False) -> tuple[str, ...]:
     """Answered with which columns at which price, or refused in which words."""
     try:
-        result = session.sql(text)
+        result = session.sql(text, fresh=fresh)
     except dpsql.Error as error:
         assert not isinstance(error, dpsql.EngineError), "the engine failed on the data"
         assert error.__cause__ is None
