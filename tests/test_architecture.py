@@ -42,8 +42,8 @@ HOMES = {
     "matplotlib": ("dpsql.notebook",),
     "sqlite3": ("dpsql.ledger",),
     "sqlalchemy": ("dpsql.dbapi.sqlalchemy_dialect",),
-    "mbi": ("dpsql.mechanisms.synthetic.rounds",),
-    "jax": ("dpsql.mechanisms.synthetic.rounds",),
+    "mbi": ("dpsql.mechanisms.synthetic.models",),
+    "jax": ("dpsql.mechanisms.synthetic.models",),
 }
 EVERYWHERE = {"numpy", "pyarrow", "mpmath"}
 # Extras: only inside the function that wants them, so that nobody else needs or waits for them.

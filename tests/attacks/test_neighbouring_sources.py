@@ -381,9 +381,9 @@ def test_without_types_the_policy_is_refused_with_lines_to_paste(tmp_path: Path,
         dpsql.connect(policy=policy(str(tmp_path / f"v.{ending}"), {"unit": "BIGINT"}))
 
 
-def test_columns_beyond_the_declared_are_ignored_and_missing_ones_are_null(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("extra,NOTE,unit\n1,plain,1\n2,plain,2\n")
-    (tmp_path / "b.csv").write_text("unit,age\n3,5\n")
+def test_columns_beyond_the_declared_are_ignored_and_missing_ones_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("extra,NOTE,unit,age\n1,plain,1,\n2,plain,2,\n")
+    (tmp_path / "b.csv").write_text("unit,age,note\n3,5,\n")
     given = policy(str(tmp_path / "?.csv"), TYPES)
     engine = DuckDBEngine(":memory:", given, tmp_path)
     rows = engine.execute(
@@ -395,6 +395,9 @@ def test_columns_beyond_the_declared_are_ignored_and_missing_ones_are_null(tmp_p
         (("unit", 2), ("age", None), ("note", "plain")),
         (("unit", 3), ("age", 5), ("note", None)),
     ]
+    (tmp_path / "b.csv").write_text("unit,age\n3,5\n")
+    with pytest.raises(dpsql.PolicyError, match=r"visits\.note is in the policy but not in b\.csv"):
+        DuckDBEngine(":memory:", given, tmp_path)
 
 
 def test_folders_of_a_glob_name_columns(tmp_path: Path) -> None:

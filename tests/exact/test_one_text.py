@@ -197,7 +197,7 @@ def test_try_strptime_is_what_duckdb_says(session: dpsql.Session, con: duckdb.Du
     looks = ["try_strptime(s, '%Y-%m-%d') > DATE '2020-01-01'", "try_strptime(s, '%Y-%m-%d') IS NULL"]
     assert count(session, looks) == count(con, looks)
     refused = "SELECT COUNT(*) FROM t WHERE strptime(s, '%Y-%m-%d') > DATE '2020-01-01'"
-    with pytest.raises(dpsql.PrivacyError, match="try_strptime"):
+    with pytest.raises(dpsql.PrivacyError, match=r"(?i)try_strptime"):
         session.sql(refused)
 
 

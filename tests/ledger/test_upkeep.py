@@ -458,7 +458,7 @@ def test_show_ledger_limit() -> None:
         assert session.sql("SHOW LEDGER LIMIT 0").fetchall() == []
         assert session.ledger(1) == session.ledger()[-1:]
         for text, told in (
-            ("SHOW LEDGER LIMIT", "LIMIT takes a whole number"),
+            ("SHOW LEDGER LIMIT", "nothing follows LIMIT"),
             ("SHOW LEDGER LIMIT -1", "LIMIT takes a whole number"),
             ("SHOW LEDGER LIMIT ٣", "LIMIT takes a whole number"),
             ("SHOW LEDGER LIMIT 2 3", "nothing may follow here"),

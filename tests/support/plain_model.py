@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.synthetic import rounds
-from dpsql.mechanisms.synthetic.rounds import MarginalColumns, ReleasedMarginal
+from dpsql.mechanisms.synthetic import models, rounds
+from dpsql.mechanisms.synthetic.models import MarginalColumns, ReleasedMarginal
 
 
 @dataclass(frozen=True)
@@ -57,5 +57,5 @@ class PlainFitter:
 def use_plain_models(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fit plain models in place of the package's, which is an extra and need not be there."""
     plain = PlainFitter(sweeps=5)
-    monkeypatch.setattr(rounds.GraphicalFitter, "fit", lambda _self, *given: plain.fit(*given))
+    monkeypatch.setattr(models.GraphicalFitter, "fit", lambda _self, *given: plain.fit(*given))
     monkeypatch.setattr(rounds, "require_package", lambda: None)

@@ -35,7 +35,8 @@ from dpsql.language.options import COMMON_OPTIONS, Readers, call_of, read_whole
 from dpsql.language.parameter_values import Params
 from dpsql.language.statements import MAX_SYNTHETIC_ROWS, SYNTHETIC_USAGE, Statement, parse
 from dpsql.mechanisms.per_group import Noise
-from dpsql.mechanisms.synthetic.rounds import TOTAL, WEIGHT, SyntheticRows, list_marginals
+from dpsql.mechanisms.synthetic.models import list_marginals
+from dpsql.mechanisms.synthetic.rounds import TOTAL, WEIGHT, SyntheticRows
 from dpsql.privacy.amounts import Amount
 from dpsql.privacy.events import BoundedRange
 

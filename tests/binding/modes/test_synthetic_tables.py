@@ -20,7 +20,7 @@ from dpsql.errors import BindError, BudgetExceeded, ParseError, PrivacyError
 from dpsql.language.statements import parse
 from dpsql.lock.tree import Unproved
 from dpsql.mechanisms.base import add_salt
-from dpsql.mechanisms.synthetic import rounds
+from dpsql.mechanisms.synthetic import models, rounds
 from dpsql.mechanisms.synthetic.rounds import SyntheticRows
 from dpsql.noise.entropy import Entropy
 from dpsql.server import operations
@@ -195,7 +195,7 @@ def test_what_is_explained_is_what_is_charged(session: dpsql.Session) -> None:
 
 def test_the_ledger_has_what_was_measured(session: dpsql.Session, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = PlainFitter(sweeps=2)
-    monkeypatch.setattr(rounds.GraphicalFitter, "fit", lambda _self, *given: plain.fit(*given))
+    monkeypatch.setattr(models.GraphicalFitter, "fit", lambda _self, *given: plain.fit(*given))
     text = "ward, urgent, FLOOR(age / 25)::INTEGER AS quarter, day FROM visits"
     asked = f"SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, noise = GAUSSIAN, max_rows_contributed = 2) {text}"
     made = session.synthesise(asked)

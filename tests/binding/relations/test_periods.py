@@ -175,7 +175,7 @@ def test_what_is_said_of_the_unit(opened: Opened) -> None:
     assert ("visits", "privacy_period", "one pid's rows within one month") in session.sql(
         "SHOW POLICY"
     ).fetchall()
-    assert ("items", "private", "vid -> visits.vid, pid within one month", 9, None) in session.sql(
+    assert ("items", "private", "vid -> visits.vid, pid within one month", 9, None, None) in session.sql(
         "SHOW TABLES"
     ).fetchall()
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.synthetic import rounds
-from dpsql.mechanisms.synthetic.rounds import GraphicalFitter, ReleasedMarginal
+from dpsql.mechanisms.synthetic import models
+from dpsql.mechanisms.synthetic.models import GraphicalFitter, ReleasedMarginal
 
 
 def list_imports(module: object) -> set[str]:
@@ -22,19 +22,18 @@ def list_imports(module: object) -> set[str]:
 
 
 def test_the_fitter_knows_releases_alone() -> None:
-    assert list_imports(rounds) == {"dpsql.mechanisms.synthetic.rounds"}
-    assert list_imports(rounds) == set()
+    assert list_imports(models) == set()
 
 
 def test_another_version_is_as_good_as_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rounds, "_import", lambda: None)
+    monkeypatch.setattr(models, "_import", lambda: None)
     for version, fits in (("1.0", False), ("2.1", True), ("20.0", False)):
         monkeypatch.setattr(importlib.metadata, "version", lambda _name, v=version: v)
         if fits:
-            rounds.require_package()
+            models.require_package()
         else:
             with pytest.raises(ImportError, match=version):
-                rounds.require_package()
+                models.require_package()
 
 
 SIZES = (3, 2, 4)
@@ -70,7 +69,7 @@ def test_a_large_domain_is_not_held_cell_by_cell(monkeypatch: pytest.MonkeyPatch
     given = [measure(joint, columns) for columns in ((0,), (1,), (2,), (0, 2))]
     model = GraphicalFitter().fit(SIZES, given, int(joint.sum()))
     held = [model.project(columns) for columns in ((1, 2), (0, 1, 2))]
-    monkeypatch.setattr(rounds, "MAX_JOINT", 1)
+    monkeypatch.setattr(models, "MAX_JOINT", 1)
     again = GraphicalFitter().fit(SIZES, given, int(joint.sum()))
     for columns, expected in zip(((1, 2), (0, 1, 2)), held, strict=True):
         assert again.project(columns) == pytest.approx(expected, abs=0.01 * joint.sum())

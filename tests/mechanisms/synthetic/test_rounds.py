@@ -14,17 +14,14 @@ import pyarrow as pa
 import pytest
 
 from dpsql.mechanisms.per_group import GaussianNoise, JointGaussianNoise, LaplaceNoise
-from dpsql.mechanisms.synthetic.rounds import (
+from dpsql.mechanisms.synthetic.models import (
     MAX_MARGINAL,
-    TOTAL,
-    WEIGHT,
-    ExactCells,
     ReleasedMarginal,
-    SyntheticRows,
     count_model_cells,
     estimate_total,
     list_marginals,
 )
+from dpsql.mechanisms.synthetic.rounds import TOTAL, WEIGHT, ExactCells, SyntheticRows
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import BoundedRange, Event
 from dpsql.privacy.gaussian_events import JointGaussian
