@@ -173,6 +173,8 @@ def parse_tokens(tokens: list[Token], text: str) -> exp.Expr:
         raise explain_unreadable(error, tokens, text) from None
     except RecursionError:
         raise ParseError("the statement is nested too deeply.") from None
+    except TypeError:  # sqlglot's compiled parser raises it for a missing operand
+        raise ParseError("an operator of this statement lacks an operand.") from None
     finally:
         _LOG.disabled = False
     if len(trees) != 1 or trees[0] is None:
