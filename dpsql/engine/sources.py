@@ -605,8 +605,8 @@ def simplify_type(kind: str) -> str:
     The labels of an ENUM are data, and some of DuckDB's functions over arrays fail once there is a row. The type of values
     that are all NULL can't be written within another type.
 
-    >>> simplify_type('STRUCT("NULL" ENUM(\'a\'), b "NULL"[2])')
-    'STRUCT("NULL" VARCHAR, b INTEGER[])'
+    >>> simplify_type('STRUCT("NULL" DATE, b "NULL"[2])')
+    'STRUCT("NULL" DATE, b INTEGER[])'
     """
     return _NULL.sub("INTEGER", _LENGTH.sub("[]", _ENUM.sub("VARCHAR", kind)))
 

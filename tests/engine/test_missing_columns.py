@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import decimal
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -203,3 +204,34 @@ def test_half_floats_and_wide_decimals_are_read(tmp_path: Path) -> None:
             2,
             1,
         )
+
+
+KEYS = pa.table(
+    {
+        "uid": range(40),
+        "s": pa.array([{"a": None, "NULL": 1}] * 40),
+        "l": pa.array([[None]] * 40),
+        "e": pa.array([[]] * 40),
+        "n": pa.array([{"a": {"b": [None]}}] * 40),
+    }
+)
+ABOVE = (
+    "SELECT {k} AS k, COUNT(*) AS c FROM t GROUP BY k HAVING COUNT(*) > 5",
+    "SELECT {k} AS k, COUNT(*) AS c FROM t GROUP BY k ORDER BY k DESC NULLS FIRST",
+    "SELECT k, c FROM (SELECT {k} AS k, COUNT(*) AS c FROM t GROUP BY k) WHERE c > 5 AND k IS NOT NULL",
+)
+
+
+@pytest.fixture(scope="module")
+def of_nulls() -> Iterator[dpsql.Session]:
+    policy = BARE.replace("[tables.t]", "delta = 0.1\ndefault_delta = 1e-6\n[tables.t]") + "max_groups = 1\n"
+    with dpsql.connect({"t": KEYS}, policy=dpsql.Policy.loads(policy)) as session:
+        yield session
+
+
+@pytest.mark.parametrize("key", ["s", "l", "e", "n", "n.a"])
+def test_a_key_whose_parts_are_all_null_is_used_above(of_nulls: dpsql.Session, key: str) -> None:
+    (value,) = KEYS.column(key[0]).slice(0, 1).to_pylist()
+    for text in ABOVE:
+        found = of_nulls.sql(text.format(k=key)).fetchall()
+        assert found == [(value["a"] if "." in key else value, 40)]
