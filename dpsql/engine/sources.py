@@ -595,15 +595,20 @@ def _fold_type(kind: str) -> str:
 
 _ENUM = re.compile(r"ENUM\((?:'(?:[^']|'')*'(?:, *)?)*\)")
 _LENGTH = re.compile(r"\[\d+\]")
+_NULL = re.compile(r'(?<!")"NULL"(?![" ])')
 _PARTITION = re.compile(r"([^=/]+)=([^/]*)")
 
 
 def simplify_type(kind: str) -> str:
-    """Return a type as exact queries see it: an ENUM as text, an array of fixed length as a list.
+    """Return a type as exact queries see it: an ENUM as text, an array of fixed length as a list, NULL alone as an integer.
 
-    The labels of an ENUM are data, and some of DuckDB's functions over arrays fail once there is a row.
+    The labels of an ENUM are data, and some of DuckDB's functions over arrays fail once there is a row. The type of values
+    that are all NULL can't be written within another type.
+
+    >>> simplify_type('STRUCT("NULL" DATE, b "NULL"[2])')
+    'STRUCT("NULL" DATE, b INTEGER[])'
     """
-    return _LENGTH.sub("[]", _ENUM.sub("VARCHAR", kind))
+    return _NULL.sub("INTEGER", _LENGTH.sub("[]", _ENUM.sub("VARCHAR", kind)))
 
 
 def list_labels(kind: str) -> tuple[str, ...]:

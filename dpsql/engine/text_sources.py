@@ -275,12 +275,26 @@ def check_heading(table: Table, text: Format, columns: Mapping[str, str], files:
     A first line without names is a person's row. So the message repeats at most a name that is like the missing one, and only
     where another of the policy's columns is there.
 
+    A file whose first records all have other numbers of fields than its first line has no row that could be read. That is looked
+    at as the session opens, for whoever has the files; no statement ends by it.
+
     Raises:
-        PolicyError: a file has none of a declared column.
+        PolicyError: a file has none of a declared column, all files are empty, or no record fits the first line.
     """
+    files = list(files)
+    if table.text != "json" and text.header and files and all(map(_is_blank, files)):
+        raise PolicyError(
+            f"{table.source} of {table.name} is empty: it has no first line with the names of its columns.",
+            hint="write that line, or set header = false in its format.",
+        )
     for path in files:
         with contextlib.suppress(*READ_ERRORS):
             missing, names = _find_missing(table, text, columns, path)
+            if missing is None and table.text != "json" and text.header and _fits_nowhere(path, table, text):
+                raise PolicyError(
+                    f"none of the first {_SAMPLE} rows of {Path(path).name} has as many fields as its first line.",
+                    hint="give each row one field for each name, or set delimiter, quote or skip in its format.",
+                )
             if missing is None:
                 continue
             heading = not {fold(name) for name in names}.isdisjoint(map(fold, columns))
@@ -322,6 +336,32 @@ def show_headings(table: Table, columns: Iterable[str], files: Iterable[str]) ->
                     f"{Path(path).name} has {shown or 'no names'} where names of columns are expected."
                 )
     return said
+
+
+_FEWEST = 10
+"""Records from which on a file is refused if none fits its first line: fewer may be slips."""
+
+
+def _fits_nowhere(path: str, table: Table, text: Format) -> bool:
+    """Return whether the first records are several, and none has as many fields as the first line."""
+    width, seen = len(read_heading(path, text)), 0
+    for batch in _read_source(path, table, text):
+        for found in batch.column(0).slice(0, _SAMPLE - seen).to_pylist():
+            seen += 1
+            with contextlib.suppress(csv.Error):
+                fields = next(_read_csv(iter([found]), text), []) if isinstance(found, str) else found
+                if fields is not None and len(fields) == width:
+                    return False
+        if seen >= _SAMPLE:
+            break
+    return seen >= _FEWEST
+
+
+def _is_blank(path: str) -> bool:
+    """Return whether a file can be read and has nothing in it."""
+    with contextlib.suppress(*READ_ERRORS):
+        return _is_empty(path)
+    return False
 
 
 def _is_empty(path: str) -> bool:
