@@ -18,6 +18,7 @@ from sqlglot import exp
 from dpsql.binding.plan import IntervalColumns, Plan, PrivateBlock
 from dpsql.binding.public.interval_ends import find_map_width
 from dpsql.binding.public.intervals import (
+    divide_exactly,
     Shapes,
     propagate_intervals,
     propagate_union_intervals,
@@ -147,7 +148,7 @@ def _plan(binder: StatementBinder, tree: exp.Expr, text: str, kept: list[NamedRe
     }
     bins = _list_bins(binder.blocks) | {item.kept.table: dict(item.kept.bins) for item in kept}
     windows = WindowEnds(tree, binder.ordered_releases, binder.noise_steps, binder.name)
-    shapes = Shapes(binder.noise_steps, level, wholes, bins, windows.find)
+    shapes = Shapes(binder.noise_steps, level, wholes, bins, windows.find, binder.rounded)
     replace_interval_calls(tree, binder.intervals, results, spell, shapes, binder.name)
     missing: list[str] = []
     if isinstance(tree, exp.Select):
@@ -161,6 +162,7 @@ def _plan(binder: StatementBinder, tree: exp.Expr, text: str, kept: list[NamedRe
     else:
         found = propagate_union_intervals(tree, binder.intervals, results, shapes, binder.name)
         intervals += [IntervalColumns(*ends) for ends in found]
+    divide_exactly(tree, binder.intervals, results, spell, shapes, binder.name)
     finish = write_public(tree)
     releases = {block.name: [name for name, _ in block.columns] for block in binder.blocks}
     direct = renamed(tree, binder.blocks) if not binder.adjustments else None

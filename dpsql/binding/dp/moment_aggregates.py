@@ -195,7 +195,7 @@ def _sum(asked: AggregateCall) -> Aggregate:
     said += asked.say_weighing(partial.weighing)
     formula = Formula([partial], lambda total: Sum(asked.name, total, steps * whole, whole=whole))
     return asked.make(
-        "HUGEINT" if integers else typed.type.sum_type, said, formula, shown=item.shown, noise_step=1 / steps
+        "HUGEINT" if integers else typed.type.sum_type, said, formula, shown=item.shown, noise_step=1 / steps, rounded=whole > 1
     )
 
 
