@@ -18,8 +18,8 @@ from sqlglot import exp
 from dpsql.binding.plan import IntervalColumns, Plan, PrivateBlock
 from dpsql.binding.public.interval_ends import find_map_width
 from dpsql.binding.public.intervals import (
-    divide_exactly,
     Shapes,
+    divide_exactly,
     propagate_intervals,
     propagate_union_intervals,
     replace_interval_calls,

@@ -103,7 +103,8 @@ class Weighing:
     about different centres differ by the weighted rows times the difference exactly, and a sum over a count is the mean.
 
     Sensitivity: S is a sum of n terms of size at most ``most``, so ``|S / n| <= most``, and a unit moves a moment by at most
-    ``scale * m * most``, which is whole, so to round down makes it no larger. Where n <= m, ``scale * |S| <= scale * n * most`` is no more.
+    ``scale * m * most``, which is whole, so to round down makes it no larger. Where n <= m, ``scale * |S|`` is at most
+    ``scale * n * most``.
     A count has n terms of 1, so it is exactly ``scale * min(n, m)``. Terms between whole numbers a and b add up to no less than
     ``scale * a * min(n, m)`` and no more than ``scale * b * min(n, m)``, which are whole: a quotient of a sum and the count
     stays between a and b. Where groups share a total, m is what is left of it in the group: these add up to the total at
