@@ -121,7 +121,7 @@ def find_law(part: Quantiles, values: np.ndarray, place: int, side: int, off: in
 def find_miss(part: Quantiles, values: np.ndarray, place: int, side: int, off: int) -> float:
     """Return the exact probability that an end is on the wrong side of its quantile."""
     exact, grid = float(np.quantile(values, float(part.ranks[place].p))), np.arange(part.low, part.high + 1)
-    wrong = grid > exact if side < 0 else grid < exact
+    wrong = grid - 1 > exact if side < 0 else grid + 1 < exact  # an end is shown a step farther out
     return float(find_law(part, values, place, side, off)[wrong].sum())
 
 
