@@ -122,7 +122,7 @@ def _refuse_other_names(tree: exp.Expr, registered: Collection[str]) -> None:
     """Raise BindError, with DuckDB's name, for other systems' function names and misspelt mechanisms, unless registered."""
     for node in tree.find_all(exp.Func):
         name, argument = node.meta.get("called", ""), next(node.iter_expressions(), None)
-        shown = to_sql(argument) if isinstance(argument, exp.Column | exp.Literal) else "x"
+        shown = "x" if argument is None or argument.is_star else to_sql(argument)
         advice = advise_on_function(name, shown)
         if advice is None and isinstance(node, exp.Anonymous) and not is_aggregate_name(name):
             advice = advise_on_mechanism(name)

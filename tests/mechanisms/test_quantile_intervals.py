@@ -111,7 +111,7 @@ def find_law(part: Quantiles, values: np.ndarray, place: int, side: int, off: in
             return target
 
     padded = _add_rows(steps, counts.astype(np.int64), part.high if side > 0 else part.low, off)
-    _, sizes, utility = cut_segments(*padded, part.low, part.high, Aimed(rank.p))
+    _, sizes, utility = cut_segments(*padded, part.low, part.high, Aimed(rank.p, rank.end))
     rate = float(part._end_part / (2 * rank.sensitivity * part.rows))
     weights = np.exp(rate * (utility - utility.max()).astype(np.float64))
     law = np.repeat(weights, sizes)
