@@ -19,6 +19,7 @@ from dpsql.binding.plan import IntervalColumns, Plan, PrivateBlock
 from dpsql.binding.public.interval_ends import find_map_width
 from dpsql.binding.public.intervals import (
     Shapes,
+    divide_exactly,
     propagate_intervals,
     propagate_union_intervals,
     replace_interval_calls,
@@ -121,7 +122,7 @@ def _refuse_other_names(tree: exp.Expr, registered: Collection[str]) -> None:
     """Raise BindError, with DuckDB's name, for other systems' function names and misspelt mechanisms, unless registered."""
     for node in tree.find_all(exp.Func):
         name, argument = node.meta.get("called", ""), next(node.iter_expressions(), None)
-        shown = to_sql(argument) if isinstance(argument, exp.Column | exp.Literal) else "x"
+        shown = "x" if argument is None or argument.is_star else to_sql(argument)
         advice = advise_on_function(name, shown)
         if advice is None and isinstance(node, exp.Anonymous) and not is_aggregate_name(name):
             advice = advise_on_mechanism(name)
@@ -147,7 +148,7 @@ def _plan(binder: StatementBinder, tree: exp.Expr, text: str, kept: list[NamedRe
     }
     bins = _list_bins(binder.blocks) | {item.kept.table: dict(item.kept.bins) for item in kept}
     windows = WindowEnds(tree, binder.ordered_releases, binder.noise_steps, binder.name)
-    shapes = Shapes(binder.noise_steps, level, wholes, bins, windows.find)
+    shapes = Shapes(binder.noise_steps, level, wholes, bins, windows.find, binder.rounded)
     replace_interval_calls(tree, binder.intervals, results, spell, shapes, binder.name)
     missing: list[str] = []
     if isinstance(tree, exp.Select):
@@ -161,6 +162,7 @@ def _plan(binder: StatementBinder, tree: exp.Expr, text: str, kept: list[NamedRe
     else:
         found = propagate_union_intervals(tree, binder.intervals, results, shapes, binder.name)
         intervals += [IntervalColumns(*ends) for ends in found]
+    divide_exactly(tree, binder.intervals, results, spell, shapes, binder.name)
     finish = write_public(tree)
     releases = {block.name: [name for name, _ in block.columns] for block in binder.blocks}
     direct = renamed(tree, binder.blocks) if not binder.adjustments else None

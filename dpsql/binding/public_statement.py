@@ -324,7 +324,8 @@ class Released:
     """A column of a release, its SQL type, and whether its interval's ends are further columns.
 
     ``noise_step`` is the step of its noise, if it is an exact number with symmetric, log-concave noise and a symmetric
-    interval. ``order`` has the labels of an ENUM, in the type's order.
+    interval. ``order`` has the labels of an ENUM, in the type's order. ``rounded``: the middle of its interval has digits
+    that the number itself lacks.
     """
 
     name: str
@@ -332,6 +333,7 @@ class Released:
     interval: bool = False
     noise_step: Fraction | None = None
     order: tuple[str, ...] | None = None
+    rounded: bool = False
 
     @property
     def low(self) -> str:

@@ -99,10 +99,12 @@ class Weighing:
     rows of it that may count. Each of the n rows weighs ``min(1, m / n)``. All moments of an aggregate (count, sum, squares,
     products) have the same ``y``, so they describe the same weighted rows: a mean is never drawn towards a bound by a cap,
     only the unit's say in it is smaller. A moment is in parts of ``scale``: of a unit whose n values add up to S it is
-    ``scale * m * S / n`` where n > m, and ``scale * S`` elsewhere, rounded towards 0 once.
+    ``scale * m * S / n`` where n > m, and ``scale * S`` elsewhere, rounded down once. Down, and not towards 0: then sums
+    about different centres differ by the weighted rows times the difference exactly, and a sum over a count is the mean.
 
     Sensitivity: S is a sum of n terms of size at most ``most``, so ``|S / n| <= most``, and a unit moves a moment by at most
-    ``scale * m * most``; to round towards 0 makes it no larger. Where n <= m, ``scale * |S| <= scale * n * most`` is no more.
+    ``scale * m * most``, which is whole, so to round down makes it no larger. Where n <= m, ``scale * |S|`` is at most
+    ``scale * n * most``.
     A count has n terms of 1, so it is exactly ``scale * min(n, m)``. Terms between whole numbers a and b add up to no less than
     ``scale * a * min(n, m)`` and no more than ``scale * b * min(n, m)``, which are whole: a quotient of a sum and the count
     stays between a and b. Where groups share a total, m is what is left of it in the group: these add up to the total at
@@ -117,11 +119,15 @@ class Weighing:
         """The column of a unit's rows that enter the moment."""
         return f"{self.y}_rows"
 
-    def sql(self, total: str, most: int | str) -> str:
+    def sql(self, total: str, most: int | str, low: int) -> str:
         """Write a unit's moment where ``most`` rows count, of a sum over all of its rows, in parts of ``scale``.
 
         The whole steps of the mean and what is left of them are weighed apart, so no product needs more than 128 bits.
+        Each term is at least ``low``: less that, all are positive, of which division rounds down.
         """
+        if low < 0:
+            above = self.sql(f"({total} - {low} * CAST({self.rows} AS HUGEINT))", most, 0)
+            return f"{above} + {low} * {self.count(most)}"
         count = f"GREATEST({self.rows}, {most})"
         whole = (
             f"CAST({self.scale * most} AS HUGEINT)"
@@ -487,7 +493,7 @@ class Exact:
             weighed = weighing.count(most)
         else:
             total = f"CAST({partial.name} AS HUGEINT)"
-            weighed = weighing.sql(f"({total} // 2)" if partial.doubled else total, most)
+            weighed = weighing.sql(f"({total} // 2)" if partial.doubled else total, most, partial.low)
         # Never reached, by the argument of Weighing; it bounds the text for a reader who does not know that.
         low, high = (
             f"{end * weighing.scale} * CAST(counted AS HUGEINT)"

@@ -12,6 +12,7 @@ from sqlglot import exp
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
 from dpsql.errors import BindError, Error, ParseError, Span, clip, did_you_mean
+from dpsql.language.advice import LATERAL_HINT
 from dpsql.language.dialect import ModeClause, parse_tokens, span_of, to_sql
 from dpsql.language.parameter_values import Params, name_parameters
 from dpsql.language.parameters import list_parameters_named, make_literal, put_values
@@ -525,7 +526,7 @@ def check_clauses(tree: exp.Expr) -> None:
             if key in _OF_A_SELECT:
                 raise _after_parentheses(value)
             found = value[0] if isinstance(value, list) else value
-            hint = "write FROM t, UNNEST(x) AS u(y)." if key == "laterals" else "leave it out."
+            hint = LATERAL_HINT if key == "laterals" else "leave it out."
             raise ParseError(
                 f"{_FOREIGN.get(key, key.upper())} is not known here.",
                 span=span_of(found) if isinstance(found, exp.Expr) else None, hint=hint

@@ -178,8 +178,8 @@ class Count(Output):
 class Sum(Output):
     """A sum on a grid of ``steps`` per unit, moved by a public ``offset`` (units); whole if steps is 1.
 
-    Where rows are weighed, it is in parts of a step, ``whole`` to each, and shown in whole steps: whole if ``steps`` is
-    ``whole``.
+    Where rows are weighed, it is in parts of a step, ``whole`` to each. Its value is then in whole steps, whole if ``steps``
+    is ``whole``; the middle of its interval is the sum in parts, by which quotients are divided.
     """
 
     name: str
@@ -210,11 +210,11 @@ class Sum(Output):
         return Estimate(value, make_doubles(span.low), make_doubles(span.high))
 
     def _show_steps(self, parts: Integers, confidence: float) -> Estimate:
-        """Return the nearest whole steps, and an interval that holds the exact sum in parts."""
+        """Return the nearest whole steps, and an interval about the sum in parts, which holds both of them."""
         steps, objects = self.steps / self.whole, parts.astype(object)
         nearest = to_integers([(2 * int(v) + self.whole) // (2 * self.whole) for v in objects])
-        width = math.ceil(self.statistic.noise.half_width(confidence) / self.whole + 0.5)
-        span = FloatIntervals.around(nearest, float(width), steps)
+        width = math.ceil(max(self.statistic.noise.half_width(confidence), self.whole / 2))
+        span = FloatIntervals.around(parts, width, self.steps)
         value = _make_whole(nearest) if steps == 1 else make_doubles(divide_steps(nearest, steps))
         return Estimate(value, make_doubles(span.low), make_doubles(span.high))
 

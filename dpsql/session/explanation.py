@@ -239,7 +239,7 @@ class Explanation:
         caps = (
             ", with caps of 1 (noise grows in proportion to those that are found)" if self.least_caps else ""
         )
-        return f"Expected absolute error{rows}{caps}: {'; '.join(told) if rows else ', '.join(told)}."
+        return f"Mean absolute error{rows}{caps}: {'; '.join(told) if rows else ', '.join(told)}."
 
     def json(self) -> str:
         """Return a JSON object: sentences, price, sql, finish, errors by epsilon, the expected error of each column.
@@ -279,7 +279,7 @@ class Errors:
     def title(self) -> str:
         """The description of the table's rows."""
         others = "epsilons" if self.currency == "epsilon" else self.currency
-        return f"Expected error, with {self.confidence:.4g} probability, at other {others}:"
+        return f"Error that {self.confidence:.4g} of all answers stay within, at other {others}:"
 
     @property
     def sheet(self) -> Sheet:

@@ -798,7 +798,7 @@ SELECT COUNT(*) FROM visits WHERE patient = 7
 -- answered
 SELECT COUNT(*) FROM visits WHERE patient % 2 = 0
 
--- refused: hash can't be used on private rows: it differs between versions; write md5(x::VARCHAR).
+-- refused: hash can't be used on private rows: it differs between versions; md5 of a text doesn't.
 SELECT COUNT(*) FROM visits WHERE hash(patient) % 2 = 0
 
 -- refused: the privacy unit can't be a group: each group would be one unit.
@@ -1333,10 +1333,10 @@ SELECT COUNT(*) FROM patients p JOIN visits v ON p.patient = v.patient JOIN (tes
 -- hint: write the join in parentheses as a named query before the statement, and join that.
 SELECT COUNT(*) FROM patients p JOIN visits v ON p.patient = v.patient LEFT JOIN (wards w JOIN months m ON m.month = DATE '2024-01-01') ON w.ward = v.ward
 
--- refused: unnest can't be used on private rows: it makes rows of a row; write FROM t, UNNEST(x) AS u(y).
+-- refused: unnest can't be used on private rows: it makes rows of a row; in FROM it may stand, behind the table and a comma.
 SELECT COUNT(*) FROM (SELECT unnest(tags) AS t, unnest(tags) AS q FROM visits)
 
--- refused: unnest can't be used on private rows: it makes rows of a row; write FROM t, UNNEST(x) AS u(y).
+-- refused: unnest can't be used on private rows: it makes rows of a row; in FROM it may stand, behind the table and a comma.
 SELECT COUNT(*) FROM (SELECT upper(unnest(tags)) AS t FROM visits)
 
 -- refused: with rows as the privacy unit, each may meet one row of u, and here it may meet several.

@@ -76,7 +76,7 @@ def test_an_error_is_what_the_sentence_says(session: dpsql.Session) -> None:
     own = errors[explained.errors.epsilons.index(Fraction(1))]
     assert name == "n"
     assert f"within ±{own:g} with 0.95" in str(explained)
-    assert f"±{own:g}" in str(explained).split("Expected error")[1].split("Exact SQL")[0]
+    assert f"±{own:g}" in str(explained).split("Error that")[1].split("Exact SQL")[0]
     assert json.loads(explained.json())["errors"]["n"]["1"] == own
 
 
@@ -91,7 +91,7 @@ def test_choices_too(session: dpsql.Session) -> None:
     assert "compared with the threshold" in text
     with_none = session.explain("SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-5) MEDIAN(x) FROM t")
     assert with_none.errors is None
-    assert "Expected error" not in str(with_none)
+    assert "Error that" not in str(with_none)
 
 
 def test_explain_is_never_cut(session: dpsql.Session) -> None:

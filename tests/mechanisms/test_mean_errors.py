@@ -1,4 +1,4 @@
-"""Expected absolute errors: what EXPLAIN tells of each output column is what releases are off by, on average."""
+"""Mean absolute errors: what EXPLAIN tells of each output column is what releases are off by, on average."""
 
 from __future__ import annotations
 
@@ -273,14 +273,14 @@ def test_gaussian_noise_is_told_too(session: dpsql.Session) -> None:
 
 def test_it_is_shown_and_written(session: dpsql.Session) -> None:
     explained = session.explain("SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) AS n, SUM(x) AS s FROM t")
-    assert "Expected absolute error" not in str(explained)  # one measure each: the table's, of 95 %
+    assert "Mean absolute error" not in str(explained)  # one measure each: the table's, of 95 %
     added = session.explain(
         "SELECT n + s AS both FROM (SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) AS n, SUM(x) AS s FROM t)"
     )
-    assert f"Expected absolute error: both ±{added.expected_error['both']:.4g}" in str(added)
+    assert f"Mean absolute error: both ±{added.expected_error['both']:.4g}" in str(added)
     assert json.loads(explained.json())["expected_error"] == explained.expected_error
     mean = session.explain("SELECT WITH DP OPTIONS (epsilon = 1) MEDIAN(x) AS m FROM t")
-    assert "Expected absolute error (rows spread evenly between the bounds): m ±" in str(mean)
+    assert "Mean absolute error (rows spread evenly between the bounds): m ±" in str(mean)
     both = session.explain(
         "SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) AS n FROM t; SELECT WITH DP OPTIONS (epsilon = 1) SUM(x) AS s FROM t"
     )

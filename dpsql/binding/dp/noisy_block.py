@@ -304,9 +304,14 @@ class NoisyBlock(AggregatingBlock):
         aggregates = [item for item in self.asked.values() if isinstance(item, Aggregate)]
         private = bool(self.keys) and self.domain is None
         if not aggregates and not private:
-            why = (
-                "these groups are public, they all appear." if self.keys else "rows themselves are not shown."
-            )
+            why = "rows themselves are not shown."
+            if self.domain is not None and self.keys:
+                ranged = bool(self.domain.ranged)
+                why = (
+                    "these groups are all values within public bounds, and counts show which have rows."
+                    if ranged
+                    else "these groups are public, they all appear."
+                )
             what = "there is nothing noisy to release here."
             raise privacy_error(self.select, what, f"add COUNT(*) to SELECT, or another aggregate: {why}")
         if self.options.get("error") is not None:

@@ -218,7 +218,8 @@ def _given_bins(asked: AggregateCall, typed: Typed) -> tuple[Type, list[exp.Expr
     allowed = (*_NUMBERS, "DATE", "TIMESTAMP", *(("TEXT", "UUID", "BOOLEAN") if exactly else ()))
     if kind.kind not in allowed:
         what = f"{call.name} with bins needs a number or a date, and this is {kind.sql}."
-        hint = "HISTOGRAM_EXACT(x, ['a', 'b']) counts values." if not exactly else None
+        counted = f"HISTOGRAM_EXACT({to_sql(call.args[0])}, {to_sql(place)})"
+        hint = None if exactly else f"write {counted}: it counts values."
         raise bind_error(call.args[0], what, hint)
     for node, bin_ in zip(place.expressions, bins, strict=True):
         fits = bin_.constant and (

@@ -80,6 +80,8 @@ class Shapes:
     bins: BinWidths = field(default_factory=dict)
     find_window: Callable[[exp.Select, exp.Window], ColumnEnds | None] = lambda _, __: None
     """Finds the ends of a window sum over neighbouring groups in a SELECT."""
+    rounded: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """The released numbers that are rounded, where the middles of their intervals are not, by release."""
 
 
 def propagate_intervals(
@@ -154,15 +156,57 @@ def replace_interval_calls(
             name = call.name.upper()
             hint = "name one column of a released answer."
             raise bind_error(call, f"{name} takes one released column.", hint)
-        item: exp.Expr = call
-        while item.parent is not None and item.parent is not select:
-            item = item.parent
-        if item.arg_key == "expressions" and not isinstance(item, exp.Alias):
-            alias = exp.Alias(alias=exp.to_identifier(spell(item), quoted=True))
-            item.replace(alias)
-            alias.set("this", item)
+        _keep_name(call, select, spell)
         ends = carrier.ends_in(select, argument, columns[0])
         call.replace(_no_number(argument) if ends is None else ends[_ENDS[call.name.upper()]])
+
+
+def _keep_name(node: exp.Expr, select: exp.Select, spell: Callable[[exp.Expr], str]) -> None:
+    """Give the item of a SELECT that a node stands in the name that it has now."""
+    item = node
+    while item.parent is not None and item.parent is not select:
+        item = item.parent
+    if item.arg_key == "expressions" and not isinstance(item, exp.Alias):
+        alias = exp.Alias(alias=exp.to_identifier(spell(item), quoted=True))
+        item.replace(alias)
+        alias.set("this", item)
+
+
+def divide_exactly(
+    tree: exp.Expr,
+    releases: Mapping[str, ShownEnds],
+    kept: Mapping[str, ShownEnds],
+    spell: Callable[[exp.Expr], str],
+    shapes: Shapes,
+    make_name: MakeName,
+) -> None:
+    """Divide sums that are rounded by their exact values: a sum of weighed rows over their count is their mean.
+
+    The exact value is the middle of the interval, whose ends are carried to the quotient. Where they can't be, the rounded
+    sum is divided.
+    """
+    quotients = list(tree.find_all(exp.Div)) if any(shapes.rounded.values()) else []
+    carrier = _Carrier(tree, releases, kept, shapes, make_name)
+    if quotients:
+        for below in reversed(list(tree.find_all(exp.Select))):  # innermost first
+            carrier.spell_star(below, alone=False)
+    for quotient in quotients:
+        select, total = quotient.find_ancestor(exp.Select), quotient.this
+        while isinstance(total, exp.Mul | exp.Paren):
+            sides = [side for side in total.iter_expressions() if side.find(exp.Column)]
+            if len(sides) != 1:
+                break
+            total = sides[0]
+        columns = list(total.find_all(exp.Column))
+        if select is None or select.args.get("group") or len(columns) != 1:
+            continue
+        if not carrier.is_rounded(select, total) or not carrier.is_noisy(select, quotient.expression):
+            continue
+        ends = carrier.ends_in(select, columns[0], columns[0])
+        if ends is not None:
+            _keep_name(quotient, select, spell)
+            both = exp.Add(this=ends[0], expression=ends[1])
+            total.replace(exp.paren(exp.Div(this=exp.paren(both), expression=exp.Literal.number(2))))
 
 
 def _no_number(argument: exp.Expr) -> exp.Expr:
@@ -246,6 +290,31 @@ class _Carrier:
             return ColumnEnds(low, high, self._find_step(sources[alias], node.name))
 
         return look
+
+    def is_rounded(self, select: exp.Select, node: exp.Expr) -> bool:
+        """Return whether an expression is a released number that is rounded, whatever exact types it is cast to."""
+        column_ = node.find(exp.Column)
+        relation = read_relation(select)
+        if column_ is None:
+            return False
+        if relation in self.releases:
+            step = self.shapes.noise_steps.get(relation, {}).get(column_.name)
+            rounded = column_.name in self.shapes.rounded.get(relation, ())
+            return rounded and step is not None and is_exact(node, step)
+        if select.args.get("from_") is None or relation in self.kept:
+            return False
+        sources = self._sources(select)
+        alias = self._alias(column_, sources, list_merged(select))
+        body = None if alias is None else sources[alias]
+        step = None if body is None else self._find_step(body, column_.name)
+        if body is None or step is None or not is_exact(node, step) or not isinstance(body, exp.Select):
+            return False
+        item = find_item(body, column_.name)
+        return item is not None and self.is_rounded(body, item.unalias())
+
+    def is_noisy(self, select: exp.Select, node: exp.Expr) -> bool:
+        """Return whether a number with an interval is in an expression."""
+        return any(self._is_noisy(select, leaf) for leaf in list_leaves(node))
 
     def _find_step(self, body: exp.Query, name: str) -> Fraction | None:
         """Return the noise step of a SELECT's column; None unless it is a released number, unchanged."""

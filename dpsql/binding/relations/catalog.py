@@ -7,7 +7,7 @@ avoids a circular import; :mod:`dpsql.binding.statement_binder` implements it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -370,6 +370,8 @@ class Binder(ABC):
     """Columns with intervals, by the name of the release."""
     noise_steps: dict[str, dict[str, Fraction]] = field(default_factory=dict)
     """The noise steps of exact numbers with noise among these, by the name of the release."""
+    rounded: dict[str, Collection[str]] = field(default_factory=dict)
+    """The numbers among these that are rounded, where the middle of the interval is not, by the name of the release."""
     key_values: dict[tuple[str, str], Declared] = field(default_factory=dict)
     """The declared values of released keys, by release and column."""
     sources: list[Relation | None] = field(default_factory=list)
@@ -412,6 +414,7 @@ class Binder(ABC):
         self.intervals[name] = {item.name: (item.low, item.high) for item in released if item.interval}
         steps = {item.name: item.noise_step for item in released}
         self.noise_steps[name] = {column: step for column, step in steps.items() if step is not None}
+        self.rounded[name] = {item.name for item in released if item.rounded}
         read = tuple(dict.fromkeys((*inputs, *self.lent_inputs)))
         self.written.add(operator.checked, self.catalog.shared)
         orders = tuple((item.name, item.order) for item in released if item.order is not None)

@@ -43,6 +43,7 @@ from dpsql.binding.relations.subqueries import bind_lateral, looks_beside
 from dpsql.binding.relations.unit_rows import advise_one_unit, limit_own, meeting_of
 from dpsql.binding.values.coercion import find_common_order, take_value, unify
 from dpsql.binding.values.sql_types import Typed
+from dpsql.language.advice import LATERAL_HINT
 from dpsql.language.dialect import (
     bind_error,
     join_word,
@@ -78,7 +79,7 @@ def bind_from(
         return relations[id(node)] or binder.lend(node, env)
 
     if views := select.args.get("laterals"):
-        raise privacy_error(views[0], "LATERAL VIEW is not known here.", "write FROM t, UNNEST(x) AS u(y).")
+        raise privacy_error(views[0], "LATERAL VIEW is not known here.", LATERAL_HINT)
     from_ = select.args["from_"]
     first = resolve(from_.this)
     bound = From([first], first.source, unit=first.unit, row_level=first.row_level, unmatched=first.unmatched)

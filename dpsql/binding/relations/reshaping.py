@@ -341,7 +341,9 @@ def _unpivot(item: exp.Expr, pivot: exp.Expr, relation: Relation) -> exp.Expr:
     plain = all(isinstance(node, exp.Column) for node in columns) and len(pivot.expressions) == 1
     if place is None or not columns or not plain or pivot.args.get("include_nulls"):
         what = "UNPIVOT of private rows takes plain columns here."
-        raise bind_error(pivot, what, "write FROM t UNPIVOT (value FOR name IN (a, b)).", around=item)
+        raise bind_error(
+            pivot, what, "name plain columns in parentheses, and leave out INCLUDE NULLS.", around=item
+        )
     gone = {fold(node.name) for node in columns}
     kinds = {f.typed.type.kind: f.typed.type.sql for f in relation.fields if fold(f.name) in gone}
     if len(kinds) > 1:

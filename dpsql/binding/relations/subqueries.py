@@ -453,7 +453,9 @@ def bind_lateral(binder: Binder, node: exp.Expr, bound: From, env: Env) -> Relat
     given = node.args["alias"].args.get("columns") if node.args.get("alias") else None
     renamed = [item.name for item in given or []]
     if not isinstance(inner, exp.Select):
-        raise privacy_error(node, "LATERAL takes a SELECT here.", "for a list, write UNNEST(x) AS u(y).")
+        raise privacy_error(
+            node, "LATERAL takes a SELECT here.", "for a list, leave LATERAL out and unnest it in FROM."
+        )
     query, names, found = exp.Select(), bound.names, None
     if inner.args.get("from_") is not None:
         if bound.row_level:
@@ -502,9 +504,12 @@ def _list_values(items: Sequence[Typed]) -> tuple[object, ...] | None:
 
 def _unnested(binder: Binder, node: exp.Unnest, bound: From, env: Env) -> Relation:
     if bound.row_level:
-        raise privacy_error(node, _ROWS.format(what="UNNEST"), "write len(x) or list_contains(x, 'y').")
+        hint = "count the items of a list by its length, or ask whether it has one."
+        raise privacy_error(node, _ROWS.format(what="UNNEST"), hint)
     if len(node.expressions) != 1 or node.args.get("offset"):
-        raise privacy_error(node, "UNNEST takes one list of a private row.", "write UNNEST(x) AS u(y).")
+        raise privacy_error(
+            node, "UNNEST takes one list of a private row.", "unnest each list by a call of its own."
+        )
     argument = node.expressions[0]
     typed = binder.expression(argument, bound.names, env)
     require_kind(typed, ("LIST",), "UNNEST takes a list")

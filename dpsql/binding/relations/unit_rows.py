@@ -36,7 +36,7 @@ from dpsql.mechanisms.base import SALT
 
 LISTS = ("blocks", "notes", "limits", "adjustments", "ranged", "when_whole", "ordered_releases")
 """The lists of a binder that grow with its blocks."""
-DICTS = ("public", "intervals", "noise_steps", "once", "lent_inputs", "key_values")
+DICTS = ("public", "intervals", "noise_steps", "rounded", "once", "lent_inputs", "key_values")
 """The dicts of a binder that grow with its blocks."""
 
 

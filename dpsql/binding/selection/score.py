@@ -140,7 +140,7 @@ def _sum(call: Call, names: RowNames) -> ScorePart:
         low = low if low is None or ends.low is None else min(low, ends.low)
         high = ends.high if high is None else high if ends.high is None else min(high, ends.high)
     if not typed.type.numeric or bounds.low is None or low is None or high is None:
-        hint = "clip it with LEAST(GREATEST(x, 0), c.b), or ask the data owner for bounds."
+        hint = "clip it by LEAST and GREATEST at numbers or at a candidate, or ask the data owner for bounds."
         raise privacy_error(call.node, f"{to_sql(call.node)} needs bounds.", hint)
     grid = grids.choose_grid(typed.type, low, max(high, low))
     y, least = grids.write_steps(typed, grid), math.floor(bounds.low * grid.steps)

@@ -468,7 +468,9 @@ def write_canonical(typed: Typed, place: exp.Expr) -> str:
         raise privacy_error(
             place,
             f"equal values of {typed.type.sql} may look different, and which comes first is not one unit's own.",
-            "take a number made of it, such as EPOCH(x) of an interval.",
+            f"write EPOCH({to_sql(place)}): a number."
+            if typed.type.kind == "INTERVAL"
+            else "take a number made of it.",
         )
     return to_sql(made.node)
 

@@ -163,7 +163,7 @@ def count_written(name: str, length: int, node: exp.Expr, weight: int = 1) -> in
     return length
 
 
-LENGTH_HINT = "write LEFT(x, 1000) for x, or ask the owner for a max_length of the column in the policy."
+LENGTH_HINT = "shorten the text by LEFT first, or ask the owner for a max_length of the column in the policy."
 
 
 def count_kept(name: str, length: int, node: exp.Expr) -> None:

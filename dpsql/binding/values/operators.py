@@ -530,5 +530,7 @@ def _point(typed: sql_types.Typed, place: exp.Expr) -> Fraction:
     """
     point = fold_number(typed)
     if point is None:
-        raise privacy_error(place, "width_bucket needs a literal here.", "write WIDTH_BUCKET(x, 0, 100, 10).")
+        raise privacy_error(
+            place, "width_bucket needs a literal here.", "write both ends and the number of bins as numbers."
+        )
     return point

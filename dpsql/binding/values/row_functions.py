@@ -162,7 +162,9 @@ def bind_split(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
     """Bind ``string_split(text, mark)``: at most one part more than the text has characters."""
     mark = node.args["expression"]
     if not isinstance(mark, exp.Literal) or not mark.is_string:
-        raise privacy_error(mark, "string_split needs a literal here.", "write string_split(x, ',').")
+        raise privacy_error(
+            mark, "string_split needs a literal here.", "write ',', or another text in quotes."
+        )
     text = coercion.require_kind(bind(node.this), ("TEXT",), "string_split needs a text here")
     if text.type.kind == "NULL":
         text = sql_types.Typed(sql_types.make_cast(text.node, sql_types.TEXT), sql_types.TEXT, length=0)
@@ -390,12 +392,12 @@ NOT_LISTED: dict[str, str] = {name: why for why, names in (
     (_COSTS, ("repeat", "lpad", "rpad", "range", "generate_series", "list_resize", "format", "printf")),
     ("an error would be an answer without noise", ("error", "assert_true")),
     ("time would be an answer without noise", ("sleep_ms", "pg_sleep")),
-    ("it fails on far dates while the engine still plans; write epoch(x)", ("epoch_ns", "epoch_us")),
-    ("it differs between versions; write md5(x::VARCHAR)", ("hash",)),
+    ("it fails on far dates while the engine still plans; epoch doesn't", ("epoch_ns", "epoch_us")),
+    ("it differs between versions; md5 of a text doesn't", ("hash",)),
     ("it stands for several columns; name each", ("columns",)),
     ("it fails on text of another form", ("strptime",)),
     (_JSON, ("->", "->>", "json_extract", "json_extract_string", "json_extract_path", "json_extract_path_text", "json_value")),
-    ("it makes rows of a row; write FROM t, UNNEST(x) AS u(y)", ("unnest",)),
+    ("it makes rows of a row; in FROM it may stand, behind the table and a comma", ("unnest",)),
 ) for name in names}  # fmt: skip
 """Why some names that come to mind are missing."""
 
@@ -480,7 +482,9 @@ def _digits(node: exp.Expr) -> int | None:
         return None
     inner = place.this if isinstance(place, exp.Neg) else place
     if not isinstance(inner, exp.Literal) or not inner.name.isdigit() or int(inner.name) > 38:
-        raise privacy_error(place, "the number of digits must be a literal up to 38.", "write ROUND(x, 2).")
+        raise privacy_error(
+            place, "the number of digits must be a literal up to 38.", "write 2, or another number of digits."
+        )
     return -int(inner.name) if isinstance(place, exp.Neg) else int(inner.name)
 
 

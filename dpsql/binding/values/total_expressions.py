@@ -42,7 +42,7 @@ _REGULAR_WEIGHT = 12
 """Nanoseconds for one character of the text and one of the pattern, as measured in the worst case."""
 _REGULAR_MEMORY = 2**18
 """Characters that one regular expression's automaton stands for in memory."""
-_SHORTER = "write LEFT(x, 1000) for x, a simpler pattern, or ask the owner for a max_length of the column in the policy."
+_SHORTER = "shorten the text by LEFT first, take a simpler pattern, or ask the owner for a max_length of the column in the policy."
 
 
 def _pattern_literal(place: exp.Expr | None, what: str, node: exp.Expr) -> str:
@@ -106,7 +106,7 @@ def _tried(left: Typed, pattern: str, star: str, node: exp.Expr) -> Typed:
     steps = _WILD_WEIGHT * math.comb(length_of(left) + places, places) * max(1, longest) if places else 0
     limit_steps(
         name, steps, node,
-        "cut the text to 1000 characters first, match a regular expression, or use one wildcard in the middle."
+        "shorten the text by LEFT first, match a regular expression, or use one wildcard in the middle."
         if places > 1 else _SHORTER,
     )  # fmt: skip
     return left
@@ -409,10 +409,10 @@ _HINTS = {
     "star": "name a column: only a count takes all of them.",
     "window": "aggregate first; windows may follow.",
     "bytestring": "write a text without e before it.",
-    "collate": "compare lower(x).",
+    "collate": "compare texts in lower case.",
     "exists": "join the public table instead.",
     "attimezone": "ask for a column of type TIMESTAMP.",
-    "any": "write x IN (1, 2, 3).",
+    "any": "list the values in parentheses behind the word in.",
     "tuple": "compare the columns one by one.",
 }
 

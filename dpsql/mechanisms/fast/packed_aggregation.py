@@ -108,7 +108,7 @@ class UnitTotal:
     ``value`` None counts rows; else the rows that have it, or (``adds``) its sum, each less ``less``.
 
     With ``rows``, it is weighed instead of clamped: each of a unit's n rows that have the value weighs
-    ``min(1, rows / n)``, in parts of ``scale``, a power of two, rounded towards 0. Such a total may be too wide for 64 bits, so
+    ``min(1, rows / n)``, in parts of ``scale``, a power of two, rounded down. Such a total may be too wide for 64 bits, so
     it is two: of wholes, and of what is left of each unit's below one (:attr:`columns`).
     """
 
@@ -445,20 +445,16 @@ def _contributions(
 def _weigh(
     total: IntegerArray, many: IntegerArray, most: IntegerArray, scale: int
 ) -> tuple[IntegerArray, IntegerArray]:
-    """Return ``total * most / many``, rounded towards 0 to parts of ``scale``: wholes, and the parts above them.
+    """Return ``total * most / many``, rounded down to parts of ``scale``: wholes, and the parts above them.
 
     The size of a total is at most ``many`` times that of a value, so the wholes are within 62 bits as it is.
     """
     wide = int(many.max()) * max(int(most.max()), scale) >= _SAFE
     kind = object if wide else np.int64
-    size, n, m = (values.astype(kind) for values in (np.abs(total), many, most))
+    size, n, m = (values.astype(kind) for values in (total, many, most))
     left = size % n * m
     whole, rest = size // n * m + left // n, left % n * scale // n
-    whole, rest = (np.where(total < 0, -values, values) for values in (whole, rest))
-    under = rest < 0
-    return np.where(under, whole - 1, whole).astype(np.int64), np.where(under, rest + scale, rest).astype(
-        np.int64
-    )
+    return whole.astype(np.int64), rest.astype(np.int64)
 
 
 def _integer(value: int) -> pa.Array:

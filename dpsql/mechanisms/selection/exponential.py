@@ -48,6 +48,7 @@ from dpsql.mechanisms.fast.candidate_pruning import CandidatePruning, PrunedCand
 from dpsql.mechanisms.fast.candidate_scores import CandidateScores
 from dpsql.mechanisms.histograms import BIN, BIN_ROWS
 from dpsql.mechanisms.per_group import LaplaceNoise
+from dpsql.mechanisms.quantiles import RANK_CONFIDENCE
 from dpsql.mechanisms.selection.above_threshold import ScoredOperator, make_answers
 from dpsql.mechanisms.selection.generalised_exponential import (
     SCORE_GRID,
@@ -394,7 +395,11 @@ class MostFrequent(Part):
             held, exact = rows.get(group, _NO_ROWS), np.zeros(self.bins, dtype=np.int64)
             np.add.at(exact, places[held].astype(np.int64), counts[held].astype(np.int64))
             chosen.append(int(choose_exponential(exact, self.rate, entropy)))
-        note = f"no interval for {self.name}: it is a choice, and of no rows any value is as likely"
+        behind = math.ceil(self.bound_error(RANK_CONFIDENCE))
+        note = (
+            f"no interval for {self.name}: it has at most {behind:,} rows fewer than the most frequent value, at "
+            f"{RANK_CONFIDENCE:.0%}; among fewer rows any value may be shown"
+        )
         return Answered({self.name: pa.array(chosen, pa.int64())}, self.event, (note,))
 
     def bound_error(self, confidence: float) -> float:

@@ -209,7 +209,7 @@ Hint: add COUNT(*) to SELECT, or another aggregate: rows themselves are not show
 -- case: UNNEST
 SELECT COUNT(*) FROM (SELECT unnest([1, 2, 3]) + 1 FROM visits) v
 ----
-PrivacyError: unnest can't be used on private rows: it makes rows of a row; write FROM t, UNNEST(x) AS u(y).
+PrivacyError: unnest can't be used on private rows: it makes rows of a row; in FROM it may stand, behind the table and a comma.
   1 |   SELECT COUNT(*) FROM (SELECT unnest([1, 2, 3]) + 1 FROM visits) v
                                      ^^^^^^^^^^^^^^^^^
 ====
