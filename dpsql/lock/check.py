@@ -22,9 +22,8 @@ from dpsql.lock.duckdb_reader import read_tree
 from dpsql.lock.expressions import Env, Expressions, cap_of
 from dpsql.lock.facts import Facts, Kind, Number, Relation, Set, Symbol, Symbols, Value, add, least, times
 from dpsql.lock.from_clause import Sources, both_ways, same_type
-from dpsql.lock.running_sums import prove_scores
+from dpsql.lock.scores import prove_scores
 from dpsql.lock.tree import Call, Cast, Expr, Literal, Ref, Select, Union, Window, conjuncts, refuse
-from dpsql.lock.utilities import prove_utility
 from dpsql.mechanisms import base
 from dpsql.mechanisms.base import ClaimedText, CodesClaim, PackingClaim, RowsClaim, UnitPlace
 
@@ -44,7 +43,7 @@ def prove(relation: Relation, claim: base.Claim, symbols: Symbols) -> None:
     if relation.kind == Kind.OWN:
         refuse("rows of one block")
     if relation.private and relation.orphans:
-        refuse("rows of nobody are read")
+        refuse("rows without a unit are read")
     match claim:
         case base.SumsClaim():
             _sums(relation, claim, symbols)
@@ -71,7 +70,7 @@ def _keys(relation: Relation, names: Iterable[str]) -> list[tuple[Facts, list[Sy
     if relation.kind != Kind.CELLS:
         return [(relation.facts, symbols)]
     if any(symbol not in relation.key for symbol in symbols):
-        refuse("a group that others' rows decide about")
+        refuse("a group that depends on others' rows")
     sources = enumerate(relation.sources)
     return [(facts, [relation.key[symbol][place] for symbol in symbols]) for place, facts in sources]
 
@@ -83,7 +82,7 @@ def _sums(relation: Relation, claim: base.SumsClaim, symbols: Symbols) -> None:
         refuse("sums of several sources")
     by = relation.open | relation.key.keys() if claim.selected else relation.open
     if not all(symbols.decided(_column(relation, name).symbol, by) for name in claim.keys):
-        refuse("a group that others' rows decide about")
+        refuse("a group that depends on others' rows")
     if not claim.selected and not relation.fixed and (claim.keys or relation.key):
         refuse("which groups there are is private" if claim.keys else "more groups than are known")
     keys = list(dict.fromkeys(source for (source,) in relation.key.values()))
@@ -139,7 +138,7 @@ def _rows(relation: Relation, claim: base.RowsClaim, symbols: Symbols) -> None:
     for name, most in claim.within:
         found = _column(relation, name).most
         if found is None or found > most:
-            refuse("a value beyond its bounds")
+            refuse("a value outside its bounds")
     for name, most in claim.moves:
         weight = _column(relation, name).weight
         if weight is None or weight > most:
@@ -153,7 +152,7 @@ def _counts(relation: Relation, claim: base.RowsClaim, symbols: Symbols) -> None
     moved, key = {name for name, _ in claim.moves}, frozenset(relation.key)
     for ref, value in relation.columns.items():
         if ref.name not in moved and not symbols.decided(value.symbol, key):
-            refuse("a value that others' rows decide about")
+            refuse("a value that depends on others' rows")
     if not relation.single:
         refuse("a group may have several rows")
 
@@ -174,7 +173,7 @@ def _blocks(relation: Relation, claim: base.BlocksClaim, symbols: Symbols) -> No
         if blocks is None or blocks > claim.most:
             refuse("one unit is in more blocks than are charged")
         if key not in symbols.secret:
-            refuse("blocks that everybody can foresee")
+            refuse("predictable blocks")
 
 
 # -- packed rows ------------------------------------------------------------------------------------------------------
@@ -193,7 +192,7 @@ def prove_packing(item: Expr | None, value: Evaluate, relation: Relation, claim:
         Unproved: the bits are not as the operator reads them, or exceed the charge.
     """
     if not relation.private or relation.orphans or not relation.owner:
-        refuse("packed rows of nobody")
+        refuse("packed rows without a unit")
     terms = [] if item is None else [_term(term) for term in tree.addends(item)]
     units = [t for t in terms if _is_unit(t[0], value, relation)]
     if len(units) != (1 if claim.coded is None else 0):
@@ -207,7 +206,7 @@ def prove_packing(item: Expr | None, value: Evaluate, relation: Relation, claim:
     for (node, _), most in zip(values, claim.values, strict=False):
         held = value(node)
         if held.low is None or held.low < 0 or held.high is None or held.high > most or held.nullable:
-            refuse("a packed value beyond its bits")
+            refuse("a packed value outside its bits")
     if all(at for _, at in terms):
         top = None if claim.coded is not None else units[0][1]
         _apart([at for _, at in values], [at for _, at in codes], top, claim.values)
@@ -330,11 +329,8 @@ def check_tree(query: tree.Query, claimed: ClaimedText, known: tree.Known) -> fr
         if isinstance(claim, RowsClaim):  # sums of terms bounded by the effect of one row
             held |= {name for name, most in claim.moves if most <= MOST_OF_ONE}
         if isinstance(claim, RowsClaim) and claim.scores is not None and checker.outermost is not None:
-            given = query, checker.outermost, checker.leaves, checker.expressions, claim.scores
-            if claim.scores.moves is None:
-                prove_scores(*given)
-            else:
-                prove_utility(*given, known)
+            scope = checker.outermost, checker.leaves, checker.expressions
+            prove_scores(query, *scope, claim.scores, known)
             held |= {claim.scores.column}  # a sum of terms bounded by the score's sensitivity
     checker.distinct_names()
     return held
@@ -514,7 +510,7 @@ class Checker(Sources):
                     budgets |= {value.symbol: value.budget, value.times[0]: value.budget}
             made.facts = replace(made.facts, budgets=budgets)
             if made.orphans and env.parted:
-                refuse("a window over rows of nobody")
+                refuse("a window over rows without a unit")
         if env.parted:  # each row depends on those that agree with it in the keys of all partitions
             made = made.cells(frozenset.intersection(*env.parted))
         return made
@@ -543,18 +539,18 @@ class Checker(Sources):
         if symbols & made.facts.units.keys():
             return replace(made, unique=[symbols])
         if made.orphans:
-            refuse("rows of nobody are made distinct")
+            refuse("rows without a unit are made distinct")
         return replace(made.cells(symbols), single=True)
 
     def _grouped(self, select: tree.Select, env: Env) -> Relation:
         relation = env.relation
         if select.qualify is not None:
-            refuse("QUALIFY beside an aggregate")
+            refuse("QUALIFY with an aggregate")
         if any(isinstance(node, Literal | tree.Varied) or tree.looks_beyond(node) for node in select.groups):
             refuse("a group by its place, or of a window or subquery")
         given = [self.expressions.row(node, env) for node in select.groups]
         if relation.private and relation.orphans:
-            refuse("rows of nobody are added up")
+            refuse("rows without a unit are added up")
         env.groups = {value.symbol: value.plain() for value in given}
         columns = self._columns(select, lambda expr: self.expressions.above(expr, env))
         by_key = True
