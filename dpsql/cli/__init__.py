@@ -1,15 +1,12 @@
 """The command line of dpsql.
 
-ask_commands.py      demo, sql and explain, for analysts
-ledger_commands.py   report and ledger, for the owner
-policy.py            policy init, check and import, for the owner
-serving.py           serve, for the owner
-analysts.py          analyst: tokens and pauses, for the owner
-shell_completion.py  completion for bash, zsh and fish
-commands.py          help texts and arguments that commands share
+ask_commands.py     demo, sql and explain, for analysts
+owner_commands.py   policy, report and ledger, for the owner
+server_commands.py  serve and analyst, for the owner of a server
+commands.py         help texts and arguments that commands share
 
-Each command has its own file, imported here alone. Answers go to standard output; costs and errors go to standard error.
-The exit status is 0 for an answer, 1 for an error of ours, 2 for wrong usage.
+A command's heavy modules are imported when it runs, so help and completion stay fast. Answers go to standard output; costs and
+errors go to standard error. The exit status is 0 for an answer, 1 for an error of ours, 2 for wrong usage.
 """
 
 from __future__ import annotations
@@ -17,15 +14,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from dpsql import __version__
-from dpsql.cli.analysts import add_analyst_commands
 from dpsql.cli.ask_commands import add_answer_commands
-from dpsql.cli.commands import take_policy
-from dpsql.cli.ledger_commands import add_ledger_commands
-from dpsql.cli.policy import add_policy_commands
-from dpsql.cli.serving import add_serve_command
-from dpsql.cli.shell_completion import add_completion_command
+from dpsql.cli.commands import add_command, take_policy
+from dpsql.cli.owner_commands import add_ledger_commands, add_policy_commands
+from dpsql.cli.server_commands import add_analyst_commands, add_serve_command
 from dpsql.errors import Error
 
 _EXAMPLES = """\
@@ -37,6 +32,13 @@ first steps:
   dpsql report policy.toml                                 see what was asked, by whom, at what cost
 
 dpsql COMMAND --help says what a command takes."""
+
+
+_INSTALL = (
+    "bash:  echo 'eval \"$(dpsql completion bash)\"' >> ~/.bashrc",
+    "zsh:   echo 'eval \"$(dpsql completion zsh)\"' >> ~/.zshrc      (below compinit)",
+    "fish:  dpsql completion fish > ~/.config/fish/completions/dpsql.fish",
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -56,9 +58,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
     top = argparse.ArgumentParser(
-        prog="dpsql", description="Differentially private answers to SQL.", epilog=_EXAMPLES,
+        prog="dpsql",
+        description="Differentially private answers to SQL.",
+        epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    )
     top.add_argument("--version", action="version", version=f"dpsql {__version__}")
     top.set_defaults(run=lambda given: top.print_help())
     commands = top.add_subparsers(metavar="COMMAND", title="commands")
@@ -70,5 +74,26 @@ def make_parser() -> argparse.ArgumentParser:
         add_analyst_commands,
     ):
         add(commands)
-    add_completion_command(commands, make_parser)
+    completion = add_command(
+        commands,
+        "completion",
+        lambda given: _print_completion(top, given.shell),
+        "print a script that lets a shell complete dpsql's commands",
+        "It completes commands, options, their values, and files.",
+        _INSTALL,
+    )
+    completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell")
     return top
+
+
+def _print_completion(top: argparse.ArgumentParser, shell: str) -> None:
+    import shtab
+
+    todo = [top]
+    for parser in todo:
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                todo += action.choices.values()
+            elif action.type is Path or action.metavar == "FILE":
+                action.complete = shtab.FILE  # type: ignore[attr-defined]
+    print(shtab.complete(top, shell))

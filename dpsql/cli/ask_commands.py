@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpsql.cli.commands import add_command, add_database
-from dpsql.cli.serving import DEFAULT_LISTEN
+from dpsql.cli.server_commands import DEFAULT_LISTEN
 from dpsql.errors import ParseError, ServerError
 
 if TYPE_CHECKING:

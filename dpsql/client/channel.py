@@ -10,17 +10,15 @@ import ipaddress
 import os
 import re
 import shlex
+import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from dpsql.client.wire import MAX_MESSAGE, Message, encode, unpack_messages, waiting_in_place
 from dpsql.errors import Error, ServerError
-
-if TYPE_CHECKING:
-    from dpsql.client.certificates import ClientCertificate
 
 PORT = 31337
 """The port of an address without one."""
@@ -290,3 +288,78 @@ def _read_sentence(text: str) -> str:
     said = _DEBUG.sub("", _WRAPPED.sub("", text)).strip()
     plain = said.isprintable() and len(said) <= 300 and "Traceback" not in said
     return (said if said.endswith(".") else f"{said}.") if said and plain else ""
+
+
+# -- certificates ---------------------------------------------------------------------------------------------------------
+
+MAX_CERTIFICATES = 1 << 20
+"""Greatest size of a file of certificates or of a key, in bytes."""
+
+
+@dataclass(frozen=True)
+class ClientCertificate:
+    """An analyst's certificate with its chain, and its key. Both are PEM; the key is never shown."""
+
+    chain: bytes
+    key: bytes = field(repr=False)
+
+
+def read_authority(file: str | Path) -> bytes:
+    """Read the certificates of an authority.
+
+    Raises:
+        ServerError: the file can't be read, or holds no certificate.
+    """
+    text = _read(file, "file of certificates")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        context.load_verify_locations(cadata=text.decode("ascii", "replace"))
+    except (ssl.SSLError, ValueError):
+        raise ServerError(
+            f"{file} has no certificate in PEM.", hint="one begins with -----BEGIN CERTIFICATE-----."
+        ) from None
+    return text
+
+
+def read_client_certificate(certificate: str | Path, key: str | Path | None = None) -> ClientCertificate:
+    """Read an analyst's certificate and its key.
+
+    Args:
+        certificate: the certificate in PEM, with its chain.
+        key: its key in PEM, without a passphrase; None if the certificate's file has it.
+
+    Raises:
+        ServerError: a file can't be read, the two don't belong together, or the key has a passphrase.
+    """
+    held = certificate if key is None else key
+    chain, secret = _read(certificate, "client certificate"), _read(held, "key")
+    if b"PRIVATE KEY-----" not in secret:
+        raise ServerError(
+            f"{held} holds no private key in PEM.", hint='tls_client_key="ann.key" names the file that does.'
+        )
+    asked: list[bool] = []
+
+    def refuse() -> str:
+        asked.append(True)
+        return ""
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        context.load_cert_chain(Path(certificate).expanduser(), Path(held).expanduser(), password=refuse)
+    except (ssl.SSLError, ValueError, OSError):
+        said = (
+            f"the key {held} has a passphrase, which nobody is asked for."
+            if asked
+            else f"{certificate} and {held} are no certificate with its key."
+        )
+        hint = f"openssl pkey -in {held} writes it without one." if asked else None
+        raise ServerError(said, hint=hint) from None
+    return ClientCertificate(chain, secret)
+
+
+def _read(file: str | Path, what: str) -> bytes:
+    try:
+        with Path(file).expanduser().open("rb") as opened:
+            return opened.read(MAX_CERTIFICATES)
+    except (OSError, RuntimeError, ValueError):
+        raise ServerError(f"the {what} {file} can't be read.") from None

@@ -6,7 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from dpsql.client.channel import FlightChannel, find_token, is_address, parse_address
+from dpsql.client.channel import (
+    FlightChannel,
+    find_token,
+    is_address,
+    parse_address,
+    read_authority,
+    read_client_certificate,
+)
 from dpsql.errors import PolicyError, ServerError
 
 if TYPE_CHECKING:
@@ -141,8 +148,6 @@ def connect_server(
         )
     authority = own = None
     if tls_ca is not None or tls_client_cert is not None:
-        from dpsql.client.certificates import read_authority, read_client_certificate
-
         authority = None if tls_ca is None else read_authority(tls_ca)
         own = None if tls_client_cert is None else read_client_certificate(tls_client_cert, tls_client_key)
     channel = FlightChannel(address, found or "", authority, own)

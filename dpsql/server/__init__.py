@@ -1,28 +1,24 @@
 """The owner's server.
 
-serve.py             starts and stops the server
-front.py             Flight's front end
-served.py            the served policy and its files
-desks.py             analysts, their workers and queues
-calls.py             one call of an analyst; the grid of answer times
-operations.py        what a worker does
-worker.py            the worker process, and its ledger
-worker_process.py    starting and ending workers
-ledger_service.py    the ledger as workers see it
-promises.py          answers that are awaited
-frames.py            messages on a pipe
-isolation.py         memory and process limits
-limits.py            limits of analysts
-rights.py            the right to ask, checked at each request
-lapses.py            reasons why a right has ended
-arrivals.py          bounds on connections that are not logged in
-console_protocol.py  the bounded HTTP protocol of the page
-listening.py         sockets
-tokens.py            tokens of analysts
-event_log.py         the log
-console.py           the owner's page: its process
-console_process.py   its server
-console_app.py       its pages
-flight_sql/          Flight SQL
-postgres/            PostgreSQL's protocol
+serve.py           starts and stops the server
+front.py           the Arrow Flight server
+served.py          a served policy and its files
+desks.py           an analyst's sessions, worker and queue of requests
+calls.py           one request, and the grid of answer times
+rights.py          the right to ask, checked at each request
+lapses.py          reasons why a right isn't valid
+limits.py          limits on requests
+tokens.py          analysts' tokens
+connections.py     listening sockets, and limits before login
+ledger_service.py  the front's side of a worker's ledger
+worker_process.py  the front's side of a worker process
+frames.py          messages between front and worker
+worker.py          the worker process, and its ledger
+operations.py      the worker's answers to clients' messages
+isolation.py       the operating system's limits on workers
+event_log.py       the log
+console.py         the front's side of the owner's page
+console_app.py     the process of the owner's page
+flight_sql/        Flight SQL
+postgres/          PostgreSQL's protocol
 """

@@ -1,8 +1,8 @@
-"""The owner's page as the server sees it: where it listens, the one-time link, and the process that writes it.
+"""The front's side of the owner's page: its socket, its one-time links, and its process.
 
-The page is written by a process of its own, from the ledger that it may only read, so that neither HTTP nor a long ledger slows
-the front. Over a socket it asks the front two things: what runs now, and whether a link is good. It also tells how many
-connections it dropped. Nothing else is answered.
+A separate process (:mod:`dpsql.server.console_app`) writes the page from the ledger, which it may only read, so that neither
+HTTP nor a long ledger slows the front. The process asks the front which calls run and whether a link is valid. It also reports
+dropped connections. The front answers nothing else.
 """
 
 from __future__ import annotations
@@ -22,15 +22,14 @@ from typing import Any, TextIO
 
 from dpsql.client.wire import Message
 from dpsql.errors import ServerError
-from dpsql.server.arrivals import log_dropped
+from dpsql.server.connections import bind_socket, is_loopback, listen_at, log_dropped, parse_listen
 from dpsql.server.event_log import EventLog, name_place
 from dpsql.server.frames import FrameError, Frames
-from dpsql.server.listening import bind_socket, is_loopback
 from dpsql.server.served import ServedPolicy
 from dpsql.server.worker_process import select_environment
 
 MAX_STARTS = 5
-"""The number of times that the process is started in all, where it ends by itself."""
+"""How often the process is started in all."""
 _LINK_BYTES = 24
 _CLOSING_SECONDS = 5.0
 _BACKLOG = 64
@@ -38,16 +37,16 @@ _OWN_MASK = 0o177
 
 
 class Console:
-    """The owner's page while a server runs. Make it, then :meth:`start`; :meth:`close` ends it.
+    """The owner's page while a server runs, from :meth:`start` to :meth:`close`.
 
     Args:
-        listen: ``host:port`` of this machine, or ``unix:/path`` of a socket that its owner alone may use.
+        listen: ``host:port`` of this machine, or ``unix:/path`` of a socket that only its owner may use.
         served: the policies.
-        log: the log, whose latest lines the page shows.
+        log: the log; the page shows its latest lines.
         out: gets a line with each one-time link.
 
     Raises:
-        ServerError: nothing can listen there, others could read along, or the libraries of the extra are missing.
+        ServerError: the address can't be used or isn't of this machine, or the extra's libraries are missing.
     """
 
     def __init__(self, listen: str, served: Sequence[ServedPolicy], log: EventLog, out: TextIO) -> None:
@@ -79,7 +78,7 @@ class Console:
         self.print_link()
 
     def print_link(self) -> None:
-        """Make another link, which works once, in place of the one before, and print it."""
+        """Make a new one-time link, which replaces the last one, and print it."""
         with self._lock:
             self._key = secrets.token_urlsafe(_LINK_BYTES)
             where = "" if self._path is None else f" over {self._path}"
@@ -91,17 +90,17 @@ class Console:
         for start in range(MAX_STARTS):
             if start:
                 self._log.write("console restarted", count=start)
-                self.print_link()  # what the process knew of browsers is gone
+                self.print_link()  # the new process knows no browsers
             self._run_once()
             if self._closed:
                 return
         self._log.write("console ended", why=f"its process ended {MAX_STARTS} times")
 
     def _run_once(self) -> None:
-        """Start the process, and answer it until it ends."""
+        """Start the process, and answer its questions until it ends."""
         ours, theirs = socket.socketpair()
         read, write = os.pipe()
-        command = [sys.executable, "-P", "-m", "dpsql.server.console_process"]
+        command = [sys.executable, "-P", "-m", "dpsql.server.console_app"]
         handed = (theirs.fileno(), read, self._socket.fileno())
         try:
             with self._lock:
@@ -147,7 +146,7 @@ class Console:
         """Answer the process.
 
         Raises:
-            FrameError: it asks something else.
+            FrameError: the question is unknown.
         """
         kind = asked.head["kind"]
         if kind == "live":
@@ -165,7 +164,7 @@ class Console:
         raise FrameError("a frame of an unknown kind")
 
     def _use_link(self, key: object) -> bool:
-        """Tell whether a link is the one that was printed last, and let it work no more if so."""
+        """Return whether a link is the last one printed; it then expires."""
         if not isinstance(key, str):
             return False
         with self._lock:
@@ -205,31 +204,19 @@ class Console:
 
 
 def _open_socket(listen: str, path: Path | None) -> socket.socket:
-    """Return a socket that listens.
+    """Return a listening socket.
 
     Raises:
-        ServerError: it can't, or others could read along.
+        ServerError: the address can't be used, or isn't of this machine.
     """
     if path is not None:
         return bind_socket(path, _OWN_MASK, _BACKLOG)
-    host, _, port = listen.rpartition(":")
-    if not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise ServerError(
-            f"{listen!r} is no place for the owner's page.",
-            hint="--console 127.0.0.1:8080, or --console unix:/run/dpsql/console.sock",
-        )
+    host, port = parse_listen(
+        listen, True, "--console 127.0.0.1:8080, or --console unix:/run/dpsql/console.sock"
+    )
     if not is_loopback(host):
         raise ServerError(
-            "the owner's page speaks no TLS, and is for this machine alone.",
-            hint=f"--console 127.0.0.1:{port}, and from elsewhere ssh -L {port}:127.0.0.1:{port} with this machine.",
+            "the owner's page has no TLS, and is for this machine only.",
+            hint=f"--console 127.0.0.1:{port}, and from another machine ssh -L {port}:127.0.0.1:{port} to this one.",
         )
-    try:
-        return socket.create_server(
-            (host.strip("[]"), int(port)),
-            family=socket.AF_INET6 if ":" in host else socket.AF_INET,
-            backlog=_BACKLOG,
-        )
-    except OSError:
-        raise ServerError(
-            f"the owner's page can't listen on {listen}.", hint="is the port in use? Port 0 takes a free one."
-        ) from None
+    return listen_at(host, port, _BACKLOG)

@@ -1,32 +1,35 @@
-"""The owner's page over HTTP: who is let in, and which page an address is.
+"""The owner's page: the process that serves it, its view of the ledger, and its HTML.
 
-Whoever opens the one-time link gets a cookie; without it every address but that of a link answers one sentence. Requests that
-name another host or come from another page are refused, as everything but GET and HEAD is: nothing can be changed here.
+    python -m dpsql.server.console_app FRAMES PIPE SOCKET
 
-A policy's ledger as the owner's page reads it: what is left now, pages of statements, and figures that take long.
+The process reads ledgers and files of tokens, opens no data, and parses no statement. It leaves the network before it reads the
+first request, so it can't open connections; it only has the socket that it was given. It ends when the pipe does.
 
-What is left and the latest statements are read at each look. Who asked what is kept as lists of numbers, to which new statements
-are added. Figures of the whole ledger are made in a thread of their own, at most a twentieth of the time, while somebody looks.
+A one-time link gives a browser a cookie; without it, every address except a link's answers one sentence. The page allows GET and
+HEAD only, and refuses requests that name another host or come from another site, since nothing can be changed here.
 
-The owner's page as HTML: what is left and what runs now, statements by pages, refusals, and what is promised.
+Each request reads the budget and the latest statements. Lists of statements' numbers by analyst grow with the ledger. A thread
+makes the figures of the whole ledger, in at most a twentieth of the time, while somebody looks at them.
 
-Everything is filled into templates by :func:`dpsql.report.tables.fill`, which escapes it: names and texts are analysts'.
+:func:`dpsql.report.tables.fill` escapes everything in templates, since analysts choose names and texts.
 
-Questions that the process of the owner's page may ask the front: what runs now, and whether a one-time link is good.
-
-It may also tell of connections that it dropped.
+:mod:`dpsql.server.console` is the front's side.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import secrets
+import socket
+import sys
 import threading
 import time
 from array import array
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -50,9 +53,10 @@ from dpsql.report.pages import (
     write_table,
 )
 from dpsql.report.tables import Html, clip_text, fill, join, name_of, read_template, tag
+from dpsql.server.connections import LOGIN_SECONDS, Arrivals, is_loopback, write_peer
 from dpsql.server.desks import MAX_FAILURES, MAX_OVERRUNS
 from dpsql.server.frames import FrameError, Frames
-from dpsql.server.listening import is_loopback
+from dpsql.server.isolation import confine, protect_memory
 from dpsql.server.tokens import TokenFile, TokenRecord
 
 if TYPE_CHECKING:
@@ -60,21 +64,20 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-
 LISTED_ON_A_PAGE = 100
 LATEST_STATEMENTS = 20
 _STEP = 500
-"""Statements that are looked at before others may use the ledger."""
+"""Statements read under one lock."""
 _LOOK_SECONDS = 1.0
 _WANTED_SECONDS = 600.0
-"""Seconds after the last look at them for which figures are made anew."""
+"""Seconds after the last request for figures during which they are refreshed."""
 _REST = 20.0
-"""Figures are made during a twentieth of the time, at most."""
+"""Figures take at most a twentieth of the time."""
 
 
 @dataclass
 class Numbers:
-    """The numbers of one person's statements, or of all, and of those that were refused."""
+    """The numbers of one analyst's statements, or of everybody's, and of the refused ones."""
 
     all: array[int] = field(default_factory=lambda: array("Q"))
     refused: array[int] = field(default_factory=lambda: array("Q"))
@@ -82,10 +85,7 @@ class Numbers:
 
 @dataclass(frozen=True)
 class StatementPage:
-    """One page of statements, the newest first.
-
-    ``page`` of ``pages`` is shown; ``count`` is the number of all, and ``missing`` of those that were not looked at so far.
-    """
+    """One page of statements, newest first. ``missing`` counts those that have not been read so far."""
 
     entries: list[dict[str, Any]]
     page: int
@@ -96,7 +96,7 @@ class StatementPage:
 
 @dataclass(frozen=True)
 class AnalystView:
-    """One analyst as the owner sees them: the token, the share, what was asked, and what the server counts now."""
+    """One analyst: the token, the share, the statements, and the server's counts."""
 
     name: str
     token: TokenRecord | None
@@ -105,15 +105,15 @@ class AnalystView:
     refused: int
     desk: dict[str, Any]
     known: bool
-    """True where the policy has the name."""
+    """Whether the policy has the name."""
 
 
 class LedgerView:
-    """One policy for the owner's page. Safe for threads.
+    """One policy for the owner's page. Thread-safe.
 
     Args:
-        name: what the policy file is called.
-        policy: the policy file, beside which tokens are.
+        name: the policy's name.
+        policy: the policy file, with the tokens in its folder.
         ledger: the ledger's file.
     """
 
@@ -125,7 +125,7 @@ class LedgerView:
         self._ledger: Ledger | None = None
         self._readings = 0
         self._looked = 0
-        """The last statement whose number is in the lists."""
+        """The last statement in the lists."""
         self._who: dict[str, Numbers] = {}
         self._everybody = Numbers()
         self._shares: tuple[int, dict[str, BudgetState]] = (-1, {})
@@ -138,10 +138,10 @@ class LedgerView:
         threading.Thread(target=self._work, daemon=True, name="dpsql-figures").start()
 
     def open(self, readings: int = 0) -> Ledger:
-        """Return the ledger, opened anew where the policy was read again.
+        """Return the ledger, opened again if the policy was read again.
 
         Raises:
-            LedgerError: it can't be read or trusted.
+            LedgerError: the ledger can't be read or trusted.
         """
         with self._lock:
             if self._ledger is None or readings > self._readings:
@@ -154,7 +154,7 @@ class LedgerView:
     # -- statements -----------------------------------------------------------------------------------------------
 
     def latest(self) -> list[dict[str, Any]]:
-        """Return the latest statements, the newest first."""
+        """Return the latest statements, newest first."""
         with self._lock:
             ledger = self.open()
             return self._describe(ledger, reversed(ledger.entries(LATEST_STATEMENTS)))
@@ -172,8 +172,8 @@ class LedgerView:
 
         Args:
             page: 1 has the newest.
-            who: of one person alone.
-            refused: those that were refused alone.
+            who: only statements of this analyst.
+            refused: only refused statements.
         """
         with self._lock:
             ledger = self.open()
@@ -199,7 +199,7 @@ class LedgerView:
         return [describe_entry(entry, ledger.accountant, ledger.policy) for entry in entries]
 
     def _look_further(self, ledger: Ledger) -> None:
-        """Put the numbers of further statements into the lists."""
+        """Add further statements to the lists."""
         end = min(ledger.count, self._looked + _STEP)
         for entry in ledger.walk(self._looked + 1, end):
             for numbers in (self._everybody, self._who.setdefault(name_of(entry), Numbers())):
@@ -211,11 +211,7 @@ class LedgerView:
     # -- people ---------------------------------------------------------------------------------------------------
 
     def list_analysts(self, desks: list[dict[str, Any]]) -> list[AnalystView]:
-        """Return all who may ask, or who have asked.
-
-        Args:
-            desks: what the server counts of them now.
-        """
+        """Return the analysts who may ask or have asked; ``desks`` has the server's counts."""
         with self._lock:
             ledger = self.open()
             policy = ledger.policy
@@ -255,7 +251,7 @@ class LedgerView:
     # -- figures --------------------------------------------------------------------------------------------------
 
     def find_report(self) -> tuple[dict[str, Any] | None, int]:
-        """Return the figures of the ledger as they were made last, and how many rows are new since; None before the first."""
+        """Return the last figures of the ledger and the number of new rows since; None before the first figures."""
         self._wanted = time.monotonic() + _WANTED_SECONDS
         with self._lock:
             row = self.open().last_row
@@ -264,7 +260,7 @@ class LedgerView:
         return self._report, row - self._report_row
 
     def _work(self) -> None:
-        """Look at new statements, and make figures that somebody wants to see."""
+        """Read new statements, and make figures that are wanted."""
         while True:
             self._woken.wait(_LOOK_SECONDS)
             self._woken.clear()
@@ -276,7 +272,7 @@ class LedgerView:
                 self._make_report()
 
     def _look_at_all(self) -> Iterator[int]:
-        """Yield after each step how many statements are left to look at."""
+        """Read new statements; yield the number of those left after each step."""
         while True:
             with self._lock:
                 ledger = self.open()
@@ -288,7 +284,7 @@ class LedgerView:
     def _make_report(self) -> None:
         began = time.monotonic()
         try:
-            with Ledger.read(self._path) as ledger:  # one of its own: nobody waits for it meanwhile
+            with Ledger.read(self._path) as ledger:  # a second one, so that no request waits
                 row = ledger.last_row
                 if row == self._report_row:
                     return
@@ -302,7 +298,7 @@ class LedgerView:
 
 
 TABS = {"": "Now", "statements": "Statements", "refusals": "Refusals", "promise": "Promise and curves"}
-"""The pages of a policy: the last part of the address, and what it is called."""
+"""The pages of a policy: the last part of the address, and the title."""
 _STAGES = {
     "waits": "waits for its turn",
     "works": "before private data",
@@ -324,12 +320,12 @@ def write_frame(
     """Write a whole page.
 
     Args:
-        view: the policy that it is about.
+        view: its policy.
         names: all policies.
-        tab: which of :data:`TABS`.
-        content: what it holds.
-        told: the sentence beside the title, which is kept up to date.
-        again: for the head: when the browser shall ask again by itself.
+        tab: one of :data:`TABS`.
+        content: its content.
+        told: the sentence next to the title, which a script updates.
+        again: the head's instruction to reload; by default every ten seconds without scripts.
     """
     tabs = (
         tag("li", tag("a", title, href=write_link(view.name, name), aria_current="page" if name == tab else None))
@@ -362,14 +358,14 @@ def write_section(name: str, title: str, inner: Html) -> Html:
 
 
 def tell_now(view: LedgerView, live: dict[str, Any]) -> str:
-    """Return one sentence about now, for the title's line."""
+    """Return one sentence on the present state, for the title's line."""
     running = sum(len(desk["calls"]) for desk in live["desks"])
     sessions = sum(desk["sessions"] for desk in live["desks"])
     return f"{view.open().state().sentence} · {running or 'nothing'} running · {sessions} session{'s' * (sessions != 1)} open"
 
 
 def write_now(view: LedgerView, live: dict[str, Any], events: Sequence[dict[str, Any]]) -> Html:
-    """Write what is left, what runs, who may ask, the latest statements and what happened; a part that is kept up to date."""
+    """Write the budget, running calls, analysts, latest statements and events; a script updates this part."""
     state = view.open().state()
     whole = state.whole or state
     facts = [
@@ -388,17 +384,17 @@ def write_now(view: LedgerView, live: dict[str, Any], events: Sequence[dict[str,
     latest = view.latest()
     sections = [
         join(notices),
-        write_section("left", "How much is left", left),
-        write_section("running", "What runs now", _write_running(view, live["desks"])),
-        write_section("analysts", "Who may ask", _write_analysts(view, view.list_analysts(live["desks"]))),
+        write_section("left", "Budget left", left),
+        write_section("running", "Running requests", _write_running(view, live["desks"])),
+        write_section("analysts", "Analysts", _write_analysts(view, view.list_analysts(live["desks"]))),
         write_section(
             "latest",
-            "What was asked last",
-            write_statements(latest, "The latest statements, the newest first")
+            "Latest statements",
+            write_statements(latest, "The latest statements, newest first")
             if latest
-            else tag("p", "Nothing yet."),
+            else tag("p", "None yet."),
         ),
-        write_section("events", "What happened on the server", _write_events(view.name, events)),
+        write_section("events", "Events of the server", _write_events(view.name, events)),
     ]
     return tag("div", join(sections), id="live")
 
@@ -416,16 +412,16 @@ def _write_running(view: LedgerView, desks: Sequence[dict[str, Any]]) -> Html:
         said = [tag("code", clip_text(entry["text"], 600)) for entry in paid]
         rows.append(
             (who, call["operation"], f"{call['seconds']:g} s", stage, ", ".join(entry["charge"] for entry in paid) or "—",
-             Html("<br>").join(said) if said else "nothing was paid so far")
+             Html("<br>").join(said) if said else "nothing paid so far")
         )  # fmt: skip
-    caption = "Requests that are being answered, and those that wait for their turn; a text is known once it is paid"
+    caption = "Running and queued requests; a text is shown once it is paid"
     return write_table("who|asks for|since|stage|charge|statement", [(*row[:5], Html(row[5])) if isinstance(row[5], Html)
                        else row for row in rows], caption, "since|charge")  # fmt: skip
 
 
 def _write_analysts(view: LedgerView, analysts: Sequence[AnalystView]) -> Html:
     if not analysts:
-        return tag("p", "The policy names no analyst, and nobody has asked.")
+        return tag("p", "The policy names no analyst, and there are no statements.")
     rows = []
     for one in analysts:
         link = tag("a", one.name or "not named", href=write_link(view.name, "statements", who=one.name))
@@ -442,7 +438,9 @@ def _write_analysts(view: LedgerView, analysts: Sequence[AnalystView]) -> Html:
              str(counted.get("sessions", 0)), f"{counted.get('failures', 0)} of {MAX_FAILURES}",
              f"{counted.get('overruns', 0)} of {MAX_OVERRUNS}")
         )  # fmt: skip
-    caption = "Analysts, their shares, and what the server counts; failures after payment and overruns lead to a pause"
+    caption = (
+        "Analysts, their shares, and the server's counts; failures after payment and overruns lead to a pause"
+    )
     heads = "who|state|share|asked|refused|sessions|failures|overruns"
     return write_table(heads, rows, caption, "asked|refused|sessions|failures|overruns")
 
@@ -469,7 +467,7 @@ def _write_events(policy: str, events: Sequence[dict[str, Any]]) -> Html:
     if not rows:
         return tag("p", "Nothing.")
     return write_table(
-        "when|event|what", rows, "Pauses, refused tokens, reloads and failures, in UTC, the newest first"
+        "when|event|what", rows, "Pauses, refused tokens, reloads and failures, in UTC, newest first"
     )
 
 
@@ -479,24 +477,16 @@ def _write_events(policy: str, events: Sequence[dict[str, Any]]) -> Html:
 def write_list(
     view: LedgerView, tab: str, found: StatementPage, people: Sequence[str], who: str | None
 ) -> Html:
-    """Write a page of statements, or of refusals.
-
-    Args:
-        view: the policy.
-        tab: ``statements`` or ``refusals``.
-        found: the page.
-        people: the names that may be chosen.
-        who: the one that is chosen.
-    """
+    """Write a page of statements or of refusals, for analyst ``who`` among ``people`` or for everybody."""
     chosen = {} if who is None else {"who": who}
     first = (found.page - 1) * LISTED_ON_A_PAGE + 1
     last = first + len(found.entries) - 1
     what = "refusals" if tab == "refusals" else "statements"
     whose = "" if who is None else f" of {who}"
-    count = f"{first} to {last} of {found.count} {what}{whose}, the newest first" if found.entries else ""
-    still = f"; {found.missing} older statements are still being looked at" if found.missing else ""
+    count = f"{first} to {last} of {found.count} {what}{whose}, newest first" if found.entries else ""
+    still = f"; {found.missing} older statements are still being read" if found.missing else ""
     if not found.entries:
-        table = tag("p", f"Nothing{still}.")
+        table = tag("p", f"None{still}.")
     elif tab == "refusals":
         table = write_refusals(found.entries, f"{count}{still}. {REFUSALS}")
     else:
@@ -518,30 +508,29 @@ def write_list(
         + tag("nav", join(steps), class_="pages", aria_label="Pages of the list")
     )
     return write_section(
-        tab, "What was refused" if tab == "refusals" else "Who asked what, and what it cost", inner
+        tab, "Refused statements" if tab == "refusals" else "Statements and their costs", inner
     )
 
 
-# -- what is promised -----------------------------------------------------------------------------------------------------
+# -- the guarantee --------------------------------------------------------------------------------------------------------
 
 
 def write_promise(view: LedgerView) -> tuple[Html, Html]:
-    """Write what is promised, with curves; and what the browser shall do while that is being made."""
+    """Write the guarantee with its curves, and the instruction to reload while they are being made."""
     data, behind = view.find_report()
     if data is None:
         said = (
-            view.report_error
-            or "The whole ledger is being added up. This page shows it as soon as that is done."
+            view.report_error or "The ledger is being added up. This page shows the sums when they are ready."
         )
         return tag("p", said, role="status"), _SOON
     since = f"As of {data['written_text']}" + ("; newer statements are being added." if behind else ".")
     asked = write_sums(data["asked"]) if data["asked"]["people"] else tag("p", "Nothing yet.")
     sections = [
         tag("p", since, class_="quiet"),
-        write_section("guarantee", "What is promised", write_guarantee(data["guarantee"])),
+        write_section("guarantee", "The guarantee", write_guarantee(data["guarantee"])),
         write_section("pictures", "In pictures", draw_charts(data)),
         write_section("sums", "By person and day", asked + write_accountants(data["accountants"])),
-        write_section("assumptions", "Under which assumptions", write_assumptions(data["assumptions"])),
+        write_section("assumptions", "Assumptions", write_assumptions(data["assumptions"])),
     ]
     return join(sections), Html()
 
@@ -551,30 +540,30 @@ ANSWER_SECONDS = 10.0
 
 
 class FrontLink:
-    """The questions that the page may ask the front, one at a time."""
+    """The page's questions to the front, one at a time."""
 
     def __init__(self, frames: Frames) -> None:
         self._frames = frames
         self._lock = threading.Lock()
 
     def receive_setup(self) -> dict[str, Any]:
-        """Return the policies, their files, and where the page listens."""
+        """Return the policies, their files, and the page's address."""
         return self._frames.receive(ANSWER_SECONDS).head
 
     def ask_live(self) -> dict[str, Any]:
-        """Return what runs now, and the latest lines of the log."""
+        """Return the queues' states, and the latest lines of the log."""
         return self._ask({"kind": "live"})
 
     def use_link(self, key: str) -> bool:
-        """Tell whether a one-time link is good; it works no more then."""
+        """Return whether a one-time link is valid; it then expires."""
         return self._ask({"kind": "enter", "key": key}).get("good") is True
 
-    def tell_dropped(self, count: int, addresses: str, why: str) -> None:
-        """Let the log tell of connections that were dropped."""
+    def log_dropped(self, count: int, addresses: str, why: str) -> None:
+        """Write a line about dropped connections into the server's log."""
         self._ask({"kind": "dropped", "count": count, "addresses": addresses, "why": why})
 
     def _ask(self, head: dict[str, Any]) -> dict[str, Any]:
-        """Ask the front. Where it is gone this process ends."""
+        """Ask the front, or end this process if the front has ended."""
         with self._lock:
             try:
                 self._frames.send(head)
@@ -585,12 +574,12 @@ class FrontLink:
 
 COOKIE = "dpsql-console"
 SESSION_SECONDS = 12 * 3600
-"""Seconds for which a browser that has opened a link is let in."""
+"""Seconds that a browser's cookie is valid."""
 MAX_BROWSERS = 20
 _LIVE_SECONDS = 0.5
 _NOT_LET_IN = "Open the link that the server printed at its start. It works once; SIGHUP prints another."
-_WRONG_LINK = "This link is not the last one that the server printed, or was used. SIGHUP prints another."
-_ELSEWHERE = "This page answers for this machine alone, and to nobody who comes from another page."
+_WRONG_LINK = "This link was used, or isn't the last one that the server printed. SIGHUP prints another."
+_ELSEWHERE = "This page is for this machine only, and can't be opened from another page."
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; "
@@ -608,14 +597,14 @@ HEADERS = {
 
 
 class Browsers:
-    """The browsers that are let in, as digests of their cookies."""
+    """The authenticated browsers, as digests of their cookies."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._until: dict[str, float] = {}
 
     def add(self) -> str:
-        """Let one more in, and return its cookie; of too many the oldest is forgotten."""
+        """Return the cookie of one more browser, and forget the oldest of too many."""
         cookie = secrets.token_urlsafe(32)
         with self._lock:
             while len(self._until) >= MAX_BROWSERS:
@@ -624,7 +613,7 @@ class Browsers:
         return cookie
 
     def knows(self, cookie: str) -> bool:
-        """Tell whether a cookie is of a browser that was let in. A digest is looked up, so its time tells nothing."""
+        """Return whether a cookie is valid, in a time that depends on its digest only."""
         with self._lock:
             return self._until.get(_digest(cookie), 0.0) > time.monotonic()
 
@@ -634,13 +623,13 @@ def _digest(text: str) -> str:
 
 
 def is_from_here(host: str, origin: str | None, site: str | None, bound: str) -> bool:
-    """Tell whether a request was meant for this machine, and comes from a page of ours or from none.
+    """Return whether a request is for this machine, and comes from a page of ours or from none.
 
     Args:
-        host: the header Host. Any port will do, since a tunnel may have another one.
-        origin: the header Origin, where there is one.
+        host: the header Host, with any port, since a tunnel may have another one.
+        origin: the header Origin, if there is one.
         site: the header Sec-Fetch-Site, which browsers send.
-        bound: the address that is listened on; empty for a socket.
+        bound: the address of the listening socket; empty for a Unix socket.
     """
     try:
         named = urlsplit(f"http://{host}")
@@ -653,12 +642,7 @@ def is_from_here(host: str, origin: str | None, site: str | None, bound: str) ->
 
 
 class ConsolePages:
-    """The pages of all policies.
-
-    Args:
-        front: what can be asked of the front.
-        views: the policies by their names.
-    """
+    """The pages of all policies."""
 
     def __init__(self, front: FrontLink, views: dict[str, LedgerView]) -> None:
         self._front, self.views = front, views
@@ -666,7 +650,7 @@ class ConsolePages:
         self._live: tuple[float, dict[str, Any]] = (0.0, {})
 
     def ask_live(self) -> dict[str, Any]:
-        """Return what runs now, asked at most twice a second."""
+        """Return the queues' states, asked at most twice a second."""
         with self._lock:
             asked, live = self._live
             if not live or time.monotonic() - asked > _LIVE_SECONDS:
@@ -675,7 +659,7 @@ class ConsolePages:
         return live
 
     def write(self, name: str, tab: str, query: Any) -> Html | None:
-        """Write a page; None where there is none of that address.
+        """Write a page; return None if the address has none.
 
         Raises:
             Error: the ledger can't be read or trusted.
@@ -704,19 +688,12 @@ class ConsolePages:
 
 
 def make_app(front: FrontLink, setup: dict[str, Any]) -> Starlette:
-    """Return the application.
-
-    Args:
-        front: what can be asked of the front.
-        setup: the policies and their files, and the address that is listened on.
-    """
+    """Return the application; ``setup`` has the policies, their files, and the address of the listening socket."""
     from starlette.applications import Starlette
     from starlette.middleware import Middleware
     from starlette.middleware.base import BaseHTTPMiddleware
     from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
     from starlette.routing import Route
-
-    from dpsql.server.console_protocol import let_browser_in
 
     pages = ConsolePages(
         front,
@@ -787,3 +764,95 @@ def make_app(front: FrontLink, setup: dict[str, Any]) -> Starlette:
         Route("/policy/{policy}/{tab}", show),
     ]
     return Starlette(routes=routes, middleware=[Middleware(BaseHTTPMiddleware, dispatch=guard)])
+
+
+# -- HTTP of the owner's page: connections are few and short-lived until a browser has sent its cookie.
+_LET_IN: ContextVar[Callable[[], None]] = ContextVar("let_in", default=lambda: None)
+"""Called once the browser is known that sent the request."""
+
+
+def make_protocol(arrivals: Arrivals) -> type[asyncio.Protocol]:
+    """Return a protocol of uvicorn's whose connections count as arrivals until their browser is known."""
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    class BoundedProtocol(H11Protocol):
+        _slow: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            peer = "unix:" if self.client is None else write_peer(self.client)
+            self._slow = self.loop.call_later(LOGIN_SECONDS, self._end_slow)
+            arrivals.add(self, peer, transport.abort)
+
+        def data_received(self, data: bytes) -> None:
+            _LET_IN.set(self.let_in)
+            super().data_received(data)
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self.let_in()
+            super().connection_lost(exc)
+
+        def let_in(self) -> None:
+            if self._slow is not None:
+                self._slow.cancel()
+                self._slow = None
+            arrivals.let_in(self)
+
+        def _end_slow(self) -> None:
+            arrivals.leave(self)
+            self.transport.abort()
+
+    return BoundedProtocol
+
+
+def let_browser_in() -> None:
+    """Note that the browser is known which sent the request that is answered now."""
+    _LET_IN.get()()
+
+
+# -- The process that writes the owner's page.
+MEMORY_BYTES = 2 << 30
+"""Memory that the process may use, beside what libraries map."""
+_NICE = 10
+MAX_CONNECTIONS = 64
+_IDLE_SECONDS = 5
+_MAX_HEAD = 16_384
+
+
+def _end_with(pipe: int) -> None:
+    """End this process as soon as a pipe has no more writer."""
+    while os.read(pipe, 1):
+        pass
+    os._exit(0)
+
+
+def run_console(frames: int, pipe: int, listening: int) -> None:
+    """Answer browsers until the front is gone."""
+    confine(MEMORY_BYTES)
+    protect_memory()
+    os.nice(_NICE)  # whoever asks the front comes first
+    threading.Thread(target=_end_with, args=(pipe,), daemon=True).start()
+    front = FrontLink(Frames(socket.socket(fileno=frames)))
+    setup = front.receive_setup()
+    import uvicorn
+
+    config = uvicorn.Config(
+        make_app(front, setup),
+        http=make_protocol(Arrivals(front.log_dropped, "owner's page")),
+        ws="none",
+        loop="asyncio",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,  # nobody else says who asks, and where
+        limit_concurrency=MAX_CONNECTIONS,
+        timeout_keep_alive=_IDLE_SECONDS,
+        timeout_graceful_shutdown=1,
+        h11_max_incomplete_event_size=_MAX_HEAD,
+    )
+    uvicorn.Server(config).run(sockets=[socket.socket(fileno=listening)])
+
+
+if __name__ == "__main__":
+    run_console(*map(int, sys.argv[1:]))

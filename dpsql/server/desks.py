@@ -1,9 +1,8 @@
-"""The desk of one analyst: their sessions, their worker, and whose turn it is.
+"""The queue of one analyst: their sessions, their worker, and their requests.
 
-One statement of an analyst is answered at a time, in the order of the requests; the others wait. A worker that ends is replaced:
-sessions go on in the next one, where kept results are made again from stored answers. Sessions that ask nothing for long leave
-their worker, which settles their thresholds, and the worker ends with the last of them; the handles stay good, and the next
-request brings them back.
+One request of an analyst is answered at a time, in order. If a worker ends, another one takes over its sessions, and makes kept
+results again from stored answers. Idle sessions leave their worker, which settles their thresholds; the worker ends after the
+last of them. Their handles stay valid, and the next request restores them.
 """
 
 from __future__ import annotations
@@ -33,25 +32,22 @@ if TYPE_CHECKING:
     from dpsql.server.worker_process import WorkerPool, WorkerProcess
 
 MAX_FAILURES, MAX_OVERRUNS = 3, 20
-"""Failures past payment, and statements beyond the last answer time, after which an analyst is paused."""
+"""Paid statements that failed, and statements after the last answer time, until an analyst is paused."""
 EMPTY_SECONDS = 30.0
-"""Seconds after which a worker without sessions ends."""
+"""Seconds until a worker without sessions ends."""
 UNUSED_SECONDS = 300.0
-"""Seconds after which a session makes room for another one of the same analyst, where there are too many."""
+"""Idle seconds after which a session makes room for another one of its analyst if there are too many."""
 _HANDLE_BYTES = 16
 _ATTEMPTS = 3
 _LOOK_SECONDS = 1.0
-"""The seconds between two looks at whether a waiting call's client is still there."""
+"""Seconds between two checks that a waiting call's client is still connected."""
 _KEPT_DAYS = 7
-"""Days after which a session that asks nothing is forgotten altogether."""
+"""Days until an idle session is deleted."""
 
 
 @dataclass(frozen=True)
 class Edition:
-    """A policy as it was read once, and what works under it.
-
-    ``name`` is what the policy file is called; ``ledger`` is the whole one.
-    """
+    """One reading of a policy, with its ledger for all analysts and its workers. ``name`` is the policy file's."""
 
     name: str
     policy: Policy
@@ -71,11 +67,11 @@ class Edition:
 
 @dataclass
 class SessionRecord:
-    """The front's record of a session: neither statements nor answers, but what a worker wrote down for the next one."""
+    """The front's record of a session. Its journal is a worker's note for the next one; the front doesn't read it."""
 
     handle: str
     token: str
-    """A mark of the token that it was opened with."""
+    """The mark of the token that opened it."""
     used: float = field(default_factory=time.monotonic)
     home: WorkerProcess | None = None
     journal: list[bytes] = field(default_factory=list)
@@ -83,20 +79,20 @@ class SessionRecord:
 
     @property
     def log_name(self) -> str:
-        """The name for a log, where the handle itself would open the session."""
+        """The session's name in the log, since the handle itself would give access to it."""
         return hashlib.sha256(self.handle.encode()).hexdigest()[:8]
 
 
 class Desk:
-    """The sessions of one analyst.
+    """The sessions, the worker and the queued requests of one analyst.
 
     Args:
         analyst: the name, from the token.
-        edition: the policy that holds.
-        log: where events are written.
-        pause: called with a reason where the analyst may ask nothing more.
-        ask_right: called with the mark of a session's token, and whether something is only given back; it raises
-            :class:`~dpsql.server.lapses.RightError` where the right does not hold.
+        edition: the present reading of the policy.
+        log: gets events.
+        pause: called with a reason to pause the analyst.
+        ask_right: called with the mark of a session's token, and whether the request only closes or stops something; it raises
+            :class:`~dpsql.server.lapses.RightError` if the analyst has no right to it.
     """
 
     def __init__(
@@ -113,24 +109,24 @@ class Desk:
         self._sessions: dict[str, SessionRecord] = {}
         self._turn = threading.Condition()
         self._calls: deque[AnalystCall] = deque()
-        """The call that runs, and those that wait."""
+        """The running call, then the waiting ones."""
         self._worker: WorkerProcess | None = None
         self._used: Edition | None = None
-        """The edition that the worker belongs to."""
+        """The worker's edition."""
         self._service: LedgerService | None = None
         self._failures = self._overruns = 0
         self._leaving: list[SessionRecord] = []
-        """Sessions that have ended, and that the worker still has."""
+        """Ended sessions that the worker still has."""
         self._empty_since: float | None = None
         self._closed = False
 
     # -- sessions -----------------------------------------------------------------------------------------------
 
     def open(self, token: str) -> SessionRecord:
-        """Open a session. Where there are as many as there may be, the one that has asked nothing for longest ends.
+        """Open a session. If the analyst has the most that the owner allows, the longest idle one ends.
 
         Raises:
-            Refused: all of them are at work.
+            Refused: all of them are in use.
         """
         with self._turn:
             most = self.edition.policy.server.max_sessions
@@ -139,7 +135,7 @@ class Desk:
                 idle = [record for record in self._sessions.values() if record.handle not in busy]
                 oldest = min(idle, key=lambda record: record.used, default=None)
                 if oldest is None or time.monotonic() - oldest.used < UNUSED_SECONDS:
-                    raise Refused("you have as many sessions open as the owner allows; close one.")
+                    raise Refused("you have reached the owner's limit of open sessions; close one.")
                 self._forget(oldest)
             record = SessionRecord(secrets.token_urlsafe(_HANDLE_BYTES), token)
             self._sessions[record.handle] = record
@@ -153,7 +149,7 @@ class Desk:
         """Return a session by its handle.
 
         Raises:
-            Refused: there is none of this analyst.
+            Refused: this analyst has no such session.
         """
         record = self._sessions.get(handle)
         if record is None or record.ended:
@@ -166,21 +162,21 @@ class Desk:
         self._leaving.append(record)
 
     def resume(self) -> None:
-        """Begin to count failures anew."""
+        """Reset the counts of failures and overruns."""
         self._failures = self._overruns = 0
 
     def take_edition(self, edition: Edition) -> None:
-        """Answer what comes from now on under another reading of the policy."""
+        """Answer further requests under another reading of the policy."""
         self.rate = RequestRate(edition.policy.server.max_requests_per_minute)
         self.edition = edition
 
     @property
     def used_edition(self) -> Edition | None:
-        """The reading that the worker belongs to; None where there is no worker."""
+        """The worker's reading of the policy; None without a worker."""
         return self._used if self._worker is not None else None
 
     def tell(self) -> dict[str, Any]:
-        """Return what its owner may see of it now, as JSON values. It takes no longer than a look at the calls."""
+        """Return the state that the owner's page shows, as JSON values, without waiting for a call."""
         with self._turn:
             calls = [call for call in self._calls if call.operation != "tidy"]
             sessions = len(self._sessions)
@@ -206,7 +202,7 @@ class Desk:
     # -- turns --------------------------------------------------------------------------------------------------
 
     def make_call(self, operation: str, handle: str) -> AnalystCall:
-        """Return a call under the policy that holds now."""
+        """Return a call under the present policy."""
         rules = self.edition.policy.server
         seconds = STOP_SECONDS if operation == "leave" else rules.max_seconds
         return AnalystCall(
@@ -215,10 +211,10 @@ class Desk:
 
     @contextmanager
     def _taking_turn(self, call: AnalystCall) -> Iterator[None]:
-        """Wait for the turn of a call.
+        """Wait for a call's turn in the queue.
 
         Raises:
-            Refused: too many wait already, the server ends, or the client is gone.
+            Refused: too many calls wait already, the server ends, or the client has gone.
         """
         with self._turn:
             if self._closed:
@@ -242,7 +238,7 @@ class Desk:
         """Answer a request, and yield the messages for the client.
 
         Raises:
-            Refused: it is not taken up.
+            Refused: the request is rejected.
         """
         with self._taking_turn(call):
             self._ask_right(record.token, False)  # it may have lapsed while the call waited
@@ -251,7 +247,7 @@ class Desk:
                 replies = [encode(write_error(Interrupted(STOPPED_FREE)))]
             else:
                 yield from self._work(call, record, body)
-                replies = list(pack_messages(call.replies))  # nothing is left to do at the public time
+                replies = list(pack_messages(call.replies))  # no work remains at the public time
                 call.wait_for_reply()
             record.used = time.monotonic()
         self._ask_right(record.token, True)
@@ -260,16 +256,16 @@ class Desk:
         yield from replies
 
     def answer_and_log(self, call: AnalystCall, record: SessionRecord, body: bytes) -> Iterator[bytes]:
-        """Answer a request as :meth:`answer` does, and write into the log how it ended: for every protocol in the same words.
+        """Answer a request as :meth:`answer` does, and log its outcome, alike for every protocol.
 
         Raises:
-            Refused: it is not taken up.
+            Refused: the request is rejected.
         """
         begun, outcome = time.monotonic(), "failed"
         try:
             yield from self.answer(call, record, body)
             outcome = call.outcome
-        except GeneratorExit:  # the client has heard enough, or is gone: the call has ended as it would have
+        except GeneratorExit:  # the client has gone, but the call has ended in the usual way
             outcome = call.outcome
             raise
         except Refused:
@@ -279,16 +275,16 @@ class Desk:
             self.log_call(call, record.log_name, time.monotonic() - begun, outcome)
 
     def _ask_to_pay(self, call: AnalystCall, record: SessionRecord) -> None:
-        """Ask whether a call may pay for a further statement.
+        """Check that a call may pay for a further statement.
 
         Raises:
-            RightError: the right has lapsed since the request; by failures and overruns of its earlier statements, say.
+            RightError: the right has lapsed since the request, for example by failures of its earlier statements.
         """
         self._count(call)
         self._ask_right(record.token, False)
 
     def _work(self, call: AnalystCall, record: SessionRecord, body: bytes) -> Iterator[bytes]:
-        """Let the worker do a call; a worker that was gone already is replaced, and so is the one that was kept ready."""
+        """Pass a call to the worker. Replace a worker that had ended already, and then the spare one if it had, too."""
         head = {
             "kind": "call",
             "operation": call.operation,
@@ -299,7 +295,7 @@ class Desk:
             before = self._worker
             worker, service = self._ensure_worker()
             if worker is not before and worker.was_awaited:
-                call.clock.wait_for_step()  # it has opened the data meanwhile
+                call.clock.wait_for_step()  # the time that it took to open the data must not show
             try:
                 self._bring(record, worker, service)
                 yield from call.run(worker, service, head, body)
@@ -308,7 +304,7 @@ class Desk:
                 self._drop_worker()
                 if attempt == _ATTEMPTS - 1:
                     raise
-            finally:  # also where the client went away
+            finally:  # also if the client went away
                 if call.journal is not None:
                     record.journal = call.journal
                 if call.killed:
@@ -316,42 +312,31 @@ class Desk:
                 self._count(call)
 
     def _bring(self, record: SessionRecord, worker: WorkerProcess, service: LedgerService) -> None:
-        """Make a session again in a worker that does not have it."""
+        """Restore a session in a worker that doesn't have it."""
         if record.home is worker:
             return
         if record.journal:
             call = self.make_call("restore", record.handle)
             head = {"kind": "restore", "session": record.handle, "analyst": self.analyst}
             sizes = [len(line) for line in record.journal]
-            self._finish(call, {**head, "sizes": sizes}, b"".join(record.journal), worker, service)
+            for _ in call.run(worker, service, {**head, "sizes": sizes}, b"".join(record.journal)):
+                pass
             if call.killed:
-                record.journal = []  # whatever it was in there that can't be made again
+                record.journal = []  # the next worker would fail on it, too
                 raise WorkerEnded
         record.home = worker
 
-    def _finish(
-        self,
-        call: AnalystCall,
-        head: dict[str, object],
-        body: bytes,
-        worker: WorkerProcess,
-        service: LedgerService,
-    ) -> None:
-        """Let a worker do something that no client waits for."""
-        for _ in call.run(worker, service, head, body):
-            pass
-
     def log_call(self, call: AnalystCall, session: str, seconds: float, outcome: str) -> None:
-        """Write a call into the log. What it was charged has lines of its own."""
+        """Write a call into the log. Its charges have lines of their own."""
         known: dict[str, Any] = {"analyst": self.analyst, "session": session, "policy": self.edition.name}
         known |= {"operation": call.operation, "seconds": round(seconds, 3)}
-        for place in call.told:
+        for place in call.failure_places:
             self._log.write("failure", **known, why=place)
         number = next(iter(call.charges)) if len(call.charges) == 1 else None
         self._log.write("answer", **known, statement=number, outcome=outcome)
 
     def _count(self, call: AnalystCall) -> None:
-        """Count failures and overruns, and pause who has too many."""
+        """Count failures and overruns, and pause the analyst after too many."""
         self._failures += call.failures
         self._overruns += call.clock.overruns
         call.failures = call.clock.overruns = 0
@@ -368,10 +353,10 @@ class Desk:
     # -- the worker ---------------------------------------------------------------------------------------------
 
     def _ensure_worker(self) -> tuple[WorkerProcess, LedgerService]:
-        """Return a worker of the edition that holds.
+        """Return a worker of the present edition.
 
         Raises:
-            Refused: none can be started.
+            Refused: no worker can be started.
         """
         if self._worker is not None and self._used is not self.edition:
             self._retire_worker()
@@ -383,7 +368,7 @@ class Desk:
                 worker = edition.pool.take()
             except Error as error:
                 self._log.write("no worker", analyst=self.analyst, policy=edition.name, why=error.message)
-                raise Refused("the data can't be opened now; tell their owner.") from None
+                raise Refused("the server can't open the data now; tell the owner.") from None
             own = edition.ledger.for_analyst(self.analyst)
             largest = edition.policy.server.max_result_bytes
             self._service = LedgerService(own, largest, self._report, self._tell_charge)
@@ -391,7 +376,7 @@ class Desk:
         return self._worker, self._service
 
     def _report(self, error: BaseException) -> None:
-        """Tell the owner what went wrong with the ledger."""
+        """Log an error of the ledger for the owner."""
         why = error.message if isinstance(error, Error) else type(error).__name__
         known = {"analyst": self.analyst, "policy": self.edition.name, "why": why}
         if isinstance(error, ReplacedLedgerError):
@@ -399,17 +384,17 @@ class Desk:
         self._log.write("failure", **known)
 
     def _tell_charge(self, number: int, charge: str, outcome: str) -> None:
-        """Tell the owner what a statement was charged, and how it ended."""
-        told = {"analyst": self.analyst, "policy": self.edition.name, "charge": charge, "outcome": outcome}
-        self._log.write("charge", statement=number, **told)
+        """Log a statement's charge and outcome for the owner."""
+        known = {"analyst": self.analyst, "policy": self.edition.name, "charge": charge, "outcome": outcome}
+        self._log.write("charge", statement=number, **known)
 
     def _drop_worker(self) -> None:
-        """Forget a worker that has ended; what it left open is settled."""
+        """Forget a worker that has ended, and settle its open statements."""
         worker, service = self._worker, self._service
         self._worker = self._service = None
         if service is not None:
             with suppress(Error):
-                service.settle_all("interrupted")
+                service.settle_all()
         if worker is not None:
             worker.close()
         for record in self._sessions.values():
@@ -417,16 +402,17 @@ class Desk:
                 record.home = None
 
     def _leave(self, record: SessionRecord) -> None:
-        """Close a session in its worker: thresholds are settled by what they told."""
+        """Close a session in its worker, which settles thresholds by their answers so far."""
         worker, service = self._worker, self._service
         if worker is not None and service is not None and record.home is worker:
             call = self.make_call("leave", record.handle)
-            end = threading.Timer(2 * STOP_SECONDS, worker.kill)  # whatever it says meanwhile
+            end = threading.Timer(2 * STOP_SECONDS, worker.kill)  # even if it goes on sending
             end.daemon = True
             end.start()
             try:
                 with suppress(WorkerEnded):
-                    self._finish(call, {"kind": "leave", "session": record.handle}, b"", worker, service)
+                    for _ in call.run(worker, service, {"kind": "leave", "session": record.handle}, b""):
+                        pass
             finally:
                 end.cancel()
             if call.killed:
@@ -434,7 +420,7 @@ class Desk:
         record.home = None
 
     def _retire_worker(self) -> None:
-        """End a worker in good order."""
+        """Close a worker's sessions, and end it."""
         self._leave_ended()
         for record in list(self._sessions.values()):
             self._leave(record)
@@ -444,10 +430,10 @@ class Desk:
         while self._leaving:
             self._leave(self._leaving.pop())
 
-    # -- what others ask ----------------------------------------------------------------------------------------
+    # -- stopping -----------------------------------------------------------------------------------------------
 
     def interrupt(self, handle: str) -> bool:
-        """Stop what a session asks; False where it asks nothing."""
+        """Stop a session's requests; return whether there were any."""
         with self._turn:
             calls = [call for call in self._calls if call.session == handle and call.operation != "leave"]
             for call in calls:
@@ -456,7 +442,7 @@ class Desk:
         return bool(calls)
 
     def stop_call(self, call: AnalystCall) -> bool:
-        """Stop one request; False where it is done."""
+        """Stop one request; return False if it is done."""
         with self._turn:
             waits = call in self._calls
             if waits:
@@ -465,7 +451,7 @@ class Desk:
         return waits
 
     def close_session(self, record: SessionRecord) -> None:
-        """Close a session, once nothing is being answered."""
+        """Close a session in its turn."""
         self._forget(record)
         call = self.make_call("leave", record.handle)
         with self._taking_turn(call):
@@ -473,7 +459,7 @@ class Desk:
                 self._leave_ended()
 
     def end_sessions(self, holds: Callable[[SessionRecord], bool]) -> int:
-        """End sessions whose token holds no more, at once: what they ask is stopped, and nothing more is told."""
+        """End sessions without a valid token at once: stop their requests, and send no further reply; return their number."""
         ended = [record for record in list(self._sessions.values()) if not holds(record)]
         for record in ended:
             self._forget(record)
@@ -481,7 +467,7 @@ class Desk:
         return len(ended)
 
     def tidy(self) -> None:
-        """Let idle sessions leave, and end a worker that has none or is gone. Does nothing while a statement is answered."""
+        """Close idle sessions, and end a worker without any, unless a request is being answered."""
         call = self.make_call("tidy", "")
         with self._turn:
             if self._calls or self._worker is None or self._closed:
@@ -513,10 +499,10 @@ class Desk:
             self._drop_worker()
 
     def close(self, patience: float) -> None:
-        """Stop what runs, settle it, and end the worker.
+        """Stop and settle what runs, and end the worker.
 
         Args:
-            patience: seconds that a statement which has paid may have until its time of the grid.
+            patience: seconds that a paid statement may take to reach its time of the grid.
         """
         end = time.monotonic() + patience
         with self._turn:

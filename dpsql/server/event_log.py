@@ -1,6 +1,6 @@
-"""The server's log: one JSON object a line, of who, when, which statement, what charge and how it ended.
+"""The server's log: one JSON object per line, with time, analyst, number of the statement, charge and outcome.
 
-It never holds data, the text of a statement, a parameter, a token, or an address beyond what tells analysts apart.
+The log never contains data, texts of statements, parameters or tokens; an address is as short as possible.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ FIELDS = (
     "analyst", "session", "operation", "statement", "charge", "outcome", "seconds", "address", "policy", "why", "hint",
     "count", "tables", "analysts",
 )  # fmt: skip
-"""Everything that a line may say besides its time and event."""
+"""Every field that a line may have in addition to its time and event."""
 
 
 class EventLog:
-    """A log of events. Safe for threads; a log that can't be written stops nothing.
+    """A log of events. Thread-safe; the server goes on if the log can't be written.
 
     Args:
-        file: where lines go; None drops them.
+        file: gets the lines; None drops them.
     """
 
     def __init__(self, file: TextIO | None) -> None:
@@ -33,7 +33,7 @@ class EventLog:
 
     @property
     def recent(self) -> list[dict[str, str | int | float]]:
-        """The latest lines, oldest first, but for those of single requests, which the ledger tells."""
+        """The latest lines, oldest first, without those about single requests, which the ledger has."""
         with self._lock:
             return list(self._recent)
 
@@ -41,25 +41,24 @@ class EventLog:
         """Write a line.
 
         Args:
-            event: what happened, in a word or two: ``open``, ``answer``, ``refused token``.
+            event: one or two words: ``open``, ``answer``, ``refused token``.
             fields: from :data:`FIELDS`; None is left out.
 
         Raises:
-            ValueError: a field that no line has.
+            ValueError: a field isn't in :data:`FIELDS`.
         """
         unknown = set(fields) - set(FIELDS)
         if unknown:
             raise ValueError(f"no line of the log has {', '.join(sorted(unknown))}")
-        told = {name: value for name, value in fields.items() if value is not None}
-        said: dict[str, str | int | float] = {
-            "when": datetime.now(UTC).isoformat(timespec="milliseconds"),
-            "event": event,
-        }
-        said |= {name: value[:_LONGEST] if isinstance(value, str) else value for name, value in told.items()}
-        line = json.dumps(said, ensure_ascii=True) + "\n"
+        when = datetime.now(UTC).isoformat(timespec="milliseconds")
+        written: dict[str, str | int | float] = {"when": when, "event": event}
+        for name, value in fields.items():
+            if value is not None:
+                written[name] = value[:_LONGEST] if isinstance(value, str) else value
+        line = json.dumps(written) + "\n"
         with self._lock:
             if event not in _ROUTINE:
-                self._recent.append(said)
+                self._recent.append(written)
             try:
                 if self._file is not None:
                     self._file.write(line)
@@ -74,7 +73,7 @@ _ROUTINE = frozenset({"open", "close", "answer", "charge"})
 
 
 def name_place(error: BaseException) -> str:
-    """Return the class of an error, and the place in our code that it came from; its own words may hold values."""
+    """Return an error's class and the line of our code that raised it; its message may contain data."""
     trace, place = error.__traceback__, ""
     while trace is not None:
         file = Path(trace.tb_frame.f_code.co_filename)

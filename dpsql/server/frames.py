@@ -2,18 +2,19 @@
 
     u64, big-endian: length of the rest | u32: length of the head | the head, a JSON object | the payload
 
-The front never unpickles what a worker sends, and checks it before it is used: a worker that an analyst has taken over can lie
-in it, and no more.
+The front never unpickles a frame, and checks each before use, so that a worker under an attacker's control can only lie.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
+import re
 import select
 import socket
 import struct
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -28,14 +29,14 @@ _HEAD_LENGTH = 4
 
 
 class FrameError(Exception):
-    """The other process is gone, or sent what is no frame."""
+    """The other process has ended, or sent an invalid frame."""
 
 
 def read_lines(frame: Message) -> list[bytes]:
-    """Cut a frame's payload into the lines whose sizes its head lists.
+    """Split a frame's payload by the sizes in its head.
 
     Raises:
-        FrameError: the sizes do not fit.
+        FrameError: the sizes don't add up to the payload.
     """
     sizes = frame.head.get("sizes")
     if not isinstance(sizes, list) or not all(type(size) is int and size >= 0 for size in sizes):
@@ -47,7 +48,7 @@ def read_lines(frame: Message) -> list[bytes]:
 
 
 class Frames:
-    """A socket on which frames travel in both directions; any thread may send, one at a time receives."""
+    """A socket for frames in both directions. Any thread may send; one at a time receives."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
@@ -59,12 +60,11 @@ class Frames:
         """Send one frame.
 
         Args:
-            head: its head.
-            payload: its payload.
-            later: the next frame follows soon, and small ones may travel together.
+            head, payload: its parts.
+            later: wait for the next frame, which follows soon, if this one is small.
 
         Raises:
-            FrameError: the other process is gone.
+            FrameError: the other process has ended.
         """
         written = json.dumps(head, separators=(",", ":")).encode()
         start = _LENGTHS.pack(_HEAD_LENGTH + len(written) + len(payload), len(written)) + written
@@ -86,10 +86,10 @@ class Frames:
         """Return the next frame.
 
         Args:
-            timeout: seconds to wait for each of its parts; None waits for ever.
+            timeout: seconds to wait for each of its parts; None is without limit.
 
         Raises:
-            FrameError: the other process is gone, or broke the protocol. TimeoutError: nothing came in time.
+            FrameError: the other process has ended, or broke the protocol. TimeoutError: no frame came in time.
         """
         self._fill(_LENGTHS.size, timeout)
         rest, length = _LENGTHS.unpack(self._buffer[: _LENGTHS.size])
@@ -110,7 +110,7 @@ class Frames:
         return Message(head, payload)
 
     def wait(self, seconds: float) -> bool:
-        """Wait until something can be read, and tell whether it can. What others send meanwhile is not held to this time."""
+        """Return whether a part of a frame arrives within some seconds."""
         if self._buffer:
             return True
         waiting = select.poll()
@@ -118,7 +118,7 @@ class Frames:
         return bool(waiting.poll(1000 * seconds))
 
     def _fill(self, size: int, timeout: float | None) -> None:
-        """Read until so many bytes are in the buffer."""
+        """Read until the buffer has ``size`` bytes."""
         while len(self._buffer) < size:
             try:
                 self._socket.settimeout(timeout)
@@ -132,10 +132,50 @@ class Frames:
             self._buffer += part
 
     def shut(self) -> None:
-        """End the conversation, whoever holds the other end: who waits for a frame hears that there is none."""
+        """Shut the socket down, even if another process still has the other end; a waiting reader gets an error."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Close the socket."""
         self._socket.close()
+
+
+# -- A worker's words on a budget that it does not know yet: a mark in its reply, which the front fills in.
+_LENGTH = struct.Struct(">I")
+_BRACKET = "\ue000"
+_MARK = re.compile(rb"\\ue000left:([0-9]{1,18})\\ue000")
+
+
+def mark_left(number: int) -> str:
+    """Return the placeholder for the budget left after a statement is settled.
+
+    A settlement is written at a public time, long after the worker has made its reply (:mod:`dpsql.server.calls`). The budget
+    left depends on other analysts, too, so the front fills it in at that time.
+    """
+    return f"{_BRACKET}left:{number}{_BRACKET}"
+
+
+def fill_left(reply: bytes, left: Mapping[int, str]) -> bytes:
+    """Return an encoded message with its placeholders of settled statements filled in.
+
+    Args:
+        reply: from :func:`dpsql.client.wire.encode`.
+        left: sentences by the numbers of statements.
+
+    >>> from dpsql.client.wire import Message, decode, encode
+    >>> reply = encode(Message({"cost_line": f"cost 1, {mark_left(7)}"}, b"rows"))
+    >>> decode(fill_left(reply, {7: "\N{GREEK SMALL LETTER EPSILON}=2 left"}))
+    Message(head={'cost_line': 'cost 1, \N{GREEK SMALL LETTER EPSILON}=2 left'}, payload=b'rows')
+    """
+    (length,) = _LENGTH.unpack(reply[: _LENGTH.size])
+    head = reply[_LENGTH.size : _LENGTH.size + length]
+
+    def write(found: re.Match[bytes]) -> bytes:
+        sentence = left.get(int(found[1]))
+        return found[0] if sentence is None else json.dumps(sentence)[1:-1].encode()
+
+    filled = _MARK.sub(write, head)
+    if filled == head:
+        return reply
+    return _LENGTH.pack(len(filled)) + filled + reply[_LENGTH.size + length :]

@@ -1,16 +1,19 @@
-"""The front: an Arrow Flight server that knows who asks, and passes what they ask on to the worker of their desk, unread.
+"""The front: an Arrow Flight server that authenticates each call, and passes it to the analyst's worker unread.
 
-Actions ``dpsql.open``, ``dpsql.close`` and ``dpsql.interrupt`` are its own; every other ``dpsql.`` action goes to a worker. It
-neither parses a statement nor opens the data. Errors of ours travel inside the reply. A Flight error is one fixed sentence:
-pyarrow sends the traceback of any exception to the client, with paths and values, unless it is one of Flight's own, so
-every handler and every generator is run inside :func:`_guarded`.
+It answers the actions ``dpsql.open``, ``dpsql.close`` and ``dpsql.interrupt`` itself; every other ``dpsql.`` action goes to a
+worker. The front neither parses a statement nor opens the data. A reply carries errors of ours. A Flight error is one fixed
+sentence: pyarrow would send the client the traceback of any other exception, with paths and values. So every handler
+and every generator runs inside :func:`_guarded`.
 
-The headers of a call: who asks, by a token, and which session of theirs it is about.
+Headers of a call:
 
     authorization: Bearer TOKEN                     dpsql's own client, ADBC, JDBC with a token
-    authorization: Basic base64(ANALYST:TOKEN)      clients that know a user and a password only; padding may be missing
+    authorization: Basic base64(ANALYST:TOKEN)      clients with a user and a password only; padding may be missing
+    dpsql-session: HANDLE                           dpsql's own client
 
-Clients that send the second form shake hands first, and go on with the token that they are told then.
+Clients that send the second form shake hands first, and continue with the token from the reply.
+
+This module stands apart from :mod:`dpsql.server.serve` because that one serves all protocols.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ from dpsql.client.wire import (
     write_error,
 )
 from dpsql.errors import Error
-from dpsql.server.arrivals import Arrivals, SocketWatch, log_dropped
+from dpsql.server.connections import Arrivals, SocketWatch, log_dropped, shorten_address
 from dpsql.server.desks import SessionRecord
 from dpsql.server.event_log import EventLog, name_place
 from dpsql.server.flight_sql.messages import is_flight_sql
@@ -44,49 +47,48 @@ from dpsql.server.flight_sql.service import ACTIONS, FlightSqlService
 from dpsql.server.lapses import Lapse, Refused, RightError
 from dpsql.server.rights import Right
 from dpsql.server.served import ServedPolicy
-from dpsql.server.tokens import shorten_address
 
 MAX_HEADER = 4096
 NO_TOKEN = "no valid token; the owner gives one: dpsql analyst add."
 
 
 class CallHeaders(flight.ServerMiddleware):  # type: ignore[misc]
-    """The headers that we read.
+    """The headers of a call.
 
     Args:
-        token: the token; empty where there is none.
-        session: the handle of a session of a dpsql client.
-        user: the analyst's name, where the token came as a password; empty otherwise.
+        token: empty if there is none.
+        session: the handle of a dpsql client's session.
+        user: the analyst's name if the token came as a password; empty otherwise.
     """
 
     def __init__(self, token: str = "", session: str = "", user: str = "") -> None:
         self.token, self.session, self.user = token, session, user
-        self._told: dict[str, str] = {}
+        self._added: dict[str, str] = {}
 
-    def tell_token(self) -> None:
-        """Let the reply name the token, for a client that sends it from then on."""
-        self._told = {"authorization": f"Bearer {self.token}"}
+    def return_token(self) -> None:
+        """Add the token to the reply's headers, for a client that sends it from then on."""
+        self._added = {"authorization": f"Bearer {self.token}"}
 
     def sending_headers(self) -> dict[str, str]:
-        """Return what the reply's headers add."""
-        return self._told
+        """Return the additional headers of the reply."""
+        return self._added
 
 
 class HeaderReader(flight.ServerMiddlewareFactory):  # type: ignore[misc]
-    """A collector of headers for the handlers. Its only exception is Flight's own: others would reach the client as they are.
+    """Collects headers for the handlers. It raises only Flight's own exceptions, since others would reach the client.
 
     Args:
-        greet: called with the token and the user of a client that shakes hands; it raises a Flight error where they are nobody's.
+        greet: called with the token and the user of a handshake; raises a Flight error if the token is invalid.
     """
 
     def __init__(self, greet: Callable[[str, str], None]) -> None:
         self._greet = greet
 
     def start_call(self, info: Any, headers: Any) -> CallHeaders:
-        """Return the headers of a call, empty where they are missing or odd.
+        """Return the headers of a call, empty if they are missing or invalid.
 
         Raises:
-            FlightError: a client shakes hands with a token that gives no right to ask.
+            FlightError: a handshake has a token without a right to ask.
         """
         try:
             token, user = read_authorization(_first(headers, "authorization"))
@@ -95,23 +97,23 @@ class HeaderReader(flight.ServerMiddlewareFactory):  # type: ignore[misc]
             read = CallHeaders()
         if info.method == flight.FlightMethod.HANDSHAKE:
             self._greet(read.token, read.user)
-            read.tell_token()
+            read.return_token()
         return read
 
 
 class HandshakeAnswer(flight.ServerAuthHandler):  # type: ignore[misc]
-    """The answer to a handshake, which says nothing itself: headers tell who asks, in each call."""
+    """Accepts every handshake and call, since handlers check the headers of each call."""
 
     def authenticate(self, outgoing: Any, incoming: Any) -> None:
-        """Let a handshake end."""
+        """Accept a handshake."""
 
     def is_valid(self, token: bytes) -> bytes:
-        """Leave a call to its handler, which reads the headers."""
+        """Accept a call; its handler reads the headers."""
         return b""
 
 
 def read_authorization(value: str) -> tuple[str, str]:
-    """Return the token and the user of an authorization header; both are empty where it is none.
+    """Return the token and the user of an authorization header; both are empty if it is invalid.
 
     >>> read_authorization("Bearer dpsql_x"), read_authorization("Basic YWRhOmRwc3FsX3g")
     (('dpsql_x', ''), ('dpsql_x', 'ada'))
@@ -133,7 +135,7 @@ def read_authorization(value: str) -> tuple[str, str]:
 
 
 def _first(headers: Mapping[str, Sequence[object]], name: str) -> str:
-    """Return the value of a header that is given once and is no longer than it may be."""
+    """Return the value of a header; empty if it is missing, repeated or too long."""
     found = next((values for key, values in headers.items() if key.lower() == name), [])
     value = found[0] if len(found) == 1 else ""
     return value if isinstance(value, str) and len(value) <= MAX_HEADER else ""
@@ -141,27 +143,25 @@ def _first(headers: Mapping[str, Sequence[object]], name: str) -> str:
 
 PREFIX = "dpsql."
 _MIDDLEWARE = "dpsql"
-_FAILED = "the server could not do this, for a reason that it keeps to itself."
-_NO_ANALYST = (
-    "your certificate is of no analyst of this server; its CN is the name that the owner's policy has."
-)
-_ANOTHERS_TOKEN = "the token and the certificate are of two analysts."
-_WHICH_POLICY = "several policies of this server know you; send the token of the one that you mean."
-_TURNED_AWAY = "too many wrong tokens came from your address; wait some seconds."
-_NOT_SERVED = "this server answers clients of dpsql and of Flight SQL."
-_NO_MESSAGE = "this is no message of a dpsql client."
-_OLD_CLIENT = "the client and the server are of different versions; install the server's."
+_FAILED = "the server could not do this, and withholds the reason."
+_NO_ANALYST = "your certificate names no analyst of this server; its CN must be the analyst's name in the owner's policy."
+_ANOTHERS_TOKEN = "the token and the certificate belong to different analysts."
+_WHICH_POLICY = "several policies of this server have you as an analyst; send the token of one."
+_TURNED_AWAY = "your address has sent too many wrong tokens; wait some seconds."
+_NOT_SERVED = "this server answers clients of dpsql and of Flight SQL only."
+_NO_MESSAGE = "the message is not one of a dpsql client."
+_OLD_CLIENT = "the client and the server have different versions; install the server's."
 
 
 class Front(flight.FlightServerBase):  # type: ignore[misc]
     """The Flight server.
 
     Args:
-        location: where it listens, as Flight writes it.
+        location: the address, as Flight writes it.
         served: the policies; a token belongs to one of them.
-        log: where events are written.
+        log: gets events.
         certificates: pairs of a TLS certificate and its key.
-        client_authority: certificates, in PEM, of those who sign analysts' own; without one of these nobody is let in then.
+        client_authority: the certificates, in PEM, of the authorities that sign analysts' certificates, which are then required.
     """
 
     def __init__(
@@ -183,14 +183,14 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
             verify_client=self._certified,
             root_certificates=client_authority,
             middleware={_MIDDLEWARE: HeaderReader(self._greet)},
-            # with one, pyarrow would not tell the names in certificates
+            # with a handler, pyarrow would hide the names in certificates
             auth_handler=None if self._certified else HandshakeAnswer(),
         )
 
     def look_at_connections(self) -> None:
-        """Drop connections that have not proved whose they are: those that took too long, and the oldest of too many.
+        """Drop connections that have not logged in: slow ones, and the oldest of too many.
 
-        A socket of the file system needs no such look: its folder's mode says who may use it.
+        A Unix socket needs no such limit, since its folder's mode restricts access.
         """
         if self._has_port:
             if self._watch is None:
@@ -279,13 +279,13 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         call.is_abandoned = context.is_cancelled
         yield from desk.answer_and_log(call, record, body)
 
-    # -- who asks -----------------------------------------------------------------------------------------------
+    # -- authentication -----------------------------------------------------------------------------------------
 
     def _authenticate(self, context: Any) -> Right:
-        """Return who calls.
+        """Return the caller's right.
 
         Raises:
-            FlightUnauthenticatedError: the token or the certificate is wrong, or the address is turned away.
+            FlightUnauthenticatedError: the token or the certificate is wrong, or the address is blocked for now.
             RightError: the analyst is paused, or has no share in the policy.
         """
         peer = context.peer()
@@ -296,7 +296,7 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         return right
 
     def _find_right(self, context: Any, peer: str) -> Right:
-        """Return the right of who calls, by the token or the certificate."""
+        """Return the caller's right, by the token or the certificate."""
         headers = context.get_middleware(_MIDDLEWARE)
         token, user = (headers.token, headers.user) if headers is not None else ("", "")
         certified = self._read_common_name(context) if self._certified else None
@@ -317,10 +317,10 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         raise flight.FlightUnauthenticatedError(NO_TOKEN)
 
     def _greet(self, token: str, user: str) -> None:
-        """Shake hands with the holder of a token, who is the named analyst where one is named.
+        """Check the token of a handshake, and the analyst's name if there is one.
 
         Raises:
-            FlightError: nobody holds it who may ask now.
+            FlightError: the token is invalid, or its analyst may not ask now.
         """
 
         def answer() -> None:
@@ -333,19 +333,18 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         _guarded(self._log, answer)
 
     def _read_common_name(self, context: Any) -> str:
-        """Return the common name of the caller's certificate, which the TLS handshake has proved; empty where it has none.
+        """Return the common name of the caller's certificate, which TLS has verified; empty if it has none.
 
-        gRPC tells a subject alternative name in its place where the certificate has one. So the authority of analysts must
-        sign none: the certificate is of whom it is told to be of.
+        gRPC returns a subject alternative name instead if the certificate has one. So the authority must sign none for analysts.
         """
-        told = context.peer_identity()
-        return told.decode(errors="replace") if isinstance(told, bytes) else str(told or "")
+        name = context.peer_identity()
+        return name.decode(errors="replace") if isinstance(name, bytes) else str(name or "")
 
     def _find_certified(self, name: str, peer: str) -> Right:
-        """Return the analyst of a certificate that came without a token. Removed and expired tokens end it, too.
+        """Return the right of a certificate without a token. It needs a valid token of its analyst in the policy.
 
         Raises:
-            FlightUnauthenticatedError: it is nobody's, or several policies know the name.
+            FlightUnauthenticatedError: the analyst is unknown, or several policies have the name.
         """
         known = [(served, served.find_holder(name)) for served in self._served]
         found = [(served, identity) for served, identity in known if identity is not None]
@@ -366,10 +365,10 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
             yield flight.Result(answer)
 
     def _admit_command(self, context: Any, command: bytes | None) -> Right:
-        """Return who asks, where a command or a ticket is one of Flight SQL.
+        """Return the right to ask a command or a ticket of Flight SQL.
 
         Raises:
-            FlightError: it is none, or its analyst may not ask it now.
+            FlightError: it isn't of Flight SQL, or its analyst may not ask now.
         """
         caller = self._authenticate(context)
         if not command or not is_flight_sql(command):
@@ -378,7 +377,7 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         return caller
 
     def get_flight_info(self, context: Any, descriptor: Any) -> Any:
-        """Tell where the rows of a command of Flight SQL are."""
+        """Return where to fetch the rows of a Flight SQL command."""
 
         def answer() -> Any:
             return self._flight_sql.make_info(self._admit_command(context, descriptor.command), descriptor)
@@ -386,10 +385,9 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         return _guarded(self._log, answer)
 
     def get_schema(self, context: Any, descriptor: Any) -> Any:
-        """Return the columns of a command of Flight SQL, and none to everybody else.
+        """Return the columns of a Flight SQL command; no columns without a valid token.
 
-        Of this call alone pyarrow sends a traceback for Flight's own errors, too; :func:`withhold_tracebacks` holds it back, and
-        who has no token gets no error at all.
+        For this call only, pyarrow adds a traceback to Flight's own errors, too, which :func:`withhold_tracebacks` removes.
         """
 
         def answer() -> Any:
@@ -405,7 +403,7 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         return _guarded(self._log, answer)
 
     def do_get(self, context: Any, ticket: Any) -> Any:
-        """Return the rows of a command of Flight SQL."""
+        """Return the rows of a Flight SQL command."""
 
         def answer() -> Any:
             data = ticket.ticket
@@ -414,7 +412,7 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         return _guarded(self._log, answer)
 
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> Any:
-        """Take the values of parameters from a Flight SQL client."""
+        """Store the values of parameters of a Flight SQL client."""
 
         def answer() -> Any:
             caller = self._admit_command(context, descriptor.command)
@@ -427,14 +425,14 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         _guarded(self._log, lambda: self._authenticate(context))
         return list(ACTIONS.items())
 
-    # -- what is not served -------------------------------------------------------------------------------------
+    # -- unsupported calls --------------------------------------------------------------------------------------
 
     def list_flights(self, context: Any, criteria: Any) -> Any:
-        """Refuse, with a fixed sentence."""
+        """Refuse the call."""
         return _guarded(self._log, lambda: self._refuse(context))
 
     def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> Any:
-        """Refuse, with a fixed sentence."""
+        """Refuse the call."""
         return _guarded(self._log, lambda: self._refuse(context))
 
     def _refuse(self, context: Any) -> NoReturn:
@@ -447,14 +445,13 @@ OWN_ACTIONS: dict[str, Callable[[Front, Right, Any, bytes], Iterator[bytes]]] = 
     "close": Front._close,
     "interrupt": Front._interrupt,
 }
-"""The actions of dpsql's own clients that the front does by itself; all others go to a worker."""
+"""The actions of dpsql's own clients that the front answers; all others go to a worker."""
 
 
 def withhold_tracebacks() -> None:
-    """Let this process write no traceback as text, for good: pyarrow would send one for what goes wrong before a handler runs.
+    """Stop this process from formatting tracebacks, since pyarrow would send them for errors before a handler runs.
 
-    A header that is no ASCII is enough. The class and the words of such an exception still arrive; they are about what the
-    client has sent.
+    A header outside ASCII is such an error. The client still gets the exception's class and message, which are about its input.
     """
     traceback.format_exception = _format_nothing
 
@@ -464,36 +461,36 @@ def _format_nothing(*given: object, **named: object) -> list[str]:
 
 
 def _guarded(log: EventLog, work: Callable[[], Any]) -> Any:
-    """Do work, and let out only what is meant for a client.
+    """Return the result of ``work``; replace every exception by one that is safe for a client.
 
     Raises:
         FlightError: one of ours, or the fixed sentence.
     """
-    said: flight.FlightError
+    safe: flight.FlightError
     try:
         return work()
     except RightError as refusal:
-        said = _LAPSES.get(refusal.lapse, flight.FlightServerError)(str(refusal))
+        safe = _LAPSES.get(refusal.lapse, flight.FlightServerError)(str(refusal))
     except Refused as refusal:
-        said = flight.FlightServerError(str(refusal))
+        safe = flight.FlightServerError(str(refusal))
     except WireError:
-        said = flight.FlightServerError(_NO_MESSAGE)
+        safe = flight.FlightServerError(_NO_MESSAGE)
     except (
         flight.FlightUnauthenticatedError,
         flight.FlightUnauthorizedError,
         flight.FlightUnavailableError,
     ) as error:
-        said = type(error)(str(error))
+        safe = type(error)(str(error))
     except flight.FlightServerError as error:
-        said = flight.FlightServerError(str(error))
+        safe = flight.FlightServerError(str(error))
     except Exception as error:
         log.write("failure", why=name_place(error))
-        said = flight.FlightServerError(_FAILED)
-    raise said
+        safe = flight.FlightServerError(_FAILED)
+    raise safe
 
 
 def _guarded_stream(log: EventLog, work: Callable[[], Iterator[Any]]) -> Iterator[Any]:
-    """Yield what a generator yields, guarded at each step."""
+    """Yield a generator's items, each step guarded."""
     steps = _guarded(log, work)
     try:
         while (step := _guarded(log, lambda: next(steps, None))) is not None:
@@ -508,6 +505,6 @@ _LAPSES: dict[Lapse, type[flight.FlightError]] = {
     Lapse.PAUSED: flight.FlightUnauthorizedError,
     Lapse.TOO_MANY: flight.FlightUnavailableError,
 }
-"""How Flight tells that a right does not hold."""
+"""Flight's error for each lapse of a right."""
 _NO_SCHEMA = flight.SchemaResult(pa.schema([]))
 _END = encode(Message({"kind": "end"}))

@@ -1,8 +1,7 @@
-"""Limits that the operating system holds a worker to: memory, files, processor time, no network.
+"""Limits of the operating system on a worker: memory, files, processor time, no network.
 
-A worker confines itself before it imports anything else: :func:`confine` must run while it has one thread. Whatever a system
-does not offer is left out, and told to the owner at start. On Linux the network is closed twice where that is allowed: by a
-namespace without devices, and by a filter that refuses to make a socket, which needs no rights at all.
+A worker confines itself while it has one thread. The server reports at its start which limits a system lacks. Linux closes the
+network twice if it can: by a namespace without devices, and by a system call filter, which needs no privileges.
 """
 
 from __future__ import annotations
@@ -20,17 +19,16 @@ from contextlib import suppress
 from pathlib import Path
 
 ADDRESS_SPACE = 4 << 30
-"""Bytes that a worker may map beyond its memory limit, where only that can be bounded: libraries, threads, arenas."""
+"""Bytes that a worker may map above its memory limit (libraries, threads, arenas) if only mappings can be limited."""
 MAX_FILES = 1024
 NICENESS = 5
-"""The niceness of a worker towards the front, and of its computing threads towards the one that makes replies."""
+"""Added to the niceness of a worker, and again to that of its computing threads."""
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
 _PR_SET_DUMPABLE, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 4, 22, 38
 _GROUPS = Path("/sys/fs/cgroup")
 
-# What a worker never needs: new sockets, the memory of other processes, and the ways round this filter.
-# By architecture: its number in the kernel, then socket, ptrace, process_vm_readv, process_vm_writev, io_uring_setup,
-# pidfd_getfd.
+# By architecture: its number in the kernel, and the calls that a worker never needs (new sockets, other processes' memory, and
+# ways around the filter): socket, ptrace, process_vm_readv, process_vm_writev, io_uring_setup, pidfd_getfd.
 _FILTERED = {
     "x86_64": (0xC000003E, (41, 101, 310, 311, 425, 438)),
     "aarch64": (0xC00000B7, (198, 117, 270, 271, 425, 438)),
@@ -40,14 +38,13 @@ _EACCES = 13
 
 
 def confine(memory: int | None) -> dict[str, str]:
-    """Confine this process, and say how far that went. It must have one thread.
+    """Confine this process, which must have one thread.
 
     Args:
-        memory: bytes that it may use where nothing else bounds them; None where a cgroup does.
+        memory: bytes that it may use; None if a cgroup limits them.
 
     Returns:
-        By what each of ``network``, ``memory`` and ``peeking`` (the memory of other processes) is held; empty texts where by
-        nothing.
+        The means that limit ``network``, ``memory`` and ``peeking`` (reading other processes' memory); empty if there is none.
     """
     _limit("RLIMIT_CORE", 0)
     _limit("RLIMIT_NOFILE", MAX_FILES)
@@ -61,23 +58,23 @@ def confine(memory: int | None) -> dict[str, str]:
 
 
 def bound_processor_time(seconds: float) -> None:
-    """Let this process use so many more seconds of all its processors; the system ends it then."""
+    """Let the system end this process after some more seconds of processor time."""
     used = sum(os.times()[:2])
     _limit("RLIMIT_CPU", int(used + seconds) + 1, soft_only=True)
 
 
 def yield_to_front() -> None:
-    """Let the front go first on a busy machine: else replies leave the later, the longer statements have computed."""
-    _stand_back(0)
+    """Lower this process's priority below the front's, or busy workers would delay replies by an amount that leaks."""
+    _lower_priority(0)
     with suppress(OSError):
         Path("/proc/self/autogroup").write_text(str(NICENESS))  # this process has a session of its own
 
 
 def yield_to_this_thread(known: set[int]) -> None:
-    """Let this thread go before the process's others, which compute: it makes the replies.
+    """Lower the priority of the process's other threads, which compute, below this thread, which makes the replies.
 
     Args:
-        known: the threads that stand back already; the others are added.
+        known: the threads of lower priority; the others are added.
     """
     with suppress(OSError):
         if os.stat("/proc/self/task").st_nlink - 2 == len(known):
@@ -87,11 +84,11 @@ def yield_to_this_thread(known: set[int]) -> None:
         for thread in threads - known:
             known.add(thread)
             if thread != threading.get_native_id():
-                _stand_back(thread)
+                _lower_priority(thread)
 
 
-def _stand_back(thread: int) -> None:
-    """Give a thread a lower priority, 0 for this one. Nobody needs a right for that."""
+def _lower_priority(thread: int) -> None:
+    """Lower the priority of a thread; 0 is this one."""
     with suppress(OSError, AttributeError):
         kind = os.sched_getscheduler(thread)
         if kind in (os.SCHED_FIFO, os.SCHED_RR):
@@ -103,7 +100,7 @@ def _stand_back(thread: int) -> None:
 
 
 def protect_memory() -> None:
-    """Keep other processes of this user from reading this one's memory, which holds tokens and answers."""
+    """Forbid other processes of this user to read this one's memory, which contains tokens and answers."""
     with suppress(OSError, AttributeError):
         _libc().prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
@@ -124,7 +121,7 @@ def _libc() -> ctypes.CDLL:
 
 
 def _leave_network() -> bool:
-    """Go to a network namespace without devices. Who is not root needs a user namespace for it, and keeps the own user there."""
+    """Enter a network namespace without devices. Users other than root need a user namespace for it."""
     if sys.platform != "linux":
         return False
     user, group = os.getuid(), os.getgid()
@@ -144,7 +141,7 @@ def _leave_network() -> bool:
 
 
 def _filter_calls() -> bool:
-    """Refuse system calls that no worker needs, for good, also in what it starts."""
+    """Refuse the system calls in :data:`_FILTERED` for ever, also in child processes."""
     known = _FILTERED.get(platform.machine())
     if sys.platform != "linux" or known is None:
         return False
@@ -167,13 +164,13 @@ def _filter_calls() -> bool:
 
 
 class MemoryGroups:
-    """The cgroups of workers, where the front may make any: version 2, writable, with the memory controller.
+    """The cgroups of workers, if cgroups (version 2) are writable and have the memory controller.
 
-    A group with processes of its own can't have groups with controllers, so the front moves to one below first.
+    A group with processes can't contain groups with controllers, so the front moves into a group of its own first.
 
     Args:
-        root: where the system shows its groups.
-        membership: the file that says which one this process is in.
+        root: the mount point of cgroups.
+        membership: the file that names this process's group.
     """
 
     def __init__(self, root: Path = _GROUPS, membership: Path = Path("/proc/self/cgroup")) -> None:
@@ -192,11 +189,11 @@ class MemoryGroups:
 
     @property
     def possible(self) -> bool:
-        """Tell whether groups can be made."""
+        """Whether groups can be made."""
         return self._place is not None
 
     def make(self, memory: int) -> Path | None:
-        """Make a group with so many bytes; None where that can't be."""
+        """Return a new group with a limit in bytes; None if it can't be made."""
         if self._place is None:
             return None
         group = self._place / f"worker-{os.getpid()}-{next(self._numbers)}"
@@ -213,7 +210,7 @@ class MemoryGroups:
 
 
 def remove_group(group: Path) -> None:
-    """Remove a group whose processes have ended, or are about to."""
+    """Remove a group whose processes have ended or are ending."""
     for _ in range(10):
         try:
             group.rmdir()
@@ -225,18 +222,16 @@ def remove_group(group: Path) -> None:
 
 
 def list_unconfined(held: dict[str, str]) -> list[str]:
-    """Return sentences about what this system does not hold workers to."""
-    said = []
+    """Return a sentence for each limit that this system lacks."""
+    missing = []
     if held.get("memory") != "cgroup":
-        said.append(
-            "no cgroup can be made here: the memory of workers is bounded by their address space"
+        missing.append(
+            "no cgroup can be made here: only their address space limits the memory of workers"
             if held.get("memory")
-            else "the memory of workers is bounded by DuckDB's own limit alone"
+            else "only DuckDB's own limit bounds the memory of workers"
         )
     if not held.get("network"):
-        said.append("workers can open network connections")
+        missing.append("workers can open network connections")
     if not held.get("peeking"):
-        said.append(
-            "workers can read the memory of other processes of their user, where the system lets them"
-        )
-    return said
+        missing.append("workers may be able to read the memory of other processes of their user")
+    return missing

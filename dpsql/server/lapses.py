@@ -10,21 +10,21 @@ if TYPE_CHECKING:
 
 
 class Refused(Exception):
-    """A request that is not taken up: one fixed sentence."""
+    """The server rejects a request, with one fixed sentence."""
 
 
 class Lapse(enum.Enum):
-    """The reason for which a right does not hold; the value is the sentence for the analyst."""
+    """The reason why a right isn't valid; the value is the sentence for the analyst."""
 
-    ENDED = "your token has ended, or was replaced or removed; connect again with the one that holds."
+    ENDED = "your token has expired, or was replaced or removed; connect again with a valid one."
     NO_SHARE = "the owner's policy gives you no share."
     PAUSED = "you are paused until the data's owner resumes you: dpsql analyst resume."
-    TOO_MANY = "too many requests of yours in a minute; ask again later."
+    TOO_MANY = "you have sent too many requests in a minute; ask again later."
     TOO_LARGE = "the request is too large."
 
 
 class RightError(Refused):
-    """A request whose right does not hold now."""
+    """The analyst has no right to this request now."""
 
     def __init__(self, lapse: Lapse, sentence: str = "") -> None:
         super().__init__(sentence or lapse.value)
@@ -32,21 +32,21 @@ class RightError(Refused):
 
     @property
     def is_final(self) -> bool:
-        """True if the session ends with it; otherwise the same session may ask again later."""
+        """Whether the session ends; otherwise it may ask again later."""
         return self.lapse in (Lapse.ENDED, Lapse.NO_SHARE)
 
 
 def check_right(held: Identity | None, has_share: bool, mark: str, letting_go: bool = False) -> None:
-    """Check whether a right holds now.
+    """Check that a right is valid now.
 
     Args:
-        held: the holder of the token that the analyst has now; None without one that holds.
+        held: the holder of the analyst's present token; None if there is no valid one.
         has_share: whether the policy gives the analyst a share.
         mark: the mark of the token that the right came with.
-        letting_go: whether something is only given back or ended, which a pause does not forbid.
+        letting_go: whether the request only closes or stops something, which a pause allows.
 
     Raises:
-        RightError: it does not.
+        RightError: the right isn't valid.
     """
     if held is None or held.mark != mark:
         raise RightError(Lapse.ENDED)

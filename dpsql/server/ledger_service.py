@@ -1,14 +1,11 @@
-"""The front's side of an analyst's ledger: what a worker asks of it is checked, answered, and bound to one analyst.
+"""The front's side of an analyst's ledger: it checks a worker's calls, and answers them for one analyst.
 
-A worker may be in an enemy's hands: it parses what an analyst wrote. So nothing that it says is taken for granted. The
-analyst's name comes from the token, a ticket is settled only by the worker that opened it, events are read by their own
-parser within public limits, and of other analysts there are totals only. What the front can't know is whether a worker
-drew the noise that it charged for.
+An attacker may control a worker, which parses the analyst's text. So the front checks every value from it. The analyst's name
+comes from the token, a worker settles only its own tickets, and it learns only totals about other analysts. The front can't
+check that a worker drew the noise that it paid for.
 
-Checks of what a worker says, before the front uses it: events, texts, keys and digests within public limits.
-
-An event is read by its own parser, whose fields are typed and checked; the limits here see to it that no event takes long to
-read or to add up, and that whatever is written can be read and added up again, under every accountant.
+Events, texts, keys and digests have public limits. They ensure that an event can be read and added up fast, under every
+accountant, now and from the ledger.
 """
 
 from __future__ import annotations
@@ -34,9 +31,9 @@ from dpsql.report.data import PICTURES
 from dpsql.report.figures import FIGURES
 
 MAX_EVENT_PARTS = 5000
-"""Values of an event, counted through all that it is composed of."""
+"""Most values in an event, with its parts."""
 MAX_REPEATS = 10**6
-"""Repetitions that one event may stand for: hits, groups, coordinates."""
+"""Most repetitions of one event: hits, groups, coordinates."""
 MAX_LOGGED_TEXT = 200_000
 """Characters of a text that is logged."""
 MAX_KEYS = 10_000
@@ -48,14 +45,14 @@ _MOST_STEPS = 10**60
 _NUMBER = re.compile(r"[0-9]{1,1000}(/0{0,9}[1-9][0-9]{0,999})?")
 _REPEATED = frozenset({"count", "max_hits", "hits", "groups"})
 _HEX = re.compile(r"[0-9a-f]{64}")
-_EVENT = "an event arrived that no mechanism has."
+_EVENT = "a message contains an event that no mechanism has."
 
 
 def read_worker_event(body: Any) -> Event:
-    """Read an event that a worker sent.
+    """Read an event from a worker.
 
     Raises:
-        WireError: it is none, or beyond the limits.
+        WireError: the event is invalid or exceeds a limit.
     """
     try:
         _check_values(body)
@@ -72,10 +69,10 @@ def read_worker_events(body: Any, most: int = 1000) -> list[Event]:
     """Read a list of events.
 
     Raises:
-        WireError: it is none, or longer than ``most``.
+        WireError: the list is invalid, or longer than ``most``.
     """
     if not isinstance(body, list) or len(body) > most:
-        raise WireError("a message arrived without a proper list of events.")
+        raise WireError("a message has no valid list of events.")
     return [read_worker_event(item) for item in body]
 
 
@@ -109,22 +106,22 @@ def _check_value(name: str, value: Any) -> None:
 
 
 def read_text(head: Mapping[str, Any], name: str) -> str:
-    """Return a text that can be written down, of at most :data:`MAX_LOGGED_TEXT` characters.
+    """Return a text that can be encoded, of at most :data:`MAX_LOGGED_TEXT` characters.
 
     Raises:
-        WireError: there is none of that name.
+        WireError: the message has no text of that name.
     """
     return get_field(head, name, str)[:MAX_LOGGED_TEXT].encode(errors="replace").decode()
 
 
 def read_key(value: Any) -> str:
-    """Return a key of a block or a question: 64 hexadecimal digits.
+    """Return the key of a block or a question: 64 hexadecimal digits.
 
     Raises:
-        WireError: it is none.
+        WireError: the key is invalid.
     """
     if not isinstance(value, str) or not _HEX.fullmatch(value):
-        raise WireError("a message arrived without a proper key.")
+        raise WireError("a message has no valid key.")
     return value
 
 
@@ -132,23 +129,23 @@ def read_digests(body: Any) -> dict[str, str]:
     """Return digests of stored answers by their keys.
 
     Raises:
-        WireError: they are none, or more than :data:`MAX_KEYS`.
+        WireError: they are invalid, or more than :data:`MAX_KEYS`.
     """
     if not isinstance(body, dict) or len(body) > MAX_KEYS:
-        raise WireError("a message arrived without proper digests.")
+        raise WireError("a message has no valid digests.")
     return {read_key(key): read_key(digest) for key, digest in body.items()}
 
 
 def cut_pieces(listed: Any, content: bytes) -> list[tuple[list[Any], bytes]]:
-    """Cut bytes as a list of ``[key, size, ...]`` says, and return each item with its bytes.
+    """Split bytes by a list of ``[key, size, ...]``, and return each item with its bytes.
 
     Raises:
-        WireError: the sizes do not add up to the bytes.
+        WireError: the sizes don't add up to the bytes.
     """
     if not isinstance(listed, list) or len(listed) > MAX_KEYS or not all(_has_size(item) for item in listed):
-        raise WireError("a message arrived without a proper list of sizes.")
+        raise WireError("a message has no valid list of sizes.")
     if sum(item[1] for item in listed) != len(content):
-        raise WireError("a message arrived whose sizes do not add up.")
+        raise WireError("the sizes in a message don't add up.")
     pieces, start = [], 0
     for item in listed:
         pieces.append((item, content[start : start + item[1]]))
@@ -161,33 +158,33 @@ def _has_size(item: Any) -> bool:
 
 
 def conceal_paths(text: str, paths: Iterable[str]) -> str | None:
-    """Return a text without the paths of the owner's files; None where more of them is left than that."""
+    """Return a text without the paths of the owner's files; None if it contains another path."""
     for path in sorted(paths, key=len, reverse=True):
         text = text.replace(f" {path}", "").replace(path, "")
     return None if re.search(r"[\w.-]*[/\\][\w.-]+", text) else text
 
 
 PIECE = 8 << 20
-"""Bytes of a release that one message holds."""
+"""Bytes of a release in one message."""
 MAX_CALLS = 100_000
-"""Calls of one request."""
+"""Most calls of one request."""
 MAX_WRITES = 5000
-"""Rows of the ledger that one request may begin."""
+"""Most statements that one request may write into the ledger."""
 MAX_OPEN = 1000
-"""Reservations that a worker may have open at once."""
+"""Most open reservations of a worker."""
 ENTRIES_ON_A_PAGE = 500
 MAX_PAGE_BYTES = 4 << 20
 MAX_QUESTION_BYTES = 1 << 20
-"""Bytes that note what a question was about."""
+"""Bytes of the blocks of a question."""
 
 _STOPPED = "the statement was stopped before it was paid: nothing was charged."
 _FAILED = "The ledger could not do this."
 _UNREADABLE = "The ledger can't be read or written."
 _ASK_OWNER = "ask its owner."
 _REPLACED = "The owner's ledger was removed or replaced while the server ran; nothing can be charged."
-_TELL_OWNER = "tell the owner: the server has to be started again. Nothing is wrong with your statement."
-RESTART = "start the server again; after a restore, this is all there is to do. A ledger that was moved must be put back first."
-"""The owner's way on where the ledger was replaced under a server."""
+_TELL_OWNER = "tell the owner: the server must be restarted. Your statement has no error."
+RESTART = "restart the server; after a restore, nothing else is needed. Put a moved ledger back first."
+"""The owner's hint if the ledger was replaced while the server ran."""
 
 
 class LedgerService:
@@ -196,8 +193,8 @@ class LedgerService:
     Args:
         ledger: opened for this analyst (:meth:`dpsql.ledger.ledger.Ledger.for_analyst`); it stays open when a worker ends.
         largest: bytes of releases that one statement may store.
-        report: called with what went wrong with the ledger, for the owner's eyes.
-        tell: called with the number of a statement, its charge, and how it ended, for the owner's log.
+        report: called with errors of the ledger, for the owner only.
+        tell: called with a statement's number, charge and outcome, for the owner's log.
     """
 
     def __init__(
@@ -221,38 +218,28 @@ class LedgerService:
         self.begin()
 
     def begin(self) -> None:
-        """Begin a request: nothing is paid yet, and the request's limits are counted from here."""
-        self._paid = self._overflown = False
+        """Begin a request, and reset its counts."""
+        self._overflown = False
         self._calls = self._writes = 0
         self._parts: list[bytes] = []
-
-    @property
-    def has_paid(self) -> bool:
-        """Tell whether a reservation was made, or a paid one was used, since :meth:`begin`: private data may be touched."""
-        return self._paid
-
-    @property
-    def open_statements(self) -> list[int]:
-        """The numbers of the reservations that the worker has open."""
-        return list(self._open)
 
     def call(self, method: str, head: dict[str, Any], payload: bytes, may_pay: bool) -> Message:
         """Answer one call of :class:`~dpsql.server.worker.LedgerProxy`; :meth:`finish_call` follows. Never raises.
 
         Args:
             method: the method's name.
-            head, payload: what it was called with.
-            may_pay: whether a reservation may be made now; where not, the answer to one is an ``Interrupted`` error.
+            head, payload: its arguments.
+            may_pay: whether a reservation may be made now; otherwise the answer to one is an ``Interrupted`` error.
 
         Returns:
-            ``{"kind": "answer", ...}``, or an error of ours without any path or other analyst in it.
+            ``{"kind": "answer", ...}``, or an error of ours that names no path and no other analyst.
         """
         with self._lock:
             try:
                 self._calls += 1
                 perform = _METHODS.get(method)
                 if perform is None or self._calls > MAX_CALLS:
-                    raise WireError("this ledger knows no such call, or there were too many in one request.")
+                    raise WireError("the ledger has no such call, or one request has too many.")
                 if method in PAYING_CALLS and not may_pay:
                     raise Interrupted(_STOPPED)
                 return perform(self, head, payload)
@@ -263,36 +250,31 @@ class LedgerService:
                 return write_error(LedgerError(_FAILED, hint=_ASK_OWNER))
 
     def finish_call(self) -> None:
-        """Do what a worker need not wait for, once it has its answer: keep released blocks, and tell the owner of charges."""
+        """Store released blocks and log charges, after the worker has its answer, so that it need not wait."""
         with self._lock:
             unkept, self._unkept = self._unkept, []
             for keep in unkept:
                 try:
                     keep()
-                except Exception as error:  # what is not kept is asked, and paid, again
+                except Exception as error:  # a block that isn't stored is asked and paid again
                     self._report(error)
             untold, self._untold = self._untold, []
         for number, charge, outcome in untold:
             self._tell(number, charge, outcome)
 
-    def settle_all(self, outcome: str = "interrupted") -> list[int]:
-        """Settle what the worker left open, after its end: thresholds by their last progress, all else in full.
+    def settle_all(self) -> list[int]:
+        """Settle the open statements of a worker that has ended: thresholds by their last progress, others in full.
 
         Returns:
-            The statements that were settled. What could not be written stays charged in full.
-
-        Raises:
-            ValueError: another outcome than ``interrupted``: nobody knows what became of them.
+            The settled statements. If the ledger can't be written, a statement stays charged in full.
         """
-        if outcome != "interrupted":
-            raise ValueError(outcome)
         settled = []
         with self._lock:
             for number, ticket in list(self._open.items()):
                 try:
                     used = self.ledger.settle_left(ticket)
                     settled.append(number)
-                    self._untold.append((number, self.ledger.accountant.write_charge(used), outcome))
+                    self._untold.append((number, self.ledger.accountant.write_charge(used), "interrupted"))
                 except LedgerError as error:
                     self._report(error)
             self._open.clear()
@@ -309,7 +291,7 @@ class LedgerService:
         self._count_write()
         ticket = self.ledger.reserve(event, text, shown)
         self._open[ticket.statement_id] = ticket
-        self._paid = True
+
         return _answer(statement_id=ticket.statement_id)
 
     def _debit(self, head: dict[str, Any], payload: bytes) -> Message:
@@ -322,7 +304,7 @@ class LedgerService:
 
     def _progress(self, head: dict[str, Any], payload: bytes) -> Message:
         ticket = self._find_ticket(head)
-        self._paid = True
+
         self.ledger.note_progress(ticket, read_worker_event(head.get("event")))
         return _answer()
 
@@ -330,7 +312,7 @@ class LedgerService:
         ticket, event = self._find_ticket(head), read_worker_event(head.get("event"))
         outcome = get_field(head, "outcome", str)
         if outcome not in OUTCOMES:
-            raise WireError("a message arrived with an outcome that no statement has.")
+            raise WireError("a message has an outcome that no statement has.")
         self._unkept.append(
             self.ledger.begin_settling(ticket, event, self._read_kept(head, payload), outcome)
         )
@@ -341,7 +323,7 @@ class LedgerService:
         return _answer(state=write_state(state), left=state.sentence)
 
     def _part(self, head: dict[str, Any], payload: bytes) -> Message:
-        """Take a piece of what the next settlement stores."""
+        """Take a piece of the content that the next settlement stores."""
         self._overflown = self._overflown or sum(map(len, self._parts)) + len(payload) > self._most
         if not self._overflown:
             self._parts.append(payload)
@@ -351,7 +333,7 @@ class LedgerService:
         parts, self._parts = self._parts, []
         overflown, self._overflown = self._overflown, False
         if overflown or sum(map(len, parts)) + len(payload) > self._most:
-            return KeptReleases()  # what is not kept is asked, and paid, again
+            return KeptReleases()  # its blocks are asked and paid again
         content = b"".join([*parts, payload])
         pieces = cut_pieces(head.get("kept", []), content)
         releases, questions, events = {}, {}, {}
@@ -370,7 +352,7 @@ class LedgerService:
 
     @property
     def _most(self) -> int:
-        """Bytes of releases and of what their questions were about, together."""
+        """Most bytes of releases and of their questions' blocks."""
         return self.largest + MAX_QUESTION_BYTES
 
     def _refuse(self, head: dict[str, Any], payload: bytes) -> Message:
@@ -385,10 +367,10 @@ class LedgerService:
             raise LedgerError("One request writes too many statements.", hint="ask in several cells.")
 
     def _find_ticket(self, head: dict[str, Any]) -> Ticket:
-        """Return a reservation that this worker has open.
+        """Return an open reservation of this worker.
 
         Raises:
-            LedgerError: it has not.
+            LedgerError: it has no such reservation.
         """
         ticket = self._open.get(get_field(head, "statement_id", int))
         if ticket is None:
@@ -398,7 +380,7 @@ class LedgerService:
     # -- stored answers -------------------------------------------------------------------------------------------
 
     def _replay(self, head: dict[str, Any], payload: bytes) -> Message:
-        """Send a stored release; of one that another analyst paid for neither the time nor the statement."""
+        """Send a stored release, without time and statement if another analyst paid for it."""
         key = read_key(head.get("key"))
         found = self.ledger.replay(key)
         self._sending = b""
@@ -419,22 +401,22 @@ class LedgerService:
         return Message({"kind": "answer", "found": told}, found.release[:PIECE])
 
     def _more(self, head: dict[str, Any], payload: bytes) -> Message:
-        """Send a further piece of the release that was asked for last."""
+        """Send a further piece of the last release."""
         start = get_field(head, "start", int)
         return Message({"kind": "answer"}, self._sending[start : start + PIECE] if start >= 0 else b"")
 
     def _asked(self, head: dict[str, Any], payload: bytes) -> Message:
-        """Send what the analyst's own last statement of a question was about."""
+        """Send the analyst's own last statement of a question, with its blocks."""
         found = self.ledger.asked(read_key(head.get("question")))
         if found is None or found[0].analyst != self.ledger.analyst:
             return _answer(entry=None)
         entry = replace(conceal_entry(found[0]), blocks=found[0].blocks)
         return Message({"kind": "answer", "entry": write_entry(entry)}, found[1])
 
-    # -- what is left and what was asked --------------------------------------------------------------------------
+    # -- the budget left and past statements ----------------------------------------------------------------------
 
     def _terms(self, head: dict[str, Any], payload: bytes) -> Message:
-        """Send what does not change while a policy holds, as one analyst may know it."""
+        """Send the constant facts under a policy, as far as the analyst may know them."""
         terms, mine = self.ledger.terms, self.ledger.analyst or ""
         own = replace(
             terms, dataset="", units={}, public=(), policy="",
@@ -451,7 +433,7 @@ class LedgerService:
         return _answer(state=write_state(self._find_state()))
 
     def _find_state(self) -> BudgetState:
-        """Return what is left; as long as nothing is written, that is not counted again."""
+        """Return the budget left, cached until the ledger changes."""
         row = self.ledger.last_row
         if self._told_state is None or self._told_state[0] != row:
             self._told_state = (row, self.ledger.state())
@@ -466,7 +448,7 @@ class LedgerService:
         return _answer(count=self._own.count)
 
     def _entries(self, head: dict[str, Any], payload: bytes) -> Message:
-        """Send a page of the analyst's own statements, and where it begins; with ``others`` the totals of all others."""
+        """Send a page of the analyst's own statements and its start; with ``others``, also the totals of all others."""
         count = self._own.count
         last = head.get("last")
         start = get_field(head, "start", int, 0) if last is None else count - get_field(head, "last", int)
@@ -479,8 +461,8 @@ class LedgerService:
             if size > MAX_PAGE_BYTES:
                 break
         others = self._own.sum_others() if get_field(head, "others", bool, False) else None
-        told = None if others is None else write_entry(others)
-        return _answer(count=count, start=start, entries=listed, others=told)
+        total = None if others is None else write_entry(others)
+        return _answer(count=count, start=start, entries=listed, others=total)
 
     def _tabulate(self, head: dict[str, Any], payload: bytes) -> Message:
         return Message({"kind": "answer"}, self._figures.make(get_field(head, "what", str)))
@@ -516,11 +498,7 @@ def _answer(**told: Any) -> Message:
 
 
 class _FigureCache:
-    """Figures of everybody's statements, made anew only where the ledger has changed, and not too often where that takes long.
-
-    Args:
-        ledger: the ledger.
-    """
+    """A cache of figures about all analysts' statements, until the ledger changes; slow ones are kept for a while."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -530,11 +508,11 @@ class _FigureCache:
         """Return figures as JSON.
 
         Raises:
-            WireError: there are none of that name.
+            WireError: no figures have that name.
         """
         known = {**FIGURES, **{f"picture {name}": make for name, make in PICTURES.items()}}
         if what not in known:
-            raise WireError("this ledger makes no such figures.")
+            raise WireError("the ledger has no such figures.")
         rows, now = self._ledger.last_row, time.monotonic()
         if what in self._made:
             seen, until, held = self._made[what]
@@ -552,11 +530,11 @@ class _FigureCache:
 
 _QUICK = 0.5
 _REST = 20.0
-"""Figures that take longer than half a second are made at most during a twentieth of the time."""
+"""Figures that take longer than half a second take at most a twentieth of the time."""
 
 
 def _without_texts(picture: dict[str, Any]) -> dict[str, Any]:
-    """Return a picture without what it says of single statements, which may be another analyst's: texts, and refusals."""
+    """Return a picture without texts and refusals, which may be another analyst's."""
     found = dict(picture)
     if "burn_down" in found:
         steps = [{**step, "text": ""} for step in found["burn_down"]["steps"]]

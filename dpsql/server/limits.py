@@ -1,4 +1,4 @@
-"""Limits of what comes in: requests of an analyst, and sizes of what they send."""
+"""Limits on an analyst's requests: their rate and their sizes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from dpsql.policy.model import ServerRules
 
 BODY_OVERHEAD = 64 << 10
-"""Bytes of a request beside its statements and parameters."""
+"""Bytes of a request in addition to its statements and parameters."""
 MAX_WAITING = 16
-"""Requests of one analyst that wait for their turn; each of them holds a thread."""
+"""Queued requests of one analyst; each of them takes a thread."""
 
 
 class RequestRate:
-    """A bound on the requests of one analyst: so many per minute, at most a minute's worth at once."""
+    """A token bucket for the requests of one analyst; it holds one minute's worth."""
 
     def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._most = float(per_minute)
@@ -25,7 +25,7 @@ class RequestRate:
         self._lock = threading.Lock()
 
     def take(self) -> bool:
-        """Count a request; False where there were too many.
+        """Count a request; return False if there were too many.
 
         >>> rate = RequestRate(2, clock=lambda: 0.0)
         >>> rate.take(), rate.take(), rate.take()
@@ -54,20 +54,20 @@ class RequestLimits:
 
     @classmethod
     def of(cls, rules: ServerRules) -> RequestLimits:
-        """Take the limits of a policy."""
+        """Return the limits of a policy."""
         return cls(rules.max_statement_bytes, rules.max_parameter_bytes)
 
     def explain_body(self, size: int) -> str:
-        """Return why a request is too large, before anybody reads it; empty where it is not."""
+        """Return why a request is too large to be read; empty if it isn't."""
         most = self.statement_bytes + self.parameter_bytes + BODY_OVERHEAD
         return f"the request has {size:,} bytes; the server takes {most:,}." if size > most else ""
 
     def explain_parts(self, texts: int, rest: int) -> str:
-        """Return why the parts of a request are too large; empty where they are not.
+        """Return why the parts of a request are too large; empty if they aren't.
 
         Args:
             texts: bytes of its statements.
-            rest: bytes of all else, parameters first of all.
+            rest: bytes of everything else, mainly parameters.
         """
         if texts > self.statement_bytes:
             return f"the statement has {texts:,} bytes; the owner allows {self.statement_bytes:,}."

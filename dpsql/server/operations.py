@@ -1,16 +1,18 @@
-"""The worker's side of every operation: a client's message goes to an ordinary session, messages come back.
+"""Operations: a worker passes a client's message to an ordinary session, and returns messages.
 
-    run, plan           statements; ``touch`` is called before private data may be read for one
+    run, plan           statements; ``touch`` is called before a statement may read private data
     describe, schemas, explain, why, budget, ledger, columns, tables, check_name, plot, panel
                         spend nothing, and read no private row
-    keep                a result that the session gave, by its handle
-    postgres_run, postgres_describe     what a client of PostgreSQL's protocol asks; the first may pay
+    keep                keep a result of the session, by its handle
+    postgres_run, postgres_describe     statements of PostgreSQL's clients; the first may pay
 
-A reply ends in ``end``, or in ``error``: one of ours with its class, sentence, caret and hint. For everything else there is one
-fixed sentence, since what Python says of an exception may hold paths and values.
+A reply ends in ``end``, or in ``error``: one of ours with class, sentence, caret and hint. Other exceptions become one fixed
+sentence, since Python's message may contain paths and data.
 
-A session's kept results and open thresholds are in its journal: bytes that somebody else keeps, from which another process
-makes the kept results again, for free, out of stored answers.
+A session's journal lists its kept results and open thresholds. Another process uses it to make the kept results again from stored
+answers, without cost. The front keeps it.
+
+This module stands apart from :mod:`dpsql.server.worker` because that one runs alone, and imports it after it is confined.
 """
 
 from __future__ import annotations
@@ -53,24 +55,24 @@ from dpsql.session.result import Result
 from dpsql.session.session import Session
 
 MAX_PARAMETER = 1 << 20
-"""Characters of a text that is a parameter."""
+"""Most characters of a text parameter."""
 MAX_STATEMENTS = 1000
-"""Statements of a declared plan."""
+"""Most statements of a declared plan."""
 MAX_JOURNAL = 100
-"""Kept results that another process can make again."""
+"""Most kept results that another process can make again."""
 MAX_JOURNAL_LINE = 1 << 16
-"""Bytes of the statement and parameters of one of them."""
+"""Most bytes of such a result's statement and parameters."""
 MAX_REMEMBERED = 64
-"""Results that a session remembers, so that ``keep`` can name them."""
+"""Most results that a session remembers for ``keep``."""
 MAX_REMEMBERED_BYTES = 64 << 20
-"""Bytes that they may have together."""
+"""Most bytes of all remembered results."""
 
 MAX_CHARGE_TEXT = 1000
 """Characters of a statement in the list of the latest charges."""
 
-_FAILED = "the server could not finish this, for a reason that it keeps to itself."
+_FAILED = "the server could not finish this, and withholds the reason."
 _FAILED_HINT = "SHOW LEDGER says whether it was charged."
-_GONE = "run its cell again: what is stored is free."
+_GONE = "run its cell again: stored answers are free."
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ class _Question:
     params: Mapping[str, Any] | None
     epsilon: str | Fraction | None = None
     synthetic: bool = False
-    """True where synthetic rows of it were asked for, by their own operation."""
+    """Whether the question is the operation for synthetic rows."""
     rows: int | None = None
 
     def ask(self, session: Session, fresh: bool = False) -> list[Result]:
@@ -99,15 +101,15 @@ class _Memory:
     results: OrderedDict[int, tuple[Result, _Question, int]] = field(default_factory=OrderedDict)
     """A result, its question and the bytes of its rows, by handle."""
     count: int = field(default_factory=lambda: secrets.randbelow(1 << 40))
-    """The last handle. Another process begins elsewhere: what it does not hold can't be taken for something else."""
+    """The last handle. It starts at random, so that another process doesn't take an old handle for one of its own."""
     size: int = 0
     kept: dict[str, bytes] = field(default_factory=dict)
     """Lines of the journal by folded name."""
     notes: list[str] = field(default_factory=list)
-    """Sentences for the next reply that has room for them."""
+    """Sentences for the next reply with notes."""
 
     def remember(self, result: Result, question: _Question, size: int) -> int:
-        """Return the handle of a result; the oldest ones are forgotten where they are many or large."""
+        """Return the handle of a result, and forget the oldest results above the limits."""
         self.count += 1
         self.size += size
         self.results[self.count] = (result, question, size)
@@ -116,8 +118,8 @@ class _Memory:
         return self.count
 
     def note_kept(self, name: str, content: str, question: _Question | None) -> None:
-        """Write into the journal what a kept result is made of; what is too long is not made again."""
-        self.kept.pop(name.lower(), None)  # it comes after what it may be made of
+        """Write the question of a kept result into the journal, unless it is too long."""
+        self.kept.pop(name.lower(), None)  # it must follow the kept results that it reads
         if question is None:
             return
         asked = write_question(question.text, question.params, question.epsilon)
@@ -129,7 +131,7 @@ class _Memory:
             self.kept[name.lower()] = written
 
     def take_notes(self) -> list[str]:
-        """Return the sentences for this reply, once."""
+        """Return the sentences for this reply, and clear them."""
         taken, self.notes = self.notes, []
         return taken
 
@@ -152,14 +154,14 @@ def answer(
     touch: Callable[[], None] = lambda: None,
     report: Callable[[BaseException], None] = _ignore,
 ) -> Iterator[Message]:
-    """Answer one message of a client. The last message is ``end`` or ``error``; nothing is raised.
+    """Answer one message of a client. The last message is ``end`` or ``error``; no exception leaves.
 
     Args:
         operation: ``run``, ``plan``, ``explain``, ...
         session: the client's session.
-        body: the message, as the client sent it.
-        touch: called each time before private data may be read; the client is told by :data:`dpsql.client.wire.READING`.
-        report: called with an exception that is none of ours. It may hold values: it is for the owner's eyes alone.
+        body: the client's message.
+        touch: called each time before private data may be read; the client then gets :data:`dpsql.client.wire.READING`.
+        report: called with an exception that isn't ours. It may contain data, and is for the owner only.
     """
     memory = _memory_of(session)
     try:
@@ -170,11 +172,11 @@ def answer(
         steps = perform(session, memory, head)
         while (message := _step(steps, touch)) is not None:
             if message.head["kind"] != "rows":
-                encode(Message(message.head))  # what can't be sent is an error like others
+                encode(Message(message.head))  # a head that can't be encoded becomes an error here
             yield message
         yield Message({"kind": "end"})
     except KeyboardInterrupt:
-        late = Interrupted("stopped as it ended: what was answered is stored, and asking again is free.")
+        late = Interrupted("stopped as it ended: its answers are stored, and asking again is free.")
         yield write_error(late)
     except Error as error:
         yield _write_error(error, memory)
@@ -184,7 +186,7 @@ def answer(
 
 
 def _step(steps: Iterator[Message], touch: Callable[[], None]) -> Message | None:
-    """Return the next message. Whoever takes them may do so from several threads, so nothing is set between two of them."""
+    """Return the next message. A caller may use several threads, so no context stays set between two messages."""
     with watch_touch(touch):
         return next(steps, None)
 
@@ -198,7 +200,7 @@ def _write_error(error: Error, memory: _Memory) -> Message:
 
 
 def add_note(session: Session, sentence: str) -> None:
-    """Let the next reply that has room for it say something: a sentence without its full stop."""
+    """Add a sentence, without its full stop, to the next reply with notes."""
     _memory_of(session).notes.append(sentence)
 
 
@@ -227,10 +229,10 @@ def _synthesise(session: Session, memory: _Memory, head: Mapping[str, Any]) -> I
 
 
 def _read_question(head: Mapping[str, Any]) -> tuple[str, dict[str, Any] | None, str | Fraction | None]:
-    """Read what a statement's message asks.
+    """Return the text, parameters and ε of a statement's message.
 
     Raises:
-        BindError: a parameter is too long. WireError: it is no such message.
+        BindError: a parameter is too long. WireError: the message is invalid.
     """
     text, params = get_field(head, "text", str), read_params(head.get("params"))
     if head.get("bound") is not None:
@@ -238,16 +240,14 @@ def _read_question(head: Mapping[str, Any]) -> tuple[str, dict[str, Any] | None,
     for name, value in (params or {}).items():
         for item in value if isinstance(value, list) else [value]:
             if isinstance(item, str) and len(item) > MAX_PARAMETER:
-                raise BindError(
-                    f"${name} holds {len(item):,} characters, and {MAX_PARAMETER:,} are the most."
-                )
+                raise BindError(f"${name} has {len(item):,} characters; the server takes {MAX_PARAMETER:,}.")
     return text, params, read_amount(head.get("epsilon"))
 
 
 def _send_results(
     session: Session, memory: _Memory, results: Sequence[Result], cell: _Question
 ) -> Iterator[Message]:
-    """Yield the messages of a cell's results, and remember what they answer."""
+    """Yield the messages of a cell's results, and remember their questions."""
     if len(results) == 1 and ";" not in cell.text and not may_keep(cell.text):
         yield from _send(memory, results[0], cell)
         return
@@ -265,12 +265,12 @@ def _send(
     """Yield the messages of one result.
 
     Raises:
-        PostprocessingError: it is larger than what a client takes.
+        PostprocessingError: the result is too large for a client.
     """
     size = int(result.table.nbytes)
     if size > MAX_RESULT:
         raise PostprocessingError(
-            f"the answer has {size:,} bytes, and {MAX_RESULT:,} are the most that is sent. What it cost is paid.",
+            f"the answer has {size:,} bytes; the server sends {MAX_RESULT:,} at most. Its cost is paid.",
             hint="ask for fewer rows or columns of it: the private part is stored, and free.",
         )
     more = {} if question is None else {"handle": memory.remember(result, question, size), "keep": keep}
@@ -281,7 +281,7 @@ def _send(
 
 
 def _plan(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
-    """Price statements together; and run them, where the client asks for that."""
+    """Price statements together, and run them if the client asks for it."""
     listed = get_field(head, "statements", list)
     if len(listed) > MAX_STATEMENTS or not all(isinstance(item, dict) for item in listed):
         raise WireError(f"a plan may have {MAX_STATEMENTS:,} statements.")
@@ -307,7 +307,7 @@ def _explain(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iter
 
 
 def _describe(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
-    """Yield the columns that an answer would have, those of its parameters, and its price."""
+    """Yield the columns of the answer and of the parameters, and the price."""
     text, params, _ = _read_question(head)
     found = session.describe(text, params)
     schema = [] if found.schema is None else write_arrow_schemas([found.schema])
@@ -316,7 +316,7 @@ def _describe(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Ite
 
 
 def _schemas(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
-    """Yield the columns of all tables that the policy names."""
+    """Yield the columns of the policy's tables."""
     found = session.table_schemas()
     yield Message({"kind": "value", "tables": list(found), "schemas": write_arrow_schemas(found.values())})
 
@@ -325,7 +325,7 @@ def _why(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator
     yield Message({"kind": "value", "why": write_why(session.why())})
 
 
-# -- what spends nothing ----------------------------------------------------------------------------------------------
+# -- operations that spend nothing ------------------------------------------------------------------------------------
 
 
 def _budget(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
@@ -333,7 +333,7 @@ def _budget(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Itera
 
 
 def _ledger(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
-    """Yield the statements in messages of some :data:`~dpsql.client.wire.CHUNK` bytes."""
+    """Yield the statements in messages of about :data:`~dpsql.client.wire.CHUNK` bytes."""
     last = None if head.get("last") is None else get_field(head, "last", int)
     page: list[dict[str, Any]] = []
     size = 0
@@ -365,7 +365,7 @@ def _keep(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterato
     name, handle = get_field(head, "name", str), get_field(head, "result", int)
     session.check_name(name)
     if handle not in memory.results:
-        raise BindError("the server does not hold this result any more.", hint=_GONE)
+        raise BindError("the server has forgotten this result.", hint=_GONE)
     result, question, _ = memory.results[handle]
     session.keep(name, result)
     memory.note_kept(name, session.kept[name.lower()], question)
@@ -378,7 +378,7 @@ def _plot(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterato
 
 
 def _panel(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
-    """Yield the numbers of what ``%dpsql budget`` shows; how that looks is the client's business."""
+    """Yield the numbers for ``%dpsql budget``, which the client lays out."""
     if get_field(head, "what", str) != "budget":
         raise WireError("this server has no such panel.")
     shown = BudgetPanel.of(session.account)
@@ -395,7 +395,7 @@ def _panel(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterat
 
 
 def _postgres_run(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
-    from dpsql.server.postgres.answers import answer_postgres  # what few sessions need
+    from dpsql.server.postgres.answers import answer_postgres  # few sessions need it
 
     def note_kept(statement: Statement, params: Mapping[str, Any] | None) -> None:
         question = _Question(statement.source, params)
@@ -410,47 +410,59 @@ def _postgres_describe(session: Session, memory: _Memory, head: Mapping[str, Any
     yield from describe_postgres(session, head)
 
 
-_OPERATIONS: dict[str, Callable[[Session, _Memory, Mapping[str, Any]], Iterator[Message]]] = {
-    "run": _run, "plan": _plan, "describe": _describe, "schemas": _schemas, "explain": _explain, "why": _why, "budget": _budget,
-    "ledger": _ledger, "columns": _columns, "tables": _tables, "check_name": _check_name, "keep": _keep, "plot": _plot,
-    "panel": _panel, "synthesise": _synthesise, "postgres_run": _postgres_run, "postgres_describe": _postgres_describe,
-}  # fmt: skip
+_SPENDING = (_run, _plan, _synthesise, _postgres_run)
+_FREE = (
+    _describe,
+    _schemas,
+    _explain,
+    _why,
+    _budget,
+    _ledger,
+    _columns,
+    _tables,
+    _check_name,
+    _keep,
+    _plot,
+    _panel,
+)
+_OPERATIONS = {
+    perform.__name__.removeprefix("_"): perform for perform in (*_SPENDING, *_FREE, _postgres_describe)
+}
 OPERATIONS = frozenset(_OPERATIONS)
-"""All of them."""
+"""The names of all operations."""
 
 
 # -- the journal ------------------------------------------------------------------------------------------------------
 
 
 def read_journal(session: Session) -> list[bytes]:
-    """Return what another process needs to go on with a session: lines that only :func:`restore_session` reads.
+    """Return the lines from which :func:`restore_session` restores a session in another process.
 
-    Kept results are named by their statements, never by their rows. Of open thresholds there is the name alone: their noisy
-    levels die with the process.
+    A line has a kept result's statement, never its rows, or an open threshold's name, whose noisy level ends with the process.
     """
     lines = list(_memory_of(session).kept.values())
     return lines + [json.dumps({"threshold": name}).encode() for name in session.open_thresholds]
 
 
 def restore_session(session: Session, journal: Iterable[bytes]) -> None:
-    """Make the kept results of a session again, in a process that begins.
+    """Make the kept results of a session again in a new process.
 
-    It must not be able to pay: then nothing but stored answers can be shown. What can't be made again, or not the same, and
-    each threshold that was open is told by a note of the next reply.
+    The caller must forbid payments, so that only stored answers are used. The next reply gets a note about each kept result that
+    can't be made again or would differ, and about each threshold that was open.
     """
     for line in journal:
         body = json.loads(line)
         if "threshold" in body:
-            closed = f"the threshold {body['threshold']} is closed, since the process that held it ended: DECLARE it again"
-            add_note(session, closed)
+            name = body["threshold"]
+            add_note(session, f"the threshold {name} is closed, because its process ended: DECLARE it again")
         elif not _restore(session, body):
             add_note(
-                session, f"the kept result {body['kept']} is gone with the process that held it: {_GONE[:-1]}"
+                session, f"the kept result {body['kept']} is lost, because its process ended: {_GONE[:-1]}"
             )
 
 
 def _restore(session: Session, body: Mapping[str, Any]) -> bool:
-    """Make one kept result again. False where that would cost something, fails, or gives other rows."""
+    """Make one kept result again; return False if that would cost, fails, or gives other rows."""
     name = str(body["kept"])
     synthetic = bool(body.get("synthetic")), body.get("rows")
     question = _Question(body["text"], read_params(body["params"]), read_amount(body["epsilon"]), *synthetic)

@@ -1,7 +1,7 @@
-"""Start a server, tell what it serves and to whom, and what is missing; then run it until SIGTERM.
+"""Starting the server, and running it until SIGTERM.
 
-One line on standard output says where it listens, once it is ready, and one more holds each link to the owner's page; the log
-goes to standard error, one JSON object a line.
+When it is ready, it prints the address, and each link to the owner's page, as a line on standard output. The log goes to standard
+error, one JSON object per line.
 """
 
 from __future__ import annotations
@@ -11,48 +11,48 @@ import os
 import queue
 import resource
 import signal
-import ssl
 import sys
 import threading
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from dpsql.client.channel import read_authority
 from dpsql.client.wire import waiting_in_place
 from dpsql.errors import ServerError
+from dpsql.server.connections import clear_socket, parse_listen
 from dpsql.server.event_log import EventLog, name_place
 from dpsql.server.front import Front, withhold_tracebacks
 from dpsql.server.isolation import MemoryGroups, list_unconfined, protect_memory
-from dpsql.server.listening import clear_socket, is_loopback
-from dpsql.server.postgres.connection import find_postgres_place, listen_postgres
+from dpsql.server.postgres.connection import listen_postgres
 from dpsql.server.served import ServedFiles, ServedPolicy, run_together
 
 if TYPE_CHECKING:
     from dpsql.server.console import Console
 
 PATIENCE_SECONDS = 10.0
-"""Seconds that statements which have paid may take to reach their answer time when the server ends."""
+"""Seconds that paid statements may take to reach their answer time when the server ends."""
 SETTLE_SECONDS = 25.0
-"""Seconds that the end of the server waits for all of them to be settled, whoever holds their ledgers."""
+"""Seconds that the server waits at its end for all settlements, even if another process locks a ledger."""
 _WATCH_SECONDS, _TIDY_STEPS = 0.25, 8
 _LOOK_SECONDS = 0.5
 _CONNECTION_SECONDS = 1.0
 _MOST_FILES = 65_536
 _SOCKET_MASK = 0o117
-"""The owner and the group of the socket's folder may use it."""
+"""The socket is open to its owner and to the folder's group."""
 
 
 def find_location(listen: str, tls: bool) -> str:
-    """Return where to listen as Flight writes it.
+    """Return the address to listen at, as Flight writes it.
 
     Args:
         listen: ``unix:/path``, or ``host:port``.
         tls: whether there is a certificate.
 
     Raises:
-        ServerError: it is neither, or others could read along.
+        ServerError: the address is invalid, or needs TLS.
 
     >>> find_location("unix:/run/dpsql/dpsql.sock", False), find_location("127.0.0.1:0", False)
     ('grpc+unix:///run/dpsql/dpsql.sock', 'grpc+tcp://127.0.0.1:0')
@@ -62,21 +62,9 @@ def find_location(listen: str, tls: bool) -> str:
         if not path.startswith("/"):
             path = str(Path(path).absolute())
         if tls:
-            raise ServerError(
-                "a socket on this machine has no TLS.", hint="leave --tls-cert and --tls-key out."
-            )
+            raise ServerError("a Unix socket has no TLS.", hint="leave --tls-cert and --tls-key out.")
         return f"grpc+unix://{path}"
-    host, _, port = listen.rpartition(":")
-    if not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise ServerError(
-            f"{listen!r} is no place to listen.",
-            hint="--listen unix:/run/dpsql/dpsql.sock, or --listen 127.0.0.1:31337",
-        )
-    if not tls and not is_loopback(host):
-        raise ServerError(
-            "beyond this machine a server speaks TLS alone: tokens and answers could be read on the way.",
-            hint="--tls-cert cert.pem --tls-key key.pem",
-        )
+    host, port = parse_listen(listen, tls, "--listen unix:/run/dpsql/dpsql.sock, or --listen 127.0.0.1:31337")
     return f"grpc+{'tls' if tls else 'tcp'}://{host}:{port}"
 
 
@@ -98,26 +86,27 @@ def run_server(
         certificate: the files of a TLS certificate and its key.
         out: gets one line, when the server is ready.
         err: gets the log.
-        client_authority: the file of the authority that signs analysts' certificates; then nobody is let in without one.
-        console: where the owner's page listens: ``host:port`` of this machine, or ``unix:/path``.
-        postgres: ``host:port`` for clients of PostgreSQL's protocol; None where there is no such port.
+        client_authority: the file of the authority that signs analysts' certificates, which are then required.
+        console: the address of the owner's page: ``host:port`` of this machine, or ``unix:/path``.
+        postgres: ``host:port`` for clients of PostgreSQL's protocol; None for no such port.
 
     Raises:
-        PolicyError, LedgerError, ServerError: it can't start, and says why.
+        PolicyError, LedgerError, ServerError: the server can't start.
     """
     location = find_location(listen, certificate is not None)
     if client_authority is not None and certificate is None:
         raise ServerError(
-            "certificates of analysts are for a server that has one itself.",
+            "client certificates need a certificate of the server.",
             hint="--tls-cert cert.pem --tls-key key.pem --tls-client-ca ca.pem",
         )
     certificates = [_read_certificate(*certificate)] if certificate is not None else None
-    authority = None if client_authority is None else _read_authority(client_authority)
-    postgres_place = None if postgres is None else find_postgres_place(postgres, certificate is not None)
+    authority = None if client_authority is None else read_authority(client_authority)
+    tls = certificate is not None
+    postgres_place = None if postgres is None else parse_listen(postgres, tls, "--pg 127.0.0.1:5432")
     names = [place.policy.stem for place in places]
     if len(set(names)) < len(names):
         raise ServerError(
-            "two policies have one name.", hint="a policy's file name is its catalog: rename one."
+            "two policies have the same name.", hint="a policy's file name is its catalog: rename one."
         )
     signals: queue.SimpleQueue[int] = queue.SimpleQueue()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -138,7 +127,7 @@ def run_server(
             from dpsql.server.console import Console
 
             page = Console(console, served, log, out)
-        with _Listening(location, served, log, certificates, authority) as front:
+        with _listening(location, served, log, certificates, authority) as front:
             _tell_start(served, log)
             port = None
             if postgres_place is not None:
@@ -146,7 +135,7 @@ def run_server(
             scheme, _, rest = location.partition("://")
             where = rest if scheme == "grpc+unix" else f"{rest.rpartition(':')[0]}:{front.port}"
             gc.collect()
-            gc.freeze()  # a reply at a public time is not held up by a look through what was imported
+            gc.freeze()  # garbage collection of imported modules must not delay a reply at a public time
             print(f"listening on {scheme}://{where}", file=out, flush=True)
             if port is not None:
                 print(f"listening on postgresql://{port.place}", file=out, flush=True)
@@ -163,48 +152,46 @@ def run_server(
             page.close()
         closed = run_together([one.close for one in served], PATIENCE_SECONDS)
     if not (settled and closed):
-        said = "the ledger is held by another process: what runs stays charged, and is settled when the ledger is opened"
-        log.write("failure", why=said)
+        why = "another process locks the ledger: running statements stay charged, and are settled when it is next opened"
+        log.write("failure", why=why)
     log.write("end")
     return 0
 
 
-class _Listening:
-    """The front while it listens, in a ``with`` block."""
-
-    def __init__(
-        self,
-        location: str,
-        served: Sequence[ServedPolicy],
-        log: EventLog,
-        certificates: Sequence[tuple[bytes, bytes]] | None,
-        authority: bytes | None,
-    ) -> None:
-        path = location.removeprefix("grpc+unix://")
-        self._socket = Path(path) if path != location else None
-        if self._socket is not None:
-            clear_socket(self._socket)
-        mask = os.umask(_SOCKET_MASK)
-        try:
-            with waiting_in_place():
-                self._front = Front(location, served, log, certificates, authority)
-        except Exception:
-            raise ServerError(
-                "nothing can listen there.", hint="is the address in use, or the folder missing?"
-            ) from None
-        finally:
-            os.umask(mask)
-
-    def __enter__(self) -> Front:
-        return self._front
-
-    def __exit__(self, *exc: object) -> None:
-        ending = threading.Thread(target=self._front.shutdown, daemon=True)
-        ending.start()
-        ending.join(PATIENCE_SECONDS)
-        if self._socket is not None:
+@contextmanager
+def _listening(
+    location: str,
+    served: Sequence[ServedPolicy],
+    log: EventLog,
+    certificates: Sequence[tuple[bytes, bytes]] | None,
+    authority: bytes | None,
+) -> Iterator[Front]:
+    """Yield the listening front, and shut it down at the end."""
+    path = Path(location.removeprefix("grpc+unix://")) if location.startswith("grpc+unix://") else None
+    if path is not None:
+        clear_socket(path)
+    mask = os.umask(_SOCKET_MASK)
+    try:
+        with waiting_in_place():
+            front = Front(location, served, log, certificates, authority)
+    except Exception:
+        hint = "free the address, or make the socket's folder."
+        raise ServerError("the server can't listen there.", hint=hint) from None
+    finally:
+        os.umask(mask)
+    try:
+        yield front
+    finally:
+        _start_thread("shutdown", front.shutdown).join(PATIENCE_SECONDS)
+        if path is not None:
             with suppress(OSError):
-                self._socket.unlink()
+                path.unlink()
+
+
+def _start_thread(name: str, work: Callable[[], None]) -> threading.Thread:
+    thread = threading.Thread(target=work, daemon=True, name=f"dpsql-{name}")
+    thread.start()
+    return thread
 
 
 def _run(
@@ -215,15 +202,12 @@ def _run(
     page: Console | None,
     front: Front,
 ) -> None:
-    """Do what signals and time ask for, until the server is to end."""
+    """Handle signals and periodic tasks until the server is to end."""
     ended = threading.Event()
-    watching = threading.Thread(target=_watch, args=(served, ended, log), daemon=True, name="dpsql-watch")
-    watching.start()
-    looking = threading.Thread(target=_look, args=(front, ended, log), daemon=True, name="dpsql-connections")
-    looking.start()
     wanted: queue.SimpleQueue[None] = queue.SimpleQueue()
-    reading = threading.Thread(target=_reload, args=(served, wanted, log), daemon=True, name="dpsql-reload")
-    reading.start()
+    watching = _start_thread("watch", partial(_watch, served, ended, log))
+    _start_thread("connections", partial(_look, front, ended, log))
+    _start_thread("reload", partial(_reload, served, wanted, log))
     while _wait_for_signal(signals) == signal.SIGHUP:
         if tls:
             log.write("reload", why="certificates are read at the start: restart the server for new ones")
@@ -235,7 +219,7 @@ def _run(
 
 
 def _reload(served: Sequence[ServedPolicy], wanted: queue.SimpleQueue[None], log: EventLog) -> None:
-    """Read the policies again whenever that is wanted: it may take minutes, in which a signal is heard all the same."""
+    """Read the policies again on request, in a thread, since it may take minutes and signals must still work."""
     while True:
         wanted.get()
         for one in served:
@@ -246,14 +230,14 @@ def _reload(served: Sequence[ServedPolicy], wanted: queue.SimpleQueue[None], log
 
 
 def _wait_for_signal(signals: queue.SimpleQueue[int]) -> int:
-    """Return the next signal. A handler runs in the main thread, which a signal to another thread does not wake: so it looks."""
+    """Return the next signal. Wait with a timeout, since a signal to another thread doesn't wake the main thread."""
     while True:
         with suppress(queue.Empty):
             return signals.get(timeout=_LOOK_SECONDS)
 
 
 def _watch(served: Sequence[ServedPolicy], ended: threading.Event, log: EventLog) -> None:
-    """End sessions whose token was replaced, and tidy up."""
+    """End sessions without a valid token, and tidy up."""
     step = 0
     while not ended.wait(_WATCH_SECONDS):
         step += 1
@@ -267,7 +251,7 @@ def _watch(served: Sequence[ServedPolicy], ended: threading.Event, log: EventLog
 
 
 def _look(front: Front, ended: threading.Event, log: EventLog) -> None:
-    """Look at the connections that have proved nothing yet, once a second."""
+    """Inspect connections that have not logged in, once a second."""
     while not ended.wait(_CONNECTION_SECONDS):
         try:
             front.look_at_connections()
@@ -276,7 +260,7 @@ def _look(front: Front, ended: threading.Event, log: EventLog) -> None:
 
 
 def _allow_files() -> None:
-    """Let this process open as many files as it may: each connection is one."""
+    """Raise this process's limit of open files, since each connection is one."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(OSError, ValueError):
         resource.setrlimit(
@@ -285,7 +269,7 @@ def _allow_files() -> None:
 
 
 def _tell_start(served: Sequence[ServedPolicy], log: EventLog) -> None:
-    """Say what is served and to whom, and what is missing."""
+    """Log the served policies and their analysts, and missing settings."""
     for one in served:
         policy = one.policy
         names = [record.name for record in one.tokens.list() if not record.has_expired()]
@@ -293,8 +277,8 @@ def _tell_start(served: Sequence[ServedPolicy], log: EventLog) -> None:
         if not names:
             log.write("missing", policy=one.name, why="no analyst has a token: dpsql analyst add NAME")
         if not policy.server.answer_times:
-            said = "answer_times = []: answers leave when they are ready, and their times tell about the data"
-            log.write("missing", policy=one.name, why=said)
+            why = "answer_times = []: answers leave when they are ready, and their times reveal something about the data"
+            log.write("missing", policy=one.name, why=why)
     for sentence in list_unconfined(served[0].held):
         log.write("missing", why=sentence)
 
@@ -303,28 +287,9 @@ def _read_certificate(certificate: Path, key: Path) -> tuple[bytes, bytes]:
     """Read the files of a certificate and its key.
 
     Raises:
-        ServerError: one can't be read.
+        ServerError: a file can't be read.
     """
     try:
         return certificate.read_bytes(), key.read_bytes()
     except OSError as error:
         raise ServerError(f"the file {error.filename} can't be read: {error.strerror}.") from None
-
-
-def _read_authority(file: Path) -> bytes:
-    """Read the file of the authority that signs analysts' certificates.
-
-    Raises:
-        ServerError: it can't be read, or holds no certificate.
-    """
-    try:
-        text = file.read_bytes()
-    except OSError as error:
-        raise ServerError(f"the file {file} can't be read: {error.strerror}.") from None
-    try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(cadata=text.decode("ascii", "replace"))
-    except (ssl.SSLError, ValueError):
-        raise ServerError(
-            f"{file} holds no certificate in PEM.", hint="it begins with -----BEGIN CERTIFICATE-----."
-        ) from None
-    return text

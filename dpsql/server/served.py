@@ -1,8 +1,7 @@
-"""A policy that a server serves: who may ask, the desks of those who do, and the policy's readings.
+"""A served policy: its analysts, their queues, and its readings.
 
-SIGHUP reads it again. A policy that does not load, does not pass ``dpsql policy check``, does not fit the data, or asks for more
-than the ledger grants is not taken, and the old one holds. Statements that run end under the old one; then each desk takes a
-worker under the new one.
+SIGHUP reads it again. If the new policy doesn't load, fails ``dpsql policy check``, doesn't fit the data, or needs more than the
+ledger grants, the old one stays. Running statements end under the old one; then each queue takes a worker under the new one.
 """
 
 from __future__ import annotations
@@ -35,18 +34,12 @@ from dpsql.server.worker_process import WorkerPool, WorkerSetup, write_import_pa
 _T = TypeVar("_T")
 
 CHECK_SECONDS = 600.0
-"""Seconds that ``dpsql policy check`` may take on a policy that is read again."""
+"""Seconds that ``dpsql policy check`` may take when a policy is read again."""
 
 
 @dataclass(frozen=True)
 class ServedFiles:
-    """The places of a policy, its data and its ledger.
-
-    Args:
-        policy: the policy file.
-        database: the database of tables without a source.
-        ledger: the ledger's file.
-    """
+    """The files of a policy, its ledger, and the database of its tables without a source."""
 
     policy: Path
     database: str
@@ -54,12 +47,12 @@ class ServedFiles:
 
 
 class ServedPolicy:
-    """One policy with its tokens, its ledger and its desks.
+    """One policy with its tokens, its ledger and its analysts' queues.
 
     Args:
-        places: where its parts are.
-        groups: where the memory of workers is bounded.
-        log: where events are written.
+        places: its files.
+        groups: the cgroups that limit workers' memory.
+        log: gets events.
 
     Raises:
         ServerError: another server has the ledger. LedgerError: its folder can't be written.
@@ -76,7 +69,7 @@ class ServedPolicy:
         self._old: list[Edition] = []
         self._edition: Edition | None = None
         self.readings = 0
-        """The number of times that the policy was read again."""
+        """How often the policy was read again."""
         self._checking: subprocess.Popen[str] | None = None
         self._ended = False
         self._held = take_ledger(places.ledger)
@@ -87,13 +80,13 @@ class ServedPolicy:
         """Read the policy, start a worker under it, and open the ledger.
 
         Raises:
-            PolicyError: the policy is wrong, or does not fit the data. LedgerError: the ledger can't be opened.
+            PolicyError: the policy is invalid, or doesn't fit the data. LedgerError: the ledger can't be opened.
         """
         self._edition = self._read()
 
     @property
     def edition(self) -> Edition:
-        """The reading that holds."""
+        """The present reading."""
         assert self._edition is not None, "it was not started"
         return self._edition
 
@@ -124,11 +117,11 @@ class ServedPolicy:
 
     @property
     def policy(self) -> Policy:
-        """The policy that holds."""
+        """The present policy."""
         return self.edition.policy
 
     def reload(self) -> None:
-        """Read the policy again; where it can't be taken, the old one holds. The log says which."""
+        """Read the policy again, keep the old one if the new one can't be used, and log the outcome."""
         try:
             self._check()
             edition = self._read()
@@ -152,21 +145,13 @@ class ServedPolicy:
         self._close_old()
 
     def _check(self) -> None:
-        """Run ``dpsql policy check`` in a process of its own, for the front opens no data.
+        """Run ``dpsql policy check`` in its own process, since the front opens no data.
 
         Raises:
-            PolicyError: something is missing.
+            PolicyError: the policy is incomplete.
         """
-        command = [
-            sys.executable,
-            "-P",
-            "-m",
-            "dpsql.cli",
-            "policy",
-            "check",
-            str(self.places.policy.absolute()),
-        ]
-        checking = self._start_check([*command, self.places.database])
+        command = [sys.executable, "-P", "-m", "dpsql.cli", "policy", "check"]
+        checking = self._start_check([*command, str(self.places.policy.absolute()), self.places.database])
         try:
             out, err = checking.communicate(timeout=CHECK_SECONDS)
         except subprocess.TimeoutExpired:
@@ -177,14 +162,13 @@ class ServedPolicy:
                 checking.kill()
         if checking.returncode:
             missing = [line.strip(" -") for line in out.splitlines() if line.startswith("  - ")]
-            said = err.splitlines()
-            raise PolicyError(next(iter([*missing, *said]), "the policy is not in order."))
+            raise PolicyError(next(iter([*missing, *err.splitlines()]), "the policy is incomplete."))
 
     def _start_check(self, command: list[str]) -> subprocess.Popen[str]:
-        """Start a process that checks the policy, unless the server ends.
+        """Start a process that checks the policy, unless the server is ending.
 
         Raises:
-            PolicyError: it does, or no process can be started.
+            PolicyError: the server is ending, or the process can't be started.
         """
         environment = os.environ | {"PYTHONPATH": write_import_path()}
         with self._lock:
@@ -199,7 +183,7 @@ class ServedPolicy:
             return self._checking
 
     def _close_old(self) -> None:
-        """Close readings that no desk uses any more."""
+        """Close readings without a queue."""
         with self._lock:
             used = {id(desk.used_edition) for desk in self._desks.values()}
             done = [edition for edition in self._old if id(edition) not in used]
@@ -207,22 +191,22 @@ class ServedPolicy:
         for edition in done:
             edition.ledger.close()
 
-    # -- who asks -----------------------------------------------------------------------------------------------
+    # -- analysts -----------------------------------------------------------------------------------------------
 
     def identify(self, token: str, peer: str) -> Identity | None:
-        """Return who a token belongs to; None where it is nobody's. A file of tokens that can't be read lets nobody in."""
+        """Return a token's analyst; None if it is invalid, or the file of tokens can't be read."""
         return self._ask_tokens(lambda: self._guard.identify(token, peer))
 
     def find_holder(self, name: str) -> Identity | None:
-        """Return the analyst of a certificate's name: whoever has a token of that name which holds. None where nobody has."""
+        """Return the analyst of a certificate's name; None if that name has no valid token."""
         return self._ask_tokens(lambda: self.tokens.find_holder(name))
 
     def find_token(self, name: str) -> TokenRecord | None:
-        """Return the record of an analyst's token; None where there is none that holds, or the file can't be read."""
+        """Return the record of an analyst's token; None if there is no valid one, or the file can't be read."""
         return self._ask_tokens(lambda: self.tokens.find(name))
 
     def _ask_tokens(self, ask: Callable[[], _T]) -> _T | None:
-        """Return what the file of tokens says; None where it can't be read, which the log tells."""
+        """Return the result of ``ask``; if the file of tokens can't be read, log that and return None."""
         try:
             return ask()
         except PolicyError as error:
@@ -230,29 +214,29 @@ class ServedPolicy:
             return None
 
     def note_wrong_token(self, peer: str) -> None:
-        """Count a wrong token of an address that was not sent as one, but used as a password."""
+        """Count a wrong token that an address used as a password."""
         self._guard.note_wrong(peer)
 
     def seconds_turned_away(self, peer: str) -> float:
-        """Return for how long wrong tokens of an address are not even told to be wrong."""
+        """Return for how many seconds the address is blocked."""
         return self._guard.seconds_left(peer)
 
     def ask_right(self, name: str, mark: str, letting_go: bool = False) -> None:
-        """Ask whether an analyst's right holds now. A file of tokens that can't be read gives nobody a right.
+        """Check that an analyst has a right now. If the file of tokens can't be read, nobody has one.
 
         Args:
             name: the analyst.
             mark: the mark of the token that the right came with.
-            letting_go: whether something is only given back or ended.
+            letting_go: whether the request only closes or stops something.
 
         Raises:
-            RightError: it does not.
+            RightError: the analyst has none.
         """
         has_share = self.policy.find_analyst(name) is not None
         check_right(self.find_holder(name), has_share, mark, letting_go)
 
     def find_desk(self, name: str) -> Desk | None:
-        """Return the desk of an analyst; None where the policy gives them no share."""
+        """Return an analyst's queue; None if the policy gives them no share."""
         with self._lock:
             if self.edition.policy.find_analyst(name) is None:
                 return None
@@ -262,7 +246,7 @@ class ServedPolicy:
             return self._desks[name]
 
     def tell(self) -> dict[str, Any]:
-        """Return what its owner may see of its desks now, as JSON values."""
+        """Return the state of its queues for the owner's page, as JSON values."""
         with self._lock:
             desks = list(self._desks.values())
         return {"name": self.name, "readings": self.readings, "desks": [desk.tell() for desk in desks]}
@@ -271,10 +255,10 @@ class ServedPolicy:
         self._log.write("pause", analyst=name, policy=self.name, why=why)
         self.tokens.pause(name, why)
 
-    # -- what is done meanwhile ---------------------------------------------------------------------------------
+    # -- upkeep -------------------------------------------------------------------------------------------------
 
     def end_old_sessions(self) -> None:
-        """End the sessions whose right has ended, at once: their token expired, was replaced or removed, or the share is gone."""
+        """End sessions at once if their token expired, was replaced or removed, or their analyst has no share any more."""
         for name, desk in list(self._desks.items()):
 
             def holds(record: SessionRecord, name: str = name) -> bool:
@@ -289,7 +273,7 @@ class ServedPolicy:
                 self._log.write("sessions ended", analyst=name, policy=self.name, count=ended)
 
     def tidy(self) -> None:
-        """Let idle sessions leave, end workers without any, and forget texts that are older than the policy keeps them."""
+        """Close idle sessions, end workers without any, and blank texts that are older than the policy allows."""
         for desk in list(self._desks.values()):
             desk.tidy()
         self._close_old()
@@ -302,7 +286,7 @@ class ServedPolicy:
                 self._log.write("texts not forgotten", policy=self.name, why=error.message)
 
     def give_up_reading(self) -> None:
-        """Take no other reading of the policy from now on: the server ends. A worker that starts for one ends with the server."""
+        """Reject further readings of the policy, since the server is ending."""
         with self._lock:
             self._ended = True
             checking = self._checking
@@ -310,15 +294,15 @@ class ServedPolicy:
             checking.kill()
 
     def stop(self, patience: float) -> None:
-        """Stop what runs, settle it, and end the workers of all desks.
+        """Stop and settle what runs, and end all workers.
 
         Args:
-            patience: seconds that a statement which has paid may have until its answer time.
+            patience: seconds that a paid statement may take to reach its answer time.
         """
         run_together([partial(desk.close, patience) for desk in list(self._desks.values())], 4 * patience)
 
     def close(self) -> None:
-        """Close the ledger, and give it free for another server."""
+        """Close the ledger, and release its lock for another server."""
         for edition in filter(None, [*self._old, self._edition]):
             edition.pool.close()
             with suppress(Error):
@@ -327,15 +311,7 @@ class ServedPolicy:
 
 
 def run_together(tasks: list[Callable[[], None]], seconds: float) -> bool:
-    """Do several things at once, each in a thread, and wait for them.
-
-    Args:
-        tasks: the things.
-        seconds: how long they are waited for, all together.
-
-    Returns:
-        Whether all of them were done by then.
-    """
+    """Run tasks in threads, wait for all of them up to some seconds, and return whether all are done."""
     threads = [threading.Thread(target=task, daemon=True) for task in tasks]
     for thread in threads:
         thread.start()

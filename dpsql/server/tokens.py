@@ -1,8 +1,7 @@
-"""The tokens by which a server knows analysts: made once, kept as salted hashes, and compared in constant time.
+"""Analysts' tokens: shown once, kept as salted hashes, and compared in constant time.
 
-They are in a file beside the policy, ``<policy>.analysts``, which only its owner may read. It is written as a whole under
-another name and put in place, so a reader never sees half of it. A token has 256 bits from the operating system, so one
-round of SHA-256 over salt and token is as hard to turn back as any number of rounds.
+The file ``<policy>.analysts`` in the policy's folder has the hashes; only its owner may read it. Each change replaces the file
+atomically. A token has 256 bits from the operating system, so one round of SHA-256 protects it as well as many would.
 """
 
 from __future__ import annotations
@@ -25,12 +24,13 @@ from typing import Any
 
 from dpsql.errors import PolicyError, did_you_mean
 from dpsql.policy.validate import fold
+from dpsql.server.connections import shorten_address
 from dpsql.server.postgres.authentication import Verifier
 
 TOKEN_BITS = 256
 MAX_TOKEN_DAYS = 3650
 _PREFIX = "dpsql_"
-"""Before each token, so that scanners for secrets and people recognise one."""
+"""The start of each token, by which people and secret scanners recognise one."""
 _TOKEN = re.compile(r"dpsql_[A-Za-z0-9_-]{43}")
 _MAX_FILE = 16 << 20
 _FORMAT = 1
@@ -40,8 +40,7 @@ _FORMAT = 1
 class TokenRecord:
     """The file's record of one analyst's token. Times are in UTC.
 
-    ``paused`` says why the analyst may not ask for now; it is empty for those who may. ``scram`` is the verifier by which a
-    client of PostgreSQL's protocol proves that it has the token; a token that was made before there was one has none.
+    ``paused`` is the reason of a pause, or empty. ``scram`` is the verifier for PostgreSQL's protocol; old tokens have none.
     """
 
     name: str
@@ -53,16 +52,13 @@ class TokenRecord:
     scram: str = ""
 
     def has_expired(self, now: datetime | None = None) -> bool:
-        """Tell whether the token is past its time."""
+        """Return whether the token has expired."""
         return datetime.fromisoformat(self.expires) <= (now or datetime.now(UTC))
 
 
 @dataclass(frozen=True)
 class Identity:
-    """The analyst whom a token belongs to.
-
-    ``paused`` says why this analyst may not ask for now, and is empty otherwise; another token has another ``mark``.
-    """
+    """A token's analyst. ``paused`` is the reason of a pause, or empty; each token has its own ``mark``."""
 
     name: str
     expires: datetime
@@ -71,11 +67,7 @@ class Identity:
 
 
 class TokenFile:
-    """The tokens beside a policy. Safe for threads and processes.
-
-    Args:
-        policy: the path of the policy file.
-    """
+    """The tokens in the folder of the policy file ``policy``. Safe for threads and processes."""
 
     def __init__(self, policy: str | Path) -> None:
         policy = Path(policy)
@@ -86,7 +78,7 @@ class TokenFile:
 
     @property
     def version(self) -> tuple[int, ...]:
-        """Numbers that change whenever the file does; empty where there is none."""
+        """Numbers that change with the file; empty if there is none."""
         try:
             found = self.path.stat()
         except OSError:
@@ -94,25 +86,25 @@ class TokenFile:
         return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
     def add(self, name: str, days: int = 90) -> str:
-        """Make the token of an analyst who has none, and return it: it can't be read again.
+        """Make and return an analyst's first token, which can't be read again.
 
         Raises:
-            PolicyError: there is one already, or the file can't be written.
+            PolicyError: the analyst has a token, or the file can't be written.
         """
         with self._writing() as records:
             if name in records:
                 raise PolicyError(
                     f"{name} has a token already.",
-                    hint=f"this makes another in its place: dpsql analyst rotate {name} --policy {self._policy}",
+                    hint=f"replace it: dpsql analyst rotate {name} --policy {self._policy}",
                 )
             token, records[name] = _make_token(name, days)
         return token
 
     def rotate(self, name: str, days: int = 90) -> str:
-        """Make another token in place of an analyst's own, which ends at once, and return it. A pause stays.
+        """Replace an analyst's token at once, and return the new one. A pause stays.
 
         Raises:
-            PolicyError: there is none, or the file can't be written.
+            PolicyError: the analyst has no token, or the file can't be written.
         """
         with self._writing() as records:
             paused = self._find_record(records, name).paused
@@ -121,29 +113,29 @@ class TokenFile:
         return token
 
     def find_days(self, name: str) -> int:
-        """Return how many days an analyst's token holds from when it was made.
+        """Return the lifetime of an analyst's token in days.
 
         Raises:
-            PolicyError: there is none, or the file can't be read.
+            PolicyError: the analyst has no token, or the file can't be read.
         """
         found = self._find_record(self._load(), name)
-        held = datetime.fromisoformat(found.expires) - datetime.fromisoformat(found.made)
-        return max(1, round(held / timedelta(days=1)))
+        lifetime = datetime.fromisoformat(found.expires) - datetime.fromisoformat(found.made)
+        return max(1, round(lifetime / timedelta(days=1)))
 
     def remove(self, name: str) -> None:
         """Remove an analyst's token, which ends at once.
 
         Raises:
-            PolicyError: there is none, or the file can't be written.
+            PolicyError: the analyst has no token, or the file can't be written.
         """
         with self._writing() as records:
             del records[self._find_record(records, name).name]
 
     def pause(self, name: str, why: str) -> None:
-        """Let an analyst ask nothing more until the owner resumes. The first reason stays.
+        """Pause an analyst until the owner resumes them. The first reason stays.
 
         Raises:
-            PolicyError: there is no such token, or the file can't be written.
+            PolicyError: the analyst has no token, or the file can't be written.
         """
         with self._writing() as records:
             found = self._find_record(records, name)
@@ -151,10 +143,10 @@ class TokenFile:
             records[name] = replace(found, paused=found.paused or f"{why} ({when})")
 
     def resume(self, name: str) -> str:
-        """Let a paused analyst ask again, and return why they were paused; empty where they were not.
+        """Resume a paused analyst, and return the reason of the pause; empty if there was none.
 
         Raises:
-            PolicyError: there is no such token, or the file can't be written.
+            PolicyError: the analyst has no token, or the file can't be written.
         """
         with self._writing() as records:
             found = self._find_record(records, name)
@@ -162,7 +154,7 @@ class TokenFile:
         return found.paused
 
     def list(self) -> list[TokenRecord]:
-        """Return what is kept of each token, by name.
+        """Return the record of each token, by name.
 
         Raises:
             PolicyError: the file can't be read or trusted.
@@ -170,9 +162,9 @@ class TokenFile:
         return sorted(self._load().values(), key=lambda record: record.name)
 
     def identify(self, token: str) -> Identity | None:
-        """Return who a token belongs to; None where it is nobody's, or has expired.
+        """Return a token's analyst; None if it is unknown or has expired.
 
-        The time this takes tells nothing about which token it is: every hash is compared, each in constant time.
+        The time doesn't depend on which token it is, since every hash is compared in constant time.
 
         Raises:
             PolicyError: the file can't be read or trusted.
@@ -186,7 +178,7 @@ class TokenFile:
         return identify_holder(found)
 
     def find_holder(self, name: str) -> Identity | None:
-        """Return the holder of a token by their name, exactly as it is written; None where there is none, or it has expired.
+        """Return the analyst of an exact name; None if there is no token, or it has expired.
 
         Raises:
             PolicyError: the file can't be read or trusted.
@@ -194,7 +186,7 @@ class TokenFile:
         return identify_holder(self._load().get(name))
 
     def find(self, name: str) -> TokenRecord | None:
-        """Return the record of an analyst's token that has not expired, whatever the name's case; None where there is none.
+        """Return the record of an analyst's unexpired token, by the name in any case; None if there is none.
 
         Raises:
             PolicyError: the file can't be read or trusted.
@@ -228,12 +220,12 @@ class TokenFile:
         except OSError as error:
             raise PolicyError(
                 f"the file {self.path} can't be written: {error.strerror}.",
-                hint="run this as the user whom the policy belongs to.",
+                hint="run this as the owner of the policy file.",
             ) from None
 
 
 def identify_holder(found: TokenRecord | None) -> Identity | None:
-    """Return who a record is of; None where there is none, or its token has expired."""
+    """Return a record's analyst; None if there is no record, or its token has expired."""
     if found is None or found.has_expired():
         return None
     return Identity(found.name, datetime.fromisoformat(found.expires), found.paused, found.hash)
@@ -241,7 +233,7 @@ def identify_holder(found: TokenRecord | None) -> Identity | None:
 
 def _make_token(name: str, days: int) -> tuple[str, TokenRecord]:
     if isinstance(days, bool) or not isinstance(days, int) or not 1 <= days <= MAX_TOKEN_DAYS:
-        raise PolicyError(f"a token holds for 1 to {MAX_TOKEN_DAYS} days.", hint="--days 90")
+        raise PolicyError(f"a token is valid for 1 to {MAX_TOKEN_DAYS} days.", hint="--days 90")
     token, salt = _PREFIX + secrets.token_urlsafe(TOKEN_BITS // 8), secrets.token_hex(16)
     now = datetime.now(UTC)
     made, expires = (at.isoformat(timespec="seconds") for at in (now, now + timedelta(days=days)))
@@ -257,7 +249,7 @@ def _read_records(path: Path) -> dict[str, TokenRecord]:
     """Read the file.
 
     Raises:
-        PolicyError: others may read or write it, or it is no such file.
+        PolicyError: other users may read or write it, or it is no file of tokens.
     """
     descriptor = -1
     try:
@@ -268,7 +260,7 @@ def _read_records(path: Path) -> dict[str, TokenRecord]:
         with open(descriptor, "rb", closefd=False) as file:
             body = json.loads(file.read(_MAX_FILE).decode())
         if body["format"] != _FORMAT:
-            raise PolicyError(f"the file {path} is of another version of dpsql.")
+            raise PolicyError(f"another version of dpsql wrote the file {path}.")
         records = [_read_record(item) for item in body["analysts"]]
         return {record.name: record for record in records}
     except OSError as error:
@@ -334,15 +326,14 @@ class _Failures:
 
 
 class TokenGuard:
-    """The door of a server: tells who a token belongs to, and keeps count of addresses that send wrong ones.
+    """Identifies tokens, and counts the wrong ones of each address.
 
-    No thread sleeps: after some wrong tokens an address is turned away for a time that doubles with each further one, up to
-    ``longest`` seconds. A right token is let in all the same. Otherwise whoever shares an address or a socket with others could
-    lock them out; and nobody finds one of 2^256 tokens, however often they may ask.
+    After some wrong tokens an address is blocked for a time that doubles with each further one, up to ``longest`` seconds. A
+    valid token still works, or a user of a shared address could lock the others out; and no one guesses a token of 256 bits.
 
     Args:
         tokens: the file.
-        first, longest: seconds of the first refusal, and of the longest.
+        first, longest: seconds of the first block, and of the longest.
     """
 
     def __init__(self, tokens: TokenFile, first: float = 0.25, longest: float = 8.0) -> None:
@@ -352,10 +343,10 @@ class TokenGuard:
         self._failures: dict[str, _Failures] = {}
 
     def identify(self, token: str, peer: str) -> Identity | None:
-        """Return who a token belongs to; None where it is nobody's, or has expired.
+        """Return a token's analyst; None if it is unknown or has expired.
 
         Args:
-            token: what the client sent.
+            token: from the client.
             peer: the client's address, as gRPC writes it: ``ipv4:10.0.0.7:51312``, ``ipv6:...``, ``unix:...``.
 
         Raises:
@@ -367,7 +358,7 @@ class TokenGuard:
         return found
 
     def note_wrong(self, peer: str) -> None:
-        """Count a wrong token of an address, unless the address is turned away already."""
+        """Count a wrong token of an address, unless the address is blocked already."""
         address, now = shorten_address(peer), time.monotonic()
         with self._lock:
             failed = self._failures.get(address)
@@ -375,7 +366,7 @@ class TokenGuard:
                 self._note_failure(address, now)
 
     def seconds_left(self, peer: str) -> float:
-        """Return for how long an address is turned away still."""
+        """Return the seconds until an address isn't blocked any more."""
         with self._lock:
             failed = self._failures.get(shorten_address(peer))
         return 0.0 if failed is None else max(0.0, failed.until - time.monotonic())
@@ -387,43 +378,14 @@ class TokenGuard:
         failed.count += 1
         over = failed.count - _MISTYPED
         failed.until = now + (min(self.longest, self.first * 2.0 ** min(over - 1, 30)) if over > 0 else 0.0)
-        self._failures[address] = failed  # the latest stands last
+        self._failures[address] = failed  # the latest comes last
         if len(self._failures) > _ADDRESSES:
             del self._failures[next(iter(self._failures))]
 
 
 _MISTYPED = 5
-"""Wrong tokens of an address before it is turned away."""
+"""Wrong tokens of an address until it is blocked."""
 _FORGIVEN = 900.0
-"""Seconds without a wrong token after which an address begins anew."""
+"""Seconds without a wrong token until an address's count is reset."""
 _ADDRESSES = 10_000
-"""Addresses whose failures are remembered."""
-
-
-def shorten_address(peer: str) -> str:
-    """Return the address without its port; of IPv6 the network, for one host has as many addresses as it likes.
-
-    >>> shorten_address("ipv4:10.0.0.7:51312"), shorten_address("ipv6:%5B2001:db8:1:2:3::9%5D:50000")
-    ('10.0.0.7', '2001:db8:1:2')
-    """
-    kind, _, rest = peer.partition(":")
-    if kind == "ipv4":
-        return rest.rpartition(":")[0]
-    if kind == "ipv6":
-        inside = (
-            rest.replace("%5B", "[").replace("%5D", "]").partition("[")[2].partition("]")[0].partition("%")[0]
-        )
-        return _network_of(inside)
-    return kind[:20]
-
-
-def _network_of(address: str) -> str:
-    import ipaddress
-
-    try:
-        found = ipaddress.IPv6Address(address)
-    except ValueError:
-        return "ipv6"
-    if found.ipv4_mapped is not None:
-        return str(found.ipv4_mapped)
-    return ":".join(part.lstrip("0") or "0" for part in found.exploded.split(":")[:4])
+"""Addresses with counts."""

@@ -1,16 +1,13 @@
-"""The process that answers the statements of one analyst: it holds the policy and the data, and neither ledger nor tokens.
+"""The worker: a process that answers the statements of one analyst. It has the policy and the data, but no ledger and no tokens.
 
     python -m dpsql.server.worker SOCKET PIPE MEMORY
 
-It confines itself first, opens the data, and then does one call after another. Each session of the analyst is an ordinary
-:class:`dpsql.session.session.Session`, whose ledger is in the front. The front asks it over the pipe to stop a call, and ends
-it by closing both.
+It confines itself first, opens the data, and then answers one call after another. Each session of the analyst is an ordinary
+:class:`dpsql.session.session.Session` with a :class:`LedgerProxy`, because the front has the ledger. The front asks over the pipe
+to stop a call, and ends the worker by closing both.
 
-The worker's side of an analyst's ledger: the same face as :class:`dpsql.ledger.ledger.Ledger`, asked from the front.
-
-A statement that is answered for the first time takes four calls: what is stored of it, what it was about before, the
-reservation, and the settlement, whose answer says what is left; a stored one takes the first alone. What does not change
-while a policy holds is asked once.
+A new statement takes four calls to the ledger: its stored answer, the last statement of its question, the reservation, and the
+settlement, which returns the budget left. A stored statement takes the first only.
 """
 
 from __future__ import annotations
@@ -28,8 +25,18 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from dpsql.client.wire import Message, get_field, read_entry, read_error, read_event_of, read_state
-from dpsql.errors import BudgetExceeded, Error, LedgerError
+from dpsql.client.wire import (
+    Message,
+    decode,
+    encode,
+    get_field,
+    read_entry,
+    read_error,
+    read_event_of,
+    read_state,
+    write_error,
+)
+from dpsql.errors import BudgetExceeded, Error, LedgerError, ParseError, PolicyError
 from dpsql.ledger.answers import StoredRelease
 from dpsql.ledger.ledger import KeptReleases, Ledger, Ticket
 from dpsql.ledger.terms import Terms
@@ -38,8 +45,10 @@ from dpsql.privacy.accountants import Accountant, Spent, format_percent
 from dpsql.privacy.events import Event
 from dpsql.privacy.records import BudgetState, Entry, tell_time_zone
 from dpsql.report.data import PICTURES
+from dpsql.server.event_log import name_place
+from dpsql.server.frames import FrameError, Frames, mark_left, read_lines
 from dpsql.server.isolation import bound_processor_time, confine, yield_to_front, yield_to_this_thread
-from dpsql.server.promises import mark_left
+from dpsql.server.limits import RequestLimits
 
 if TYPE_CHECKING:
     from dpsql.interrupts import StopRequest
@@ -47,21 +56,18 @@ if TYPE_CHECKING:
 
 
 Ask = Callable[[dict[str, Any], bytes], Message]
-"""Sends one call to the front and returns its answer. The head has the method and its values."""
+"""Sends one call to the front and returns its answer. The head has the method and its arguments."""
 
 _PIECE = 8 << 20
 
 
 class LedgerProxy(Ledger):
-    """The ledger of one analyst, which a session in a worker uses in place of the ledger itself.
-
-    It holds no file, and shows the analyst's own statements and the totals of others.
+    """The ledger of one analyst in a worker, which asks the front: the analyst's own statements, and totals of others.
 
     Args:
-        ask: sends a call to the front and returns the answer of ``LedgerService.call``; errors arrive as messages and are
-            raised here.
+        ask: sends a call to the front and returns the answer of ``LedgerService.call``; the proxy raises its errors.
         policy: the policy of the worker's sessions.
-        analyst: who asks. The front does not believe it.
+        analyst: the analyst's name, which the front takes from the token instead.
     """
 
     def __init__(self, ask: Ask, policy: Policy, analyst: str) -> None:
@@ -71,10 +77,10 @@ class LedgerProxy(Ledger):
         self.analyst = analyst
         self.warnings = ()
         self._state: BudgetState | None = None
-        self._promised: int | None = None
-        """The statement that was settled last, where the front has given its word and writes it later."""
+        self._deferred: int | None = None
+        """The last settled statement, if the front writes the settlement later."""
         self._left: str | None = None
-        """The sentence on what is left that the last call brought along."""
+        """The sentence on the budget left from the last call."""
         self._dropped: dict[str, str | None] = {}
 
     def _call(self, method: str, payload: bytes = b"", **head: Any) -> Message:
@@ -83,13 +89,13 @@ class LedgerProxy(Ledger):
         Raises:
             Error: the front's own.
         """
-        self._state = self._promised = self._left = None
+        self._state = self._deferred = self._left = None
         answer = self._ask({"method": method, **head}, payload)
         if answer.head.get("kind") == "error":
             raise read_error(answer)
         return answer
 
-    # -- what does not change -------------------------------------------------------------------------------------
+    # -- constant facts under a policy ----------------------------------------------------------------------------
 
     @cached_property
     def _facts(self) -> dict[str, Any]:
@@ -97,27 +103,27 @@ class LedgerProxy(Ledger):
 
     @cached_property
     def terms(self) -> Terms:
-        """The terms that rule, as far as this analyst may know them."""
+        """The ledger's terms, as far as this analyst may know them."""
         return Terms.from_json(get_field(self._facts, "terms", dict))
 
     @cached_property
     def accountant(self) -> Accountant:
-        """The accountant of the whole budget: it says charges in its own currency."""
+        """The accountant of the whole budget, which writes charges in its own currency."""
         return self.terms.open_filter()
 
     @property
     def lasting(self) -> bool:
-        """Return True: the front keeps it in a file."""
+        """Return True, because the front keeps a file."""
         return True
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Return none: notices are for the owner, and may name paths and other analysts."""
+        """Return no notices: they are for the owner, and may name paths and other analysts."""
         return ()
 
     @property
     def dataset(self) -> str:
-        """Return an empty name: that of the data is the owner's."""
+        """Return an empty name, because only the owner knows the data's."""
         return ""
 
     @property
@@ -169,7 +175,7 @@ class LedgerProxy(Ledger):
         }
         answer = self._call("settle", bytes(content), **head)
         if answer.head.get("promised"):
-            self._promised = ticket.statement_id
+            self._deferred = ticket.statement_id
         else:
             self._state = read_state(answer.head.get("state"))
 
@@ -180,7 +186,7 @@ class LedgerProxy(Ledger):
         return lambda: None  # the front does the rest
 
     def settle_left(self, ticket: Ticket) -> Event:
-        raise LedgerError("Only who keeps the ledger can tell what was left open.")
+        raise LedgerError("Only the server can settle statements that were left open.")
 
     def refuse(self, text: str, reason: str, event: Event | None = None) -> None:
         try:
@@ -197,10 +203,10 @@ class LedgerProxy(Ledger):
         if found is None:
             return None
         pieces, size = [answer.payload], get_field(found, "size", int)
-        while (held := sum(map(len, pieces))) < size:
-            pieces.append(self._call("more", start=held).payload)
+        while (start := sum(map(len, pieces))) < size:
+            pieces.append(self._call("more", start=start).payload)
             if not pieces[-1]:
-                raise LedgerError("A stored answer arrived in part.", hint="run the statement again.")
+                raise LedgerError("A stored answer is incomplete.", hint="run the statement again.")
         self._left = get_field(found, "left", str, "") or None
         number, debit = found.get("statement_id"), found.get("debit")
         return StoredRelease(
@@ -213,7 +219,7 @@ class LedgerProxy(Ledger):
         )
 
     def find_dropped(self, key: str) -> Entry | None:
-        """Return a statement of which the time alone is told, and that only where it was this analyst's own."""
+        """Return a statement that has only its time, and only if it was this analyst's own."""
         if key not in self._dropped:
             self.replay(key)
         when = self._dropped.get(key)
@@ -225,23 +231,23 @@ class LedgerProxy(Ledger):
         return None if entry is None else (read_entry(entry), answer.payload)
 
     def find_debits(self, shown: Mapping[str, str]) -> dict[str, Event]:
-        raise LedgerError("Only who keeps the ledger can tell what is due.")
+        raise LedgerError("Only the server can find debits.")
 
-    # -- what is left and what was asked --------------------------------------------------------------------------
+    # -- the budget left and past statements ----------------------------------------------------------------------
 
     def state(self, after: Iterable[Event] = (), debit: Event | None = None) -> BudgetState:
         events = [event.to_json() for event in after]
         if self._state is not None and not events and debit is None:
-            told, self._state = self._state, None  # as it was when the statement was settled, a moment ago
-            return told
+            state, self._state = self._state, None  # from the settlement just before
+            return state
         owed = None if debit is None else debit.to_json()
         return read_state(self._call("state", after=events, debit=owed).head.get("state"))
 
     def say_left(self) -> str:
-        if self._promised is None:
-            told, self._left = self._left, None
-            return self.state().sentence if told is None else told
-        number, self._promised = self._promised, None
+        if self._deferred is None:
+            left, self._left = self._left, None
+            return self.state().sentence if left is None else left
+        number, self._deferred = self._deferred, None
         return mark_left(number)
 
     def find_excess(self, *events: Event, debit: Event | None = None) -> BudgetExceeded | None:
@@ -260,7 +266,7 @@ class LedgerProxy(Ledger):
         return get_field(self._call("count").head, "count", int)
 
     def entries(self, last: int | None = None) -> list[Entry]:
-        """Return the totals of others, where there are any, and then the analyst's own statements; or the ``last`` ones."""
+        """Return the totals of others, if there are any, and then the analyst's own statements, or the ``last`` of them."""
         answer = self._call("entries", last=last, others=True).head
         others, count = answer.get("others"), get_field(answer, "count", int)
         found = [read_entry(body) for body in get_field(answer, "entries", list)]
@@ -270,7 +276,7 @@ class LedgerProxy(Ledger):
         return [*([] if others is None else [read_entry(others)]), *found]
 
     def walk(self, first: int = 1, last: int | None = None) -> Iterator[Entry]:
-        """Yield the analyst's own statements, in order, whose numbers are in a range."""
+        """Yield the analyst's own statements with numbers in a range, in order."""
         for entry in self._list_own(0, self.count):
             if first <= entry.statement_id and (last is None or entry.statement_id <= last):
                 yield entry
@@ -284,7 +290,7 @@ class LedgerProxy(Ledger):
             start += len(page)
 
     def tabulate(self, what: str, make: Callable[[Self], Any]) -> Any:
-        """Return figures of everybody's statements, which the front makes."""
+        """Return figures about all analysts' statements, which the front makes."""
         found = json.loads(self._call("tabulate", what=what).payload)
         if what.removeprefix("picture ") in PICTURES and what.startswith("picture "):
             return found
@@ -295,32 +301,32 @@ class LedgerProxy(Ledger):
         return [entry.statement_id for entry in self.walk(after + 1)]
 
     def spent_by_all(self) -> Spent:
-        raise LedgerError("Only who keeps the ledger can add up what all were charged.")
+        raise LedgerError("Only the server can add up the charges of all analysts.")
 
     @property
     def last_row(self) -> int:
-        raise LedgerError("Only who keeps the ledger knows its rows.")
+        raise LedgerError("Only the server knows the ledger's rows.")
 
     def under(self, accountant: str) -> Ledger:
-        raise LedgerError("Only who keeps the ledger can count it in another way.", hint="SHOW ACCOUNTANTS")
+        raise LedgerError("Only the server can use another accountant.", hint="SHOW ACCOUNTANTS")
 
     def for_analyst(self, analyst: str | None) -> Ledger:
-        raise LedgerError("A worker answers one analyst.")
+        raise LedgerError("A worker answers one analyst only.")
 
     def close(self) -> None:
-        """Do nothing: the front closes the ledger, and settles what is open."""
+        """Do nothing, because the front closes the ledger and settles open statements."""
 
 
 CALL_NUMBER_BYTES = 8
 """Bytes of a call's number in the pipe."""
 _SPARE_SECONDS = 60
-"""Seconds of processor time that a call may take beyond what the policy allows on each processor."""
+"""Seconds of processor time that a call may take on each processor in addition to the policy's limit."""
 
 
 class _Stops:
     """Requests to stop a call, from the pipe; its end ends the process.
 
-    No signal takes part: the thread that reads the pipe asks the one that works, which looks for it.
+    A thread reads the pipe and sets a flag for the working thread, without signals.
     """
 
     def __init__(self, pipe: int) -> None:
@@ -331,7 +337,7 @@ class _Stops:
         threading.Thread(target=self._read, daemon=True, name="dpsql-stops").start()
 
     def begin(self, number: int) -> StopRequest:
-        """Return what a call is stopped by; it may be asked to stop already."""
+        """Return the stop request of a call, which may be set already."""
         from dpsql.interrupts import StopRequest
 
         with self._lock:
@@ -341,7 +347,7 @@ class _Stops:
             return self._stop
 
     def end(self) -> None:
-        """Note that the call is over: a request that comes late is for nobody."""
+        """Note that the call is done, so that a late request has no effect."""
         with self._lock:
             self._running, self._stop = 0, None
 
@@ -349,7 +355,7 @@ class _Stops:
         while True:
             data = os.read(self._pipe, CALL_NUMBER_BYTES)
             if len(data) < CALL_NUMBER_BYTES:
-                os._exit(0)  # the front is gone: nothing that is computed here can be told any more
+                os._exit(0)  # the front has ended, so no answer can leave
             with self._lock:
                 self._wanted = int.from_bytes(data, "big")
                 if self._stop is not None and self._wanted == self._running:
@@ -357,24 +363,19 @@ class _Stops:
 
 
 class AnalystWorker:
-    """The sessions of one analyst, and the frames that they are asked over."""
+    """The sessions of one analyst, and the frames of their calls."""
 
     def __init__(self, sock: socket.socket, stops: _Stops) -> None:
-        from dpsql.server.frames import Frames
-
         self._frames = Frames(sock)
         self._stops = stops
         self._asking = threading.Lock()
         self._sessions: dict[str, Session] = {}
         self._journals: dict[str, list[bytes]] = {}
         self._computing: set[int] = set()
-        """The threads that stand back for this one."""
+        """The threads of lower priority."""
 
     def open_data(self, held: dict[str, str]) -> None:
-        """Open the data with what the first frame says, and tell the front; or tell why not."""
-        from dpsql.client.wire import write_error
-        from dpsql.errors import Error, PolicyError
-
+        """Open the data by the first frame, and send the front "ready" or an error."""
         setup = self._frames.receive().head
         try:
             self._open(setup)
@@ -390,11 +391,9 @@ class AnalystWorker:
         with suppress(Exception):
             self._warm_up()
         gc.collect()
-        gc.freeze()  # what was imported is never looked through again
+        gc.freeze()  # the garbage collector skips imported modules from now on
 
     def _open(self, setup: dict[str, Any]) -> None:
-        from dpsql.policy.model import Policy
-
         self._base = Path(setup["base"])
         self.policy: Policy = Policy.loads(setup["policy"], base=self._base, name=setup["name"])
         self._database = str(setup["database"])
@@ -415,7 +414,7 @@ class AnalystWorker:
         return open_engine(self._database, self.policy, self._base, self._resources)
 
     def _open_in_call(self) -> Any:
-        """Open the data while a client waits, and go on when the front says so: how long it takes depends on the rows."""
+        """Open the data while a client waits, and continue when the front says so, since its time depends on the rows."""
         engine = self._open_engine()
         with self._asking:
             self._frames.send({"kind": "opened"})
@@ -423,8 +422,7 @@ class AnalystWorker:
         return engine
 
     def _warm_up(self) -> None:
-        """Explain a query that nobody asked, so that the first one is not answered later than others."""
-        from dpsql.ledger.ledger import Ledger
+        """Explain a query, so that the first statement isn't slower than others."""
         from dpsql.session.session import Session
 
         private = next(table.name for table in self.policy.tables.values() if not table.public)
@@ -435,9 +433,8 @@ class AnalystWorker:
     # -- calls --------------------------------------------------------------------------------------------------
 
     def serve(self) -> None:
-        """Do one call after another until the front is gone."""
+        """Answer one call after another until the front ends."""
         from dpsql.interrupts import run_stoppable
-        from dpsql.server.frames import FrameError
 
         while True:
             try:
@@ -453,14 +450,12 @@ class AnalystWorker:
                 return
 
     def _do(self, frame: Message) -> None:
-        """Do what a frame of the front asks."""
+        """Answer a frame of the front."""
         tasks = {"call": self._call, "restore": self._restore, "leave": self._leave}
         tasks[frame.head["kind"]](frame)
 
     def _call(self, frame: Message) -> None:
-        """Answer one message of a client: the replies, one after another, and the end of the call."""
-        from dpsql.client.wire import encode
-
+        """Answer one message of a client: send the replies, and the journal if it has changed."""
         name, body = str(frame.head["session"]), frame.payload
         refusal = self._refuse_large(body)
         if refusal is not None:
@@ -475,18 +470,14 @@ class AnalystWorker:
             self._send_journal(name, session)
 
     def _refuse_large(self, body: bytes) -> Message | None:
-        """Return an error where a client's message holds more than the owner allows."""
-        from dpsql.client.wire import decode, write_error
-        from dpsql.errors import Error, ParseError
-        from dpsql.server.limits import RequestLimits
-
+        """Return an error if a client's message is larger than the owner allows."""
         limits = RequestLimits.of(self.policy.server)
         if len(body) <= min(limits.statement_bytes, limits.parameter_bytes):
             return None
         try:
             head = decode(body).head
         except Error:
-            return None  # told by who reads it
+            return None  # its reader refuses it
         listed = head.get("statements")
         asked = (
             [head, *(item for item in listed if isinstance(item, dict))]
@@ -501,13 +492,12 @@ class AnalystWorker:
     def _find_session(self, name: str, analyst: str) -> Session:
         if name in self._sessions:
             return self._sessions[name]
-        from dpsql.server.worker import LedgerProxy
         from dpsql.session.session import Session
 
         engine = self._unused.pop() if self._unused else self._open_in_call()
         proxy: Any = LedgerProxy(self._ask, self.policy, analyst)
         session = self._sessions[name] = Session(self.policy, engine, proxy)
-        session.policy = self.policy.for_analyst(analyst)  # what is shown of it
+        session.policy = self.policy.for_analyst(analyst)  # the part that the analyst may see
         return session
 
     def _send_journal(self, name: str, session: Session) -> None:
@@ -517,9 +507,7 @@ class AnalystWorker:
             self._frames.send({"kind": "journal", "sizes": [len(line) for line in lines]}, b"".join(lines))
 
     def _restore(self, frame: Message) -> None:
-        """Make a session again that another process held. Nothing is paid meanwhile."""
-        from dpsql.server.frames import read_lines
-
+        """Restore a session of another process, without payments."""
         session = self._find_session(str(frame.head["session"]), str(frame.head["analyst"]))
         try:
             self._operations.restore_session(session, read_lines(frame))
@@ -527,7 +515,7 @@ class AnalystWorker:
             self._tell_failure(error)
 
     def _leave(self, frame: Message) -> None:
-        """Close a session; its thresholds are settled."""
+        """Close a session, and settle its thresholds."""
         session = self._sessions.pop(str(frame.head["session"]), None)
         self._journals.pop(str(frame.head["session"]), None)
         if session is not None:
@@ -546,14 +534,12 @@ class AnalystWorker:
         self._frames.send({"kind": "touch"})
 
     def _tell_failure(self, error: BaseException) -> None:
-        """Tell the owner where an unforeseen error came from, by places in our code; its own words may hold values."""
-        from dpsql.server.event_log import name_place
-
+        """Send the front the place of an unforeseen error in our code; its message may contain data."""
         self._frames.send({"kind": "failure", "why": name_place(error)})
 
 
 def run_worker(arguments: list[str]) -> None:
-    """Run a worker; the arguments are two open files, and the bytes of memory it may use where no cgroup bounds them."""
+    """Run a worker; the arguments are two descriptors, and its memory limit in bytes unless it has a cgroup."""
     descriptor, pipe, memory = arguments
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)

@@ -1,8 +1,7 @@
-"""A worker as the front sees it: a process, the frames to and from it, and its end.
+"""The front's side of a worker: it starts the process, exchanges frames with it, and ends it.
 
-It is started as a new program, never forked from the front's threads, with nothing of the front's environment but what Python
-needs, in the time zone of the policy and the locale C. Of open files it gets its socket and a pipe. Over the pipe it is asked to
-stop a call; when the pipe ends, since the front is gone, so does the worker.
+A worker is a new program, never a fork of the front. It gets only the environment that Python needs, the policy's time zone, the
+locale C, one socket and one pipe. The front asks over the pipe to stop a call; the worker ends when the pipe does.
 """
 
 from __future__ import annotations
@@ -17,9 +16,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from dpsql.client.wire import Message, read_error
+from dpsql.client.wire import read_error
 from dpsql.errors import Error, PolicyError
 from dpsql.policy.model import ServerRules
 from dpsql.server.frames import FrameError, Frames
@@ -33,28 +31,24 @@ _ROOT = str(Path(__file__).resolve().parents[2])
 
 
 def write_import_path() -> str:
-    """Return the ``PYTHONPATH`` of a process that imports what this one does."""
+    """Return the ``PYTHONPATH`` of a process that imports the same packages."""
     return os.pathsep.join(filter(None, [_ROOT, os.environ.get("PYTHONPATH", "")]))
 
 
 def select_environment(*more: str) -> dict[str, str]:
-    """Return what a process of ours gets of this one's environment: what Python needs to find its modules, and no secrets.
-
-    Args:
-        more: names of further variables.
-    """
+    """Return the environment of a child process: the variables that Python needs, and ``more``, but no secrets."""
     given = {name: os.environ[name] for name in (*_PASSED_ON, *more) if name in os.environ}
     return given | {"PYTHONPATH": write_import_path(), "PYTHONUTF8": "1", "LC_ALL": "C"}
 
 
 @dataclass(frozen=True)
 class WorkerSetup:
-    """All that workers of one policy are started with.
+    """The arguments of a policy's workers.
 
     Args:
         policy: the text of the policy file.
-        name: what the file is called.
-        base: the folder that relative sources start from.
+        name: the name of the file.
+        base: the folder of relative sources.
         database: the database of tables without a source.
         rules: the policy's limits.
     """
@@ -65,28 +59,18 @@ class WorkerSetup:
     database: str
     rules: ServerRules
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the first frame's head."""
-        return {
-            "kind": "setup",
-            "policy": self.policy,
-            "name": self.name,
-            "base": str(self.base),
-            "database": self.database,
-        }
-
 
 class WorkerProcess:
-    """One worker. It is ready to work once :meth:`wait_until_ready` has returned."""
+    """One worker, which is ready once :meth:`wait_until_ready` returns."""
 
     def __init__(self, setup: WorkerSetup, groups: MemoryGroups) -> None:
         self.setup = setup
         self.dataset = ""
-        """The name of the data in the ledger, as the worker's engine gives it."""
+        """The engine's name for the data, which the ledger keeps."""
         self.held: dict[str, str] = {}
-        """The means by which the operating system holds it, as :func:`dpsql.server.isolation.confine` says."""
+        """The system's limits on it, from :func:`dpsql.server.isolation.confine`."""
         self.was_awaited = False
-        """True where a statement waited for its start, since no other one was ready."""
+        """Whether a statement waited for its start."""
         memory = setup.rules.max_memory_mb << 20
         ours, theirs = socket.socketpair()
         read, self._stop_pipe = os.pipe()
@@ -112,13 +96,13 @@ class WorkerProcess:
         finally:
             theirs.close()
             os.close(read)
-        self._frames = Frames(ours)
+        self.frames = Frames(ours)
         self._ending = threading.Lock()
         self._ended = self._killed = self._reaped = False
         try:
             if self._group is not None:
                 (self._group / "cgroup.procs").write_text(str(self._process.pid))
-        except OSError:  # nothing else bounds its memory
+        except OSError:  # its memory would have no limit
             self.close()
             raise
 
@@ -129,23 +113,25 @@ class WorkerProcess:
 
     @property
     def is_alive(self) -> bool:
-        """Tell whether its process runs."""
+        """Whether its process runs."""
         return not self._killed and self._process.poll() is None
 
     def wait_until_ready(self) -> None:
-        """Send what it needs, and wait until it has opened the data.
+        """Send the setup, and wait until the worker has opened the data.
 
         Raises:
             PolicyError: the policy does not fit the data, or the worker can't be started.
         """
         try:
-            self._frames.send(self.setup.to_json())
-            frame = self._frames.receive(START_SECONDS)
+            setup = self.setup
+            places = {"name": setup.name, "base": str(setup.base), "database": setup.database}
+            self.frames.send({"kind": "setup", "policy": setup.policy, **places})
+            frame = self.frames.receive(START_SECONDS)
         except (FrameError, TimeoutError):
             self.kill()
             raise PolicyError(
-                "the process that answers statements ended while it started.",
-                hint="does it have enough memory ([server] max_memory_mb)?",
+                "the process that answers statements ended during its start.",
+                hint="give it more memory: max_memory_mb under [server].",
             ) from None
         if frame.head["kind"] != "ready":
             self.kill()
@@ -159,36 +145,16 @@ class WorkerProcess:
         if self._group is not None:
             self.held["memory"] = "cgroup"
 
-    def send(self, head: dict[str, Any], payload: bytes = b"") -> None:
-        """Send a frame.
-
-        Raises:
-            FrameError: the worker is gone.
-        """
-        self._frames.send(head, payload)
-
-    def receive(self, timeout: float | None = None) -> Message:
-        """Return the next frame.
-
-        Raises:
-            FrameError: the worker is gone, or broke the protocol. TimeoutError: nothing came.
-        """
-        return self._frames.receive(timeout)
-
-    def wait_for_frame(self, seconds: float) -> bool:
-        """Wait for the beginning of a frame, or the end of the worker; False where neither came."""
-        return self._frames.wait(seconds)
-
     def stop_call(self, number: int) -> None:
-        """Ask the worker to stop a call, as the stop button does in a notebook; another call is not affected."""
+        """Ask the worker to stop this call, as a notebook's stop button does."""
         with suppress(OSError), self._ending:
             if not self._ended:
                 os.write(self._stop_pipe, number.to_bytes(8, "big"))
 
     def kill(self) -> None:
-        """End the process at once, and what it has started.
+        """Kill the process and its children.
 
-        Nobody waits until it is gone: to free what it held takes a time that tells how much that was.
+        No caller waits for its end, since freeing its memory takes a time that depends on the data.
         """
         if self._reaped:
             return
@@ -196,10 +162,10 @@ class WorkerProcess:
         with suppress(OSError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.kill()
-        self._frames.shut()  # what it started in a session of its own may hold the other end
+        self.frames.shut()  # a child in a session of its own may still have the other end
 
     def close(self) -> None:
-        """Forget a worker that has ended or was killed."""
+        """Kill the process, and release its resources in the background."""
         with self._ending:
             if self._ended:
                 return
@@ -212,7 +178,7 @@ class WorkerProcess:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(CLOSING_SECONDS)
             self._reaped = True
-        self._frames.close()
+        self.frames.close()
         self._remove_group()
 
     def _remove_group(self) -> None:
@@ -221,12 +187,12 @@ class WorkerProcess:
 
 
 class WorkerPool:
-    """Workers of one policy. One that nobody uses is kept ready, since a start takes a second.
+    """The workers of one policy. One spare worker is kept ready, since a start takes a second.
 
     Args:
-        setup: what they are started with.
-        groups: where their memory is bounded.
-        report: called with the error of a worker that could not be started ahead.
+        setup: the arguments of each worker.
+        groups: the cgroups that limit their memory.
+        report: called with the error of a spare worker that did not start.
     """
 
     def __init__(self, setup: WorkerSetup, groups: MemoryGroups, report: Callable[[Error], None]) -> None:
@@ -239,7 +205,7 @@ class WorkerPool:
         """Start a worker and wait until it is ready.
 
         Raises:
-            PolicyError: it can't be started.
+            PolicyError: the worker can't be started.
         """
         try:
             worker = WorkerProcess(self.setup, self._groups)
@@ -253,7 +219,7 @@ class WorkerPool:
         return worker
 
     def keep(self, worker: WorkerProcess) -> None:
-        """Keep a worker that nobody has used for the next one who needs one."""
+        """Keep an unused worker as the spare one, or close it if there is one."""
         with self._lock:
             if not self._closed and self._spare is None:
                 self._spare = worker
@@ -261,10 +227,10 @@ class WorkerPool:
         worker.close()
 
     def take(self) -> WorkerProcess:
-        """Return a worker that nobody has used, and make another one ready meanwhile.
+        """Return an unused worker, and start another spare one in the background.
 
         Raises:
-            PolicyError: none can be started.
+            PolicyError: no worker can be started.
         """
         with self._lock:
             worker, self._spare = self._spare, None
@@ -297,7 +263,7 @@ class WorkerPool:
             self.keep(worker)
 
     def close(self) -> None:
-        """End the worker that nobody uses, and keep none any more."""
+        """End the spare worker, and keep none from now on."""
         with self._lock:
             self._closed = True
             worker, self._spare = self._spare, None

@@ -287,7 +287,7 @@ def test_a_result_that_the_server_has_forgotten(near: Near) -> None:
     _, remote, _ = near
     first = remote.sql("SELECT 1 AS x")
     others = [remote.sql(f"SELECT {i} AS x") for i in range(operations.MAX_REMEMBERED)]
-    with pytest.raises(dpsql.BindError, match="does not hold this result any more"):
+    with pytest.raises(dpsql.BindError, match="has forgotten this result"):
         remote.keep("out", first)
     remote.keep("out", others[0])
 

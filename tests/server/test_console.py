@@ -92,7 +92,7 @@ def read_link(server: ServerProcess) -> str:
 
 
 def console_pids(server: ServerProcess) -> list[int]:
-    return [pid for pid in list_children(server.process.pid) if "console_process" in read_command(pid)]
+    return [pid for pid in list_children(server.process.pid) if "console_app" in read_command(pid)]
 
 
 class Parts(HTMLParser):
@@ -311,7 +311,7 @@ def test_another_user_of_the_machine(server: tuple[ServerProcess, Owner], folder
             mine = Owner(read_link(running))
             assert mine.address == "localhost"
             assert stat.S_IMODE((open_folder / "page.sock").stat().st_mode) == 0o600
-            assert "How much is left" in mine.enter().read("/policy/small/")
+            assert "Budget left" in mine.enter().read("/policy/small/")
             assert mine.ask("/policy/small/", Host="localhost:9999")[0].status == 200, "through a tunnel"
             code = f"""
                 import encodings.idna, http.client, os, socket
@@ -339,8 +339,8 @@ def test_where_it_can_not_listen(policy: Path, monkeypatch: pytest.MonkeyPatch) 
         console.Console(listen, [], console.EventLog(None), sys.stdout)
 
     for listen, said in (
-        ("0.0.0.0:8080", "for this machine alone"), ("10.1.2.3:80", "for this machine alone"), ("8080", "no place"),
-        ("127.0.0.1:x", "no place"), (f"unix:{policy}", "is a file already"), ("unix:/nowhere/at/all", "nothing can listen"),
+        ("0.0.0.0:8080", "for this machine only"), ("10.1.2.3:80", "for this machine only"), ("8080", "no address"),
+        ("127.0.0.1:x", "no address"), (f"unix:{policy}", "is a file already"), ("unix:/nowhere/at/all", "can.t listen on"),
     ):  # fmt: skip
         with pytest.raises(ServerError, match=said):
             start(listen)
@@ -374,7 +374,7 @@ def test_ten_thousand_statements_by_pages(owner: Owner) -> None:
     began = time.monotonic()
     first = Parts(owner.read(place("statements")))
     assert time.monotonic() - began < 60
-    assert "1 to 100 of 10002 statements, the newest first" in first.text
+    assert "1 to 100 of 10002 statements, newest first" in first.text
     assert "WHERE day = 10000" in first.text
     last = Parts(owner.read(place("statements", "?page=101")))
     assert "10001 to 10002 of 10002" in last.text
@@ -382,12 +382,12 @@ def test_ten_thousand_statements_by_pages(owner: Owner) -> None:
     for page in ("999999999", "0", "-1", "x", "1e9", "९", "1" * 50):
         assert "of 10002" in Parts(owner.read(place("statements", f"?page={quote(page)}"))).text
     end = time.monotonic() + 100
-    while "still being looked at" in (text := Parts(owner.read(place("statements", "?who=bob&page=2"))).text):
+    while "still being read" in (text := Parts(owner.read(place("statements", "?who=bob&page=2"))).text):
         assert time.monotonic() < end
         time.sleep(0.2)
     assert "101 to 200 of 3334 statements of bob" in text
     assert "alice" not in text.partition("101 to 200")[2]
-    assert "Nothing" in Parts(owner.read(place("statements", "?who=nobody"))).text
+    assert "None" in Parts(owner.read(place("statements", "?who=nobody"))).text
 
 
 def test_curves_and_the_promise_come_when_they_are_made(owner: Owner) -> None:
@@ -397,7 +397,7 @@ def test_curves_and_the_promise_come_when_they_are_made(owner: Owner) -> None:
         assert time.monotonic() < end
         time.sleep(0.5)
     page = Parts(text)
-    assert "What is promised" in page.text
+    assert "The guarantee" in page.text
     assert sum(name == "svg" for name, _ in page.elements) == 5
     assert "Trade-off" in page.text
     assert "Sums by person" in page.text
@@ -484,7 +484,7 @@ def test_what_runs_pauses_and_overruns(tmp_path: Path) -> None:
 
 def test_no_statement_is_parsed_and_no_data_are_opened(server: tuple[ServerProcess, Owner]) -> None:
     code = (
-        "import sys, dpsql.server.console_app, dpsql.server.console_process, dpsql.server.console_app\n"
+        "import sys, dpsql.server.console_app\n"
         "import uvicorn, starlette.applications\n"
         "print([name for name in ('duckdb', 'sqlglot', 'IPython', 'pyarrow.flight') if name in sys.modules])"
     )

@@ -19,9 +19,9 @@ from dpsql.client.wire import Message, unpack_messages
 from dpsql.server import calls, desks
 from dpsql.server.calls import AnswerTimes
 from dpsql.server.desks import MAX_FAILURES, MAX_OVERRUNS
+from dpsql.server.frames import mark_left
 from dpsql.server.lapses import Refused
 from dpsql.server.limits import MAX_WAITING
-from dpsql.server.promises import mark_left
 from tests.support.scripted_worker import EVENT, ScriptedDesk, ScriptedSide
 
 pytestmark = pytest.mark.timeout(600)

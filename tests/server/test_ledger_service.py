@@ -340,7 +340,7 @@ def test_a_ticket_is_settled_by_its_worker_alone_and_once(near: NearLedger) -> N
     assert near.ask(mine, settle).head["kind"] == "answer"
     error_of(near.ask(mine, settle))
     assert [e.analyst for e in near.root.entries()] == ["ada"]
-    assert not theirs.open_statements
+    assert theirs.settle_all() == []
 
 
 def test_a_charge_is_lowered_by_the_rule_alone(near: NearLedger) -> None:
@@ -395,15 +395,13 @@ def test_what_a_dead_worker_left_open_is_settled_once_and_in_full_or_by_its_last
     alarm.update(SparseVector(Fraction(1), Fraction(1), 2, 0))
     alarm.update(SparseVector(Fraction(1), Fraction(1), 2, 1))
     other = inside_proxy(near, near.service("bob"), "bob").reserve(HALF, "another worker's")
-    assert service.settle_all("interrupted") == [one.statement_id, alarm.statement_id, never.statement_id]
+    assert service.settle_all() == [one.statement_id, alarm.statement_id, never.statement_id]
     assert told == [
         (one.statement_id, "ε=0.5", "interrupted"),
         (alarm.statement_id, "ε=2", "interrupted"),
         (never.statement_id, "ε=2", "interrupted"),
     ]
-    assert service.settle_all("interrupted") == []
-    with pytest.raises(ValueError, match="released"):
-        service.settle_all("released")
+    assert service.settle_all() == []
     found = {e.statement_id: (e.outcome, e.event) for e in near.root.entries()}
     assert found == {
         one.statement_id: ("interrupted", HALF),
@@ -425,14 +423,6 @@ def test_a_stopped_call_can_pay_nothing(near: NearLedger) -> None:
     assert ada.explain("SELECT SUM(age) AS s FROM visits").event is not None
     near.may_pay = True
     assert near.root.state().spent_epsilon == 1
-    service = near.service("ada")
-    assert not service.has_paid
-    ticket = inside_proxy(near, service).reserve(HALF, "q")
-    assert service.has_paid
-    service.begin()
-    assert not service.has_paid
-    inside_proxy(near, service).settle(ticket, HALF, None, "released")
-    assert not service.has_paid
 
 
 def test_the_limits_of_one_request(near: NearLedger, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -520,7 +510,7 @@ def test_events_beyond_the_limits_are_never_written(near: NearLedger, path: str)
         head = {"method": "refuse", "text": "q", "reason": "r", "event": body} if path == "refused" else {
             "method": "reserve", "event": body, "text": "q"}  # fmt: skip
         error = error_of(near.ask(service, head))
-        assert error.message == "an event arrived that no mechanism has."
+        assert error.message == "a message contains an event that no mechanism has."
     assert near.root.count == count
 
 

@@ -24,7 +24,8 @@ from dpsql.cli import main
 from dpsql.errors import LedgerError, ServerError
 from dpsql.ledger.ledger import Ledger
 from dpsql.ledger.upkeep import back_up
-from dpsql.server.serve import find_location, is_loopback
+from dpsql.server.connections import is_loopback
+from dpsql.server.serve import find_location
 from dpsql.server.served import run_together
 from tests.support.served import (
     ROOT,
@@ -73,7 +74,7 @@ def test_beyond_this_machine_there_is_tls(listen: str) -> None:
     ["", "31337", ":31337", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:99999", "127.0.0.1:-1", "h:\u0661"],
 )
 def test_places_that_are_none(listen: str) -> None:
-    with pytest.raises(ServerError, match="no place to listen"):
+    with pytest.raises(ServerError, match="no address to listen at"):
         find_location(listen, tls=True)
 
 

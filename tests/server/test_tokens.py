@@ -20,7 +20,8 @@ from dpsql.cli import main
 from dpsql.client.channel import find_token
 from dpsql.errors import PolicyError
 from dpsql.server import tokens
-from dpsql.server.tokens import TokenFile, TokenGuard, shorten_address
+from dpsql.server.connections import shorten_address
+from dpsql.server.tokens import TokenFile, TokenGuard
 from tests.support.served import try_until
 
 POLICY = '[budget]\nepsilon = 3\n[tables.visits]\nprivacy_unit = "id"\n[analysts.ada]\nepsilon = 1\n[analysts.bob]\nepsilon = 1\n'

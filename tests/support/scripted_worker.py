@@ -80,7 +80,7 @@ class ScriptedWorker:
 
     def __init__(self, script: Script, leave: Leave | None = None) -> None:
         ours, theirs = socket.socketpair()
-        self._frames, self.side = Frames(ours), ScriptedSide(theirs)
+        self.frames, self.side = Frames(ours), ScriptedSide(theirs)
         self._theirs = theirs
         self.is_alive = True
         self.was_awaited = False
@@ -101,15 +101,6 @@ class ScriptedWorker:
         except (FrameError, OSError, SystemExit):
             self.kill()
 
-    def send(self, head: dict[str, Any], payload: bytes = b"") -> None:
-        self._frames.send(head, payload)
-
-    def receive(self, timeout: float | None = None) -> Message:
-        return self._frames.receive(timeout)
-
-    def wait_for_frame(self, seconds: float) -> bool:
-        return self._frames.wait(seconds)
-
     def stop_call(self, number: int) -> None:
         self.side.stops.append(number)
 
@@ -120,7 +111,7 @@ class ScriptedWorker:
 
     def close(self) -> None:
         self.kill()
-        self._frames.close()
+        self.frames.close()
         self._theirs.close()
 
 

@@ -1,6 +1,5 @@
 """Flight SQL.
 
-service.py   the calls of the protocol
+service.py   the calls of the protocol, catalogue tables and SqlInfo
 messages.py  its protobuf messages
-sql_info.py  catalogue tables and SqlInfo
 """

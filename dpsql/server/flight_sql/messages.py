@@ -1,7 +1,7 @@
 """The messages of Flight SQL, as its public protocol numbers their fields.
 
-The ``protobuf`` package of the extra ``server`` builds their descriptors from the table below, when they are first needed. A
-field that may be left out on purpose has a question mark, and a repeated one a star. What is not listed is not read.
+The ``protobuf`` package of the extra ``server`` builds their descriptors from the table below on first use. A question mark marks
+an optional field, a star a repeated one. Other fields are ignored.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class NotFlightSql(Error):
 
 
 def is_flight_sql(command: bytes) -> bool:
-    """Tell whether a command or a ticket is meant for Flight SQL, whatever it holds. It needs no package.
+    """Return whether a command or a ticket is for Flight SQL, without the protobuf package.
 
     >>> is_flight_sql(bytes([10, 60]) + b"type.googleapis.com/arrow.flight.protocol.sql.CommandGetTables")
     True

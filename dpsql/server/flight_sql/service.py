@@ -1,24 +1,9 @@
-"""The questions of Flight SQL clients, put to the worker of the analyst's desk like a dpsql client's own.
+"""Flight SQL: the calls of its clients, the tables that they browse, and SqlInfo.
 
-Preparing a statement binds and prices it, and spends nothing. It is paid when its rows are fetched: once, since whoever fetches
-them again is shown the stored answer. The connections of an analyst share one session, with its kept results and thresholds.
-A client that goes away, or asks to cancel, stops its statement as the stop button of a notebook does.
-
-Answers as Flight SQL clients get them: the columns, with the loss, the cost line and the intervals in the schema's metadata.
-
-dpsql.loss          what the answer was charged
-dpsql.cost_line     that, and what is left
-dpsql.confidence    the level of the intervals
-dpsql.intervals     JSON: by column, one [low, high] or null for each row
-dpsql.notes         JSON: sentences beside the answer
-dpsql.statement_id  its number in the ledger
-dpsql.price         of a statement that is only prepared: what it would be charged
-
-Handles of prepared statements: they hold what is asked, so the server keeps nothing, and are of one analyst.
-
-    32 bytes: a code that only this server can make | JSON: the statement, and the values of its parameters
-
-A handle of another analyst's, of another server's, or of before a restart is refused: it has to be prepared again.
+The policy alone gives the tables of catalogs, schemas, tables and keys. A policy is a catalog with its file's name. It has one
+schema without a name, since the language has no schemas, and there are no keys. SqlInfo is about dpsql and its language, never
+about data; the protocol defines the numbers and types of its facts. Statements go to the analyst's worker, as from dpsql's own
+client.
 """
 
 from __future__ import annotations
@@ -27,9 +12,10 @@ import hashlib
 import hmac
 import json
 import math
+import re
 import secrets
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -50,35 +36,328 @@ from dpsql.client.wire import (
     write_params,
 )
 from dpsql.errors import BindError, Error, ParseError, PrivacyError
+from dpsql.policy.model import Policy
 from dpsql.server.calls import AnalystCall
 from dpsql.server.desks import Desk, SessionRecord
 from dpsql.server.flight_sql.messages import make_message, pack_message, read_message, unpack_message
-from dpsql.server.flight_sql.sql_info import (
-    SCHEMAS,
-    SQL_INFO_SCHEMA,
-    XDBC_SCHEMA,
-    find_catalog_schema,
-    list_tables,
-    make_catalog_table,
-    make_sql_info,
-    make_tables,
-    make_xdbc_types,
-)
 from dpsql.server.lapses import Refused
 from dpsql.server.rights import Right
 from dpsql.session.result import Result
 
+TABLE_TYPE = "TABLE"
+SCHEMA_NAME = ""
+"""The name of the one schema of a catalog."""
+
+
+def _text(name: str, nullable: bool = True) -> pa.Field:
+    return pa.field(name, pa.string(), nullable=nullable)
+
+
+_NUMBER, _RULE = pa.field("key_sequence", pa.int32(), nullable=False), pa.uint8()
+_REFERENCES = pa.schema(
+    [
+        *(_text(f"{side}_{name}", nullable) for side in ("pk", "fk") for name, nullable in (
+            ("catalog_name", True), ("db_schema_name", True), ("table_name", False), ("column_name", False),
+        )),
+        _NUMBER,
+        _text("fk_key_name"),
+        _text("pk_key_name"),
+        pa.field("update_rule", _RULE, nullable=False),
+        pa.field("delete_rule", _RULE, nullable=False),
+    ]
+)  # fmt: skip
+SCHEMAS = {
+    "CommandGetCatalogs": pa.schema([_text("catalog_name", False)]),
+    "CommandGetDbSchemas": pa.schema([_text("catalog_name"), _text("db_schema_name", False)]),
+    "CommandGetTables": pa.schema(
+        [_text("catalog_name"), _text("db_schema_name"), _text("table_name", False), _text("table_type", False)]
+    ),
+    "CommandGetTableTypes": pa.schema([_text("table_type", False)]),
+    "CommandGetPrimaryKeys": pa.schema(
+        [
+            _text("catalog_name"), _text("db_schema_name"), _text("table_name", False), _text("column_name", False),
+            _text("key_name"), _NUMBER,
+        ]
+    ),
+    "CommandGetExportedKeys": _REFERENCES,
+    "CommandGetImportedKeys": _REFERENCES,
+    "CommandGetCrossReference": _REFERENCES,
+}  # fmt: skip
+"""The columns of each of these tables."""
+TABLES_WITH_SCHEMA = SCHEMAS["CommandGetTables"].append(pa.field("table_schema", pa.binary(), nullable=False))
+
+
+def find_catalog_schema(name: str, command: Any) -> pa.Schema:
+    """Return the columns of the table that a command asks for."""
+    with_schema = name == "CommandGetTables" and command.include_schema
+    return TABLES_WITH_SCHEMA if with_schema else SCHEMAS[name]
+
+
+def list_tables(catalog: str, policy: Policy, command: Any) -> list[str]:
+    """Return the names of the policy's tables that a GetTables command asks for, in order."""
+    kinds = list(command.table_types)
+    if not _is_asked(command, "catalog", catalog) or (kinds and TABLE_TYPE not in kinds):
+        return []
+    if not _matches(command, "db_schema_filter_pattern", SCHEMA_NAME):
+        return []
+    names = [table.name for table in policy.tables.values()]
+    return sorted(name for name in names if _matches(command, "table_name_filter_pattern", name))
+
+
+def make_tables(catalog: str, names: Sequence[str], schemas: Mapping[str, pa.Schema] | None) -> pa.Table:
+    """Return the table of GetTables.
+
+    Args:
+        catalog: the policy's name.
+        names: the tables.
+        schemas: their columns; None if they aren't wanted.
+    """
+    count = len(names)
+    columns: list[Any] = [[catalog] * count, [SCHEMA_NAME] * count, list(names), [TABLE_TYPE] * count]
+    if schemas is None:
+        return _make_table(SCHEMAS["CommandGetTables"], columns)
+    written = [schemas.get(name, pa.schema([])).serialize().to_pybytes() for name in names]
+    return _make_table(TABLES_WITH_SCHEMA, [*columns, written])
+
+
+def make_catalog_table(name: str, command: Any, catalog: str) -> pa.Table:
+    """Return the table of another catalogue command; the tables of keys have no rows."""
+    schema = SCHEMAS[name]
+    rows: dict[str, list[Any]] = {
+        "CommandGetCatalogs": [[catalog]],
+        "CommandGetTableTypes": [[TABLE_TYPE]],
+    }
+    if name == "CommandGetDbSchemas":
+        asked = _is_asked(command, "catalog", catalog)
+        shown = asked and _matches(command, "db_schema_filter_pattern", SCHEMA_NAME)
+        rows[name] = [[catalog], [SCHEMA_NAME]] if shown else [[], []]
+    return _make_table(schema, rows.get(name, [[] for _ in schema]))
+
+
+def _make_table(schema: pa.Schema, columns: Sequence[Any]) -> pa.Table:
+    return pa.Table.from_arrays(
+        [pa.array(values, f.type) for f, values in zip(schema, columns, strict=True)], schema=schema
+    )
+
+
+def _is_asked(command: Any, field: str, name: str) -> bool:
+    """Return whether a filter is missing or has this name; an empty filter means the empty name."""
+    return not command.HasField(field) or getattr(command, field) == name
+
+
+def _matches(command: Any, field: str, name: str) -> bool:
+    """Return whether a name matches a LIKE pattern (% is any text, _ any character), or there is no pattern."""
+    if not command.HasField(field):
+        return True
+    pattern = getattr(command, field)[:1000]
+    parts = re.findall(r"\\.|%+|_|[^%_\\]+|\\", pattern, re.DOTALL)
+    return _fits([part[1:] if part[0] == "\\" and len(part) == 2 else part for part in parts], parts, name)
+
+
+def _fits(texts: Sequence[str], parts: Sequence[str], name: str) -> bool:
+    """Compare by the set of positions in the name that a prefix of the pattern can reach, in polynomial time."""
+    places = {0}
+    for text, part in zip(texts, parts, strict=True):
+        if part[0] == "%":
+            places = set(range(min(places), len(name) + 1))
+        elif part == "_":
+            places = {place + 1 for place in places if place < len(name)}
+        else:
+            wanted = text.lower()
+            places = {place + len(text) for place in places if name.lower().startswith(wanted, place)}
+        if not places:
+            return False
+    return len(name) in places
+
+
+_STRING, _BOOL, _BIGINT, _BITMASK, _LIST, _MAP = range(6)
+"""The members of the union of values, in order."""
+_MEMBERS = (
+    ("string_value", pa.string()),
+    ("bool_value", pa.bool_()),
+    ("bigint_value", pa.int64()),
+    ("int32_bitmask", pa.int32()),
+    ("string_list", pa.list_(pa.field("string_data", pa.string()))),
+    ("int32_to_int32_list_map", pa.map_(pa.int32(), pa.list_(pa.field("$data$", pa.int32())))),
+)
+_UNION = pa.dense_union([pa.field(name, kind) for name, kind in _MEMBERS])
+SQL_INFO_SCHEMA = pa.schema([pa.field("info_name", pa.uint32(), nullable=False), pa.field("value", _UNION)])
+
+_KEYWORDS = [
+    "ABOVE_THRESHOLD", "CLOSE", "DECLARE", "DIFFERENTIAL_PRIVACY", "DP", "EXPLAIN", "EXPMECH", "OPTIONS", "PTR", "SHOW", "STABLE",
+    "SUBSAMPLE",
+]  # fmt: skip
+_NUMBERS = ["ABS", "CEIL", "EXP", "FLOOR", "LN", "LOG", "POWER", "ROUND", "SIGN", "SQRT"]
+_STRINGS = ["CONCAT", "LEFT", "LENGTH", "LOWER", "REPLACE", "RIGHT", "SUBSTRING", "TRIM", "UPPER"]
+_TIMES = ["DATE_TRUNC", "DAY", "HOUR", "MINUTE", "MONTH", "QUARTER", "SECOND", "YEAR"]
+
+TRUE_FACTS = (3, 4, 9, 506, 515, 516, 518, 520, 521, 524, 532)
+"""Read-only, SQL, cancel; tables are selectable; aliases, correlation names, expressions in ORDER BY."""
+FALSE_FACTS = (
+    5, 10, 11, 500, 501, 502, 519, 523, 527, 536, 537, 539, 556, 563, 565, 566, 572, 573, 574, 575, 576,
+)  # fmt: skip
+"""Substrait, ingestion, DDL, LIKE ... ESCAPE, SELECT FOR UPDATE, procedures, transactions, batches, savepoints."""
+_MASKS = {
+    8: 0,  # no transactions
+    100: 0,  # a handle does not expire while the server runs
+    101: 0,
+    503: 1,  # names are compared without case, in quotes too
+    505: 1,
+    507: 3,  # NULLS LAST
+    522: 3,
+    525: 3,
+    526: 1,
+    528: 2,
+    533: 0,  # a table's name stands alone: neither a schema nor a catalog comes before it
+    534: 0,
+    535: 0,
+    538: 15,
+    540: 3,
+    564: 1,
+    567: 2,
+    568: 2,
+    569: 2,
+    570: 0,
+    571: 0,
+}
+"""Ordinals and bit masks."""
+_LIMITS = (*range(541, 556), 557, 558, 559, 560, 561)
+"""Limits without a number: 0 says that there is none, or none that is known."""
+
+
+def list_sql_info(version: str, statement_bytes: int) -> dict[int, tuple[int, Any]]:
+    """Return the facts by their numbers: the member of the union, and the value.
+
+    Args:
+        version: the server's.
+        statement_bytes: the largest statement that the owner allows.
+    """
+    facts: dict[int, tuple[int, Any]] = dict.fromkeys(_LIMITS, (_BIGINT, 0))
+    facts |= dict.fromkeys(TRUE_FACTS, (_BOOL, True))
+    facts |= dict.fromkeys(FALSE_FACTS, (_BOOL, False))
+    facts |= {number: (_BITMASK, mask) for number, mask in _MASKS.items()}
+    texts = {
+        0: "dpsql",
+        1: version,
+        2: pa.__version__,
+        504: '"',
+        513: "\\",
+        514: "",
+        529: "schema",
+        530: "procedure",
+        531: "policy",
+    }
+    facts |= {number: (_STRING, text) for number, text in texts.items()}
+    lists = {508: _KEYWORDS, 509: _NUMBERS, 510: _STRINGS, 511: [], 512: _TIMES}
+    facts |= {number: (_LIST, words) for number, words in lists.items()}
+    facts |= {517: (_MAP, []), 557: (_BIGINT, statement_bytes), 562: (_BIGINT, 0)}
+    return dict(sorted(facts.items()))
+
+
+def make_sql_info(asked: Iterable[int], version: str, statement_bytes: int) -> pa.Table:
+    """Return the table of GetSqlInfo: the named facts, or all if none is named."""
+    facts = list_sql_info(version, statement_bytes)
+    wanted = set(asked)
+    chosen = [(n, *fact) for n, fact in facts.items() if not wanted or n in wanted]
+    members: list[list[Any]] = [[] for _ in _MEMBERS]
+    offsets = []
+    for _, member, value in chosen:
+        offsets.append(len(members[member]))
+        members[member].append(value)
+    arrays = [pa.array(values, kind) for values, (_, kind) in zip(members, _MEMBERS, strict=True)]
+    union = pa.UnionArray.from_dense(
+        pa.array([member for _, member, _ in chosen], pa.int8()),
+        pa.array(offsets, pa.int32()),
+        arrays,
+        [name for name, _ in _MEMBERS],
+    )
+    numbers = pa.array([number for number, _, _ in chosen], pa.uint32())
+    return pa.Table.from_arrays([numbers, union], schema=SQL_INFO_SCHEMA)
+
+
+def _field(name: str, kind: pa.DataType, nullable: bool = True) -> pa.Field:
+    return pa.field(name, kind, nullable=nullable)
+
+
+XDBC_SCHEMA = pa.schema(
+    [
+        _field("type_name", pa.string(), False),
+        _field("data_type", pa.int32(), False),
+        _field("column_size", pa.int32()),
+        _field("literal_prefix", pa.string()),
+        _field("literal_suffix", pa.string()),
+        _field("create_params", pa.list_(pa.field("item", pa.string(), nullable=False))),
+        _field("nullable", pa.int32(), False),
+        _field("case_sensitive", pa.bool_(), False),
+        _field("searchable", pa.int32(), False),
+        _field("unsigned_attribute", pa.bool_()),
+        _field("fixed_prec_scale", pa.bool_(), False),
+        _field("auto_increment", pa.bool_()),
+        _field("local_type_name", pa.string()),
+        _field("minimum_scale", pa.int32()),
+        _field("maximum_scale", pa.int32()),
+        _field("sql_data_type", pa.int32(), False),
+        _field("datetime_subcode", pa.int32()),
+        _field("num_prec_radix", pa.int32()),
+        _field("interval_precision", pa.int32()),
+    ]
+)
+"""The columns of GetXdbcTypeInfo."""
+_TYPES: Sequence[tuple[str, int, int, str | None]] = (
+    ("TINYINT", -6, 3, None),
+    ("BIGINT", -5, 19, None),
+    ("DECIMAL", 3, 38, None),
+    ("INTEGER", 4, 10, None),
+    ("SMALLINT", 5, 5, None),
+    ("FLOAT", 7, 24, None),
+    ("DOUBLE", 8, 53, None),
+    ("VARCHAR", 12, 65_536, "'"),
+    ("BOOLEAN", 16, 1, None),
+    ("DATE", 91, 10, "DATE '"),
+    ("TIME", 92, 15, "TIME '"),
+    ("TIMESTAMP", 93, 26, "TIMESTAMP '"),
+)
+"""Names of types, their numbers in ODBC and JDBC, their sizes, and how a literal of them begins."""
+
+
+def make_xdbc_types(data_type: int | None) -> pa.Table:
+    """Return the table of GetXdbcTypeInfo: the types of the language, or the one of a number."""
+    chosen = [t for t in _TYPES if data_type is None or t[1] == data_type]
+    given: dict[str, Callable[[tuple[str, int, int, str | None]], Any]] = {
+        "type_name": lambda t: t[0],
+        "data_type": lambda t: t[1],
+        "column_size": lambda t: t[2],
+        "literal_prefix": lambda t: t[3],
+        "literal_suffix": lambda t: "'" if t[3] else None,
+        "nullable": lambda t: 1,
+        "case_sensitive": lambda t: t[0] == "VARCHAR",
+        "searchable": lambda t: 3,
+        "unsigned_attribute": lambda t: None if t[3] or t[0] == "BOOLEAN" else False,
+        "fixed_prec_scale": lambda t: False,
+        "auto_increment": lambda t: False,
+        "local_type_name": lambda t: t[0],
+        "sql_data_type": lambda t: t[1],
+        "num_prec_radix": lambda t: None if t[3] or t[0] == "BOOLEAN" else 10,
+    }
+    arrays = [
+        pa.array([given[f.name](t) if f.name in given else None for t in chosen], f.type) for f in XDBC_SCHEMA
+    ]
+    return pa.Table.from_arrays(arrays, schema=XDBC_SCHEMA)
+
+
+# -- answers ---------------------------------------------------------------------------------------------------------------
+
 MAX_INTERVALS = 10_000
-"""Rows whose intervals stand in the metadata."""
+"""Most rows with intervals in the metadata."""
 BATCH_BYTES = 1 << 20
-"""Bytes of one batch of rows, or so: clients take no messages of any size."""
+"""The approximate size of a batch of rows, since clients limit messages."""
 _LEFT_OUT = (
     "the intervals of {:,} rows are left out: INTERVAL_LOW(column) and INTERVAL_HIGH(column) select them."
 )
 
 
 def write_answer(result: Result) -> pa.Table:
-    """Return a result's table with what else is known of it in the schema's metadata."""
+    """Return a result's table with loss, cost, intervals and notes in the schema's metadata."""
     notes = list(result.notes)
     metadata = {
         "loss": result.loss,
@@ -96,19 +375,19 @@ def write_answer(result: Result) -> pa.Table:
 
 
 def write_prepared(schema: pa.Schema, price: str) -> pa.Schema:
-    """Return the columns of a statement that is only prepared, with its price in the metadata."""
+    """Return a prepared statement's columns, with its price in the metadata."""
     return schema.with_metadata({"dpsql.price": price})
 
 
 def cut_batches(table: pa.Table) -> pa.RecordBatchReader:
-    """Return a table in batches that every client takes."""
+    """Return a table in batches of about :data:`BATCH_BYTES`."""
     each = max(1, table.nbytes // max(1, len(table)))
     batches = table.to_batches(max_chunksize=max(1, BATCH_BYTES // each))
     return pa.RecordBatchReader.from_batches(table.schema, batches)
 
 
 def _plain(value: Any) -> Any:
-    """Return ends of intervals as JSON values; an end beyond all numbers is null."""
+    """Return ends of intervals as JSON values; an infinite end is null."""
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -119,17 +398,17 @@ def _plain(value: Any) -> Any:
 
 
 _CODE_BYTES = 32
-_FOREIGN = "this statement was prepared by somebody else, or before the server started anew."
+_FOREIGN = "this statement was prepared by another analyst, or before the server was restarted."
 
 
 @dataclass(frozen=True)
 class StatementHandle:
-    """A statement as it was prepared.
+    """A prepared statement.
 
     Args:
         text: dpsql SQL.
-        bound: the values of its parameters as JSON values, by the names that the client gave them; None before they are bound.
-        mark: what tells one execution from others; empty before there is one.
+        bound: the values of its parameters as JSON values, by the client's names; None before they are bound.
+        mark: identifies one execution; empty before there is one.
     """
 
     text: str
@@ -144,28 +423,22 @@ class HandleMaker:
         self._key = secrets.token_bytes(_CODE_BYTES)
 
     def write(self, policy: str, analyst: str, handle: StatementHandle) -> bytes:
-        """Return a handle as bytes.
-
-        Args:
-            policy: the name of the policy that it is asked under.
-            analyst: whose it is.
-            handle: what it holds.
-        """
-        held = {"text": handle.text, "bound": handle.bound, "mark": handle.mark}
-        body = json.dumps(held, separators=(",", ":")).encode()
+        """Return an analyst's handle under a policy as bytes."""
+        parts = {"text": handle.text, "bound": handle.bound, "mark": handle.mark}
+        body = json.dumps(parts, separators=(",", ":")).encode()
         return self._make_code(policy, analyst, body) + body
 
     def read(self, policy: str, analyst: str, data: bytes) -> StatementHandle:
         """Read a handle.
 
         Raises:
-            BindError: it is of another analyst, or of another server.
+            BindError: the handle is another analyst's or another server's.
         """
         code, body = data[:_CODE_BYTES], data[_CODE_BYTES:]
         if not hmac.compare_digest(code, self._make_code(policy, analyst, body)):
             raise BindError(_FOREIGN, hint="prepare it again.")
-        held = json.loads(body)
-        return StatementHandle(held["text"], held["bound"], held["mark"])
+        parts = json.loads(body)
+        return StatementHandle(parts["text"], parts["bound"], parts["mark"])
 
     def _make_code(self, policy: str, analyst: str, body: bytes) -> bytes:
         whose = json.dumps([policy, analyst]).encode() + b"\n"
@@ -173,13 +446,13 @@ class HandleMaker:
 
 
 def make_mark() -> str:
-    """Return what tells one execution of a statement from others of the same."""
+    """Return a random mark of one execution."""
     return secrets.token_hex(8)
 
 
 MAX_PARAMETERS = 1000
-"""Parameters of one statement."""
-_ONE_ROW = "one row of values is bound at a time, and {} rows arrived."
+"""Most parameters of one statement."""
+_ONE_ROW = "a statement takes one row of values at a time, not {}."
 
 
 def read_parameters(reader: Any, most_bytes: int) -> dict[str, Any]:
@@ -224,7 +497,7 @@ def _read_batch(reader: Any) -> pa.RecordBatch | None:
         return batch
     except StopIteration:
         return None
-    except Exception:  # whatever Arrow says of bytes that are none
+    except Exception:  # any error of Arrow's about invalid bytes
         raise BindError("the values of the parameters can't be read.") from None
 
 
@@ -232,11 +505,11 @@ def _read_value(column: pa.Array) -> Any:
     """Return the one value of a column.
 
     Raises:
-        BindError: Python has none for it.
+        BindError: Python has no such value.
     """
     try:
         value = column[0].as_py()
-    except Exception:  # a time that Python does not have, a type without a value
+    except Exception:  # a time outside Python's range, or an unknown type
         raise BindError("the values of the parameters can't be read.") from None
     return value
 
@@ -247,28 +520,28 @@ ACTIONS = {
     "CancelQuery": "Stop a statement.",
     "CancelFlightInfo": "Stop a statement.",
     "SetSessionOptions": "Choose the catalog: there is one.",
-    "GetSessionOptions": "Tell the catalog.",
-    "CloseSession": "End a session, where it is a connection's own.",
-    "CreatePreparedSubstraitPlan": "Refused: plans are not read.",
+    "GetSessionOptions": "Return the catalog.",
+    "CloseSession": "End a session, if it is the connection's own.",
+    "CreatePreparedSubstraitPlan": "Refused: plans aren't supported.",
     "BeginTransaction": "Refused: there are no transactions.",
     "BeginSavepoint": "Refused: there are no transactions.",
     "EndTransaction": "Refused: there are no transactions.",
     "EndSavepoint": "Refused: there are no transactions.",
 }
-"""The actions of Flight SQL that are answered, if only by a refusal."""
+"""The actions of Flight SQL that have an answer, even if it is a refusal."""
 _LOOK_SECONDS = 0.25
-"""The seconds between two looks at whether a client is still there."""
+"""Seconds between two checks that a client is still connected."""
 _CANCELLING, _NOT_CANCELLABLE = 2, 3
 _NOT_CLOSEABLE = 3
 _INVALID_NAME, _INVALID_VALUE = 1, 2
-_NO_TRANSACTIONS = "there are no transactions: nothing is written, and what was charged stays charged."
-_READ_ONLY = "the client sent this as an update, and dpsql only answers questions."
-_NO_PLANS = "plans in Substrait are not read."
-_NO_TABLES = "no rows of yours are taken up: a server's tables are its owner's."
+_NO_TRANSACTIONS = "transactions aren't supported: statements write nothing, and a charge can't be undone."
+_READ_ONLY = "the client sent this as an update, but dpsql only answers queries."
+_NO_PLANS = "Substrait plans aren't supported."
+_NO_TABLES = "uploads are not supported: only the owner adds tables to a server."
 
 
 def refuse(error: Error) -> NoReturn:
-    """Let a client see an error of ours: its class, its sentence, the caret and the hint.
+    """Raise Flight's error with the class, sentence, caret and hint of an error of ours.
 
     Raises:
         FlightServerError: always.
@@ -277,7 +550,7 @@ def refuse(error: Error) -> NoReturn:
 
 
 class FlightSqlService:
-    """The answers to Flight SQL clients. What it raises is meant for the client."""
+    """The answers to Flight SQL clients. Its exceptions are safe for them."""
 
     def __init__(self) -> None:
         self._handles = HandleMaker()
@@ -285,12 +558,12 @@ class FlightSqlService:
         self._sessions: dict[tuple[str, str], str] = {}
         """Handles of the sessions that analysts' connections share."""
         self._running: dict[tuple[str, str, str], AnalystCall] = {}
-        """The statements that are being answered, by policy, analyst and mark."""
+        """The running statements, by policy, analyst and mark."""
 
     # -- commands -----------------------------------------------------------------------------------------------
 
     def make_info(self, caller: Right, descriptor: Any) -> flight.FlightInfo:
-        """Return where the rows of a command are. Nothing is asked of a worker."""
+        """Return where to fetch the rows of a command, without asking a worker."""
         name, command = self._unpack(descriptor.command)
         schema = None
         if name == "CommandStatementQuery":
@@ -327,7 +600,7 @@ class FlightSqlService:
         return flight.RecordBatchStream(cut_batches(table))
 
     def put(self, caller: Right, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
-        """Take the values of a prepared statement's parameters; the client is told the handle of the statement with them."""
+        """Bind the values of a prepared statement's parameters, and send the client the new handle."""
         name, command = self._unpack(descriptor.command)
         if name != "CommandPreparedStatementQuery":
             self._refuse_update(caller, context, name, command)
@@ -404,7 +677,7 @@ class FlightSqlService:
         return self._read_made("SessionOptions", session_options=listed)
 
     def _cancel(self, caller: Right, info: Any) -> int:
-        """Stop the statement whose ticket stands in a FlightInfo, where it is the analyst's own and runs."""
+        """Stop the statement of a FlightInfo's ticket, if it is the analyst's own and runs."""
         for endpoint in info.endpoint[:1]:
             name, command = self._unpack(endpoint.ticket.ticket)
             if name == "TicketStatementQuery":
@@ -414,10 +687,10 @@ class FlightSqlService:
                     return _CANCELLING
         return _NOT_CANCELLABLE
 
-    # -- what is refused ----------------------------------------------------------------------------------------
+    # -- refusals -----------------------------------------------------------------------------------------------
 
     def _refuse_update(self, caller: Right, context: Any, name: str, command: Any) -> NoReturn:
-        """Refuse what would change something; a statement that is none of the language is told so in its own words."""
+        """Refuse an update, with the language's own error if the statement isn't valid."""
         if name == "CommandStatementUpdate":
             self._describe(caller, context, StatementHandle(command.query))
         elif name == "CommandPreparedStatementUpdate":
@@ -425,7 +698,9 @@ class FlightSqlService:
         elif name == "CommandStatementIngest":
             refuse(PrivacyError(_NO_TABLES, hint="write small tables as WITH t(a, b) AS (VALUES ...)."))
         else:
-            raise flight.FlightServerError("rows are sent for the parameters of a prepared statement only.")
+            raise flight.FlightServerError(
+                "the server takes rows only for the parameters of a prepared statement."
+            )
         refuse(ParseError(_READ_ONLY, hint="let the client execute it as a query."))
 
     def _check_transaction(self, command: Any) -> None:
@@ -525,7 +800,7 @@ class FlightSqlService:
             self._running.pop(key, None)
 
     def _find_session(self, caller: Right) -> SessionRecord:
-        """Return the session of an analyst's connections; another one where it has ended."""
+        """Return the session that an analyst's connections share; open another if it has ended."""
         key = (caller.served.name, caller.desk.analyst)
         with self._lock:
             try:
@@ -576,7 +851,7 @@ class FlightSqlService:
 
 
 def _watch(context: Any, desk: Desk, call: AnalystCall, ended: threading.Event) -> None:
-    """Stop a call once its client is gone."""
+    """Stop a call if its client disconnects."""
     while not ended.wait(_LOOK_SECONDS):
         if context.is_cancelled():
             desk.stop_call(call)
@@ -586,5 +861,5 @@ def _watch(context: Any, desk: Desk, call: AnalystCall, ended: threading.Event) 
 def _list_texts(head: Mapping[str, Any], name: str) -> Sequence[str]:
     listed = get_field(head, name, list)
     if not all(isinstance(item, str) for item in listed):
-        raise WireError(f"a message arrived without a proper {name!r}.")
+        raise WireError(f"a message has no valid {name!r}.")
     return listed

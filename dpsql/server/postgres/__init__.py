@@ -3,10 +3,9 @@
 connection.py      the listener and its connections
 login.py           start-up and login
 authentication.py  SCRAM
-messages.py        messages and their stream
+messages.py        messages, their stream, and errors
 commands.py        session commands
-answers.py         answers
-reports.py         errors as clients get them
+answers.py         answers, in the worker
 catalog.py         pg_catalog
 types.py           types, values and parameters
 """

@@ -1,9 +1,9 @@
-"""The worker's side of PostgreSQL's wire: a client's text is read, answered by the session, and written as its messages.
+"""The worker's side of PostgreSQL's protocol: it answers a client's text by the session, in the protocol's messages.
 
     postgres_run        statements with their parameters: rows, tags and notices; it may pay
-    postgres_describe   one statement: its parameters, columns and price; it is run in a call that can pay nothing
+    postgres_describe   one statement: its parameters, columns and price; its call can't pay
 
-The front gets bytes for the client in the payloads, which it passes on unread, and in the heads what its connection has to know.
+Payloads are bytes for the client, which the front passes on unread; heads are for the front's connection.
 """
 
 from __future__ import annotations
@@ -82,9 +82,9 @@ class _Asked:
     values: tuple[Any, ...] = ()
     result_formats: tuple[int, ...] = ()
     fields: tuple[ResultField, ...] | None = None
-    """The columns that the client was told of before; values are written as their types have them."""
+    """The columns of an earlier description, whose types the values must have."""
     bound: bool = False
-    """True once its parameters have values."""
+    """Whether its parameters have values."""
 
     @property
     def params(self) -> dict[str, Any] | None:
@@ -164,7 +164,7 @@ def answer_postgres(
 
     Args:
         session: the analyst's.
-        head: what the front passes on: the text, and types, values and formats of parameters.
+        head: the text, and types, values and formats of parameters.
         note_kept: called with each statement whose result was kept.
     """
     try:
@@ -254,9 +254,9 @@ def _write_rows(result: Result, asked: _Asked) -> Iterator[Message]:
 
 
 def _write_end(result: Result, settings: ClientSettings, rows: int) -> Message:
-    """Return the end of a statement: its tag, and as a notice what it cost and the notes under it.
+    """Return the end of a statement: its tag, and a notice with its cost and notes.
 
-    The notice stands in the head: what is left, the front fills in there alone (:mod:`dpsql.server.promises`).
+    The notice is in the head, since the front fills in the budget left there only (:mod:`dpsql.server.frames`).
     """
     head = {"kind": "value", "part": "end", "tag": f"SELECT {rows}", "ready": True}
     if settings.quiet or not (result.loss or result.notes):
@@ -287,7 +287,7 @@ def _write_done(done: Done, asked: _Asked) -> Iterator[Message]:
 
 
 def describe_postgres(session: Session, head: Mapping[str, Any]) -> Iterator[Message]:
-    """Say what a statement's parameters and columns are, and what it would cost. Spends nothing, and reads no private row."""
+    """Yield a statement's parameters, columns and price. Spends nothing, and reads no private row."""
     try:
         asked, state = _read_asked(session, head), _state_of(session, head)
     except ParameterError as error:

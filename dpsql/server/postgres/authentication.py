@@ -1,8 +1,10 @@
 """SCRAM-SHA-256 with an analyst's token as the password (RFC 5802, RFC 7677).
 
-The server keeps a verifier beside the token's hash: salted keys from which neither token nor password can be computed, and
-which let nobody in. A client proves that it knows the token without sending it. Where there is no such analyst the exchange runs
-to its end all the same, with a salt made from the name, so that it tells nobody who is known here.
+The server keeps a verifier with the token's hash: salted keys, from which the token can't be computed, and which can't replace
+it. A client proves that it knows the token without sending it. The exchange for an unknown analyst runs to its end, too,
+with a salt made from the name, so that it doesn't reveal which names exist.
+
+This module stands apart because :mod:`dpsql.server.tokens` makes verifiers without the rest of the protocol.
 """
 
 from __future__ import annotations
@@ -16,16 +18,16 @@ from dataclasses import dataclass
 
 MECHANISM = "SCRAM-SHA-256"
 MECHANISM_BOUND = "SCRAM-SHA-256-PLUS"
-"""The same, bound to the TLS connection by the server's certificate."""
+"""SCRAM-SHA-256 bound to the TLS connection by the server's certificate."""
 SCRAM_ROUNDS = 4096
-"""Rounds of the password hash. A token has 256 bits from the operating system, so more of them would protect nothing."""
+"""Rounds of the password hash. More rounds wouldn't help, since a token has 256 random bits."""
 _SALT_BYTES = 16
 _NONCE_BYTES = 18
 _MAX_NONCE = 512
 
 
 class ScramError(Exception):
-    """An exchange that breaks the rules. Its end is that of a wrong password."""
+    """An exchange breaks the rules; it ends like one with a wrong password."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class Verifier:
 
     @classmethod
     def make(cls, password: str, salt: bytes | None = None, rounds: int = SCRAM_ROUNDS) -> Verifier:
-        """Make the verifier of a password that is ASCII."""
+        """Return the verifier of an ASCII password."""
         salt = secrets.token_bytes(_SALT_BYTES) if salt is None else salt
         salted = hashlib.pbkdf2_hmac("sha256", password.encode("ascii"), salt, rounds)
         client_key = hmac.digest(salted, b"Client Key", "sha256")
@@ -53,7 +55,7 @@ class Verifier:
 
     @classmethod
     def make_mock(cls, secret: bytes, name: str) -> Verifier:
-        """Make a verifier that nobody has a password for: always the same one for a name, as a real one would be."""
+        """Return a verifier without a password. Its salt depends on the name only, as a real one's does."""
         salt = hmac.digest(secret, name.encode(errors="replace"), "sha256")[:_SALT_BYTES]
         return cls(salt, SCRAM_ROUNDS, secrets.token_bytes(32), secrets.token_bytes(32))
 
@@ -63,10 +65,10 @@ class Verifier:
 
     @classmethod
     def read(cls, text: str) -> Verifier:
-        """Read what ``str`` wrote.
+        """Read a verifier that ``str`` wrote.
 
         Raises:
-            ValueError: it is none.
+            ValueError: the text is no verifier.
         """
         kind, first, second = text.split("$")
         rounds, salt = first.split(":")
@@ -93,7 +95,7 @@ class ScramExchange:
 
     Args:
         verifier: the analyst's, or a mock.
-        binding: the certificate's digest where the client may bind the exchange to it; None where it can't.
+        binding: the certificate's digest, if the client may bind the exchange to it.
     """
 
     def __init__(self, verifier: Verifier, binding: bytes | None = None) -> None:
@@ -105,7 +107,7 @@ class ScramExchange:
         """Take the client's first message, and return the server's.
 
         Raises:
-            ScramError: it breaks the rules.
+            ScramError: the message breaks the rules.
         """
         text = _read_ascii(message)
         flag, _, rest = text.partition(",")
@@ -160,18 +162,18 @@ def _read_ascii(message: bytes) -> str:
         raise ScramError from None
 
 
-# -- the certificate that an exchange may be bound to --------------------------------------------------------------------
+# -- channel binding -----------------------------------------------------------------------------------------------------
 
 _DIGESTS = {
     "2a864886f70d01010b": "sha256", "2a864886f70d01010c": "sha384", "2a864886f70d01010d": "sha512",
     "2a8648ce3d040302": "sha256", "2a8648ce3d040303": "sha384", "2a8648ce3d040304": "sha512",
     "2a864886f70d010105": "sha256", "2a864886f70d010104": "sha256",
 }  # fmt: skip
-"""The digest to take of a certificate by the algorithm that it is signed with (RSA, ECDSA); for MD5 and SHA-1 it is SHA-256."""
+"""The digest of a certificate by its signature's algorithm (RSA, ECDSA); SHA-256 for MD5 and SHA-1."""
 
 
 def digest_certificate(der: bytes) -> bytes | None:
-    """Return what ``tls-server-end-point`` binds to (RFC 5929); None where the signature's algorithm names no digest."""
+    """Return a certificate's ``tls-server-end-point`` (RFC 5929); None if its signature's algorithm is unknown."""
     try:
         inside = _contents(der, 0)[0]
         first = _contents(der, inside)[1]
@@ -184,7 +186,7 @@ def digest_certificate(der: bytes) -> bytes | None:
 
 
 def _contents(der: bytes, at: int) -> tuple[int, int]:
-    """Return where the contents of a DER element begin and end."""
+    """Return the start and the end of a DER element's contents."""
     size, start = der[at + 1], at + 2
     if size & 0x80:
         count = size & 0x7F

@@ -1,12 +1,13 @@
-"""The relations of PostgreSQL's catalogue, filled from the policy and from the names and types of columns alone.
+"""PostgreSQL's catalogue and information schema, filled only from the policy and from names and types of columns.
 
-Schema ``public`` holds the policy's tables and the session's kept results. What the policy has no word for (indexes, keys,
-triggers, functions) is there without rows. No row of data is read, and nothing tells how many there are.
+Schema ``public`` has the policy's tables and the session's kept results. Relations without a counterpart in the policy (indexes,
+keys, triggers, functions) are empty. No row of data is read, and no number of rows is shown.
 
-The relations of PostgreSQL's catalogue and of its information schema, and their columns, as far as tools ask for them.
+In the tables of columns below, a line with its indented continuation is a relation: its name, and its columns with the letters of
+their types. ``i`` is an integer, ``b`` a boolean, ``d`` a double, ``I`` and ``T`` are lists of integers and of texts; the default
+is a text.
 
-A line is a relation, with those below it that are indented: its name, and its columns with the sign of their type. ``i`` is an
-integer, ``b`` a boolean, ``d`` a double, ``I`` and ``T`` are lists of integers and of texts; it is a text where none is written.
+This module stands apart from :mod:`dpsql.server.postgres.answers`, since few sessions ask for the catalogue.
 """
 
 from __future__ import annotations
@@ -212,7 +213,7 @@ _ABOVE = "above the private part"
 
 @functools.cache
 def _open_finisher() -> Finisher:
-    """Return a database that holds nothing: questions run in it over what is lent to it."""
+    """Return an empty database for queries over the relations."""
     return Finisher(Copies({}), Policy(Budget(Fraction(1))))
 
 
@@ -265,11 +266,11 @@ class Catalogue:
             what = error.message.replace(f"{_ABOVE}: ", "").replace(_ABOVE, "over PostgreSQL's catalogue")
             raise BindError(
                 f"this question to PostgreSQL's catalogue is not answered here: {what}",
-                hint="SHOW TABLES and SHOW POLICY say what there is.",
+                hint="SHOW TABLES and SHOW POLICY list the tables and the policy.",
             ) from None
 
     def _fill(self) -> dict[str, pa.Table]:
-        """Return the relations, made anew where the policy's tables or the kept results are others."""
+        """Return the relations, made again if the policy's tables or the kept results have changed."""
         session = self._session
         listed = [(name, "table") for name in session.policy.tables] + [
             (name, "kept") for name in session.kept
@@ -462,7 +463,7 @@ _DEFAULTS: dict[str, Any] = {"i": 0, "b": False}
 
 
 def _make_table(name: str, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """Make a relation; what rows do not say is 0, false or NULL."""
+    """Return a relation; columns missing in ``rows`` are 0, false or NULL."""
     columns = RELATIONS[name]
     made = {}
     for column, kind in columns.items():

@@ -1,7 +1,7 @@
-"""Commands that PostgreSQL's clients send around their queries, as far as they are harmless: settings and transactions.
+"""Commands of PostgreSQL's clients that are no queries: settings and transactions.
 
-Nothing here changes an answer. There are no transactions, since what was charged stays charged: their commands are taken
-without effect. A setting is kept and shown; one that would change how values are written is refused unless it says what holds.
+No command changes an answer. Transaction commands have no effect, since a charge can't be undone. Settings are kept and shown;
+one that determines how values are written can't be changed.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from dpsql.errors import BindError, Error, PrivacyError
+from dpsql.errors import BindError, PrivacyError
 
 SERVER_VERSION = "15.0"
-"""The version of PostgreSQL whose questions to the catalogue are understood."""
+"""The version of PostgreSQL whose catalogue queries are understood."""
 FIXED = {
     "server_encoding": ("UTF8", "UNICODE", "UTF-8"),
     "client_encoding": ("UTF8", "UNICODE", "UTF-8"),
@@ -21,7 +21,7 @@ FIXED = {
     "bytea_output": ("hex",),
     "integer_datetimes": ("on",),
 }
-"""ClientSettings that decide how values are written: what they are, and other spellings of that."""
+"""Settings that determine how values are written: the value, and its other spellings."""
 _DEFAULTS = {
     "datestyle": "ISO, MDY", "timezone": "UTC", "search_path": '"$user", public', "transaction_isolation": "read committed",
     "default_transaction_isolation": "read committed", "transaction_read_only": "on", "default_transaction_read_only": "on",
@@ -39,9 +39,9 @@ REPORTED = {
     "standard_conforming_strings": "standard_conforming_strings", "timezone": "TimeZone",
     "default_transaction_read_only": "default_transaction_read_only", "in_hot_standby": "in_hot_standby",
 }  # fmt: skip
-"""ClientSettings that a client is told of at the start, by their names in lower case."""
+"""Settings that a client gets at the start, by their names in lower case."""
 MAX_SETTING = 1000
-"""Characters of a setting's value."""
+"""Most characters of a setting's value."""
 MAX_SETTINGS = 200
 _QUIET = ("warning", "error", "fatal", "panic")
 
@@ -64,7 +64,7 @@ class ClientSettings:
         """Return a setting's value.
 
         Raises:
-            BindError: there is none of that name.
+            BindError: the setting is unknown.
         """
         found = self._known.get(name.lower())
         if found is None:
@@ -72,12 +72,12 @@ class ClientSettings:
         return found
 
     def find(self, name: str) -> str | None:
-        """Return a setting's value; None where there is none of that name."""
+        """Return a setting's value; None if it is unknown."""
         return self._known.get(name.lower())
 
     @property
     def quiet(self) -> bool:
-        """Tell whether the client wants no notices."""
+        """Whether the client wants no notices."""
         return self._known["client_min_messages"].lower() in _QUIET
 
     def list(self) -> list[tuple[str, str]]:
@@ -88,17 +88,17 @@ class ClientSettings:
         """Keep a setting's value.
 
         Raises:
-            BindError: it would change how values are written, or who asks.
+            BindError: it would change how values are written. PrivacyError: it would change the analyst.
         """
         name = name.lower()
         if name in FIXED and value.lower() not in [known.lower() for known in FIXED[name]]:
-            raise BindError(f"{name} is {FIXED[name][0]} here.", hint=f"SET {name} TO '{FIXED[name][0]}'")
+            raise BindError(f"{name} can only be {FIXED[name][0]}.", hint=f"SET {name} TO '{FIXED[name][0]}'")
         if name == "datestyle" and not value.lower().startswith("iso"):
-            raise BindError("dates are written as ISO 8601 has them.", hint="SET DateStyle TO 'ISO'")
+            raise BindError("dates are always in ISO 8601.", hint="SET DateStyle TO 'ISO'")
         who = self._known["session_authorization"].lower()
         if name in ("role", "session_authorization") and value.lower() not in ("none", "default", who):
             raise PrivacyError(
-                "a session is the analyst's whose token opened it.", hint="connect as the other one."
+                "a session can't change its analyst.", hint="connect with the other analyst's token."
             )
         if name in ("server_version", "server_version_num", "is_superuser"):
             raise BindError(f"{name} can't be changed.")
@@ -107,11 +107,11 @@ class ClientSettings:
             or len(name) > MAX_SETTING
             or (name not in self._known and len(self._known) > MAX_SETTINGS)
         ):
-            raise BindError("this setting is too long, or there are too many.")
+            raise BindError("the setting is too long, or there are too many settings.")
         self._known[name] = value
 
     def reset(self, name: str) -> None:
-        """Put a setting back, or all of them."""
+        """Reset a setting, or ``all``."""
         if name.lower() == "all":
             self._known = dict(self._initial)
         elif name.lower() in self._initial:
@@ -122,14 +122,14 @@ class ClientSettings:
 
 @dataclass(frozen=True)
 class Done:
-    """The outcome of a command: its tag, and what else the client's connection has to know.
+    """The outcome of a command for the client's connection.
 
     Args:
-        tag: what the client is told.
-        transaction: ``T`` where a transaction block begins, ``I`` where one ends; empty where neither.
-        changed: settings that the client is told of.
-        forget: the prepared statement to forget; ``*`` for all of them.
-        rows: of SHOW: the column's names and the rows.
+        tag: the command's tag.
+        transaction: ``T`` if a transaction block begins, ``I`` if one ends, otherwise empty.
+        changed: changed settings to report to the client.
+        forget: the prepared statement to forget; ``*`` for all.
+        names, rows: the columns and the rows of SHOW.
     """
 
     tag: str
@@ -141,15 +141,10 @@ class Done:
 
 
 def run_command(words: Sequence[str], settings: ClientSettings, only_describe: bool = False) -> Done:
-    """Do a command.
-
-    Args:
-        words: its words.
-        settings: those of the session.
-        only_describe: change nothing.
+    """Run a command, or return its outcome without changes (``only_describe``).
 
     Raises:
-        BindError: it is none, or asks for what there is not.
+        BindError: the command or its setting is unknown.
     """
     word = words[0].upper()
     if word in ("BEGIN", "START"):
@@ -211,7 +206,7 @@ def _read_setting(words: Sequence[str]) -> tuple[str, str]:
     """Return the name and the value of a SET or RESET.
 
     Raises:
-        BindError: there is no such setting to read.
+        BindError: the command has no name or no value.
     """
     rest = list(words[1:])
     while rest and rest[0].upper() in ("SESSION", "LOCAL") and len(rest) > 2 and rest[1].upper() != "=":
@@ -229,11 +224,7 @@ def _read_setting(words: Sequence[str]) -> tuple[str, str]:
         return "client_encoding", "".join(rest[1:])
     sign = next((place for place, word in enumerate(upper) if word in ("=", "TO")), None)
     if not rest or (words[0].upper() == "SET" and sign is None and upper[0] != "ROLE"):
-        raise _make_error()
+        raise BindError("SET needs a name and a value.", hint="SET statement_timeout = 0")
     if sign is None:
         return "".join(rest[:1]) if upper[0] == "ROLE" else "".join(rest), "".join(rest[1:])
     return "".join(rest[:sign]), "".join(rest[sign + 1 :]).replace(",", ", ")
-
-
-def _make_error() -> Error:
-    return BindError("a setting has a name and a value.", hint="SET statement_timeout = 0")

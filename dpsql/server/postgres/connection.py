@@ -1,15 +1,12 @@
-"""One PostgreSQL client that was let in: its prepared statements and portals, and its questions to the analyst's desk.
+"""PostgreSQL connections: the listener, a thread per client, prepared statements, portals, and requests to the worker.
 
     Parse -> Bind -> (Describe) -> Execute -> ... -> Sync       or       Query
 
-The front does not read what a client asks: texts and values go to the worker as they came, and its answer's bytes to the client.
-After an error everything up to the next Sync is skipped, as the protocol has it. Statements are described by the worker in a call
-that can pay nothing; a portal that is described and executed in one go is asked once.
+The front doesn't read statements: it passes texts and values to the worker, and the worker's bytes to the client. After an error
+it skips messages up to the next Sync, as the protocol demands. The worker describes statements in a call that can't pay; a portal
+that is described and executed at once takes one call.
 
-The port where PostgreSQL's clients arrive: a thread for each of them, and their requests to cancel.
-
-Clients that have not proved to have a token yet are few and have little time: they keep nobody out
-(:mod:`dpsql.server.arrivals`).
+Limits on clients that have not logged in ensure that they can't block others (:mod:`dpsql.server.connections`).
 """
 
 from __future__ import annotations
@@ -31,11 +28,10 @@ from typing import Any
 
 from dpsql.client.wire import Message, WireError, encode, get_field, read_error, unpack_messages
 from dpsql.errors import Error, ServerError
-from dpsql.server.arrivals import LOGIN_SECONDS, Arrivals, log_dropped, write_peer
+from dpsql.server.connections import LOGIN_SECONDS, Arrivals, listen_at, log_dropped, write_peer
 from dpsql.server.event_log import EventLog, name_place
 from dpsql.server.lapses import Refused, RightError
-from dpsql.server.listening import is_loopback
-from dpsql.server.postgres import messages, reports
+from dpsql.server.postgres import messages
 from dpsql.server.postgres.authentication import ScramError, digest_certificate
 from dpsql.server.postgres.commands import FIXED, REPORTED, SERVER_VERSION
 from dpsql.server.postgres.login import LoggedIn, NotLetIn, Secured, log_in, read_first
@@ -44,36 +40,34 @@ from dpsql.server.postgres.messages import (
     Gone,
     ParseMessage,
     ProtocolError,
+    RefusedMessage,
     Stream,
     TooLong,
-    write_complete,
-    write_ready,
-    write_status,
-)
-from dpsql.server.postgres.reports import (
-    RefusedMessage,
     refuse_right,
     write_bad_parameter,
+    write_complete,
     write_own_error,
     write_problem,
+    write_ready,
+    write_status,
 )
 from dpsql.server.served import ServedPolicy
 
 MAX_PREPARED = 2000
-"""Prepared statements of a connection."""
+"""Most prepared statements of a connection."""
 MAX_PREPARED_BYTES = 8 << 20
-"""Bytes of their texts, all together."""
+"""Most bytes of their texts."""
 MAX_PORTALS = 100
 MAX_PORTAL_BYTES = 64 << 20
-"""Bytes of values, and of rows still to be fetched, that portals hold all together."""
+"""Most bytes of all portals' values and unfetched rows."""
 
 
 @dataclass
 class PreparedStatement:
     """A prepared statement.
 
-    ``fields`` are its columns and ``told_kinds`` the types of its parameters, once the client was told of them with
-    ``described``.
+    ``described`` is the description that was sent to the client, with the columns ``fields`` and the parameters' types
+    ``told_kinds``.
     """
 
     text: str
@@ -85,9 +79,9 @@ class PreparedStatement:
 
 @dataclass
 class Portal:
-    """A statement with its values; and what is left of its rows, once it was executed.
+    """A statement with its values, and its unfetched rows after it was executed.
 
-    ``describing`` says that the client waits for its columns; ``tail`` is what follows its last row.
+    ``describing`` is True while the client waits for its columns; ``tail`` follows its last row.
     """
 
     statement: PreparedStatement
@@ -99,12 +93,12 @@ class Portal:
 
     @property
     def size(self) -> int:
-        """The bytes that it holds."""
+        """Bytes of its values and unfetched rows."""
         return sum(len(value or b"") for value in self.bound.values) + len(self.rows or b"")
 
 
 class Portals:
-    """Statements and portals by their names. The empty name is taken again and again; any other is taken once."""
+    """Statements and portals by name. The empty name may be replaced; other names are unique."""
 
     def __init__(self) -> None:
         self._statements: dict[str, PreparedStatement] = {}
@@ -114,13 +108,15 @@ class Portals:
         """Keep a statement.
 
         Raises:
-            ProtocolError: its name is taken. RefusedMessage: there are too many.
+            ProtocolError: its name is in use. RefusedMessage: there are too many.
         """
         if parsed.name and parsed.name in self._statements:
             raise ProtocolError("there is a prepared statement of this name already.")
         held = sum(len(statement.text) for statement in self._statements.values())
         if len(self._statements) >= MAX_PREPARED or held + len(parsed.text) > MAX_PREPARED_BYTES:
-            said = write_problem("ERROR", reports.TOO_MANY, "too many prepared statements.", "DEALLOCATE ALL")
+            said = write_problem(
+                "ERROR", messages.TOO_MANY, "too many prepared statements.", "DEALLOCATE ALL"
+            )
             raise RefusedMessage(said)
         self._statements[parsed.name] = PreparedStatement(parsed.text, parsed.kinds)
 
@@ -128,19 +124,19 @@ class Portals:
         """Return a statement.
 
         Raises:
-            RefusedMessage: there is none of that name.
+            RefusedMessage: the name is unknown.
         """
         statement = self._statements.get(name)
         if statement is None:
             said = "there is no such prepared statement."
-            raise RefusedMessage(write_problem("ERROR", reports.UNKNOWN_STATEMENT, said))
+            raise RefusedMessage(write_problem("ERROR", messages.UNKNOWN_STATEMENT, said))
         return statement
 
     def bind(self, bound: BindMessage) -> None:
         """Keep a portal.
 
         Raises:
-            ProtocolError: its name is taken. RefusedMessage: there is no such statement, or portals hold too much.
+            ProtocolError: its name is in use. RefusedMessage: the statement is unknown, or portals are too large.
         """
         statement = self.find_statement(bound.statement)
         if bound.portal and bound.portal in self._portals:
@@ -152,49 +148,49 @@ class Portals:
         """Return a portal.
 
         Raises:
-            RefusedMessage: there is none of that name.
+            RefusedMessage: the name is unknown.
         """
         portal = self._portals.get(name)
         if portal is None:
-            raise RefusedMessage(write_problem("ERROR", reports.UNKNOWN_PORTAL, "there is no such portal."))
+            raise RefusedMessage(write_problem("ERROR", messages.UNKNOWN_PORTAL, "there is no such portal."))
         return portal
 
     def check_size(self) -> None:
-        """End all portals where they hold too much.
+        """Close all portals if they are too large.
 
         Raises:
-            RefusedMessage: they did.
+            RefusedMessage: they were.
         """
         if (
             len(self._portals) > MAX_PORTALS
             or sum(portal.size for portal in self._portals.values()) > MAX_PORTAL_BYTES
         ):
             self._portals.clear()
-            hint = "fetch all rows at once: what was paid is stored, and free."
-            raise RefusedMessage(write_problem("ERROR", reports.TOO_MANY, "portals hold too much.", hint))
+            hint = "fetch all rows at once: paid answers are stored, and free."
+            raise RefusedMessage(write_problem("ERROR", messages.TOO_MANY, "portals are too large.", hint))
 
     def list_describing(self) -> list[Portal]:
-        """Return the portals whose columns the client waits for."""
+        """Return the portals that wait for their description."""
         return [portal for portal in self._portals.values() if portal.describing]
 
     def close(self, kind: str, name: str) -> None:
-        """Forget a statement (``S``) or a portal (``P``); where there is none, nothing happens."""
+        """Forget a statement (``S``) or a portal (``P``), if there is one."""
         held: dict[str, Any] = self._statements if kind == "S" else self._portals
         held.pop(name, None)
 
     def end_portals(self) -> None:
-        """Forget all portals, as the end of a transaction does."""
+        """Forget all portals at the end of a transaction."""
         self._portals.clear()
 
     def forget(self, name: str) -> None:
-        """Forget a prepared statement; ``*`` stands for all, and an empty name for none."""
+        """Forget a prepared statement; ``*`` means all, and an empty name none."""
         if name == "*":
             self._statements.clear()
         elif name:
             self._statements.pop(name, None)
 
 
-FAILED = "the server could not do this, for a reason that it keeps to itself."
+FAILED = "the server could not do this, and withholds the reason."
 _ENDED = "this session has ended; connect again."
 
 _COMMANDS = {
@@ -202,21 +198,21 @@ _COMMANDS = {
     "START TRANSACTION": ("START TRANSACTION", "T"), "COMMIT": ("COMMIT", "I"), "END": ("COMMIT", "I"),
     "ROLLBACK": ("ROLLBACK", "I"), "COMMIT TRANSACTION": ("COMMIT", "I"), "ROLLBACK TRANSACTION": ("ROLLBACK", "I"),
 }  # fmt: skip
-"""Whole texts that tools send around each statement: their tags, and whether a transaction block is open then."""
+"""Texts that tools send around each statement: their tags, and the transaction's status after them."""
 
 
 _LETTING_GO = frozenset({b"C", b"H", b"S"})
-"""Messages that ask nothing: a statement is forgotten, what waits is sent, and a client is told that it may go on."""
+"""Messages that a pause allows: Close, Flush and Sync."""
 
 
 class PostgresConnection:
-    """A client's connection, from ReadyForQuery to its end. Its own thread runs it; any other may stop it.
+    """A client's connection, from ReadyForQuery to its end. One thread runs it; any other may stop it.
 
     Args:
-        stream: to the client.
-        opened: who it is.
-        key: the number and the secret that a request to cancel names.
-        log: where events are written.
+        stream: the client's bytes.
+        opened: the logged-in client.
+        key: the number and the secret for requests to cancel.
+        log: gets events.
     """
 
     def __init__(self, stream: Stream, opened: LoggedIn, key: tuple[int, bytes], log: EventLog) -> None:
@@ -258,15 +254,15 @@ class PostgresConnection:
             stream.send(failed.report)
         except Gone:
             if self._ending:
-                stream.send(write_problem("FATAL", reports.SHUTDOWN, self._ending))
+                stream.send(write_problem("FATAL", messages.SHUTDOWN, self._ending))
 
     def end(self, why: str) -> None:
-        """Let the connection end once it is asked, and wake it."""
+        """End the connection at its next message, and wake it."""
         self._ending = why
         self._stream.shut(both=False)
 
     def cancel(self, secret: bytes) -> bool:
-        """Stop what is being answered, for who knows the secret."""
+        """Stop the running request if the secret is right."""
         try:
             self._right.check(letting_go=True)
         except RightError:
@@ -274,7 +270,7 @@ class PostgresConnection:
         return hmac.compare_digest(secret, self._key[1]) and self._desk.interrupt(self._record.handle)
 
     def leave(self) -> None:
-        """Leave the desk."""
+        """Close the session."""
         with suppress(Refused):
             self._desk.close_session(self._record)
         known = {
@@ -303,24 +299,25 @@ class PostgresConnection:
         self._stream.write(write_ready("I"))
 
     def _check(self) -> None:
-        """End the connection where its session has ended, or nothing came for long.
+        """Check that the connection may go on.
 
         Raises:
-            RefusedMessage: it ends.
+            RefusedMessage: its session has ended, or it has been idle for too long.
         """
         if self._record.ended or self._ending:
-            raise RefusedMessage(write_problem("FATAL", reports.SHUTDOWN, self._ending or _ENDED), last=True)
+            raise RefusedMessage(write_problem("FATAL", messages.SHUTDOWN, self._ending or _ENDED), last=True)
         self._ask_right(letting_go=True)
         if time.monotonic() > self._stream.end - 1.5:
             raise RefusedMessage(
-                write_problem("FATAL", reports.IDLE, "nothing was asked for long; connect again."), last=True
+                write_problem("FATAL", messages.IDLE, "the session was idle for too long; connect again."),
+                last=True,
             )
 
     def _ask_right(self, letting_go: bool) -> None:
-        """Ask whether the analyst has a right to go on.
+        """Check the analyst's right.
 
         Raises:
-            RefusedMessage: they have not; the connection ends where the right has.
+            RefusedMessage: the right isn't valid; the connection ends if the right has ended.
         """
         try:
             self._right.check(letting_go)
@@ -330,7 +327,7 @@ class PostgresConnection:
     # -- messages ----------------------------------------------------------------------------------------------------------
 
     def _take(self) -> bool:
-        """Take one message, and answer it; False where it was the last.
+        """Answer one message; return False after the last.
 
         Raises:
             RefusedMessage: the connection ends.
@@ -338,10 +335,10 @@ class PostgresConnection:
         try:
             kind, body = self._stream.take_message(self._sizes)
         except TooLong as error:
-            raise RefusedMessage(write_problem("FATAL", reports.TOO_LARGE, str(error)), last=True) from None
+            raise RefusedMessage(write_problem("FATAL", messages.TOO_LARGE, str(error)), last=True) from None
         except ProtocolError as error:
             raise RefusedMessage(
-                write_problem("FATAL", reports.PROTOCOL_VIOLATION, str(error)), last=True
+                write_problem("FATAL", messages.PROTOCOL_VIOLATION, str(error)), last=True
             ) from None
         if kind == b"X":
             return False
@@ -368,29 +365,26 @@ class PostgresConnection:
         """Answer a message.
 
         Raises:
-            RefusedMessage: with an error of ours, or the fixed sentence.
+            RefusedMessage: an error of ours, or the fixed sentence.
         """
         self._ask_right(letting_go=kind in _LETTING_GO)
         try:
             if kind != b"E" and not self._skipping:
                 self._resolve()
             if kind not in HANDLERS:
-                state, said = (
-                    reports.NOT_SUPPORTED,
-                    "this server answers queries alone: no COPY, no function calls.",
-                )
-                raise RefusedMessage(write_problem("ERROR", state, said))
+                sentence = "this server answers queries only: COPY and function calls aren't supported."
+                raise RefusedMessage(write_problem("ERROR", messages.NOT_SUPPORTED, sentence))
             HANDLERS[kind](self, body)
         except ProtocolError as error:
-            raise RefusedMessage(write_problem("ERROR", reports.PROTOCOL_VIOLATION, str(error))) from None
+            raise RefusedMessage(write_problem("ERROR", messages.PROTOCOL_VIOLATION, str(error))) from None
         except (RefusedMessage, Gone):
             raise
         except Exception as error:
             self._log.write("failure", why=name_place(error))
-            raise RefusedMessage(write_problem("ERROR", reports.INTERNAL, FAILED)) from None
+            raise RefusedMessage(write_problem("ERROR", messages.INTERNAL, FAILED)) from None
 
     def _query(self, body: bytes) -> None:
-        """Answer a simple query: all statements of a text, and all of their rows."""
+        """Answer a simple query: all statements of a text, with all of their rows."""
         text = messages.read_query(body)
         self._held.close("P", "")
         if self._run_known(text):
@@ -403,7 +397,7 @@ class PostgresConnection:
                 self._write_end(message)
 
     def _run_known(self, text: str) -> bool:
-        """Answer a text that is the same each time, and True; False for any other."""
+        """Answer a text of :data:`_COMMANDS`; return whether it is one."""
         known = _COMMANDS.get(text.strip().removesuffix(";").upper())
         if known is None:
             return False
@@ -422,9 +416,7 @@ class PostgresConnection:
     def _describe(self, body: bytes) -> None:
         kind, name = messages.read_target(body)
         if kind == "P":
-            self._held.find_portal(
-                name
-            ).describing = True  # told with its rows, where these are asked for next
+            self._held.find_portal(name).describing = True  # sent with its rows if Execute comes next
             return
         statement = self._held.find_statement(name)
         if statement.described is None:
@@ -434,7 +426,7 @@ class PostgresConnection:
         self._stream.write(statement.described)
 
     def _resolve(self) -> None:
-        """Describe portals that were to be described, and are not executed next."""
+        """Describe the portals that wait for it and aren't executed next."""
         for portal in self._held.list_describing():
             portal.describing = False
             if portal.rows is not None:
@@ -446,7 +438,7 @@ class PostgresConnection:
     def _ask_description(
         self, head: dict[str, Any], text: str, parameters: bool = True
     ) -> tuple[bytes, list[Any] | None, list[int]]:
-        """Return what a statement's columns are told with, the columns, and the types of its parameters."""
+        """Return the messages that describe a statement, its columns, and the types of its parameters."""
         if text.strip().removesuffix(";").upper() in _COMMANDS:
             return (messages.write_parameter_kinds(()) if parameters else b"") + messages.NO_DATA, None, []
         told, fields, kinds = bytearray(), None, []
@@ -466,7 +458,7 @@ class PostgresConnection:
     def _write_bound(self, portal: Portal) -> dict[str, Any]:
         """Return a portal's statement and values for the worker."""
         bound, statement = portal.bound, portal.statement
-        head = {
+        return {
             "text": statement.text,
             "kinds": list(statement.kinds),
             "described": statement.told_kinds,
@@ -474,7 +466,6 @@ class PostgresConnection:
             "formats": messages.spread_formats(bound.formats, len(bound.values)),
             "result_formats": list(bound.result_formats),
         }
-        return head
 
     def _execute(self, body: bytes) -> None:
         name, most = messages.read_execute(body)
@@ -498,7 +489,7 @@ class PostgresConnection:
             self._stream.write(part)
 
     def _start_portal(self, portal: Portal) -> bool:
-        """Ask a portal's statement, and keep its rows; False where it has answered already."""
+        """Run a portal's statement, and keep its rows; return False if it is one of :data:`_COMMANDS`."""
         describing, portal.describing = portal.describing, False
         text = portal.statement.text
         if text.strip().removesuffix(";").upper() in _COMMANDS:
@@ -530,14 +521,14 @@ class PostgresConnection:
         self._stream.flush()
 
     def _sync(self, body: bytes) -> None:
-        """Do nothing: what is told then is told after each Sync."""
+        """Do nothing, since the reply to every Sync follows anyway."""
 
     def _write_end(self, message: Message) -> None:
         for part in self._read_end(message):
             self._stream.write(part)
 
     def _read_end(self, message: Message) -> list[bytes]:
-        """Return what ends a statement: notices, changed settings, its tag. Do what it means for the connection."""
+        """Return the messages at a statement's end (notices, settings, tag), and apply its effects to the connection."""
         head = message.head
         tag = get_field(head, "tag", str)
         notice = get_field(head, "notice", list, [])
@@ -550,13 +541,13 @@ class PostgresConnection:
         self._held.forget(get_field(head, "forget", str, ""))
         return [*parts, write_complete(tag) if tag else messages.EMPTY_QUERY]
 
-    # -- the desk ----------------------------------------------------------------------------------------------------------
+    # -- the worker --------------------------------------------------------------------------------------------------------
 
     def _ask(self, operation: str, head: dict[str, Any], text: str) -> Iterator[Message]:
         """Ask the worker, and yield its messages.
 
         Raises:
-            RefusedMessage: with its error, or because it was not asked.
+            RefusedMessage: the worker's error, or the reason why it wasn't asked.
         """
         startup = {
             name: value for name, value in self._opened.parameters.items() if name not in ("user", "database")
@@ -565,7 +556,7 @@ class PostgresConnection:
             body = encode(Message({**head, "startup": startup, "database": self._right.served.name}))
         except WireError:
             raise RefusedMessage(
-                write_problem("ERROR", reports.TOO_LARGE, "the statement is too large.")
+                write_problem("ERROR", messages.TOO_LARGE, "the statement is too large.")
             ) from None
         try:
             self._right.take(len(body))
@@ -584,7 +575,7 @@ class PostgresConnection:
             ended = self._record.ended
             raise RefusedMessage(
                 write_problem(
-                    "FATAL" if ended else "ERROR", reports.SHUTDOWN if ended else "53400", str(refusal)
+                    "FATAL" if ended else "ERROR", messages.SHUTDOWN if ended else "53400", str(refusal)
                 ),
                 last=ended,
             ) from None
@@ -592,7 +583,7 @@ class PostgresConnection:
             raise RefusedMessage(write_own_error(error, text)) from None
 
     def _pass_on(self, operation: str, body: bytes) -> Iterator[bytes]:
-        """Yield the replies of the desk."""
+        """Yield the replies to one request."""
         desk, record = self._desk, self._record
         if record.ended:
             raise Refused(_ENDED)
@@ -612,48 +603,24 @@ HANDLERS: dict[bytes, Callable[[PostgresConnection, bytes], None]] = {
     b"H": PostgresConnection._flush,
     b"S": PostgresConnection._sync,
 }
-"""The messages that are answered, each by a method."""
+"""The supported messages and their methods."""
 
 
 MAX_CLIENTS = 500
-"""Connections that were let in."""
+"""Most logged-in connections."""
 _BACKLOG = 128
 
 
-def find_postgres_place(listen: str, tls: bool) -> tuple[str, int]:
-    """Return the host and the port for clients of PostgreSQL's protocol.
-
-    Args:
-        listen: ``host:port``.
-        tls: whether there is a certificate.
-
-    Raises:
-        ServerError: it is none, or others could read along.
-
-    >>> find_postgres_place("127.0.0.1:5432", False)
-    ('127.0.0.1', 5432)
-    """
-    host, _, port = listen.rpartition(":")
-    if not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise ServerError(f"{listen!r} is no place to listen.", hint="--pg 127.0.0.1:5432")
-    if not tls and not is_loopback(host):
-        raise ServerError(
-            "beyond this machine a server speaks TLS alone: answers could be read on the way.",
-            hint="--tls-cert cert.pem --tls-key key.pem",
-        )
-    return host, int(port)
-
-
 def secure(certificate: Path, key: Path, client_authority: bytes | None = None) -> Secured:
-    """Make the TLS of the listener.
+    """Return the TLS of the listener.
 
     Args:
         certificate: the file of the server's certificate, PEM.
         key: the file of its key.
-        client_authority: certificates, in PEM, of those who sign analysts' own; without one of these nobody is let in then.
+        client_authority: the certificates, in PEM, of the authorities that sign analysts' certificates, which are then required.
 
     Raises:
-        ServerError: the files do not fit.
+        ServerError: the files aren't a certificate and its key.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -667,7 +634,7 @@ def secure(certificate: Path, key: Path, client_authority: bytes | None = None) 
             context.load_verify_locations(cadata=client_authority.decode("ascii", "replace"))
             context.verify_mode = ssl.CERT_REQUIRED
     except (OSError, ValueError):
-        raise ServerError(f"{certificate} and {key} are no certificate and its key.") from None
+        raise ServerError(f"{certificate} and {key} aren't a certificate and its key.") from None
     return Secured(context, digest_certificate(der), client_authority is not None)
 
 
@@ -675,13 +642,13 @@ class PostgresListener:
     """A port that speaks PostgreSQL's protocol.
 
     Args:
-        host, port: where; port 0 takes a free one.
+        host, port: the address; port 0 takes a free one.
         served: the policies.
-        log: where events are written.
-        secured: TLS, without which nobody is let in then; None on loopback alone.
+        log: gets events.
+        secured: the TLS, which is then required; None on loopback only.
 
     Raises:
-        ServerError: nothing can listen there.
+        ServerError: the address can't be used.
     """
 
     def __init__(
@@ -693,18 +660,13 @@ class PostgresListener:
         self._streams: set[Stream] = set()
         self._arrivals = Arrivals(partial(log_dropped, log), "PostgreSQL")
         self._closed = False
-        name = host.strip("[]")
-        family = socket.AF_INET6 if ":" in name else socket.AF_INET
-        try:
-            self._socket = socket.create_server((name, port), family=family, backlog=_BACKLOG)
-        except (OSError, OverflowError):
-            raise ServerError("nothing can listen there.", hint=f"is {host}:{port} in use?") from None
+        self._socket = listen_at(host, port, _BACKLOG)
         self.place = f"{host}:{self._socket.getsockname()[1]}"
-        """The address that it listens at, ``host:port``."""
+        """Its address, ``host:port``."""
         threading.Thread(target=self._accept, daemon=True, name="dpsql-postgres").start()
 
     def close(self) -> None:
-        """Let nobody in any more, and end all connections."""
+        """Stop listening, and end all connections."""
         with self._lock:
             self._closed = True
             connections, streams = list(self._open.values()), list(self._streams)
@@ -726,7 +688,7 @@ class PostgresListener:
             except OSError:
                 if self._closed:
                     return
-                time.sleep(0.05)  # no file is left for it, say
+                time.sleep(0.05)  # for example, no file descriptor is free
                 continue
             with self._lock:
                 full = len(self._open) >= MAX_CLIENTS or self._closed
@@ -738,12 +700,12 @@ class PostgresListener:
             task = threading.Thread(target=self._serve, args=(sock, stream, peer), daemon=True)
             try:
                 task.start()
-            except RuntimeError:  # no thread is left for it
+            except RuntimeError:  # no thread can be started
                 self._arrivals.let_in(stream)
                 _refuse(sock)
 
     def _serve(self, sock: socket.socket, stream: Stream, peer: str) -> None:
-        """Serve one client, from its first byte to its last."""
+        """Serve one client from login to its end."""
         with self._lock:
             self._streams.add(stream)
         try:
@@ -759,7 +721,7 @@ class PostgresListener:
         except Exception as error:
             self._log.write("failure", why=name_place(error))
             with suppress(Gone):
-                stream.send(write_problem("FATAL", reports.INTERNAL, FAILED))
+                stream.send(write_problem("FATAL", messages.INTERNAL, FAILED))
         finally:
             self._arrivals.leave(stream)
             with self._lock:
@@ -767,7 +729,7 @@ class PostgresListener:
             stream.close()
 
     def _let_in(self, stream: Stream, peer: str) -> PostgresConnection | None:
-        """Return a connection of an analyst; None where the client only came to cancel something, or was not let in."""
+        """Return an analyst's connection; None after a request to cancel or a failed login."""
         try:
             code, body, _ = read_first(stream, self._secured)
             if code == messages.CANCEL_REQUEST:
@@ -779,7 +741,7 @@ class PostgresListener:
             return None
         except (ProtocolError, ScramError) as error:
             said = str(error) or "the password exchange breaks the rules."
-            stream.send(write_problem("FATAL", reports.PROTOCOL_VIOLATION, said))
+            stream.send(write_problem("FATAL", messages.PROTOCOL_VIOLATION, said))
             return None
         with self._lock:
             number = secrets.randbelow((1 << 31) - 1) + 1
@@ -801,7 +763,7 @@ class PostgresListener:
             connection.leave()
 
     def _cancel(self, body: bytes) -> None:
-        """Stop what a connection asks, for who names its number and its secret. Nothing is said of whether that was right."""
+        """Stop a connection's request if its number and secret are right. The client gets no reply."""
         if len(body) != 8:
             return
         (number,) = struct.unpack(">i", body[:4])
@@ -818,17 +780,17 @@ def listen_postgres(
     certificate: tuple[Path, Path] | None,
     authority: bytes | None,
 ) -> PostgresListener:
-    """Listen for clients of PostgreSQL's protocol, and tell the owner whose token is too old for them.
+    """Listen for clients of PostgreSQL's protocol, and log the analysts whose tokens are too old for it.
 
     Args:
         place: host and port.
         served: the policies.
-        log: where events are written.
+        log: gets events.
         certificate: the files of a TLS certificate and its key.
-        authority: certificates, in PEM, of those who sign analysts' own; then nobody is let in without one.
+        authority: the certificates, in PEM, of the authorities that sign analysts' certificates, which are then required.
 
     Raises:
-        ServerError: nothing can listen there, or the certificate can't be used.
+        ServerError: the address or the certificate can't be used.
     """
     listener = PostgresListener(
         *place, served, log, None if certificate is None else secure(*certificate, authority)
@@ -836,7 +798,7 @@ def listen_postgres(
     for one in served:
         old = [record.name for record in one.tokens.list() if not record.scram and not record.has_expired()]
         if old:
-            why = "tokens from before the PostgreSQL port do not open it: dpsql analyst rotate NAME"
+            why = "tokens of older versions don't work on the PostgreSQL port: dpsql analyst rotate NAME"
             log.write("missing", policy=one.name, analysts=", ".join(old), why=why)
     return listener
 
@@ -844,5 +806,5 @@ def listen_postgres(
 def _refuse(sock: socket.socket) -> None:
     with suppress(OSError):
         sock.settimeout(0.1)
-        sock.sendall(write_problem("FATAL", reports.TOO_MANY, "too many connections; come back later."))
+        sock.sendall(write_problem("FATAL", messages.TOO_MANY, "too many connections; try again later."))
     sock.close()

@@ -1,7 +1,7 @@
-"""The first minutes of a PostgreSQL client: TLS, its startup message, and the proof that it has an analyst's token.
+"""The login of a PostgreSQL client: TLS, its startup message, and the proof of an analyst's token.
 
-Whoever is not let in hears one of a few fixed sentences, the same whether the analyst exists or not. A wrong token counts for its
-address as one that came over Flight.
+A failed login gets one of a few fixed sentences, which don't depend on whether the analyst exists. A wrong token counts for its
+address as over Flight. This module stands apart from :mod:`dpsql.server.postgres.connection`, which handles clients after login.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dpsql.policy.validate import fold
+from dpsql.server.connections import shorten_address
 from dpsql.server.desks import SessionRecord
 from dpsql.server.event_log import EventLog
 from dpsql.server.lapses import Refused, RightError
-from dpsql.server.postgres import messages, reports
+from dpsql.server.postgres import messages
 from dpsql.server.postgres.authentication import (
     MECHANISM,
     MECHANISM_BOUND,
@@ -27,21 +28,21 @@ from dpsql.server.postgres.authentication import (
 from dpsql.server.postgres.messages import MessageReader, ProtocolError, Stream, write_request, write_text
 from dpsql.server.rights import Right
 from dpsql.server.served import ServedPolicy
-from dpsql.server.tokens import TokenRecord, identify_holder, shorten_address
+from dpsql.server.tokens import TokenRecord, identify_holder
 
 _MOCK_SECRET = secrets.token_bytes(32)
 _WRONG = "no valid token of this analyst."
 _WRONG_HINT = (
-    "the user is the analyst, the password the token. The owner gives one: dpsql analyst add. A token from before this port "
-    "was there opens it once it is rotated: dpsql analyst rotate."
+    "the user is the analyst, the password the token. The owner makes one: dpsql analyst add. A token of an older version "
+    "must be replaced for this port: dpsql analyst rotate."
 )
-_AWAY = "too many wrong tokens came from your address; wait some seconds."
+_AWAY = "your address has sent too many wrong tokens; wait some seconds."
 _DEFAULT_DATABASES = frozenset({"", "postgres", "template1"})
 _ENCODINGS = frozenset({"", "utf8", "utf-8", "unicode", "sql_ascii"})
 
 
 class NotLetIn(Exception):
-    """A client that is not let in, for one of a few fixed reasons."""
+    """A login fails, for one of a few fixed reasons."""
 
     def __init__(self, state: str, sentence: str, hint: str = "") -> None:
         super().__init__(sentence)
@@ -50,7 +51,7 @@ class NotLetIn(Exception):
 
 @dataclass(frozen=True)
 class LoggedIn:
-    """A client that was let in: its right to ask, the session, and the parameters that it began with."""
+    """A logged-in client: its right, its session, and its startup parameters."""
 
     right: Right
     record: SessionRecord
@@ -62,9 +63,9 @@ class Secured:
     """The TLS of the listener.
 
     Args:
-        context: with the server's certificate.
-        binding: the certificate's digest, to which a client may bind its proof; None where its algorithm has none.
-        certified: whether clients must have certificates, too; then the CN is the analyst.
+        context: has the server's certificate.
+        binding: the certificate's digest, to which a client may bind its proof; None if its algorithm has none.
+        certified: whether clients must have certificates, too; the CN is then the analyst.
     """
 
     context: ssl.SSLContext
@@ -73,10 +74,10 @@ class Secured:
 
 
 def read_first(stream: Stream, secured: Secured | None) -> tuple[int, bytes, bool]:
-    """Return the code and the rest of a client's first message, after TLS where it asks for that.
+    """Return the code and the rest of a client's first message, after TLS if it asks for it, and whether it has TLS.
 
     Raises:
-        ProtocolError: it is no such message. NotLetIn: it came without TLS, and there is TLS alone.
+        ProtocolError: the message is invalid.
     """
     asked: set[int] = set()
     while True:
@@ -92,7 +93,7 @@ def read_first(stream: Stream, secured: Secured | None) -> tuple[int, bytes, boo
         asked.add(code)
         if code == messages.SSL_REQUEST and secured is not None:
             if stream.has_more:
-                raise ProtocolError("something came before TLS began.")
+                raise ProtocolError("the client sent data before TLS began.")
             stream.send(b"S")
             stream.secure(secured.context)
         else:
@@ -108,22 +109,22 @@ def log_in(
     peer: str,
     log: EventLog,
 ) -> LoggedIn:
-    """Let a client in that proves to have an analyst's token.
+    """Return the logged-in client, if it proves that it has an analyst's token.
 
     Args:
-        stream: to the client.
-        body: its startup message behind the version.
+        stream: the client's bytes.
+        body: its startup message after the version.
         version: the protocol's.
         served: the policies; ``database`` names one of them.
         secured: the listener's TLS.
         peer: the client's address, as gRPC writes addresses.
-        log: where refusals are written.
+        log: gets refusals.
 
     Raises:
-        ProtocolError, ScramError: it breaks the protocol. NotLetIn: with the reason.
+        ProtocolError, ScramError: the client breaks the protocol. NotLetIn: the login fails.
     """
     if version >> 16 != 3:
-        raise NotLetIn(reports.NOT_SUPPORTED, "this server speaks version 3 of the protocol.")
+        raise NotLetIn(messages.NOT_SUPPORTED, "this server supports version 3 of the protocol only.")
     parameters = messages.read_startup(body)
     options = [name for name in parameters if name.startswith("_pq_.")]
     if version & 0xFFFF or options:
@@ -131,34 +132,34 @@ def log_in(
         stream.send(messages.write(b"v", struct.pack(">ii", 0, len(options)), listed))
     if secured is not None and not stream.secured:
         raise NotLetIn(
-            reports.NO_AUTHORIZATION, "this server speaks TLS alone.", "sslmode=verify-full, or require."
+            messages.NO_AUTHORIZATION, "this server requires TLS.", "sslmode=verify-full, or require."
         )
     user, database = parameters.get("user", ""), parameters.get("database", "")
     if parameters.get("replication", "false").lower() not in ("false", "off", "no", "0"):
-        raise NotLetIn(reports.NOT_SUPPORTED, "there is nothing to replicate here.")
+        raise NotLetIn(messages.NOT_SUPPORTED, "replication isn't supported.")
     chosen = _find_policy(served, user, database)
     held = _prove(stream, user, chosen, served, secured, peer, log)
     if chosen is None:
         names = ", ".join(one.name for one in served if one.find_token(user) is not None)
-        raise NotLetIn(reports.NO_DATABASE, "there is no such database.", f"yours are: {names}.")
+        raise NotLetIn(messages.NO_DATABASE, "there is no such database.", f"you may use: {names}.")
     if parameters.get("client_encoding", "").strip("'\"").lower() not in _ENCODINGS:
-        raise NotLetIn(reports.NOT_SUPPORTED, "texts are in UTF-8 here.", "PGCLIENTENCODING=UTF8")
+        raise NotLetIn(messages.NOT_SUPPORTED, "only UTF-8 is supported.", "PGCLIENTENCODING=UTF8")
     identity = identify_holder(held)
     if identity is None:
-        raise NotLetIn(reports.NO_PASSWORD, _WRONG, _WRONG_HINT)
+        raise NotLetIn(messages.NO_PASSWORD, _WRONG, _WRONG_HINT)
     try:
         right = Right.of(chosen, identity)
     except RightError as refusal:
-        raise NotLetIn(reports.NO_AUTHORIZATION, str(refusal)) from None
+        raise NotLetIn(messages.NO_AUTHORIZATION, str(refusal)) from None
     try:
         record = right.desk.open(right.mark)
     except Refused as refusal:
-        raise NotLetIn(reports.TOO_MANY, str(refusal)) from None
+        raise NotLetIn(messages.TOO_MANY, str(refusal)) from None
     return LoggedIn(right, record, parameters)
 
 
 def _find_policy(served: Sequence[ServedPolicy], user: str, database: str) -> ServedPolicy | None:
-    """Return the policy of a database's name; where a tool names none of its own, the first that knows the user."""
+    """Return the policy of a database's name; for a tool's default name, the first policy that has the user."""
     named = next((one for one in served if fold(one.name) == fold(database)), None)
     if named is not None or not (database in _DEFAULT_DATABASES or fold(database) == fold(user)):
         return named
@@ -174,10 +175,10 @@ def _prove(
     peer: str,
     log: EventLog,
 ) -> TokenRecord | None:
-    """Let the client prove that it has the user's token, and return the record of the token that it has proved.
+    """Return the record of the user's token, after the client has proved that it has it.
 
     Raises:
-        NotLetIn: it has not.
+        NotLetIn: the proof is wrong.
     """
     place = chosen if chosen is not None else _find_policy(served, user, "") or served[0]
     held = place.find_token(user)
@@ -199,7 +200,9 @@ def _prove(
         final = b""
     if final and secured is not None and secured.certified and fold(stream.common_name) != fold(user):
         log.write("refused certificate", address=shorten_address(peer))
-        raise NotLetIn(reports.NO_AUTHORIZATION, "the token and the certificate are of two analysts.")
+        raise NotLetIn(
+            messages.NO_AUTHORIZATION, "the token and the certificate belong to different analysts."
+        )
     if final:
         stream.send(write_request(12, final) + write_request(0))
         return held
@@ -207,6 +210,6 @@ def _prove(
     for one in served:
         one.note_wrong_token(peer)
     old = held is not None and not held.scram
-    why = "a token from before the PostgreSQL port: dpsql analyst rotate" if old else None
+    why = "a token of an older version: dpsql analyst rotate" if old else None
     log.write("refused token", address=shorten_address(peer), why=why)
-    raise NotLetIn(reports.NO_PASSWORD, _AWAY if away else _WRONG, "" if away else _WRONG_HINT)
+    raise NotLetIn(messages.NO_PASSWORD, _AWAY if away else _WRONG, "" if away else _WRONG_HINT)

@@ -1,7 +1,7 @@
-"""The bytes of PostgreSQL's protocol, version 3: what a client sends is cut into checked parts, what it gets is put together.
+"""Messages of PostgreSQL's protocol, version 3: reading, writing, their stream, and errors.
 
-Nothing here knows a statement. Every length and every count that a client sends is checked against what has arrived, so no
-message makes the server take more memory than its own bytes.
+This module doesn't read statements. It checks each length and count from a client against the bytes that have arrived, so no
+message takes more memory than its size. An error has a severity, a SQLSTATE, a sentence, a hint, and a place in the text.
 """
 
 from __future__ import annotations
@@ -15,6 +15,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+
+from dpsql import errors
+from dpsql.client.wire import Message
+from dpsql.errors import Error
+from dpsql.server.lapses import Lapse, RightError
 
 PROTOCOL_3 = 196608
 SSL_REQUEST, GSS_REQUEST, CANCEL_REQUEST = 80877103, 80877104, 80877102
@@ -47,7 +52,7 @@ class MessageReader:
         """Return the next bytes.
 
         Raises:
-            ProtocolError: there are fewer.
+            ProtocolError: fewer bytes are left.
         """
         if size < 0 or size > len(self._body) - self._at:
             raise ProtocolError(_ENDED)
@@ -63,10 +68,10 @@ class MessageReader:
         return int(struct.unpack(">i", self.take(4))[0])
 
     def count(self, least_bytes: int) -> int:
-        """Return a count of things that follow, each of so many bytes at least.
+        """Return the count of the items that follow, each with at least ``least_bytes``.
 
         Raises:
-            ProtocolError: there is no room for so many.
+            ProtocolError: the message has too few bytes for the count.
         """
         found = self.int16()
         if found < 0 or found * least_bytes > len(self._body) - self._at:
@@ -77,7 +82,7 @@ class MessageReader:
         """Return the text up to the next zero byte.
 
         Raises:
-            ProtocolError: there is no such byte, or what stands before it is no UTF-8.
+            ProtocolError: there is no zero byte, or the text isn't UTF-8.
         """
         end = self._body.find(b"\0", self._at)
         if end < 0:
@@ -167,10 +172,10 @@ def _read_formats(reader: MessageReader) -> tuple[int, ...]:
 
 
 def spread_formats(formats: Sequence[int], count: int) -> list[int]:
-    """Return a format for each of so many values: none given means text, a single one holds for all.
+    """Return a format for each value: text if no format is given; a single format applies to all.
 
     Raises:
-        ProtocolError: there are more or fewer of them.
+        ProtocolError: the number of formats differs.
 
     >>> spread_formats((), 2), spread_formats((1,), 2)
     ([0, 0], [1, 1])
@@ -226,7 +231,7 @@ def read_startup(body: bytes) -> dict[str, str]:
     return found
 
 
-# -- what a client is told -----------------------------------------------------------------------------------------------
+# -- messages to the client ----------------------------------------------------------------------------------------------
 
 
 def write(kind: bytes, *parts: bytes) -> bytes:
@@ -295,22 +300,22 @@ def write_row(values: Iterable[bytes | None]) -> bytes:
 
 
 def write_response(kind: bytes, fields: Iterable[tuple[str, str]]) -> bytes:
-    """Return an ``ErrorResponse`` (``E``) or a ``NoticeResponse`` (``N``) of fields by their letters; empty ones are left out."""
+    """Return an ``ErrorResponse`` (``E``) or a ``NoticeResponse`` (``N``) of the fields that aren't empty, by letter."""
     parts = [letter.encode() + write_text(value) for letter, value in fields if value]
     return write(kind, *parts, b"\0")
 
 
 def write_notice(sentence: str, detail: str = "") -> bytes:
-    """Return a ``NoticeResponse``: a sentence, and what else there is to say of it."""
+    """Return a ``NoticeResponse`` of a sentence and its details."""
     severity = [("S", "NOTICE"), ("V", "NOTICE"), ("C", "00000")]
     return write_response(b"N", [*severity, ("M", sentence), ("D", detail)])
 
 
 def count_rows(rows: bytes, start: int, most: int) -> tuple[int, int]:
-    """Return where a run of at most ``most`` rows ends that begins at ``start``, and how many they are.
+    """Return the end of at most ``most`` rows from ``start``, and their number.
 
     Raises:
-        ProtocolError: what stands there are no rows.
+        ProtocolError: the bytes aren't rows.
     """
     at, found = start, 0
     while at < len(rows) and found < most:
@@ -352,9 +357,9 @@ class Stream:
         self._buffer = bytearray()
         self._unsent = bytearray()
         self.end = time.monotonic() + seconds
-        """The time after which the client has taken too long."""
+        """The deadline of the client's next message."""
         self.check: Callable[[], None] = lambda: None
-        """Called every second while nothing comes; it raises where the connection is to end."""
+        """Called every second without a message; it raises if the connection must end."""
         self.secured = False
         self._dropped = False
 
@@ -362,7 +367,7 @@ class Stream:
 
     @property
     def has_more(self) -> bool:
-        """Tell whether bytes have come that were not taken."""
+        """Whether unread bytes are in the buffer."""
         return bool(self._buffer)
 
     def take(self, size: int) -> bytes:
@@ -418,7 +423,7 @@ class Stream:
 
     @property
     def is_gone(self) -> bool:
-        """Tell whether the client has closed the connection; what it has sent meanwhile stays to be read."""
+        """Whether the client has closed the connection; its unread bytes stay."""
         try:
             if self._raw.fileno() < 0:
                 return True
@@ -477,17 +482,17 @@ class Stream:
 
     @property
     def common_name(self) -> str:
-        """The common name of the client's certificate, which the TLS handshake has proved; empty where it has none."""
-        told = self._socket.getpeercert() if isinstance(self._socket, ssl.SSLSocket) else None
-        pairs = [pair for part in (told or {}).get("subject", ()) for pair in part]
+        """The common name of the client's certificate, which TLS has verified; empty if it has none."""
+        certificate = self._socket.getpeercert() if isinstance(self._socket, ssl.SSLSocket) else None
+        pairs = [pair for part in (certificate or {}).get("subject", ()) for pair in part]
         names = [str(pair[1]) for pair in pairs if isinstance(pair, tuple) and pair[0] == "commonName"]
         return names[0] if len(names) == 1 else ""
 
     def shut(self, both: bool = True) -> None:
-        """End the conversation from another thread: whoever waits for a message hears that there is none.
+        """End the connection from another thread, and wake a waiting reader.
 
         Args:
-            both: also what is still to be sent.
+            both: whether unsent bytes are dropped, too.
         """
         self._dropped = True
         with suppress(OSError, ValueError):
@@ -513,3 +518,89 @@ def _peek(sock: socket.socket) -> bytes:
         return b"?"
     finally:
         copy.close()
+
+
+# -- Errors as PostgreSQL's clients get them: severity, SQLSTATE, sentence, hint, and the place in the client's text.
+SQLSTATES: dict[type[Error], str] = {
+    errors.ParseError: "42601",
+    errors.BindError: "42000",
+    errors.PrivacyError: "42501",
+    errors.BudgetExceeded: "53400",
+    errors.PolicyError: "F0000",
+    errors.LedgerError: "58000",
+    errors.ServerError: "08004",
+    errors.EngineError: "58000",
+    errors.PostprocessingError: "22000",
+    errors.Interrupted: "57014",
+}
+"""Codes of our classes of errors: syntax, names and types, privileges, limits, configuration, system, data, canceled."""
+PROTOCOL_VIOLATION, NO_PASSWORD, NO_AUTHORIZATION, NO_DATABASE = "08P01", "28P01", "28000", "3D000"
+TOO_MANY, TOO_LARGE, NOT_SUPPORTED, SHUTDOWN, IDLE, INTERNAL = (
+    "53300",
+    "54000",
+    "0A000",
+    "57P01",
+    "57P05",
+    "XX000",
+)
+UNKNOWN_STATEMENT, UNKNOWN_PORTAL = "26000", "34000"
+_PARAMETER_STATES = frozenset({"22P02", "22P03"})
+_MAX_SENTENCE = 500
+
+
+_LAPSES = {
+    Lapse.ENDED: SHUTDOWN,
+    Lapse.NO_SHARE: NO_AUTHORIZATION,
+    Lapse.PAUSED: NO_AUTHORIZATION,
+    Lapse.TOO_MANY: "53400",
+    Lapse.TOO_LARGE: TOO_LARGE,
+}
+"""The SQLSTATE that tells why a right does not hold."""
+
+
+class RefusedMessage(Exception):
+    """A client's message that is answered with an error, as bytes; ``last`` says that the connection ends with it."""
+
+    def __init__(self, report: bytes, last: bool = False) -> None:
+        super().__init__()
+        self.report, self.last = report, last
+
+
+def write_problem(severity: str, state: str, sentence: str, hint: str = "", position: int = 0) -> bytes:
+    """Return an ``ErrorResponse``.
+
+    Args:
+        severity: ``ERROR``, or ``FATAL`` if the connection ends.
+        state: the SQLSTATE.
+        sentence, hint: the error's.
+        position: the error's character in the client's text, counted from 1; 0 for none.
+    """
+    fields = [("S", severity), ("V", severity), ("C", state), ("M", sentence), ("H", hint)]
+    return write_response(b"E", [*fields, ("P", str(position) if position > 0 else "")])
+
+
+def refuse_right(refusal: RightError) -> RefusedMessage:
+    """Return the refusal of a message without a right to it; the connection ends if the right has ended."""
+    severity = "FATAL" if refusal.is_final else "ERROR"
+    report = write_problem(severity, _LAPSES[refusal.lapse], str(refusal))
+    return RefusedMessage(report, last=refusal.is_final)
+
+
+def write_bad_parameter(message: Message) -> bytes:
+    """Return the worker's ``ErrorResponse`` for a parameter whose bytes aren't a value of its type."""
+    head = message.head
+    state = head.get("state")
+    said, hint = (str(head.get(part, ""))[:_MAX_SENTENCE] for part in ("sentence", "hint"))
+    return write_problem("ERROR", state if state in _PARAMETER_STATES else INTERNAL, said, hint)
+
+
+def write_own_error(error: Error, asked: str) -> bytes:
+    """Return the ``ErrorResponse`` of an error of ours.
+
+    Args:
+        error: the error; its span is in characters of the text.
+        asked: the client's text; a place after its end is left out.
+    """
+    state = next((SQLSTATES[kind] for kind in type(error).__mro__ if kind in SQLSTATES), INTERNAL)
+    place = 0 if error.span is None or error.span[0] >= len(asked) else error.span[0] + 1
+    return write_problem("ERROR", state, error.message, error.hint or "", place)

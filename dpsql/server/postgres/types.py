@@ -1,14 +1,11 @@
-"""Values on PostgreSQL's wire: which of its types a column of ours is, its values as text or binary, and parameters back.
+"""Types and values of PostgreSQL's protocol: columns and their values as text or binary, and parameters.
 
-Nothing is rounded on the way out: integers beyond 64 bits are ``numeric``, doubles have as many digits as tell them apart, and
-dates beyond Python's years are counted in days. Structs, maps and nested lists are ``json``.
+No value is rounded: integers above 64 bits are ``numeric``, doubles have all significant digits, and dates outside Python's years
+are counted in days. Structs, maps and nested lists are ``json``.
 
-Parameters of a statement as a PostgreSQL client sends them: bytes with a type's number, as text or binary.
-
-They become values of Python, which the session writes as literals; nothing that a client sends becomes text of a statement.
-Binary values are read in the type that the client named, or else in the type that was described to it, as PostgreSQL reads
-them: eight bytes of a float8 are a float8, and never their ASCII digits. A parameter in text whose type the client leaves
-open is a text, as which it meets numbers and dates too where it reads as one.
+Parameters become Python values, which the session writes as literals; no byte of a client becomes text of a statement. A binary
+value has the type that the client named, or else the type that was described to it: eight bytes of a float8 are a float8, never
+ASCII digits. A text parameter without a type is a text, which may be compared with numbers and dates if it reads as one.
 """
 
 from __future__ import annotations
@@ -57,7 +54,7 @@ SPOKEN = {
     TIME: "time without time zone", TIMESTAMP: "timestamp without time zone", TIMESTAMPTZ: "timestamp with time zone",
     VARCHAR: "character varying", BPCHAR: "character",
 }  # fmt: skip
-"""The names of types in SQL, where these are others."""
+"""The names of types in SQL, if they differ."""
 
 _EPOCH_DAYS = 10_957
 """Days from 1970 to 2000, where PostgreSQL begins to count."""
@@ -190,7 +187,7 @@ Encoder = Callable[[Any], bytes]
 
 
 def find_encoder(kind: int, form: int) -> Encoder:
-    """Return what writes a value of a type: as text where ``form`` is 0, as binary where it is 1."""
+    """Return the encoder of a type: text for ``form`` 0, binary for 1."""
     if kind in _ITEMS:
         item = _ITEMS[kind]
         return (lambda v: _write_array(item, v)) if form else (lambda v: _write_array_text(item, v).encode())
@@ -229,7 +226,7 @@ def _say_decimal(value: Any) -> str:
 
 
 def _say_date(days: int) -> str:
-    """Return a date by its days since 1970; the first and the last of DuckDB's stand for infinity."""
+    """Return the text of a date by its days since 1970; DuckDB's first and last dates mean infinity."""
     if abs(days) >= _LAST_DAY:
         return "infinity" if days > 0 else "-infinity"
     year, month, day = _find_date(days)
@@ -284,7 +281,7 @@ def _say_json(value: Any) -> str:
 
 
 def _make_plain(value: Any) -> Any:
-    """Return a nested value as JSON has it; what it has not is a text, and so is a number that it can't hold."""
+    """Return a nested value for JSON; values and numbers that JSON doesn't have become texts."""
     if isinstance(value, dict):
         return {_say_key(key): _make_plain(item) for key, item in value.items()}
     if (
@@ -430,7 +427,7 @@ def read_parameter(number: int, kind: int, form: int, data: bytes | None) -> Any
 
     Args:
         number: its place, for the error.
-        kind: the number of its type; 0 where the client leaves it open.
+        kind: the number of its type; 0 if the client leaves it open.
         form: 0 for text, 1 for binary.
         data: its bytes; None for NULL.
 
@@ -505,7 +502,7 @@ def _read_double(text: str) -> float:
 
 
 def _read_moment(text: str) -> datetime.datetime:
-    """Read a timestamp; one with a zone is told in UTC."""
+    """Read a timestamp; one with a zone becomes UTC."""
     return drop_zone(datetime.datetime.fromisoformat(text))
 
 
@@ -601,7 +598,7 @@ def _read_array(kind: int, data: bytes) -> list[Any]:
 
 
 def _read_array_text(kind: int, text: str) -> list[Any]:
-    """Read ``{1,NULL,"a b"}``: one dimension, items in quotes where they hold other signs."""
+    """Read ``{1,NULL,"a b"}``: one dimension; items with special characters are quoted."""
     if not (text.startswith("{") and text.endswith("}")):
         raise ValueError
     found: list[Any] = []
@@ -616,7 +613,7 @@ def _read_array_text(kind: int, text: str) -> list[Any]:
 
 
 def _read_item(text: str, at: int, end: int) -> tuple[str, bool, int]:
-    """Return an item of an array, whether it stands in quotes, and where it ends."""
+    """Return an item of an array, whether it is quoted, and its end."""
     if text[at] != '"':
         stop = min((place for sign in ",{}" if (place := text.find(sign, at, end)) >= 0), default=end)
         return text[at:stop].strip(), False, stop

@@ -17,8 +17,13 @@ import pytest
 import dpsql
 from dpsql.errors import BindError
 from dpsql.server.flight_sql.messages import NotFlightSql, make_message, pack_message, unpack_message
-from dpsql.server.flight_sql.service import HandleMaker, StatementHandle
-from dpsql.server.flight_sql.sql_info import list_sql_info, list_tables, make_sql_info
+from dpsql.server.flight_sql.service import (
+    HandleMaker,
+    StatementHandle,
+    list_sql_info,
+    list_tables,
+    make_sql_info,
+)
 from tests.support.flight_sql_client import BareFlightSql
 from tests.support.served import ServerProcess, make_token, try_until, write_data, write_policy
 

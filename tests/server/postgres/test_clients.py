@@ -402,7 +402,7 @@ def test_what_the_catalogue_does_not_answer_is_a_clear_error(
         connection.execute(asked)
     told = str(raised.value)
     assert not any(
-        word in told for word in ("Traceback", str(server.policy.parent), "root:", ".py", "keeps to itself")
+        word in told for word in ("Traceback", str(server.policy.parent), "root:", ".py", "withholds")
     ), told
     assert raised.value.diag.sqlstate
     assert connection.execute("SELECT 1").fetchone() == (1,)

@@ -363,7 +363,7 @@ def test_garbage_of_all_types_ends_no_session(server: PostgresServer) -> None:
 
 def test_the_worker_says_no_state_of_its_own(server: PostgresServer) -> None:
     from dpsql.client.wire import Message
-    from dpsql.server.postgres.reports import write_bad_parameter
+    from dpsql.server.postgres.messages import write_bad_parameter
 
     said = write_bad_parameter(Message({"kind": "value", "state": "00000", "sentence": "x" * 10**6}))
     assert b"CXX000\0" in said

@@ -1,11 +1,11 @@
-"""Connections that have not logged in yet: few in all and of each address, for a short time, dropped oldest first.
+"""Connections: listening sockets, and limits on connections that have not logged in.
 
-They lock no analyst out. A new connection always has room, because the oldest one is dropped for it. If there are too many in
-all, that is the oldest one of the address with the most connections. Connections that have logged in are never dropped.
+A port accepts few connections that have not logged in, in all and per address, for a short time. It drops the oldest first.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import socket
 import stat
@@ -16,10 +16,102 @@ from collections.abc import Callable, Hashable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from urllib.parse import unquote
 
+from dpsql.errors import ServerError
 from dpsql.server.event_log import EventLog
-from dpsql.server.tokens import shorten_address
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether an address belongs to this machine alone."""
+    if host == "localhost":
+        return True
+    with suppress(ValueError):
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    return False
+
+
+def bind_socket(path: Path, mask: int, backlog: int) -> socket.socket:
+    """Return a listening Unix socket; ``mask`` holds the permissions that it denies.
+
+    Raises:
+        ServerError: another file or server has the path, or the folder can't be written.
+    """
+    clear_socket(path)
+    made = socket.socket(socket.AF_UNIX)
+    before = os.umask(mask)
+    try:
+        made.bind(str(path))
+        made.listen(backlog)
+    except OSError as error:
+        made.close()
+        raise ServerError(f"the server can't listen on {path}: {error.strerror or error}.") from None
+    finally:
+        os.umask(before)
+    return made
+
+
+def clear_socket(path: Path) -> None:
+    """Remove the socket of a server that has ended.
+
+    Raises:
+        ServerError: the path is another kind of file, or a server listens on it.
+    """
+    try:
+        kind = path.stat().st_mode
+    except OSError:
+        return
+    if not stat.S_ISSOCK(kind):
+        raise ServerError(f"{path} is a file already.", hint="unix: names a socket, which the server makes.")
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            path.unlink()
+            return
+    raise ServerError(f"another server listens on {path}.")
+
+
+def parse_listen(listen: str, tls: bool, example: str) -> tuple[str, int]:
+    """Return the host and the port of an address to listen at.
+
+    Args:
+        listen: ``host:port``.
+        tls: whether clients use TLS.
+        example: a valid option, for the hint.
+
+    Raises:
+        ServerError: the address is invalid, or needs TLS.
+    """
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise ServerError(f"{listen!r} is no address to listen at.", hint=example)
+    if not tls and not is_loopback(host):
+        raise ServerError(
+            "an address outside this machine needs TLS, or others could read tokens and answers.",
+            hint="--tls-cert cert.pem --tls-key key.pem",
+        )
+    return host, int(port)
+
+
+def listen_at(host: str, port: int, backlog: int) -> socket.socket:
+    """Return a socket that listens on a port; 0 takes a free one.
+
+    Raises:
+        ServerError: the port is in use, or the address isn't this machine's.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host.strip("[]"), port), family=family, backlog=backlog)
+    except (OSError, OverflowError):
+        raise ServerError(
+            f"the server can't listen on {host}:{port}.", hint="port 0 takes a free one."
+        ) from None
+
+
+# -- connections that have not logged in ---------------------------------------------------------------------------
+
 
 MAX_ARRIVING, MAX_OF_AN_ADDRESS = 64, 32
 """Connections of a port that have not logged in, in all and of one address."""
@@ -33,7 +125,7 @@ _ADDRESSES_COUNTED = 1000
 
 @dataclass(frozen=True)
 class _Arrival:
-    """A connection that has not logged in yet: its address without the port, the time of its arrival, and the way to drop it."""
+    """A connection that has not logged in yet. The address has no port."""
 
     address: str
     since: float
@@ -41,11 +133,11 @@ class _Arrival:
 
 
 class Arrivals:
-    """The connections of one port that have not logged in. Safe for threads.
+    """The connections of one port that have not logged in: few in all and per address. Thread-safe.
 
     Args:
-        tell: called now and then with the number of dropped connections, their addresses, and why: for the log.
-        port: the port's name in that line.
+        tell: called now and then for the log, with the number of dropped connections, their addresses, and the reason.
+        port: the port's name in the log.
     """
 
     def __init__(self, tell: Callable[[int, str, str], None], port: str) -> None:
@@ -54,7 +146,7 @@ class Arrivals:
         self._held: dict[Hashable, _Arrival] = {}
         """The connections, oldest first."""
         self._dropped: Counter[str] = Counter()
-        """The connections that the next line of the log tells, by address."""
+        """Connections dropped since the last line of the log, by address."""
         self._line: threading.Timer | None = None
         self._next_line = 0.0
 
@@ -65,12 +157,12 @@ class Arrivals:
         return key in self._held
 
     def add(self, key: Hashable, peer: str, drop: Callable[[], None]) -> None:
-        """Count a new connection, and drop the oldest one if there are too many of its address, or in all.
+        """Count a new connection, and drop the oldest one if its address, or the port, has too many.
 
         Args:
-            key: the connection's own key.
+            key: identifies the connection.
             peer: its address, as gRPC writes it.
-            drop: ends the connection; called without any lock, and from any thread.
+            drop: ends the connection; called from any thread, without a lock.
         """
         address = shorten_address(peer)
         with self._lock:
@@ -85,7 +177,7 @@ class Arrivals:
             self._drop(doomed)
 
     def leave(self, key: Hashable) -> None:
-        """Stop counting a connection that is gone. One that took too long counts for the log as dropped."""
+        """Stop counting a closed connection. The log counts it as dropped if it took too long."""
         with self._lock:
             found = self._held.pop(key, None)
         if found is not None and time.monotonic() - found.since >= LOGIN_SECONDS:
@@ -145,7 +237,7 @@ PeerPlace = tuple[str, int]
 
 
 def read_place(peer: str) -> PeerPlace | None:
-    """Return the address and the port of a peer as gRPC writes it; None of one that has none.
+    """Return the address and the port of a peer as gRPC writes it; None if it has none.
 
     >>> read_place("ipv4:127.0.0.1:51312"), read_place("ipv6:%5B::1%5D:50000"), read_place("unix:")
     (('127.0.0.1', 51312), ('::1', 50000), None)
@@ -157,8 +249,24 @@ def read_place(peer: str) -> PeerPlace | None:
     return _name_host(host.strip("[]")), int(port)
 
 
+def shorten_address(peer: str) -> str:
+    """Return the address without its port; for IPv6 the network, since a host may use any of its addresses.
+
+    >>> shorten_address("ipv4:10.0.0.7:51312"), shorten_address("ipv6:%5B2001:db8:1:2:3::9%5D:50000")
+    ('10.0.0.7', '2001:db8:1:2')
+    """
+    place = read_place(peer)
+    if place is None or ":" not in place[0]:
+        return peer.partition(":")[0][:20] if place is None else place[0]
+    try:
+        parts = ipaddress.IPv6Address(place[0]).exploded.split(":")
+    except ValueError:
+        return "ipv6"
+    return ":".join(part.lstrip("0") or "0" for part in parts[:4])
+
+
 def write_peer(address: tuple[object, ...]) -> str:
-    """Return an address as gRPC writes it, so that all ports count what an address does together.
+    """Return an address as gRPC writes it, so that all ports count an address alike.
 
     >>> write_peer(("10.0.0.7", 51312)), write_peer(("::1", 50000, 0, 0))
     ('ipv4:10.0.0.7:51312', 'ipv6:[::1]:50000')
@@ -168,14 +276,18 @@ def write_peer(address: tuple[object, ...]) -> str:
 
 
 def _name_host(host: str) -> str:
-    """Return an address in one form: of IPv6 without its zone, and IPv4 in its own form if it is mapped into IPv6."""
-    return host.partition("%")[0].removeprefix("::ffff:")
+    """Return an address without an IPv6 zone; an IPv4 address that is mapped into IPv6 gets its own form."""
+    host = host.partition("%")[0]
+    with suppress(ValueError):
+        mapped = ipaddress.IPv6Address(host).ipv4_mapped
+        return host if mapped is None else str(mapped)
+    return host
 
 
 def _find_sockets(port: int) -> dict[PeerPlace, socket.socket]:
-    """Return copies of this process's sockets that are connected to a port of ours, by their peers' places.
+    """Return duplicates of this process's sockets that are connected to a port, by peer.
 
-    A copy is of the same connection even if the library closes its own meanwhile and another file takes the number.
+    A duplicate keeps its connection even if the library closes its own and the descriptor is used again.
     """
     found: dict[PeerPlace, socket.socket] = {}
     for name in os.listdir("/proc/self/fd"):
@@ -200,12 +312,7 @@ def _find_sockets(port: int) -> dict[PeerPlace, socket.socket]:
 
 
 class SocketWatch:
-    """A look, once a second, at the sockets of a port that gRPC serves, which reports nothing about silent connections.
-
-    Args:
-        port: the port, of this process.
-        arrivals: the bounds.
-    """
+    """Inspects the sockets of a gRPC port once a second, because gRPC doesn't report silent connections."""
 
     def __init__(self, port: int, arrivals: Arrivals) -> None:
         self._port, self._arrivals = port, arrivals
@@ -213,9 +320,9 @@ class SocketWatch:
         self._known: set[PeerPlace] = set()
         """The peers that have logged in."""
         self._seen: set[PeerPlace] = set()
-        """The peers that the look before has found."""
+        """The peers that the last look found."""
         self._found: dict[PeerPlace, socket.socket] = {}
-        """Copies of their sockets, while a look goes on."""
+        """Duplicates of their sockets, during a look."""
 
     def note_known(self, peer: str) -> None:
         """Note that a peer has logged in, with a call."""
@@ -226,8 +333,8 @@ class SocketWatch:
             self._arrivals.let_in(place)
 
     def look(self) -> None:
-        """Count new connections, and drop those that are too many or too slow."""
-        known = set(self._known)  # a peer that becomes known meanwhile may not be found yet
+        """Count new connections, and drop surplus and slow ones."""
+        known = set(self._known)  # a peer that logs in during the look may not be found yet
         self._found = found = _find_sockets(self._port)
         try:
             for place in self._seen - set(found):
@@ -246,7 +353,7 @@ class SocketWatch:
                 copy.close()
 
     def _shut(self, place: PeerPlace) -> None:
-        """End a connection of gRPC's, which takes it for closed by the peer."""
+        """Shut down a connection of gRPC's; gRPC sees it as closed by the peer."""
         if place in self._found:
             with suppress(OSError):
                 self._found[place].shutdown(socket.SHUT_RDWR)

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import pytest
 
-from dpsql.server import arrivals
-from dpsql.server.arrivals import (
+from dpsql.server import connections
+from dpsql.server.connections import (
     LOGIN_SECONDS,
     MAX_ARRIVING,
     MAX_OF_AN_ADDRESS,
@@ -117,8 +117,8 @@ def test_lines_of_the_log_are_few_and_count_all(
     held: tuple[Arrivals, list[int], io.StringIO], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found, _, file = held
-    monkeypatch.setattr(arrivals, "FIRST_LINE_SECONDS", 0.2)
-    monkeypatch.setattr(arrivals, "LINE_SECONDS", 0.5)
+    monkeypatch.setattr(connections, "FIRST_LINE_SECONDS", 0.2)
+    monkeypatch.setattr(connections, "LINE_SECONDS", 0.5)
     begun = time.monotonic()
     for number in range(1000):
         found.add(number, f"ipv4:10.0.{number % 50}.1:{number}", lambda: None)
@@ -140,7 +140,7 @@ def test_the_slow_are_dropped(
     found.drop_slow()
     assert not dropped
     now = time.monotonic()
-    monkeypatch.setattr(arrivals.time, "monotonic", lambda: now + LOGIN_SECONDS + 1)
+    monkeypatch.setattr(connections.time, "monotonic", lambda: now + LOGIN_SECONDS + 1)
     found.drop_slow()
     assert dropped == [1]
     assert not len(found)
