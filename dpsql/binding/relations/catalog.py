@@ -40,6 +40,7 @@ from dpsql.binding.relations.relation import (
     list_claimed_columns,
     meets_exactly,
     move_column,
+    write_period,
 )
 from dpsql.binding.values.declared_values import Declared
 from dpsql.binding.values.fixed_point import read_declared_bounds as declared_bounds
@@ -280,16 +281,13 @@ class Catalog:
         """
         period = table.declared_period
         assert period is not None
-        read = exp.Column(this=exp.Identifier(this=period.column, quoted=True))
-        given = [exp.Literal.string(period.part), read] if period.part else [read]
-        node = exp.func(period.function, *given, dialect="duckdb") if period.function else read
         scope = Names((Relation(table.name, table.name, fields, exp.Null(), private=True),))
         try:
-            typed = make_total(node, scope)
+            typed = make_total(write_period(period), scope)
         except Error as error:
             wrong = error.message
         else:
-            taken = scope.find(read).typed.type
+            taken = scope.find(column(period.column)).typed.type
             if typed.type.kind in _PERIODS and (taken.kind != "TIMESTAMP" or taken.sql == "TIMESTAMP"):
                 return typed
             wrong = f"{period.column} is {taken.sql}."
