@@ -326,8 +326,7 @@ def _write_out_pivots(tree: exp.Expr) -> exp.Expr:
         else:
             made.set("expressions", node.args.get("using") or [exp.Count(this=exp.Star())])
             made.set(
-                "fields",
-                [item if _names_values(item) else exp.In(this=item, expressions=[]) for item in on],
+                "fields", [item if _names_values(item) else exp.In(this=item, expressions=[]) for item in on]
             )
         source.append("pivots", made)
         select = exp.Select(expressions=[exp.Star()], with_=node.args.get("with_"))
@@ -344,11 +343,7 @@ def _explain(tokens: list[Token], text: str, params: Mapping[str, Any], span: Sp
     if len(rest) > 3 and rest[0].token_type == TokenType.L_PAREN and rest[1].text.upper() == "FORMAT":
         style = rest[2].text.upper()
         if style not in ("TEXT", "JSON"):
-            raise token_error(
-                rest[2],
-                f"EXPLAIN has no format {rest[2].text}.",
-                "write TEXT, or JSON.",
-            )
+            raise token_error(rest[2], f"EXPLAIN has no format {rest[2].text}.", "write TEXT, or JSON.")
         rest, json = rest[4:], style == "JSON"
     if not rest:
         raise token_error(tokens[0], "EXPLAIN needs a statement.")

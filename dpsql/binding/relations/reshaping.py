@@ -56,9 +56,7 @@ def combine(binder: Binder, left: Relation, right: Relation, tree: exp.SetOperat
         what = "BY NAME is not known over private rows."
         word = word if tree.args.get("distinct") else f"{word} ALL"
         raise privacy_error(
-            tree.left,
-            what,
-            f"write {word} instead of {word} BY NAME: columns meet by their places.",
+            tree.left, what, f"write {word} instead of {word} BY NAME: columns meet by their places."
         )
     for clause in ("limit", "order"):
         if tree.args.get(clause):
@@ -325,9 +323,7 @@ def _filter(node: exp.Expr, conditions: list[exp.Expr]) -> exp.Expr:
         return node
     if call.where is not None:
         raise bind_error(
-            node,
-            "an aggregate of a PIVOT has no FILTER.",
-            "filter the rows in a subquery, and pivot that.",
+            node, "an aggregate of a PIVOT has no FILTER.", "filter the rows in a subquery, and pivot that."
         )
     parts = [condition.copy() for condition in conditions]
     return exp.Filter(this=node.copy(), expression=exp.Where(this=exp.and_(*parts, copy=False)))
@@ -346,12 +342,7 @@ def _unpivot(item: exp.Expr, pivot: exp.Expr, relation: Relation) -> exp.Expr:
     kinds = {f.typed.type.kind: f.typed.type.sql for f in relation.fields if fold(f.name) in gone}
     if len(kinds) > 1:
         what = f"UNPIVOT puts these into one column, and they are {' and '.join(kinds.values())}."
-        raise bind_error(
-            place,
-            what,
-            "cast them to one type in a subquery, and unpivot that.",
-            around=item,
-        )
+        raise bind_error(place, what, "cast them to one type in a subquery, and unpivot that.", around=item)
     kept = [
         exp.column(exp.to_identifier(f.name, quoted=True))
         for f in relation.fields

@@ -20,13 +20,31 @@ from functools import reduce
 
 from sqlglot import exp
 
-from dpsql.binding.values import sql_types
 from dpsql.binding.values.lengths import length_of, mark_length
+from dpsql.binding.values.sql_types import (
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    NULL,
+    TEXT,
+    TIME,
+    TIMESTAMP,
+    UUID,
+    Bounds,
+    Type,
+    Typed,
+    decimal,
+    make_call,
+    make_cast,
+    make_try,
+    parenthesise,
+)
 from dpsql.errors import BindError, clip, did_you_mean
 from dpsql.language.dialect import bind_error, is_not_null, privacy_error, to_sql
 from dpsql.policy.validate import DateBound
 
-Bind = Callable[[exp.Expr], sql_types.Typed]
+Bind = Callable[[exp.Expr], Typed]
 """Makes a part of an expression total, in the scope at hand."""
 NUMBER_KINDS = ("INTEGER", "DECIMAL", "DOUBLE")
 ORDERED_KINDS = (*NUMBER_KINDS, "TEXT", "DATE", "TIME", "TIMESTAMP", "BOOLEAN", "INTERVAL", "UUID")
@@ -38,24 +56,22 @@ MAX_LITERAL_COUNT = 1_000_000
 # -- building nodes ---------------------------------------------------------------------------------------------
 
 
-def cast_to_double(typed: sql_types.Typed) -> exp.Expr:
+def cast_to_double(typed: Typed) -> exp.Expr:
     """Return the value's node as a DOUBLE."""
-    return typed.node if typed.type.sql == "DOUBLE" else sql_types.make_cast(typed.node, sql_types.DOUBLE)
+    return typed.node if typed.type.sql == "DOUBLE" else make_cast(typed.node, DOUBLE)
 
 
-def cast_fitting(typed: sql_types.Typed, kind: sql_types.Type) -> exp.Expr:
+def cast_fitting(typed: Typed, kind: Type) -> exp.Expr:
     """Return the value's node cast to a type: NULL where it does not fit."""
-    return sql_types.make_cast(
-        typed.node, kind, trying=typed.type != sql_types.NULL and not fits(typed, kind)
-    )
+    return make_cast(typed.node, kind, trying=typed.type != NULL and not fits(typed, kind))
 
 
-def let_meet(typed: sql_types.Typed, kind: sql_types.Type) -> exp.Expr:
+def let_meet(typed: Typed, kind: Type) -> exp.Expr:
     """Return the value's node in a type, or NULL where it does not fit.
 
     DuckDB casts a number itself only where all numbers of its type fit: its own casts are proved from their types alone.
     """
-    if typed.type == sql_types.NULL:
+    if typed.type == NULL:
         return exp.Null()
     if _literal(typed):
         return typed.node if fits(typed, kind) else cast_fitting(typed, kind)
@@ -82,12 +98,12 @@ class CommonType:
     """
 
     nodes: list[exp.Expr]
-    type: sql_types.Type
-    plain: sql_types.Type
+    type: Type
+    plain: Type
     safe: bool = True
 
 
-def unify(given: Sequence[sql_types.Typed], what: str) -> tuple[list[exp.Expr], sql_types.Type]:
+def unify(given: Sequence[Typed], what: str) -> tuple[list[exp.Expr], Type]:
     """Return the nodes brought to one type explicitly, and that type; see :func:`meet`.
 
     Raises:
@@ -97,14 +113,14 @@ def unify(given: Sequence[sql_types.Typed], what: str) -> tuple[list[exp.Expr], 
     if met.type.kind == "NULL":
         return met.nodes, met.type
     return [
-        sql_types.make_cast(node, met.type)
+        make_cast(node, met.type)
         if typed.type.numeric and typed.type != met.type and fits(typed, met.type)
         else node
         for node, typed in zip(met.nodes, given, strict=True)
     ], met.type
 
 
-def meet(given: Sequence[sql_types.Typed], what: str, compared: bool = False) -> CommonType:
+def meet(given: Sequence[Typed], what: str, compared: bool = False) -> CommonType:
     """Bring values of one family together.
 
     Decimals that are compared keep all their digits after the point, where others give room to those before.
@@ -118,7 +134,7 @@ def meet(given: Sequence[sql_types.Typed], what: str, compared: bool = False) ->
     known = [typed for typed in given if typed.type.kind != "NULL"]
     kinds = {typed.type.kind for typed in known}
     if not known:
-        return CommonType(nodes, sql_types.NULL, sql_types.NULL)
+        return CommonType(nodes, NULL, NULL)
     if kinds <= {*NUMBER_KINDS}:
         if _unclear(known):
             raise bind_error(
@@ -130,15 +146,13 @@ def meet(given: Sequence[sql_types.Typed], what: str, compared: bool = False) ->
         kind, plain = find_common_number(known), find_common_number(known, shown=True)
         if compared and kind.kind == "DECIMAL":
             scale = max(typed.type.digits[1] for typed in known)
-            kind = kind if kind.digits[1] == scale else sql_types.decimal(38, scale)
+            kind = kind if kind.digits[1] == scale else decimal(38, scale)
         safe = all(fits(typed, kind) for typed in known)
         return CommonType([let_meet(typed, kind) for typed in given], kind, plain, safe)
     moments = kinds & {"DATE", "TIME", "TIMESTAMP", "UUID"}
     if moments and kinds <= moments | {"TEXT"} and (len(moments) == 1 or moments == {"DATE", "TIMESTAMP"}):
         wanted = (
-            sql_types.TIMESTAMP
-            if "TIMESTAMP" in moments
-            else {"DATE": sql_types.DATE, "TIME": sql_types.TIME, "UUID": sql_types.UUID}[min(moments)]
+            TIMESTAMP if "TIMESTAMP" in moments else {"DATE": DATE, "TIME": TIME, "UUID": UUID}[min(moments)]
         )
         return CommonType([_as(typed, wanted, what) for typed in given], wanted, wanted)
     first = known[0].type
@@ -147,9 +161,7 @@ def meet(given: Sequence[sql_types.Typed], what: str, compared: bool = False) ->
     raise _mismatch(known, what)
 
 
-def meet_public(
-    left: sql_types.Typed, there: sql_types.Typed, what: str
-) -> tuple[exp.Expr, exp.Expr, exp.Expr | None]:
+def meet_public(left: Typed, there: Typed, what: str) -> tuple[exp.Expr, exp.Expr, exp.Expr | None]:
     """Bring a private value and the values of a public relation to one type, for an equality.
 
     The public side takes the private side's type. A public value that has no equal there is left out, as it equals no private
@@ -164,26 +176,22 @@ def meet_public(
     """
     mine, other = left.type, there.type
     if mine == other or "NULL" in (mine.kind, other.kind):
-        made = (
-            there.node
-            if other.kind != "NULL" or mine.kind == "NULL"
-            else sql_types.make_cast(exp.Null(), mine)
-        )
+        made = there.node if other.kind != "NULL" or mine.kind == "NULL" else make_cast(exp.Null(), mine)
         return left.node, made, None
     given = exp.Is(this=exp.paren(there.node.copy()), expression=exp.Null())
     if mine.numeric and other.numeric and "DOUBLE" in (mine.kind, other.kind):
         kind = _common(mine, other)
-        made = there.node if other == kind else sql_types.make_cast(there.node, kind, trying=True)
+        made = there.node if other == kind else make_cast(there.node, kind, trying=True)
         counts = None if other == kind else exp.or_(is_not_null(made), given)
         return left.node if mine == kind else cast_fitting(left, kind), made, counts
     if not _compares_exactly(mine, other):
         raise _mismatch((left, there), what)
-    made = sql_types.make_cast(there.node, mine, trying=True)
-    back = sql_types.make_cast(made.copy(), other, trying=True)
+    made = make_cast(there.node, mine, trying=True)
+    back = make_cast(made.copy(), other, trying=True)
     return left.node, made, exp.or_(exp.EQ(this=back, expression=there.node.copy()), given)
 
 
-def _compares_exactly(a: sql_types.Type, b: sql_types.Type) -> bool:
+def _compares_exactly(a: Type, b: Type) -> bool:
     """Return whether values of two types are equal exactly if they are the same value in either type."""
     if a.kind == "LIST" and b.kind == "LIST" and a.element is not None and b.element is not None:
         return _compares_exactly(a.element, b.element)
@@ -195,7 +203,7 @@ def _compares_exactly(a: sql_types.Type, b: sql_types.Type) -> bool:
     return a == b or (a.kind in whole and b.kind in whole) or {a.kind, b.kind} == {"DATE", "TIMESTAMP"}
 
 
-def find_common_number(values: Sequence[sql_types.Typed], shown: bool = False) -> sql_types.Type:
+def find_common_number(values: Sequence[Typed], shown: bool = False) -> Type:
     """Return DuckDB's common type of numbers; an integer literal takes the other's type where it fits."""
     fixed = [v.shown if shown else v.type for v in values if not _literal(v)]
     literals = [v for v in values if _literal(v)]
@@ -208,40 +216,40 @@ def find_common_number(values: Sequence[sql_types.Typed], shown: bool = False) -
     return kind
 
 
-def _literal(value: sql_types.Typed) -> bool:
+def _literal(value: Typed) -> bool:
     return value.type.kind == "INTEGER" and isinstance(value.node, exp.Literal | exp.Neg)
 
 
-def _unclear(values: Sequence[sql_types.Typed]) -> bool:
+def _unclear(values: Sequence[Typed]) -> bool:
     """Return whether UHUGEINT meets signed integers, for which no type holds both."""
     sqls = {v.type.sql for v in values}
     return "UHUGEINT" in sqls and any(v.type.sql in _SIGNED and not fits(v, _UHUGEINT) for v in values)
 
 
-def _common(a: sql_types.Type, b: sql_types.Type) -> sql_types.Type:
+def _common(a: Type, b: Type) -> Type:
     """Return the type that DuckDB brings two numbers to."""
     if a == b:
         return a
     if "DOUBLE" in (a.sql, b.sql):
-        return sql_types.DOUBLE
+        return DOUBLE
     if "FLOAT" in (a.sql, b.sql):
-        return sql_types.FLOAT
+        return FLOAT
     if "DECIMAL" in (a.kind, b.kind):
         (before, after), (more, further) = a.digits, b.digits
         scale = max(after, further)
         width = max(before, more) + scale
         if width <= 38:
-            return sql_types.decimal(width, scale)
-        return sql_types.decimal(38, scale if "INTEGER" in (a.kind, b.kind) else 38 - max(before, more))
+            return decimal(width, scale)
+        return decimal(38, scale if "INTEGER" in (a.kind, b.kind) else 38 - max(before, more))
     return _common_integer(a, b)
 
 
 _SIGNED = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
 _UNSIGNED = ("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT")
-_UHUGEINT = sql_types.Type("INTEGER", "UHUGEINT")
+_UHUGEINT = Type("INTEGER", "UHUGEINT")
 
 
-def _common_integer(a: sql_types.Type, b: sql_types.Type) -> sql_types.Type:
+def _common_integer(a: Type, b: Type) -> Type:
     for family in (_SIGNED, _UNSIGNED):
         if a.sql in family and b.sql in family:
             return a if family.index(a.sql) > family.index(b.sql) else b
@@ -249,12 +257,10 @@ def _common_integer(a: sql_types.Type, b: sql_types.Type) -> sql_types.Type:
     if unsigned.sql == "UHUGEINT":
         return unsigned
     wider = _SIGNED[_UNSIGNED.index(unsigned.sql) + 1]
-    return sql_types.Type(
-        "INTEGER", wider if _SIGNED.index(wider) > _SIGNED.index(signed.sql) else signed.sql
-    )
+    return Type("INTEGER", wider if _SIGNED.index(wider) > _SIGNED.index(signed.sql) else signed.sql)
 
 
-def fits(value: sql_types.Typed, into: sql_types.Type) -> bool:
+def fits(value: Typed, into: Type) -> bool:
     """Return whether every value of a number casts to another type without an error."""
     kind = value.type
     if kind == into or into.sql == "DOUBLE":
@@ -267,13 +273,13 @@ def fits(value: sql_types.Typed, into: sql_types.Type) -> bool:
         (before, after), (room, behind) = kind.digits, into.digits
         if kind.kind == "DECIMAL":
             return before <= room and after <= behind
-        most = sql_types.Bounds(Fraction(1 - 10**room), Fraction(10**room - 1))
+        most = Bounds(Fraction(1 - 10**room), Fraction(10**room - 1))
         return value.span is not None and most.holds(value.span)
     span = value.span
     return kind.kind == "INTEGER" and into.reach is not None and span is not None and into.reach.holds(span)
 
 
-def _as(typed: sql_types.Typed, wanted: sql_types.Type, what: str) -> exp.Expr:
+def _as(typed: Typed, wanted: Type, what: str) -> exp.Expr:
     if typed.type.kind in ("NULL", wanted.kind):
         return exp.Null() if typed.type.kind == "NULL" else typed.node
     if typed.type.kind == "TEXT":
@@ -286,7 +292,7 @@ def _as(typed: sql_types.Typed, wanted: sql_types.Type, what: str) -> exp.Expr:
             raise bind_error(typed.place, message, hint)
         return _read_moment(typed.node, wanted, typed.place)
     # A date at the end of the calendar is no timestamp.
-    return sql_types.make_cast(typed.node, wanted, trying=True)
+    return make_cast(typed.node, wanted, trying=True)
 
 
 _EXAMPLES = {
@@ -295,14 +301,14 @@ _EXAMPLES = {
 }  # fmt: skip
 
 
-def _read_moment(text: exp.Expr, wanted: sql_types.Type, place: exp.Expr | None) -> exp.Expr:
+def _read_moment(text: exp.Expr, wanted: Type, place: exp.Expr | None) -> exp.Expr:
     """Return a text literal that stands for a date, a time or a UUID, read at plan time: the engine would raise on a bad one.
 
     Raises:
         BindError: it is none.
     """
     try:
-        return sql_types.make_cast(exp.Literal.string(_READERS[wanted.kind](text.name.strip())), wanted)
+        return make_cast(exp.Literal.string(_READERS[wanted.kind](text.name.strip())), wanted)
     except ValueError:
         hint = _EXAMPLES.get(wanted.kind)
     raise bind_error(place, f"'{clip(text.name)}' is no {wanted.sql}.", hint)
@@ -370,7 +376,7 @@ def moment_of(node: exp.Expr) -> tuple[str, Fraction] | None:
     return None
 
 
-def _mismatch(known: Sequence[sql_types.Typed], what: str) -> BindError:
+def _mismatch(known: Sequence[Typed], what: str) -> BindError:
     first = known[0].type
     differs = next((t for t in known if t.type.kind != first.kind), None)
     other, place = (first, known[-1].place) if differs is None else (differs.type, differs.place)
@@ -393,7 +399,7 @@ def _mismatch(known: Sequence[sql_types.Typed], what: str) -> BindError:
     return bind_error(parent, f"{what} meets {first.sql} with {other.sql}.", hint, around=place)
 
 
-def _advise_on_text(known: Sequence[sql_types.Typed]) -> str:
+def _advise_on_text(known: Sequence[Typed]) -> str:
     """Return what to write in place of a comparison of text and numbers: the numbers as text, or the text as numbers."""
     above = next((t.place.parent for t in known if t.place is not None and t.place.parent is not None), None)
     if above is None or not isinstance(above, exp.Binary | exp.In | exp.Between):
@@ -415,16 +421,12 @@ def _advise_on_text(known: Sequence[sql_types.Typed]) -> str:
     return f"write {to_sql(quoted)}, or {to_sql(cast)}"
 
 
-def make_boolean(
-    node: exp.Expr, parts: Sequence[sql_types.Typed], nullable: bool | None = None
-) -> sql_types.Typed:
+def make_boolean(node: exp.Expr, parts: Sequence[Typed], nullable: bool | None = None) -> Typed:
     """Return a truth value made of parts."""
-    return sql_types.Typed.made_of(node, sql_types.BOOLEAN, parts, nullable=nullable)
+    return Typed.made_of(node, BOOLEAN, parts, nullable=nullable)
 
 
-def require_kind(
-    typed: sql_types.Typed, kinds: Sequence[str], message: str, hint: str | None = None
-) -> sql_types.Typed:
+def require_kind(typed: Typed, kinds: Sequence[str], message: str, hint: str | None = None) -> Typed:
     """Return the value. Raise BindError unless it is of one of the kinds, or NULL."""
     if typed.type.kind not in kinds and typed.type.kind != "NULL":
         raise bind_error(typed.place, f"{message}, and this is {typed.type.sql}.", hint)
@@ -444,20 +446,18 @@ _SOURCES: dict[str, tuple[str, ...]] = {
 """Kinds that may be cast to each kind. Text to INTERVAL is left out: no reader of ours agrees with DuckDB's."""
 
 
-def bind_text(value: str, node: exp.Expr) -> sql_types.Typed:
+def bind_text(value: str, node: exp.Expr) -> Typed:
     """Bind a text constant, which has no NUL in it."""
     if "\x00" in value:
         raise bind_error(node, "a text has no NUL in it.")
-    return sql_types.Typed(
-        exp.Literal.string(value), sql_types.TEXT, None, True, nullable=False, length=len(value)
-    )
+    return Typed(exp.Literal.string(value), TEXT, None, True, nullable=False, length=len(value))
 
 
-def bind_cast(node: exp.Expr, bind: Bind) -> sql_types.Typed:
+def bind_cast(node: exp.Expr, bind: Bind) -> Typed:
     """CAST, TRY_CAST and ``::``."""
     inner = bind(node.this)
     written = node.args["to"].sql(dialect="duckdb")
-    kind = sql_types.Type.parse(written)
+    kind = Type.parse(written)
     if kind.kind == "OTHER" or kind.sql.startswith("TIMESTAMP_") or written.upper().startswith("ENUM"):
         raise privacy_error(
             node,
@@ -465,7 +465,7 @@ def bind_cast(node: exp.Expr, bind: Bind) -> sql_types.Typed:
             "cast to BIGINT, DOUBLE, DECIMAL(18,2), VARCHAR, BOOLEAN, DATE, TIME, TIMESTAMP or UUID.",
         )
     if inner.type.kind == "NULL":
-        return sql_types.Typed(sql_types.make_cast(exp.Null(), kind), kind, None, True, length=0)
+        return Typed(make_cast(exp.Null(), kind), kind, None, True, length=0)
     if inner.type.kind not in _SOURCES.get(kind.kind, ()):
         raise bind_error(node, f"there is no cast from {inner.type.sql} to {kind.sql}.")
     if isinstance(inner.node, exp.Literal) and inner.type.kind == "TEXT":
@@ -473,13 +473,13 @@ def bind_cast(node: exp.Expr, bind: Bind) -> sql_types.Typed:
     return replace(convert(inner, kind), order=None)
 
 
-def find_common_order(values: Sequence[sql_types.Typed]) -> tuple[str, ...] | None:
+def find_common_order(values: Sequence[Typed]) -> tuple[str, ...] | None:
     """Return the order of labels that all values have, except NULL; None for values that are compared as texts."""
-    found = {value.order for value in values if value.type != sql_types.NULL}
+    found = {value.order for value in values if value.type != NULL}
     return found.pop() if len(found) == 1 else None
 
 
-def refuse_order(values: Sequence[sql_types.Typed], place: exp.Expr) -> None:
+def refuse_order(values: Sequence[Typed], place: exp.Expr) -> None:
     """Refuse values that DuckDB would compare by the order of an ENUM's labels, since exact queries compare texts.
 
     Raises:
@@ -494,25 +494,21 @@ def refuse_order(values: Sequence[sql_types.Typed], place: exp.Expr) -> None:
         )
 
 
-def convert(inner: sql_types.Typed, kind: sql_types.Type) -> sql_types.Typed:
+def convert(inner: Typed, kind: Type) -> Typed:
     """Return a cast between kinds that may be cast."""
     if inner.type == kind:
         return inner
     if kind.kind == "TEXT":
-        return replace(
-            sql_types.Typed.made_of(_write_as_text(inner), sql_types.TEXT, (inner,)), length=length_of(inner)
-        )
+        return replace(Typed.made_of(_write_as_text(inner), TEXT, (inner,)), length=length_of(inner))
     bounds, reach = inner.bounds, inner.reach
     if inner.type.kind == "BOOLEAN" and kind.numeric:
-        bounds = reach = sql_types.Bounds(Fraction(0), Fraction(1))
+        bounds = reach = Bounds(Fraction(0), Fraction(1))
     elif kind.kind == "INTEGER":
         bounds = None if bounds is None else bounds.rounded()
         reach = reach if inner.type.kind == "INTEGER" else None
     elif kind.kind == "DECIMAL" and bounds is not None:
         steps = 10 ** kind.digits[1]
-        bounds = (bounds * sql_types.Bounds.point(steps)).rounded() * sql_types.Bounds.point(
-            Fraction(1, steps)
-        )
+        bounds = (bounds * Bounds.point(steps)).rounded() * Bounds.point(Fraction(1, steps))
     elif bounds is not None and kind.kind in _DAYS and inner.type.kind in _DAYS:
         bounds = bounds if kind.kind == "TIMESTAMP" else _whole_days(bounds)
     elif not kind.numeric:
@@ -523,43 +519,41 @@ def convert(inner: sql_types.Typed, kind: sql_types.Type) -> sql_types.Typed:
     safe = safe or (inner.type.numeric and kind.numeric and fits(inner, kind))
     if reach is not None and kind.reach is not None and not kind.reach.holds(reach):
         reach = None
-    made = sql_types.make_cast(inner.node, kind, not safe)
+    made = make_cast(inner.node, kind, not safe)
     if kind.kind == "TIME":  # of an infinite timestamp: an error that the cast alone does not catch
-        made = sql_types.make_try(made)
-    return sql_types.Typed(made, kind, bounds, inner.constant, None, reach, inner.nullable or not safe)
+        made = make_try(made)
+    return Typed(made, kind, bounds, inner.constant, None, reach, inner.nullable or not safe)
 
 
 _DAYS = ("DATE", "TIMESTAMP")
 
 
-def _whole_days(bounds: sql_types.Bounds) -> sql_types.Bounds:
+def _whole_days(bounds: Bounds) -> Bounds:
     """Round seconds down to days, as a timestamp's date does."""
     ends = (None if end is None else end // 86_400 * Fraction(86_400) for end in (bounds.low, bounds.high))
-    return sql_types.Bounds(*ends)
+    return Bounds(*ends)
 
 
 _SHOWABLE = {"TIMESTAMP": ("-infinity", "infinity"), "TIME": ("00:00:00", "24:00:00")}
 """Files can hold times and timestamps out of these ranges; to show one ends the engine's process."""
 
 
-def _write_as_text(inner: sql_types.Typed) -> exp.Expr:
+def _write_as_text(inner: Typed) -> exp.Expr:
     """Return what DuckDB writes for a value."""
-    if inner.type == sql_types.TEXT:
+    if inner.type == TEXT:
         return inner.node
     if inner.type.kind not in _SHOWABLE or inner.constant:
-        return sql_types.make_cast(inner.node, sql_types.TEXT)
+        return make_cast(inner.node, TEXT)
     # Inside the cast, for the engine may cast a dictionary's values before it looks at which are wanted.
-    low, high = (
-        sql_types.make_cast(exp.Literal.string(end), inner.type) for end in _SHOWABLE[inner.type.kind]
-    )
-    sane = exp.Between(this=sql_types.parenthesise(inner.node), low=low, high=high)
-    return sql_types.make_cast(exp.Case(ifs=[exp.If(this=sane, true=inner.node.copy())]), sql_types.TEXT)
+    low, high = (make_cast(exp.Literal.string(end), inner.type) for end in _SHOWABLE[inner.type.kind])
+    sane = exp.Between(this=parenthesise(inner.node), low=low, high=high)
+    return make_cast(exp.Case(ifs=[exp.If(this=sane, true=inner.node.copy())]), TEXT)
 
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
-def read_constant(place: exp.Literal, kind: sql_types.Type, node: exp.Expr) -> sql_types.Typed:
+def read_constant(place: exp.Literal, kind: Type, node: exp.Expr) -> Typed:
     """Read a text constant as a value of a type: one that can't be read would fail on each row that comes to it."""
     written = place.name.strip()
     if kind.kind == "TEXT":
@@ -567,26 +561,22 @@ def read_constant(place: exp.Literal, kind: sql_types.Type, node: exp.Expr) -> s
     if kind.kind in ("DATE", "TIME", "TIMESTAMP", "UUID"):
         made = _read_moment(place, kind, node)
         moment = moment_of(made)
-        bounds = None if moment is None else sql_types.Bounds.point(Fraction(moment[1]))
-        return sql_types.Typed(made, kind, bounds, True, nullable=False)
+        bounds = None if moment is None else Bounds.point(Fraction(moment[1]))
+        return Typed(made, kind, bounds, True, nullable=False)
     if kind.kind == "BOOLEAN":
         if written.lower() not in ("true", "false", "t", "f", "1", "0", "yes", "no", "y", "n"):
             raise bind_error(node, f"'{clip(place.name)}' is not a BOOLEAN.", "write TRUE or FALSE.")
-        return sql_types.Typed(sql_types.make_cast(place.copy(), kind, True), kind, None, True)
+        return Typed(make_cast(place.copy(), kind, True), kind, None, True)
     known = kind.numeric and len(written) <= 60 and _NUMBER.fullmatch(written)
     if known and math.isfinite(float(written)):
         near = Fraction(float(written)) if kind.kind == "DOUBLE" else Fraction(written.rstrip("."))
-        bounds = convert(
-            sql_types.Typed(place, sql_types.decimal(38, 19), sql_types.Bounds.point(near)), kind
-        ).bounds
+        bounds = convert(Typed(place, decimal(38, 19), Bounds.point(near)), kind).bounds
         if kind.reach is None or (bounds is not None and kind.reach.holds(bounds)):
-            return sql_types.Typed(
-                sql_types.make_cast(place.copy(), kind, True), kind, bounds, True, nullable=True
-            )
+            return Typed(make_cast(place.copy(), kind, True), kind, bounds, True, nullable=True)
     raise bind_error(node, f"'{clip(place.name)}' is no {kind.sql}.")
 
 
-def take_value(typed: sql_types.Typed, node: exp.Expr) -> sql_types.Typed:
+def take_value(typed: Typed, node: exp.Expr) -> Typed:
     """Return a value that is read from a column, a list or a struct, in a type that expressions take."""
     kind = typed.type
     if kind.kind == "OTHER":
@@ -594,33 +584,22 @@ def take_value(typed: sql_types.Typed, node: exp.Expr) -> sql_types.Typed:
         raise privacy_error(node, f"{written} is of type {kind.sql}, whose values can't be used.")
     made = typed.node.copy()
     if kind.kind == "LIST" and kind.element is not None and not kind.sql.endswith("[]"):
-        whole = sql_types.Type(
+        whole = Type(
             "LIST", f"{kind.element.sql}[]", kind.element
         )  # of a fixed size, which others would be cast to
-        return mark_length(replace(typed, node=sql_types.make_cast(made, whole), type=whole, plain=None))
+        return mark_length(replace(typed, node=make_cast(made, whole), type=whole, plain=None))
     if kind.sql == "ENUM":
-        return mark_length(
-            sql_types.Typed(
-                sql_types.make_cast(made, sql_types.TEXT), sql_types.TEXT, None, typed.constant, typed.values
-            )
-        )
-    if (
-        kind.kind == "TIMESTAMP" and kind != sql_types.TIMESTAMP
-    ):  # to microseconds; far ones of another unit don't fit
-        return sql_types.Typed(
-            sql_types.make_cast(made, sql_types.TIMESTAMP, trying=True),
-            sql_types.TIMESTAMP,
-            typed.bounds,
-            typed.constant,
-        )
+        return mark_length(Typed(make_cast(made, TEXT), TEXT, None, typed.constant, typed.values))
+    if kind.kind == "TIMESTAMP" and kind != TIMESTAMP:  # to microseconds; far ones of another unit don't fit
+        return Typed(make_cast(made, TIMESTAMP, trying=True), TIMESTAMP, typed.bounds, typed.constant)
     return mark_length(replace(typed, node=made))
 
 
-def take_field(typed: sql_types.Typed, name: str, node: exp.Expr) -> sql_types.Typed:
+def take_field(typed: Typed, name: str, node: exp.Expr) -> Typed:
     """Return a field of a struct."""
     for known, kind in typed.type.fields:
         if known.lower() == name.lower():
-            made = sql_types.make_call("struct_extract", typed.node.copy(), exp.Literal.string(known))
-            return take_value(sql_types.Typed(made, kind), node)
+            made = make_call("struct_extract", typed.node.copy(), exp.Literal.string(known))
+            return take_value(Typed(made, kind), node)
     hint = did_you_mean(name, [known for known, _ in typed.type.fields])
     raise bind_error(node, f"the struct has no field {name}.", hint)

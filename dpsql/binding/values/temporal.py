@@ -10,7 +10,14 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from dpsql.binding.values import coercion
+from dpsql.binding.values.coercion import (
+    Bind,
+    cast_fitting,
+    interval_seconds,
+    meet,
+    refuse_rest,
+    require_kind,
+)
 from dpsql.binding.values.lengths import count_written
 from dpsql.binding.values.sql_types import (
     BIGINT,
@@ -72,7 +79,7 @@ def _unit(place: exp.Expr | None, known: tuple[str, ...], node: exp.Expr) -> str
     raise privacy_error(place, f"{written} is not a unit here.", hint, around=node)
 
 
-def bind_part(node: exp.Expr, unit: str, place: exp.Expr, bind: coercion.Bind) -> Typed:
+def bind_part(node: exp.Expr, unit: str, place: exp.Expr, bind: Bind) -> Typed:
     """year(d), date_part('year', d), EXTRACT(year FROM d)."""
     inner = _moment(place, bind, ("TIME",) if unit in CLOCK_PARTS else ())
     reach = Bounds(*(Fraction(end) for end in DATE_PART_RANGES[unit]))
@@ -99,17 +106,17 @@ def _settled(typed: Typed) -> Typed:
     return Typed(make_cast(exp.Null(), TIMESTAMP), TIMESTAMP, None, True) if typed.type == NULL else typed
 
 
-def bind_extract(node: exp.Expr, bind: coercion.Bind) -> Typed:
+def bind_extract(node: exp.Expr, bind: Bind) -> Typed:
     """Bind EXTRACT(part FROM moment)."""
     if isinstance(node.this, exp.Var | exp.Literal) and node.this.name.upper() == "EPOCH":
         return bind_epoch(node.expression, bind)
     return bind_part(node, _unit(node.this, tuple(DATE_PART_RANGES), node), node.expression, bind)
 
 
-def bind_epoch(place: exp.Expr, bind: coercion.Bind) -> Typed:
+def bind_epoch(place: exp.Expr, bind: Bind) -> Typed:
     """Bind the seconds of a moment."""
     kinds = ("DATE", "TIMESTAMP", "TIME", "INTERVAL")
-    inner = coercion.require_kind(bind(place), kinds, "a date, a time or an interval is needed")
+    inner = require_kind(bind(place), kinds, "a date, a time or an interval is needed")
     return Typed(write_epoch(_settled(inner)), DOUBLE, inner.bounds, inner.constant)
 
 
@@ -118,13 +125,13 @@ def write_epoch(inner: Typed) -> exp.Expr:
     return make_try(make_call("epoch", inner.node))
 
 
-def _moment(place: exp.Expr, bind: coercion.Bind, more: tuple[str, ...] = ()) -> Typed:
+def _moment(place: exp.Expr, bind: Bind, more: tuple[str, ...] = ()) -> Typed:
     inner = bind(place)
     hint = f"write TRY_CAST({to_sql(place)} AS DATE)." if inner.type.kind == "TEXT" else None
-    return _settled(coercion.require_kind(inner, ("DATE", "TIMESTAMP", *more), "a date is needed", hint))
+    return _settled(require_kind(inner, ("DATE", "TIMESTAMP", *more), "a date is needed", hint))
 
 
-def bind_truncation(node: exp.Expr, bind: coercion.Bind) -> Typed:
+def bind_truncation(node: exp.Expr, bind: Bind) -> Typed:
     """Bind date_trunc."""
     unit = _unit(node.args.get("unit"), DATE_UNITS, node)
     inner = _moment(node.this, bind)
@@ -136,26 +143,26 @@ def bind_truncation(node: exp.Expr, bind: coercion.Bind) -> Typed:
 
 def make_calendar_binder(
     name: str, kind: Type, length: int | None = None
-) -> Callable[[exp.Expr, coercion.Bind], Typed]:
+) -> Callable[[exp.Expr, Bind], Typed]:
     """Return the binder of a function of a date alone: dayname, monthname or last_day."""
 
-    def handle(node: exp.Expr, bind: coercion.Bind) -> Typed:
+    def handle(node: exp.Expr, bind: Bind) -> Typed:
         inner = _moment(node.this, bind)
         return Typed(make_try(make_call(name, inner.node)), kind, None, inner.constant, length=length)
 
     return handle
 
 
-def bind_date_diff(node: exp.Expr, bind: coercion.Bind) -> Typed:
+def bind_date_diff(node: exp.Expr, bind: Bind) -> Typed:
     """Bind date_diff(unit, start, end), which sqlglot reads with the end first."""
     unit = _unit(node.args.get("unit"), DATE_UNITS, node)
     return _dates_apart("date_diff", unit, node.expression, node.this, bind)
 
 
-def _dates_apart(name: str, unit: str, start: exp.Expr, end: exp.Expr, bind: coercion.Bind) -> Typed:
+def _dates_apart(name: str, unit: str, start: exp.Expr, end: exp.Expr, bind: Bind) -> Typed:
     """date_diff counts the borders crossed, date_sub the whole units elapsed."""
     both = [bind(start), bind(end)]
-    met = coercion.meet(both, name)
+    met = meet(both, name)
     if met.type.kind not in ("DATE", "TIMESTAMP", "NULL"):
         raise bind_error(start, f"{name} takes dates, and this is {met.type.sql}.")
     if met.type.kind == "NULL":
@@ -164,7 +171,7 @@ def _dates_apart(name: str, unit: str, start: exp.Expr, end: exp.Expr, bind: coe
     return Typed(make_try(make_call(name, exp.Literal.string(unit.lower()), *met.nodes)), BIGINT, bounds)
 
 
-def bind_date_sub(node: exp.Expr, arguments: list[exp.Expr], bind: coercion.Bind) -> Typed:
+def bind_date_sub(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:
     """date_sub('month', a, b), which sqlglot leaves as it is."""
     if len(arguments) != 3:
         raise bind_error(node, "date_sub takes a unit and two dates.")
@@ -172,7 +179,7 @@ def bind_date_sub(node: exp.Expr, arguments: list[exp.Expr], bind: coercion.Bind
     return _dates_apart("date_sub", _unit(unit, DATE_UNITS, node), start, end, bind)
 
 
-def bind_date_part(node: exp.Expr, arguments: list[exp.Expr], bind: coercion.Bind) -> Typed:
+def bind_date_part(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:
     """Bind date_part('part', moment)."""
     if len(arguments) != 2:
         raise bind_error(node, "date_part takes a part and a date.")
@@ -181,7 +188,7 @@ def bind_date_part(node: exp.Expr, arguments: list[exp.Expr], bind: coercion.Bin
     return bind_part(node, _unit(arguments[0], tuple(DATE_PART_RANGES), node), arguments[1], bind)
 
 
-def bind_time_bucket(node: exp.Expr, bind: coercion.Bind) -> Typed:
+def bind_time_bucket(node: exp.Expr, bind: Bind) -> Typed:
     """time_bucket: a width of zero raises inside TRY too, so the width is a literal."""
     width, inner = bind_interval(node.this, bind), _moment(node.expression, bind)
     if re.fullmatch(r"0+", node.this.this.name):
@@ -190,25 +197,25 @@ def bind_time_bucket(node: exp.Expr, bind: coercion.Bind) -> Typed:
     return Typed(made, inner.type, None, inner.constant)
 
 
-def bind_interval(node: exp.Expr, bind: coercion.Bind) -> Typed:
+def bind_interval(node: exp.Expr, bind: Bind) -> Typed:
     """Bind an INTERVAL literal of whole units."""
     if not isinstance(node, exp.Interval):
         raise privacy_error(node, "an interval must be a literal.", "write INTERVAL 3 DAY.")
-    coercion.refuse_rest(node, "this", "unit")
+    refuse_rest(node, "this", "unit")
     amount, unit = node.this, node.args.get("unit")
     if not isinstance(amount, exp.Literal) or not re.fullmatch(r"-?[0-9]{1,7}", amount.name) or unit is None:
         raise bind_error(node, "an interval is a whole number and a unit.", "write INTERVAL 3 DAY.")
     name = _unit(unit, DATE_UNITS, node)
     made = exp.Interval(this=exp.Literal.string(amount.name), unit=exp.var(name))
-    length = coercion.interval_seconds(made)
+    length = interval_seconds(made)
     bounds = None if length is None else Bounds.point(length)
     return Typed(made, INTERVAL, bounds, True, nullable=False)
 
 
-def bind_date_add(node: exp.Expr, bind: coercion.Bind) -> Typed:
+def bind_date_add(node: exp.Expr, bind: Bind) -> Typed:
     """date_add(d, INTERVAL 1 DAY)."""
     inner, step = _moment(node.this, bind), bind(node.expression)
-    coercion.require_kind(step, ("INTERVAL",), "an interval is needed", "write INTERVAL 3 DAY.")
+    require_kind(step, ("INTERVAL",), "an interval is needed", "write INTERVAL 3 DAY.")
     made = exp.Add(this=exp.Paren(this=inner.node), expression=exp.Paren(this=step.node))
     return Typed(make_try(made), TIMESTAMP)
 
@@ -224,7 +231,7 @@ def _format(place: exp.Expr | None, node: exp.Expr) -> exp.Expr:
     return place.copy()
 
 
-def bind_strftime(node: exp.Expr, bind: coercion.Bind) -> Typed:
+def bind_strftime(node: exp.Expr, bind: Bind) -> Typed:
     """Bind strftime with a literal format."""
     places = (node.this, node.args.get("format"))
     if isinstance(places[0], exp.Literal) and not isinstance(places[1], exp.Literal):
@@ -236,24 +243,24 @@ def bind_strftime(node: exp.Expr, bind: coercion.Bind) -> Typed:
     return Typed(make_try(make_call("strftime", inner.node, form)), TEXT, None, inner.constant, length=length)
 
 
-def bind_strptime(node: exp.Expr, arguments: list[exp.Expr], bind: coercion.Bind) -> Typed:
+def bind_strptime(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:
     """try_strptime(text, format)."""
     if len(arguments) != 2:
         raise bind_error(node, "try_strptime takes a text and a format.")
-    inner = coercion.require_kind(bind(arguments[0]), ("TEXT",), "a text is needed")
+    inner = require_kind(bind(arguments[0]), ("TEXT",), "a text is needed")
     made = make_call("try_strptime", inner.node, _format(arguments[1], node))
     return Typed(make_try(made), TIMESTAMP, None, inner.constant)
 
 
-def bind_make_date(node: exp.Expr, bind: coercion.Bind) -> Typed:
+def bind_make_date(node: exp.Expr, bind: Bind) -> Typed:
     """Bind make_date(year, month, day)."""
     made = []
     for key in ("year", "month", "day"):
         place = node.args.get(key)
         if place is None:
             raise bind_error(node, "make_date takes a year, a month and a day.")
-        typed = coercion.require_kind(bind(place), ("INTEGER",), "a whole number is needed")
-        made.append(coercion.cast_fitting(typed, BIGINT))
+        typed = require_kind(bind(place), ("INTEGER",), "a whole number is needed")
+        made.append(cast_fitting(typed, BIGINT))
     return Typed(make_try(make_call("make_date", *made)), DATE)
 
 

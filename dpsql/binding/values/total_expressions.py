@@ -26,11 +26,47 @@ from typing import Any, Protocol
 
 from sqlglot import exp
 
-from dpsql.binding.values import coercion, lengths, operators, row_functions, sql_types, temporal
-from dpsql.binding.values.coercion import Bind, make_boolean, refuse_rest, require_kind
+from dpsql.binding.values import operators, row_functions, temporal
+from dpsql.binding.values.coercion import (
+    ORDERED_KINDS,
+    Bind,
+    CommonType,
+    bind_cast,
+    bind_text,
+    convert,
+    find_common_order,
+    make_boolean,
+    meet,
+    refuse_order,
+    refuse_rest,
+    require_kind,
+    take_field,
+    take_value,
+)
 from dpsql.binding.values.fixed_point import MOMENT_KINDS
-from dpsql.binding.values.lengths import count_kept, count_written, hold, length_of, limit_steps
-from dpsql.binding.values.sql_types import TEXT, Typed, make_call, parenthesise
+from dpsql.binding.values.lengths import (
+    count_kept,
+    count_written,
+    hold,
+    length_of,
+    limit_steps,
+    one_statement,
+)
+from dpsql.binding.values.sql_types import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INTEGER,
+    NULL,
+    TEXT,
+    Bounds,
+    Typed,
+    decimal,
+    make_call,
+    make_cast,
+    parenthesise,
+)
 from dpsql.errors import BindError, PrivacyError
 from dpsql.language.dialect import bind_error, name_called, privacy_error, to_sql
 
@@ -331,19 +367,19 @@ MAX_EXPRESSION_DEPTH = 100
 class ColumnScope(Protocol):
     """The meaning of column names."""
 
-    def column(self, node: exp.Column) -> sql_types.Typed:
+    def column(self, node: exp.Column) -> Typed:
         """Return the column as it stands in the exact query. Raises BindError for an unknown or ambiguous name."""
         ...
 
 
-def make_total(node: exp.Expr, scope: ColumnScope) -> sql_types.Typed:
+def make_total(node: exp.Expr, scope: ColumnScope) -> Typed:
     """Return the expression, rewritten so that it can't fail in any supported DuckDB, whatever the data.
 
     Raises:
         BindError: names or types that don't fit; a constant that can't be read.
         PrivacyError: something that is not on the allow-list; the hint says what is.
     """
-    with lengths.one_statement():
+    with one_statement():
         return _Walk(scope).bind(node)
 
 
@@ -354,7 +390,7 @@ class _Walk:
         self.scope = scope
         self.depth = 0
 
-    def bind(self, node: exp.Expr) -> sql_types.Typed:
+    def bind(self, node: exp.Expr) -> Typed:
         if self.depth > MAX_EXPRESSION_DEPTH:
             raise bind_error(node, "this expression is nested too deeply.", "compute it in steps, in CTEs.")
         self.depth += 1
@@ -364,17 +400,17 @@ class _Walk:
             self.depth -= 1
 
 
-def make_condition(node: exp.Expr, scope: ColumnScope) -> sql_types.Typed:
+def make_condition(node: exp.Expr, scope: ColumnScope) -> Typed:
     """Return a total truth value.
 
     Raises:
         BindError: it is not a condition, or as for :func:`total`.
     """
-    with lengths.one_statement():
+    with one_statement():
         return _truth(node, _Walk(scope).bind)
 
 
-def _bind(node: exp.Expr, bind: coercion.Bind, scope: ColumnScope) -> sql_types.Typed:
+def _bind(node: exp.Expr, bind: Bind, scope: ColumnScope) -> Typed:
     if node is None:
         raise BindError("an operator has nothing to work on.", hint="write the missing operand.")
     if isinstance(node, exp.Column):
@@ -386,7 +422,7 @@ def _bind(node: exp.Expr, bind: coercion.Bind, scope: ColumnScope) -> sql_types.
     if type(node) in _HANDLERS:
         handler, parts = _HANDLERS[type(node)]
         if parts is not None:
-            coercion.refuse_rest(node, *parts.split())
+            refuse_rest(node, *parts.split())
         return handler(node, bind)
     if isinstance(node, exp.Func) and not isinstance(node, exp.AggFunc | exp.Exists):
         return row_functions.bind_function(node, bind)
@@ -436,12 +472,12 @@ def _refusal(node: exp.Expr) -> PrivacyError:
 # -- leaves -----------------------------------------------------------------------------------------------------
 
 
-def _column(node: exp.Column, scope: ColumnScope) -> sql_types.Typed:
+def _column(node: exp.Column, scope: ColumnScope) -> Typed:
     if isinstance(node.this, exp.Star):
         raise privacy_error(node, "rows can't be released.", "name the columns that are needed.")
     unknown: BindError | None = None
     try:
-        return coercion.take_value(scope.column(node), node)
+        return take_value(scope.column(node), node)
     except BindError as error:
         unknown = error
     inside = _field_of_column(node, scope)
@@ -450,7 +486,7 @@ def _column(node: exp.Column, scope: ColumnScope) -> sql_types.Typed:
     return inside
 
 
-def _field_of_column(node: exp.Column, scope: ColumnScope) -> sql_types.Typed | None:
+def _field_of_column(node: exp.Column, scope: ColumnScope) -> Typed | None:
     """``s.a`` reads like column a of table s; where there is none, it is field a of column s."""
     table, db = node.args.get("table"), node.args.get("db")
     if table is None:
@@ -460,71 +496,55 @@ def _field_of_column(node: exp.Column, scope: ColumnScope) -> sql_types.Typed | 
         typed = scope.column(outer)
     except BindError:
         return None
-    return coercion.take_field(typed, node.name, node) if typed.type.kind == "STRUCT" else None
+    return take_field(typed, node.name, node) if typed.type.kind == "STRUCT" else None
 
 
-def _literal(node: exp.Expr) -> sql_types.Typed:
+def _literal(node: exp.Expr) -> Typed:
     """Return a number or a text, with DuckDB's own type of it.
 
     Raises:
         BindError: it does not fit 64 bits, or is not finite.
     """
     if node.args.get("is_string"):
-        return coercion.bind_text(node.name, node)
+        return bind_text(node.name, node)
     written = node.name
     if re.fullmatch(r"[0-9]+", written):
         value = int(written)
         if value >= 2**63:
             raise bind_error(node, "this number does not fit 64 bits.")
-        point = sql_types.Bounds.point(value)
-        return sql_types.Typed(
-            node.copy(),
-            sql_types.INTEGER if value < 2**31 else sql_types.BIGINT,
-            point,
-            True,
-            None,
-            point,
-            False,
-        )
+        point = Bounds.point(value)
+        return Typed(node.copy(), INTEGER if value < 2**31 else BIGINT, point, True, None, point, False)
     if not re.fullmatch(r"([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?", written):
         raise bind_error(node, "this is not a number that SQL knows.")
     before, _, after = written.partition(".")
     if "e" not in written.lower() and len(before) + len(after) <= 38:
         width = len(before) + len(after)
-        point = sql_types.Bounds.point(Fraction(written + ("0" if not after else "")))
-        return sql_types.Typed(
-            node.copy(), sql_types.decimal(max(width, 1), len(after)), point, True, nullable=False
-        )
+        point = Bounds.point(Fraction(written + ("0" if not after else "")))
+        return Typed(node.copy(), decimal(max(width, 1), len(after)), point, True, nullable=False)
     near = float(written)
     if not abs(near) < float("inf"):
         raise bind_error(node, "this number is too large.")
-    return sql_types.Typed(
-        sql_types.make_cast(node.copy(), sql_types.DOUBLE),
-        sql_types.DOUBLE,
-        sql_types.Bounds.point(Fraction(near)),
-        True,
-        nullable=False,
-    )
+    return Typed(make_cast(node.copy(), DOUBLE), DOUBLE, Bounds.point(Fraction(near)), True, nullable=False)
 
 
-def _field(node: exp.Dot, bind: coercion.Bind) -> sql_types.Typed:
+def _field(node: exp.Dot, bind: Bind) -> Typed:
     """Bind ``struct.field``."""
-    inner = coercion.require_kind(bind(node.this), ("STRUCT",), "only a struct has fields")
+    inner = require_kind(bind(node.this), ("STRUCT",), "only a struct has fields")
     if not isinstance(node.expression, exp.Identifier) or inner.type.kind == "NULL":
         raise bind_error(node, "this is no field.")
-    return coercion.take_field(inner, node.expression.name, node)
+    return take_field(inner, node.expression.name, node)
 
 
-def _try(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+def _try(node: exp.Expr, bind: Bind) -> Typed:
     """TRY: NULL where DuckDB's own type would have overflowed."""
     inner = bind(node.this)
-    return inner if inner.plain is None else coercion.convert(inner, inner.plain)
+    return inner if inner.plain is None else convert(inner, inner.plain)
 
 
 # -- logic ------------------------------------------------------------------------------------------------------
 
 
-def _truth(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+def _truth(node: exp.Expr, bind: Bind) -> Typed:
     typed = bind(node)
     if typed.type.kind not in ("BOOLEAN", "NULL"):
         hint = "write x <> 0." if typed.type.numeric else None
@@ -532,7 +552,7 @@ def _truth(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
     return typed
 
 
-def _connect(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+def _connect(node: exp.Expr, bind: Bind) -> Typed:
     """AND and OR. Long chains are made flat, then even: neither we nor the engine go deep for them."""
     parts: list[exp.Expr] = []
     stack: list[exp.Expr] = [node]
@@ -550,35 +570,35 @@ def _connect(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
             pair[0] if len(pair) == 1 else exp.Paren(this=type(node)(this=pair[0], expression=pair[1]))
             for pair in pairs
         ]
-    return coercion.make_boolean(level[0], typed)
+    return make_boolean(level[0], typed)
 
 
-def _not(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+def _not(node: exp.Expr, bind: Bind) -> Typed:
     inner = _truth(node.this, bind)
-    return coercion.make_boolean(exp.Not(this=exp.Paren(this=inner.node)), (inner,))
+    return make_boolean(exp.Not(this=exp.Paren(this=inner.node)), (inner,))
 
 
-def _is(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+def _is(node: exp.Expr, bind: Bind) -> Typed:
     left = bind(node.this)
     if not isinstance(node.expression, exp.Null | exp.Boolean):
         raise bind_error(node, "IS takes NULL, TRUE or FALSE.", "write IS NOT DISTINCT FROM.")
     if isinstance(node.expression, exp.Boolean) and left.type.kind not in ("BOOLEAN", "NULL"):
         raise bind_error(node.this, f"a condition is needed, and this is {left.type.sql}.")
-    made = exp.Is(this=sql_types.parenthesise(left.node), expression=node.expression.copy())
-    return coercion.make_boolean(made, (left,), False)
+    made = exp.Is(this=parenthesise(left.node), expression=node.expression.copy())
+    return make_boolean(made, (left,), False)
 
 
-def _in(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+def _in(node: exp.Expr, bind: Bind) -> Typed:
     held = node.args.get("field")
     if held is not None and not any(node.args.get(key) for key in ("query", "unnest", "expressions")):
         return row_functions.bind_membership(node.this, held, bind)
     if not node.expressions or any(node.args.get(key) for key in ("query", "unnest", "field")):
         raise privacy_error(node, "IN takes a list of values here.", "write x IN (1, 2, 3).")
-    coercion.refuse_rest(node, "this", "expressions")
+    refuse_rest(node, "this", "expressions")
     return operators.bind_in(node, bind)
 
 
-def _safe_divide(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+def _safe_divide(node: exp.Expr, bind: Bind) -> Typed:
     """GoogleSQL's SAFE_DIVIDE: NULL where the divisor is zero."""
     divisor = exp.Nullif(this=exp.paren(node.expression.copy()), expression=exp.Literal.number(0))
     return bind(exp.Div(this=exp.paren(node.this.copy()), expression=divisor))
@@ -587,7 +607,7 @@ def _safe_divide(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
 # -- choices ----------------------------------------------------------------------------------------------------
 
 
-def _case(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+def _case(node: exp.Expr, bind: Bind) -> Typed:
     branches, otherwise = node.args["ifs"], node.args.get("default")
     if node.this is not None:
         tests = [
@@ -598,86 +618,82 @@ def _case(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
         tests = [_truth(branch.this, bind) for branch in branches]
     places = [branch.args["true"] for branch in branches] + ([otherwise] if otherwise is not None else [])
     values = [bind(place) for place in places]
-    met = coercion.meet(values, "CASE")
+    met = meet(values, "CASE")
     nodes = met.nodes if otherwise is not None else [*met.nodes, None]
     branches = [exp.If(this=test.node, true=value) for test, value in zip(tests, nodes, strict=False)]
     made = exp.Case(ifs=branches, default=nodes[-1])
     missing = otherwise is None or any(v.nullable for v in values)
-    return _chosen(made, met, values, sql_types.Bounds.around, missing, all(test.constant for test in tests))
+    return _chosen(made, met, values, Bounds.around, missing, all(test.constant for test in tests))
 
 
-_BoundsOf = Callable[[Sequence[tuple[sql_types.Bounds | None, bool]]], sql_types.Bounds]
+_BoundsOf = Callable[[Sequence[tuple[Bounds | None, bool]]], Bounds]
 
 
 def _chosen(
     made: exp.Expr,
-    met: coercion.CommonType,
-    values: list[sql_types.Typed],
+    met: CommonType,
+    values: list[Typed],
     bounds_of: _BoundsOf,
     missing: bool,
     constant: bool = True,
-) -> sql_types.Typed:
+) -> Typed:
     """Return a value that is one of several."""
-    kind, known = met.type, [value for value in values if value.type != sql_types.NULL]
+    kind, known = met.type, [value for value in values if value.type != NULL]
     bounds = reach = None
     if known and (kind.numeric or kind.kind in MOMENT_KINDS):
         bounds = bounds_of([(value.bounds, value.nullable) for value in known])
     if kind.kind == "INTEGER":
-        reach = sql_types.Bounds.around([(value.span, value.nullable) for value in known])
-    chosen = sql_types.Typed.made_of(
+        reach = Bounds.around([(value.span, value.nullable) for value in known])
+    chosen = Typed.made_of(
         made, kind, values, bounds, nullable=missing or not met.safe, reach=reach, plain=met.plain
     )
     length, unchecked = None, False
     if kind.kind in ("TEXT", "LIST"):
-        length, unchecked = max(map(lengths.length_of, values)), any(value.unchecked for value in values)
-    order = coercion.find_common_order(values)
+        length, unchecked = max(map(length_of, values)), any(value.unchecked for value in values)
+    order = find_common_order(values)
     return replace(
         chosen, constant=chosen.constant and constant, length=length, unchecked=unchecked, order=order
     )
 
 
-def _if(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+def _if(node: exp.Expr, bind: Bind) -> Typed:
     branch = exp.If(this=node.this.copy(), true=node.args["true"].copy())
     otherwise = node.args.get("false")
     return _case(exp.Case(ifs=[branch], default=otherwise.copy() if otherwise is not None else None), bind)
 
 
-def _several(name: str, bounds_of: _BoundsOf) -> Callable[[exp.Expr, coercion.Bind], sql_types.Typed]:
-    def handle(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+def _several(name: str, bounds_of: _BoundsOf) -> Callable[[exp.Expr, Bind], Typed]:
+    def handle(node: exp.Expr, bind: Bind) -> Typed:
         places = [node.this, *node.expressions] if node.this is not None else list(node.expressions)
         values = [bind(place) for place in places]
-        met = coercion.meet(values, name.upper())
+        met = meet(values, name.upper())
         if name != "coalesce":
-            coercion.require_kind(
-                sql_types.Typed(node, met.type, place=node),
-                coercion.ORDERED_KINDS,
-                f"{name} takes values with an order",
+            require_kind(
+                Typed(node, met.type, place=node), ORDERED_KINDS, f"{name} takes values with an order"
             )
-            coercion.refuse_order(values, node)
+            refuse_order(values, node)
         missing = all(value.nullable for value in values)
-        return _chosen(sql_types.make_call(name, *met.nodes), met, values, bounds_of, missing)
+        return _chosen(make_call(name, *met.nodes), met, values, bounds_of, missing)
 
     return handle
 
 
-def _nullif(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+def _nullif(node: exp.Expr, bind: Bind) -> Typed:
     left, right = bind(node.this), bind(node.expression)
-    met = coercion.meet((left, right), "NULLIF", compared=True)
+    met = meet((left, right), "NULLIF", compared=True)
     # Written out, so that the value keeps its own type in every version.
-    same = exp.EQ(
-        this=sql_types.parenthesise(met.nodes[0].copy()), expression=sql_types.parenthesise(met.nodes[1])
-    )
+    same = exp.EQ(this=parenthesise(met.nodes[0].copy()), expression=parenthesise(met.nodes[1]))
     made = exp.Case(ifs=[exp.If(this=same, true=exp.Null())], default=left.node)
     constant = left.constant and right.constant
     return replace(left, node=made, constant=constant, values=None, nullable=True)
 
 
-Handler = Callable[[Any, coercion.Bind], sql_types.Typed]
+Handler = Callable[[Any, Bind], Typed]
 _TABLE: tuple[tuple[Handler, str | None, tuple[type[exp.Expr], ...]], ...] = (
     (lambda node, bind: _literal(node), None, (exp.Literal,)),
-    (lambda node, bind: coercion.bind_text(node.name, node), None, (exp.RawString,)),
-    (lambda node, bind: sql_types.Typed(node.copy(), sql_types.BOOLEAN, None, True, nullable=False), None, (exp.Boolean,)),
-    (lambda node, bind: sql_types.Typed(exp.Null(), sql_types.NULL, None, True), None, (exp.Null,)),
+    (lambda node, bind: bind_text(node.name, node), None, (exp.RawString,)),
+    (lambda node, bind: Typed(node.copy(), BOOLEAN, None, True, nullable=False), None, (exp.Boolean,)),
+    (lambda node, bind: Typed(exp.Null(), NULL, None, True), None, (exp.Null,)),
     (lambda node, bind: bind(node.this), None, (exp.Paren,)),
     (_try, None, (exp.Try,)),
     (_field, None, (exp.Dot,)),
@@ -711,19 +727,19 @@ _TABLE: tuple[tuple[Handler, str | None, tuple[type[exp.Expr], ...]], ...] = (
     (row_functions.make_concat_binder("concat"), "expressions safe coalesce", (exp.Concat,)),
     (row_functions.make_concat_binder("concat_ws"), "expressions safe coalesce", (exp.ConcatWs,)),
     (row_functions.bind_trim, "this expression position", (exp.Trim,)),
-    (coercion.bind_cast, "this to safe", (exp.Cast, exp.TryCast)),
+    (bind_cast, "this to safe", (exp.Cast, exp.TryCast)),
     (temporal.bind_extract, "this expression", (exp.Extract,)),
     (lambda node, bind: temporal.bind_epoch(node.this, bind), "this", (exp.TimeToUnix,)),
     (temporal.bind_truncation, "this unit input_type_preserved", (exp.TimestampTrunc, exp.DateTrunc)),
     (temporal.bind_date_diff, "this expression unit date_part_boundary", (exp.DateDiff,)),
-    (temporal.make_calendar_binder("last_day", sql_types.DATE), "this", (exp.LastDay,)),
+    (temporal.make_calendar_binder("last_day", DATE), "this", (exp.LastDay,)),
     (temporal.bind_time_bucket, "this expression", (exp.DateBin,)),
     (temporal.bind_interval, None, (exp.Interval,)),
     (temporal.bind_date_add, "this expression", (exp.DateAdd,)),
     (temporal.bind_strftime, "this format", (exp.TimeToStr,)),
     (temporal.bind_make_date, "year month day", (exp.DateFromParts,)),
-    (temporal.make_calendar_binder("dayname", sql_types.TEXT, 9), "this abbreviated", (exp.Dayname,)),
-    (temporal.make_calendar_binder("monthname", sql_types.TEXT, 9), "this abbreviated", (exp.Monthname,)),
+    (temporal.make_calendar_binder("dayname", TEXT, 9), "this abbreviated", (exp.Dayname,)),
+    (temporal.make_calendar_binder("monthname", TEXT, 9), "this abbreviated", (exp.Monthname,)),
     (row_functions.make_rounding_binder("floor"), "this decimals", (exp.Floor,)),
     (row_functions.make_rounding_binder("ceil"), "this decimals", (exp.Ceil,)),
     (row_functions.make_rounding_binder("round"), "this decimals", (exp.Round,)),
@@ -733,9 +749,9 @@ _TABLE: tuple[tuple[Handler, str | None, tuple[type[exp.Expr], ...]], ...] = (
     (row_functions.bind_length, "this", (exp.Length,)),
     (row_functions.bind_contains, "this expression ensure_variant check_null", (exp.ArrayContains,)),
     (row_functions.bind_sha, "this length", (exp.SHA2,)),
-    (_several("coalesce", sql_types.Bounds.around), "this expressions ignore_nulls is_nvl is_null", (exp.Coalesce,)),
-    (_several("greatest", sql_types.Bounds.greatest), "this expressions ignore_nulls is_nvl is_null", (exp.Greatest,)),
-    (_several("least", sql_types.Bounds.least), "this expressions ignore_nulls is_nvl is_null", (exp.Least,)),
+    (_several("coalesce", Bounds.around), "this expressions ignore_nulls is_nvl is_null", (exp.Coalesce,)),
+    (_several("greatest", Bounds.greatest), "this expressions ignore_nulls is_nvl is_null", (exp.Greatest,)),
+    (_several("least", Bounds.least), "this expressions ignore_nulls is_nvl is_null", (exp.Least,)),
 )  # fmt: skip
 """The function that binds a node, the parts that this looks at (None: it checks them itself), and the classes of such nodes."""
 _HANDLERS = {kind: (handler, parts) for handler, parts, kinds in _TABLE for kind in kinds}
