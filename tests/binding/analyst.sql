@@ -97,10 +97,10 @@ SELECT COUNT(*) FROM (SELECT visits.* FROM visits)
 -- hint: add COUNT(*) to SELECT, or another aggregate: rows themselves are not shown.
 SELECT COLUMNS('co.*') FROM visits
 
--- refused: columns can't be used on private rows: it stands for several columns; name each.
+-- refused: columns can't be used on private rows: it means several columns; name each.
 SELECT AVG(COLUMNS(['cost','score'])) FROM visits
 
--- refused: columns can't be used on private rows: it stands for several columns; name each.
+-- refused: columns can't be used on private rows: it means several columns; name each.
 SELECT MIN(COLUMNS(*)) FROM visits
 
 -- refused: USING SAMPLE can't be used on private rows.

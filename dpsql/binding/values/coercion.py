@@ -1,10 +1,9 @@
-"""Coercion of types: values that may meet, the type that they get, and whether that can fail; constants and casts.
+"""Coercion of types: which values may meet, in which type, and whether that can fail; constants and casts.
 
-DuckDB casts implicitly, row by row: text that meets a number is read as one, and raises on the first row that is none.
-Here only types of one family meet. The rules for the result are DuckDB's own, so that values and types come out the
-same; where its implicit casts may overflow, a TRY_CAST stands in their place. Constants are read at plan time, and
-casts that may fail give NULL. What is inside of columns has its type changed on the way out: fields of structs, elements
-of lists.
+DuckDB casts implicitly, row by row: it reads text that meets a number as a number, and raises on the first row with
+other text. Here only types of one family meet. The result's type is DuckDB's own. An implicit cast that may overflow
+becomes a TRY_CAST. Constants are read at plan time, and casts that may fail give NULL. Fields of structs and elements of
+lists get a type that expressions take when they are read.
 """
 
 from __future__ import annotations
@@ -45,12 +44,12 @@ from dpsql.language.dialect import bind_error, is_not_null, privacy_error, to_sq
 from dpsql.policy.validate import DateBound
 
 Bind = Callable[[exp.Expr], Typed]
-"""Makes a part of an expression total, in the scope at hand."""
+"""Makes a part of an expression total, in the expression's scope."""
 NUMBER_KINDS = ("INTEGER", "DECIMAL", "DOUBLE")
 ORDERED_KINDS = (*NUMBER_KINDS, "TEXT", "DATE", "TIME", "TIMESTAMP", "BOOLEAN", "INTERVAL", "UUID")
 """Kinds that can be compared, and written as text."""
 MAX_LITERAL_COUNT = 1_000_000
-"""Largest absolute value of a literal count or place."""
+"""The greatest absolute value of a literal count or position."""
 
 
 # -- building nodes ---------------------------------------------------------------------------------------------
@@ -62,14 +61,14 @@ def cast_to_double(typed: Typed) -> exp.Expr:
 
 
 def cast_fitting(typed: Typed, kind: Type) -> exp.Expr:
-    """Return the value's node cast to a type: NULL where it does not fit."""
+    """Return the value's node cast to a type; a value that doesn't fit becomes NULL."""
     return make_cast(typed.node, kind, trying=typed.type != NULL and not fits(typed, kind))
 
 
 def let_meet(typed: Typed, kind: Type) -> exp.Expr:
-    """Return the value's node in a type, or NULL where it does not fit.
+    """Return the value's node in a type; a value that doesn't fit becomes NULL.
 
-    DuckDB casts a number itself only where all numbers of its type fit: its own casts are proved from their types alone.
+    DuckDB casts a number itself only if all numbers of its type fit, so its casts are proved from types alone.
     """
     if typed.type == NULL:
         return exp.Null()
@@ -79,10 +78,7 @@ def let_meet(typed: Typed, kind: Type) -> exp.Expr:
 
 
 def refuse_rest(node: exp.Expr, *known: str) -> None:
-    """Raise BindError when a node has parts that its handler does not look at.
-
-    A part that is not looked at would be dropped in silence, and the statement would mean something else.
-    """
+    """Raise BindError if a node has parts that its handler doesn't read: dropped silently, they would change its meaning."""
     for key, value in node.args.items():
         if key not in known and value is not None and value is not False and value != []:
             raise bind_error(node, f"{key.replace('_', ' ')} is not known here.")
@@ -93,8 +89,12 @@ def refuse_rest(node: exp.Expr, *known: str) -> None:
 
 @dataclass(frozen=True)
 class CommonType:
-    """The nodes, brought to the common type where DuckDB's implicit cast might fail; that type, as ours and as the
-    analyst's is in DuckDB; and whether no cast can fail (else values that don't fit are missing).
+    """The common type of several values.
+
+    Args:
+        nodes: the values, cast to the type if DuckDB's implicit cast might fail.
+        plain: the type in DuckDB of the analyst's own expression.
+        safe: whether no cast can fail; otherwise values that don't fit become NULL.
     """
 
     nodes: list[exp.Expr]
@@ -104,11 +104,7 @@ class CommonType:
 
 
 def unify(given: Sequence[Typed], what: str) -> tuple[list[exp.Expr], Type]:
-    """Return the nodes brought to one type explicitly, and that type; see :func:`meet`.
-
-    Raises:
-        BindError: types that would only meet by reading text as something else.
-    """
+    """Return the nodes cast to one type explicitly, and that type; errors as for :func:`meet`."""
     met = meet(given, what)
     if met.type.kind == "NULL":
         return met.nodes, met.type
@@ -121,12 +117,12 @@ def unify(given: Sequence[Typed], what: str) -> tuple[list[exp.Expr], Type]:
 
 
 def meet(given: Sequence[Typed], what: str, compared: bool = False) -> CommonType:
-    """Bring values of one family together.
+    """Return the common type of values of one family.
 
-    Decimals that are compared keep all their digits after the point, where others give room to those before.
+    Compared decimals keep all digits after the point; others may lose some in favour of those before it.
 
     Raises:
-        BindError: types that would only meet by reading text as something else.
+        BindError: the types are of different families.
     """
     nodes = [
         exp.Null() if typed.type.kind == "NULL" else typed.node for typed in given
@@ -162,17 +158,18 @@ def meet(given: Sequence[Typed], what: str, compared: bool = False) -> CommonTyp
 
 
 def meet_public(left: Typed, there: Typed, what: str) -> tuple[exp.Expr, exp.Expr, exp.Expr | None]:
-    """Bring a private value and the values of a public relation to one type, for an equality.
+    """Return a private value and the values of a public relation in one type, for an equality.
 
-    The public side takes the private side's type. A public value that has no equal there is left out, as it equals no private
-    value: so no private value is cast to a type that may not hold it. Floats are compared as floats, which hold any number.
+    The public side takes the private side's type. Public values without an equal in that type are left out, since no
+    private value equals them. So no private value is cast to a type that may not represent it. Floats are compared as
+    floats, which represent any number.
 
     Returns:
-        The private value, the public one, and the condition under which the public one counts: None for all. NULL counts, since
-        IN is NULL where it equals no value and one is NULL.
+        The private value, the public one, and the condition under which the public one counts; None for all. NULL
+        counts: IN is NULL if no value is equal and one is NULL.
 
     Raises:
-        BindError: types that would only meet by reading text as something else.
+        BindError: the types are of different families.
     """
     mine, other = left.type, there.type
     if mine == other or "NULL" in (mine.kind, other.kind):
@@ -192,7 +189,7 @@ def meet_public(left: Typed, there: Typed, what: str) -> tuple[exp.Expr, exp.Exp
 
 
 def _compares_exactly(a: Type, b: Type) -> bool:
-    """Return whether values of two types are equal exactly if they are the same value in either type."""
+    """Return whether equality of values of two types is the same relation in either type."""
     if a.kind == "LIST" and b.kind == "LIST" and a.element is not None and b.element is not None:
         return _compares_exactly(a.element, b.element)
     if a.kind == "STRUCT" and b.kind == "STRUCT":
@@ -204,7 +201,7 @@ def _compares_exactly(a: Type, b: Type) -> bool:
 
 
 def find_common_number(values: Sequence[Typed], shown: bool = False) -> Type:
-    """Return DuckDB's common type of numbers; an integer literal takes the other's type where it fits."""
+    """Return DuckDB's common type of numbers; an integer literal takes the other's type if it fits."""
     fixed = [v.shown if shown else v.type for v in values if not _literal(v)]
     literals = [v for v in values if _literal(v)]
     if not fixed:
@@ -302,11 +299,7 @@ _EXAMPLES = {
 
 
 def _read_moment(text: exp.Expr, wanted: Type, place: exp.Expr | None) -> exp.Expr:
-    """Return a text literal that stands for a date, a time or a UUID, read at plan time: the engine would raise on a bad one.
-
-    Raises:
-        BindError: it is none.
-    """
+    """Return a text literal as a date, a time or a UUID; BindError if it is none, on which the engine would raise."""
     try:
         return make_cast(exp.Literal.string(_READERS[wanted.kind](text.name.strip())), wanted)
     except ValueError:
@@ -347,7 +340,7 @@ _SECONDS = {
 
 
 def interval_seconds(node: exp.Interval) -> Fraction | None:
-    """Return the seconds of an INTERVAL literal, with months of 30 days; None where its unit has no one length."""
+    """Return the seconds of an INTERVAL literal, with months of 30 days; None for other units of varying length."""
     unit = node.args.get("unit")
     name = str(unit.name).upper() if unit is not None else ""
     per = _SECONDS.get(name) or _SECONDS.get(name.removesuffix("S"))
@@ -357,7 +350,7 @@ def interval_seconds(node: exp.Interval) -> Fraction | None:
 
 
 def moment_of(node: exp.Expr) -> tuple[str, Fraction] | None:
-    """Return the kind and the seconds of a literal DATE, TIMESTAMP, TIME or INTERVAL; None for anything else."""
+    """Return the kind and the seconds of a literal DATE, TIMESTAMP, TIME or INTERVAL; None for other nodes."""
     if isinstance(node, exp.Interval):
         length = interval_seconds(node)
         return None if length is None else ("INTERVAL", length)
@@ -400,7 +393,7 @@ def _mismatch(known: Sequence[Typed], what: str) -> BindError:
 
 
 def _advise_on_text(known: Sequence[Typed]) -> str:
-    """Return what to write in place of a comparison of text and numbers: the numbers as text, or the text as numbers."""
+    """Return a comparison with the numbers as text or the text as numbers, for the hint of one that mixes both."""
     above = next((t.place.parent for t in known if t.place is not None and t.place.parent is not None), None)
     if above is None or not isinstance(above, exp.Binary | exp.In | exp.Between):
         return "write the numbers as text, or cast the text to numbers"
@@ -422,12 +415,12 @@ def _advise_on_text(known: Sequence[Typed]) -> str:
 
 
 def make_boolean(node: exp.Expr, parts: Sequence[Typed], nullable: bool | None = None) -> Typed:
-    """Return a truth value made of parts."""
+    """Return a boolean made of parts."""
     return Typed.made_of(node, BOOLEAN, parts, nullable=nullable)
 
 
 def require_kind(typed: Typed, kinds: Sequence[str], message: str, hint: str | None = None) -> Typed:
-    """Return the value. Raise BindError unless it is of one of the kinds, or NULL."""
+    """Return the value; BindError unless it is of one of these kinds, or NULL."""
     if typed.type.kind not in kinds and typed.type.kind != "NULL":
         raise bind_error(typed.place, f"{message}, and this is {typed.type.sql}.", hint)
     return typed
@@ -443,18 +436,18 @@ _SOURCES: dict[str, tuple[str, ...]] = {
     "DATE": ("DATE", "TIMESTAMP", "TEXT"), "TIMESTAMP": ("DATE", "TIMESTAMP", "TEXT"),
     "TIME": ("TIME", "TIMESTAMP", "TEXT"), "UUID": ("UUID", "TEXT"), "INTERVAL": ("INTERVAL",),
 }  # fmt: skip
-"""Kinds that may be cast to each kind. Text to INTERVAL is left out: no reader of ours agrees with DuckDB's."""
+"""The kinds that may be cast to each kind. Text isn't cast to INTERVAL, since we can't check a constant as DuckDB reads it."""
 
 
 def bind_text(value: str, node: exp.Expr) -> Typed:
-    """Bind a text constant, which has no NUL in it."""
+    """Bind a text constant; BindError if it contains NUL."""
     if "\x00" in value:
-        raise bind_error(node, "a text has no NUL in it.")
+        raise bind_error(node, "a text can't contain NUL.")
     return Typed(exp.Literal.string(value), TEXT, None, True, nullable=False, length=len(value))
 
 
 def bind_cast(node: exp.Expr, bind: Bind) -> Typed:
-    """CAST, TRY_CAST and ``::``."""
+    """Bind CAST, TRY_CAST and ``::``."""
     inner = bind(node.this)
     written = node.args["to"].sql(dialect="duckdb")
     kind = Type.parse(written)
@@ -474,28 +467,24 @@ def bind_cast(node: exp.Expr, bind: Bind) -> Typed:
 
 
 def find_common_order(values: Sequence[Typed]) -> tuple[str, ...] | None:
-    """Return the order of labels that all values have, except NULL; None for values that are compared as texts."""
+    """Return the common order of the labels of all values but NULL; None for values compared as texts."""
     found = {value.order for value in values if value.type != NULL}
     return found.pop() if len(found) == 1 else None
 
 
 def refuse_order(values: Sequence[Typed], place: exp.Expr) -> None:
-    """Refuse values that DuckDB would compare by the order of an ENUM's labels, since exact queries compare texts.
-
-    Raises:
-        BindError: they have labels of one order.
-    """
+    """Raise BindError for values that DuckDB compares by the order of an ENUM's labels: exact queries compare texts."""
     if find_common_order(values) is not None:
         raise bind_error(
             place,
             "the order of an ENUM's labels is not known over private rows, which have its labels as texts.",
-            "write the places out, as in CASE x WHEN 'low' THEN 1 WHEN 'high' THEN 2 END, or cast it to VARCHAR "
+            "write the order out, as in CASE x WHEN 'low' THEN 1 WHEN 'high' THEN 2 END, or cast it to VARCHAR "
             "for the order of texts.",
         )
 
 
 def convert(inner: Typed, kind: Type) -> Typed:
-    """Return a cast between kinds that may be cast."""
+    """Return a value cast to a type to which its kind may be cast."""
     if inner.type == kind:
         return inner
     if kind.kind == "TEXT":
@@ -535,7 +524,7 @@ def _whole_days(bounds: Bounds) -> Bounds:
 
 
 _SHOWABLE = {"TIMESTAMP": ("-infinity", "infinity"), "TIME": ("00:00:00", "24:00:00")}
-"""Files can hold times and timestamps out of these ranges; to show one ends the engine's process."""
+"""Files can contain times and timestamps outside these ranges; writing one as text ends the engine's process."""
 
 
 def _write_as_text(inner: Typed) -> exp.Expr:
@@ -544,7 +533,7 @@ def _write_as_text(inner: Typed) -> exp.Expr:
         return inner.node
     if inner.type.kind not in _SHOWABLE or inner.constant:
         return make_cast(inner.node, TEXT)
-    # Inside the cast, for the engine may cast a dictionary's values before it looks at which are wanted.
+    # Inside the cast, since the engine may cast all of a dictionary's values before it selects some.
     low, high = (make_cast(exp.Literal.string(end), inner.type) for end in _SHOWABLE[inner.type.kind])
     sane = exp.Between(this=parenthesise(inner.node), low=low, high=high)
     return make_cast(exp.Case(ifs=[exp.If(this=sane, true=inner.node.copy())]), TEXT)
@@ -554,7 +543,7 @@ _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 def read_constant(place: exp.Literal, kind: Type, node: exp.Expr) -> Typed:
-    """Read a text constant as a value of a type: one that can't be read would fail on each row that comes to it."""
+    """Return a text constant as a value of a type; BindError if it is none, on which the engine would raise."""
     written = place.name.strip()
     if kind.kind == "TEXT":
         return bind_text(place.name, node)
@@ -577,7 +566,7 @@ def read_constant(place: exp.Literal, kind: Type, node: exp.Expr) -> Typed:
 
 
 def take_value(typed: Typed, node: exp.Expr) -> Typed:
-    """Return a value that is read from a column, a list or a struct, in a type that expressions take."""
+    """Return a value read from a column, a list or a struct, in a type that expressions take."""
     kind = typed.type
     if kind.kind == "OTHER":
         written = node.sql(dialect="duckdb")

@@ -1,8 +1,8 @@
-"""Arithmetic and comparison, made total.
+"""Total arithmetic and comparisons.
 
-Integers are widened until their range is proved (by their types, never by declared bounds, which data may break), else
-the operation stands in TRY. Division by zero differs between DuckDB's versions and settings; here it is NULL for whole
-numbers, and infinite or NaN for others, in all of them.
+Integers are widened until their types prove the range of the result; declared bounds prove nothing, since data may break
+them. If no type is wide enough, the operation is in TRY. Division by zero depends on DuckDB's version and settings; here
+it always gives NULL for integers, and infinity or NaN for floats.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def bind_in(node: exp.Expr, bind: Bind) -> Typed:
 
 
 def _read_moments(parts: list[Typed]) -> list[Typed]:
-    """Return the values, with texts read as the days or moments that they are compared with."""
+    """Return the values, with constant texts as the dates or timestamps that they are compared with."""
     kinds = [part.type for part in parts if part.type.kind in ("DATE", "TIMESTAMP")]
     out = []
     for part in parts:
@@ -116,7 +116,7 @@ def _read_moments(parts: list[Typed]) -> list[Typed]:
 
 
 def _list_values(side: Typed, bind: Bind) -> tuple[object, ...] | None:
-    """Return the declared values that a side of a comparison can have, in the case that the analyst asks for."""
+    """Return the declared values of one side of a comparison, in the case of its UPPER or LOWER."""
     place = side.place.unnest() if side.place is not None else None
     if side.values is None and isinstance(place, exp.Upper | exp.Lower):
         return change_case(place, _list_values(bind(place.this), bind))
@@ -124,9 +124,9 @@ def _list_values(side: Typed, bind: Bind) -> tuple[object, ...] | None:
 
 
 def _read_numbers(parts: list[Typed]) -> list[Typed]:
-    """Return the values, with numbers in quotes read as DuckDB reads them beside one value that is no constant: of its type.
+    """Return the values, with quoted numbers in the type of the one value that isn't constant, as DuckDB reads them.
 
-    They are read here, once, so that no row can fail. What is no number of that type stays text, and is refused later.
+    They are read at plan time, so that no row can fail. Other texts stay texts, and are refused later.
     """
     asked = [part for part in parts if not part.constant]
     if len(asked) != 1 or not asked[0].type.numeric:
@@ -204,10 +204,10 @@ def bind_arithmetic(node: exp.Expr, bind: Bind) -> Typed:
 
 
 def _as_decimal(node: exp.Expr, value: Typed, kind: Type) -> exp.Expr:
-    """Return an operand whose own cast can't fail.
+    """Return an operand whose cast can't fail.
 
-    TRY does not keep what is inside of it: where a part stands in two places of a query, DuckDB takes it out and
-    computes it once, before and outside of either TRY. So each TRY holds one operation that may fail, and no cast.
+    DuckDB computes an expression that occurs twice in a query once, before and outside either TRY. So each TRY
+    contains one operation that may fail, and no cast.
     """
     if isinstance(node, exp.Mul):
         kind = decimal(38, 0) if value.type.kind == "INTEGER" else value.type
@@ -227,14 +227,14 @@ def _integers(node: exp.Expr, left: Typed, right: Typed, bounds: Bounds) -> Type
         made = type(node)(this=make_cast(left.node, HUGEINT), expression=make_cast(right.node, HUGEINT))
         return Typed.made_of(make_try(made), HUGEINT, both, bounds, nullable=True, plain=plain)
     nodes = [left.node, right.node]
-    if wide != own:  # the other operand follows: DuckDB widens to the wider
+    if wide != own:  # DuckDB widens the other operand, too
         place = 0 if right.constant else 1
         nodes[place] = make_cast(nodes[place], wide)
     return Typed.made_of(_apply(node, *nodes), wide, both, bounds, reach=reach, plain=plain)
 
 
 def _hold(reach: Bounds, own: Type, *operands: Typed) -> Type | None:
-    """Return the narrowest integer type from an operation's own that holds its results and operands."""
+    """Return the narrowest integer type, from an operation's own on, with room for its results and operands."""
     for kind in (own, BIGINT, HUGEINT):
         if (
             kind.reach is not None
@@ -246,7 +246,7 @@ def _hold(reach: Bounds, own: Type, *operands: Typed) -> Type | None:
 
 
 def decimal_result(node: exp.Expr, left: Type, right: Type) -> Type | None:
-    """Return DuckDB's own type of + - * on decimals and integers; None where it has none."""
+    """Return DuckDB's type of ``+``, ``-`` and ``*`` on decimals and integers; None if there is none."""
     (a, s), (b, t) = left.digits, right.digits
     if isinstance(node, exp.Mul):
         width, scale = a + s + b + t, s + t
@@ -261,7 +261,7 @@ def decimal_result(node: exp.Expr, left: Type, right: Type) -> Type | None:
 
 
 def _moments(node: exp.Expr, left: Typed, right: Typed) -> Typed:
-    """Dates may leave the calendar: all of it stands in TRY."""
+    """Bind arithmetic of dates and intervals, in TRY, since results may be outside the calendar."""
     kinds = (left.type.kind, right.type.kind)
     nodes = [parenthesise(left.node), parenthesise(right.node)]
     if set(kinds) == {"DATE", "TIMESTAMP"}:
@@ -293,7 +293,7 @@ def _moments(node: exp.Expr, left: Typed, right: Typed) -> Typed:
 
 
 def bind_division(node: exp.Expr, bind: Bind) -> Typed:
-    """``/`` is division of DOUBLEs (of FLOATs, where FLOAT meets nothing finer): infinite or NaN at zero."""
+    """Bind ``/``: division of DOUBLEs, or of FLOATs and coarser types; infinity or NaN at zero."""
     both = left, right = _numbers(node, bind)
     bounds = (left.bounds or UNKNOWN) / (right.bounds or UNKNOWN)
     kind = DOUBLE
@@ -305,13 +305,13 @@ def bind_division(node: exp.Expr, bind: Bind) -> Typed:
 
 
 def bind_whole_division(node: exp.Expr, bind: Bind) -> Typed:
-    """``//`` and ``%``: NULL at zero."""
+    """Bind ``//`` and ``%``: NULL at zero."""
     both = left, right = _numbers(node, bind)
     remainder = isinstance(node, exp.Mod)
     met = meet(both, "the division")
     kind, plain = met.type, met.plain
     if kind.kind == "DECIMAL":
-        # DuckDB divides decimals as doubles, and takes their remainder as decimals where 38 digits hold both.
+        # DuckDB divides decimals as doubles; their remainder is a decimal if both fit 38 digits.
         digits = [t.type.digits for t in both if t.type.kind != "NULL"]
         wide = max(d[0] for d in digits) + max(d[1] for d in digits) > 38
         kind = plain = DOUBLE if not remainder or wide else kind
@@ -362,7 +362,7 @@ def bind_negation(node: exp.Expr, bind: Bind) -> Typed:
 
 
 def _least_integer(place: exp.Expr) -> Typed | None:
-    """9223372036854775808 is no BIGINT, but its negation is."""
+    """Return 9223372036854775808, which is no BIGINT although its negation is; None for other nodes."""
     if isinstance(place, exp.Literal) and not place.is_string and place.name == str(2**63):
         point = Bounds.point(2**63)
         return Typed(place.copy(), BIGINT, point, True, None, point, False)
@@ -383,7 +383,7 @@ def bind_absolute(node: exp.Expr, bind: Bind) -> Typed:
 
 
 def bind_bitwise(node: exp.Expr, bind: Bind) -> Typed:
-    """``& | xor`` are total on integers of one type; shifts may leave the type, and stand in TRY."""
+    """Bind ``&``, ``|`` and XOR of integers."""
     both = [bind(node.this), bind(node.expression)]
     for typed in both:
         require_kind(typed, ("INTEGER",), "bits are those of an integer")
@@ -406,7 +406,7 @@ def fold_number(typed: Typed) -> Fraction | None:
 
 
 def bound_logarithm(typed: Typed, base: Fraction | None = None) -> Bounds:
-    """Return the bounds of a logarithm, natural without a base: open where a value may be near zero."""
+    """Return the bounds of a logarithm, natural without a base; an end near zero is open."""
     bounds = typed.bounds or UNKNOWN
     if base is not None and base < 1:
         return -bounds.raised(lambda x: enclose_logarithm(x, 1 / base))
@@ -414,7 +414,7 @@ def bound_logarithm(typed: Typed, base: Fraction | None = None) -> Bounds:
 
 
 def bound_any_logarithm(given: Sequence[Typed]) -> Bounds | None:
-    """Return the bounds of a logarithm to a constant base, which comes first."""
+    """Return the bounds of a logarithm; the base, the first argument, must be constant."""
     base = fold_number(given[0])
     return None if base is None or base <= 0 or base == 1 else bound_logarithm(given[1], base)
 
@@ -426,7 +426,7 @@ def bound_exponential(typed: Typed) -> Bounds:
 
 
 def bound_root(typed: Typed, degree: int) -> Bounds:
-    """Return the bounds of a square root, or of a cubic one, which negative numbers have too."""
+    """Return the bounds of a square or cube root."""
 
     def root(x: Fraction) -> Enclosure | None:
         found = enclose_power(abs(x), Fraction(1, degree))
@@ -457,10 +457,9 @@ def bound_power(given: Sequence[Typed]) -> Bounds | None:
 
 
 def bind_width_bucket(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:
-    """Bind ``width_bucket(x, low, high, count)`` as the SQL standard has it: 0 below, count + 1 from the upper end on.
+    """Bind ``width_bucket(x, low, high, count)`` of the SQL standard: 0 below, count + 1 from the upper end on.
 
-    Where the ends come the other way round, buckets count downwards. Whole numbers and decimals are counted exactly,
-    floats as floats.
+    If the upper end comes first, buckets are numbered downwards. Buckets of integers and decimals are exact.
     """
     if len(arguments) != 4:
         raise bind_error(node, "width_bucket takes a number, two ends and a number of buckets.")
@@ -474,7 +473,7 @@ def bind_width_bucket(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> 
     if inner.type == NULL:
         return Typed(make_cast(exp.Null(), INTEGER), INTEGER)
     down, most = low > high, int(count)
-    # Ends and distances as whole numbers of a step that all of them are multiples of, but for floats.
+    # Unless x is a float, ends and distances are multiples of 1/steps.
     after = inner.type.digits[1] if inner.type.kind == "DECIMAL" else 0
     steps = math.lcm(low.denominator, high.denominator, 10**after)
     exact = inner.type.kind != "DOUBLE"
@@ -511,11 +510,7 @@ def bind_width_bucket(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> 
 
 
 def _point(typed: Typed, place: exp.Expr) -> Fraction:
-    """Return the value of a number that is written out.
-
-    Raises:
-        PrivacyError: it is none.
-    """
+    """Return the value of a constant number; PrivacyError for other nodes."""
     point = fold_number(typed)
     if point is None:
         raise privacy_error(place, "width_bucket needs a literal here.", "write WIDTH_BUCKET(x, 0, 100, 10).")

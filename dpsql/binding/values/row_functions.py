@@ -1,14 +1,12 @@
-"""Calls, and the allow-list of row functions by class, each class with the reason why it is total.
+"""The allow-list of row functions, by the reason why they are total; calls and lists.
 
-A function is listed when it gives a value whatever its arguments hold, or can be made to (TRY turns what would raise
-into NULL). What is not listed is refused: volatile functions and whatever reads files, settings or metadata (their
-answers are not about the rows); functions whose time or memory grows with a number; JSON, bit strings and unions (errors
-that TRY does not catch); functions that raise on purpose.
+A listed function gives a value for all arguments, if need be in TRY, which turns errors into NULL. Others are refused:
+functions that are volatile or read files, settings or metadata, since their answers aren't about the rows; functions
+whose time or memory grows with a number; JSON, bit strings and unions, whose errors TRY doesn't catch; functions that
+raise on purpose.
 
-Lists: written out, cut, split from a text; their elements, and whether they hold a value.
-
-Each has a public bound on its length: the number of its items as written, the places of a cut, the ``max_length`` of a
-column, the characters of a text that is split.
+Each list has a public bound on its length: from the items as written, the ends of a slice, a column's ``max_length``, or
+the characters of a split text.
 """
 
 from __future__ import annotations
@@ -72,11 +70,11 @@ from dpsql.language.functions import NAME_OF_CLASS, ROW_ALIASES
 
 _ITEMS = ("BOOLEAN", "INTEGER", "DECIMAL", "DOUBLE", "TEXT", "DATE", "TIME", "TIMESTAMP", "UUID")
 _OVERHEAD = 16
-"""Bytes that the engine takes for an element of a list, beside its characters."""
+"""The engine's bytes for an element of a list, without its characters."""
 
 
 def bind_element(node: exp.Bracket, bind: Bind) -> Typed:
-    """Bind ``list[3]``, where a place without an element gives NULL, or ``struct['field']``."""
+    """Bind ``list[3]``, which is NULL without such an element, or ``struct['field']``."""
     inner, keys = bind(node.this), node.expressions
     key = keys[0] if len(keys) == 1 else None
     if isinstance(key, exp.Slice):
@@ -111,9 +109,9 @@ def bind_contains(node: exp.Expr, bind: Bind) -> Typed:
 
 
 def bind_membership(value: exp.Expr, held: exp.Expr, bind: Bind, missing: bool = False) -> Typed:
-    """Return whether a list has a value: a list that is written out, or one of the row's.
+    """Bind a test for a value in a list of constants or of the row.
 
-    ``missing``: a NULL in the list makes the answer NULL where the value is not found, as in ``x = ANY(list)``.
+    ``missing``: as in ``x = ANY(list)``, the answer is NULL if only a NULL in the list may be equal.
     """
     if not isinstance(held, exp.Array):
         return bind_contains(exp.ArrayContains(this=held.copy(), expression=value.copy()), bind)
@@ -128,7 +126,7 @@ def bind_membership(value: exp.Expr, held: exp.Expr, bind: Bind, missing: bool =
 
 
 def bind_list(node: exp.Expr, bind: Bind) -> Typed:
-    """Bind ``[x, y]``, a list of one type and of as many elements as are written."""
+    """Bind ``[x, y]``, a list of values of one type."""
     if not node.expressions:
         raise bind_error(node, "an empty list has no type here.", "write its elements, as in [a, b].")
     typed = [hold(bind(item)) for item in node.expressions]
@@ -140,7 +138,7 @@ def bind_list(node: exp.Expr, bind: Bind) -> Typed:
     count_kept("a list", sum(length_of(item) + _OVERHEAD for item in typed), node)
     made = exp.Array(expressions=list(met.nodes))
     kind = Type.parse(f"{met.type.sql}[]")
-    # A cast tells the engine the type that is meant, where all items are NULL or numbers as written.
+    # The cast gives the engine our type if all items are NULL or literal numbers.
     whole = Typed.made_of(make_cast(made, kind), kind, typed, nullable=False)
     return replace(whole, length=len(typed), order=find_common_order(typed))
 
@@ -151,7 +149,7 @@ def bind_array_slice(node: exp.Expr, bind: Bind) -> Typed:
 
 
 def bind_slice_call(node: exp.Expr, arguments: Sequence[exp.Expr | None], bind: Bind) -> Typed:
-    """Bind a call that cuts a list, by any of its names."""
+    """Bind a call that slices a list, by any of its names."""
     if len(arguments) != 3 or None in arguments:
         raise bind_error(node, "array_slice takes 3 arguments.", "write x[1:5].")
     whole, first, last = arguments
@@ -160,7 +158,7 @@ def bind_slice_call(node: exp.Expr, arguments: Sequence[exp.Expr | None], bind: 
 
 
 def _cut(node: exp.Expr, inner: Typed, first: exp.Expr | None, last: exp.Expr | None) -> Typed:
-    """Return ``list[first:last]``, whose length has a public bound where both places count from one end."""
+    """Return ``list[first:last]``; its length has a further bound if both positions count from one end."""
     require_kind(inner, ("LIST",), "only a list is cut by [first:last]")
     start, end = _read_place(first, 1, node), _read_place(last, -1, node)
     most = length_of(inner)
@@ -185,7 +183,7 @@ def _read_place(place: exp.Expr | None, default: int, node: exp.Expr) -> int:
 
 
 def bind_split(node: exp.Expr, bind: Bind) -> Typed:
-    """Bind ``string_split(text, mark)``: at most one part more than the text has characters."""
+    """Bind ``string_split(text, mark)``, with at most one part more than the text has characters."""
     mark = node.args["expression"]
     if not isinstance(mark, exp.Literal) or not mark.is_string:
         raise privacy_error(mark, "string_split needs a literal here.", "write string_split(x, ',').")
@@ -212,29 +210,29 @@ CutOf = Callable[[Sequence[Typed]], int | None]
 
 @dataclass(frozen=True)
 class RowFunction:
-    """A listed function. ``literal`` are the places of arguments that must be constants."""
+    """A listed function; ``literal`` are the positions of arguments that must be constants."""
 
     arguments: tuple[tuple[TypeKind, ...], ...]
     result: Type
     optional: int = 0
     literal: tuple[int, ...] = ()
     double: bool = False
-    """Numbers are cast to DOUBLE, for which no argument raises (a domain error is NaN or infinite)."""
+    """Whether numbers are cast to DOUBLE, for which no argument raises: a domain error is NaN or infinite."""
     trying: bool = False
-    """The call stands in TRY."""
+    """Whether the call is in TRY."""
     bounds: BoundsOf | None = None
     reach: Bounds | None = None
-    """Integers that the result can't leave."""
+    """The range of an integer result."""
     widens: bool = False
-    """The result is HUGEINT where an argument may not fit BIGINT."""
+    """Whether the result is HUGEINT if an argument may not fit BIGINT."""
     length: CountOf | None = None
-    """The longest text that comes of arguments within their bounds; without it, the first argument's."""
+    """The longest text from arguments within their bounds; by default the first argument's bound."""
     cut: CutOf | None = None
-    """The longest text that comes of any arguments, however long; None where there is no such bound."""
+    """The longest text from arguments of any length; None without such a bound."""
     weight: int = 1
-    """Characters that the call keeps in memory for each that it gives."""
+    """Characters in memory for each character of the result."""
     steps: CountOf | None = None
-    """Steps for one row, where they are more than a few for a character."""
+    """Steps for one row, if more than a few per character."""
 
 
 @dataclass(frozen=True)
@@ -265,7 +263,7 @@ def _whole(typed: Typed) -> int | None:
 
 
 def _first(given: Sequence[Typed]) -> int | None:
-    """Return what left and right keep; where the number is negative, all but so many."""
+    """Return the length of LEFT and RIGHT; None for negative numbers, which count from the other end."""
     kept = _whole(given[1])
     return kept if kept is not None and kept >= 0 else None
 
@@ -287,18 +285,18 @@ def _digest(size: int) -> CutOf:
 
 _SAME = RowFunction((STR,), TEXT)
 _COMPOSED = RowFunction((STR,), TEXT, length=lambda given: 3 * length_of(given[0]))
-"""A composed text: at most three code points come of one."""
+"""A normalised text: at most three code points for each one."""
 _ASK = RowFunction((STR, STR), BOOLEAN)
 _COUNTED = Bounds(Fraction(0), Fraction(2**40))
 
 
 def _measured(width: int) -> BoundsOf:
-    """Return bounds of a length, in parts of which a character has so many, where the policy says how long a value is."""
+    """Return the bounds of a length in units, ``width`` of which are a character, if the policy limits the length."""
 
     def handle(given: Sequence[Typed]) -> Bounds:
         texts = [v for v in given[0].values or () if isinstance(v, str)]
         most = max(map(len, texts)) if texts else length_of(given[0])
-        known = most < DEFAULT_MAX_LENGTH  # the default is a limit on work that nobody declared
+        known = most < DEFAULT_MAX_LENGTH  # the default limits work, and isn't declared
         return Bounds(Fraction(0), Fraction(width * most) if known else None)
 
     return handle
@@ -312,8 +310,8 @@ _FLOATS = RowFunction((("DOUBLE",),), BOOLEAN)
 
 FUNCTION_CLASSES: tuple[FunctionClass, ...] = (
     FunctionClass(
-        "Mathematics on DOUBLE: outside the domain the answer is NaN or infinite, which count as missing. TRY is for "
-        "connections whose settings make that an error.",
+        "Mathematics on DOUBLE: outside the domain the answer is NaN or infinite, which count as missing. Some settings "
+        "of a connection make that an error, which TRY catches.",
         {
             **{name: _real() for name in (
                 "tan", "asinh", "acosh", "atanh", "sinh", "degrees", "radians", "cot", "gamma", "lgamma",
@@ -331,11 +329,11 @@ FUNCTION_CLASSES: tuple[FunctionClass, ...] = (
         },
     ),
     FunctionClass(
-        "Questions about floating-point values: a test of bits.",
+        "Tests of a float's bits.",
         {"isnan": _FLOATS, "isinf": _FLOATS, "isfinite": _FLOATS, "signbit": _FLOATS},
     ),
     FunctionClass(
-        "Whole numbers: TRY, for the answer may not fit.",
+        "Whole numbers, in TRY since the answer may not fit.",
         {
             "gcd": RowFunction((INT, INT), BIGINT, trying=True, widens=True),
             "lcm": RowFunction((INT, INT), BIGINT, trying=True, widens=True),
@@ -343,11 +341,11 @@ FUNCTION_CLASSES: tuple[FunctionClass, ...] = (
         },
     ),
     FunctionClass(
-        "Text: every text is valid UTF-8, and the answers have a public bound. Counts and places are literals of a "
-        "modest size, for the engine raises on places beyond 32 bits.",
+        "Text: every text is valid UTF-8, and the answers have a public bound. Counts and positions are small literals, "
+        "since the engine raises on positions above 32 bits.",
         {
             "lower": _SAME, "upper": _SAME, "reverse": _SAME, "strip_accents": _COMPOSED,
-            # Marks are put in order one by one.
+            # Marks are sorted one by one.
             "nfc_normalize": replace(_COMPOSED, steps=lambda given: 2 * length_of(given[0]) ** 2),
             "trim": _STRIP, "ltrim": _STRIP, "rtrim": _STRIP, "length": _LENGTH,
             "strlen": replace(_LENGTH, bounds=_measured(4)), "bit_length": replace(_LENGTH, bounds=_measured(32)),
@@ -363,14 +361,14 @@ FUNCTION_CLASSES: tuple[FunctionClass, ...] = (
         },
     ),
     FunctionClass(
-        "Questions about two texts.",
+        "Comparisons of two texts.",
         {
             **dict.fromkeys(("starts_with", "ends_with", "prefix", "suffix"), _ASK),
             "contains": replace(_ASK, steps=_times(1, 64)),
         },
     ),
     FunctionClass(
-        "Likeness to a literal: the cost is bounded by the literal's length times the text's.",
+        "Similarity to a literal: the cost is at most proportional to the product of both lengths.",
         {
             "levenshtein": RowFunction(
                 (STR, STR), BIGINT, literal=(1,), bounds=_fixed(0, None), reach=_COUNTED, steps=_times(2)
@@ -379,10 +377,10 @@ FUNCTION_CLASSES: tuple[FunctionClass, ...] = (
         },
     ),
     FunctionClass(
-        "Digests of a text: of fixed size. (Never of the privacy unit, which is no value here.)",
+        "Digests of a text, of fixed size; never of the privacy unit, which is no value here.",
         {name: replace(_SAME, cut=_digest(size)) for name, size in (("md5", 32), ("sha1", 40), ("sha256", 64))},
     ),
-    FunctionClass("Lists: their length.", {"len": RowFunction((LIST,), BIGINT, bounds=_measured(1), reach=_COUNTED)}),
+    FunctionClass("Lengths of lists.", {"len": RowFunction((LIST,), BIGINT, bounds=_measured(1), reach=_COUNTED)}),
 )  # fmt: skip
 
 ROW_FUNCTIONS: dict[str, RowFunction] = {
@@ -393,20 +391,20 @@ DATE_PART_FUNCTIONS = {
     **{name.lower(): name for name in DATE_PART_RANGES if name not in ("DOW", "DOY")},
     "dayofmonth": "DAY", "weekofyear": "WEEK",
 }  # fmt: skip
-"""Functions that give a part of a date."""
+"""Functions for a part of a date."""
 
 REFUSED_CLASSES: dict[type[exp.Expr], str] = {
     exp.Pad: "lpad", exp.StrToTime: "strptime", exp.Explode: "unnest", exp.Rand: "random", exp.GenerateSeries: "range",
     exp.CurrentDate: "current_date", exp.CurrentTimestamp: "current_timestamp", exp.CurrentTime: "current_time",
 }  # fmt: skip
-"""DuckDB's names of some calls that are refused."""
+"""DuckDB's names of some refused calls."""
 
-_TELLS = "its answer is not about the rows"
+_OTHER = "its answer is not about the rows"
 _COSTS = "its cost depends on the values"
-_CLOCK = f"{_TELLS}; write a date"
+_CLOCK = f"{_OTHER}; write a date"
 _JSON = "it fails on text that is no JSON"
 NOT_LISTED: dict[str, str] = {name: why for why, names in (
-    (_TELLS, ("random", "rand", "uuid", "gen_random_uuid", "nextval", "currval", "setseed", "rowid", "getenv",
+    (_OTHER, ("random", "rand", "uuid", "gen_random_uuid", "nextval", "currval", "setseed", "rowid", "getenv",
               "current_setting", "getvariable", "version", "typeof", "stats", "alias", "current_user", "session_user",
               "current_catalog", "current_database", "current_schema")),
     (_CLOCK, (
@@ -418,19 +416,19 @@ NOT_LISTED: dict[str, str] = {name: why for why, names in (
     ("time would be an answer without noise", ("sleep_ms", "pg_sleep")),
     ("it fails on far dates while the engine still plans; write epoch(x)", ("epoch_ns", "epoch_us")),
     ("it differs between versions; write md5(x::VARCHAR)", ("hash",)),
-    ("it stands for several columns; name each", ("columns",)),
+    ("it means several columns; name each", ("columns",)),
     ("it fails on text of another form", ("strptime",)),
     (_JSON, ("->", "->>", "json_extract", "json_extract_string", "json_extract_path", "json_extract_path_text", "json_value")),
     ("it makes rows of a row; write FROM t, UNNEST(x) AS u(y)", ("unnest",)),
 ) for name in names}  # fmt: skip
-"""Why some names that come to mind are missing."""
+"""Reasons why some well-known functions are missing."""
 
 
 # -- text -------------------------------------------------------------------------------------------------------
 
 
 def bind_concat_operator(node: exp.Expr, bind: Bind) -> Typed:
-    """``||``, which is NULL where a part is."""
+    """Bind ``||``, which is NULL if one of its operands is."""
     typed = [_written(bind(place)) for place in (node.this, node.expression)]
     length = count_written("||", sum(map(length_of, typed)), node)
     made = exp.DPipe(this=parenthesise(typed[0].node), expression=parenthesise(typed[1].node))
@@ -449,7 +447,7 @@ def make_concat_binder(name: str) -> Callable[[exp.Expr, Bind], Typed]:
     def handle(node: exp.Expr, bind: Bind) -> Typed:
         typed = [_written(bind(place)) for place in node.expressions]
         written = sum(map(length_of, typed))
-        if name == "concat_ws" and typed:  # the first stands between all others
+        if name == "concat_ws" and typed:  # the first is the separator
             written += length_of(typed[0]) * max(0, len(typed) - 3)
         length = count_written(name, written, node)
         made = make_call(name, *(t.node for t in typed))
@@ -469,7 +467,7 @@ def bind_trim(node: exp.Expr, bind: Bind) -> Typed:
 
 
 def make_rounding_binder(name: str) -> Callable[[exp.Expr, Bind], Typed]:
-    """floor, ceil, round and trunc keep decimals and floats, and leave integers as DuckDB does."""
+    """Return the binder of floor, ceil, round or trunc, with DuckDB's result types."""
 
     def handle(node: exp.Expr, bind: Bind) -> Typed:
         inner, digits = bind(node.this), _digits(node)
@@ -508,7 +506,7 @@ def _rounded_type(name: str, inner: Typed, digits: int | None) -> Type:
             return DOUBLE
         if digits is None or not kind.sql.startswith("U"):
             return kind
-        # To tens and hundreds, unsigned integers are rounded as the signed ones that hold them.
+        # To tens and hundreds, unsigned integers are rounded as signed ones of a wider type.
         return BIGINT if fits(inner, BIGINT) else HUGEINT
     if kind.kind == "DOUBLE":
         return kind
@@ -524,7 +522,7 @@ def bind_sign(node: exp.Expr, bind: Bind) -> Typed:
 
 
 def bind_log(node: exp.Expr, bind: Bind) -> Typed:
-    """LOG(x) is to base ten; sqlglot reads LOG2 and LOG10 as LOG with a base."""
+    """Bind LOG, to base ten by default; sqlglot reads LOG2 and LOG10 as LOG with a base."""
     if node.args.get("expression") is None:
         return _listed(node, "log10", [node.this], bind)
     named = restore_logarithm(node.copy())
@@ -588,7 +586,7 @@ def _listed(node: exp.Expr, name: str, arguments: list[exp.Expr], bind: Bind) ->
 def _sized(
     name: str, known: RowFunction, typed: list[Typed], node: exp.Expr
 ) -> tuple[list[Typed], int | None]:
-    """Return the arguments, within their public lengths where the call needs that, and the length of its answer."""
+    """Return the arguments, limited to their public lengths if the call needs that, and the result's greatest length."""
     text = known.result == TEXT
     most = known.cut(typed) if known.cut is not None else None
     if (text and most is None) or known.steps is not None:
@@ -650,7 +648,7 @@ _ALSO = (
     "nullif", "regexp_extract", "regexp_full_match", "regexp_matches", "regexp_replace", "round", "sign", "strftime",
     "string_split", "time_bucket", "trunc", "xor",
 )  # fmt: skip
-"""Functions with a handler of their own."""
+"""Functions with their own handlers."""
 
 
 def _unknown(node: exp.Expr, name: str) -> PrivacyError:
@@ -669,4 +667,4 @@ def _unknown(node: exp.Expr, name: str) -> PrivacyError:
     return privacy_error(node, what, hint)
 
 
-_OTHERWISE = "SELECT WITH SUBSAMPLE runs a registered Python function on blocks of rows; else compute it before, in the data."
+_OTHERWISE = "SELECT WITH SUBSAMPLE runs a registered Python function on blocks of rows; or compute it beforehand, in the data."

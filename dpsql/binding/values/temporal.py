@@ -1,4 +1,4 @@
-"""Dates, times and intervals. Parts of a date are total; whatever computes another date may leave the calendar: TRY."""
+"""Dates, times and intervals. Parts of a date are total; other dates may be outside the calendar, and are in TRY."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ CALENDAR_PARTS: dict[str, tuple[int, int]] = {
     "YEAR": _YEARS, "ISOYEAR": _YEARS, "YEARWEEK": (-600_000_099, 600_000_099), "DECADE": _YEARS, "CENTURY": _YEARS,
     "MILLENNIUM": _YEARS,
 }  # fmt: skip
-"""Parts as long as the calendar, with what they can't leave. (These are no bounds to add noise by.)"""
+"""Parts as long as the calendar, with their ranges, which aren't bounds for noise."""
 DATE_PART_RANGES: dict[str, tuple[int, int]] = {
     **CALENDAR_PARTS, "MONTH": (1, 12), "DAY": (1, 31), "QUARTER": (1, 4), "WEEK": (1, 53),
     "DOW": (0, 6), "DAYOFWEEK": (0, 6), "WEEKDAY": (0, 6), "ISODOW": (1, 7), "DOY": (1, 366), "DAYOFYEAR": (1, 366),
@@ -55,7 +55,7 @@ DATE_UNITS = (
     "MILLENNIUM", "CENTURY", "DECADE", "YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND",
     "MILLISECOND", "MICROSECOND",
 )  # fmt: skip
-"""Units that dates are truncated to and counted in, and that intervals are made of."""
+"""Units of truncated dates, of distances between dates, and of intervals."""
 _SPELLINGS = {
     "WEEKS": "WEEK", "CENTURIES": "CENTURY", "MILLENNIA": "MILLENNIUM", "MSEC": "MILLISECOND", "USEC": "MICROSECOND",
     "DAYOFMONTH": "DAY", "DAY_OF_MONTH": "DAY", "WEEKOFYEAR": "WEEK", "WEEK_OF_YEAR": "WEEK",
@@ -63,7 +63,7 @@ _SPELLINGS = {
 }  # fmt: skip
 _FORMATS = set("aAwdbBmyYHIpMSgfjUWcxXGVun%")
 _WIDEST = 20
-"""Characters that one character of a format can stand for: %c writes a whole timestamp, of 6-digit years at most."""
+"""The most characters written for one of a format: %c writes a whole timestamp, with years of at most 6 digits."""
 
 
 def _unit(place: exp.Expr | None, known: tuple[str, ...], node: exp.Expr) -> str:
@@ -80,11 +80,11 @@ def _unit(place: exp.Expr | None, known: tuple[str, ...], node: exp.Expr) -> str
 
 
 def bind_part(node: exp.Expr, unit: str, place: exp.Expr, bind: Bind) -> Typed:
-    """year(d), date_part('year', d), EXTRACT(year FROM d)."""
+    """Bind ``year(d)``, ``date_part('year', d)`` and ``EXTRACT(year FROM d)``."""
     inner = _moment(place, bind, ("TIME",) if unit in CLOCK_PARTS else ())
     reach = Bounds(*(Fraction(end) for end in DATE_PART_RANGES[unit]))
     source = inner.node
-    # Weeks of the far ends of the calendar are in years that it does not have. (For the inner TRY see truncate.)
+    # Weeks at the calendar's ends are in years outside it. (For the inner TRY see bind_truncation.)
     weeks = unit in ("WEEK", "YEARWEEK", "ISOYEAR")
     made = make_call("date_part", exp.Literal.string(unit.lower()), make_try(source) if weeks else source)
     made = make_try(made) if weeks else made
@@ -93,7 +93,7 @@ def bind_part(node: exp.Expr, unit: str, place: exp.Expr, bind: Bind) -> Typed:
 
 
 def _years(inner: Typed) -> Bounds | None:
-    """Return the years of bounds that are dates."""
+    """Return the years of the bounds of a date."""
     if inner.bounds is None or inner.bounds.low is None or inner.bounds.high is None:
         return None
     ends = (inner.bounds.low // 86_400, inner.bounds.high // 86_400)
@@ -102,7 +102,7 @@ def _years(inner: Typed) -> Bounds | None:
 
 
 def _settled(typed: Typed) -> Typed:
-    """Return NULL as a timestamp: the engine can't choose among its functions for a bare one."""
+    """Return an untyped NULL as a timestamp: the engine can't choose among its functions otherwise."""
     return Typed(make_cast(exp.Null(), TIMESTAMP), TIMESTAMP, None, True) if typed.type == NULL else typed
 
 
@@ -121,7 +121,7 @@ def bind_epoch(place: exp.Expr, bind: Bind) -> Typed:
 
 
 def write_epoch(inner: Typed) -> exp.Expr:
-    """Write the seconds since 1970, or of an interval: variants in nanoseconds fail while the engine plans."""
+    """Return the seconds since 1970, or of an interval; functions in nanoseconds fail while the engine plans."""
     return make_try(make_call("epoch", inner.node))
 
 
@@ -135,8 +135,8 @@ def bind_truncation(node: exp.Expr, bind: Bind) -> Typed:
     """Bind date_trunc."""
     unit = _unit(node.args.get("unit"), DATE_UNITS, node)
     inner = _moment(node.this, bind)
-    # Truncating may step over the early end of the calendar: even while the engine plans, where it knows the column's
-    # least value. The inner TRY hides that from it.
+    # Truncation may pass the calendar's start: even while the engine plans, if it knows the column's least value. The
+    # inner TRY hides that value from it.
     made = make_try(make_call("date_trunc", exp.Literal.string(unit.lower()), make_try(inner.node)))
     return Typed(made, TIMESTAMP, None, inner.constant)
 
@@ -160,7 +160,7 @@ def bind_date_diff(node: exp.Expr, bind: Bind) -> Typed:
 
 
 def _dates_apart(name: str, unit: str, start: exp.Expr, end: exp.Expr, bind: Bind) -> Typed:
-    """date_diff counts the borders crossed, date_sub the whole units elapsed."""
+    """Bind date_diff, which counts crossed borders, or date_sub, which counts whole units."""
     both = [bind(start), bind(end)]
     met = meet(both, name)
     if met.type.kind not in ("DATE", "TIMESTAMP", "NULL"):
@@ -172,7 +172,7 @@ def _dates_apart(name: str, unit: str, start: exp.Expr, end: exp.Expr, bind: Bin
 
 
 def bind_date_sub(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:
-    """date_sub('month', a, b), which sqlglot leaves as it is."""
+    """Bind ``date_sub('month', a, b)``."""
     if len(arguments) != 3:
         raise bind_error(node, "date_sub takes a unit and two dates.")
     unit, start, end = arguments
@@ -189,7 +189,7 @@ def bind_date_part(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typ
 
 
 def bind_time_bucket(node: exp.Expr, bind: Bind) -> Typed:
-    """time_bucket: a width of zero raises inside TRY too, so the width is a literal."""
+    """Bind time_bucket; its width is a literal, since a width of zero raises in TRY, too."""
     width, inner = bind_interval(node.this, bind), _moment(node.expression, bind)
     if re.fullmatch(r"0+", node.this.this.name):
         raise bind_error(node.this, "a bucket has a width.")
@@ -213,7 +213,7 @@ def bind_interval(node: exp.Expr, bind: Bind) -> Typed:
 
 
 def bind_date_add(node: exp.Expr, bind: Bind) -> Typed:
-    """date_add(d, INTERVAL 1 DAY)."""
+    """Bind ``date_add(d, INTERVAL 1 DAY)``."""
     inner, step = _moment(node.this, bind), bind(node.expression)
     require_kind(step, ("INTERVAL",), "an interval is needed", "write INTERVAL 3 DAY.")
     made = exp.Add(this=exp.Paren(this=inner.node), expression=exp.Paren(this=step.node))
@@ -244,7 +244,7 @@ def bind_strftime(node: exp.Expr, bind: Bind) -> Typed:
 
 
 def bind_strptime(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:
-    """try_strptime(text, format)."""
+    """Bind ``try_strptime(text, format)``."""
     if len(arguments) != 2:
         raise bind_error(node, "try_strptime takes a text and a format.")
     inner = require_kind(bind(arguments[0]), ("TEXT",), "a text is needed")
@@ -275,7 +275,7 @@ _EPOCH = datetime.date(1970, 1, 1)
 
 
 def _place(unit: str, seconds: Fraction) -> int | None:
-    """Return the number of borders of a unit before a time; None beyond the years that are known here."""
+    """Return the number of borders of a unit before a time; None outside Python's years."""
     days = math.floor(seconds / _SECONDS["DAY"])
     if unit in _SECONDS:
         return math.floor(seconds / _SECONDS[unit])
@@ -289,9 +289,9 @@ def _place(unit: str, seconds: Fraction) -> int | None:
 
 
 def bound_dates_apart(unit: str, start: Bounds | None, end: Bounds | None, elapsed: bool) -> Bounds | None:
-    """Return the bounds of the borders of a unit between two times; of the whole units that elapsed where that is asked.
+    """Return the bounds of the number of a unit's borders between two times, or of the whole units ``elapsed``.
 
-    Of those there is one less at most than there are borders crossed.
+    At most one whole unit fewer elapses than borders are crossed.
     """
     if start is None or end is None:
         return None

@@ -1,18 +1,16 @@
-"""Row expressions made total: whatever the data hold, the engine gives a value.
+"""Total row expressions: the engine gives a value for all data.
 
-An error that depends on the data is an answer without noise, and so is a plan that fails. Every node that is not on a
-list here is refused, and so is every part of a node that its handler does not look at. Types are checked by our own
-rules (:mod:`dpsql.binding.values.coercion`); integers are widened until their range is proved, or the operation stands in TRY;
-casts that may fail become TRY_CAST; constants are read at plan time.
+An error that depends on the data is an answer without noise; so is a plan that fails. Nodes that aren't listed here are
+refused, and so are parts of a node that its handler doesn't read. Our own rules check the types
+(:mod:`dpsql.binding.values.coercion`). Integers are widened until their range is proved, or the operation is in TRY. Casts
+that may fail become TRY_CAST. Constants are read at plan time. If plain DuckDB gives a value, the rewritten expression
+gives an equal one.
 
-Where plain DuckDB gives a value, the rewritten expression gives the same one.
-
-Patterns: LIKE, GLOB, SIMILAR TO and regular expressions, with literals that are checked before anything runs.
-
-A pattern that the engine can't read raises, inside TRY too; so each is read here first. Regular expressions are
-held to what RE2 and this reader agree upon. RE2 takes time linear in the text, times the pattern's size; where all
-matches are replaced, it may read the rest of the text again after each. An engine may match the wildcards of LIKE by
-trying every place for each. All this is bounded for one row by :mod:`dpsql.binding.values.lengths`.
+Patterns of LIKE, GLOB, SIMILAR TO and regular expressions are literals. The engine raises on an unreadable pattern, in
+TRY, too, so each is read here first. Regular expressions are limited to the syntax that RE2 and this reader share. RE2
+takes time proportional to the text's length times the pattern's size; with replacement of all matches, it may read the
+rest of the text again after each. An engine may match the wildcards of LIKE by trying every position for each.
+:mod:`dpsql.binding.values.lengths` limits all this for one row.
 """
 
 from __future__ import annotations
@@ -75,9 +73,9 @@ MAX_PATTERN_LENGTH = 1000
 _MOST_REPEATS = 1000
 _WILD_WEIGHT = 4
 _REGULAR_WEIGHT = 12
-"""Nanoseconds for one character of the text and one of the pattern, as measured in the worst case."""
+"""Nanoseconds for one character of the text and one of the pattern, measured in the worst case."""
 _REGULAR_MEMORY = 2**18
-"""Characters that one regular expression's automaton stands for in memory."""
+"""The memory of one regular expression's automaton, in characters."""
 _SHORTER = "write LEFT(x, 1000) for x, a simpler pattern, or ask the owner for a max_length of the column in the policy."
 
 
@@ -88,7 +86,7 @@ def _pattern_literal(place: exp.Expr | None, what: str, node: exp.Expr) -> str:
         raise privacy_error(
             place,
             f"{what} must be a literal: one from the data could fail on some rows.",
-            "give the pattern in quotes, or compare with another text, as starts_with and contains do.",
+            "write the pattern in quotes, or compare texts with starts_with or contains.",
             around=node,
         )
     if len(place.name) > MAX_PATTERN_LENGTH or "\x00" in place.name:
@@ -101,14 +99,14 @@ def _text(place: exp.Expr, bind: Bind) -> Typed:
 
 
 def bind_like(node: exp.Expr, bind: Bind) -> Typed:
-    """LIKE, ILIKE and GLOB know no pattern that fails."""
+    """Bind LIKE, ILIKE and GLOB, for which no pattern fails."""
     left = _text(node.this, bind)
     text = _pattern_literal(node.expression, "a pattern", node)
     star, one = ("*", "?[") if isinstance(node, exp.Glob) else ("%", "_")
     plain = not any(sign in text for sign in one)
     kind, pattern = type(node), exp.Literal.string(text)
     if isinstance(node, exp.ILike) and plain and _wildcards(text, star) > 1:
-        # What the engine does for ILIKE itself, but in words for which every version takes one pass.
+        # The engine's own ILIKE, written so that every version takes one pass.
         left = hold(left)
         left = replace(left, node=make_call("lower", left.node))
         count_written("ILIKE", length_of(left), node)
@@ -125,16 +123,12 @@ def _answer(made: exp.Expr, node: exp.Expr, left: Typed) -> Typed:
 
 
 def _wildcards(pattern: str, star: str) -> int:
-    """Wildcards that stand before something, so that there are places to try."""
+    """Return the number of wildcards before other characters, whose position has to be found."""
     return len(re.findall(rf"{re.escape(star)}+(?!$|{re.escape(star)})", pattern))
 
 
 def _tried(left: Typed, pattern: str, star: str, node: exp.Expr) -> Typed:
-    """Return the text, where each wildcard is tried at every place.
-
-    Raises:
-        PrivacyError: there are too many places.
-    """
+    """Return the text; PrivacyError if trying each wildcard at every position takes too long."""
     name = "ILIKE" if isinstance(node, exp.ILike) else "GLOB" if isinstance(node, exp.Glob) else "LIKE"
     places, longest = _wildcards(pattern, star), max(map(len, pattern.split(star)))
     if places > 1:
@@ -149,7 +143,7 @@ def _tried(left: Typed, pattern: str, star: str, node: exp.Expr) -> Typed:
 
 
 def bind_escape(node: exp.Expr, bind: Bind) -> Typed:
-    """Bind LIKE with ESCAPE, whose pattern must not end in the escape character nor escape what needs none."""
+    """Bind LIKE with ESCAPE; the escape character must precede %, _ or itself."""
     inner = node.this
     if type(inner) not in (exp.Like, exp.ILike):
         raise bind_error(node, "ESCAPE goes with LIKE.")
@@ -168,7 +162,7 @@ def bind_escape(node: exp.Expr, bind: Bind) -> Typed:
 
 
 def bind_regexp(node: exp.Expr, bind: Bind) -> Typed:
-    """regexp_matches, regexp_full_match and SIMILAR TO."""
+    """Bind regexp_matches, regexp_full_match and SIMILAR TO."""
     if isinstance(node, exp.RegexpLike) and "start" not in node.meta:  # the operator, not the function
         of = f"{to_sql(node.this)}, {to_sql(node.expression)}"
         raise privacy_error(
@@ -202,7 +196,7 @@ def bind_regexp_extract(node: exp.Expr, bind: Bind) -> Typed:
 
 
 def bind_regexp_replace(node: exp.Expr, bind: Bind) -> Typed:
-    """Bind regexp_replace, whose answer has a public length."""
+    """Bind regexp_replace, whose result has a public length."""
     left = _text(node.this, bind)
     pattern = _expression(node.expression, node)
     by = _pattern_literal(node.args.get("replacement"), "what replaces a pattern", node)
@@ -221,17 +215,13 @@ def bind_regexp_replace(node: exp.Expr, bind: Bind) -> Typed:
 
 
 def _substituted(length: int, by: str, every: bool) -> int:
-    """Return the longest text: matches do not overlap, and there may be an empty one at each end of each character."""
+    """Return the result's greatest length: matches don't overlap, and there may be an empty one between characters."""
     groups = len(re.findall(r"\\[0-9]", by.replace("\\\\", "")))
     return length * (1 + groups) + (length + 1 if every else 1) * len(by)
 
 
 def _searched(name: str, left: Typed, pattern: str, node: exp.Expr) -> Typed:
-    """Return the text, within its public length, where a regular expression is not too large for it.
-
-    Raises:
-        PrivacyError: it is.
-    """
+    """Return the text, limited to its public length; PrivacyError if the pattern is too large for it."""
     left = hold(left)
     limit_steps(name, _REGULAR_WEIGHT * length_of(left) * _size(pattern), node, _SHORTER)
     count_kept("a regular expression", _REGULAR_MEMORY, node)
@@ -277,9 +267,9 @@ _REPEAT = re.compile(r"([*+?])|\{(\d+)(,?)(\d*)\}")
 
 
 def _size(pattern: str) -> int:
-    """Return the characters that a pattern stands for with its repeats written out. One of several bytes counts for five.
+    """Return a pattern's size: its characters with repeats written out, those of several bytes counted as five.
 
-    Words without wildcards, classes and repeats need an automaton no larger than they are: they count once for all.
+    A pattern without wildcards, classes and repeats needs an automaton no larger than itself, and has a small size.
     """
     pieces = _pieces(pattern)
     if not any(piece[0] in "\\[.*+?{(" and piece != "(?:" for piece in pieces) and pattern.isascii():
@@ -307,10 +297,9 @@ _NEGATED = (r"\D", r"\W", r"\S")
 
 
 def _reads_on(pattern: str) -> bool:
-    """Return whether a search may look far beyond the end of the match that it finds.
+    """Return whether a search may read far past the end of a match.
 
-    It may where a part without an end can be left out or chosen among others; else what lies beyond a match is read
-    again at most once.
+    It may if an unbounded part is optional or an alternative; otherwise text after a match is read again at most once.
     """
     pieces, endless, inside = _pieces(pattern), False, [False]
     for i, piece in enumerate(pieces):
@@ -328,7 +317,7 @@ def _reads_on(pattern: str) -> bool:
 
 
 def _expression(place: exp.Expr | None, node: exp.Expr) -> exp.Expr:
-    """Return a literal regular expression that RE2 is sure to read."""
+    """Return a literal regular expression that RE2 can read."""
     text = _pattern_literal(place, "a pattern", node)
     at = repeats = 0
     while at < len(text):
@@ -351,7 +340,7 @@ def _expression(place: exp.Expr | None, node: exp.Expr) -> exp.Expr:
 
 
 def _compiles(text: str) -> bool:
-    # Global flags inside are RE2's and not Python's: they say nothing about the shape.
+    # Global flags inside are RE2's and not Python's; they don't change the structure.
     plain = re.sub(r"\[:\^?[a-z]+:\]", "a", re.sub(r"\(\?[ims]+\)", "", text)).replace(r"\z", r"\Z")
     try:
         re.compile(plain)
@@ -361,30 +350,30 @@ def _compiles(text: str) -> bool:
 
 
 MAX_EXPRESSION_DEPTH = 100
-"""Nodes below one another; chains of AND and OR count once."""
+"""The greatest depth of nodes; chains of AND and OR count once."""
 
 
 class ColumnScope(Protocol):
     """The meaning of column names."""
 
     def column(self, node: exp.Column) -> Typed:
-        """Return the column as it stands in the exact query. Raises BindError for an unknown or ambiguous name."""
+        """Return the column in the exact query; BindError for an unknown or ambiguous name."""
         ...
 
 
 def make_total(node: exp.Expr, scope: ColumnScope) -> Typed:
-    """Return the expression, rewritten so that it can't fail in any supported DuckDB, whatever the data.
+    """Return the expression, rewritten so that it can't fail in any supported DuckDB, for any data.
 
     Raises:
         BindError: names or types that don't fit; a constant that can't be read.
-        PrivacyError: something that is not on the allow-list; the hint says what is.
+        PrivacyError: a node that isn't listed; the hint names an alternative.
     """
     with one_statement():
         return _Walk(scope).bind(node)
 
 
 class _Walk:
-    """A walk down one expression, with a limit to its depth."""
+    """A walk down one expression of limited depth."""
 
     def __init__(self, scope: ColumnScope) -> None:
         self.scope = scope
@@ -401,11 +390,7 @@ class _Walk:
 
 
 def make_condition(node: exp.Expr, scope: ColumnScope) -> Typed:
-    """Return a total truth value.
-
-    Raises:
-        BindError: it is not a condition, or as for :func:`total`.
-    """
+    """Return a total condition; errors as for :func:`make_total`, and BindError for another type than BOOLEAN."""
     with one_statement():
         return _truth(node, _Walk(scope).bind)
 
@@ -457,8 +442,8 @@ def _refusal(node: exp.Expr) -> PrivacyError:
     if isinstance(node, exp.AggFunc):
         return privacy_error(
             node,
-            f"{name_called(node).upper()} can't stand here.",
-            "aggregates stand in the SELECT list or in HAVING, not inside one another.",
+            f"{name_called(node).upper()} can't be used here.",
+            "write aggregates in the SELECT list or in HAVING, not inside one another.",
         )
     hint = _HINTS.get(node.key)
     if isinstance(node, exp.Query):
@@ -487,7 +472,7 @@ def _column(node: exp.Column, scope: ColumnScope) -> Typed:
 
 
 def _field_of_column(node: exp.Column, scope: ColumnScope) -> Typed | None:
-    """``s.a`` reads like column a of table s; where there is none, it is field a of column s."""
+    """Return field a of column s for ``s.a``, if s is no table; None if there is no such struct."""
     table, db = node.args.get("table"), node.args.get("db")
     if table is None:
         return None
@@ -500,11 +485,7 @@ def _field_of_column(node: exp.Column, scope: ColumnScope) -> Typed | None:
 
 
 def _literal(node: exp.Expr) -> Typed:
-    """Return a number or a text, with DuckDB's own type of it.
-
-    Raises:
-        BindError: it does not fit 64 bits, or is not finite.
-    """
+    """Bind a literal number or text in DuckDB's type; BindError for integers above 64 bits and infinite numbers."""
     if node.args.get("is_string"):
         return bind_text(node.name, node)
     written = node.name
@@ -536,7 +517,7 @@ def _field(node: exp.Dot, bind: Bind) -> Typed:
 
 
 def _try(node: exp.Expr, bind: Bind) -> Typed:
-    """TRY: NULL where DuckDB's own type would have overflowed."""
+    """Bind TRY: NULL if DuckDB's own type would overflow."""
     inner = bind(node.this)
     return inner if inner.plain is None else convert(inner, inner.plain)
 
@@ -553,7 +534,7 @@ def _truth(node: exp.Expr, bind: Bind) -> Typed:
 
 
 def _connect(node: exp.Expr, bind: Bind) -> Typed:
-    """AND and OR. Long chains are made flat, then even: neither we nor the engine go deep for them."""
+    """Bind AND and OR; long chains become balanced trees, so that neither we nor the engine recurse deeply."""
     parts: list[exp.Expr] = []
     stack: list[exp.Expr] = [node]
     while stack:
@@ -599,7 +580,7 @@ def _in(node: exp.Expr, bind: Bind) -> Typed:
 
 
 def _safe_divide(node: exp.Expr, bind: Bind) -> Typed:
-    """GoogleSQL's SAFE_DIVIDE: NULL where the divisor is zero."""
+    """Bind GoogleSQL's SAFE_DIVIDE: NULL if the divisor is zero."""
     divisor = exp.Nullif(this=exp.paren(node.expression.copy()), expression=exp.Literal.number(0))
     return bind(exp.Div(this=exp.paren(node.this.copy()), expression=divisor))
 
@@ -637,7 +618,7 @@ def _chosen(
     missing: bool,
     constant: bool = True,
 ) -> Typed:
-    """Return a value that is one of several."""
+    """Return a value chosen from several."""
     kind, known = met.type, [value for value in values if value.type != NULL]
     bounds = reach = None
     if known and (kind.numeric or kind.kind in MOMENT_KINDS):
@@ -681,7 +662,7 @@ def _several(name: str, bounds_of: _BoundsOf) -> Callable[[exp.Expr, Bind], Type
 def _nullif(node: exp.Expr, bind: Bind) -> Typed:
     left, right = bind(node.this), bind(node.expression)
     met = meet((left, right), "NULLIF", compared=True)
-    # Written out, so that the value keeps its own type in every version.
+    # As CASE, so that the value keeps its own type in every version.
     same = exp.EQ(this=parenthesise(met.nodes[0].copy()), expression=parenthesise(met.nodes[1]))
     made = exp.Case(ifs=[exp.If(this=same, true=exp.Null())], default=left.node)
     constant = left.constant and right.constant
@@ -753,5 +734,5 @@ _TABLE: tuple[tuple[Handler, str | None, tuple[type[exp.Expr], ...]], ...] = (
     (_several("greatest", Bounds.greatest), "this expressions ignore_nulls is_nvl is_null", (exp.Greatest,)),
     (_several("least", Bounds.least), "this expressions ignore_nulls is_nvl is_null", (exp.Least,)),
 )  # fmt: skip
-"""The function that binds a node, the parts that this looks at (None: it checks them itself), and the classes of such nodes."""
+"""The handler of a node, the parts that it reads (None: it checks them itself), and the classes of such nodes."""
 _HANDLERS = {kind: (handler, parts) for handler, parts, kinds in _TABLE for kind in kinds}
