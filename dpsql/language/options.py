@@ -12,9 +12,8 @@ from sqlglot import exp
 
 from dpsql.binding.values.coercion import moment_of
 from dpsql.errors import BindError, Error, did_you_mean
-from dpsql.language.advice import OFFERED_MODES
 from dpsql.language.dialect import NAMED, ModeClause, bind_error, span_of, to_sql
-from dpsql.language.functions import ALIASES, NAME_OF_CLASS, PRIVATE_CALLS
+from dpsql.language.functions import ALIASES, NAME_OF_CLASS, OFFERED_MODES, PRIVATE_CALLS
 from dpsql.mechanisms.strategies import STRATEGY_NAMES
 from dpsql.privacy.amounts import LARGEST, SMALLEST, SYMBOLS, Amount
 

@@ -13,6 +13,7 @@ from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
 from dpsql.errors import BindError, Error, ParseError, Span, clip, did_you_mean
 from dpsql.language.dialect import ModeClause, parse_tokens, span_of, to_sql
+from dpsql.language.functions import MODES
 from dpsql.language.parameter_values import Params, name_parameters
 from dpsql.language.parameters import list_parameters_named, make_literal, put_values
 from dpsql.language.slips import check_aliases, check_places
@@ -25,7 +26,6 @@ MAX_SYNTHETIC_ROWS = 10_000_000
 SYNTHETIC_USAGE = (
     "write CREATE SYNTHETIC TABLE s AS SELECT WITH DP OPTIONS (epsilon = 1) ward, urgent FROM visits."
 )
-_DP_MODES = ("DP", "DIFFERENTIAL_PRIVACY", "ANONYMIZATION", SYNTHETIC)
 
 
 def begins(tokens: list[Token]) -> bool:
@@ -96,7 +96,7 @@ def mark(query: exp.Expr, place: Span, rows: int | None) -> exp.Select:
             "synthetic rows are those of one SELECT.", span=span_of(select) or place, hint=SYNTHETIC_USAGE
         )
     clause: ModeClause | None = select.args.get("mode")
-    if clause is not None and clause.name.upper() not in _DP_MODES:
+    if clause is not None and MODES.get(clause.name.upper()) != "DP" and clause.name.upper() != SYNTHETIC:
         what = f"synthetic rows are not made in mode {clause.name}."
         raise ParseError(what, span=span_of(clause.mode), hint=SYNTHETIC_USAGE)
     mode, options = exp.Literal.string(SYNTHETIC), [] if clause is None else list(clause.options)

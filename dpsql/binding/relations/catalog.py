@@ -44,7 +44,7 @@ from dpsql.binding.relations.relation import (
 )
 from dpsql.binding.values.declared_values import Declared
 from dpsql.binding.values.fixed_point import read_declared_bounds as declared_bounds
-from dpsql.binding.values.lengths import DEFAULT_MAX_LENGTH
+from dpsql.binding.values.lengths import column_length
 from dpsql.binding.values.sql_types import TEXT, Bounds, Type, Typed
 from dpsql.binding.values.total_expressions import make_total
 from dpsql.engine.base import Engine
@@ -154,8 +154,7 @@ class Catalog:
             if bounds is None and values and len(known) == len(values):
                 bounds = Bounds(Fraction(min(known)), Fraction(max(known)))
             bounds = bounds if bounds is not None else ends.get(name)
-            longest = DEFAULT_MAX_LENGTH if item.max_length is None else item.max_length
-            length = longest if kind.kind in ("TEXT", "LIST") else None
+            length = column_length(item) if kind.kind in ("TEXT", "LIST") else None
             node, folded_name = column(column_name(place)), fold(name)
             order = orders.get(name) if kind == TEXT or kind.element == TEXT else None
             typed = Typed(node, kind, bounds, False, values, length=length, unchecked=True, order=order)

@@ -152,13 +152,13 @@ def _put_together(left: Relation, right: Relation, tree: exp.SetOperation, alias
     )
     tables = tuple(dict.fromkeys((*left.tables, *right.tables)))
     inputs = tuple(dict.fromkeys((*left.inputs, *right.inputs)))
-    sides = (left, right)
-    grouped = any(side.max_rows_per_group is not None for side in sides)
+    both = (left, right)
+    grouped = any(side.max_rows_per_group is not None for side in both)
     rows, each = (
         None if None in known else sum(n for n in known if n is not None)
         for known in (
-            [side.max_rows for side in sides],
-            [(side.max_rows_per_group or side.max_rows) if grouped else None for side in sides],
+            [side.max_rows for side in both],
+            [(side.max_rows_per_group or side.max_rows) if grouped else None for side in both],
         )
     )
     return Relation(

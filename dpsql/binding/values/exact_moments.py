@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-from dpsql.binding.values.sql_types import Bounds, Typed
+from dpsql.binding.values.sql_types import NARROW_INTEGERS, Bounds, Typed
 from dpsql.language.dialect import to_sql
 
 GRID_BITS = 38
@@ -30,7 +30,6 @@ _FARTHEST = 2**64
 _NEAREST = Fraction(1, 2**200)
 _FEWEST_PART = Fraction(1, 2**20)
 """Bounds closer together than this part of their size get no finer grid: a double has no more digits."""
-_SMALL = ("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT")
 _LONGEST = 2_000
 """The most characters of the values, which occur some thirty times in a text; rows of longer ones are sorted."""
 _NARROW_DIGITS, _MOST_DIGITS = 9, 12
@@ -223,7 +222,7 @@ def _write_about_means(n: str, a: str, b: str, ab: str) -> str:
 def _write_steps(typed: Typed) -> _Steps | None:
     """Return a number on its grid; None if it has no public one."""
     kind, own = typed.type, to_sql(typed.node)
-    if kind.sql in _SMALL:
+    if kind.sql in NARROW_INTEGERS:
         return _Steps(f"CAST({own} AS BIGINT)", narrow=True)
     if kind.sql == "UINTEGER":
         return _Steps(f"CAST({own} AS BIGINT)")

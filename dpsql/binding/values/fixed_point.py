@@ -31,6 +31,7 @@ from dpsql.binding.values.sql_types import (
     DOUBLE,
     HUGEINT,
     INTEGER,
+    NARROW_INTEGERS,
     TIME,
     TIMESTAMP,
     Bounds,
@@ -260,12 +261,9 @@ def write_steps(typed: Typed, grid: Grid, narrow: bool = False) -> exp.Expr:
         held, most = make_cast(scaled, BIGINT, trying=True), exp.Literal.number(_WIDE)
         within = exp.Between(this=held, low=exp.Neg(this=most), high=most.copy())
         return exp.Case(ifs=[exp.If(this=within, true=held.copy())])
-    small = typed.type.sql in _SMALL and grid.steps == 1
+    small = typed.type.sql in NARROW_INTEGERS and grid.steps == 1
     held = scaled if small else make_cast(scaled, INTEGER, trying=True)
     return held if narrow else make_cast(held, BIGINT)
-
-
-_SMALL = ("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT")
 
 
 def _number(steps: Fraction) -> exp.Expr:

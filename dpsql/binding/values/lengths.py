@@ -21,6 +21,7 @@ from sqlglot import exp
 from dpsql.binding.values.sql_types import Type, Typed
 from dpsql.errors import PrivacyError
 from dpsql.language.dialect import privacy_error, span_of
+from dpsql.policy.tables import Column
 
 DEFAULT_MAX_LENGTH = 65_536
 """Characters of a text, or elements of a list, without a ``max_length`` in the policy."""
@@ -41,6 +42,12 @@ _WIDTHS = {
 _SIZED = ("TEXT", "LIST")
 _CHOOSERS = ("coalesce", "greatest", "least")
 _written: ContextVar[dict[object, int] | None] = ContextVar("written", default=None)
+
+
+def column_length(declared: Column | None) -> int:
+    """Return the ``max_length`` that a policy's column declares, or the default."""
+    given = None if declared is None else declared.max_length
+    return DEFAULT_MAX_LENGTH if given is None else given
 
 
 def length_of(typed: Typed) -> int:

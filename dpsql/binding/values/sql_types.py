@@ -189,6 +189,8 @@ _SPELLINGS = {
     "TIMESTAMP_US": "TIMESTAMP",
     "TIMESTAMP WITHOUT TIME ZONE": "TIMESTAMP", "NUMERIC": "DECIMAL", '"NULL"': "NULL",
 }  # fmt: skip
+NARROW_INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT")
+"""Integers of at most 32 bits with a sign."""
 
 
 @dataclass(frozen=True)

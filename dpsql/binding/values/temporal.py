@@ -11,6 +11,7 @@ from fractions import Fraction
 from sqlglot import exp
 
 from dpsql.binding.values.coercion import (
+    SECONDS,
     Bind,
     cast_fitting,
     interval_seconds,
@@ -266,21 +267,17 @@ def bind_make_date(node: exp.Expr, bind: Bind) -> Typed:
 
 # -- distances --------------------------------------------------------------------------------------------------------
 
-_SECONDS = {
-    "DAY": Fraction(86_400), "HOUR": Fraction(3_600), "MINUTE": Fraction(60), "SECOND": Fraction(1),
-    "MILLISECOND": Fraction(1, 1_000), "MICROSECOND": Fraction(1, 1_000_000),
-}  # fmt: skip
 _MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12, "DECADE": 120, "CENTURY": 1_200, "MILLENNIUM": 12_000}
 _EPOCH = datetime.date(1970, 1, 1)
 
 
 def _place(unit: str, seconds: Fraction) -> int | None:
     """Return the number of borders of a unit before a time; None outside Python's years."""
-    days = math.floor(seconds / _SECONDS["DAY"])
-    if unit in _SECONDS:
-        return math.floor(seconds / _SECONDS[unit])
+    days = math.floor(seconds / SECONDS["DAY"])
     if unit == "WEEK":
         return (days + 3) // 7  # weeks begin on Mondays, and 1970 on a Thursday
+    if unit not in _MONTHS:
+        return math.floor(seconds / SECONDS[unit])
     try:
         day = _EPOCH + datetime.timedelta(days=days)
     except OverflowError:
