@@ -523,8 +523,9 @@ def check_clauses(tree: exp.Expr) -> None:
             hint = "write FROM t, UNNEST(x) AS u(y)." if key == "laterals" else "leave it out."
             raise ParseError(
                 f"{_FOREIGN.get(key, key.upper())} is not known here.",
-                span=span_of(found) if isinstance(found, exp.Expr) else None, hint=hint
-            )  # fmt: skip
+                span=span_of(found) if isinstance(found, exp.Expr) else None,
+                hint=hint,
+            )
 
 
 def put_joins_in_place(tree: exp.Expr) -> None:
@@ -542,8 +543,8 @@ def _after_parentheses(value: object) -> ParseError:
     return ParseError(
         "only ORDER BY, LIMIT and OFFSET follow a SELECT in parentheses.",
         span=span_of(found) if isinstance(found, exp.Expr) else None,
-        hint="write it inside of the parentheses."
-    )  # fmt: skip
+        hint="write it inside of the parentheses.",
+    )
 
 
 def open_parentheses(tree: exp.Subquery) -> exp.Expr:

@@ -170,9 +170,10 @@ class WindowFinder:
         """Return whether a window of the statement is ordered by one of these keys."""
         for select in self.tree.find_all(exp.Select):
             orders = [
-                node.args.get("order") for node in (*_list_own(select), *(select.args.get("windows") or []))
+                node.args.get("order")
+                for node in (*_list_own(select), *(select.args.get("windows") or []))
                 if isinstance(node, exp.Window)
-            ]  # fmt: skip
+            ]
             columns = (found for order in orders if order is not None for found in order.find_all(exp.Column))
             traced = (self.trace(select, found, strict=False) for found in columns)
             if any(found is not None and found.name in keys for found in traced):

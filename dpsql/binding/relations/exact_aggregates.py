@@ -39,10 +39,11 @@ from dpsql.language.options import Call, call_of
 
 _KEPT = ("MIN", "MAX", "AVG", "MEDIAN", "MODE", "QUANTILE_CONT", "QUANTILE_DISC", "ARG_MIN", "ARG_MAX")
 _SPREADS: dict[str, Callable[[Fraction], Fraction]] = {
-    "VAR_POP": lambda width: width**2 / 4, "STDDEV_POP": lambda width: width / 2,
+    "VAR_POP": lambda width: width**2 / 4,
+    "STDDEV_POP": lambda width: width / 2,
     **dict.fromkeys(("VARIANCE", "VAR_SAMP"), lambda width: width**2 / 2),
     **dict.fromkeys(("STDDEV", "STDDEV_SAMP"), lambda width: width * 3 / 4),
-}  # fmt: skip
+}
 """The largest spread of values in an interval of this width: half of them at each end, or one of two for a sample."""
 
 

@@ -101,9 +101,11 @@ def _choice(select: exp.Select, bound: rel.From) -> exp.Expr | None:
         keys = list(on.expressions) if isinstance(on, exp.Tuple) else [on]
         order = select.args.get("order")
         window = exp.Window(
-            this=exp.RowNumber(), partition_by=[exp_key.copy() for exp_key in keys],
-            order=order.copy() if order is not None else None, over="OVER",
-        )  # fmt: skip
+            this=exp.RowNumber(),
+            partition_by=[exp_key.copy() for exp_key in keys],
+            order=order.copy() if order is not None else None,
+            over="OVER",
+        )
         if not own.is_partitioned_by_unit(window, bound):
             unit = own.find_unit_column(bound)
             what = "DISTINCT ON below the aggregation would choose rows by other people's rows."

@@ -187,7 +187,7 @@ def aggregates(select: exp.Select) -> bool:
 
 def meeting_of(
     select: exp.Select, outer: Names | None, env: Env, catalog: Catalog, held: frozenset[str] | None
-) -> UnitMeeting:  # fmt: skip
+) -> UnitMeeting:
     """Return a SELECT's use of joined rows; if it aggregates, its windows are over released rows.
 
     Args:

@@ -30,7 +30,7 @@ from dpsql.language.dialect import (
     quote_where_needed,
     stand_in,
     to_sql,
-)  # fmt: skip
+)
 from dpsql.language.statements import PIVOT_HINT
 
 

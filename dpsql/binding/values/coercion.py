@@ -293,9 +293,11 @@ def _as(typed: Typed, wanted: Type, what: str) -> exp.Expr:
 
 
 _EXAMPLES = {
-    "DATE": "write '2024-03-01'.", "TIMESTAMP": "write '2024-03-01 12:00:00'.", "TIME": "write '12:00:00'.",
+    "DATE": "write '2024-03-01'.",
+    "TIMESTAMP": "write '2024-03-01 12:00:00'.",
+    "TIME": "write '12:00:00'.",
     "UUID": "write 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'.",
-}  # fmt: skip
+}
 
 
 def _read_moment(text: exp.Expr, wanted: Type, place: exp.Expr | None) -> exp.Expr:

@@ -420,9 +420,11 @@ def _halves(name: str, own: str, value: str, where: str) -> str:
     whole = f"TRY_CAST({near} AS BIGINT)"
     rest = f"TRY_CAST(({near} - CAST({whole} AS DOUBLE)) * {2.0**62!r} AS BIGINT)"
     far = f"{own} <> 0 AND NOT ABS({own}) BETWEEN {_TINY} AND {_HUGE}"
-    kept = f" FILTER (WHERE ({where.removeprefix(' FILTER (WHERE ').removesuffix(')')}) AND {far})" if where else (
-        f" FILTER (WHERE {far})"
-    )  # fmt: skip
+    kept = (
+        f" FILTER (WHERE ({where.removeprefix(' FILTER (WHERE ').removesuffix(')')}) AND {far})"
+        if where
+        else (f" FILTER (WHERE {far})")
+    )
     parts = (
         f"CAST(SUM({whole}){where} AS DOUBLE)",
         f"CAST(SUM({rest}){where} AS DOUBLE) / {2.0**62!r}",

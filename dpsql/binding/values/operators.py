@@ -477,9 +477,11 @@ def bind_width_bucket(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> 
     after = inner.type.digits[1] if inner.type.kind == "DECIMAL" else 0
     steps = math.lcm(low.denominator, high.denominator, 10**after)
     exact = inner.type.kind != "DOUBLE"
-    distance = exp.paren(exp.Sub(this=ends[0].copy(), expression=place.copy()) if down else (
-        exp.Sub(this=place.copy(), expression=ends[0].copy())
-    ))  # fmt: skip
+    distance = exp.paren(
+        exp.Sub(this=ends[0].copy(), expression=place.copy())
+        if down
+        else (exp.Sub(this=place.copy(), expression=ends[0].copy()))
+    )
     width = abs(high - low)
     if exact:
         scaled = exp.cast(

@@ -389,8 +389,9 @@ ROW_FUNCTIONS: dict[str, RowFunction] = {
 
 DATE_PART_FUNCTIONS = {
     **{name.lower(): name for name in DATE_PART_RANGES if name not in ("DOW", "DOY")},
-    "dayofmonth": "DAY", "weekofyear": "WEEK",
-}  # fmt: skip
+    "dayofmonth": "DAY",
+    "weekofyear": "WEEK",
+}
 """Functions for a part of a date."""
 
 REFUSED_CLASSES: dict[type[exp.Expr], str] = {

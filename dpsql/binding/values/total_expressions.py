@@ -733,6 +733,6 @@ _TABLE: tuple[tuple[Handler, str | None, tuple[type[exp.Expr], ...]], ...] = (
     (_several("coalesce", Bounds.around), "this expressions ignore_nulls is_nvl is_null", (exp.Coalesce,)),
     (_several("greatest", Bounds.greatest), "this expressions ignore_nulls is_nvl is_null", (exp.Greatest,)),
     (_several("least", Bounds.least), "this expressions ignore_nulls is_nvl is_null", (exp.Least,)),
-)  # fmt: skip
+)
 """The handler of a node, the parts that it reads (None: it checks them itself), and the classes of such nodes."""
 _HANDLERS = {kind: (handler, parts) for handler, parts, kinds in _TABLE for kind in kinds}
