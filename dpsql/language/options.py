@@ -189,12 +189,6 @@ def read_one_of(*allowed: str, upper: bool = True) -> Callable[[exp.Expr, str], 
     return read
 
 
-def read_names(node: exp.Expr, what: str) -> tuple[str, ...]:
-    """Read one name or several in parentheses."""
-    items = node.expressions if isinstance(node, exp.Tuple | exp.Array) else [node]
-    return tuple(read_word(item.this if isinstance(item, exp.Paren) else item, what) for item in items)
-
-
 NONNEGATIVE = "NONNEGATIVE"
 
 

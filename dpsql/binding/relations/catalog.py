@@ -231,7 +231,7 @@ class Catalog:
         if table.period is not None and not self.engine.lossless:
             what = f"{table.name} has a privacy period, which only DuckDB computes here."
             raise PolicyError(
-                what, hint="ask the same of DuckDB, or leave the period out: whole units are protected then."
+                what, hint="query DuckDB instead, or leave the period out: whole units are protected then."
             )
         if table.row_level:
             source = exp.Subquery(this=inner, alias=as_named)
@@ -398,7 +398,7 @@ class Binder(ABC):
     def public_query(self, tree: exp.Expr, env: Env) -> None:
         """Bind, in place, a query that must not keep private rows; PrivacyError if it does."""
         if self.query(tree, env, inner=False) is not None:
-            raise privacy_error(tree, "private rows can't stand here.")
+            raise privacy_error(tree, "private rows can't be used here.")
 
     def add_block(
         self, name: str, operator: Operator, released: Iterable[Released], inputs: Iterable[Input],

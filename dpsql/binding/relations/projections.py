@@ -165,7 +165,7 @@ def expand_star(item: exp.Expr, bound: rel.From, binder: Binder, env: Env) -> li
     of = item.table if isinstance(item, exp.Column) else ""
     table = rel.fold(of)
     if not isinstance(star, exp.Star):
-        raise bind_error(item, "only * and table.* stand for all columns here.", "name the columns.")
+        raise bind_error(item, "only * and table.* mean all columns here.", "name the columns.")
     out: list[OutputColumn] = [] if table else [(f.name, f.typed, f) for f in bound.merged.values()]
     if table and all(rel.fold(relation.alias) != table for relation in bound.relations):
         what = f"there is no table {of} in this FROM."

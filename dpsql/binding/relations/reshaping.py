@@ -226,9 +226,7 @@ def _require_values(pivot: exp.Expr) -> None:
             and not place.args.get("field")
         ):
             by = to_sql(place.this)
-            raise bind_error(
-                place.this, "the columns of a PIVOT are named where it is written.", _LIST_HINT.format(by=by)
-            )
+            raise bind_error(place.this, "the columns of a PIVOT must be listed.", _LIST_HINT.format(by=by))
 
 
 def _pivot(binder: Binder, item: exp.Expr, pivot: exp.Expr, relation: Relation, env: Env) -> exp.Select:
@@ -362,7 +360,7 @@ def _unpivot(item: exp.Expr, pivot: exp.Expr, relation: Relation) -> exp.Expr:
     return whole
 
 
-# -- private subqueries beside public rows ------------------------------------------------------------------------
+# -- private subqueries of public rows ----------------------------------------------------------------------------
 
 _COMPARISONS = (exp.EQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
 
@@ -395,7 +393,7 @@ def group_by_row_around(binder: Binder, query: exp.Expr, around: exp.Select, env
     if not relations or not outer:
         return
     if len(items) > 1:
-        what = "beside a public row, a subquery reads one private relation."
+        what = "a subquery of a public row reads one private relation."
         hint = "write the join as a named query of private rows before the statement."
         raise privacy_error(query.expressions[0], what, hint, around=query)
     where = query.args.get("where")
@@ -407,7 +405,7 @@ def group_by_row_around(binder: Binder, query: exp.Expr, around: exp.Select, env
         if isinstance(side, exp.Column) and not any(side is node for node in outer)
     ]
     if not met:
-        what = "a subquery beside a public row compares a column of its own with that row."
+        what = "a subquery of a public row compares one of its columns with that row."
         raise privacy_error(
             query.expressions[0],
             what,

@@ -555,7 +555,7 @@ def bind_function(node: exp.Expr, bind: Bind) -> Typed:
     if name in DATE_PART_FUNCTIONS:
         if len(arguments) != 1:
             raise bind_error(node, f"{name} takes one argument.")
-        return temporal.bind_part(node, DATE_PART_FUNCTIONS[name], arguments[0], bind)
+        return temporal.bind_part(DATE_PART_FUNCTIONS[name], arguments[0], bind)
     return _listed(node, name, arguments, bind)
 
 

@@ -80,7 +80,7 @@ def _unit(place: exp.Expr | None, known: tuple[str, ...], node: exp.Expr) -> str
     raise privacy_error(place, f"{written} is not a unit here.", hint, around=node)
 
 
-def bind_part(node: exp.Expr, unit: str, place: exp.Expr, bind: Bind) -> Typed:
+def bind_part(unit: str, place: exp.Expr, bind: Bind) -> Typed:
     """Bind ``year(d)``, ``date_part('year', d)`` and ``EXTRACT(year FROM d)``."""
     inner = _moment(place, bind, ("TIME",) if unit in CLOCK_PARTS else ())
     reach = Bounds(*(Fraction(end) for end in DATE_PART_RANGES[unit]))
@@ -111,7 +111,7 @@ def bind_extract(node: exp.Expr, bind: Bind) -> Typed:
     """Bind EXTRACT(part FROM moment)."""
     if isinstance(node.this, exp.Var | exp.Literal) and node.this.name.upper() == "EPOCH":
         return bind_epoch(node.expression, bind)
-    return bind_part(node, _unit(node.this, tuple(DATE_PART_RANGES), node), node.expression, bind)
+    return bind_part(_unit(node.this, tuple(DATE_PART_RANGES), node), node.expression, bind)
 
 
 def bind_epoch(place: exp.Expr, bind: Bind) -> Typed:
@@ -186,7 +186,7 @@ def bind_date_part(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typ
         raise bind_error(node, "date_part takes a part and a date.")
     if isinstance(arguments[0], exp.Literal) and arguments[0].name.upper() == "EPOCH":
         return bind_epoch(arguments[1], bind)
-    return bind_part(node, _unit(arguments[0], tuple(DATE_PART_RANGES), node), arguments[1], bind)
+    return bind_part(_unit(arguments[0], tuple(DATE_PART_RANGES), node), arguments[1], bind)
 
 
 def bind_time_bucket(node: exp.Expr, bind: Bind) -> Typed:
