@@ -259,7 +259,7 @@ class _Carrier:
 
     def _body(self, node: exp.Expr) -> exp.Query | None:
         """Return a source's SELECT or UNION ALL, if it may get further columns."""
-        body, cte = _read_source(self.tree, node)
+        body, cte = self._read_source(node)
         if not isinstance(body, exp.Query) or not _list_sides(body):
             return None
         if cte is None:
@@ -268,6 +268,13 @@ class _Carrier:
         users = [t for t in self.tree.find_all(exp.Table) if fold(t.name) == fold(node.name)]
         known = all(_is_taken_by_name(user, user.find_ancestor(exp.Select)) for user in users)
         return body if known and not recursive else None
+
+    def _read_source(self, node: exp.Expr) -> tuple[exp.Expr | None, exp.CTE | None]:
+        """Return the query that a source reads, and its CTE, whose columns keep their names."""
+        if isinstance(node, exp.Subquery):
+            return node.this, None
+        cte = self.shapes.columns.find_cte(node) if isinstance(node, exp.Table) else None
+        return (None, None) if cte is None or cte.alias_column_names else (cte.this, cte)
 
     def spell_star(self, select: exp.Select, alone: bool = True) -> None:
         """Replace ``SELECT * FROM one`` by its columns, if known; with ``alone``, only if the star is the only item."""
@@ -279,7 +286,7 @@ class _Carrier:
         if select.args.get("joins") or select.args.get("laterals"):
             return
         node = from_.this
-        body, _ = _read_source(self.tree, node)
+        body, _ = self._read_source(node)
         sides = _list_sides(body) if isinstance(body, exp.Query) else []
         if not sides or node.alias_column_names:
             return
@@ -308,11 +315,10 @@ class _Carrier:
             ends = self._find_sides(sides, name)
             if not any(end is not None for end in ends):
                 return None
-            real = (
-                next(end for end in ends if end is not None)[0]
-                if len(sides) == 1
-                else _spell_item(sides[0], name)
-            )
+            item = _find_item(body, name)
+            real = name if item is None else item.alias_or_name
+            if len(sides) == 1 and ends[0] is not None:
+                real = ends[0][0]
             pair = (self.shapes.make_name("low"), self.shapes.make_name("high"))
             for side, end in zip(sides, ends, strict=True):
                 nodes = end[1:] if end is not None else (exp.Null(), exp.Null())
@@ -404,23 +410,6 @@ def _find_item(body: exp.Query, name: str) -> exp.Expr | None:
     sides = _list_sides(body)
     items = sides[0].expressions if sides else []
     return next((item for item in items if fold(item.alias_or_name) == fold(name)), None)
-
-
-def _spell_item(select: exp.Select, name: str) -> str:
-    """Return a column's name as the SELECT spells it."""
-    item = _find_item(select, name)
-    return name if item is None else str(item.alias_or_name)
-
-
-def _read_source(tree: exp.Expr, node: exp.Expr) -> tuple[exp.Expr | None, exp.CTE | None]:
-    """Return the query that a source of a statement reads, and its CTE, whose columns keep their names."""
-    if isinstance(node, exp.Subquery):
-        return node.this, None
-    if not isinstance(node, exp.Table) or node.args.get("db"):
-        return None, None
-    ctes = [cte for cte in tree.find_all(exp.CTE) if fold(cte.alias) == fold(node.name)]
-    plain = len(ctes) == 1 and not ctes[0].args["alias"].args.get("columns")
-    return (ctes[0].this, ctes[0]) if plain else (None, None)
 
 
 def _is_taken_by_name(source: exp.Expr, select: exp.Select | None) -> bool:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, cast
 
 from sqlglot import exp
 
@@ -223,29 +223,29 @@ class PublicColumns:
         if any(node.args.get(key) for key in ("pivots", "sample")):
             return _UNKNOWN
         if isinstance(node, exp.Table) and not node.args.get("db"):
-            return self._table(node).rename(node.alias_column_names)
+            cte = self.find_cte(node)
+            found = self._relations.get(fold(node.name), _UNKNOWN) if cte is None else self._cte(cte)
+            return found.rename(node.alias_column_names)
         return (
             self._query(node.this).rename(node.alias_column_names)
             if isinstance(node, exp.Subquery)
             else _UNKNOWN
         )
 
-    def _table(self, table: exp.Table) -> _Columns:
-        """Return the columns of the CTE or release that a name in FROM means."""
+    def find_cte(self, table: exp.Table) -> exp.CTE | None:
+        """Return the CTE that a name in FROM means; None for other relations."""
         name, node = fold(table.name), table.parent
         child: exp.Expr = table
-        while node is not None:
+        while node is not None and not table.args.get("db"):
             with_ = node if isinstance(node, exp.With) else node.args.get("with_")
-            if with_ is not None and with_ is not child:
-                for cte in with_.expressions:
-                    if cte is child:
-                        break
-                    if fold(cte.alias) == name:
-                        return self._cte(cte)
-                if with_ is node and with_.args.get("recursive") and fold(child.alias) == name:
-                    return _UNKNOWN
+            for cte in with_.expressions if with_ is not None and with_ is not child else ():
+                itself = cte is child and with_ is not None and with_.args.get("recursive")
+                if fold(cte.alias) == name and (itself or cte is not child):
+                    return cast(exp.CTE, cte)
+                if cte is child:
+                    break
             child, node = node, node.parent
-        return self._relations.get(name, _UNKNOWN)
+        return None
 
     def _cte(self, cte: exp.CTE) -> _Columns:
         itself = any(fold(table.name) == fold(cte.alias) for table in cte.this.find_all(exp.Table))
