@@ -16,7 +16,6 @@ import pyarrow as pa
 from sqlglot import exp
 
 from dpsql.binding.plan import IntervalColumns, Plan, PrivateBlock
-from dpsql.binding.public.interval_ends import find_map_width
 from dpsql.binding.public.intervals import (
     Shapes,
     divide_exactly,
@@ -25,7 +24,7 @@ from dpsql.binding.public.intervals import (
     replace_interval_calls,
 )
 from dpsql.binding.public.kept_results import NamedResult, name_kept_results, prepend_kept_results
-from dpsql.binding.public.traced_columns import FindColumn, trace_columns
+from dpsql.binding.public.traced_columns import Facts, PublicColumns, list_facts
 from dpsql.binding.public.window_sums import WindowEnds
 from dpsql.binding.public_statement import Cte, Finish, public_columns, renamed, spell
 from dpsql.binding.relations.catalog import Catalog
@@ -146,25 +145,35 @@ def _plan(binder: StatementBinder, tree: exp.Expr, text: str, kept: list[NamedRe
         block.name: {name for name, kind in block.columns if kind in ("BIGINT", "HUGEINT")}
         for block in binder.blocks
     }
-    bins = _list_bins(binder.blocks) | {item.kept.table: dict(item.kept.bins) for item in kept}
-    windows = WindowEnds(tree, binder.ordered_releases, binder.noise_steps, binder.name)
-    shapes = Shapes(binder.noise_steps, level, wholes, bins, windows.find, binder.rounded)
-    replace_interval_calls(tree, binder.intervals, results, spell, shapes, binder.name)
+    relations = _list_relations(binder, kept)
+    known = PublicColumns(tree, relations)
+    windows = WindowEnds(tree, binder.ordered_releases, binder.noise_steps, binder.name, known)
+    shapes = Shapes(
+        known,
+        binder.intervals,
+        results,
+        binder.name,
+        windows.find,
+        binder.noise_steps,
+        wholes,
+        level,
+        binder.rounded,
+    )
+    replace_interval_calls(tree, shapes, spell)
     missing: list[str] = []
     if isinstance(tree, exp.Select):
         _name_items(tree, binder)
-        ends, missing = propagate_intervals(tree, binder.intervals, results, shapes, binder.name)
+        ends, missing = propagate_intervals(tree, shapes)
         for name, low, high in ends:
             keys = (binder.name("low"), binder.name("high"))
             for key, node in zip(keys, (low, high), strict=True):
                 tree.append("expressions", exp.alias_(node, key, quoted=True, copy=False))
             intervals.append(IntervalColumns(name, *keys))
     else:
-        found = propagate_union_intervals(tree, binder.intervals, results, shapes, binder.name)
+        found = propagate_union_intervals(tree, shapes)
         intervals += [IntervalColumns(*ends) for ends in found]
-    divide_exactly(tree, binder.intervals, results, spell, shapes, binder.name)
+    divide_exactly(tree, shapes, spell)
     finish = write_public(tree)
-    releases = {block.name: [name for name, _ in block.columns] for block in binder.blocks}
     direct = renamed(tree, binder.blocks) if not binder.adjustments else None
     if direct is not None and all(item.fits for item in direct):
         shown = [item.name for item in direct]
@@ -174,38 +183,49 @@ def _plan(binder: StatementBinder, tree: exp.Expr, text: str, kept: list[NamedRe
     hidden_names = {key for item in intervals for key in (item.low, item.high)}
     columns = tuple(name for name in shown if name not in hidden_names)
     confidence = binder.blocks[-1].confidence if binder.blocks else next(iter(levels), 0.95)
-    traced = trace_columns(tree, releases, windows.name_window)
+    outputs = PublicColumns(tree, relations, windows.name_window)
+    traced = outputs.trace_outputs()
+    widths = [
+        (name, facts[0].widths)
+        for name in columns
+        if columns.count(name) == 1 and (facts := outputs.find_columns(tree, name))
+    ]
     return Plan(
         text, tuple(binder.blocks), finish, columns, tuple(binder.public), tuple(intervals), confidence,
         tuple(dict.fromkeys([*binder.notes, *missing])), tuple(binder.adjustments), direct,
         limits=tuple(dict.fromkeys(binder.limits)), shared=tuple(binder.shared),
         traced=traced, ranged=tuple(binder.ranged), size=binder.written.size, widths=tuple(windows.widths.values()),
         window_errors=tuple(windows.named.values()),
-        spreads=tuple(
-            (name, width)
-            for name in columns
-            if columns.count(name) == 1 and (width := find_map_width(tree, tree, name, bins)) is not None
-        ),
+        spreads=tuple((name, width) for name, both in widths if len(both) == 1 for width in both),
     )  # fmt: skip
 
 
 def _refuse_undeclared(tree: exp.Expr, binder: StatementBinder) -> None:
-    """Refuse comparisons of released keys with constants that are not among their declared values.
+    """Raise BindError for a comparison of a released key with a constant that is not among its declared values."""
+    known = PublicColumns(tree, _list_relations(binder, ()))
+    for select in tree.find_all(exp.Select):
 
-    Raises:
-        BindError: there is one.
-    """
-
-    def look(select: exp.Select, find: FindColumn) -> None:
-        def declared(node: exp.Column) -> Declared | None:
-            released = find(node)
+        def find(node: exp.Column, select: exp.Select = select) -> Declared | None:
+            released = known.find_term(select, node)
             return None if released is None else binder.key_values.get(released)
 
-        check_released(select, declared)
+        check_released(select, find)
 
-    trace_columns(
-        tree, {block.name: [name for name, _ in block.columns] for block in binder.blocks}, look=look
-    )
+
+def _list_relations(
+    binder: StatementBinder, kept: Iterable[NamedResult]
+) -> dict[str, list[tuple[str, Facts]]]:
+    """Return the facts about the columns of releases and kept results; kept results have no traces."""
+    bins = _list_bins(binder.blocks)
+    found = {}
+    for block in binder.blocks:
+        names, steps = [name for name, _ in block.columns], binder.noise_steps.get(block.name, {})
+        shown = binder.intervals.get(block.name, ())
+        found[block.name] = list_facts(block.name, names, steps, bins[block.name], shown)
+    for item in (one.kept for one in kept):
+        listed = list_facts(item.table, item.columns, {}, dict(item.bins), {name for name, *_ in item.ends})
+        found[item.table] = [(name, replace(facts, sums=(), released=None)) for name, facts in listed]
+    return found
 
 
 def _name_items(tree: exp.Select, binder: StatementBinder) -> None:

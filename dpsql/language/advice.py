@@ -20,13 +20,8 @@ from sqlglot.errors import ParseError as SqlglotParseError
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
 from dpsql.errors import ParseError, Span, clip
-from dpsql.language.functions import ALIASES, MECHANISMS, WORDS
+from dpsql.language.functions import ALIASES, MECHANISMS, MODES, WORDS
 from dpsql.language.tokens import CLOSING, OPENING, find_closing, is_open, is_word, token_error
-
-OFFERED_MODES = ("DP", "DIFFERENTIAL_PRIVACY", "PTR", "STABLE", "SUBSAMPLE")
-"""The modes mentioned in hints."""
-MODES = (*OFFERED_MODES, "ANONYMIZATION")
-"""The modes of SELECT WITH, in addition to declared thresholds' names; ANONYMIZATION is GoogleSQL's old name for DP."""
 
 _SETS = {TokenType.UNION: "UNION", TokenType.INTERSECT: "INTERSECT", TokenType.EXCEPT: "EXCEPT"}
 _AFTER_MODE = {

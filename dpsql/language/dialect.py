@@ -286,10 +286,12 @@ def _mark_calls(tree: exp.Expr, tokens: list[Token]) -> None:
             bare.setdefault(node.sql_name().lower(), []).append(node)
     for name, nodes in bare.items():
         words = [
-            token for i, token in enumerate(tokens)
-            if token.text.lower() == name and not is_open(tokens, i + 1)
+            token
+            for i, token in enumerate(tokens)
+            if token.text.lower() == name
+            and not is_open(tokens, i + 1)
             and token.token_type not in (TokenType.IDENTIFIER, TokenType.STRING)
-        ]  # fmt: skip
+        ]
         for node, word in zip(nodes, words, strict=False):
             node.meta.update(start=word.start, end=word.end, word=word.text)
 

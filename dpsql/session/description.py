@@ -14,9 +14,8 @@ import pyarrow as pa
 
 from dpsql.binding.plan import Plan
 from dpsql.binding.selection.declared import Declaration
-from dpsql.binding.values.declared_values import stand_in_values
 from dpsql.errors import BindError, Error
-from dpsql.language.parameter_values import Params, number_marks
+from dpsql.language.parameter_values import Params, StandIn, number_marks
 from dpsql.language.parameters import list_parameter_names
 from dpsql.language.statements import Statement, parse
 from dpsql.policy.model import Policy
@@ -58,12 +57,11 @@ def describe_cell(line: Pipeline, policy: Policy, text: str, params: Params | No
     if not names:
         return _describe(line, policy, text, params)
     text, _ = number_marks(text)
-    with stand_in_values():
-        given = _guess(line, text, names)
-        if given is None:
-            return Description(None, pa.schema([(name, _UNKNOWN) for name in names]), "")
-        values, kinds = given
-        found = _describe(line, policy, text, values)
+    given = _guess(line, text, names)
+    if given is None:
+        return Description(None, pa.schema([(name, _UNKNOWN) for name in names]), "")
+    values, kinds = given
+    found = _describe(line, policy, text, _stand_in(values))
     return Description(found.schema, pa.schema(list(zip(names, kinds, strict=True))), found.price)
 
 
@@ -167,12 +165,22 @@ def _list_tries(names: tuple[str, ...]) -> Iterator[dict[str, Any]]:
             yield dict(zip(names, pair, strict=True))
 
 
-def _binds(line: Pipeline, text: str, params: Mapping[str, Any]) -> bool:
-    """Return whether a cell can be bound with these values. Nothing is written to the ledger."""
+def _stand_in(values: Mapping[str, Any]) -> dict[str, StandIn]:
+    return {name: StandIn(value) for name, value in values.items()}
+
+
+def _binds(line: Pipeline, text: str, values: Mapping[str, Any]) -> bool:
+    """Return whether a cell can be bound with values of these types. Nothing is written to the ledger.
+
+    Raises:
+        BindError: a constant is not among a column's declared values, whatever the parameters are.
+    """
     try:
         cell = line.open_cell()
-        for statement in parse(text, params):
+        for statement in parse(text, _stand_in(values)):
             line.bind(statement, cell)
-    except Error:
+    except Error as error:
+        if isinstance(error, BindError) and error.decided:
+            raise
         return False
     return True

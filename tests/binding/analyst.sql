@@ -97,10 +97,10 @@ SELECT COUNT(*) FROM (SELECT visits.* FROM visits)
 -- hint: add COUNT(*) to SELECT, or another aggregate: rows themselves are not shown.
 SELECT COLUMNS('co.*') FROM visits
 
--- refused: columns can't be used on private rows: it stands for several columns; name each.
+-- refused: columns can't be used on private rows: it means several columns; name each.
 SELECT AVG(COLUMNS(['cost','score'])) FROM visits
 
--- refused: columns can't be used on private rows: it stands for several columns; name each.
+-- refused: columns can't be used on private rows: it means several columns; name each.
 SELECT MIN(COLUMNS(*)) FROM visits
 
 -- refused: USING SAMPLE can't be used on private rows.
@@ -126,7 +126,7 @@ SELECT * FROM (PIVOT visits ON ward USING COUNT(*) GROUP BY urgent)
 -- hint: for the rows outside of the declared values, write ward NOT IN ('A', 'B', 'C', 'D').
 SELECT * FROM (PIVOT visits ON ward IN ('A', '') USING COUNT(*) GROUP BY urgent)
 
--- refused: the columns of a PIVOT are named where it is written.
+-- refused: the columns of a PIVOT must be listed.
 -- hint: list the values of ward that become columns, in parentheses after it and the word in.
 PIVOT (SELECT ward, urgent, COUNT(*) AS n FROM visits GROUP BY ALL) ON ward USING SUM(n)
 
@@ -1268,7 +1268,7 @@ SELECT month, COUNT(*) FROM visits ASOF JOIN months ON visits.day >= months.mont
 SELECT COUNT(*), COUNT(month) FROM visits ASOF LEFT JOIN months ON visits.day > months.month
 
 -- refused: an ASOF join here goes from private rows to the nearest public ones.
--- hint: put the public table last; for the nearest of a unit's own rows, join on the unit and keep the first row of each, by a window over the unit's rows.
+-- hint: put the public table last. For the nearest of a unit's own rows, join on the unit, and keep the first row of each by a window over the unit's rows.
 SELECT COUNT(*) FROM months ASOF JOIN visits ON visits.day >= months.month
 
 -- answered
@@ -1593,7 +1593,7 @@ UNPIVOT (SELECT COUNT(*) AS n, COUNT(DISTINCT patient) AS s FROM visits) ON n, s
 -- hint: list the values of doctor that become columns, in parentheses after it and the word in.
 PIVOT visits ON doctor USING COUNT(*) GROUP BY ward
 
--- refused: the columns of a PIVOT are named where it is written.
+-- refused: the columns of a PIVOT must be listed.
 -- hint: list the values of ward that become columns, in parentheses after it and the word in.
 PIVOT (SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward) ON ward USING SUM(n)
 
@@ -1614,10 +1614,10 @@ SELECT w.ward FROM wards w WHERE w.floor < 3 AND (SELECT COUNT(*) FROM visits v 
 -- answered
 SELECT *, (SELECT COUNT(*) FROM visits WHERE day < month) AS earlier FROM months
 
--- refused: beside a public row, a subquery reads one private relation.
+-- refused: a subquery of a public row reads one private relation.
 -- hint: write the join as a named query of private rows before the statement.
 SELECT w.ward, (SELECT COUNT(*) FROM visits v JOIN patients p ON p.patient = v.patient WHERE v.ward = w.ward) AS n FROM wards w
 
--- refused: a subquery beside a public row compares a column of its own with that row.
+-- refused: a subquery of a public row compares one of its columns with that row.
 -- hint: compare one of its columns with one of that row, as they are.
 SELECT w.ward, (SELECT COUNT(*) FROM visits v WHERE v.ward || w.ward = 'AA') AS n FROM wards w

@@ -31,6 +31,7 @@ from dpsql.binding.values.lengths import length_of
 from dpsql.errors import PrivacyError
 from dpsql.exact.row_caps import RowCaps
 from dpsql.language.dialect import expression_of, join_word, to_sql
+from dpsql.language.functions import MODES
 from dpsql.language.options import Options, call_of, is_private_call, mode_of
 from dpsql.mechanisms.base import SALT
 
@@ -170,9 +171,7 @@ def _sorts(tree: exp.Expr) -> bool:
     if any(isinstance(node, exp.SetOperation) and node.args.get("distinct") for node in nodes):
         return True
     selects = [node for node in nodes if isinstance(node, exp.Select)]
-    if any(
-        mode_of(select) not in (None, "DP", "DIFFERENTIAL_PRIVACY", "ANONYMIZATION") for select in selects
-    ):
+    if any((mode := mode_of(select)) is not None and MODES.get(mode) != "DP" for select in selects):
         return True
     if sum(bool(select.args.get("joins")) or any(inner_queries(select)) for select in selects) > 1:
         return True
@@ -188,7 +187,7 @@ def aggregates(select: exp.Select) -> bool:
 
 def meeting_of(
     select: exp.Select, outer: Names | None, env: Env, catalog: Catalog, held: frozenset[str] | None
-) -> UnitMeeting:  # fmt: skip
+) -> UnitMeeting:
     """Return a SELECT's use of joined rows; if it aggregates, its windows are over released rows.
 
     Args:

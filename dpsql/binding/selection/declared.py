@@ -22,8 +22,8 @@ from dpsql.binding.selection.utility import bind_statistic
 from dpsql.errors import BindError, Error, PrivacyError
 from dpsql.exact.row_caps import RowCaps
 from dpsql.language import options as opt
-from dpsql.language.advice import MODES
 from dpsql.language.dialect import bind_error, privacy_error, span_of, table_named
+from dpsql.language.functions import MODES
 from dpsql.language.statements import Statement
 from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_PLACE
 from dpsql.mechanisms.selection.above_threshold import (
