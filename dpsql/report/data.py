@@ -23,8 +23,8 @@ from dpsql.privacy.accountants import Accountant, RuleAccountant, Spent, format_
 from dpsql.privacy.amounts import SYMBOLS, OwnRoom
 from dpsql.privacy.events import Event
 from dpsql.privacy.records import BudgetState, Entry
+from dpsql.report.charge_explanation import explain_entry
 from dpsql.report.charges import Charges
-from dpsql.report.entry_chain import explain_entry
 from dpsql.report.figures import (
     ALPHAS,
     PEOPLE,

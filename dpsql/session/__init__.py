@@ -7,7 +7,7 @@ stored_blocks.py  stored answers: free, or paid and drawn
 block_keys.py     keys under which answers are stored
 declared_plan.py  statements priced together
 result.py         the result of a statement
-explain.py        EXPLAIN, SHOW and why
-explanation.py    their values, without a session
-description.py    columns and price before payment
+explain.py        explains plans, prices, answers and refusals
+explanation.py    values of explanations, and their text, HTML and JSON
+description.py    SHOW, and columns and price before payment
 """

@@ -92,10 +92,10 @@ class Why(Display):
 
 def explain_refusal(text: str, error: Error) -> Why:
     """Explain the refusal of a text before any session was asked."""
-    return Why(text, "refused", (WhyPart("Why it was refused", tuple(say_refusal(error))),))
+    return Why(text, "refused", (WhyPart("Why it was refused", tuple(explain_error(error))),))
 
 
-def say_refusal(error: Error) -> list[str]:
+def explain_error(error: Error) -> list[str]:
     """Return an error's sentence with its excerpt, and the rule behind it."""
     rule = next((rule for kind, rule in _RULES if isinstance(error, kind)), "")
     excerpt = "\n".join(error.excerpt())

@@ -49,7 +49,15 @@ from dpsql.noise.entropy import Entropy
 from dpsql.policy.model import Policy
 from dpsql.privacy.events import Composed, Event
 from dpsql.session.block_keys import BlockKeys
-from dpsql.session.explain import AskedStatement, Explanation, explain_declaration, explain_plan
+from dpsql.session.explain import (
+    NO_CHARGE,
+    AskedStatement,
+    explain_declaration,
+    explain_plan,
+    write_charge,
+    write_cost_line,
+)
+from dpsql.session.explanation import Explanation
 from dpsql.session.result import Result
 from dpsql.session.session_state import KeptResults, OpenCell, OpenThresholds, require_libraries
 from dpsql.session.stored_blocks import CORRECT, PreparedPlan, RequestedBlock, StoredBlocks, list_shown
@@ -139,7 +147,6 @@ def name_columns(lent: Mapping[str, Columns]) -> dict[str, list[str]]:
     return {name: [column for column, _ in columns] for name, columns in lent.items()}
 
 
-_FREE = "no charge"
 _LIMITS = "dpsql.connect(resources=...) sets how much memory and time a query may take."
 _WITHHELD = "the engine failed while it read private data; the statement stays charged, and why is withheld."
 
@@ -447,11 +454,13 @@ class Pipeline:
             plan.columns,
             plan.intervals,
             plan.spreads,
-            loss=_FREE if event is None and debit is None and prepared.stored else self.price(event, debit),
+            loss=NO_CHARGE
+            if event is None and debit is None and prepared.stored
+            else self.price(event, debit),
             event=event,
             notes=(*plan.list_notes(prepared.notes, relations, table), *notes),
             statement_id=max(statements, default=None),
-            cost_line=self._cost_line(event, prepared.since, debit),
+            cost_line=write_cost_line(self.ledger, event, prepared.since, debit),
             confidence=plan.confidence,
             lasting=self.ledger.lasting or (event is None and not prepared.stored),
             expected_error=prepared.expected_errors,
@@ -494,20 +503,7 @@ class Pipeline:
 
     def price(self, event: Event | None, debit: Event | None = None) -> str:
         """Return the session accountant's charge for an event, and the debit of the analyst's share alone, in words."""
-        write = self.ledger.accountant.write_charge
-        shared = [] if debit is None else [f"{write(debit)} of {self.ledger.analyst}'s share"]
-        return " and ".join([*([] if event is None else [write(event)]), *shared])
-
-    def _cost_line(self, event: Event | None, since: str = "", debit: Event | None = None) -> str:
-        """Return the line under an answer: its cost, the time its free parts were stored, and the remaining budget."""
-        charge = self.price(event)
-        if not charge and not since:
-            return _FREE
-        left, stored = self.ledger.say_left(), self.price(None, debit)
-        if not charge:
-            return f"{since}, {stored or _FREE} · {left}"
-        rest = f" (the rest is {since}: {stored or 'free'})" if since else ""
-        return f"cost {charge}{rest} · {left}"
+        return write_charge(self.ledger, event, debit)
 
     # -- thresholds ---------------------------------------------------------------------------------------------
 
@@ -528,7 +524,7 @@ class Pipeline:
             loss=self.price(event),
             event=event,
             statement_id=ticket.statement_id,
-            cost_line=self._cost_line(event),
+            cost_line=write_cost_line(self.ledger, event),
             lasting=self.ledger.lasting,
         )
 

@@ -27,9 +27,9 @@ from dpsql.policy.model import Policy
 from dpsql.report.data import list_pictures
 from dpsql.report.tables import BudgetPanel
 from dpsql.session.declared_plan import DeclaredStatements
-from dpsql.session.description import describe_cell, describe_tables
-from dpsql.session.explain import AskedStatement, Explanation, explain_all, explain_why, noting, show
-from dpsql.session.explanation import Description, Why
+from dpsql.session.description import describe_cell, describe_tables, show
+from dpsql.session.explain import AskedStatement, explain_all, explain_why, noting
+from dpsql.session.explanation import Description, Explanation, Why
 from dpsql.session.pipeline import Bound, Pipeline, before_payment
 from dpsql.session.result import Result, import_notebook
 from dpsql.session.session_state import OpenCell, in_our_words
