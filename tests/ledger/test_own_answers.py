@@ -313,7 +313,7 @@ def test_statements_that_are_partly_stored_pay_both_ways(
     ada, bob = sessions
     ada.sql(ONE)
     both = f"SELECT n, s FROM ({ONE}) AS a, ({TWO}) AS b"
-    assert "ε=1, and ε=1 of bob's share" in bob.explain(both).price
+    assert "ε=1 and ε=1 of bob's share" in bob.explain(both).price
     result = bob.sql(both)
     assert left(bob) == (8, 1)
     assert result.loss == "ε=1 and ε=1 of bob's share"

@@ -155,7 +155,7 @@ def test_shares_beyond_the_whole_are_told(
 def test_columns_that_the_policy_does_not_name(trips: list[tuple[object, ...]]) -> None:
     text = POLICY.format(rows=5, groups=2)
     Path("p.toml").write_text(text.replace('city = { values = ["A", "B", "it\'s"] }', ""))
-    assert "  not named here, and open to questions all the same: city" in check_policy("p.toml").declared
+    assert "  not in the policy, but open to statements: city" in check_policy("p.toml").declared
     Path("t.csv").write_text("tail,fare,late\na,1,2\n")
     typed = (
         '[tables.trips.columns]\ntail = { type = "VARCHAR" }\nfare = { type = "DOUBLE", bounds = [0, 9] }\n'

@@ -403,6 +403,6 @@ def test_units_are_counted_for_the_owners_eyes_only() -> None:
     Path("p.toml").write_text(f"[budget]\nepsilon = 1\ndelta = 0.1\n{VISITS}")
     assert check_policy("p.toml").counted == []
     assert (
-        "visits: 2 units; delta times that is 0.2; that is much: write a smaller delta"
+        "visits: 2 units; delta times that is 0.2; write a smaller delta, because this is high"
         in check_policy("p.toml", rows=True).counted
     )

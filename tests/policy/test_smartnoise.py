@@ -126,9 +126,9 @@ def test_other_shapes_of_the_same() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("- a\n- b\n", "no metadata"),
+        ("- a\n- b\n", "not metadata of SmartNoise"),
         ("a: [1, 2\n", "not YAML"),
-        ("a: 1\n", "no metadata"),
+        ("a: 1\n", "not metadata of SmartNoise"),
         ("d:\n  s:\n    t:\n      a: {type: int}\n", "no table in it"),
         ("d:\n  s:\n    t:\n      row_privacy: true\n      max_ids: 3\n      a: {type: int}\n", "max_ids is 1"),
         ("d:\n  s:\n    t:\n      max_ids: none\n      a: {type: int, private_id: true}\n", "whole number"),
