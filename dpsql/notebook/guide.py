@@ -57,6 +57,17 @@ CONNECT_FLAGS = (
     ),
     Flag("--tls-client-key", "path", "the key of your certificate; default: in the same file"),
 )
+INIT_FLAGS = (
+    Flag("--database", "path", "a DuckDB database: the same as the source"),
+    Flag("--unit", "column", "the column that says whose row it is, or ROW; else guessed from names"),
+    Flag("-o", "file", "write to this file, which must not exist"),
+)
+CHECK_FLAGS = (
+    Flag(
+        "--database", "path", "a DuckDB database, or a variable; default: the sources that the policy names"
+    ),
+    Flag("--data", None, "count what does not fit, for the owner's eyes"),
+)
 
 
 @dataclass(frozen=True)

@@ -4,29 +4,35 @@ from __future__ import annotations
 
 import atexit
 import gc
+import getpass
 import json
 import keyword
 import re
 import shlex
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from IPython.core.error import StdinNotImplementedError
 from IPython.core.magic import Magics, line_cell_magic, magics_class, needs_local_scope, no_var_expand
 from IPython.display import display
 from traitlets import Enum, Int, Unicode, observe
 
 from dpsql import __version__
-from dpsql.errors import BindError, Error, ParseError, PolicyError, did_you_mean
+from dpsql.client.channel import find_token, is_address, parse_address
+from dpsql.client.connect import connect_server
+from dpsql.errors import BindError, Error, ParseError, PolicyError, ServerError, did_you_mean
 from dpsql.language.parameter_values import Params, name_parameters
-from dpsql.notebook import guide, inspection, policy_commands, render, servers, sessions
+from dpsql.notebook import guide, inspection, render, sessions
 from dpsql.notebook.completion import KnownNames
-from dpsql.notebook.guide import CellOptions
+from dpsql.notebook.guide import CellOptions, parse_words
 from dpsql.notebook.matcher import Matcher
 from dpsql.notebook.panel import CellTexts, PanelComms
-from dpsql.notebook.sessions import Sessions
+from dpsql.notebook.render import Panel
+from dpsql.notebook.sessions import Sessions, is_frame
 from dpsql.report.tables import Sheet
 from dpsql.session.explanation import Why, explain_refusal
 from dpsql.session.result import Result
@@ -34,6 +40,7 @@ from dpsql.session.result import Result
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
+    from dpsql.client.session import RemoteSession
     from dpsql.notebook.sessions import OpenSession
 
 
@@ -232,9 +239,9 @@ class DpsqlMagic(Magics):
         return lambda rest: self.sessions.get_open(rest or None).sql(f"SHOW {what.upper()}")
 
     def _policy(self, rest: str) -> Any:
-        if not policy_commands.is_policy_command(rest):
+        if not is_policy_command(rest):
             return self._show("policy")(rest)
-        return policy_commands.run_policy_command(rest, self.shell.user_ns)  # type: ignore[union-attr]
+        return run_policy_command(rest, self.shell.user_ns)  # type: ignore[union-attr]
 
     def _why(self, rest: str) -> Why:
         """Explain the last answer or refusal of all sessions, or that no session heard of; of a named session, its own."""
@@ -257,11 +264,11 @@ class DpsqlMagic(Magics):
         given = self._fill_connect(given)
         if given.database is not None:
             given = replace(given, rest=(*given.rest, given.database))
-        if servers.names_server(given):
-            self._hold(given.session, servers.open_server(given, hasattr(self.shell, "kernel")))
+        if names_server(given):
+            self._hold(given.session, open_server(given, hasattr(self.shell, "kernel")))
             return
-        if any(getattr(given, name) for name in servers.SERVER_FILES):
-            raise ParseError("a token and certificates are for servers.", hint=servers.CONNECT)
+        if any(getattr(given, name) for name in SERVER_FILES):
+            raise ParseError("a token and certificates are for servers.", hint=CONNECT)
         if len(given.rest) > 1:
             raise ParseError(f"%dpsql connect takes one database, not {' '.join(map(str, given.rest))}.")
         if given.policy is None:
@@ -288,7 +295,7 @@ class DpsqlMagic(Magics):
             found = space[word[1:]]
             return str(found) if isinstance(found, Path) else found
 
-        names = ("policy", "database", "ledger", "analyst", "session", *servers.SERVER_FILES)
+        names = ("policy", "database", "ledger", "analyst", "session", *SERVER_FILES)
         texts = {name: fill(getattr(given, name)) for name in names}
         return replace(given, rest=tuple(map(fill, given.rest)), **texts)
 
@@ -410,3 +417,123 @@ def _forget(shell: InteractiveShell) -> None:
             panels.stop()
     shell.configurables[:] = [c for c in shell.configurables if type(c).__name__ != "DpsqlMagic"]
     shell.magics_manager.registry.pop("DpsqlMagic", None)
+
+
+# -- connections to an owner's server -------------------------------------------------------------------------------
+
+CONNECT = "%dpsql connect grpc+tls://host:31337 --token-file FILE"
+SERVER_FILES = ("token_file", "tls_ca", "tls_client_cert", "tls_client_key")
+"""Options of ``%dpsql connect`` that name files for a server alone."""
+_NO_TOKEN = (
+    "a file that holds the token, or the variable DPSQL_TOKEN: in a notebook it would be kept and shared."
+)
+
+
+def names_server(given: CellOptions) -> bool:
+    """Return whether the line of ``%dpsql connect`` names a server."""
+    return any(is_address(word) for word in given.rest)
+
+
+def open_server(given: CellOptions, kernel: bool) -> RemoteSession:
+    """Open a session on a server.
+
+    Args:
+        given: the line's words and flags.
+        kernel: whether to ask for the token in a notebook. It is typed unseen, and not stored.
+
+    Raises:
+        ParseError: more than an address, or a flag for something that the server decides. ServerError: it can't be reached,
+            or there is no token.
+    """
+    if len(given.rest) > 1:  # not repeated: it may be the token
+        raise ParseError("%dpsql connect takes one address, and nothing else but flags.", hint=CONNECT)
+    named = [flag for flag in ("policy", "ledger", "analyst") if getattr(given, flag) is not None]
+    if named:
+        raise ParseError(f"a server has its own {' and '.join(named)}.", hint=CONNECT)
+    address = str(parse_address(given.rest[0]))
+    token = find_token(None, given.token_file)
+    if token is None and given.tls_client_cert is None:
+        token = _ask_token(address, kernel)
+    return connect_server(
+        address,
+        token,
+        given.tls_ca,
+        tls_client_cert=given.tls_client_cert,
+        tls_client_key=given.tls_client_key,
+    )
+
+
+def _ask_token(address: str, kernel: bool) -> str | None:
+    """Ask for the token, unseen.
+
+    Raises:
+        ServerError: there is no way to ask.
+    """
+    if not kernel and not sys.stdin.isatty():
+        raise ServerError(f"there is no token for {address}.", hint=f"--token-file FILE: {_NO_TOKEN}")
+    try:
+        return find_token(getpass.getpass(f"token for {address}: ").strip())
+    except (StdinNotImplementedError, EOFError, KeyboardInterrupt):
+        raise ServerError(
+            f"there is no token for {address}.", hint=f"--token-file FILE: {_NO_TOKEN}"
+        ) from None
+
+
+# -- the owner's commands -------------------------------------------------------------------------------------------
+
+INIT = "%dpsql policy init visits.parquet -o policy.toml"
+CHECK = "%dpsql policy check policy.toml"
+
+
+def is_policy_command(rest: str) -> bool:
+    """Return whether the words after ``%dpsql policy`` are an owner's command, and not the name of a session."""
+    return rest.partition(" ")[0].lower() in ("init", "check")
+
+
+def run_policy_command(rest: str, space: Mapping[str, Any]) -> Panel:
+    """Run ``init`` or ``check``.
+
+    Args:
+        rest: the words after ``%dpsql policy``.
+        space: the notebook's variables.
+
+    Raises:
+        ParseError: words or flags that the command does not take.
+        PolicyError: the source or the policy can't be read.
+    """
+    first, _, words = rest.partition(" ")
+    return _init(words, space) if first.lower() == "init" else _check(words, space)
+
+
+def _init(words: str, space: Mapping[str, Any]) -> Panel:
+    from dpsql.owner.policy_init import init_policy
+
+    given, flags = parse_words(words, guide.INIT_FLAGS)
+    if "--database" in flags:
+        given = (*given, str(flags["--database"]))
+    if len(given) != 1:
+        raise ParseError("%dpsql policy init takes one source.", hint=INIT)
+    source = _find(given[0], space)
+    if is_frame(source):
+        source = {given[0]: source}
+    unit, output = (str(flags[name]) if name in flags else None for name in ("--unit", "-o"))
+    draft = init_policy(source, unit, output)
+    return Panel(str(draft).rstrip("\n") if output is None else draft.summary(output, "%dpsql"))
+
+
+def _check(words: str, space: Mapping[str, Any]) -> Panel:
+    from dpsql.owner.policy_check import check_policy
+
+    given, flags = parse_words(words, guide.CHECK_FLAGS)
+    if "--database" in flags:
+        given = (*given, str(flags["--database"]))
+    if not 1 <= len(given) <= 2:
+        raise ParseError("%dpsql policy check takes a policy, and a database if it has one.", hint=CHECK)
+    data = _find(given[1], space) if len(given) > 1 else ":memory:"
+    return Panel(str(check_policy(Path(given[0]), data, "--data" in flags)))
+
+
+def _find(word: str, space: Mapping[str, Any]) -> Any:
+    """Return the variable of that name, unless it is a text; else the word, which is a path."""
+    found = space.get(word) if word.isidentifier() else None
+    return found if found is not None and not isinstance(found, str) else word

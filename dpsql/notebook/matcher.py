@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.completer import SimpleCompletion
 
-from dpsql.notebook import guide, inspection, policy_commands, sessions
+from dpsql.notebook import guide, inspection, sessions
 from dpsql.notebook.completion import KnownNames, Offer, complete_sql
 from dpsql.session.result import Result
 
@@ -157,9 +157,7 @@ class Matcher:
         if command in ("connect", "demo"):
             return guide.CONNECT_FLAGS
         if command == "policy" and len(words) > 1:
-            return {"init": policy_commands.INIT_FLAGS, "check": policy_commands.CHECK_FLAGS}.get(
-                words[1], ()
-            )
+            return {"init": guide.INIT_FLAGS, "check": guide.CHECK_FLAGS}.get(words[1], ())
         return () if command in guide.COMMANDS else guide.RUN_FLAGS
 
     def _offer_values(self, flag: str, typed: str) -> list[Offer] | None:

@@ -24,11 +24,11 @@ from dpsql.privacy.amounts import SYMBOLS, OwnRoom
 from dpsql.privacy.events import Event
 from dpsql.privacy.records import BudgetState, Entry
 from dpsql.report.charge_explanation import explain_entry
-from dpsql.report.charges import Charges
 from dpsql.report.figures import (
     ALPHAS,
     PEOPLE,
     BudgetLoss,
+    Charges,
     certainty_text,
     compute_tradeoff,
     describe_group,

@@ -8,24 +8,25 @@ computed from exact sums; the filters decide charges.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 from dpsql.numerics.exact_numbers import compute_root, write_number
 from dpsql.privacy import conversions
-from dpsql.privacy.accountants import Accountant, RuleAccountant
+from dpsql.privacy.accountants import Accountant, RuleAccountant, Spent
 from dpsql.privacy.curves import BesideDelta, TradeOff
 from dpsql.privacy.events import Event, PureDP
 from dpsql.privacy.filters import ACCOUNTANTS, RENYI_ORDERS
 from dpsql.privacy.pld import compute_loss, find_cost
 from dpsql.privacy.tradeoff import from_epsilon_delta, from_profile, gaussian
-from dpsql.report.charges import Charges, count_charges
 
 if TYPE_CHECKING:
     from dpsql.ledger.ledger import Ledger
+
 
 PrivacyProfile = Callable[[float], float]
 """Delta as a function of epsilon: smaller is more private."""
@@ -453,3 +454,57 @@ FIGURES: Mapping[str, Callable[[Ledger], Figures]] = {
 def list_figures(ledger: Ledger, what: str) -> Figures:
     """Return columns and rows of one of :data:`FIGURES`, of the whole ledger."""
     return ledger.tabulate(what, FIGURES[what])
+
+
+# -- the charges of a ledger ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Charges:
+    """Charged events with the number of statements each. No sum depends on their order.
+
+    Args:
+        counts: the number of charges of each event, the oldest event first.
+        last: the newest event; None if there is none.
+    """
+
+    counts: Mapping[Event, int] = field(default_factory=dict)
+    last: Event | None = None
+
+    @property
+    def first(self) -> Event | None:
+        """The oldest event; None if there is none."""
+        return next(iter(self.counts), None)
+
+    def add_up(self, cost: Callable[[Event], Fraction]) -> Fraction:
+        """Add up a cost over all statements."""
+        return sum((times * cost(event) for event, times in self.counts.items()), Fraction(0))
+
+    def add_up_pairs(self) -> tuple[float, float]:
+        """Add up the pairs (epsilon, delta) of all statements."""
+        return float(self.add_up(lambda e: e.basic[0])), float(self.add_up(lambda e: e.basic[1]))
+
+    def counted_by(self, rule: type[Accountant] | Accountant) -> Charges:
+        """Return the charges as an accountant counts them."""
+        counts: Counter[Event] = Counter()
+        for event, times in self.counts.items():
+            counts[rule.charge(event)] += times
+        return Charges(counts, None if self.last is None else rule.charge(self.last))
+
+    def fold(self, rule: Accountant) -> Spent:
+        """Return an accountant's sums of all charges."""
+        spent = rule.start
+        for event, times in self.counts.items():
+            spent = rule.add(spent, event, times)
+        return spent
+
+
+def count_charges(ledger: Ledger) -> Charges:
+    """Count the charges of all statements of a ledger, in one pass."""
+    counts: Counter[Event] = Counter()
+    last = None
+    for entry in ledger.walk(1, ledger.count):
+        if entry.event is not None:
+            counts[entry.event] += 1
+            last = entry.event
+    return Charges(counts, last)

@@ -235,7 +235,12 @@ def test_row_level() -> None:
             "alone",
         ),
         (BUDGET + '[tables.v]\nprivacy_unit = ["a", "b -> c"]', "not a column or a path", None, "orders.id"),
-        (VISITS + 'determines = ["a, b -> c"]', "not a dependency", 'determines = ["a, b -> c"]', "one column"),
+        (
+            VISITS + 'determines = ["a, b -> c"]',
+            "not a dependency",
+            'determines = ["a, b -> c"]',
+            "one column",
+        ),
         (VISITS + 'determines = ["a -> b"]', "its privacy unit is patient_id", None, '"a -> patient_id"'),
         (VISITS + "determines = 3", "list of texts", "determines = 3", "customer_id"),
         (VISITS + 'privacy_period = "random(day)"', "random can't make", None, "date_trunc('month', day)"),

@@ -84,7 +84,8 @@ def test_what_is_carried_over() -> None:
     "said",
     [
         "Lookup: left out", "Ward: cardinality = 12", "Cost: sensitivity", "Weight: no bounds", "Weight: missing_value",
-        "Visits: censor_dims = False is not carried over", "Visits: clamp_columns = False is not", "clamp_counts is not carried over",
+        "Visits: censor_dims = False is not carried over", "Visits: clamp_columns = False is not",
+        "clamp_counts is not carried over",
         "max_ids = 4 becomes max_rows = 4",
     ],
 )  # fmt: skip
