@@ -247,7 +247,7 @@ def test_an_engine_that_fails_says_no_more(session: Session, monkeypatch: pytest
         session.sql("SELECT COUNT(*) AS n FROM visits")
     why = session.why()
     assert why.outcome == "failed"
-    assert "Why the engine failed is withheld" in part(why, "Why it was failed")
+    assert "The reason of the failure is withheld" in part(why, "Why it was failed")
     assert "It lost ε=0.5" in part(why, "Where the cost"), "the charge stays"
 
 

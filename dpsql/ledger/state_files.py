@@ -38,7 +38,7 @@ from dpsql.errors import LedgerError, ServerError
 
 try:
     import fcntl
-except ImportError:  # Windows, where no server runs
+except ImportError:  # Windows, which has no server
     fcntl = None  # type: ignore[assignment]
 
 OWNER_ONLY = 0o600

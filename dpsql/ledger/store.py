@@ -74,7 +74,7 @@ def upgrade_ledger(connection: sqlite3.Connection, path: Path, *, read_only: boo
 
 
 def _keep_copy(connection: sqlite3.Connection, path: Path) -> Path:
-    """Copy the unchanged ledger to a file that only its owner may read, and nobody may write."""
+    """Copy the unchanged ledger to a file that only its owner may read, and no one may write."""
     version = log_file.read_version(connection)
     for number in range(1, 1000):
         copy = path.with_name(f"{path.name}-version-{version}" + (f"-{number}" if number > 1 else ""))

@@ -2,7 +2,7 @@
 
 magic.py            ``%dpsql`` and ``%%dpsql``, with connections to servers and the owner's commands
 guide.py            the magic's flags, and the texts of its help
-sessions.py         the open sessions, project settings, and what a cell asks of a session
+sessions.py         the open sessions, project settings, and displays of a session
 render.py           tables as text and HTML
 plots.py            pictures on matplotlib axes
 panel.py            the budget panel of JupyterLab

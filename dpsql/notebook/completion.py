@@ -18,7 +18,7 @@ from dpsql.notebook.sql_shape import ShownRelation, Word, find_ctes, find_relati
 SHOWN = ("BUDGET", "LEDGER", "POLICY", "TABLES", "TRADEOFF", "TRADEOFF SPENT", "GROUPS", "ACCOUNTANTS")
 """The words that may follow SHOW."""
 MAX_COMPLETED_TEXT = 65_536
-"""Characters of a text in which something is offered: no statement is longer."""
+"""The longest text that is completed; no statement is longer."""
 
 
 class Offer(NamedTuple):
@@ -122,7 +122,7 @@ class _Place:
     Args:
         before: the tokens before the word at the cursor.
         whole: the tokens of the whole text.
-        at: where the word begins.
+        at: the start of the word.
         known: the session's public names.
     """
 
@@ -141,7 +141,7 @@ class _Place:
         self.made = find_ctes(self.statement)
         self.relations = find_relations(self.statement, self.made)
 
-    # -- where it is --------------------------------------------------------------------------------------------
+    # -- the context --------------------------------------------------------------------------------------------
 
     def _back(self, steps: int = 1) -> str:
         return self.before[-steps].upper if len(self.before) >= steps else ""
@@ -164,7 +164,7 @@ class _Place:
                 return self.before[i + 1].upper if follows else ""
         return ""
 
-    # -- what may stand there -----------------------------------------------------------------------------------
+    # -- completions -----------------------------------------------------------------------------------
 
     def offers(self) -> list[Offer]:
         """Return completions at the cursor, outside of quotes."""

@@ -1,7 +1,7 @@
 """Help on one word: an option, a mechanism, a table or a flag.
 
 JupyterLab shows it at Shift-Tab and next to completion; ``%dpsql help WORD`` and the prompt's ``.help WORD`` print it. It
-uses public names only: no private row is read.
+reads public names only, and no private row.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _OURS = {
     "EXPLAIN": "EXPLAIN SELECT ...: what would run and what it would cost. Spends nothing, reads no private row.",
     "SHOW": f"SHOW {' | '.join(SHOWN)}: a relation about the session.",
     "DECLARE": "DECLARE name ABOVE_THRESHOLD 100 OPTIONS (epsilon = 1): questions asked one by one, paid for beforehand.",
-    "CLOSE": "CLOSE name: settles a declared threshold; what was not used is given back.",
+    "CLOSE": "CLOSE name: settles a declared threshold, and gives the unused budget back.",
     "CREATE": "CREATE SYNTHETIC TABLE s AS SELECT WITH DP OPTIONS (epsilon = 1) ward FROM t: public rows of a model.",
 }
 _MODE_NAMES = {"DP": "SELECT WITH DP", "CHOICE": "SELECT WITH DP, OVER candidates", "PTR": "SELECT WITH PTR",
@@ -206,18 +206,18 @@ def _describe_line_word(word: str) -> str:
 
 
 DescribeCursor = Callable[[str, int], str]
-"""Returns the help on what is under the cursor of a cell; empty where the cell is not ours, or the word."""
+"""Returns the help on the word under the cursor of a cell; empty for other cells and unknown words."""
 
 
 def hook_kernel(kernel: Any, describe: DescribeCursor) -> None:
-    """Make a kernel answer Shift-Tab in our cells; other cells keep the kernel's own answer."""
+    """Answer Shift-Tab in our cells; other cells keep the kernel's own answer."""
     unhook_kernel(kernel)
     own = kernel.do_inspect
 
     def do_inspect(code: str, cursor_pos: int, *args: Any, **kwargs: Any) -> Any:
         try:
             told = describe(code, cursor_pos)
-        except Exception:  # whoever hovers need not hear that a server went away
+        except Exception:  # such as a lost connection, which is no business of a tooltip
             told = ""
         if not told:
             return own(code, cursor_pos, *args, **kwargs)

@@ -53,12 +53,14 @@ class DpsqlMagic(Magics):
     """Settings of the dpsql magic."""
 
     output = Enum(
-        ("result", "pandas", "polars", "arrow"), "result", help="What a cell gives: a Result, or a frame."
+        ("result", "pandas", "polars", "arrow"),
+        "result",
+        help="The type of a cell's value: a Result, or a frame.",
     ).tag(config=True)
-    rows = Int(render.ROWS, min=2, help="Rows shown before the middle of a long result is left out.").tag(
+    rows = Int(render.ROWS, min=2, help="The most rows shown; a longer result lacks its middle.").tag(
         config=True
     )
-    ledger = Unicode("", help="Where %dpsql connect keeps charges, when it isn't told.").tag(config=True)
+    ledger = Unicode("", help="The ledger of %dpsql connect, if it names none.").tag(config=True)
 
     def __init__(self, shell: InteractiveShell, sessions: Sessions) -> None:
         super().__init__(shell)
@@ -164,13 +166,13 @@ class DpsqlMagic(Magics):
         self.shell.push({name: value})  # type: ignore[union-attr]
         if options.show:
             display(results[-1])  # type: ignore[no-untyped-call]
-        elif not silent or results[-1].event is not None:  # what is paid is told, however quiet the cell
+        elif not silent or results[-1].event is not None:  # a cost is always shown
             self._cost(results[-1])
         return None
 
     @contextmanager
     def _noting_unheard(self, text: str) -> Iterator[None]:
-        """Note a refusal that is no session's last statement, so that it can be explained too."""
+        """Remember a refusal that no session knows, so that it can be explained, too."""
         self._unheard = None
         try:
             yield
@@ -244,7 +246,7 @@ class DpsqlMagic(Magics):
         return run_policy_command(rest, self.shell.user_ns)  # type: ignore[union-attr]
 
     def _why(self, rest: str) -> Why:
-        """Explain the last answer or refusal of all sessions, or that no session heard of; of a named session, its own."""
+        """Explain the last answer or refusal: of a named session, or of all, with those that no session knows."""
         if self._unheard and not rest:
             return self._unheard
         asked = self._asked if self._asked in self.sessions else None
@@ -278,13 +280,13 @@ class DpsqlMagic(Magics):
         database: Any = given.rest[0] if given.rest else ":memory:"
         variable = self.shell.user_ns.get(database) if isinstance(database, str) else None  # type: ignore[union-attr]
         if variable is not None and not isinstance(variable, str):
-            # an open DuckDB connection, frames by name, or one frame, whose table is called as the variable
+            # an open DuckDB connection, frames by name, or one frame, whose table has the variable's name
             database = {database: variable} if sessions.is_frame(variable) else variable
         ledger = given.ledger or self.ledger or None
         self._open(given.session, database, given.policy, ledger, given.analyst)
 
     def _fill_connect(self, given: CellOptions) -> CellOptions:
-        """Put the values of ``$name`` in their places: paths, an open connection, a mapping of frames."""
+        """Replace ``$name`` by its value: a path, an open connection, a mapping of frames."""
         space = self.shell.user_ns  # type: ignore[union-attr]
 
         def fill(word: Any) -> Any:
@@ -313,7 +315,7 @@ class DpsqlMagic(Magics):
         self._hold(name, open_session(database, policy=policy, ledger=ledger, analyst=analyst))
 
     def _hold(self, name: str | None, session: OpenSession) -> None:
-        """Take a session in place of the one of its name, and say what it is."""
+        """Store a session instead of the one of its name, and print its summary."""
         name = name or "main"
         if name in self.sessions:
             self.sessions[name].close()
@@ -322,7 +324,7 @@ class DpsqlMagic(Magics):
         print(sessions.summarise_session(session))
 
     def _keep(self, rest: str) -> None:
-        """Keep the Result or table of a variable, which stays as it is, as a relation of later cells; by a new name, the last."""
+        """Keep a variable's Result or table as a relation of later cells; for a new name, the last result."""
         words = rest.split()
         if len(words) != 1:
             raise ParseError("%dpsql keep takes one name.", hint="%dpsql keep out")
@@ -335,7 +337,7 @@ class DpsqlMagic(Magics):
                 raise
             return
         if self._last is None:
-            raise BindError("there is no result yet that could be kept.", hint="run a %%dpsql cell first.")
+            raise BindError("there is no result to keep yet.", hint="run a %%dpsql cell first.")
         self.sessions.get_open().keep(name, self._last)
         self.shell.push({name: self._converted(self._last)})  # type: ignore[union-attr]
 
@@ -389,14 +391,14 @@ def load(shell: InteractiveShell) -> None:
 
 
 def unload(shell: InteractiveShell) -> None:
-    """Take away the magic, its settings and completion. Open sessions wait for the next load."""
+    """Remove the magic, its settings and completion. Open sessions stay for the next load."""
     _forget(shell)
     for kind in ("line", "cell"):
         shell.magics_manager.magics[kind].pop("dpsql", None)
 
 
 def _leave(shell: InteractiveShell, opened: Sessions) -> None:
-    """Close every session as the shell ends: what an engine still holds then is told as a leak, on forty lines."""
+    """Close all sessions as the shell ends, since an engine that is still open prints a long warning."""
     for session in opened.values():
         session.close()
     opened.clear()
@@ -424,9 +426,7 @@ def _forget(shell: InteractiveShell) -> None:
 CONNECT = "%dpsql connect grpc+tls://host:31337 --token-file FILE"
 SERVER_FILES = ("token_file", "tls_ca", "tls_client_cert", "tls_client_key")
 """Options of ``%dpsql connect`` that name files for a server alone."""
-_NO_TOKEN = (
-    "a file that holds the token, or the variable DPSQL_TOKEN: in a notebook it would be kept and shared."
-)
+_NO_TOKEN = "a file with the token, or the variable DPSQL_TOKEN; a notebook would store and share it."
 
 
 def names_server(given: CellOptions) -> bool:
@@ -437,16 +437,14 @@ def names_server(given: CellOptions) -> bool:
 def open_server(given: CellOptions, kernel: bool) -> RemoteSession:
     """Open a session on a server.
 
-    Args:
-        given: the line's words and flags.
-        kernel: whether to ask for the token in a notebook. It is typed unseen, and not stored.
+    ``kernel``: whether to ask for the token in a notebook, unseen and without storing it.
 
     Raises:
-        ParseError: more than an address, or a flag for something that the server decides. ServerError: it can't be reached,
-            or there is no token.
+        ParseError: more than an address, or a flag that the server decides.
+        ServerError: it can't be reached, or there is no token.
     """
     if len(given.rest) > 1:  # not repeated: it may be the token
-        raise ParseError("%dpsql connect takes one address, and nothing else but flags.", hint=CONNECT)
+        raise ParseError("%dpsql connect takes one address and flags.", hint=CONNECT)
     named = [flag for flag in ("policy", "ledger", "analyst") if getattr(given, flag) is not None]
     if named:
         raise ParseError(f"a server has its own {' and '.join(named)}.", hint=CONNECT)
@@ -464,11 +462,7 @@ def open_server(given: CellOptions, kernel: bool) -> RemoteSession:
 
 
 def _ask_token(address: str, kernel: bool) -> str | None:
-    """Ask for the token, unseen.
-
-    Raises:
-        ServerError: there is no way to ask.
-    """
+    """Ask for the token, unseen; ServerError without a terminal."""
     if not kernel and not sys.stdin.isatty():
         raise ServerError(f"there is no token for {address}.", hint=f"--token-file FILE: {_NO_TOKEN}")
     try:
@@ -486,16 +480,14 @@ CHECK = "%dpsql policy check policy.toml"
 
 
 def is_policy_command(rest: str) -> bool:
-    """Return whether the words after ``%dpsql policy`` are an owner's command, and not the name of a session."""
+    """Return whether the words after ``%dpsql policy`` are an owner's command rather than a session's name."""
     return rest.partition(" ")[0].lower() in ("init", "check")
 
 
 def run_policy_command(rest: str, space: Mapping[str, Any]) -> Panel:
-    """Run ``init`` or ``check``.
+    """Run ``init``, which writes a first policy, or ``check``.
 
-    Args:
-        rest: the words after ``%dpsql policy``.
-        space: the notebook's variables.
+    A source or a database may be a variable of ``space``: a frame, a mapping of names to frames, or a connection.
 
     Raises:
         ParseError: words or flags that the command does not take.

@@ -1,4 +1,7 @@
-"""Completion in JupyterLab and IPython's terminal, in our cells and lines only."""
+"""Completion in JupyterLab and IPython's terminal, in our cells and lines only.
+
+It stands apart from the magic, because it answers keystrokes and must never ask or spend.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The prompt of ``dpsql sql``: statements of several lines with completion and colours, and commands that begin with a dot.
 
-It uses prompt_toolkit, as IPython's terminal does. The history is a private file, unless the owner's policy says
-``prompt_history = false`` or the analyst says ``--no-history``: then the history ends with the process.
+It uses prompt_toolkit, as IPython's terminal does. The history is a private file. With ``prompt_history = false`` in the
+owner's policy, or the analyst's ``--no-history``, it ends with the process.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ if TYPE_CHECKING:
     from dpsql.session.result import Result
 
 PROMPT_COMMANDS = {
-    ".help": "this; .help WORD says what a word of the language is",
+    ".help": "this list; .help WORD explains a word of the language",
     ".tables": "the tables that the policy names, and kept results",
     ".columns": "the columns of a table: .columns visits",
-    ".budget": "how much is left, and what each statement cost",
+    ".budget": "the remaining budget, and the cost of each statement",
     ".why": "the last answer or refusal explained",
-    ".ledger": "every charge: when, who, statement, loss, outcome",
-    ".policy": "what the data owner declared",
+    ".ledger": "all charges: time, analyst, statement, loss, outcome",
+    ".policy": "the data owner's declarations",
     ".mechanisms": "every way to get an answer, with an example",
     ".set": 'a value for $name: .set city Delft, or as JSON: .set cities ["Delft", "Leiden"]',
     ".read": "answer the statements of a file: .read q.sql",
     ".quit": "leave; so does Ctrl-D",
 }
 _USAGE = """\
-A statement may have several lines, and ends with a semicolon. Tab completes. Escape, then Enter, asks without a semicolon.
-Ctrl-C drops what is typed, and stops a statement that runs: what was charged stays charged."""
+A statement may have several lines, and ends with a semicolon. Tab completes. Escape, then Enter, runs it without a semicolon.
+Ctrl-C discards the typed text, or stops a running statement: its charge stays."""
 HISTORY_FILE = "history"
-"""The file in the state directory that holds what was asked at the prompt."""
+"""The file in the state directory with the prompt's history."""
 
 
 def run_prompt(
@@ -79,12 +79,7 @@ def run_prompt(
 
 
 def open_history(session: OpenSession, wanted: bool = True) -> History:
-    """Return the history: a private file if owner and analyst allow it, else memory.
-
-    Args:
-        session: the session whose policy decides.
-        wanted: whether the analyst wants a file.
-    """
+    """Return the history: a private file if the policy and the analyst (``wanted``) allow it, else memory."""
     from prompt_toolkit.history import FileHistory, InMemoryHistory
 
     from dpsql.ledger.state_files import find_state_directory, make_private_directory, make_private_file
@@ -95,7 +90,7 @@ def open_history(session: OpenSession, wanted: bool = True) -> History:
             make_private_directory(path.parent)
             make_private_file(path)
             return FileHistory(path)
-        except OSError:  # nothing is remembered where nothing can be written
+        except OSError:  # without a writable file there is no history
             pass
     return InMemoryHistory()
 
@@ -122,11 +117,7 @@ class Prompt:
         self.options = CellOptions(fresh=fresh)
 
     def make_reader(self, history: History) -> PromptSession[str]:
-        """Return the reader of statements from the terminal.
-
-        Args:
-            history: where statements are kept.
-        """
+        """Return the reader of statements from the terminal."""
         from prompt_toolkit import PromptSession
         from prompt_toolkit.completion import Completer, Completion
         from prompt_toolkit.document import Document
@@ -154,7 +145,7 @@ class Prompt:
         def _(event: KeyPressEvent) -> None:
             buffer = event.current_buffer
             if buffer.complete_state:
-                buffer.complete_state = None  # what was chosen stays
+                buffer.complete_state = None  # keep the chosen completion
             elif is_whole(buffer.text):
                 buffer.validate_and_handle()
             else:
@@ -261,7 +252,7 @@ class Prompt:
             raise ParseError(".read takes one file.", hint=".read q.sql")
         try:
             text = Path(words[0]).expanduser().read_text(encoding="utf-8")
-        except (OSError, RuntimeError, ValueError):  # RuntimeError: ~name where nobody is called so
+        except (OSError, RuntimeError, ValueError):  # RuntimeError: ~name of an unknown user
             raise ParseError(f"the file {words[0]} can't be read.") from None
         self._ask(text)
 

@@ -35,11 +35,11 @@ ROWS = 20
 """Rows shown before the middle is left out; ``%config DpsqlMagic.rows`` changes it for a notebook."""
 
 NOISY_DIGITS = 4
-"""Digits shown of a noisy number that has no interval to say how many count."""
+"""Digits shown of a noisy number without an interval."""
 
 NOISE_ONLY = "the interval is for the noise alone"
 EXACT_SQL = "Exact SQL:"
-"""The line of an explanation below which its SQL stands."""
+"""The line of an explanation before its SQL."""
 NOT_LASTING = 'this budget lasts for this process only: dpsql.connect(..., ledger="name.ledger") keeps it'
 NO_INTERVAL = "no interval: computed after the release"
 _PRE = (

@@ -300,11 +300,14 @@ def draw_certainty(data: dict[str, Any]) -> Picture:
 def draw_groups(data: list[tuple[int, float, float, float]], sign: str = "ε") -> Picture:
     """Draw the certainty about one to five units together."""
     times = "k² times" if sign == "ρ" else "k times"
-    together = "a family say, or one person's months where a unit is one of them"
-    text = f"The same when several units belong together ({together}): k units have {times} the {sign}." + (
-        f" The chance of failure grows too: δ={data[0][2]:.2g} for one, δ={data[-1][2]:.2g} for five."
-        if data[0][2]
-        else ""
+    together = "such as a family, or one person's months if a unit is one month"
+    text = (
+        f"The certainty about several units that belong together ({together}): k units have {times} the {sign}."
+        + (
+            f" The chance of failure grows too: δ={data[0][2]:.2g} for one, δ={data[-1][2]:.2g} for five."
+            if data[0][2]
+            else ""
+        )
     )
     x = Scale("units together", 0.4, 5.6, tuple((float(k), str(k)) for k, *_ in data))
     picture = Picture("Group privacy", text, x, Scale.linear("certainty", 0.5, 1.0, "%"))

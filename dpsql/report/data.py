@@ -123,7 +123,7 @@ class LedgerSums:
 
 
 class _BurnDown:
-    """The greatest cost of one more statement after each charge, and the level that each refused statement asked for."""
+    """The greatest cost of one more statement after each charge, and the level that each refused statement requested."""
 
     def __init__(self, ledger: Ledger, count: int) -> None:
         self._rule = ledger.accountant
@@ -333,7 +333,7 @@ def _asked(ledger: Ledger, sums: LedgerSums, policy: Policy | None) -> dict[str,
 
 
 def _accountants(ledger: Ledger, sums: LedgerSums) -> list[dict[str, Any]]:
-    """Return what was asked so far as each way of adding up has it."""
+    """Return the charges so far under each accountant."""
     names, rows = list_accountants(ledger, sums.charged)
     return [dict(zip(names, row, strict=True)) for row in rows]
 
@@ -347,7 +347,7 @@ def _price(rule: Accountant, event: Event | None) -> str:
 
 
 def describe_entry(entry: Entry, accountant: Accountant, policy: Policy | None) -> dict[str, Any]:
-    """Return a statement of the ledger as plain data: who asked what when, the charge, its end, and where that comes from."""
+    """Return a statement of the ledger as plain data: analyst, text, time, charge, outcome, and their explanation."""
     event = entry.charged(accountant)
     charged = (Fraction(0), Fraction(0)) if event is None else event.basic
     return {
@@ -399,8 +399,8 @@ def _say_promise(promise: BudgetLoss, whole: BudgetState, unit: str) -> str:
     sure, even = promise.certainty, "if they gave it even odds before."
     if sure > 0.999:
         return (
-            f"S{knows} may become all but certain whether {unit} in the data: a budget of {_say_amount(promise, whole)} "
-            "promises next to nothing."
+            f"S{knows} may become almost certain whether {unit} in the data: a budget of {_say_amount(promise, whole)} protects "
+            "hardly anyone."
         )
     if promise.currency != "epsilon":
         told = f"guesses right with a chance of at most {certainty_text(sure)} whether {unit} in the data"
@@ -431,7 +431,7 @@ def _say_formal(promise: BudgetLoss, whole: BudgetState) -> str:
     amount = f"{promise.amount:.4g}"
     name = f"{amount}-Gaussian differentially private" if promise.currency == "mu" else f"{amount}-zCDP"
     if promise.delta:
-        name += f" but for an event of probability {promise.delta:.4g}"
+        name += f" except with probability {promise.delta:.4g}"
     if not whole.promises_rule:
         return name
     return f"{name} (the curve alone: ε={write_short(whole.limit_epsilon, UP)} at δ={write_short(whole.at_delta)})"
@@ -454,8 +454,8 @@ def _parts(whole: BudgetState) -> str:
         return ""
     rest = whole.limit_delta - whole.mechanism_delta
     return (
-        f" Of δ, {write_short(whole.mechanism_delta)} is for mechanisms that have one of their own and {write_short(rest)} for "
-        "the rule. A statement is admitted while the plain sum of ε or the rule has room for it."
+        f" Of δ, {write_short(whole.mechanism_delta)} is for mechanisms with a δ of their own and {write_short(rest)} for the "
+        "rule. A statement is admitted if the plain sum of ε or the rule has room for it."
     )
 
 
@@ -465,7 +465,7 @@ def _assumptions(policy: Policy | None) -> dict[str, Any]:
     tables, sentences = [], []
     for table in policy.tables.values():
         if table.public:
-            sentences.append(f"{table.name} is public: nothing in it is protected.")
+            sentences.append(f"{table.name} is public: it has no protection.")
             continue
         rows = 1 if table.row_level else table.max_rows
         limits = filter(None, (_rows(table), _groups(table.max_groups)))
@@ -484,8 +484,8 @@ def _assumptions(policy: Policy | None) -> dict[str, Any]:
     sentences += _say_server(policy)
     sentences.append("Declared bounds and values are public: they must not be read off the data.")
     sentences.append(
-        "The promise covers what dpsql released from this ledger. It does not cover another ledger for the "
-        "same people, nor somebody who can read the data themselves."
+        "The guarantee covers the releases recorded in this ledger. It does not cover another ledger about the same people, nor "
+        "anyone with access to the data."
     )
     return {"sentences": sentences, "tables": tables}
 
@@ -496,11 +496,11 @@ def _say_server(policy: Policy) -> list[str]:
     if policy.analysts and policy.budget.answers == "own":
         said.append(
             "A stored answer is debited once to the share of each other analyst who asks for it. The whole is not "
-            "charged again, for nothing is drawn."
+            "charged again, because nothing is drawn."
         )
     elif policy.analysts:
         said.append(
-            "A stored answer is free for every analyst: the whole bounds what all of them see together."
+            "A stored answer is free for every analyst, because the whole budget bounds all answers together."
         )
     if not policy.server.answer_times:
         said.append(

@@ -1,8 +1,10 @@
-"""The figures of a budget: the promise and the charges, as curves, errors, groups and sums side by side.
+"""The figures of a budget: the guarantee and the charges, as curves, errors, groups and sums side by side.
 
 They use the currency of the session. For a budget in mu, or a session that only the Gaussian rule can admit, the curve is
-``G_mu`` itself, k people together have k times mu, and rho grows with the square of k. All figures are floats for display,
+``G_mu`` itself. k people together have k times mu; rho grows with the square of k. All figures are floats for display,
 computed from exact sums; the filters decide charges.
+
+A ledger of a million statements has few distinct prices, so figures are computed from these without walking it again.
 """
 
 from __future__ import annotations
@@ -225,9 +227,9 @@ class BudgetLoss:
 
 
 def find_promise(ledger: Ledger, charges: Charges) -> BudgetLoss:
-    """Return the loss that the whole budget promises.
+    """Return the loss that the whole budget guarantees.
 
-    A budget in mu or rho promises that amount. So does gdp if the first statement had no pure loss: it was chosen before any
+    A budget in mu or rho guarantees that amount. So does gdp if the first statement had no pure loss: it was chosen before any
     answer, and after it the plain sum admits nothing in any continuation, so only the rule admits statements. Otherwise the
     pair (epsilon, delta) is proved.
     """
@@ -394,7 +396,7 @@ _MOST_EVENTS = 1000
 def _describe_plan(
     charges: Charges, limit: Fraction, delta: Fraction
 ) -> tuple[float | None, float, bool, float | None, int | None]:
-    """Return what a declared list of these events costs at delta, and how much more it would have had room for."""
+    """Return the cost of a declared list of these events at delta, and the room that it would have left."""
     if charges.add_up(lambda e: e.basic[0]) > _MOST_EPSILON:
         return None, float(delta), False, None, None
     events = [event for event, times in charges.counts.items() for _ in range(times)]
@@ -448,7 +450,7 @@ FIGURES: Mapping[str, Callable[[Ledger], Figures]] = {
     "GROUPS": list_unit_groups,
     "ACCOUNTANTS": list_accountants,
 }
-"""The functions that make SHOW's tables of everybody's statements, by the word after SHOW."""
+"""The functions that make SHOW's tables over all analysts' statements, by the word after SHOW."""
 
 
 def list_figures(ledger: Ledger, what: str) -> Figures:

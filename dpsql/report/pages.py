@@ -1,4 +1,4 @@
-"""The owner's report written down: an HTML page, text, JSON or CSV.
+"""The owner's report as an HTML page, text, JSON or CSV.
 
 The page has no script, fetches nothing, follows light and dark, and is readable with styles off.
 """
@@ -26,16 +26,16 @@ from dpsql.report.tables import Html, Sheet, clip_text, fill, join, list_entries
 def write_page(data: dict[str, Any]) -> str:
     """Write the whole page of a report (see :func:`dpsql.report.data.make_report`)."""
     sections = (
-        ("left", "How much is left", _write_left(data)),
+        ("left", "The remaining budget", _write_left(data)),
         (
             "asked",
-            "What was asked, by whom, and what it cost",
+            "Statements and their costs",
             _write_asked(data["asked"], data["pages"]) + write_accountants(data["accountants"]),
         ),
-        ("refused", "What was refused", _write_refused(data["refused"])),
-        ("guarantee", "What is promised", write_guarantee(data["guarantee"])),
-        ("assumptions", "Under which assumptions", write_assumptions(data["assumptions"])),
-        ("pictures", "In pictures", draw_charts(data)),
+        ("refused", "Refusals", _write_refused(data["refused"])),
+        ("guarantee", "The guarantee", write_guarantee(data["guarantee"])),
+        ("assumptions", "Assumptions", write_assumptions(data["assumptions"])),
+        ("pictures", "Pictures", draw_charts(data)),
     )
     warnings = (tag("p", text, class_="warning", role="alert") for text in data["warnings"])
     return fill(
@@ -94,7 +94,7 @@ def write_table(headings: str, rows: list[tuple[Any, ...]], caption: str, number
 def _write_asked(asked: dict[str, Any], pages: dict[str, Any]) -> Html:
     if not asked["people"]:
         return tag("p", "Nothing yet.")
-    caption = f"Statements in order{_say_page(pages)}; times as where this was written"
+    caption = f"Statements in order{_say_page(pages)}; times of the place where this was written"
     return write_sums(asked) + Html("<br>") + write_statements(asked["statements"], caption)
 
 
@@ -151,8 +151,8 @@ def _say_page(pages: dict[str, Any]) -> str:
 
 
 _SIDE_BY_SIDE = (
-    "What was asked so far, as other ways of adding up have it: the ε at the budget's δ, the largest ε of one more "
-    "pure statement, and how many more like the last one. pld is for a list that was declared as a whole."
+    "The charges so far under other accountants: the ε at the budget's δ, the largest ε of one more pure statement, and the "
+    "number of further statements like the last one. pld is for a list that was declared as a whole."
 )
 
 
@@ -228,9 +228,7 @@ def _write_refused(refused: list[dict[str, Any]]) -> Html:
     return write_refusals(refused, REFUSALS)
 
 
-REFUSALS = (
-    "Refused statements cost nothing. They are the best sign that a bound is missing or a budget too small."
-)
+REFUSALS = "Refused statements cost nothing. They are the best sign of a missing bound or a budget that is too small."
 
 
 def write_refusals(refused: list[dict[str, Any]], caption: str) -> Html:
@@ -245,7 +243,7 @@ def write_refusals(refused: list[dict[str, Any]], caption: str) -> Html:
 
 
 def write_assumptions(assumed: dict[str, Any]) -> Html:
-    """Write what the owner declared, table by table."""
+    """Write the owner's declarations, table by table."""
     items = join(tag("li", sentence) for sentence in assumed["sentences"])
     rows = [
         (table["name"], column["name"], _write_declared(column))
@@ -276,14 +274,14 @@ def write_report(
     accountant: str | None = None,
     page: int = 1,
 ) -> Path:
-    """Write the report to a file, as its suffix says: ``.html``, ``.json``, ``.csv``, else text.
+    """Write the report to a file in the format of its suffix: ``.html``, ``.json``, ``.csv``, else text.
 
     Args:
         ledger: the ledger to report on.
-        policy: for the assumptions; None takes the one that the ledger holds.
+        policy: the policy with the assumptions; by default the one in the ledger.
         path: the file to write.
-        accountant: counts the same events as this accountant would have; the whole report says so.
-        page: which statements are told one by one: 1, the newest. Sums, and the CSV, are of all.
+        accountant: the accountant that counts the events; by default the ledger's.
+        page: the page of single statements: 1 has the newest. Sums, and the CSV, are of all.
 
     Raises:
         LedgerError: the ledger can't be read or trusted.
@@ -302,7 +300,7 @@ def write_report(
 def report_text(
     ledger: Ledger, policy: Policy | None = None, *, accountant: str | None = None, page: int = 1
 ) -> str:
-    """Return the report for a terminal; with ``accountant``, as that one would have counted."""
+    """Return the report for a terminal; ``accountant`` counts the events instead of the ledger's."""
     return _write_as(".txt", ledger, policy, accountant, page)
 
 
@@ -329,7 +327,7 @@ def _write_as(suffix: str, ledger: Ledger, policy: Policy | None, accountant: st
 
 
 def _sum_people(days: list[dict[str, Any]]) -> Iterator[str]:
-    """Write what each person asked and was charged in all, as plain sums."""
+    """Yield the sums of each person's statements and charges."""
     people: dict[str, list[float]] = {}
     for day in days:
         sums = people.setdefault(day["who"], [0, 0, 0.0])

@@ -32,7 +32,7 @@ _CAPTION = (
 
 
 NO_MATH = "mathjax_ignore"
-"""A class of HTML in which JupyterLab leaves ``$`` alone: two parameters of a statement would become a formula."""
+"""An HTML class without formulas in JupyterLab, which would render two parameters of a statement as one."""
 
 
 class Html(str):
@@ -58,7 +58,7 @@ def fill(template: str, **values: object) -> Html:
 
 
 def tag(name: str, inner: object, **attributes: object) -> Html:
-    """Write an element. In names of attributes ``_`` is ``-``, at the end nothing; None leaves the attribute out."""
+    """Return an element. In names of attributes ``_`` is ``-``, at the end nothing; None leaves the attribute out."""
     given = (
         f' {key.strip("_").replace("_", "-")}="{quote(f"{value:g}" if isinstance(value, float) else value)}"'
         for key, value in attributes.items()
@@ -254,12 +254,12 @@ def _own_costs(entry: Entry, accountant: Accountant) -> tuple[float | None, floa
 
 
 def list_budget(state: BudgetState, lasting: bool = True) -> tuple[tuple[str, ...], list[tuple[_Value, ...]]]:
-    """Return columns and rows of ``SHOW BUDGET``: the whole, and the analyst's own share where there is one.
+    """Return columns and rows of ``SHOW BUDGET``: the whole, and the analyst's own share if there is one.
 
     The remaining amount of a share is that of its own limit: a statement needs room in both rows.
 
-    ``answers`` is, beside a share, who pays for a stored answer that another analyst paid for: nobody (``shared``), or the
-    share alone (``own``). ``lasts`` says whether a ledger keeps the budget, or only this process.
+    With a share, ``answers`` is ``shared`` if stored answers that another analyst paid for are free, or ``own`` if the
+    share pays for them. ``lasts`` says whether a ledger keeps the budget, or only this process.
     """
     names = ("whose", "accountant", "epsilon", "delta", "spent_epsilon", "spent_delta", "left_epsilon", "left_delta",
              "more_at_default", "mechanism_delta", "rule_used", "currency", "amount", "amount_spent",

@@ -5,7 +5,7 @@ the operator with its caps, epsilon, delta and noise; its exact texts in normal 
 zone; the policy's rules and the data version of each table read; and the content of each public relation. It omits
 names chosen by the analyst or by the binder, and the confidence if intervals can be recomputed.
 
-Relation and guarantee: none. Showing a release again is post-processing, whatever the key. Too coarse a key would give
+Relation and guarantee: none. Showing a release again is post-processing under any key. Too coarse a key would give
 a wrong answer, too fine a key an unnecessary charge.
 """
 

@@ -111,7 +111,7 @@ Lend = Callable[[str, Mapping[str, pa.Table], tuple[str, ...]], pa.Table]
 Draw = Callable[[PrivateBlock, Mapping[str, pa.Table]], Release]
 """Releases a block over its public relations."""
 
-CORRECT = "correct the text above the private part: what was released is stored, and asking again is free."
+CORRECT = "correct the text above the private part: the release is stored, and asking again is free."
 """The hint if public SQL fails on released values."""
 _RELEASE, _NOISY = "release", "noisy"
 _NEVER = itertools.count()
@@ -515,7 +515,7 @@ def _shows_numbers(plan: Plan, block: PrivateBlock) -> bool:
 def _compare_strategies(chosen: StrategyChoice | None, stored: StrategyVariant, single: bool) -> str:
     """Return a note on how much smaller a fresh answer's error would be; empty if hardly, or for numbers that aren't shown."""
     alone = stored.single_gain if single else 1.0
-    gain, where = max((stored.gain, "what is shown"), (alone, "single numbers"))
+    gain, where = max((stored.gain, "the shown numbers"), (alone, "single numbers"))
     if gain < _WORTH:
         return ""
     best = EVEN if chosen is None else chosen.chosen
