@@ -30,12 +30,9 @@ _FOLD_ABOVE = 64
 
 
 class FilterState:
-    """An open filter and its running sums. Open reservations are summed separately, because they may still shrink.
+    """An open filter and its running sums; ``whose`` share it limits (None: the whole).
 
-    Args:
-        whose: the analyst whose share it limits; None for the whole.
-        accountant: the filter.
-        base: the sums of settled charges; by default none.
+    Open reservations are summed separately, because they may still shrink.
     """
 
     def __init__(self, whose: str | None, accountant: Accountant, base: Spent | None = None) -> None:
@@ -275,12 +272,7 @@ class Account:
         return None
 
     def apply(self, rows: Iterable[Row]) -> None:
-        """Fold further rows in.
-
-        Raises:
-            LedgerError: a row is not valid: a settlement without a reservation, a negative or unreadable event, a
-                release without a charge.
-        """
+        """Fold further rows in; LedgerError if a row is not valid, such as a settlement without a reservation."""
         for row in rows:
             body = read_body(row)
             try:
@@ -519,12 +511,7 @@ def make_budget_state(
 ) -> BudgetState:
     """Return the state of an analyst's share, with the whole inside; without a share, the state of the whole.
 
-    Args:
-        account: the log so far.
-        policy: for the default epsilon.
-        analyst: the analyst who asks.
-        after: further events, counted as if they were charged.
-        debit: a further event that is charged to the share only.
+    ``after``: further events, counted as if they were charged; ``debit``: one that is charged to the share only.
     """
     default = policy.budget.default_epsilon if policy is not None else None
     states, events = account.filters(analyst), tuple(after)

@@ -66,13 +66,7 @@ def read_entries(
 ) -> Iterator[Entry]:
     """Yield the statements from number ``first`` to ``last``, with one page of them in memory.
 
-    Args:
-        connection: to the ledger.
-        first, last: numbers of statements.
-        forgotten: the time before which the owner blanked texts.
-
-    Raises:
-        LedgerError: a row does not fit its hash, or is not valid.
+    ``forgotten`` is the time before which the owner blanked texts. LedgerError if a row is not valid, or does not fit its hash.
     """
     for start in range(max(1, first), last + 1, _PAGE):
         rows = connection.execute(_ROWS, (start, min(last, start + _PAGE - 1))).fetchall()

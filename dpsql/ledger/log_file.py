@@ -108,14 +108,7 @@ def write_json(body: Mapping[str, Any]) -> str:
 def check_said(row: Row, body: Mapping[str, Any], said: Said | None, forgotten: str) -> dict[str, Any] | None:
     """Return the content of a row that is stored outside it; None if the owner had it forgotten.
 
-    Args:
-        row: the row.
-        body: its body, with the digest.
-        said: the stored content; None if there is none.
-        forgotten: the time before which the owner blanked contents.
-
-    Raises:
-        LedgerError: the content was changed, or is missing although it was not forgotten.
+    ``forgotten``: the time before which the owner blanked contents. LedgerError if the content was changed, or is missing.
     """
     if said is None:
         if row.at < forgotten:
@@ -274,15 +267,9 @@ def connect_to_ledger(
 
 
 def set_durable(connection: sqlite3.Connection, wait: bool, logged: bool | None = None) -> bool:
-    """Set whether the next commits wait for the disk. Without a write-ahead log they always do.
+    """Set whether the next commits wait for the disk, and return whether there is a write-ahead log; without, they always wait.
 
-    Args:
-        connection: the open file.
-        wait: whether they wait.
-        logged: the result of an earlier call for this connection. The log can't go away while the file is open.
-
-    Returns:
-        Whether the file has a write-ahead log.
+    ``logged`` is the result of an earlier call for this connection: the log can't go away while the file is open.
     """
     first = logged is None
     if first:

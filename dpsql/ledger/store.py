@@ -35,15 +35,10 @@ _APART = {"reserve": ("text", "key"), "refuse": ("text", "reason"), "settle": ("
 
 
 def upgrade_ledger(connection: sqlite3.Connection, path: Path, *, read_only: bool) -> sqlite3.Connection:
-    """Return a connection to the ledger in this version's format.
+    """Return a connection to the ledger in this version's format; the given one is closed if another is returned.
 
-    Args:
-        connection: to a ledger of an earlier version; closed if another connection is returned.
-        path: the ledger.
-        read_only: leave the file unchanged, and return an upgraded private copy.
-
-    Raises:
-        LedgerError: the ledger is damaged, or can't be written.
+    ``read_only``: leave the file unchanged, and return an upgraded private copy. LedgerError if the ledger is damaged, or
+    can't be written.
     """
     if read_only:
         with closing(connection), log_file.explain_errors(path):
@@ -198,10 +193,7 @@ _PAGE = 2000
 class LedgerStore:
     """A connection to a ledger and the fold of its rows. Safe for threads, processes and forks.
 
-    Args:
-        path: the file; None for a new ledger in memory, which begins with ``first``.
-        terms: the terms that rule the sums; None for the granted ones.
-        keep_answers: greatest size of the stored answers in bytes; None for no limit.
+    ``path`` is None for a new ledger in memory, which begins with ``first``. ``terms`` rule the sums; None for the granted ones.
     """
 
     def __init__(

@@ -169,11 +169,7 @@ def parse_flags(line: str, flags: tuple[Flag, ...]) -> CellOptions:
 
 
 def parse_words(line: str, flags: tuple[Flag, ...]) -> tuple[tuple[str, ...], dict[str, str | bool]]:
-    """Parse a line into its words and its flags with their values, True for a switch.
-
-    Raises:
-        ParseError: an unknown flag (the nearest is named), a missing value, an open quote.
-    """
+    """Parse a line into its words and its flags with their values, True for a switch; ParseError names the nearest flag."""
     try:
         tokens = shlex.split(line)
     except ValueError:

@@ -36,12 +36,7 @@ def list_helped_words() -> tuple[str, ...]:
 
 
 def describe_word(word: str, known: KnownNames) -> str:
-    """Return the help on a word: each of its meanings, in paragraphs; empty if it is unknown.
-
-    Args:
-        word: a word, in any case; for a parameter with its ``$``.
-        known: the public names of the session.
-    """
+    """Return the help on a word, or ``$name``: each of its meanings, in paragraphs; empty if it is unknown."""
     if word.startswith("$"):
         held = known.parameters.get(word[1:])
         bound = (
@@ -54,15 +49,7 @@ def describe_word(word: str, known: KnownNames) -> str:
 
 
 def explain_word(word: str, known: KnownNames) -> str:
-    """Return the help on a word that was asked for by name.
-
-    Args:
-        word: as for :func:`describe_word`.
-        known: the public names of the session.
-
-    Raises:
-        BindError: there is no help on it; the nearest word is named.
-    """
+    """Return the help on a word that was asked for by name; BindError, with the nearest word, if there is none."""
     told = describe_word(word, known)
     if told:
         return told
@@ -141,14 +128,7 @@ class MagicPlace(NamedTuple):
 
 
 def find_magic(shell: Any, text: str, row: int, column: int) -> MagicPlace | None:
-    """Return the magic at a cursor; None for another magic, or Python.
-
-    Args:
-        shell: IPython's.
-        text: the cell.
-        row: the cursor's line, from 0.
-        column: the cursor's place in that line.
-    """
+    """Return the magic at a cursor, by line and column from 0; None for another magic, or Python."""
     lines = text.split("\n")
     before = lines[row][:column]
     first = re.match(r"\s*%%(\w+)", text)
@@ -169,12 +149,7 @@ def find_magic(shell: Any, text: str, row: int, column: int) -> MagicPlace | Non
 
 
 def describe_at(place: MagicPlace, known: KnownNames) -> str:
-    """Return the help on the word under the cursor of a magic; empty without help.
-
-    Args:
-        place: the cursor's place, on the magic's line or in its SQL.
-        known: the public names of the session.
-    """
+    """Return the help on the word under the cursor of a magic; empty without help."""
     if place.line is not None:
         found = re.search(r"[-\w]+$", place.line)
         return _describe_line_word(found[0]) if found else ""

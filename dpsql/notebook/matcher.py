@@ -56,12 +56,7 @@ def list_parameters(space: Mapping[str, Any]) -> dict[str, str]:
 
 
 def offer_paths(typed: str, endings: tuple[str, ...] = ()) -> list[Offer]:
-    """Return the files and folders whose path begins with the typed word.
-
-    Args:
-        typed: the beginning of a path.
-        endings: of the offered files; all if empty.
-    """
+    """Return the files (with one of the endings, if any are given) and folders whose path begins with the typed word."""
     folder, slash, stem = typed.rpartition("/")
     try:
         place = Path(folder + slash or ".").expanduser()
@@ -120,12 +115,7 @@ class Matcher:
         )
 
     def describe(self, text: str, at: int) -> str:
-        """Return the help on the word under a cursor; empty outside of our cells, and without help.
-
-        Args:
-            text: the cell.
-            at: the cursor, in characters from its beginning.
-        """
+        """Return the help on the word under a cursor; empty outside of our cells, and without help."""
         row = text.count("\n", 0, at)
         place = inspection.find_magic(self._shell, text, row, at - (text.rfind("\n", 0, at) + 1))
         if place is None:

@@ -91,14 +91,7 @@ def write_refusal(error: Error) -> Html:
 
 
 class PanelComms:
-    """The open panels of a kernel, and their messages.
-
-    Args:
-        shell: the kernel's.
-        cells: the texts of its cells.
-        sessions: the open ones.
-        find_parameters: returns the parameters of a cell's text.
-    """
+    """The open panels of a kernel, and their messages."""
 
     def __init__(
         self,

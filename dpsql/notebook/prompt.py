@@ -56,12 +56,7 @@ def run_prompt(
 ) -> None:
     """Ask for statements and answer them, until the end of the input.
 
-    Args:
-        session: an open one.
-        show: writes a result.
-        params: initial values of parameters.
-        fresh: pay for new answers even if stored ones are free.
-        history: whether to keep a history after the process; the policy may forbid it.
+    ``fresh``: pay for new answers even if stored ones are free; ``history``: keep one after the process, if the policy allows.
     """
     prompt = Prompt(session, show, params, fresh)
     print(sessions.summarise_session(session))
@@ -96,14 +91,7 @@ def open_history(session: OpenSession, wanted: bool = True) -> History:
 
 
 class Prompt:
-    """A prompt's state, and its reaction to a text.
-
-    Args:
-        session: an open one.
-        show: writes a result.
-        params: initial values of parameters.
-        fresh: pay for new answers.
-    """
+    """A prompt's state, and its reaction to a text."""
 
     def __init__(
         self,
@@ -197,11 +185,7 @@ class Prompt:
             self.show(result)
 
     def _do(self, line: str) -> None:
-        """Run a command.
-
-        Raises:
-            ParseError: there is no such command, or it lacks something.
-        """
+        """Run a command; ParseError if there is none of that name."""
         command, _, rest = line.partition(" ")
         rest = rest.strip()
         if command not in PROMPT_COMMANDS:

@@ -48,11 +48,7 @@ class Sessions(dict[str, "OpenSession"]):
     current: str = "main"
 
     def get_open(self, name: str | None = None) -> OpenSession:
-        """Return the session of that name, else the current one.
-
-        Raises:
-            BindError: there is none; the hint says how to open one.
-        """
+        """Return the session of that name, else the current one; BindError, with the way to open one, if there is none."""
         wanted = name or self.current
         if wanted not in self:
             if name and self:
@@ -74,11 +70,7 @@ class Settings(Section):
 
 
 def read_settings(folder: Path) -> Settings:
-    """Read the settings of the nearest pyproject.toml, in this folder or above; there need not be one.
-
-    Raises:
-        PolicyError: an unknown key, or a value of the wrong type.
-    """
+    """Return the settings of the nearest pyproject.toml, in this folder or above; PolicyError if one is wrong."""
     for place in (folder, *folder.parents):
         file = place / "pyproject.toml"
         try:
@@ -175,12 +167,7 @@ _COLUMNS: WeakKeyDictionary[Session, dict[str, list[str]]] = WeakKeyDictionary()
 
 
 def list_known_names(session: OpenSession, parameters: Mapping[str, str] | None = None) -> KnownNames:
-    """Gather the public names of a session for completion: tables and columns, declared values, open thresholds. No row is read.
-
-    Args:
-        session: an open one.
-        parameters: names for ``$name``, with the type of each.
-    """
+    """Gather the public names of a session for completion. No row is read."""
     declared = {table.name.lower(): table for table in session.policy.tables.values()}
     tables = {
         name: _describe_columns(declared.get(name.lower()), tuple(columns))
@@ -227,11 +214,7 @@ def choose_example_table(session: OpenSession) -> str | None:
 
 
 def show_columns(session: OpenSession, name: str) -> Sheet:
-    """Show a table's columns: their types, and the bounds or values that the policy declares.
-
-    Raises:
-        BindError: no table is named, or there is none of that name.
-    """
+    """Show a table's columns: their types, and the bounds or values that the policy declares."""
     tables = session.policy.tables
     if not name:
         raise BindError("which table?", hint=f"%dpsql columns {choose_example_table(session) or 'visits'}")
@@ -275,14 +258,10 @@ PATIENCE = 1.0
 def show_progress(
     show: Callable[[str], None], every: float = 1.0, stage: Callable[[], str] = str
 ) -> Iterator[None]:
-    """Show a line with the running time of a statement, from :data:`PATIENCE` seconds on.
+    """Show a line with the running time of a statement, from :data:`PATIENCE` seconds on, or the ``stage`` that a server reports.
 
-    The stop button (or Ctrl-C) interrupts the engine; the reservation stays charged.
-
-    Args:
-        show: draws a line over the last one; an empty line erases it.
-        every: seconds between two lines.
-        stage: the stage that a server reports.
+    The stop button (or Ctrl-C) interrupts the engine; the reservation stays charged. ``show`` draws a line over the last one;
+    an empty line erases it.
     """
     started, done, steps = time.monotonic(), threading.Event(), [""]
 

@@ -355,11 +355,7 @@ class Findings:
 def _describe_missing_column(error: PolicyError, declared: Policy, base: Path, said: list[str]) -> list[str]:
     """Return sentences about a column that a text file lacks, with the file's names; none about another error.
 
-    Args:
-        error: the reason why the policy's tables can't be opened.
-        declared: the policy.
-        base: the folder of its sources.
-        said: the missing columns so far, which are not named again.
+    ``said``: the missing columns so far, which are not named again.
     """
     table = declared.tables.get(error.keys[1]) if error.keys[:1] == ("tables",) and error.keys[2:3] else None
     if table is None or table.text is None:

@@ -159,13 +159,7 @@ class Hop:
 
 @dataclass(frozen=True)
 class Period:
-    """A function of a column by whose values privacy units are divided.
-
-    Args:
-        function: ``"date_trunc"``, one of :data:`PERIOD_PARTS`, or empty for the column itself.
-        part: the part that ``date_trunc`` takes.
-        column: the column.
-    """
+    """A function of a column that divides privacy units: ``date_trunc`` with a part, one of :data:`PERIOD_PARTS`, or none."""
 
     function: str
     part: str

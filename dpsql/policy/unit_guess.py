@@ -119,9 +119,7 @@ def list_candidates(table: Described) -> list[str]:
 def find_units(tables: Sequence[Described], wanted: str | None) -> dict[str, str]:
     """Return units by table as the policy writes them: a column, or a path through other tables of the source.
 
-    Args:
-        tables: the tables of one source.
-        wanted: the column that the owner named; None for a guess.
+    ``wanted``: the column that the owner named; None for a guess.
     """
     found: dict[str, str] = {}
     for table in tables:

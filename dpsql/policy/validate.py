@@ -315,9 +315,6 @@ _SPECIFIER = re.compile(r"%(?:-?[dmyHIMSj]|[YbBfgnpaA%])")
 def settle_type(key: str, value: object) -> str:
     """Read a type of a column, and return DuckDB's spelling of it.
 
-    Raises:
-        PolicyError: a column can't have this type.
-
     >>> [settle_type("type", text) for text in ("int", "decimal(10, 2)", "text[]")]
     ['INTEGER', 'DECIMAL(10,2)', 'VARCHAR[]']
     """

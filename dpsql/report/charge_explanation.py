@@ -89,11 +89,7 @@ def explain_loss(
 ) -> Iterator[str]:
     """Yield the loss of a statement, its parts, and why less was charged than was reserved.
 
-    Args:
-        verb: the start of the first sentence, such as ``It lost``.
-        asked: the event that was reserved.
-        used: the part of it that was used.
-        write: writes the charge of the session's accountant for an event.
+    ``verb`` begins the first sentence; ``asked`` was reserved, ``used`` is the part of it that was used.
     """
     event = used or asked
     if event is None:
@@ -182,15 +178,9 @@ def _advise_owner(event: Event | None, tables: list[Table], text: str) -> Iterat
 
 
 def explain_statement(ledger: Ledger, number: int, policy: Policy | None = None) -> str:
-    """Return the explanation of a statement of an open ledger, for a terminal.
+    """Return the explanation of a statement by its number, for a terminal; BindError if there is none of that number.
 
-    Args:
-        ledger: an open one.
-        number: the statement's number, as in SHOW LEDGER and the CSV.
-        policy: the owner's; by default the one that the ledger was last opened with.
-
-    Raises:
-        BindError: there is no statement of that number.
+    ``policy``: the owner's; by default the one that the ledger was last opened with.
     """
     entry = next(iter(ledger.walk(number, number)), None) if 1 <= number <= ledger.count else None
     if entry is None:

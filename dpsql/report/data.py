@@ -77,12 +77,7 @@ class Tally:
 
 @dataclass
 class LedgerSums:
-    """The sums of all statements, and the statements of one page.
-
-    Args:
-        ledger: an open ledger.
-        page: number of the kept page of statements: 1 has the newest.
-    """
+    """The sums of all statements, and the statements of one page: 1 has the newest."""
 
     ledger: Ledger
     page: int = 1
@@ -268,14 +263,9 @@ def make_report(ledger: Ledger, policy: Policy | None = None, *, page: int = 1) 
 
 
 def list_pictures(ledger: Ledger, what: str) -> dict[str, Any]:
-    """Return the numbers of one picture of a ledger.
+    """Return the numbers of one picture of a ledger; BindError if there is none of that name.
 
-    Args:
-        ledger: an open ledger.
-        what: ``"budget"``: the remaining budget after each charge. ``"tradeoff"``: the curves of the promise and of the charges.
-
-    Raises:
-        BindError: there is no picture of that name.
+    ``budget`` is the remaining budget after each charge, ``tradeoff`` the curves of the guarantee and of the charges.
     """
     if what not in PICTURES:
         raise BindError(f"there is no picture of {what}.", hint=did_you_mean(what, PICTURES))

@@ -463,12 +463,7 @@ def list_figures(ledger: Ledger, what: str) -> Figures:
 
 @dataclass(frozen=True)
 class Charges:
-    """Charged events with the number of statements each. No sum depends on their order.
-
-    Args:
-        counts: the number of charges of each event, the oldest event first.
-        last: the newest event; None if there is none.
-    """
+    """The distinct charged events, the oldest first, with the number of statements each. No sum depends on their order."""
 
     counts: Mapping[Event, int] = field(default_factory=dict)
     last: Event | None = None

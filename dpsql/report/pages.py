@@ -68,12 +68,7 @@ def _write_left(data: dict[str, Any]) -> Html:
 
 
 def write_bar(share: float, label: str) -> Html:
-    """Return a bar of the spent part of a budget.
-
-    Args:
-        share: from 0 to 1.
-        label: for screen readers.
-    """
+    """Return a bar of the spent share of a budget; ``label`` is for screen readers."""
     percent = 100 * min(1.0, max(0.0, share))
     return fill("bar.html", percent=f"{percent:.0f}", width=f"{percent:.1f}", label=label)
 
@@ -81,11 +76,7 @@ def write_bar(share: float, label: str) -> Html:
 def write_table(headings: str, rows: list[tuple[Any, ...]], caption: str, numbers: str = "") -> Html:
     """Return a table with a caption, which scrolls if it is too wide, also by the keyboard.
 
-    Args:
-        headings: of the columns, with ``|`` between them.
-        rows: the cells; all but :class:`Html` are escaped.
-        caption: the subject of the table.
-        numbers: the headings of columns of numbers.
+    ``headings``, and those of columns of ``numbers``, have ``|`` between them. All cells but :class:`Html` are escaped.
     """
     table = Sheet.of(headings.split("|"), rows, numbers.split("|"), caption=(caption,), caption_style=None)
     return tag("div", table.html(), class_="scroll", role="region", tabindex="0", aria_label=caption)

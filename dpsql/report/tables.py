@@ -298,12 +298,7 @@ class Charge(NamedTuple):
 class BudgetPanel(Display):
     """The budget as a bar, and the latest charges, in the reader's time zone.
 
-    Args:
-        state: the remaining budget.
-        charges: the latest statements.
-        count: the number of all statements.
-        lasting: False if the budget lasts for one process only.
-        notices: sentences for readers of the budget.
+    ``count`` is the number of all statements; ``lasting`` is False if the budget lasts for one process only.
     """
 
     state: BudgetState

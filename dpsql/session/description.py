@@ -118,12 +118,7 @@ def _text(value: Any) -> str:
 def describe_cell(line: Pipeline, policy: Policy, text: str, params: Params | None) -> Description:
     """Describe the last statement of a cell, and price all of them. The caller has the turn.
 
-    Args:
-        policy: the part of the policy that the session shows.
-        params: values of its parameters; None if not known yet.
-
-    Raises:
-        ParseError, BindError, PrivacyError: it can't be answered. Refusals for privacy are recorded in the ledger.
+    ``policy`` is the part that the session shows. Refusals for privacy are recorded in the ledger.
     """
     names = list_parameter_names(text) if params is None else ()
     if not names:
@@ -192,11 +187,7 @@ def _make_field(line: Pipeline, name: str, kind: str) -> pa.Field:
 def match_parameters(text: str, bound: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return a text and its parameters' values by name, given a client's bound values.
 
-    Values are matched by name if the names are the statement's own, otherwise by order.
-
-    Raises:
-        ParseError: the text does not end.
-        BindError: there are more or fewer values than parameters.
+    Values are matched by name if the names are the statement's own, otherwise by order. BindError if there are more or fewer.
     """
     names = list_parameter_names(text)
     text, _ = number_marks(text)

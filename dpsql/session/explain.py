@@ -87,11 +87,8 @@ def expect_errors(
 ) -> Errors | None:
     """Return a plan's expected errors at the epsilons the owner allows; None if none is known in advance.
 
-    Args:
-        plan: a bound plan.
-        budget: the owner's limits.
-        draws: the paid blocks, as from :func:`list_draws`; None for all of the plan's.
-        once: give each answer's error only for the smallest informative number of rows.
+    ``draws`` are the paid blocks, as from :func:`list_draws`, by default all. With ``once`` an answer has only its error for
+    the smallest informative number of rows.
     """
     paid = [block for block in plan.blocks if not block.prepaid]
     draws = paid if draws is None else draws
@@ -119,9 +116,7 @@ def _drop_limits(
 ) -> list[tuple[ExpectedError, tuple[float, ...]]]:
     """Drop numbers of rows so small that an answer is anywhere between its bounds; keep the largest.
 
-    Args:
-        answers: the errors of each answer at several amounts, the smallest first.
-        own: the index of the statement's own amount.
+    ``answers`` have an error per amount, in ascending order of amounts; ``own`` is the index of the statement's own amount.
     """
     kept = []
     for place, (error, row) in enumerate(answers):
@@ -465,12 +460,9 @@ def _advise_caps(plan: Plan) -> Iterator[str]:
 
 
 def _compare_errors(errors: Errors, ledger: Ledger | None, paid_all: bool) -> Iterator[str]:
-    """Yield the errors at half and at twice the amount or, for a statement over budget, at the largest amount that fits.
+    """Yield the errors at half and at twice the amount or, if over the budget of ``ledger``, at the largest that fits.
 
-    Args:
-        errors: the errors of the statement's answers at several amounts.
-        ledger: the ledger whose remaining budget limits the amount; None if the statement fits.
-        paid_all: whether the cost was that of all numbers; stored numbers change the price of another amount.
+    ``paid_all``: whether the cost was that of all numbers; stored numbers change the price of another amount.
     """
     own = errors.epsilons.index(errors.own)
 

@@ -84,12 +84,7 @@ class PlanCheck:
         return {**lent, **block.operator.provides}
 
     def check(self, plan: Plan) -> None:
-        """Prove a plan's texts, and refuse before payment any text that the engine would refuse on every data set.
-
-        Raises:
-            Unproved: a text may do more than its operator charges for.
-            BindError: the engine refuses a text.
-        """
+        """Prove a plan's texts, and refuse before payment any text that the engine would refuse on every data set."""
         released = {b.name for b in plan.blocks}
         for block in plan.blocks:
             lent = self.describe_lent(plan, block)
@@ -295,12 +290,9 @@ class Pipeline:
     def look_up(
         self, plans: Sequence[Plan], fresh: bool = False, paid: dict[str, RequestedBlock] | None = None
     ) -> list[PreparedPlan]:
-        """Find the stored blocks, which are free, of plans that are paid together.
+        """Find the stored blocks, which are free, of plans that are paid together, in the order of payment.
 
-        Args:
-            plans: in the order of payment.
-            fresh: ignore stored answers.
-            paid: as for :meth:`explain`.
+        ``fresh``: ignore stored answers; ``paid``: as for :meth:`explain`.
         """
         return self._blocks.prepare(plans, fresh, paid)
 
@@ -320,14 +312,9 @@ class Pipeline:
     # -- spent, then touched ------------------------------------------------------------------------------------
 
     def reserve(self, event: Event | None, text: str, prepared: Sequence[PreparedPlan]) -> Ticket | None:
-        """Charge an event durably before data are touched. Free statements need no ticket.
+        """Charge an event durably before data are touched; BudgetExceeded if the budget is too small.
 
-        Args:
-            event: the cost of the blocks to draw; None if all are stored.
-            prepared: the paid plans: the analyst's share may be debited for their stored answers.
-
-        Raises:
-            BudgetExceeded: the budget is too small; nothing was charged.
+        Free statements need no ticket. The analyst's share may be debited for stored answers of the ``prepared`` plans.
         """
         shown, ticket, number = list_shown(prepared), None, None
         if event is None and not shown:
@@ -474,12 +461,7 @@ class Pipeline:
         return plan.find_orders(self.finisher.describe(plan.finish, plan.schemas, plan.public))
 
     def _run_above(self, prepared: PreparedPlan, relations: Mapping[str, pa.Table]) -> pa.Table:
-        """Run the SQL above the private blocks.
-
-        Raises:
-            PostprocessingError: it failed on released values.
-            BindError: it failed and nothing had been released.
-        """
+        """Run the SQL above the private blocks; PostprocessingError if it fails on released values."""
         plan = prepared.plan
         try:
             return self.finisher.finish(plan.finish, prepared.adjust(relations), plan.public)

@@ -303,13 +303,9 @@ class Session:
 
     @in_our_words
     def why(self) -> Why:
-        """Explain the last answer or refusal: the privacy unit, the bounds, the origin of its cost, and cheaper or more
-        exact variants.
+        """Explain the last answer or refusal: the privacy unit, the bounds, the origin of its cost, and better variants.
 
-        It spends nothing, reads no private row, and repeats no released value.
-
-        Raises:
-            BindError: nothing was asked yet.
+        It spends nothing, reads no private row, and repeats no released value. BindError if nothing was asked yet.
         """
         line = self._pipeline
         with line.turn:

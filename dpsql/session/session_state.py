@@ -225,12 +225,7 @@ class OpenThresholds:
         return [opened.declaration.name for opened in self._open.values()]
 
     def open(self, declaration: Declaration, text: str) -> Ticket:
-        """Reserve the whole cost, and draw the noisy threshold.
-
-        Raises:
-            BindError: the name is already open.
-            BudgetExceeded: the budget is too small.
-        """
+        """Reserve the whole cost, and draw the noisy threshold; BindError if the name is already open."""
         key = declaration.name.lower()
         if key in self._open:
             raise BindError(

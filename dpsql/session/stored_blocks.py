@@ -260,12 +260,9 @@ class StoredBlocks:
     def prepare(
         self, plans: Sequence[Plan], fresh: bool = False, paid: dict[str, RequestedBlock] | None = None
     ) -> list[PreparedPlan]:
-        """Look up all blocks of statements that are paid together, in the order of payment. Reads only public relations
-        and the ledger.
+        """Look up all blocks of statements that are paid together, in order. Reads only public relations and the ledger.
 
-        Args:
-            fresh: ignore stored answers.
-            paid: blocks that earlier statements will pay, by key; the blocks of these plans are added.
+        ``fresh``: ignore stored answers; ``paid``: earlier statements' blocks by key, to which those of these plans are added.
         """
         first: dict[str, RequestedBlock] = {} if paid is None else paid
         if any(plan.blocks for plan in plans):
