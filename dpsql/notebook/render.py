@@ -15,16 +15,7 @@ from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Decimal
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dpsql.report.tables import (
-    LEDGER_COLUMNS,
-    LEDGER_TEXT,
-    Display,
-    Sheet,
-    SheetColumn,
-    clip_text,
-    join,
-    tag,
-)
+from dpsql.report.tables import LEDGER_COLUMNS, LEDGER_TEXT, Display, Sheet, SheetColumn, clip_text, join, tag
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -254,8 +254,7 @@ def settle_bounds(key: str, value: object) -> tuple[Fraction, Fraction]:
         raise PolicyError("bounds must be two numbers, two dates or two times.")
     if low > high:
         raise PolicyError(
-            "the bounds are reversed: the lowest comes first.",
-            hint="swap the two numbers of bounds.",
+            "the bounds are reversed: the lowest comes first.", hint="swap the two numbers of bounds."
         )
     return low, high
 

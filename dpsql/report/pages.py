@@ -258,12 +258,7 @@ def _write_declared(column: dict[str, Any]) -> str:
 
 
 def write_report(
-    ledger: Ledger,
-    policy: Policy | None,
-    path: str | Path,
-    *,
-    accountant: str | None = None,
-    page: int = 1,
+    ledger: Ledger, policy: Policy | None, path: str | Path, *, accountant: str | None = None, page: int = 1
 ) -> Path:
     """Write the report to a file in the format of its suffix: ``.html``, ``.json``, ``.csv``, else text.
 

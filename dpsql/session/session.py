@@ -187,11 +187,7 @@ class Session:
         return self._run(text, partial(parse_synthetic, text, params, rows), fresh, epsilon)[-1]
 
     def _run(
-        self,
-        text: str,
-        read: Callable[[], list[Statement]],
-        fresh: bool,
-        epsilon: str | Fraction | None,
+        self, text: str, read: Callable[[], list[Statement]], fresh: bool, epsilon: str | Fraction | None
     ) -> list[Result]:
         """Answer the statements that ``read`` parses from a text."""
         line = self._pipeline
