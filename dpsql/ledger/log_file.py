@@ -32,10 +32,10 @@ from dpsql.errors import LedgerError
 START = "0" * 64
 """The hash before the first row."""
 
-ROW_KINDS = (
-    "open", "policy", "adopt", "reserve", "progress", "settle", "refuse", "notice",
-    "checkpoint", "spend", "forget", "restore", "upgrade", "debit",
-)  # fmt: skip
+_KINDS = (
+    "open policy adopt reserve progress settle refuse notice checkpoint spend forget restore upgrade debit"
+)
+ROW_KINDS = tuple(_KINDS.split())
 
 
 class Row(NamedTuple):

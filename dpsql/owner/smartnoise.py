@@ -21,13 +21,10 @@ from dpsql.policy.model import Budget, Column, Policy, Table
 from dpsql.policy.tables import TEXT_KINDS
 from dpsql.session.result import MissingLibrary
 
-_TABLE_KEYS = (
-    "rows", "max_ids", "row_privacy", "sample_max_ids", "censor_dims", "clamp_counts", "clamp_columns", "use_dpsu",
-)  # fmt: skip
-_COLUMN_KEYS = (
-    "name", "type", "private_id", "is_key", "lower", "upper", "min", "max", "nullable", "missing_value", "sensitivity",
-    "cardinality", "bounded", "auto_lower", "auto_upper",
-)  # fmt: skip
+_TABLE_KEYS = "rows max_ids row_privacy sample_max_ids censor_dims clamp_counts clamp_columns use_dpsu"
+_COLUMN_KEYS = """
+    name type private_id is_key lower upper min max nullable missing_value sensitivity cardinality bounded auto_lower
+    auto_upper"""
 _NUMBERS = ("int", "float", "integer", "number", "decimal")
 _TYPES = {
     "int": "BIGINT", "integer": "BIGINT", "float": "DOUBLE", "number": "DOUBLE", "decimal": "DOUBLE",
@@ -126,7 +123,8 @@ def _make_refusal() -> PolicyError:
     )
 
 
-def _check_keys(given: Iterable[object], known: tuple[str, ...], where: str, what: str) -> None:
+def _check_keys(given: Iterable[object], keys: str, where: str, what: str) -> None:
+    known = keys.split()
     for key in given:
         if key not in known:
             raise PolicyError(

@@ -451,6 +451,11 @@ class Table(Section):
         return f"all rows of any one {path[-1].column}{f' {self.period.words}' if self.period else ''}"
 
     @property
+    def unit_label(self) -> str:
+        """The column or path of the privacy unit, with its period; empty for public and row-level tables without one."""
+        return f"{self.unit_text or ''}{f' {self.period.words}' if self.period else ''}"
+
+    @property
     def determining(self) -> frozenset[str]:
         """The folded columns each of whose values belongs to one unit, as the owner asserts."""
         return frozenset(fold(parse_dependency(text)[0]) for text in self.determines)

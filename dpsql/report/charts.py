@@ -12,10 +12,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from dpsql.report.figures import certainty_text
-from dpsql.report.tables import Html, fill, join, tag
+from dpsql.report.tables import Data, Html, fill, join, tag
 
 Point = tuple[float, float]
 
@@ -179,7 +178,7 @@ _FLOOR = 1e-12
 _LINES = [("whole budget", "second", "7 4"), ("spent so far", "first", None)]
 
 
-def draw_charts(data: dict[str, Any]) -> Html:
+def draw_charts(data: Data) -> Html:
     """Draw all figures as HTML, each with a caption that says in words what it shows."""
     drawn = data["pictures"]
     figures = (
@@ -192,7 +191,7 @@ def draw_charts(data: dict[str, Any]) -> Html:
     return tag("div", join(figures), class_="gallery")
 
 
-def draw_burn_down(data: dict[str, Any]) -> Picture:
+def draw_burn_down(data: Data) -> Picture:
     """Draw epsilon left after each charge."""
     steps, limit, charges = data["steps"], data["limit"], max(1, data["charges"])
     sign = data["symbol"]
@@ -224,7 +223,7 @@ def draw_burn_down(data: dict[str, Any]) -> Picture:
     return picture
 
 
-def draw_privacy_profile(data: dict[str, Any], left: dict[str, Any]) -> Picture:
+def draw_privacy_profile(data: Data, left: Data) -> Picture:
     """Draw delta as a function of epsilon, for the promise and for the charges."""
     limit = left["limit"]
     text = (
@@ -244,7 +243,7 @@ def draw_privacy_profile(data: dict[str, Any], left: dict[str, Any]) -> Picture:
     return picture
 
 
-def draw_tradeoff(data: dict[str, Any]) -> Picture:
+def draw_tradeoff(data: Data) -> Picture:
     """Draw the trade-off between the two errors of an attacker who tests for one unit."""
     text = (
         "An attacker who tests whether one unit is in the data: the share of false alarms against the least "
@@ -267,7 +266,7 @@ def draw_tradeoff(data: dict[str, Any]) -> Picture:
     return picture
 
 
-def draw_certainty(data: dict[str, Any]) -> Picture:
+def draw_certainty(data: Data) -> Picture:
     """Draw the highest certainty about one unit, as a function of epsilon."""
     (limit, most), (spent, sure) = data["promise"], data["spent"]
     text = (

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from operator import methodcaller
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dpsql.numerics.exact_numbers import compute_root, write_number
 from dpsql.privacy import conversions
@@ -25,6 +25,7 @@ from dpsql.privacy.events import Event, PureDP
 from dpsql.privacy.filters import ACCOUNTANTS, RENYI_ORDERS
 from dpsql.privacy.pld import compute_loss, find_cost
 from dpsql.privacy.tradeoff import from_epsilon_delta, from_profile, gaussian
+from dpsql.report.tables import Figures
 
 if TYPE_CHECKING:
     from dpsql.ledger.ledger import Ledger
@@ -262,7 +263,7 @@ def find_spent(ledger: Ledger, charges: Charges) -> BudgetLoss:
     return BudgetLoss("epsilon", epsilon, min(1.0, delta), spent_profile(charged))
 
 
-def list_curve(ledger: Ledger, spent: bool) -> tuple[tuple[str, ...], list[tuple[float, ...]]]:
+def list_curve(ledger: Ledger, spent: bool) -> Figures:
     """Return columns and rows of ``SHOW TRADEOFF``, and of ``SHOW TRADEOFF SPENT``."""
     charges = count_charges(ledger)
     loss = (find_spent if spent else find_promise)(ledger, charges)
@@ -272,30 +273,24 @@ def list_curve(ledger: Ledger, spent: bool) -> tuple[tuple[str, ...], list[tuple
     if rule is not None:
         curves.append(rule)
         names.append("type_ii_error_by_rule")
-    rows = [(i / 50, *(float(curve(i / 50)) for curve in curves)) for i in range(51)]
-    return tuple(names), rows
+    return tuple(names), [(i / 50, *(float(curve(i / 50)) for curve in curves)) for i in range(51)]
 
 
-def list_unit_groups(ledger: Ledger) -> tuple[tuple[str, ...], list[tuple[str | int | float | None, ...]]]:
+_ERRORS = ("type_ii_at_1", "type_ii_at_5", "type_ii_at_10")
+GROUP_FIGURES = ("epsilon", "delta", "mu", "rho", "certainty", *_ERRORS)
+"""The figures of several units together, as :func:`describe_group` yields them."""
+
+
+def list_unit_groups(ledger: Ledger) -> Figures:
     """Return columns and rows of ``SHOW GROUPS``: one to five units together, for budget and charges."""
-    names = (
-        "loss",
-        "units",
-        "epsilon",
-        "delta",
-        "mu",
-        "rho",
-        "certainty",
-        "type_ii_at_1",
-        "type_ii_at_5",
-        "type_ii_at_10",
-    )
-    rows: list[tuple[str | int | float | None, ...]] = []
     at_delta, charges = find_conversion_delta(ledger), count_charges(ledger)
-    for name, loss in (("budget", find_promise(ledger, charges)), ("spent", find_spent(ledger, charges))):
-        for k in range(1, PEOPLE + 1):
-            rows.append((name, k, *describe_group(loss, k, at_delta)))
-    return names, rows
+    losses = {"budget": find_promise(ledger, charges), "spent": find_spent(ledger, charges)}
+    rows: list[tuple[str | int | float | None, ...]] = [
+        (name, k, *describe_group(loss, k, at_delta))
+        for name, loss in losses.items()
+        for k in range(1, PEOPLE + 1)
+    ]
+    return ("loss", "units", *GROUP_FIGURES), rows
 
 
 def find_conversion_delta(ledger: Ledger) -> float:
@@ -325,9 +320,7 @@ _SIDE_BY_SIDE = ("basic", "zcdp", "gdp")
 """Accountants shown together with the session's own."""
 
 
-def list_accountants(
-    ledger: Ledger, charges: Charges | None = None
-) -> tuple[tuple[str, ...], list[tuple[str | int | float | bool | None, ...]]]:
+def list_accountants(ledger: Ledger, charges: Charges | None = None) -> Figures:
     """Return columns and rows of ``SHOW ACCOUNTANTS``: the charges so far under each accountant.
 
     ``epsilon`` is at the budget's delta: the loss of a session with these charges. ``left_epsilon`` is the largest pure epsilon
@@ -346,20 +339,15 @@ def list_accountants(
         events = charges.counted_by(kind)
         more = None if events.last is None else held.more(spent, events.last)
         epsilon = _at_delta(name, events, delta)
-        rows.append((name, name == own, _say_spent(held, events), *_pair(epsilon, name, events, delta), held.holds(spent),
-                     float(held.fits(spent)), more))  # fmt: skip
+        summed = events.add_up(lambda e: e.basic[1]) if name == "basic" else delta
+        pair = (None if epsilon is None else float(epsilon), float(summed))
+        figures = (*pair, held.holds(spent), float(held.fits(spent)), more)
+        rows.append((name, name == own, _write_spent(held, events), *figures))
     rows.append(("pld", False, "declared as one list", *_describe_plan(charges, terms.epsilon, delta)))
     return names, rows
 
 
-def _pair(
-    epsilon: Fraction | None, name: str, events: Charges, delta: Fraction
-) -> tuple[float | None, float]:
-    summed = events.add_up(lambda e: e.basic[1]) if name == "basic" else delta
-    return (None if epsilon is None else float(epsilon)), float(summed)
-
-
-def _say_spent(held: Accountant, events: Charges) -> str:
+def _write_spent(held: Accountant, events: Charges) -> str:
     """Return the sum in the accountant's own currency."""
     if held.currency == "mu":
         return f"μ={write_number(compute_root(events.add_up(lambda e: e.mu**2)))}"
@@ -442,8 +430,6 @@ def _count_more(fits: Callable[[Event, int], bool], last: Event) -> int:
     return low
 
 
-Figures = tuple[tuple[str, ...], list[tuple[Any, ...]]]
-"""Names of columns, and rows of texts, numbers, booleans and NULLs."""
 FIGURES: Mapping[str, Callable[[Ledger], Figures]] = {
     "TRADEOFF": lambda ledger: list_curve(ledger, spent=False),
     "TRADEOFF SPENT": lambda ledger: list_curve(ledger, spent=True),

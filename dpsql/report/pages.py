@@ -20,10 +20,10 @@ from dpsql.policy.model import Policy
 from dpsql.report.charts import draw_charts
 from dpsql.report.data import make_report
 from dpsql.report.figures import certainty_text
-from dpsql.report.tables import Html, Sheet, clip_text, fill, join, list_entries, read_template, tag
+from dpsql.report.tables import Data, Html, Sheet, clip_text, fill, join, list_entries, read_template, tag
 
 
-def write_page(data: dict[str, Any]) -> str:
+def write_page(data: Data) -> str:
     """Write the whole page of a report (see :func:`dpsql.report.data.make_report`)."""
     sections = (
         ("left", "The remaining budget", _write_left(data)),
@@ -49,7 +49,7 @@ def write_page(data: dict[str, Any]) -> str:
     )
 
 
-def _write_left(data: dict[str, Any]) -> Html:
+def _write_left(data: Data) -> Html:
     left = data["left"]
     facts = [
         f"{left['charges']} statements charged",
@@ -82,14 +82,14 @@ def write_table(headings: str, rows: list[tuple[Any, ...]], caption: str, number
     return tag("div", table.html(), class_="scroll", role="region", tabindex="0", aria_label=caption)
 
 
-def _write_asked(asked: dict[str, Any], pages: dict[str, Any]) -> Html:
+def _write_asked(asked: Data, pages: Data) -> Html:
     if not asked["people"]:
         return tag("p", "Nothing yet.")
     caption = f"Statements in order{_say_page(pages)}; times of the place where this was written"
     return write_sums(asked) + Html("<br>") + write_statements(asked["statements"], caption)
 
 
-def write_sums(asked: dict[str, Any]) -> Html:
+def write_sums(asked: Data) -> Html:
     """Write the sums by person, and by day and person."""
     days = [
         (d["day"], d["who"] or "not named", str(d["statements"]), str(d["refused"]), f"ε={d['epsilon']:.4g}")
@@ -110,7 +110,7 @@ def write_sums(asked: dict[str, Any]) -> Html:
     )  # fmt: skip
 
 
-def write_statements(entries: list[dict[str, Any]], caption: str) -> Html:
+def write_statements(entries: list[Data], caption: str) -> Html:
     """Return a table of charged statements: time, analyst, charge, outcome, text."""
     rows = [
         (
@@ -131,7 +131,7 @@ _TEXT_WIDTH = 600
 """Characters of a statement on a page; the CSV has all of them."""
 
 
-def _say_page(pages: dict[str, Any]) -> str:
+def _say_page(pages: Data) -> str:
     """Return the range of statements on a page; empty if all are on it."""
     if pages["of"] == 1:
         return ""
@@ -147,7 +147,7 @@ _SIDE_BY_SIDE = (
 )
 
 
-def write_accountants(rows: list[dict[str, Any]]) -> Html:
+def write_accountants(rows: list[Data]) -> Html:
     """Write the accountants side by side."""
     cells = [
         (
@@ -169,7 +169,7 @@ def _write_figure(value: float | None) -> str:
     return "—" if value is None else f"{value:.4g}"
 
 
-def write_guarantee(told: dict[str, Any]) -> Html:
+def write_guarantee(told: Data) -> Html:
     """Write the promise in words, the errors of an attacker, and groups."""
     errors = [(row["of"], *(f"{beta:.4g}" for _, beta in row["type_ii"])) for row in told["errors"]]
     alphas = [f"α = {alpha:.0%}" for alpha, _ in told["errors"][0]["type_ii"]]
@@ -196,13 +196,13 @@ def write_guarantee(told: dict[str, Any]) -> Html:
     )  # fmt: skip
 
 
-def _write_charge(entry: dict[str, Any]) -> Html:
+def _write_charge(entry: Data) -> Html:
     """Return the charge, and its price in the accountant's own currency."""
     price = "" if entry["price"] == entry["charge"] else entry["price"]
     return tag("span", entry["charge"]) + (tag("span", price, class_="reason") if price else Html())
 
 
-def _write_why(entry: dict[str, Any]) -> Html:
+def _write_why(entry: Data) -> Html:
     """Return the explanation of a charge, folded."""
     if not entry["why"]:
         return Html()
@@ -213,7 +213,7 @@ def _write_share(share: float | None) -> str:
     return "the whole" if share is None else f"ε={share:.4g}"
 
 
-def _write_refused(refused: list[dict[str, Any]]) -> Html:
+def _write_refused(refused: list[Data]) -> Html:
     if not refused:
         return tag("p", "Nothing.")
     return write_refusals(refused, REFUSALS)
@@ -222,7 +222,7 @@ def _write_refused(refused: list[dict[str, Any]]) -> Html:
 REFUSALS = "Refused statements cost nothing. They are the best sign of a missing bound or a budget that is too small."
 
 
-def write_refusals(refused: list[dict[str, Any]], caption: str) -> Html:
+def write_refusals(refused: list[Data], caption: str) -> Html:
     """Return a table of refused statements: time, analyst, requested cost, text and reason."""
     rows = [
         (e["when_text"], e["who"], e["asked"] or "—",
@@ -233,7 +233,7 @@ def write_refusals(refused: list[dict[str, Any]], caption: str) -> Html:
     return write_table("when|who|asked for|statement", rows, caption, "asked for")
 
 
-def write_assumptions(assumed: dict[str, Any]) -> Html:
+def write_assumptions(assumed: Data) -> Html:
     """Write the owner's declarations, table by table."""
     items = join(tag("li", sentence) for sentence in assumed["sentences"])
     rows = [
@@ -246,7 +246,7 @@ def write_assumptions(assumed: dict[str, Any]) -> Html:
     )
 
 
-def _write_declared(column: dict[str, Any]) -> str:
+def _write_declared(column: Data) -> str:
     told = []
     if column["bounds"] is not None:
         low, high = (end if isinstance(end, str) else f"{end:g}" for end in column["bounds"])
@@ -312,7 +312,7 @@ def _write_as(suffix: str, ledger: Ledger, policy: Policy | None, accountant: st
     return _write_text(data)
 
 
-def _sum_people(days: list[dict[str, Any]]) -> Iterator[str]:
+def _sum_people(days: list[Data]) -> Iterator[str]:
     """Yield the sums of each person's statements and charges."""
     people: dict[str, list[float]] = {}
     for day in days:
@@ -326,7 +326,7 @@ def _sum_people(days: list[dict[str, Any]]) -> Iterator[str]:
         yield ""
 
 
-def _write_text(data: dict[str, Any]) -> str:
+def _write_text(data: Data) -> str:
     left, promise = data["left"], data["guarantee"]
     lines = [f"WARNING: {warning}" for warning in data["warnings"]]
     lines += [f"{data['ledger'] or 'ledger in memory'} · {data['dataset']} · {data['written'][:16]}Z", ""]

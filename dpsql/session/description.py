@@ -73,9 +73,8 @@ def show(
 
 
 def _describe_table(table: Table) -> tuple[Any, ...]:
-    unit = f"{table.unit_text or ''}{f' {table.period.words}' if table.period else ''}"
     kind = "public" if table.public else "private"
-    return (table.name, kind, unit, table.max_rows, table.max_rows_per_group, table.max_groups)
+    return (table.name, kind, table.unit_label, table.max_rows, table.max_rows_per_group, table.max_groups)
 
 
 def _list_settings(policy: Policy) -> Iterator[tuple[str, str, str]]:
