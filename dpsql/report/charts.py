@@ -85,8 +85,13 @@ class Picture:
 
     def line(self, points: Sequence[Point], kind: str = "first", dash: str | None = None) -> None:
         """Draw a line through the points; ``kind`` is the class that colours it."""
-        self._add("polyline", f"line {kind}", fill="none", stroke="currentColor", stroke_width=2, stroke_dasharray=dash,
-                  stroke_linejoin="round", points=self._path(points))  # fmt: skip
+        pen = {
+            "stroke": "currentColor",
+            "stroke_width": 2,
+            "stroke_dasharray": dash,
+            "stroke_linejoin": "round",
+        }
+        self._add("polyline", f"line {kind}", fill="none", points=self._path(points), **pen)
 
     def area(self, points: Sequence[Point], kind: str = "first") -> None:
         """Draw the area between the points and the x axis."""
@@ -98,21 +103,29 @@ class Picture:
         """Draw a bar from the x axis, ``width`` in units of x."""
         left, top = self.at(x - width / 2, y)
         right, bottom = self.at(x + width / 2, self.y.low)
-        self._add("rect", f"bar {kind}", fill="currentColor", fill_opacity=0.25, x=left, y=top, width=right - left,
-                  height=max(0.5, bottom - top), rx=3)  # fmt: skip
+        box = {"x": left, "y": top, "width": right - left, "height": max(0.5, bottom - top), "rx": 3}
+        self._add("rect", f"bar {kind}", fill="currentColor", fill_opacity=0.25, **box)
 
     def dot(self, x: float, y: float, kind: str = "first", hollow: bool = False, title: str = "") -> None:
         """Draw a mark; hollow for refused statements. Browsers show ``title`` as a tooltip."""
         px, py = self.at(x, y)
         inner = tag("title", title) if title else ""
+        pen: dict[str, object] = {"fill": "currentColor"}
         if hollow:
-            self._add("circle", f"dot {kind} hollow", inner, fill="none", stroke="currentColor", stroke_width=1.5,
-                      cx=px, cy=py, r=4)  # fmt: skip
-        else:
-            self._add("circle", f"dot {kind}", inner, fill="currentColor", cx=px, cy=py, r=4)
+            kind, pen = f"{kind} hollow", {"fill": "none", "stroke": "currentColor", "stroke_width": 1.5}
+        self._add("circle", f"dot {kind}", inner, cx=px, cy=py, r=4, **pen)
 
-    def label(self, x: float, y: float, text: str, *, kind: str = "", anchor: str = "start",
-              dx: float = 6, dy: float = -6) -> None:  # fmt: skip
+    def label(
+        self,
+        x: float,
+        y: float,
+        text: str,
+        *,
+        kind: str = "",
+        anchor: str = "start",
+        dx: float = 6,
+        dy: float = -6,
+    ) -> None:
         """Write text next to a point."""
         px, py = self.at(x, y)
         self._write(f"label {kind}", px + dx, py + dy, text, anchor)
@@ -137,8 +150,8 @@ class Picture:
         drawn, self.shapes = self.shapes, []
         self._draw_grid()
         drawn, self.shapes = [*self.shapes, *drawn], drawn
-        return fill("chart.svg", width=self.width, height=self.height, title=self.title, text=self.text,
-                    shapes=join(drawn))  # fmt: skip
+        head = {"width": self.width, "height": self.height, "title": self.title, "text": self.text}
+        return fill("chart.svg", **head, shapes=join(drawn))
 
     def _draw_grid(self) -> None:
         (x0, y0), (x1, y1) = self.at(self.x.low, self.y.low), self.at(self.x.high, self.y.high)

@@ -20,7 +20,18 @@ from dpsql.policy.model import Policy
 from dpsql.report.charts import draw_charts
 from dpsql.report.data import make_report
 from dpsql.report.figures import certainty_text
-from dpsql.report.tables import Data, Html, Sheet, clip_text, fill, join, list_entries, read_template, tag
+from dpsql.report.tables import (
+    LEDGER_COLUMNS,
+    Data,
+    Html,
+    Sheet,
+    clip_text,
+    fill,
+    join,
+    list_entries,
+    read_template,
+    tag,
+)
 
 
 def write_page(data: Data) -> str:
@@ -51,13 +62,9 @@ def write_page(data: Data) -> str:
 
 def _write_left(data: Data) -> Html:
     left = data["left"]
-    facts = [
-        f"{left['charges']} statements charged",
-        left["about_text"],
-        left["detail"],
-        f"accountant {left['accountant']}",
-        f"{left['unsettled']} not settled, charged in full" if left["unsettled"] else "",
-    ]
+    unsettled = f"{left['unsettled']} not settled, charged in full" if left["unsettled"] else ""
+    facts = [f"{left['charges']} statements charged", left["about_text"], left["detail"]]
+    facts += [f"accountant {left['accountant']}", unsettled]
     return fill(
         "left.html",
         sentence=left["sentence"],
@@ -82,11 +89,14 @@ def write_table(headings: str, rows: list[tuple[Any, ...]], caption: str, number
     return tag("div", table.html(), class_="scroll", role="region", tabindex="0", aria_label=caption)
 
 
+_GAP = Html("<br>")
+
+
 def _write_asked(asked: Data, pages: Data) -> Html:
     if not asked["people"]:
         return tag("p", "Nothing yet.")
-    caption = f"Statements in order{_say_page(pages)}; times of the place where this was written"
-    return write_sums(asked) + Html("<br>") + write_statements(asked["statements"], caption)
+    caption = f"Statements in order{_write_range(pages)}; times of the place where this was written"
+    return write_sums(asked) + _GAP + write_statements(asked["statements"], caption)
 
 
 def write_sums(asked: Data) -> Html:
@@ -95,35 +105,26 @@ def write_sums(asked: Data) -> Html:
         (d["day"], d["who"] or "not named", str(d["statements"]), str(d["refused"]), f"ε={d['epsilon']:.4g}")
         for d in asked["days"]
     ]
-    debits = any(p["debited"] for p in asked["people"])
-    people = [
-        (p["who"] or "not named", str(p["statements"]), f"ε={p['epsilon']:.4g}",
-         *([f"ε={p['debited']:.4g}"] if debits else []), _write_share(p["share"]))
-        for p in asked["people"]
-    ]  # fmt: skip
-    heads = "who|statements|charged|" + ("share alone|" if debits else "") + "of"
+    debits, people = any(p["debited"] for p in asked["people"]), []
+    for p in asked["people"]:
+        debited = [f"ε={p['debited']:.4g}"] if debits else []
+        share = "the whole" if p["share"] is None else f"ε={p['share']:.4g}"
+        people.append(
+            (p["who"] or "not named", str(p["statements"]), f"ε={p['epsilon']:.4g}", *debited, share)
+        )
+    numbers = f"statements|charged|{'share alone|' if debits else ''}of"
+    sums = "plain sums of epsilon"
+    by_day = f"Sums by day (UTC) and person: {sums}"
     return (
-        write_table(heads, people, "Sums by person: plain sums of epsilon", "statements|charged|share alone|of")
-        + Html("<br>")
-        + write_table("day|who|statements|refused|charged", days,
-                      "Sums by day (UTC) and person: plain sums of epsilon", "statements|refused|charged")
-    )  # fmt: skip
+        write_table(f"who|{numbers}", people, f"Sums by person: {sums}", numbers)
+        + _GAP
+        + write_table("day|who|statements|refused|charged", days, by_day, "statements|refused|charged")
+    )
 
 
 def write_statements(entries: list[Data], caption: str) -> Html:
     """Return a table of charged statements: time, analyst, charge, outcome, text."""
-    rows = [
-        (
-            e["when_text"],
-            e["who"],
-            _write_charge(e),
-            e["outcome"],
-            tag("code", clip_text(e["text"], _TEXT_WIDTH))
-            + (tag("span", clip_text(e["reason"], _TEXT_WIDTH), class_="reason") if e["reason"] else Html())
-            + _write_why(e),
-        )
-        for e in entries
-    ]
+    rows = [(e["when_text"], e["who"], _write_charge(e), e["outcome"], _write_statement(e)) for e in entries]
     return write_table("when|who|charge|outcome|statement", rows, caption, "charge")
 
 
@@ -131,7 +132,7 @@ _TEXT_WIDTH = 600
 """Characters of a statement on a page; the CSV has all of them."""
 
 
-def _say_page(pages: Data) -> str:
+def _write_range(pages: Data) -> str:
     """Return the range of statements on a page; empty if all are on it."""
     if pages["of"] == 1:
         return ""
@@ -186,14 +187,14 @@ def write_guarantee(told: Data) -> Html:
         )
         for group in told["groups"]
     ]
-    heads = [sign] * bool(own) + ["ε", "δ", "certainty", *alphas]
+    numbers, heads = "|".join(alphas), "|".join([sign] * bool(own) + ["ε", "δ", "certainty", *alphas])
+    least = "The least type II error (misses) of any test whose type I error is α"
     return (
         fill("guarantee.html", sentence=told["sentence"], formal=told["formal"])
-        + write_table("|".join(["loss", *alphas]), errors, "The least type II error (misses) of any test whose type I error is α",
-                  "|".join(alphas))
-        + Html("<br>")
-        + write_table("|".join(["units", *heads]), groups, "The whole budget, for several units together", "|".join(heads))
-    )  # fmt: skip
+        + write_table(f"loss|{numbers}", errors, least, numbers)
+        + _GAP
+        + write_table(f"units|{heads}", groups, "The whole budget, for several units together", heads)
+    )
 
 
 def _write_charge(entry: Data) -> Html:
@@ -209,10 +210,6 @@ def _write_why(entry: Data) -> Html:
     return tag("details", tag("summary", "why") + tag("ul", join(tag("li", told) for told in entry["why"])))
 
 
-def _write_share(share: float | None) -> str:
-    return "the whole" if share is None else f"ε={share:.4g}"
-
-
 def _write_refused(refused: list[Data]) -> Html:
     if not refused:
         return tag("p", "Nothing.")
@@ -224,13 +221,15 @@ REFUSALS = "Refused statements cost nothing. They are the best sign of a missing
 
 def write_refusals(refused: list[Data], caption: str) -> Html:
     """Return a table of refused statements: time, analyst, requested cost, text and reason."""
-    rows = [
-        (e["when_text"], e["who"], e["asked"] or "—",
-         tag("code", clip_text(e["text"], _TEXT_WIDTH))
-         + tag("span", clip_text(e["reason"], _TEXT_WIDTH), class_="reason") + _write_why(e))
-        for e in refused
-    ]  # fmt: skip
+    rows = [(e["when_text"], e["who"], e["asked"] or "—", _write_statement(e)) for e in refused]
     return write_table("when|who|asked for|statement", rows, caption, "asked for")
+
+
+def _write_statement(entry: Data) -> Html:
+    """Return a statement with its reason and the explanation of its charge."""
+    text = tag("code", clip_text(entry["text"], _TEXT_WIDTH))
+    reason = entry["reason"] and tag("span", clip_text(entry["reason"], _TEXT_WIDTH), class_="reason")
+    return text + (reason or Html()) + _write_why(entry)
 
 
 def write_assumptions(assumed: Data) -> Html:
@@ -296,13 +295,9 @@ def _write_as(suffix: str, ledger: Ledger, policy: Policy | None, accountant: st
             return _write_as(suffix, other, policy or ledger.policy, None, page)
     if suffix == ".csv":
         sheet = io.StringIO()
-        names: tuple[str, ...] = ()
+        csv.writer(sheet).writerow(LEDGER_COLUMNS)
         for entry in ledger.walk():
-            told, rows = list_entries([entry], ledger.accountant)
-            csv.writer(sheet).writerows(rows if names else [told, *rows])
-            names = told
-        if not names:
-            csv.writer(sheet).writerow(list_entries([], ledger.accountant)[0])
+            csv.writer(sheet).writerows(list_entries([entry], ledger.accountant)[1])
         return sheet.getvalue()
     data = make_report(ledger, policy, page=page)
     if suffix in (".html", ".htm"):
@@ -333,11 +328,12 @@ def _write_text(data: Data) -> str:
     lines += [left["sentence"] + (f" ({left['about_text']})" if left["about_text"] else ""), ""]
     lines += [*_sum_people(data["asked"]["days"])]
     if data["pages"]["of"] > 1:
-        lines += ["By day (UTC) and person, plain sums of epsilon:"] + [
+        days = (
             f"  {d['day']:<10}  {d['who']:<12} {d['statements']:>8} charged {d['refused']:>6} refused  ε={d['epsilon']:.4g}"
             for d in data["asked"]["days"]
-        ] + [""]  # fmt: skip
-    lines += [f"Asked{_say_page(data['pages'])}:"] + [
+        )
+        lines += ["By day (UTC) and person, plain sums of epsilon:", *days, ""]
+    lines += [f"Asked{_write_range(data['pages'])}:"] + [
         f"  {e['statement']:>4}  {e['when_text']}  {e['who']:<12} {e['charge']:<16} {e['outcome']:<11} {clip_text(e['text'], 90)}"
         for e in data["asked"]["statements"]
     ]
