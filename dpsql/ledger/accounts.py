@@ -15,8 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from dpsql.errors import BudgetExceeded
-from dpsql.ledger.entries import OUTCOMES, read_event
-from dpsql.ledger.log_file import START, Row, damaged_error, read_body
+from dpsql.ledger.log_file import OUTCOMES, START, Row, damaged_error, read_body, read_event
 from dpsql.ledger.terms import Terms, open_own_filters
 from dpsql.numerics.exact_numbers import DOWN, write_short
 from dpsql.policy.model import Policy

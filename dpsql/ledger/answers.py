@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpsql.errors import LedgerError
-from dpsql.ledger.entries import Entry, format_local_time
 from dpsql.ledger.log_file import set_durable
 from dpsql.ledger.state_files import make_private_file, read_inode, read_mode
 from dpsql.privacy.events import Event
+from dpsql.privacy.records import Entry, format_local_time
 
 _PIECE = 1 << 24
 ASKED = "asked "

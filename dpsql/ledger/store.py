@@ -26,9 +26,20 @@ from dpsql.errors import LedgerError
 from dpsql.ledger import log_file, state_files
 from dpsql.ledger.accounts import Account
 from dpsql.ledger.answers import AnswerStore
-from dpsql.ledger.entries import Entry, read_entries, read_one_entry
-from dpsql.ledger.log_file import START, VERSION, Row, Said, damaged_error, link_row, read_body, verify_rows
+from dpsql.ledger.log_file import (
+    START,
+    VERSION,
+    Row,
+    Said,
+    damaged_error,
+    link_row,
+    read_body,
+    read_entries,
+    read_one_entry,
+    verify_rows,
+)
 from dpsql.ledger.terms import Terms
+from dpsql.privacy.records import Entry
 
 _APART = {"reserve": ("text", "key"), "refuse": ("text", "reason"), "settle": ("release", "blocks")}
 """Parts of a version-1 body that are stored outside the row since."""

@@ -21,11 +21,11 @@ from dpsql.errors import LedgerError
 from dpsql.ledger import log_file, state_files
 from dpsql.ledger.accounts import Account, compare_sums
 from dpsql.ledger.answers import AnswerStore, check_kept
-from dpsql.ledger.entries import Entry
 from dpsql.ledger.log_file import Said, check_said, damaged_error, read_body, verify_rows
 from dpsql.ledger.state_files import Checkpoint, keep_servers_away
 from dpsql.ledger.store import LedgerStore, find_existing, find_replaced, get_user
 from dpsql.privacy.events import Event, GroupSelection, PureDP
+from dpsql.privacy.records import Entry
 
 _PATIENCE_MS = 200
 """Milliseconds to wait for readers of SQLite's log."""

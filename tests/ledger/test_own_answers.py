@@ -15,8 +15,8 @@ import pytest
 import dpsql
 from dpsql.errors import BudgetExceeded, LedgerError
 from dpsql.ledger.answers import hash_release
-from dpsql.ledger.entries import DEBIT_ALONE
 from dpsql.ledger.ledger import KeptReleases, Ledger
+from dpsql.ledger.log_file import DEBIT_ALONE
 from dpsql.ledger.upkeep import back_up, forget_before, restore_ledger, verify_ledger
 from dpsql.policy.model import Policy
 from dpsql.privacy.events import DiscreteLaplace, Event, PureDP, compose_events

@@ -19,8 +19,8 @@ import dpsql
 from dpsql.cli import main
 from dpsql.errors import BindError, BudgetExceeded, LedgerError, ParseError, PolicyError
 from dpsql.ledger import log_file, store
-from dpsql.ledger.entries import FORGOTTEN
 from dpsql.ledger.ledger import KeptReleases, Ledger
+from dpsql.ledger.log_file import FORGOTTEN
 from dpsql.ledger.upkeep import back_up, forget_before, restore_ledger, verify_ledger
 from dpsql.policy.model import Policy
 from dpsql.privacy.events import GroupSelection, PureDP
