@@ -152,12 +152,10 @@ def _is_above(written: Mapping[str, Any], least: Spent) -> bool:
         or (sums.near is None) != (least.near is None)
     ):
         return False
-    pairs = [
-        (getattr(sums, name), getattr(least, name))
-        for name in ("epsilon", "delta", "rho", "mu_squared", "aside")
-    ]
-    pairs += [(sums.near or 0, least.near or 0), *zip(sums.renyi, least.renyi, strict=True)]
-    return all(one >= other for one, other in pairs)
+    amounts = (
+        (s.epsilon, s.delta, s.rho, s.mu_squared, s.aside, s.near or 0, *s.renyi) for s in (sums, least)
+    )
+    return all(one >= other for one, other in zip(*amounts, strict=True))
 
 
 @dataclass(frozen=True)

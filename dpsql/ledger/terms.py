@@ -74,7 +74,7 @@ class Terms:
             own=own,
             own_shares={}
             if own is None
-            else {n: getattr(a, own.currency) for n, a in sorted(policy.analysts.items())},
+            else {n: a.amounts[own.currency] for n, a in sorted(policy.analysts.items())},
         )
 
     @property

@@ -591,13 +591,12 @@ def _check_budget(policy: Policy, findings: Findings) -> None:
         )
     for name, analyst in policy.analysts.items():
         said = [
-            f"{sign}={float(share):g}" for key, sign in SYMBOLS.items() if (share := getattr(analyst, key))
+            f"{sign}={float(share):g}" for key, sign in SYMBOLS.items() if (share := analyst.amounts[key])
         ]
         findings.declared.append(f"analyst {name}: {', '.join(said)} of the whole")
-    own = "epsilon" if budget.own is None else budget.own.currency
-    power = 2 if own == "mu" else 1  # losses in mu add up by their squares
-    shares = sum(getattr(analyst, own) ** power for analyst in policy.analysts.values())
-    if shares > getattr(budget, own) ** power:
+    power = 2 if budget.currency == "mu" else 1  # losses in mu add up by their squares
+    shares = sum((a.amounts[budget.currency] or 0) ** power for a in policy.analysts.values())
+    if shares > budget.amounts[budget.currency] ** power:
         findings.advice.append(
             "the analysts' shares add up to more than the whole: analysts who ask early may leave the others less than their "
             "share."
@@ -614,9 +613,6 @@ def _say_caps(table: Table) -> Iterator[str]:
         )
     if rows is not None and each is not None and groups is not None and each * groups < rows:
         yield f"{table.name}: max_rows = {rows} has no effect, since at most {each} rows in each of {groups} groups count."
-
-
-_CAP_KEYS = ("max_rows", "max_rows_per_group", "max_groups")
 
 
 def _check_table(table: Table, schema: Mapping[str, str], undecided: Undecided, findings: Findings) -> None:
@@ -655,13 +651,7 @@ def _check_table(table: Table, schema: Mapping[str, str], undecided: Undecided, 
             findings.missing.append(f"{table.name}: {what} {_suggest(name, schema)}")
     if claimed and not table.row_level and any(name.lower() in names for name in claimed):
         findings.declared += _say_claims(table)
-    given = {
-        key
-        for key, cap in zip(
-            _CAP_KEYS, (table.max_rows, table.max_rows_per_group, table.max_groups), strict=True
-        )
-        if cap is not None or undecided.has(key, table.name)
-    }
+    given = {key for key, cap in table.caps.items() if cap is not None or undecided.has(key, table.name)}
     if not table.row_level and not given & {"max_rows", "max_rows_per_group"}:
         findings.advice.append(
             f"{table.name}: max_rows, the most rows of one {column} that count. Without it each statement must name a cap, or "

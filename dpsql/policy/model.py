@@ -171,12 +171,11 @@ class Budget(Section):
 
     def _check_together(self) -> None:
         self._settle_own()
-        for key, limit in (
-            ("default_epsilon", "max_epsilon_per_query"),
-            ("default_epsilon", "epsilon"),
-            ("default_delta", "delta"),
+        for key, value, limit, most in (
+            ("default_epsilon", self.default_epsilon, "max_epsilon_per_query", self.max_epsilon_per_query),
+            ("default_epsilon", self.default_epsilon, "epsilon", self.epsilon),
+            ("default_delta", self.default_delta, "delta", self.delta),
         ):
-            value, most = getattr(self, key), getattr(self, limit)
             if value is not None and most is not None and value > most:
                 raise PolicyError(
                     f"{key} is more than {limit}, so it could never be spent.",
@@ -235,6 +234,16 @@ class Budget(Section):
         return None if self.rho is None else Amount("rho", self.rho)
 
     @property
+    def currency(self) -> str:
+        """The currency of the whole: ``epsilon``, ``mu`` or ``rho``."""
+        return "epsilon" if self.own is None else self.own.currency
+
+    @property
+    def amounts(self) -> dict[str, Any]:
+        """The whole by currency; None if it is not given."""
+        return {"epsilon": self.epsilon, "mu": self.mu, "rho": self.rho, "delta": self.delta}
+
+    @property
     def at_delta(self) -> Fraction:
         """The delta at which a mu or rho is shown as an epsilon: the budget's, or :data:`USUAL_DELTA` if it has none."""
         return self.delta or USUAL_DELTA
@@ -255,6 +264,11 @@ class Analyst(Section):
     delta: Fraction | None = declare_field(validate.settle_probability)
     mu: Fraction | None = declare_field(validate.settle_positive)
     rho: Fraction | None = declare_field(validate.settle_positive)
+
+    @property
+    def amounts(self) -> dict[str, Any]:
+        """The share by currency; None if it is not given."""
+        return {"epsilon": self.epsilon, "mu": self.mu, "rho": self.rho, "delta": self.delta}
 
 
 @dataclass(frozen=True)
@@ -310,19 +324,20 @@ class Policy(Section):
         if any(found is not None for found in periods.values()):
             settled = {name: table.parted_by(periods[name]) for name, table in self.tables.items()}
             assign(self, "tables", NameMapping(settled))
+        own, whole = self.budget.currency, self.budget.amounts
         for name, analyst in self.analysts.items():
-            own = "epsilon" if self.budget.own is None else self.budget.own.currency
-            others = [key for key in SYMBOLS if key != own and getattr(analyst, key) is not None]
-            if others or getattr(analyst, own) is None:
+            shares = analyst.amounts
+            others = [key for key in SYMBOLS if key != own and shares[key] is not None]
+            if others or shares[own] is None:
                 wrong = f"has {others[0]}, but the budget is in {own}" if others else f"has no {own}"
                 raise PolicyError(
                     f"the share of {name} {wrong}.",
                     keys=("analysts", name, *others[:1]),
-                    hint=f"write {own} = {write_number(getattr(self.budget, own) / 2)}.",
+                    hint=f"write {own} = {write_number(whole[own] / 2)}.",
                 )
             for key in (own, "delta"):
-                share = getattr(analyst, key)
-                if share is not None and share > getattr(self.budget, key):
+                share = shares[key]
+                if share is not None and share > whole[key]:
                     raise PolicyError(
                         f"the share of {name} is more than the whole {key}.",
                         keys=("analysts", name, key),

@@ -353,8 +353,8 @@ class Table(Section):
                 hint='add privacy_unit = "<the column that identifies the person>", or public = true.',
             )
         elif self.row_level:
-            for key in ("max_rows", "max_rows_per_group"):
-                if getattr(self, key) not in (None, 1):
+            for key, cap in self.caps.items():
+                if key != "max_groups" and cap not in (None, 1):
                     raise PolicyError(
                         f"the privacy unit of {self.name} is the row, so {key} is 1.",
                         keys=(key,),
@@ -398,6 +398,15 @@ class Table(Section):
                     if ends and fold(key) not in map(fold, ends)
                     else "remove determines.",
                 )
+
+    @property
+    def caps(self) -> dict[str, int | None]:
+        """The caps by name; None if not given."""
+        return {
+            "max_rows": self.max_rows,
+            "max_rows_per_group": self.max_rows_per_group,
+            "max_groups": self.max_groups,
+        }
 
     @property
     def unit_text(self) -> str | None:

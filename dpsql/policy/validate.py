@@ -239,7 +239,7 @@ def _read_end(key: str, item: object) -> Fraction:
     if isinstance(item, DateBound):
         return item
     if isinstance(item, datetime.date | datetime.time):
-        if getattr(item, "tzinfo", None) is not None:
+        if isinstance(item, datetime.datetime | datetime.time) and item.tzinfo is not None:
             raise PolicyError("bounds have no time zone.", hint="bounds = [2020-01-01, 2020-12-31]")
         return DateBound(item)
     return settle_fraction(key, item)
@@ -250,7 +250,7 @@ def settle_bounds(key: str, value: object) -> tuple[Fraction, Fraction]:
     if not isinstance(value, list | tuple) or len(value) != 2:
         raise PolicyError("bounds must be a list of a lowest and a highest number.", hint="bounds = [0, 100]")
     low, high = (_read_end(key, item) for item in value)
-    if getattr(low, "kind", "number") != getattr(high, "kind", "number"):
+    if len({end.kind if isinstance(end, DateBound) else "number" for end in (low, high)}) > 1:
         raise PolicyError("bounds must be two numbers, two dates or two times.")
     if low > high:
         raise PolicyError(

@@ -437,13 +437,9 @@ def _assumptions(policy: Policy | None) -> Data:
             continue
         limits = filter(None, (_rows(table), _groups(table.max_groups)))
         sentences.append(f"{table.name} protects {table.unit_words}: {', '.join(limits)}.")
-        caps = {
-            "max_rows": 1 if table.row_level else table.max_rows,
-            "max_rows_per_group": table.max_rows_per_group,
-            "max_groups": table.max_groups,
-        }
         columns = [_describe_column(name, column) for name, column in table.columns.items()]
-        tables.append({"name": table.name, "unit": table.unit_label or None, **caps, "columns": columns})
+        unit = table.unit_label or None
+        tables.append({"name": table.name, "unit": unit, **table.caps, "columns": columns})
     sentences += _say_server(policy)
     sentences.append("Declared bounds and values are public: they must not be read off the data.")
     sentences.append(

@@ -22,7 +22,7 @@ from dpsql.language.parameter_values import Params, number_marks
 from dpsql.language.parameters import list_parameter_names
 from dpsql.language.statements import Statement, parse
 from dpsql.ledger.ledger import Ledger
-from dpsql.policy.model import Policy, Table
+from dpsql.policy.model import Policy
 from dpsql.privacy.events import compose_events
 from dpsql.report.figures import FIGURES, list_figures
 from dpsql.report.tables import list_budget, list_entries
@@ -64,17 +64,13 @@ def show(
         names, rows = list_budget(ledger.state(), ledger.lasting)
     elif what == "TABLES":
         names = ("table", "kind", "privacy_unit", "max_rows", "max_rows_per_group", "max_groups")
-        rows = [*map(_describe_table, policy.tables.values())]
+        tables = policy.tables.values()
+        rows = [(t.name, "public" if t.public else "private", t.unit_label, *t.caps.values()) for t in tables]
         rows += [(name, "kept result", "", None, None, None) for name in kept]
     else:
         names, rows = ("where", "name", "declared"), [*_list_settings(policy)]
     columns = {name: [row[i] for row in rows] for i, name in enumerate(names)}
     return Result(pa.table(columns), cost_line=NO_CHARGE, lasting=ledger.lasting or what != "BUDGET")
-
-
-def _describe_table(table: Table) -> tuple[Any, ...]:
-    kind = "public" if table.public else "private"
-    return (table.name, kind, table.unit_label, table.max_rows, table.max_rows_per_group, table.max_groups)
 
 
 def _list_settings(policy: Policy) -> Iterator[tuple[str, str, str]]:
@@ -90,10 +86,7 @@ def _list_settings(policy: Policy) -> Iterator[tuple[str, str, str]]:
     for table in policy.tables.values():
         if not table.public:
             yield table.name, "privacy_unit", table.unit_text or "ROW"
-            caps = (table.max_rows, table.max_rows_per_group, table.max_groups)
-            for name, cap in zip(("max_rows", "max_rows_per_group", "max_groups"), caps, strict=True):
-                if cap is not None:
-                    yield table.name, name, str(cap)
+            yield from ((table.name, name, str(cap)) for name, cap in table.caps.items() if cap is not None)
         if table.period is not None:
             rows = f"one {table.unit_path[-1].column}'s rows {table.period.words}"
             yield table.name, "privacy_period", rows
