@@ -162,7 +162,7 @@ def test_a_stored_answer(session: Session) -> None:
         (
             "SELECT WITH DP OPTIONS (epsilon = 20) COUNT(*) AS n FROM visits",
             BudgetExceeded,
-            "compared with what is left",
+            "compared with the remaining budget",
         ),
     ],
 )
