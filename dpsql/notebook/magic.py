@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 _PARAMETER = re.compile(r"\$([A-Za-z_]\w*)")
 _KEPT = "_dpsql_sessions"
+_display: Callable[..., object] = display
 
 
 @magics_class
@@ -64,6 +65,9 @@ class DpsqlMagic(Magics):
 
     def __init__(self, shell: InteractiveShell, sessions: Sessions) -> None:
         super().__init__(shell)
+        self._shell = shell
+        self._in_kernel = hasattr(shell, "kernel")
+        self._push: Callable[[dict[str, Any]], object] = shell.push
         self.sessions = sessions
         self.cells = CellTexts()
         self.panels = PanelComms(
@@ -142,20 +146,20 @@ class DpsqlMagic(Magics):
                     session.check_name(name)  # before anything is paid
                 if options.explain:
                     return session.explain(text, params, epsilon=options.epsilon)
-            results = sessions.ask(session, text, params, options, kernel=hasattr(self.shell, "kernel"))
+            results = sessions.ask(session, text, params, options, kernel=self._in_kernel)
         except Error as error:
             for answered in error.answered:
-                display(answered)  # type: ignore[no-untyped-call]
-            sessions.mention_frame(error, text, self.shell.user_ns)  # type: ignore[union-attr]
+                _display(answered)
+            sessions.mention_frame(error, text, self._shell.user_ns)
             if error.text == text:
                 error.text = written  # show the line as it was typed
             raise
         if not results:
             return None
         for result in results[:-1]:
-            display(result)  # type: ignore[no-untyped-call]
+            _display(result)
         for kept, result in sessions.pair_kept_results(text, params, results):
-            self.shell.push({kept: self._converted(result)})  # type: ignore[union-attr]
+            self._push({kept: self._converted(result)})
         self._last = results[-1]
         value = self._converted(results[-1])
         if name is None:
@@ -163,9 +167,9 @@ class DpsqlMagic(Magics):
                 self._cost(results[-1])
             return value
         session.keep(name, results[-1])
-        self.shell.push({name: value})  # type: ignore[union-attr]
+        self._push({name: value})
         if options.show:
-            display(results[-1])  # type: ignore[no-untyped-call]
+            _display(results[-1])
         elif not silent or results[-1].event is not None:  # a cost is always shown
             self._cost(results[-1])
         return None
@@ -182,7 +186,7 @@ class DpsqlMagic(Magics):
 
     def _parameters(self, options: CellOptions, text: str, local: dict[str, Any]) -> Params:
         """Return values of the ``$name``s in the text: the notebook's variables, then ``--params``; a list is for ``?``."""
-        space: dict[str, Any] = {**self.shell.user_ns, **local}  # type: ignore[union-attr]
+        space: dict[str, Any] = {**self._shell.user_ns, **local}
         params = {name: space[name] for name in _PARAMETER.findall(text) if name in space}
         if options.params is None:
             return params
@@ -213,7 +217,7 @@ class DpsqlMagic(Magics):
 
     def _cost(self, result: Result) -> None:
         line = " · ".join(render.write_caption(result))
-        display({"text/plain": line}, raw=True)  # type: ignore[no-untyped-call]
+        _display({"text/plain": line}, raw=True)
 
     # -- commands
 
@@ -243,7 +247,7 @@ class DpsqlMagic(Magics):
     def _policy(self, rest: str) -> Any:
         if not is_policy_command(rest):
             return self._show("policy")(rest)
-        return run_policy_command(rest, self.shell.user_ns)  # type: ignore[union-attr]
+        return run_policy_command(rest, self._shell.user_ns)
 
     def _why(self, rest: str) -> Why:
         """Explain the last answer or refusal: of a named session, or of all, with those that no session knows."""
@@ -267,7 +271,7 @@ class DpsqlMagic(Magics):
         if given.database is not None:
             given = replace(given, rest=(*given.rest, given.database))
         if names_server(given):
-            self._hold(given.session, open_server(given, hasattr(self.shell, "kernel")))
+            self._hold(given.session, open_server(given, self._in_kernel))
             return
         if any(getattr(given, name) for name in SERVER_FILES):
             raise ParseError("a token and certificates are for servers.", hint=CONNECT)
@@ -278,7 +282,7 @@ class DpsqlMagic(Magics):
             hint = f"add --policy policy.toml; %dpsql policy init {source} -o policy.toml writes a first one."
             raise PolicyError("a session needs the policy that the data owner wrote.", hint=hint)
         database: Any = given.rest[0] if given.rest else ":memory:"
-        variable = self.shell.user_ns.get(database) if isinstance(database, str) else None  # type: ignore[union-attr]
+        variable = self._shell.user_ns.get(database) if isinstance(database, str) else None
         if variable is not None and not isinstance(variable, str):
             # an open DuckDB connection, frames by name, or one frame, whose table has the variable's name
             database = {database: variable} if sessions.is_frame(variable) else variable
@@ -287,7 +291,7 @@ class DpsqlMagic(Magics):
 
     def _fill_connect(self, given: CellOptions) -> CellOptions:
         """Replace ``$name`` by its value: a path, an open connection, a mapping of frames."""
-        space = self.shell.user_ns  # type: ignore[union-attr]
+        space = self._shell.user_ns
 
         def fill(word: Any) -> Any:
             if not isinstance(word, str) or not re.fullmatch(r"\$[A-Za-z_]\w*", word):
@@ -328,7 +332,7 @@ class DpsqlMagic(Magics):
         words = rest.split()
         if len(words) != 1:
             raise ParseError("%dpsql keep takes one name.", hint="%dpsql keep out")
-        name, space = words[0], self.shell.user_ns  # type: ignore[union-attr]
+        name, space = words[0], self._shell.user_ns
         if name in space:
             try:
                 self.sessions.get_open().keep(name, space[name])
@@ -339,7 +343,7 @@ class DpsqlMagic(Magics):
         if self._last is None:
             raise BindError("there is no result to keep yet.", hint="run a %%dpsql cell first.")
         self.sessions.get_open().keep(name, self._last)
-        self.shell.push({name: self._converted(self._last)})  # type: ignore[union-attr]
+        self._push({name: self._converted(self._last)})
 
     def _sessions(self, rest: str) -> Sheet:
         if rest:
