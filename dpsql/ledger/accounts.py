@@ -168,6 +168,11 @@ class Reservation:
     event: Event
     progress: Event | None = None
 
+    def to_json(self) -> list[Any]:
+        """Return the fields, in order, for a checkpoint."""
+        progress = None if self.progress is None else self.progress.to_json()
+        return [self.statement, self.analyst, self.process, self.event.to_json(), progress]
+
 
 class Account:
     """The fold of the log so far: sums and open reservations. Its size does not grow with the number of statements.
@@ -389,6 +394,7 @@ class Account:
     def seal(self) -> dict[str, Any]:
         """Return the fold as JSON, exactly, for a checkpoint."""
         assert self.granted is not None
+        kept = [text for text in self.limits[:_MOST_LIMITS] if text in self._sums]
         return {
             "ledger": self.ledger_id,
             "terms": self.granted.to_json(),
@@ -398,16 +404,9 @@ class Account:
             "forgotten": self.forgotten,
             "last": self._last,
             "notices": list(self.notices),
-            "open": [
-                [r.statement, r.analyst, r.process, r.event.to_json(),
-                 None if r.progress is None else r.progress.to_json()]
-                for r in self.open.values()
-            ],
-            "sums": {
-                text: [state.base.to_json() for state in self._sums[text]]
-                for text in self.limits[:_MOST_LIMITS] if text in self._sums
-            },
-        }  # fmt: skip
+            "open": [reservation.to_json() for reservation in self.open.values()],
+            "sums": {text: [state.base.to_json() for state in self._sums[text]] for text in kept},
+        }
 
     @classmethod
     def restore(cls, row: Row, terms: Terms | None) -> Account:
@@ -419,17 +418,14 @@ class Account:
         account, body = cls(terms), read_body(row)
         try:
             account.granted = Terms.from_json(body["terms"])
-            account.ledger_id, account.policy = (
-                str(body["ledger"]),
-                str(body["policy"] or account.granted.policy),
-            )
+            account.ledger_id = str(body["ledger"])
+            account.policy = str(body["policy"] or account.granted.policy)
             account.count, account._charged = int(body["count"]), bool(body["charged"])
             account.forgotten, account._last = str(body["forgotten"]), str(body["last"])
             account.notices = [str(text) for text in body["notices"]]
             for number, analyst, process, event, progress in body["open"]:
-                account.open[number] = Reservation(
-                    number, analyst, process, read_event(event), None if progress is None else read_event(progress)
-                )  # fmt: skip
+                noted = None if progress is None else read_event(progress)
+                account.open[number] = Reservation(number, analyst, process, read_event(event), noted)
             for text, sums in body["sums"].items():
                 states = restore_states(text, sums)
                 if states is not None:

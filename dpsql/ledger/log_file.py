@@ -580,11 +580,12 @@ def _fold(number: int, lines: list[_Line]) -> Entry:
             entry = _note_debit(entry, event, said)
             continue
         known = said or {}
+        blocks, parts = dict(known.get("blocks", {})), known.get("parts", {})
+        parts = {key: read_event(part) for key, part in parts.items()}
+        release = known.get("release")
         entry = replace(
-            entry, event=event, outcome=body["outcome"], release=known.get("release"),
-            blocks=dict(known.get("blocks", {})),
-            parts={key: read_event(part) for key, part in known.get("parts", {}).items()},
-        )  # fmt: skip
+            entry, event=event, outcome=body["outcome"], release=release, blocks=blocks, parts=parts
+        )
     return entry
 
 

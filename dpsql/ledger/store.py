@@ -121,10 +121,8 @@ def _rewrite(connection: sqlite3.Connection, copy: str) -> None:
         body = read_body(row)
         apart = {name: body.pop(name) for name in _APART.get(row.kind, ()) if name in body}
         said = Said.of(apart) if any(apart.values()) or "text" in apart else None
-        new = log_file.link_row(
-            head, row.seq, row.kind, row.statement, row.at,
-            body | {"was": row.hash} | ({} if said is None else {"said": said.digest}),
-        )  # fmt: skip
+        body |= {"was": row.hash} | ({} if said is None else {"said": said.digest})
+        new = link_row(head, row.seq, row.kind, row.statement, row.at, body)
         log_file.append_row(connection, new, said)
         head, last, rows, at = new.hash, row.hash, row.seq, row.at
     if not rows:

@@ -255,8 +255,13 @@ class Terms:
 
 
 def open_own_filters(
-    accountant: str, epsilon: Fraction, delta: Fraction, share: Fraction, shares: Mapping[str, Any], own: Mapping[str, Any]
-) -> tuple[tuple[str | None, Accountant], ...]:  # fmt: skip
+    accountant: str,
+    epsilon: Fraction,
+    delta: Fraction,
+    share: Fraction,
+    shares: Mapping[str, Any],
+    own: Mapping[str, Any],
+) -> tuple[tuple[str | None, Accountant], ...]:
     """Open the filters of a budget in mu or rho, from :meth:`Terms.own_to_json`: the whole's, then the shares'."""
     currency = own["currency"]
     amounts: dict[str | None, tuple[Fraction, Share]] = {None: (Fraction(own["amount"]), (epsilon, delta))}

@@ -102,10 +102,8 @@ _KEYWORDS = """
 KEYWORDS = tuple(_KEYWORDS.split())
 """Words of SQL that completion offers."""
 
-_FIELDS = {
-    "-o": "name", "--dry-run": "explain", "--token-file": "token_file", "--tls-ca": "tls_ca",
-    "--tls-client-cert": "tls_client_cert", "--tls-client-key": "tls_client_key",
-}  # fmt: skip
+_FIELDS = {"-o": "name", "--dry-run": "explain"}
+"""Fields of :class:`CellOptions` with other names than their flags."""
 _TAKEN = re.compile(r"((?:\s|--[^\n]*\n|/\*.*?\*/)*)(([A-Za-z_]\w*)\s*<<(?!<)[^\S\n]*)", re.DOTALL)
 _TEMPLATE = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
 _WORD = re.compile(r"""\s*((?:"[^"]*"|'[^']*'|\S)+)""")
@@ -164,7 +162,7 @@ def split_name(text: str) -> tuple[str | None, str]:
 def parse_flags(line: str, flags: tuple[Flag, ...]) -> CellOptions:
     """Parse the flags and words of a line of the magic, as :func:`parse_words`."""
     rest, given = parse_words(line, flags)
-    fields: dict[str, Any] = {_FIELDS.get(name, name.lstrip("-")): value for name, value in given.items()}
+    fields: dict[str, Any] = {_FIELDS.get(n, n.lstrip("-").replace("-", "_")): v for n, v in given.items()}
     return CellOptions(**fields, rest=rest)
 
 
@@ -304,6 +302,7 @@ ARGUMENTS = {
 """Named arguments of aggregates and mechanisms, written ``name => value``."""
 
 _TRUTH = ("TRUE", "FALSE")
+_COMBINERS = "mean median trimmed_mean winsorized_mean noisy_mode stable_mode noisy_votes"
 OPTION_VALUES: dict[str, tuple[str, ...]] = {
     "noise": ("LAPLACE", "GAUSSIAN", "AUTO"),
     "group_selection_strategy": ("OPTIMAL", "LAPLACE_THRESHOLD", "PUBLIC_GROUPS"),
@@ -313,14 +312,12 @@ OPTION_VALUES: dict[str, tuple[str, ...]] = {
     "consistent": (*_TRUTH, "NONNEGATIVE"),
     "report_cut": _TRUTH,
     "strategy": ("AUTO", "EVEN", "MARGINALS", "TREE", "SQUARE_ROOT"),
-    "combine": (
-        "'mean'", "'median'", "'trimmed_mean'", "'winsorized_mean'", "'noisy_mode'", "'stable_mode'", "'noisy_votes'",
-    ),
+    "combine": tuple(f"'{word}'" for word in _COMBINERS.split()),
     "sampling": ("'partition'", "'rounds'", "'bernoulli'"),
     "answer": _TRUTH,
     "gap": _TRUTH,
     "refresh": _TRUTH,
-}  # fmt: skip
+}
 """The words that options take, if they are listed."""
 ARGUMENT_VALUES: dict[str, tuple[str, ...]] = {
     "contribution_bounds_per_row": ("AUTO",),

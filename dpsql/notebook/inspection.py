@@ -25,8 +25,8 @@ _OURS = {
     "CLOSE": "CLOSE name: settles a declared threshold, and gives the unused budget back.",
     "CREATE": "CREATE SYNTHETIC TABLE s AS SELECT WITH DP OPTIONS (epsilon = 1) ward FROM t: public rows of a model.",
 }
-_MODE_NAMES = {"DP": "SELECT WITH DP", "CHOICE": "SELECT WITH DP, OVER candidates", "PTR": "SELECT WITH PTR",
-               "STABLE": "SELECT WITH STABLE", "SUBSAMPLE": "SELECT WITH SUBSAMPLE"}  # fmt: skip
+_MODE_NAMES = {mode: f"SELECT WITH {mode}" for mode in ("DP", "PTR", "STABLE", "SUBSAMPLE")}
+_MODE_NAMES["CHOICE"] = "SELECT WITH DP, OVER candidates"
 
 
 def list_helped_words() -> tuple[str, ...]:

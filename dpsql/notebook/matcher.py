@@ -29,10 +29,16 @@ MAX_PATHS = 200
 _BOUND = (bool, int, float, str, Decimal, datetime.date, type(None))
 _DATA = (".duckdb", ".db", ".parquet", ".csv", ".tsv", ".json", ".jsonl", ".ndjson")
 _PATHS = {
-    "--policy": (".toml",), "--ledger": (".ledger",), "--file": (".sql",), "--token-file": (), "--tls-ca": (".pem", ".crt"),
-    "--tls-client-cert": (".pem", ".crt"), "--tls-client-key": (".key", ".pem"),
-    "--database": (".duckdb", ".db"), "-o": (),
-}  # fmt: skip
+    "--policy": (".toml",),
+    "--ledger": (".ledger",),
+    "--file": (".sql",),
+    "--token-file": (),
+    "--tls-ca": (".pem", ".crt"),
+    "--tls-client-cert": (".pem", ".crt"),
+    "--tls-client-key": (".key", ".pem"),
+    "--database": (".duckdb", ".db"),
+    "-o": (),
+}
 """The flags that take a path, and the endings that are offered; none for all."""
 
 

@@ -140,9 +140,15 @@ class Prompt:
                 buffer.newline()
 
         return PromptSession(
-            multiline=True, lexer=PygmentsLexer(DpsqlLexer), completer=Offers(), key_bindings=keys, history=history,
-            complete_while_typing=False, enable_history_search=True, prompt_continuation="   ... ",
-        )  # fmt: skip
+            multiline=True,
+            lexer=PygmentsLexer(DpsqlLexer),
+            completer=Offers(),
+            key_bindings=keys,
+            history=history,
+            complete_while_typing=False,
+            enable_history_search=True,
+            prompt_continuation="   ... ",
+        )
 
     def complete(self, text: str, at: int) -> tuple[int, list[Offer]]:
         """Return the start of the word at the cursor, and its completions. No private row is read."""

@@ -219,8 +219,8 @@ def _measures(result: Result) -> bool:
 def make_sheet(headings: Sequence[str], rows: Iterable[Sequence[Any]], caption: Iterable[str] = ()) -> Sheet:
     """Return a sheet of Python values, with numbers to the right."""
     listed = list(rows)
-    numbers = [h for h, values in zip(headings, zip(*listed, strict=True), strict=False)
-               if all(is_number(v) or v is None for v in values)]  # fmt: skip
+    columns = zip(headings, zip(*listed, strict=True), strict=False)
+    numbers = [h for h, values in columns if all(is_number(v) or v is None for v in values)]
     cells = [["" if v is None else format_cell(v) for v in row] for row in listed]
     return Sheet.of(headings, cells, numbers, caption=tuple(caption))
 

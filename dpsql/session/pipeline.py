@@ -351,9 +351,7 @@ class Pipeline:
         blocks = [item.block for one in prepared for item in one.asked]
         return self.engine.parallel and not self.functions and not any(block.prepaid for block in blocks)
 
-    def release(
-        self, prepared: Sequence[PreparedPlan], ticket: Ticket | None, alone: bool = False
-    ) -> None:  # fmt: skip
+    def release(self, prepared: Sequence[PreparedPlan], ticket: Ticket | None, alone: bool = False) -> None:
         """Draw the blocks that are not stored.
 
         ``alone``: whether this is its cell's only statement, so that other threads' statements may run between its steps.
@@ -389,10 +387,22 @@ class Pipeline:
             return self.gate.reading(chosen), self.gate.proving(chosen)
 
         return Reader(
-            engine.execute, lent, engine.room, engine.batches, engine.apart, exact, prove=prove, hold=hold,
-            little=engine.reads_little, memory=engine.remember, unit_memory=engine.remember_units,
-            snapshot=engine.hold_snapshot, threads=engine.threads, numbers=engine.numbers, rows=engine.count_rows,
-        )  # fmt: skip
+            engine.execute,
+            lent,
+            engine.room,
+            engine.batches,
+            engine.apart,
+            exact,
+            prove=prove,
+            hold=hold,
+            little=engine.reads_little,
+            memory=engine.remember,
+            unit_memory=engine.remember_units,
+            snapshot=engine.hold_snapshot,
+            threads=engine.threads,
+            numbers=engine.numbers,
+            rows=engine.count_rows,
+        )
 
     def _fail_above(self, prepared: Sequence[PreparedPlan], ticket: Ticket | None) -> NoReturn:
         """Store the blocks drawn before public SQL failed on them, charging only these if a rule prices a part."""

@@ -530,9 +530,11 @@ class DeclaredStatements:
     def _add(self, statement: Statement, cell: OpenCell) -> None:
         if statement.keep:
             raise BindError(
-                "a declared statement has no answer yet that could be kept.", span=statement.span, text=statement.text,
+                "a declared statement has no answer to keep yet.",
+                span=statement.span,
+                text=statement.text,
                 hint="leave the with block, then session.keep(name, result).",
-            )  # fmt: skip
+            )
         if self._ran:
             raise BindError("the plan has run already.", hint="open another: with session.plan() as plan:")
         plan = self._pipeline.admit(statement, cell)
