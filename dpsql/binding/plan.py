@@ -57,6 +57,25 @@ def _say_few(needed: int) -> str:
     return f"too few rows for this ε (their noisy count is below {needed})"
 
 
+class ProtectedUnit(str):
+    """EXPLAIN's sentence on a privacy unit, with the values that it states.
+
+    Args:
+        unit: the name of one unit, ``row`` or a column; empty if only a period of it is protected.
+        rows: the greatest cap on one unit's rows, in all or in one group; 1 if unknown.
+        groups: the cap on one unit's groups; 1 if there are no groups or it is unknown.
+    """
+
+    unit: str
+    rows: int
+    groups: int
+
+    def __new__(cls, text: str, unit: str, rows: int = 1, groups: int = 1) -> ProtectedUnit:
+        made = super().__new__(cls, text)
+        made.unit, made.rows, made.groups = unit, rows, groups
+        return made
+
+
 @dataclass(frozen=True)
 class Input:
     """A public relation that an exact query reads, evaluated apart from private data and then passed to the engine.

@@ -446,10 +446,20 @@ class Release:
 
 @dataclass(frozen=True)
 class ExpectedError:
-    """The error of an answer at a confidence: ``±error``, in units of the column or in ranks."""
+    """The error of an answer at a confidence: ``±error``, in units of the column or in ranks.
+
+    ``rows``: the number of rows it assumes; None if it depends on none. ``condition``: a further assumption.
+    """
 
     name: str
     error: float
+    rows: int | None = None
+    condition: str = ""
+
+    @property
+    def label(self) -> str:
+        """The name with the assumptions."""
+        return f"{self.name}{'' if self.rows is None else f', of {self.rows:,} rows'}{self.condition}"
 
 
 class TextReader(ABC):

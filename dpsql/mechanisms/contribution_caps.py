@@ -428,7 +428,7 @@ class CapSearch(base.Operator):
 
     def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[base.ExpectedError]:
         for error in self.least.expect_errors(factor, confidence):
-            yield base.ExpectedError(f"{error.name}, with {self.option} = 1", error.error)
+            yield replace(error, condition=f"{error.condition}, with {self.option} = 1")
 
     def mean_errors(self, rows: int) -> Mapping[str, float]:
         """Return the expected absolute errors under the lowest cap: the least that they may be."""

@@ -679,7 +679,7 @@ class Marginals(base.Operator):
             # all residuals' noise is in proportion to what the finest cells would have
             noise = plain.statistics[0].noise
             ratio = 1.0 if factor == 1 else noise.rescale(factor).variance / noise.variance
-            yield base.ExpectedError(most.name, most.error * math.sqrt(ratio))
+            yield replace(most, error=most.error * math.sqrt(ratio))
 
     def mean_errors(self, rows: int) -> Mapping[str, float]:
         found: dict[str, float] = {}

@@ -272,7 +272,7 @@ class Mean(Output):
         count = _scale_width(self.count, factor, part) / self.whole
         for rows in MEAN_ROWS:
             off = (total + (high - low) / 2 * count) / max(rows - count, 1.0)
-            yield ExpectedError(f"{self.name}, of {rows:,} rows", min(off, high - low))
+            yield ExpectedError(self.name, min(off, high - low), rows)
 
 
 VARIANCE_KINDS = ("var_pop", "var_samp", "stddev_pop", "stddev_samp")

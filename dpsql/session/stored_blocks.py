@@ -111,7 +111,7 @@ Lend = Callable[[str, Mapping[str, pa.Table], tuple[str, ...]], pa.Table]
 Draw = Callable[[PrivateBlock, Mapping[str, pa.Table]], Release]
 """Releases a block over its public relations."""
 
-CORRECT = "correct the text above the private part: what was released is stored, and asking again is free."
+CORRECT = "correct the text above the private part: the release is stored, and asking again is free."
 """The hint if public SQL fails on released values."""
 _RELEASE, _NOISY = "release", "noisy"
 _NEVER = itertools.count()
@@ -260,12 +260,9 @@ class StoredBlocks:
     def prepare(
         self, plans: Sequence[Plan], fresh: bool = False, paid: dict[str, RequestedBlock] | None = None
     ) -> list[PreparedPlan]:
-        """Look up all blocks of statements that are paid together, in the order of payment. Reads only public relations
-        and the ledger.
+        """Look up all blocks of statements that are paid together, in order. Reads only public relations and the ledger.
 
-        Args:
-            fresh: ignore stored answers.
-            paid: blocks that earlier statements will pay, by key; the blocks of these plans are added.
+        ``fresh``: ignore stored answers; ``paid``: earlier statements' blocks by key, to which those of these plans are added.
         """
         first: dict[str, RequestedBlock] = {} if paid is None else paid
         if any(plan.blocks for plan in plans):
@@ -515,7 +512,7 @@ def _shows_numbers(plan: Plan, block: PrivateBlock) -> bool:
 def _compare_strategies(chosen: StrategyChoice | None, stored: StrategyVariant, single: bool) -> str:
     """Return a note on how much smaller a fresh answer's error would be; empty if hardly, or for numbers that aren't shown."""
     alone = stored.single_gain if single else 1.0
-    gain, where = max((stored.gain, "what is shown"), (alone, "single numbers"))
+    gain, where = max((stored.gain, "the shown numbers"), (alone, "single numbers"))
     if gain < _WORTH:
         return ""
     best = EVEN if chosen is None else chosen.chosen

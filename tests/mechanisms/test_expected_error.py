@@ -119,7 +119,7 @@ def test_the_error_of_a_mean_covers_what_noise_does(whole: int) -> None:
     from dpsql.mechanisms.aggregation import Aggregation
 
     errors = list(Aggregation("", (), (mean,)).expect_errors(Fraction(1), 0.95))
-    assert [error.name for error in errors] == [f"m, of {rows:,} rows" for rows in MEAN_ROWS]
+    assert [error.label for error in errors] == [f"m, of {rows:,} rows" for rows in MEAN_ROWS]
     assert errors[0].error > 9 * errors[1].error > 80 * errors[2].error
     entropy, draws, said = Entropy(), 4000, errors[0]
     exact_total, exact_count = (

@@ -101,7 +101,7 @@ class OperatorContract:
         assert said
         assert all(text and text == text.strip() for text in said)
         errors = [
-            {e.name: e.error for e in self.operator.expect_errors(f, 0.95)}
+            {e.label: e.error for e in self.operator.expect_errors(f, 0.95)}
             for f in (Fraction(1), Fraction(4))
         ]
         assert errors[0].keys() == errors[1].keys()

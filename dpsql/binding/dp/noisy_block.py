@@ -138,7 +138,11 @@ class NoisyBlock(AggregatingBlock):
             return
         self.binder.blocks[:] = [
             replace(
-                block, sentences=tuple(line.replace(_SOME_SHOWN, _STEPS_SHOWN) for line in block.sentences)
+                block,
+                sentences=tuple(
+                    line.replace(_SOME_SHOWN, _STEPS_SHOWN) if _SOME_SHOWN in line else line
+                    for line in block.sentences
+                ),
             )
             if block.name == self.name
             else block
@@ -526,7 +530,8 @@ class NoisyBlock(AggregatingBlock):
     def _protection(self) -> tuple[str, ...]:
         """Return what EXPLAIN says of who is protected, and which groups there are."""
         found = self.caps is not None and self.caps.finds_rows
-        said = describe_protection(self.bound, None if found else self.exact.caps, bool(self.keys))
+        groups = self.per_unit_groups if self.keys and self.caps is None else 1
+        said = describe_protection(self.bound, None if found else self.exact.caps, bool(self.keys), groups)
         if not self.keys:
             return said
         shown = "Groups are private: each is shown by the number of its privacy units"

@@ -23,6 +23,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from dpsql.binding.plan import ProtectedUnit
 from dpsql.binding.public_statement import Env, inner_queries
 from dpsql.binding.relations.catalog import Binder, Catalog
 from dpsql.binding.relations.fan_out import choose_rows, floor_root, max_unit_rows, replace_source
@@ -111,22 +112,25 @@ def advise_one_unit(left: list[Relation], right: list[Relation]) -> str:
     )
 
 
-def describe_protection(bound: From, caps: RowCaps | None, grouped: bool = True) -> tuple[str, ...]:
+def describe_protection(
+    bound: From, caps: RowCaps | None, grouped: bool = True, groups: int = 1
+) -> tuple[ProtectedUnit]:
     """Return the sentence on the privacy unit, its rows that count, and that rows without a unit are left out.
 
-    ``caps``: the caps in force; None if they are found privately.
+    ``caps``: the caps on rows in force; None if they are found privately. ``groups``: the cap on groups.
     """
     if bound.row_level:
-        return (f"Each row of {bound.subject} is protected.",)
+        return (ProtectedUnit(f"Each row of {bound.subject} is protected.", "row", groups=groups),)
     units = _name_units(bound)
     said = "" if caps is None else caps.say(grouped)
     counted = f", with at most {said}" if said else ""
     nobody = f"; rows whose {units if ' and ' not in units else 'privacy unit'} is NULL count nowhere"
+    text, unit = f"Each {units} in {bound.subject} is protected{counted}{nobody}.", units
     if bound.period is not None:
-        return (
-            f"One {units}'s rows {bound.period.words} in {bound.subject} are protected{counted}{nobody}.",
-        )
-    return (f"Each {units} in {bound.subject} is protected{counted}{nobody}.",)
+        text = f"One {units}'s rows {bound.period.words} in {bound.subject} are protected{counted}{nobody}."
+        unit = ""
+    limits = () if caps is None else (caps.total, caps.each if grouped else None)
+    return (ProtectedUnit(text, unit, max((n for n in limits if n is not None), default=1), groups),)
 
 
 def name_unit(bound: From) -> str:
