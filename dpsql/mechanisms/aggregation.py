@@ -18,9 +18,8 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -31,17 +30,7 @@ from dpsql.mechanisms import base
 from dpsql.mechanisms.empty_groups import find_significant
 from dpsql.mechanisms.fast import FastRoute
 from dpsql.mechanisms.fast.packed_aggregation import PackedAggregation
-from dpsql.mechanisms.moments import (
-    Count,
-    Mean,
-    Noisy,
-    Output,
-    Pair,
-    Sum,
-    Variance,
-    expect_mean_error,
-    read_mean_error,
-)
+from dpsql.mechanisms.moments import Count, Mean, Noisy, Output, Pair, Variance, read_errors
 from dpsql.mechanisms.ordered_noise import OrderedNoise, StepRows, add_noise
 from dpsql.mechanisms.per_group import GroupSelector, JointGaussianNoise, Statistic
 from dpsql.mechanisms.unit_parts import read_totals
@@ -323,27 +312,17 @@ class Aggregation(base.Operator):
                 f"δ={write_number(delta)}, by the analytic formula): each has noise for what one privacy unit moves it by."
             )
 
-    def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[base.ExpectedError]:
+    def errors(self, basis: base.ErrorBasis) -> Iterator[base.ExpectedError]:
         for output in self.outputs:
-            yield from output.expect_errors(factor, confidence)
+            found = list(self._state_errors(output, basis))
+            yield from found
+            if not found and basis.release and f"{output.name}__low" in basis.release.table.column_names:
+                yield from read_errors(
+                    basis.release, output.name, output.statistics[0].noise, self.confidence
+                )
 
-    def mean_errors(self, rows: int) -> Mapping[str, float]:
-        found = {output.name: expect_mean_error(output, rows) for output in self.outputs}
-        return {name: error for name, error in found.items() if error is not None}
-
-    def find_errors(self, release: base.Release) -> Mapping[str, float]:
-        known = {output.name for output in self.outputs if isinstance(output, Count | Sum)}
-        found = {name: error for name, error in self.mean_errors(1).items() if name in known}
-        for output in self.outputs:
-            if output.name not in known and f"{output.name}__low" in release.table.column_names:
-                noise = output.statistics[0].noise
-                if (read := read_mean_error(release.table, output.name, noise, self.confidence)) is not None:
-                    found |= {output.name: read}
-        return found
-
-    @property
-    def assumes_rows(self) -> bool:
-        return not all(isinstance(output, Count | Sum) for output in self.outputs)
+    def _state_errors(self, output: Output, basis: base.ErrorBasis) -> Iterable[base.ExpectedError]:
+        return output.errors(basis)
 
 
 # -- further parts ----------------------------------------------------------------------------------------------------
@@ -360,9 +339,6 @@ class Answered:
 
 class Part(ABC):
     """Statistics that need more than one exact row per group."""
-
-    assumes_rows: ClassVar[bool] = False
-    """True where its expected errors are told for an assumed number of rows."""
 
     query: str
     keys: tuple[str, ...]
@@ -413,17 +389,9 @@ class Part(ABC):
     def sentences(self, confidence: float) -> tuple[str, ...]:
         """Describe noise, scale and expected error for EXPLAIN, from public quantities only."""
 
-    def expect_errors(self, factor: Fraction, confidence: float) -> Iterable[base.ExpectedError]:
-        """Yield the errors to expect if its epsilon were ``factor`` times what it is."""
+    def errors(self, basis: base.ErrorBasis) -> Iterable[base.ExpectedError]:
+        """Yield the errors of its columns, as :meth:`base.Operator.errors` does."""
         return ()
-
-    def mean_errors(self, rows: int) -> Mapping[str, float]:
-        """Return the expected absolute errors of its columns in a group of so many rows, where public numbers tell them."""
-        return {}
-
-    def find_errors(self, release: base.Release) -> Mapping[str, float]:
-        """Return the same of what was released: nothing that was only assumed."""
-        return {} if self.assumes_rows else self.mean_errors(1)
 
     @property
     def price_note(self) -> str:
@@ -517,24 +485,11 @@ class Together(base.Operator):
         first = () if self.aggregation is None else self.aggregation.sentences(confidence)
         return (*first, *(line for part in self.parts for line in part.sentences(confidence)))
 
-    def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[base.ExpectedError]:
+    def errors(self, basis: base.ErrorBasis) -> Iterator[base.ExpectedError]:
         if self.aggregation is not None:
-            yield from self.aggregation.expect_errors(factor, confidence)
+            yield from self.aggregation.errors(basis)
         for part in self.parts:
-            yield from part.expect_errors(factor, confidence)
-
-    def mean_errors(self, rows: int) -> Mapping[str, float]:
-        first = {} if self.aggregation is None else dict(self.aggregation.mean_errors(rows))
-        return {**first, **{n: e for part in self.parts for n, e in part.mean_errors(rows).items()}}
-
-    def find_errors(self, release: base.Release) -> Mapping[str, float]:
-        first = {} if self.aggregation is None else dict(self.aggregation.find_errors(release))
-        return {**first, **{n: e for part in self.parts for n, e in part.find_errors(release).items()}}
-
-    @property
-    def assumes_rows(self) -> bool:
-        first = self.aggregation is not None and self.aggregation.assumes_rows
-        return first or any(part.assumes_rows and part.mean_errors(1) for part in self.parts)
+            yield from part.errors(basis)
 
     @property
     def price_notes(self) -> tuple[str, ...]:

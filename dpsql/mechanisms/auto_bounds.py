@@ -47,7 +47,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, NamedTuple
@@ -58,8 +58,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dpsql.mechanisms.aggregation import Answered, Group, Part, index_groups
-from dpsql.mechanisms.base import ClaimedText, Reader, Release, RowsClaim
-from dpsql.mechanisms.moments import Estimate, Mean, Output, Sum, Variance, read_mean_error
+from dpsql.mechanisms.base import ClaimedText, ErrorBasis, ExpectedError, Reader, RowsClaim
+from dpsql.mechanisms.moments import Estimate, Mean, Output, Sum, Variance, read_errors
 from dpsql.mechanisms.per_group import LaplaceNoise, Statistic
 from dpsql.noise.entropy import Entropy
 from dpsql.numerics import interval_arithmetic as ia
@@ -697,9 +697,12 @@ class AutoBounded(Part):
             shown = made.show(noisy, self.confidence)
         return shown._replace(value=shown.value.cast(pa.float64())).columns(self.name)
 
-    def find_errors(self, release: Release) -> Mapping[str, float]:
-        found = read_mean_error(release.table, self.name, self._noise, self.confidence)
-        return {} if found is None else {self.name: found}
+    def errors(self, basis: ErrorBasis) -> Iterable[ExpectedError]:
+        return (
+            ()
+            if basis.release is None
+            else read_errors(basis.release, self.name, self._noise, self.confidence)
+        )
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
         about = "a sum about the middle of the bounds"

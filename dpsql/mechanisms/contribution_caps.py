@@ -426,23 +426,15 @@ class CapSearch(base.Operator):
         inner = (f"With {self.option} = 1: {line}" for line in self.least.sentences(confidence))
         return (found, *inner, f"Noise grows with {self.option}.")
 
-    def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[base.ExpectedError]:
-        for error in self.least.expect_errors(factor, confidence):
-            yield base.ExpectedError(f"{error.name}, with {self.option} = 1", error.error)
-
-    def mean_errors(self, rows: int) -> Mapping[str, float]:
-        """Return the expected absolute errors under the lowest cap: the least that they may be."""
-        return self.least.mean_errors(rows)
-
-    def find_errors(self, release: base.Release) -> Mapping[str, float]:
-        if release.noisy is None:
-            return {}
-        place, inner = _unmark(release.noisy)
-        return self.choices[place].find_errors(replace(release, noisy=inner))
-
-    @property
-    def assumes_rows(self) -> bool:
-        return self.least.assumes_rows
+    def errors(self, basis: base.ErrorBasis) -> Iterator[base.ExpectedError]:
+        """Yield the errors under the cap that a release found, else under the lowest: the least that they may be."""
+        release = basis.release
+        if release is None:
+            for error in self.least.errors(basis):
+                yield replace(error, note=f"{error.note}, with {self.option} = 1")
+        elif release.noisy is not None:
+            place, inner = _unmark(release.noisy)
+            yield from self.choices[place].errors(replace(basis, release=replace(release, noisy=inner)))
 
     @property
     def price_notes(self) -> tuple[str, ...]:

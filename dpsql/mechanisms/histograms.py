@@ -32,7 +32,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpsql.mechanisms.aggregation import Answered, Group, Part, index_groups
-from dpsql.mechanisms.base import ClaimedText, ExpectedError, Reader, RouteClaim, RowsClaim
+from dpsql.mechanisms.base import ClaimedText, ErrorBasis, ExpectedError, Reader, RouteClaim, RowsClaim
 from dpsql.mechanisms.moments import Count, Sum
 from dpsql.mechanisms.per_group import LaplaceNoise, Statistic
 from dpsql.mechanisms.unit_parts import read_distinct
@@ -99,15 +99,14 @@ class DistinctCount(Part):
     def sentences(self, confidence: float) -> tuple[str, ...]:
         return self._count.sentences(confidence)
 
-    def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[ExpectedError]:
-        yield from self._count.expect_errors(factor, confidence)
-
-    def mean_errors(self, rows: int) -> Mapping[str, float]:
-        return {self.name: self.noise.mean_error}
+    def errors(self, basis: ErrorBasis) -> Iterator[ExpectedError]:
+        return self._count.errors(basis)
 
 
 BIN, BIN_ROWS = "bin", "n"
 """Columns of the query: the place of a bin, from 0, and the number of rows in it."""
+EACH_BIN = ", each bin"
+"""The note on the error of a histogram's counts."""
 
 
 @dataclass(frozen=True)
@@ -146,11 +145,8 @@ class Histogram(Part):
         noise = self.noise.sentence(confidence)
         return (f"{self.name}: the count of each of {self.bins} bins with {noise}.",)
 
-    def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[ExpectedError]:
-        yield ExpectedError(f"{self.name}, each bin", self.noise.rescale(factor).half_width(confidence))
-
-    def mean_errors(self, rows: int) -> Mapping[str, float]:
-        return {self.name: self.noise.mean_error}
+    def errors(self, basis: ErrorBasis) -> Iterator[ExpectedError]:
+        yield ExpectedError(self.name, basis.of(self.noise), EACH_BIN)
 
 
 GRID_STEP, STEP_ROWS = "value", "count"
@@ -260,11 +256,8 @@ class DistinctSum(Part):
     def sentences(self, confidence: float) -> tuple[str, ...]:
         return self._sum.sentences(confidence)
 
-    def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[ExpectedError]:
-        yield from self._sum.expect_errors(factor, confidence)
-
-    def mean_errors(self, rows: int) -> Mapping[str, float]:
-        return {self.name: self.noise.mean_error / float(self.steps)}
+    def errors(self, basis: ErrorBasis) -> Iterator[ExpectedError]:
+        return self._sum.errors(basis)
 
 
 def read_histogram(values: Integers, counts: Integers, low: int, high: int) -> tuple[Integers, Integers]:

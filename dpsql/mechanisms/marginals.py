@@ -45,7 +45,7 @@ import pyarrow as pa
 from dpsql.mechanisms import base
 from dpsql.mechanisms.aggregation import Aggregation, list_groups, sort_by_key
 from dpsql.mechanisms.empty_groups import find_significant
-from dpsql.mechanisms.moments import Output, expect_mean_error
+from dpsql.mechanisms.moments import Output
 from dpsql.mechanisms.per_group import (
     GaussianNoise,
     GaussianNoiseByMu,
@@ -671,23 +671,17 @@ class Marginals(base.Operator):
             said.append(f"By {marginal.name or 'nothing'}, {'; '.join(told)}.")
         return tuple(said)
 
-    def expect_errors(self, factor: Fraction, confidence: float) -> Iterable[base.ExpectedError]:
+    def errors(self, basis: base.ErrorBasis) -> Iterator[base.ExpectedError]:
         """Yield the error of each aggregate in that marginal in which it is largest."""
+        own = replace(basis, factor=Fraction(1))
         for column, plain in zip(zip(*self.outputs, strict=True), self.table.outputs, strict=True):
-            found = [error for output in column for error in output.expect_errors(Fraction(1), confidence)]
-            most = max(found, key=lambda one: one.error)
-            # all residuals' noise is in proportion to what the finest cells would have
-            noise = plain.statistics[0].noise
-            ratio = 1.0 if factor == 1 else noise.rescale(factor).variance / noise.variance
-            yield base.ExpectedError(most.name, most.error * math.sqrt(ratio))
-
-    def mean_errors(self, rows: int) -> Mapping[str, float]:
-        found: dict[str, float] = {}
-        for output in (output for outputs in self.outputs for output in outputs):
-            error = expect_mean_error(output, rows)
-            if error is not None:
-                found[output.name] = max(error, found.get(output.name, 0.0))
-        return found
+            found = [error for output in column for error in output.errors(own)]
+            if found:
+                most = max(found, key=lambda one: one.error)
+                # all residuals' noise is in proportion to what the finest cells would have
+                noise = plain.statistics[0].noise
+                ratio = 1.0 if basis.factor == 1 else noise.rescale(basis.factor).variance / noise.variance
+                yield replace(most, error=most.error * math.sqrt(ratio))
 
 
 # -- exact arithmetic -------------------------------------------------------------------------------------------------

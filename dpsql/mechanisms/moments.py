@@ -19,7 +19,7 @@ a count (a mean, a variance, a correlation) depends on private rows, so its erro
 :data:`TYPICAL_ROWS`, spread evenly between the bounds; for a mean, with a mean a quarter of the bounds' distance from
 their middle. Functions of several noisy numbers are linearised, and squared errors add up.
 
-Once an answer is released, its intervals determine the error of such functions (:func:`read_mean_error`), also under
+Once an answer is released, its intervals determine the error of such functions (:func:`read_errors`), also under
 bounds found privately; noise under caps that were found is scaled to the cap.
 
 The bias of caps, clipping and bounds depends on the data; ``OPTIONS (report_cut = TRUE)`` pays for a report on it.
@@ -30,8 +30,8 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -39,7 +39,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpsql.mechanisms.base import Booleans, ExpectedError
+from dpsql.mechanisms.base import Booleans, ErrorBasis, ExpectedError, Release
 from dpsql.mechanisms.per_group import Noise, Statistic
 from dpsql.numerics.exact_numbers import (
     INT64_MAX,
@@ -129,9 +129,14 @@ class Output(ABC):
             f"{self.name}: {'twice ' if many == 2 else ''}{sentence}" for sentence, many in said.items()
         )
 
-    def expect_errors(self, factor: Fraction, confidence: float) -> Iterable[ExpectedError]:
-        """Yield the errors to expect if epsilon were ``factor`` times what it is, where public numbers say them."""
-        return ()
+    def errors(self, basis: ErrorBasis) -> Iterator[ExpectedError]:
+        """Yield its errors; by default for assumed numbers of rows, without half widths."""
+        if basis.confidence is None:
+            for rows in basis.rows:
+                yield ExpectedError(self.name, self._expect_error(rows))
+
+    def _expect_error(self, rows: int) -> float:
+        raise NotImplementedError
 
     def _share(self, confidence: float) -> float:
         """Return the confidence of each moment: an equal part of the doubt."""
@@ -144,10 +149,6 @@ class Output(ABC):
 
 def _to_floats(values: Integers) -> Floats:
     return values.astype(np.float64)
-
-
-def _scale_width(statistic: Statistic, factor: Fraction, confidence: float) -> float:
-    return statistic.noise.rescale(factor).half_width(confidence)
 
 
 @dataclass(frozen=True)
@@ -170,8 +171,8 @@ class Count(Output):
         shown = make_longs(np.clip(noisy[self.statistic], INT64_MIN, INT64_MAX))
         return Estimate(shown, make_doubles(span.low), make_doubles(span.high))
 
-    def expect_errors(self, factor: Fraction, confidence: float) -> Iterable[ExpectedError]:
-        yield ExpectedError(self.name, _scale_width(self.statistic, factor, confidence))
+    def errors(self, basis: ErrorBasis) -> Iterator[ExpectedError]:
+        yield ExpectedError(self.name, basis.of(self.statistic.noise))
 
 
 @dataclass(frozen=True)
@@ -218,9 +219,8 @@ class Sum(Output):
         value = _make_whole(nearest) if steps == 1 else make_doubles(divide_steps(nearest, steps))
         return Estimate(value, make_doubles(span.low), make_doubles(span.high))
 
-    def expect_errors(self, factor: Fraction, confidence: float) -> Iterable[ExpectedError]:
-        width = _scale_width(self.statistic, factor, confidence)
-        yield ExpectedError(self.name, width / float(self.steps))
+    def errors(self, basis: ErrorBasis) -> Iterator[ExpectedError]:
+        yield ExpectedError(self.name, basis.of(self.statistic.noise) / float(self.steps))
 
 
 @dataclass(frozen=True)
@@ -265,14 +265,22 @@ class Mean(Output):
         ends = (make_doubles(self._hold(end)) for end in (below, above))
         return Estimate(make_doubles(value, known), *ends)
 
-    def expect_errors(self, factor: Fraction, confidence: float) -> Iterable[ExpectedError]:
-        part = self._share(confidence)
-        low, high = (float(end) for end in self.bounds)
-        total = _scale_width(self.total, factor, part) / float(self.steps * self.whole)
-        count = _scale_width(self.count, factor, part) / self.whole
-        for rows in MEAN_ROWS:
-            off = (total + (high - low) / 2 * count) / max(rows - count, 1.0)
-            yield ExpectedError(f"{self.name}, of {rows:,} rows", min(off, high - low))
+    def errors(self, basis: ErrorBasis) -> Iterator[ExpectedError]:
+        if basis.confidence is None:
+            yield from super().errors(basis)
+            return
+        part, reach = replace(basis, confidence=self._share(basis.confidence)), _reach(self)
+        total = part.of(self.total.noise) / float(self.steps * self.whole)
+        count = part.of(self.count.noise) / self.whole
+        for rows in basis.rows:
+            off = (total + reach / 2 * count) / max(rows - count, 1.0)
+            yield ExpectedError(self.name, min(off, reach), f", of {rows:,} rows")
+
+    def _expect_error(self, rows: int) -> float:
+        reach = _reach(self)
+        total = _per_row(self.total, float(self.steps), self.whole, rows)
+        count = _OFF_CENTRE * reach * _per_row(self.count, 1, self.whole, rows)
+        return min(add_errors([total, count]), reach)
 
 
 VARIANCE_KINDS = ("var_pop", "var_samp", "stddev_pop", "stddev_samp")
@@ -358,6 +366,20 @@ class Variance(Output):
             make_doubles(np.maximum(high, value) + slack),
         )
 
+    def _expect_error(self, rows: int) -> float:
+        reach = _reach(self)
+        off, variance = _OFF_CENTRE * reach, _EVEN_VARIANCE * reach**2
+        squares, total, count = self.moments
+        weights = [
+            (squares, float(squares.steps) / self.whole, 1.0),
+            (total, float(total.steps) / self.whole, 2 * off),
+            (count, 1.0, off**2 - variance),
+        ]
+        error = add_errors(w * _per_row(m.statistic, steps, self.whole, rows) for m, steps, w in weights)
+        if self.kind.startswith("stddev"):
+            return min(error / (2 * math.sqrt(variance)), reach / 2)
+        return min(error, reach**2 / 4)
+
 
 PAIR_KINDS = ("covar_pop", "covar_samp", "corr", "regr_slope", "regr_intercept", "regr_r2")
 _SLACK = 1e-9
@@ -434,6 +456,25 @@ class Pair(Output):
             ends = ends.clip(-1.0 if self.kind == "corr" else 0.0, 1.0)
         shown = (make_doubles(end, bounded & known) for end in (ends.low, ends.high))
         return Estimate(make_doubles(value, known), *shown)
+
+    def _expect_error(self, rows: int) -> float:
+        """Return the error for two independent columns, whose covariance and derivatives by variances are 0."""
+        y, x = self.y, self.x
+        off = {axis: _OFF_CENTRE * axis.reach for axis in (y, x)}
+        product = _per_row(self.product, float(y.steps * x.steps), self.whole, rows)
+        count = _per_row(self.count, 1, self.whole, rows)
+        totals = {axis: _per_row(axis.total, float(axis.steps), self.whole, rows) for axis in (y, x)}
+        covariance = add_errors([product, off[x] * totals[y], off[y] * totals[x], off[y] * off[x] * count])
+        if self.kind.startswith("covar"):
+            return min(covariance, y.reach * x.reach / 4)
+        if self.kind in ("corr", "regr_r2"):
+            r = covariance / (_EVEN_VARIANCE * y.reach * x.reach or 1.0)
+            return min(r, 1.0)  # near one half its square moves as much, and less below
+        slope = covariance / (_EVEN_VARIANCE * x.reach**2 or 1.0)
+        if self.kind == "regr_slope":
+            return slope
+        mean = add_errors([totals[y], off[y] * count])
+        return add_errors([mean, (abs(float(x.centre)) + off[x]) * slope])
 
 
 @dataclass(frozen=True)
@@ -512,29 +553,16 @@ _EVEN_VARIANCE = 1 / 12
 """The variance of values spread evenly between the bounds, as a fraction of the squared distance."""
 
 
-def expect_mean_error(output: Output, rows: int) -> float | None:
-    """Return the expected absolute error of an output for ``rows`` rows per group, in its own units; None if unknown."""
-    match output:
-        case Count():
-            return output.statistic.noise.mean_error
-        case Sum():
-            return output.statistic.noise.mean_error / float(output.steps)
-        case Mean():
-            return min(_of_mean(output, rows), _reach(output))
-        case Variance():
-            return _of_variance(output, rows)
-        case Pair():
-            return _of_pair(output, rows)
-    return None
-
-
-def read_mean_error(released: pa.Table, name: str, noise: Noise, confidence: float | None) -> float | None:
-    """Return the expected absolute error behind released intervals: their mean half width, scaled for the kind of noise."""
-    low, high = (released.column(name + end) for end in ("__low", "__high"))
+def read_errors(
+    release: Release, name: str, noise: Noise, confidence: float | None
+) -> Iterator[ExpectedError]:
+    """Yield the expected absolute error behind a release's intervals: their mean half width, scaled for the kind of noise."""
+    low, high = (release.table.column(name + end) for end in ("__low", "__high"))
     width = pc.mean(pc.subtract(high, low)).as_py()
-    if width is None or confidence is None:
-        return None
-    return float(width) / 2 * noise.mean_error / max(noise.half_width(confidence), 1.0)
+    if width is not None and confidence is not None:
+        yield ExpectedError(
+            name, float(width) / 2 * noise.mean_error / max(noise.half_width(confidence), 1.0)
+        )
 
 
 def add_errors(errors: Iterable[float]) -> float:
@@ -549,43 +577,3 @@ def _reach(output: Mean | Variance) -> float:
 def _per_row(statistic: Statistic, steps: float, whole: int, rows: int) -> float:
     """Return the error of a moment divided by the number of rows, in units."""
     return statistic.noise.mean_error / (steps * whole * rows)
-
-
-def _of_mean(output: Mean, rows: int) -> float:
-    off = _OFF_CENTRE * _reach(output)
-    total = _per_row(output.total, float(output.steps), output.whole, rows)
-    return add_errors([total, off * _per_row(output.count, 1, output.whole, rows)])
-
-
-def _of_variance(output: Variance, rows: int) -> float:
-    reach = _reach(output)
-    off, variance = _OFF_CENTRE * reach, _EVEN_VARIANCE * reach**2
-    squares, total, count = output.moments
-    error = add_errors([
-        _per_row(squares.statistic, float(squares.steps) / output.whole, output.whole, rows),
-        2 * off * _per_row(total.statistic, float(total.steps) / output.whole, output.whole, rows),
-        (off**2 - variance) * _per_row(count.statistic, 1, output.whole, rows),
-    ])  # fmt: skip
-    if output.kind.startswith("stddev"):
-        return min(error / (2 * math.sqrt(variance)), reach / 2)
-    return min(error, reach**2 / 4)
-
-
-def _of_pair(output: Pair, rows: int) -> float:
-    """Return the error of a measure of two independent columns, whose covariance and derivatives by variances are 0."""
-    y, x = output.y, output.x
-    off = {axis: _OFF_CENTRE * axis.reach for axis in (y, x)}
-    product = _per_row(output.product, float(y.steps * x.steps), output.whole, rows)
-    count = _per_row(output.count, 1, output.whole, rows)
-    totals = {axis: _per_row(axis.total, float(axis.steps), output.whole, rows) for axis in (y, x)}
-    covariance = add_errors([product, off[x] * totals[y], off[y] * totals[x], off[y] * off[x] * count])
-    slope = covariance / (_EVEN_VARIANCE * x.reach**2 or 1.0)
-    if output.kind.startswith("covar"):
-        return min(covariance, y.reach * x.reach / 4)
-    if output.kind in ("corr", "regr_r2"):
-        r = covariance / (_EVEN_VARIANCE * y.reach * x.reach or 1.0)
-        return min(r, 1.0)  # near one half its square moves as much, and less below
-    if output.kind == "regr_slope":
-        return slope
-    mean = add_errors([totals[y], off[y] * count])
-    return add_errors([mean, (abs(float(x.centre)) + off[x]) * slope])

@@ -20,7 +20,7 @@ Rogers (2022); Rogers, Samorodnitsky, Wu and Ramdas (2023).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeVar
@@ -31,7 +31,7 @@ import pyarrow as pa
 from dpsql.mechanisms import base
 from dpsql.mechanisms.aggregation import Aggregation
 from dpsql.mechanisms.empty_groups import find_significant
-from dpsql.mechanisms.moments import Estimate, Noisy, Output, expect_mean_error
+from dpsql.mechanisms.moments import Count, Estimate, Noisy, Output, Sum
 from dpsql.mechanisms.per_group import LaplaceNoise, Statistic, change_noise
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.gradual import NoiseChain
@@ -182,14 +182,13 @@ class NoiseReducedAggregation(Aggregation):
             "up. Sums of ε are charged what was used, rules for many statements the stages that were begun.",
         )
 
-    def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[base.ExpectedError]:
-        for output in self._fixed:
-            yield from output.expect_errors(factor, confidence)
-
-    def mean_errors(self, rows: int) -> Mapping[str, float]:
-        """Return the given errors, and for reduced outputs the expected error of Laplace noise with such an interval."""
+    def _state_errors(self, output: Output, basis: base.ErrorBasis) -> Iterable[base.ExpectedError]:
+        """Return those of calibrated outputs; for reduced ones, of Laplace noise whose interval just ends within ``error``."""
+        if output.name not in self.reduced:
+            return output.errors(basis)
+        if basis.confidence is not None or (
+            basis.release is not None and not isinstance(output, Count | Sum)
+        ):
+            return ()
         part = 1 / -math.log1p(-self.confidence) if self.confidence > 0 else 1.0
-        return {
-            **dict.fromkeys(self.reduced, float(self.error) * min(part, 1.0)),
-            **{o.name: error for o in self._fixed if (error := expect_mean_error(o, rows)) is not None},
-        }
+        return (base.ExpectedError(output.name, float(self.error) * min(part, 1.0)),)

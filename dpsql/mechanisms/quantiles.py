@@ -38,7 +38,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpsql.mechanisms.aggregation import Answered, Group, Part, index_groups
-from dpsql.mechanisms.base import ClaimedText, ExpectedError, RowsClaim
+from dpsql.mechanisms.base import ClaimedText, ErrorBasis, ExpectedError, RowsClaim
 from dpsql.mechanisms.fast.column_counts import ColumnCounts
 from dpsql.mechanisms.histograms import GRID_STEP, STEP_ROWS, read_histogram
 from dpsql.mechanisms.order_statistics import GeometricGrid, GradedGrid, PointWeights, WantedRank, choose_step
@@ -87,8 +87,6 @@ class Quantiles(Part):
         confidence: the level of the intervals; None where none is shown.
         bars: for each rank, whether it has an interval; empty where all have that are not in lists.
     """
-
-    assumes_rows = True
 
     query: str
     keys: tuple[str, ...]
@@ -377,22 +375,18 @@ class Quantiles(Part):
             f"it may fall anywhere between the bounds."
         )
 
-    def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[ExpectedError]:
-        other = replace(self, epsilon=self.epsilon * factor)
+    def errors(self, basis: ErrorBasis) -> Iterator[ExpectedError]:
+        """Yield errors for rows spread evenly between the bounds: ranks are off by the weight of one row."""
+        other, confidence = replace(self, epsilon=self.epsilon * basis.factor), basis.confidence
         for name, places in other._places().items():
-            off = max(other._bound_miss(other.ranks[i], confidence) for i in places)
-            yield ExpectedError(f"{name}, in rows", off)
-
-    def mean_errors(self, rows: int) -> Mapping[str, float]:
-        """Return the errors for rows that are spread evenly between the bounds: ranks are off by the weight of one row."""
-        found: dict[str, float] = {}
-        if self.even_ends is None:
-            return found
-        low, high, steps = self.even_ends
-        for name, places in self._places().items():
-            off = max(self._expect_miss(self.ranks[i], rows) for i in places)
-            found[name] = min(off / rows, 0.25) * float((high - low) / steps)
-        return found
+            ranks = [other.ranks[i] for i in places]
+            if confidence is not None:
+                yield ExpectedError(name, max(other._bound_miss(r, confidence) for r in ranks), ", in rows")
+            elif self.even_ends is not None:
+                low, high, steps = self.even_ends
+                for rows in basis.rows:
+                    off = max(self._expect_miss(r, rows) for r in ranks) / rows
+                    yield ExpectedError(name, min(off, 0.25) * float((high - low) / steps))
 
     def _expect_miss(self, rank: WantedRank, rows: int) -> float:
         """Return the mean absolute error in rank, in rows, among so many rows of a group."""

@@ -410,11 +410,11 @@ class AboveThreshold(ScoredOperator):
             said.append(f"Each hit is answered afresh, from a share of ε={float(self.answer[1]):g}.")
         return tuple(said)
 
-    def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[base.ExpectedError]:
-        noise = self.noise
-        other = noise.scaled(factor)
-        reach = other.reach(confidence, self.candidates or 1) / float(self.steps)
-        yield base.ExpectedError("compared with the threshold", reach)
+    def errors(self, basis: base.ErrorBasis) -> Iterator[base.ExpectedError]:
+        if basis.confidence is not None:
+            noise = self.noise.scaled(basis.factor)
+            reach = noise.reach(basis.confidence, self.candidates or 1) / float(self.steps)
+            yield base.ExpectedError("compared with the threshold", reach)
 
 
 class NoisyThreshold:
