@@ -1,14 +1,12 @@
 """Noisy aggregates of groups, alone and together with statistics that need a histogram of each group.
 
-Relation: ADD_REMOVE. Guarantee: what the events of the noises, of the group selection and of the further parts compose to.
-The statistics are released together, each once, with independent noise, and everything after that is post-processing;
-parts share nothing but the released keys. The caller (the rewriter) must ensure that each query bounds every privacy
-unit's contribution as the noises declare, that group keys are public or a selection is given whose column counts the
-distinct units of each group, and that a unit touches at most as many groups as noise and selection say.
+Relation: ADD_REMOVE. Guarantee: the composition of the events of the noises, the group selection and the further parts.
+Each statistic is released once, with independent noise; everything after that is post-processing. The binder must ensure
+that each query bounds a privacy unit's contribution, and its groups, as noise and selection declare. Keys are public, or
+the selection's column counts the distinct units of each group.
 
-Aggregates need one row per group, the other parts a histogram per group, so each part has an exact query of its own. The
-groups are decided once, by the aggregation (whose query gives the keys, and a selection where they are private); every
-part then answers for exactly these groups, the empty ones too.
+Aggregates read one row per group, the other parts a histogram per group. The aggregation decides the groups; every part
+then answers for exactly these groups, including empty ones.
 """
 
 from __future__ import annotations
@@ -54,7 +52,7 @@ _NAN = object()
 
 
 def list_groups(table: pa.Table, keys: Iterable[str]) -> list[Group]:
-    """Return the group of every row, in a form that can be compared (NaN equals NaN), whatever value a key has."""
+    """Return the group of every row as comparable values (NaN equals NaN)."""
     columns = [_list_values(table.column(key)) for key in keys]
     return list(zip(*columns, strict=True)) if columns else [()] * table.num_rows
 
@@ -84,7 +82,6 @@ def _is_moment(kind: pa.DataType) -> bool:
 
 
 def _read_raw(scalar: Any) -> object:
-    """Read a nested value as Arrow stores it."""
     kind = scalar.type
     if not scalar.is_valid:
         return None
@@ -102,14 +99,14 @@ def _merge_nan(value: Any) -> object:
 
 
 def sort_by_key(table: pa.Table, keys: tuple[str, ...]) -> pa.Table:
-    """Sort rows by their keys, ascending, NULL last, so that nothing is left of the engine's order."""
+    """Sort rows by their keys, ascending, NULL last, so that the engine's order doesn't matter."""
     ordering = pa.table({str(i): _make_sortable(table.column(key)) for i, key in enumerate(keys)})
     order = [(str(i), "ascending") for i in range(len(keys))]
     return table.take(pc.sort_indices(ordering, sort_keys=order))  # NULL at the end, as Arrow does
 
 
 def _make_sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return the column where Arrow can sort it, else the text of its values."""
+    """Return the column if Arrow can sort it, else the text of its values."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         column, kind = column.cast(kind.value_type), kind.value_type
@@ -128,20 +125,15 @@ def _make_sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 @dataclass(frozen=True)
 class Aggregation(base.Operator):
-    """One private block of noisy aggregates.
-
-    Equal statistics of several outputs are one statistic: released once, charged once.
+    """One private block of noisy aggregates. Equal statistics of several outputs are released and charged once.
 
     Args:
-        query: gives one row per group: the ``keys``, every statistic's column (integers; NULL counts as 0) and the
-            selection's column. Without keys it gives one row; an empty relation then stands for zeros.
-        keys: names of the grouping columns.
-        outputs: the aggregates.
-        selection: chooses the groups to keep, where keys are private.
-        confidence: level of the intervals.
+        query: returns one row per group: the ``keys``, every statistic's column (integers; NULL counts as 0) and the
+            selection's column. Without keys it returns one row; an empty relation stands for zeros.
+        selection: chooses the groups to keep, if keys are private.
         packed: another route to the rows of ``query``.
-        ordered: the public key in whose order some statistics have noise; empty where none has.
-        unit_parts: ``query`` over some of the units (:mod:`~dpsql.mechanisms.unit_parts`); empty where it has no such form.
+        ordered: the public key in whose order some statistics have noise; empty if none has.
+        unit_parts: ``query`` over some of the units (:mod:`~dpsql.mechanisms.unit_parts`); empty if it has no such form.
     """
 
     query: str
@@ -186,7 +178,7 @@ class Aggregation(base.Operator):
 
     @property
     def is_free(self) -> bool:
-        """True where it only lists public groups and releases nothing private."""
+        """Whether it only lists public groups and releases nothing private."""
         return not self.outputs and self.selection is None
 
     def claims(self) -> Iterator[base.ClaimedText]:
@@ -204,7 +196,7 @@ class Aggregation(base.Operator):
         return base.Release(table, self.event, self.note_groups(table), noisy)
 
     def note_groups(self, released: pa.Table) -> tuple[str, ...]:
-        """Say how many units a private group needs, where none was released."""
+        """Return a note on how many units a private group needs, if none was released."""
         return (self.selection.note_none(),) if self.selection is not None and not released.num_rows else ()
 
     @property
@@ -216,7 +208,7 @@ class Aggregation(base.Operator):
         return self._show(keys, self.read_noisy(released, noisy))
 
     def read_noisy(self, released: pa.Table, noisy: pa.Table | None) -> dict[Statistic, Integers]:
-        """Return the released integers; where none are beside the columns, the columns are the noisy integers."""
+        """Return the released integers; without ``noisy``, the columns are these integers."""
         if noisy is None:
             return {o.statistics[0]: read_integers(released.column(o.name)) for o in self.outputs}
         return {s: unpack_integers(noisy.column(i)) for i, s in enumerate(self.statistics)}
@@ -238,7 +230,7 @@ class Aggregation(base.Operator):
         return find_significant(columns, counting, release.table.num_rows, doubt)
 
     def draw(self, read: base.Reader, entropy: Entropy) -> tuple[pa.Table, pa.Table | None]:
-        """Return the released columns, and the noisy integers behind them where the columns do not hold these."""
+        """Return the released columns, and the noisy integers behind them if the columns don't show these."""
         table = self.read_kept(read, entropy)
         runs = self._list_runs(table)
         noisy = {s: add_noise(s.noise, self._exact(table, s.column), runs, entropy) for s in self.statistics}
@@ -252,13 +244,13 @@ class Aggregation(base.Operator):
         return shown, pa.table({str(i): pack_integers(noisy[s]) for i, s in enumerate(self.statistics)})
 
     def read_kept(self, read: base.Reader, entropy: Entropy) -> pa.Table:
-        """Read the exact totals of the groups that are kept, sorted by their keys."""
+        """Read the exact totals of the kept groups, sorted by their keys."""
         parts = [self._select(part, entropy) for part in self._totals(read, entropy)]
         table = pa.concat_tables(parts, promote_options="permissive")  # some may have integers of 128 bits
         return sort_by_key(table, self.keys) if self.keys else table
 
     def _list_runs(self, table: pa.Table) -> list[StepRows]:
-        """Return the rows of each run of steps, of a table that is sorted by its keys."""
+        """Return the rows of each run of steps in a table sorted by its keys."""
         if not self.ordered or len(self.keys) == 1:
             return [np.arange(table.num_rows)]
         others = tuple(key for key in self.keys if key != self.ordered)
@@ -278,7 +270,7 @@ class Aggregation(base.Operator):
         return read_totals(read, self.query, self.unit_parts, self.keys, self.selection is not None, entropy)
 
     def _select(self, table: pa.Table, entropy: Entropy) -> pa.Table:
-        """Return the groups that are kept, with the columns that are needed further."""
+        """Return the kept groups, with the columns that are still needed."""
         needed = list(dict.fromkeys([*self.keys, *(s.column for s in self.statistics)]))
         if self.selection is None:
             return table.select(needed)
@@ -304,7 +296,7 @@ class Aggregation(base.Operator):
         return (*selected, *self._describe_calibration(), *lines, *route)
 
     def _describe_calibration(self) -> Iterator[str]:
-        """Say what noise that was calibrated together costs together."""
+        """Yield a sentence for each joint calibration."""
         joint = (s.noise for s in self.statistics if isinstance(s.noise, JointGaussianNoise))
         for epsilon, delta in dict.fromkeys((noise.epsilon, noise.delta) for noise in joint):
             yield (
@@ -330,7 +322,7 @@ class Aggregation(base.Operator):
 
 @dataclass(frozen=True)
 class Answered:
-    """Released columns, one value per group asked for, and what was really used."""
+    """Released columns, one value per requested group, and the event that was used."""
 
     columns: Mapping[str, pa.Array]
     event: Event
@@ -347,8 +339,7 @@ class Part(ABC):
 
     @property
     @abstractmethod
-    def event(self) -> Event:
-        """The charge that is reserved for it."""
+    def event(self) -> Event: ...
 
     @abstractmethod
     def claims(self) -> Iterable[base.ClaimedText]:
@@ -356,16 +347,16 @@ class Part(ABC):
 
     @property
     def queries(self) -> tuple[str, ...]:
-        """Every text that it reads, but for those of the column route."""
+        """Every text that it reads, except those of the column route."""
         return (self.query,)
 
     @property
     def column_route(self) -> FastRoute[NDArray[np.int64]] | None:
-        """A route that counts the values of a column here; None where there is none."""
+        """A route that counts the values of a column in this process, if any."""
         return None
 
     def read_exact(self, read: base.Reader, entropy: Entropy) -> pa.Table:
-        """Return what ``query`` gives, or the same numbers in several rows of a group."""
+        """Return the result of ``query``, or equal totals in several rows per group."""
         return read(self.query)
 
     @abstractmethod
@@ -373,42 +364,40 @@ class Part(ABC):
         """Release the columns for these groups, in this order; ``table`` is the result of ``query``."""
 
     def answer_counts(self, counts: NDArray[np.int64], entropy: Entropy) -> Answered:
-        """Release the columns from what the column route gave."""
+        """Release the columns from the column route's counts."""
         raise NotImplementedError
 
     @property
     def can_redraw(self) -> bool:
-        """True where :meth:`redraw` makes all of its intervals."""
+        """Whether :meth:`redraw` makes all of its intervals."""
         return self.confidence is None
 
     def redraw(self, released: pa.Table) -> Mapping[str, pa.Array]:
-        """Return the released columns that have intervals, with these at its own confidence."""
+        """Return the released columns that have intervals, at its own confidence."""
         return {}
 
     @abstractmethod
-    def sentences(self, confidence: float) -> tuple[str, ...]:
-        """Describe noise, scale and expected error for EXPLAIN, from public quantities only."""
+    def sentences(self, confidence: float) -> tuple[str, ...]: ...
 
     def errors(self, basis: base.ErrorBasis) -> Iterable[base.ExpectedError]:
-        """Yield the errors of its columns, as :meth:`base.Operator.errors` does."""
         return ()
 
     @property
     def price_note(self) -> str:
-        """The sentence about it in the price, where it is for something beside the answers."""
+        """A sentence on the part of its price that doesn't pay for answers."""
         return ""
 
     def alone(self) -> Together:
-        """Return an operator that releases just this, ungrouped."""
+        """Return an operator that releases only this, ungrouped."""
         return Together(None, (self,))
 
 
 @dataclass(frozen=True)
 class Together(base.Operator):
-    """A block of an aggregation, or none, and further parts.
+    """An aggregation, if any, and further parts.
 
-    ``aggregation`` may be None only where nothing is grouped; with keys it says which groups there are, with or
-    without outputs of its own. All queries get the same salt, so that they bound contributions alike.
+    ``aggregation`` may be None only without grouping; with keys it decides the groups, even without outputs. All queries get
+    the same salt, so that they bound contributions alike.
     """
 
     aggregation: Aggregation | None

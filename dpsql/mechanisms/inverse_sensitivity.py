@@ -139,8 +139,7 @@ class EditedStatistic(ABC):
         """Return the number that an answer represents, in steps of the values' grid, which begins at ``low``."""
 
     @abstractmethod
-    def describe(self) -> str:
-        """Return the statistic in words."""
+    def describe(self) -> str: ...
 
 
 @dataclass(frozen=True)

@@ -1,26 +1,20 @@
 """COUNT, SUM, AVG, VARIANCE, COVARIANCE, CORRELATION and REGRESSION as formulas over noisy moments.
 
-Relation: ADD_REMOVE. Sensitivity: that of each moment (a count; sums of values about public centres, of their squares and
-of their products), as its noise declares. Guarantee: what the events of the noises compose to. Everything computed from
-the noisy moments, the intervals too, is post-processing. The caller must ensure that all moments of one output run over
-the same rows (for two columns those where both are present), with values clamped to their bounds and each row weighing
-the same in all.
+Relation: ADD_REMOVE. Sensitivity: of each moment (a count; sums of values about public centres, of their squares and
+products), as its noise declares. Guarantee: the composition of the noises' events; formulas and intervals are
+post-processing. The caller must ensure that all moments of one output run over the same rows (for two columns, those
+with both), clamped to their bounds and with one weight per row.
 
-Intervals cover the noise, not the bias that bounds may cause: the exact (clamped) aggregate lies inside with at least
-the stated confidence; where rows are weighed, that is the aggregate of the weighted rows. Where several noisy numbers
-meet, each gets an equal part of the doubt (Bonferroni), and the interval is their interval arithmetic: wider than need
-be, never narrower. A correlation or a slope whose spread may be nothing is not known at all, and says so: the whole of
-[-1, 1], or NULL. (The doubt is over all releases: those that show an interval are not chosen at random.)
+Intervals cover the noise, not the bias of bounds: the exact clamped (and weighted) aggregate is inside with at least the
+stated confidence, over all releases. With several noisy numbers, each gets an equal part of the miss probability
+(Bonferroni), and the interval is their interval arithmetic: at least as wide as needed. A correlation or slope whose
+spread may be 0 has the interval [-1, 1], or NULL.
 
-The expected absolute error of noisy aggregates: the mean effect of noise, from public numbers alone.
-
-For EXPLAIN: no data are read, and no guarantee depends on it. The error of a count or a sum is its noise. A quotient by
-a count (a mean, a variance, a correlation) depends on private rows, so its error assumes a number of rows, such as
-:data:`TYPICAL_ROWS`, spread evenly between the bounds; for a mean, with a mean a quarter of the bounds' distance from
-their middle. Functions of several noisy numbers are linearised, and squared errors add up.
-
-Once an answer is released, its intervals determine the error of such functions (:func:`read_errors`), also under
-bounds found privately; noise under caps that were found is scaled to the cap.
+Expected absolute errors come from public numbers alone, and no guarantee depends on them. The error of a count or a sum
+is its noise. A quotient by a count depends on private rows, so its error assumes a number of rows
+(:data:`TYPICAL_ROWS`), spread evenly between the bounds; for a mean, with a mean a quarter of the bounds' distance from
+their middle. Functions of several noisy numbers are linearised, and squared errors add up. After release, the intervals
+determine these errors (:func:`read_errors`).
 
 The bias of caps, clipping and bounds depends on the data; ``OPTIONS (report_cut = TRUE)`` pays for a report on it.
 """
@@ -65,7 +59,7 @@ MEAN_ROWS = (1_000, 10_000, 100_000)
 
 
 def _make_whole(values: Integers) -> pa.Array:
-    """Make a column of int64 where every value fits, else of decimal128(38, 0)."""
+    """Return a column of int64 if every value fits, else of decimal128(38, 0)."""
     if values.dtype == np.int64 or all(INT64_MIN <= int(v) <= INT64_MAX for v in values):
         return make_longs(values)
     return make_values([int(v) for v in np.clip(values, -_DIGITS, _DIGITS)], pa.decimal128(38, 0))
@@ -79,7 +73,6 @@ class Estimate(NamedTuple):
     high: pa.Array
 
     def columns(self, name: str) -> dict[str, pa.Array]:
-        """Return the columns of an output of this name."""
         return {name: self.value, f"{name}__low": self.low, f"{name}__high": self.high}
 
 
@@ -102,21 +95,21 @@ class Output(ABC):
     @property
     @abstractmethod
     def moments(self) -> tuple[Moment, ...]:
-        """The moments, in the order in which EXPLAIN describes them."""
+        """The moments, in the order of EXPLAIN's sentences."""
 
     @property
     def statistics(self) -> tuple[Statistic, ...]:
-        """The statistics behind the moments, in the order in which their noise is drawn."""
+        """The statistics of the moments, in the order in which their noise is drawn."""
         return tuple(moment.statistic for moment in self.moments)
 
     @property
     def shows_integers(self) -> bool:
-        """True where the value is the noisy integer of its one statistic."""
+        """Whether the value is the noisy integer of its one statistic."""
         return False
 
     @abstractmethod
     def show(self, noisy: Noisy, confidence: float) -> Estimate:
-        """Compute value and interval of every group."""
+        """Return value and interval of every group."""
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
         """Describe each moment for EXPLAIN, from public quantities only."""
@@ -139,7 +132,7 @@ class Output(ABC):
         raise NotImplementedError
 
     def _share(self, confidence: float) -> float:
-        """Return the confidence of each moment: an equal part of the doubt."""
+        """Return the confidence of each moment: an equal part of the miss probability."""
         return 1 - (1 - confidence) / len(self.statistics)
 
     def _spans(self, noisy: Noisy, confidence: float) -> dict[Statistic, FloatIntervals]:
@@ -177,9 +170,9 @@ class Count(Output):
 
 @dataclass(frozen=True)
 class Sum(Output):
-    """A sum on a grid of ``steps`` per unit, moved by a public ``offset`` (units); whole if steps is 1.
+    """A sum on a grid of ``steps`` per unit, plus a public ``offset`` (units).
 
-    Where rows are weighed, it is in parts of a step, ``whole`` to each, and shown in whole steps: whole if ``steps`` is
+    If rows are weighted, it is in ``whole`` parts of a step, and shown in whole steps. It is an integer if ``steps`` is
     ``whole``.
     """
 
@@ -211,7 +204,7 @@ class Sum(Output):
         return Estimate(value, make_doubles(span.low), make_doubles(span.high))
 
     def _show_steps(self, parts: Integers, confidence: float) -> Estimate:
-        """Return the nearest whole steps, and an interval that holds the exact sum in parts."""
+        """Return the nearest whole steps, and an interval around the exact sum in parts."""
         steps, objects = self.steps / self.whole, parts.astype(object)
         nearest = to_integers([(2 * int(v) + self.whole) // (2 * self.whole) for v in objects])
         width = math.ceil(self.statistic.noise.half_width(confidence) / self.whole + 0.5)
@@ -225,12 +218,11 @@ class Sum(Output):
 
 @dataclass(frozen=True)
 class Mean(Output):
-    """A noisy total over a noisy count: ``centre + total / (max(count, 1) * steps)``, held to the bounds.
+    """A noisy total over a noisy count: ``centre + total / (max(count, 1) * steps)``, clamped to the bounds.
 
-    ``total`` is the sum of what is averaged, about ``centre``, in grid steps. What is averaged may be rows,
-    or one mean per privacy unit: then ``count`` counts units. Where rows are weighed, both are in parts of a row,
-    ``whole`` to each. Over a noisy count of 0 or less (of less than half a row) there is no mean: NULL, as of nothing,
-    with the bounds for an interval.
+    ``total`` is a sum about ``centre``, in grid steps, of rows or of one mean per privacy unit (``count`` then counts units).
+    If rows are weighted, both are in ``whole`` parts of a row. Over a noisy count of less than half a row the mean is NULL,
+    with the bounds as its interval.
     """
 
     name: str
@@ -290,12 +282,9 @@ VARIANCE_KINDS = ("var_pop", "var_samp", "stddev_pop", "stddev_samp")
 class Variance(Output):
     """Variance or standard deviation from noisy moments about ``centre``, never negative and never NaN.
 
-    Where the noisy count is of less than half a row (of a sample: of less than one and a half), there is none: NULL, as
-    :class:`Mean` has it, with all that the bounds allow for an interval.
-
-    ``squares`` is the sum of squared deviations from ``centre``, in ``square_steps`` per squared unit
-    (``steps**2`` unless given); ``total``, ``count`` and ``whole`` are as in :class:`Mean`. ``kind`` is one of
-    :data:`VARIANCE_KINDS`.
+    Over a noisy count of less than half a row (of a sample: less than one and a half) it is NULL, with the widest interval
+    that the bounds allow. ``squares`` is the sum of squared deviations from ``centre``, in ``square_steps`` per squared unit
+    (``steps**2`` by default); ``total``, ``count`` and ``whole`` are as in :class:`Mean`. ``kind``: see :data:`VARIANCE_KINDS`.
     """
 
     name: str
@@ -336,7 +325,7 @@ class Variance(Output):
         return np.sqrt(variance) if self.kind.startswith("stddev") else variance
 
     def _finish(self, population: Floats, count: Floats) -> Floats:
-        """Turn the population variance into what ``kind`` asks for, held to what the bounds allow."""
+        """Return ``kind``'s number for a population variance, clamped to what the bounds allow."""
         reach = float(self.bounds[1] - self.bounds[0]) ** 2
         variance = np.clip(population, 0.0, reach / 4)
         if self._of_sample:
@@ -388,7 +377,7 @@ _SLACK = 1e-9
 
 @dataclass(frozen=True)
 class Axis:
-    """One column: grid steps to a unit, the centre and the bounds in units, its moments (``squares`` where needed)."""
+    """One column: grid steps per unit, centre and bounds in units, and its moments (``squares`` if needed)."""
 
     steps: Fraction
     centre: Fraction
@@ -398,7 +387,6 @@ class Axis:
 
     @property
     def reach(self) -> float:
-        """The width of the bounds."""
         return float(self.bounds[1] - self.bounds[0])
 
 
@@ -406,7 +394,7 @@ class Axis:
 class Pair(Output):
     """``kind`` of :data:`PAIR_KINDS`, of ``y`` and ``x`` in SQL's order: a regression is of y on x.
 
-    All moments are in parts of a row, ``whole`` to each.
+    All moments are in ``whole`` parts of a row.
     """
 
     name: str
@@ -523,7 +511,7 @@ class _PairFormulas:
         return above * below.invert(known)
 
     def evaluate(self) -> tuple[FloatIntervals, Booleans]:
-        """Return the kind that is asked for, and where it is a value or an interval with ends."""
+        """Return the value of ``kind``, and whether it is known or its interval has ends."""
         pair, covariance = self.pair, self._covariance()
         always = np.ones(len(covariance.low), dtype=np.bool_)
         if pair.kind.startswith("covar"):

@@ -1,16 +1,16 @@
 """Aggregates of a requested accuracy: noise is reduced until every interval is narrow enough, and only that is charged.
 
-The interval widths of means and variances depend on private counts, so the required epsilon is unknown in advance.
-Noise of little epsilon is drawn first and reduced step by step; after each step the intervals are recomputed from the
-noisy integers, and the first narrow enough is the answer.
+The interval widths of means and variances depend on private counts, so the required epsilon is unknown in advance. Noise
+of little epsilon is drawn first and reduced step by step. After each step the intervals are recomputed from the noisy
+integers; the first that are all narrow enough are the answer.
 
 Relation: ADD_REMOVE. Guarantee: :class:`~dpsql.privacy.gradual.NoiseReduction`, since each statistic has a chain of
-noises (:mod:`dpsql.noise.gradual`) at the same level of a public ladder, and the stopping rule depends on released
-integers alone. The caller must ensure the sensitivities, as in any aggregation.
+noises (:mod:`dpsql.noise.gradual`) at one level of a public ladder, and the stopping rule depends on released integers
+alone. The caller must ensure the sensitivities, as in any aggregation.
 
 Intervals: an answer released because it looks accurate was more likely lucky. Each look uses three quarters of the
 allowed miss probability; the rest covers the selection. This is measured, not proved: over means from the middle to the
-end of their bounds, and errors from 1/400 to 1/2 of the distance between, the released interval misses at most as often
+end of their bounds, and errors from 1/400 to 1/2 of the bounds' distance, the released interval misses at most as often
 as stated (the tests repeat the worst cases, and find that without the reserve it misses more often).
 
 Sources: Koufogiannis, Han and Pappas (2015); Ligett, Neel, Roth, Waggoner and Wu (2017); Whitehouse, Ramdas, Wu and
@@ -83,11 +83,9 @@ class _Look:
 
 @dataclass(frozen=True)
 class NoiseReducedAggregation(Aggregation):
-    """An aggregation whose interval ends should be within ``error`` of their values.
+    """An aggregation whose interval ends should be within ``error`` (in units of the column) of their values.
 
-    Args:
-        error: in units of the column.
-        reduced: names of the outputs whose noise is reduced; the other outputs' noise is already calibrated to the error.
+    ``reduced`` names the outputs whose noise is reduced; the other outputs' noise is already calibrated to the error.
     """
 
     error: Fraction = Fraction(1)
@@ -95,7 +93,6 @@ class NoiseReducedAggregation(Aggregation):
 
     @property
     def sought(self) -> tuple[Output, ...]:
-        """The outputs whose noise is reduced."""
         return tuple(output for output in self.outputs if output.name in self.reduced)
 
     @property
