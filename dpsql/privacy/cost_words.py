@@ -81,11 +81,7 @@ def chooses_groups(event: Event | None) -> bool:
 
 
 def list_cost_parts(event: Event | None) -> list[str]:
-    """Return a sentence for each mechanism of an event with its loss; equal ones are counted.
-
-    Args:
-        event: the loss of a statement, charged or not; None for none.
-    """
+    """Return a sentence for each mechanism of an event (None: none) with its loss; equal ones are counted."""
     if event is None:
         return []
     said = Counter(f"{leaf.sentence()}: {describe_mechanism(leaf)}" for leaf in event.leaves())
@@ -93,12 +89,9 @@ def list_cost_parts(event: Event | None) -> list[str]:
 
 
 def explain_difference(asked: Event | None, used: Event | None, write: Callable[[Event], str]) -> str:
-    """Return why less was charged than was reserved; empty if the two are equal.
+    """Return why less was charged than was reserved; empty if ``asked``, the reserved event, is the used one.
 
-    Args:
-        asked: the event that was reserved.
-        used: the part of it that was used.
-        write: writes the charge of the session's accountant for an event.
+    ``write`` writes the charge of the session's accountant for an event.
     """
     if asked is None or used is None or asked == used:
         return ""

@@ -50,6 +50,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpsql.mechanisms import base
+from dpsql.mechanisms.fast.candidate_pruning import AskedCandidates, ThresholdPruning
 from dpsql.mechanisms.fast.candidate_scores import (
     CANDIDATE_PLACE,
     CANDIDATE_SCORE,
@@ -58,7 +59,6 @@ from dpsql.mechanisms.fast.candidate_scores import (
     CandidateScores,
     ScoredCandidates,
 )
-from dpsql.mechanisms.fast.threshold_pruning import AskedCandidates, ThresholdPruning
 from dpsql.mechanisms.moments import Sum
 from dpsql.mechanisms.per_group import LaplaceNoise, Statistic
 from dpsql.mechanisms.selection.utility_forms import UtilityForm
