@@ -60,8 +60,8 @@ class GaussianSparseVector(Event):
     all of this holds for one round, with ``epsilon2 / max_hits``.
 
     ``mu`` follows from ``delta(x)``: the loss is below a normal one of mean ``mu^2 / 2 + epsilon2`` and deviation ``mu``, and
-    above 0 that one is below the loss of the Gaussian mechanism of ``mu + 2 epsilon2 / mu``; below 0 both follow from above 0, as data
-    sets are neighbours both ways.
+    above 0 that one is below the loss of the Gaussian mechanism of ``mu + 2 epsilon2 / mu``; below 0 both follow from above 0,
+    as data sets are neighbours both ways.
     """
 
     kind: ClassVar[str] = "gaussian_sparse_vector"
