@@ -1,13 +1,11 @@
-"""Counts of a private column as it streams by.
+"""Counts of a private column as it streams by, and cells of neighbouring numbers.
 
-Grouping a million values costs an engine a hash table, and most of its time. For local data, the column is read in
-parts, as narrow integers, and counted in an array: a third of the time, in memory that grows with the range and not
-with the rows. The counts are equal, and the choice of route depends on the range, which is public, and on the data's location.
+Grouping a million values takes most of an engine's time, for its hash table. For local data, the column is read in parts, as
+narrow integers, and counted in an array: a third of the time, in memory that grows with the range and not with the rows. The
+counts are equal, and the route depends on the public range and on the data's location.
 
-Cells of neighbouring numbers: the cell is a monotone function of the number.
-
-So rows and thresholds in different cells need no comparison. Computing the cell takes a few operations on a whole block
-of numbers, which fits a core's cache.
+A number's cell is a monotone function of it, so rows and thresholds in different cells need no comparison. Computing cells
+takes a few operations on a block of numbers that fits a core's cache.
 """
 
 from __future__ import annotations
@@ -131,7 +129,6 @@ class _RangeCounts:
         self._held = 0
 
     def add(self, values: NDArray[Any]) -> None:
-        """Count some more."""
         size = len(self._places)
         for start in range(0, len(values), size):
             some = values[start : start + size]
@@ -236,7 +233,6 @@ class NumberCells(ABC):
         """Write the cells of numbers, as from :meth:`compared`, to ``out``."""
 
     def of(self, values: NDArray[Any]) -> NDArray[np.int64]:
-        """Return the cells of numbers."""
         held = np.empty(len(values), dtype=self.kind)
         cells = np.empty(len(values), dtype=np.int64)
         for x, out in zip(cut_blocks(self.compared(values, held)), cut_blocks(cells), strict=True):

@@ -133,7 +133,6 @@ class Thresholds:
 
     @property
     def are_floats(self) -> bool:
-        """Whether the thresholds are doubles."""
         return self.values.dtype.kind == "f"
 
     @property
@@ -245,12 +244,10 @@ class PrefixSums:
 
     @property
     def total(self) -> int:
-        """The sum over all values."""
         return int(self.sums[-1])
 
     @property
     def are_floats(self) -> bool:
-        """Whether the values are doubles."""
         return bool(self.x.dtype.kind == "f")
 
     def is_comparable_with(self, end: Thresholds) -> bool:
@@ -404,7 +401,6 @@ class ThresholdSums:
 
     @property
     def total(self) -> int:
-        """The number of all rows."""
         return int(self.sums[-1])
 
     def place(self, end: Thresholds, after: bool) -> NDArray[np.intp]:
