@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 import pyarrow as pa
@@ -39,6 +38,8 @@ from dpsql.errors import BindError, Error
 from dpsql.language.advice import advise_on_function, advise_on_mechanism, advise_on_sign, is_aggregate_name
 from dpsql.language.dialect import bind_error, span_of, span_of_word, spell_statement, to_sql
 from dpsql.language.statements import Statement
+from dpsql.mechanisms.base import ErrorBasis
+from dpsql.mechanisms.histograms import EACH_BIN
 from dpsql.mechanisms.strategies import EVEN
 from dpsql.mechanisms.window_widths import WindowWidths
 from dpsql.policy.model import Table
@@ -250,14 +251,10 @@ def _name_items(tree: exp.Select, binder: StatementBinder) -> None:
 
 def _list_bins(blocks: Sequence[PrivateBlock]) -> dict[str, dict[str, float]]:
     """Return the half widths of histograms' counts, by the relation of a block and its column."""
-    end = ", each bin"
+    bases = {block.name: ErrorBasis(confidence=block.confidence) for block in blocks}
     return {
-        block.name: {
-            error.name.removesuffix(end): error.error
-            for error in block.operator.expect_errors(Fraction(1), block.confidence)
-            if error.name.endswith(end)
-        }
-        for block in blocks
+        b.name: {e.name: e.error for e in b.operator.errors(bases[b.name]) if e.condition == EACH_BIN}
+        for b in blocks
     }
 
 

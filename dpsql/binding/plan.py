@@ -16,11 +16,11 @@ import pyarrow.compute as pc
 
 from dpsql.language.labels import Orders, name_label_type, order_labels
 from dpsql.mechanisms.aggregation import Aggregation, Together
-from dpsql.mechanisms.base import Operator, Release
+from dpsql.mechanisms.base import ErrorBasis, Operator
 from dpsql.mechanisms.consistency import Consistent
 from dpsql.mechanisms.contribution_caps import CapSearch
 from dpsql.mechanisms.empty_groups import RangedGroups
-from dpsql.mechanisms.moments import TYPICAL_ROWS, Mean, Output, Pair, Variance
+from dpsql.mechanisms.moments import Mean, Output, Pair, Variance
 from dpsql.mechanisms.strategies import StrategyChoice
 from dpsql.mechanisms.window_widths import WINDOW_ERROR, WindowWidths
 from dpsql.privacy.amounts import Amount
@@ -257,27 +257,17 @@ class Plan:
     size: int = field(default=0, compare=False, repr=False)
     """Size of its exact queries in characters: :class:`dpsql.binding.relations.plan_size.WrittenTexts`."""
 
-    @property
-    def expected_errors(self) -> dict[str, float]:
-        """Expected absolute errors of output columns, in their own units, as far as public numbers determine them.
+    def expect_errors(self, by_block: Mapping[str, ErrorBasis]) -> dict[str, float]:
+        """Return the expected absolute errors of output columns, in their own units, as far as they are determined.
 
         Independent errors are summed in quadrature. For a UNION the side with the largest error counts.
+
+        Args:
+            by_block: the basis of each block's errors; errors of other blocks are unknown.
         """
-        return self.expect_errors(TYPICAL_ROWS)
-
-    def expect_errors(self, rows: int) -> dict[str, float]:
-        """Return the expected errors if each group has this number of rows."""
-        return self._trace_errors({block.name: block.operator.mean_errors(rows) for block in self.blocks})
-
-    def find_errors(self, releases: Mapping[str, Release]) -> dict[str, float]:
-        """Return the expected errors of released blocks, by block name, under the caps and bounds that were found."""
-        found = {b.name: b.operator.find_errors(releases[b.name]) for b in self.blocks if b.name in releases}
-        return self._trace_errors(found)
-
-    def _trace_errors(self, by_block: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-        """Return the errors of output columns, given those of the blocks' columns."""
-        known = {(block, name): error for block, named in by_block.items() for name, error in named.items()}
         operators = {block.name: block.operator for block in self.blocks if block.name in by_block}
+        errors = ((name, e) for name, operator in operators.items() for e in operator.errors(by_block[name]))
+        known = {(block, e.name): e.error for block, e in errors}
         for window in self.window_errors:
             error = window.expect_error(operators[window.block]) if window.block in operators else None
             known |= {} if error is None else {(window.relation, WINDOW_ERROR): error}

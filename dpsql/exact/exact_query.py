@@ -31,7 +31,7 @@ from dpsql.language.dialect import to_sql
 from dpsql.mechanisms.base import SALT
 from dpsql.mechanisms.contribution_caps import ClippedValue
 from dpsql.mechanisms.fast import packed_aggregation as packed
-from dpsql.mechanisms.fast.packed_rows import CodedUnit, PackedRoute
+from dpsql.mechanisms.fast.packed_aggregation import CodedUnit, PackedRoute
 from dpsql.mechanisms.unit_parts import UNITS_COLUMN as UNITS_COLUMN
 from dpsql.mechanisms.unit_parts import write_part
 

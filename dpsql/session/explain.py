@@ -16,7 +16,7 @@ from dpsql.binding.plan import Plan, PrivateBlock, ProtectedUnit
 from dpsql.binding.selection.declared import Declaration
 from dpsql.errors import BindError, BudgetExceeded, EngineError, Error, Interrupted, PostprocessingError
 from dpsql.ledger.ledger import Ledger
-from dpsql.mechanisms.base import ExpectedError
+from dpsql.mechanisms.base import ErrorBasis, ExpectedError
 from dpsql.mechanisms.contribution_caps import CapSearch
 from dpsql.mechanisms.moments import MEAN_ROWS
 from dpsql.numerics.exact_numbers import write_number
@@ -97,7 +97,8 @@ def expect_errors(
     asked = _find_asked(draws)
     most = budget.max_epsilon_per_query or budget.epsilon
     factors = [f for f in FACTORS if f == 1 or asked.times(f).bound_epsilon(budget.at_delta) <= most]
-    grid = [[e for block in paid for e in block.operator.expect_errors(f, block.confidence)] for f in factors]
+    bases = [[(b, ErrorBasis(MEAN_ROWS, confidence=b.confidence, factor=f)) for b in paid] for f in factors]
+    grid = [[e for block, basis in row for e in block.operator.errors(basis)] for row in bases]
     answers = [(errors[0], tuple(error.error for error in errors)) for errors in zip(*grid, strict=True)]
     kept = _drop_limits(answers, factors.index(Fraction(1)))
     if once:
@@ -138,9 +139,13 @@ def _find_asked(blocks: Sequence[PrivateBlock]) -> Amount:
 
 def _list_mean_errors(plan: Plan) -> tuple[tuple[int, tuple[tuple[str, float], ...]], ...]:
     """Return output columns' expected errors by number of rows; for one number if none depends on it."""
-    assumed = any(block.operator.assumes_rows for block in plan.blocks)
-    found = ((rows, tuple(plan.expect_errors(rows).items())) for rows in MEAN_ROWS[: None if assumed else 1])
-    return tuple((rows, errors) for rows, errors in found if errors)
+
+    def expect(*rows: int) -> dict[str, float]:
+        return plan.expect_errors({block.name: ErrorBasis(rows) for block in plan.blocks})
+
+    found = [(rows, expect(rows)) for rows in MEAN_ROWS]
+    assumed = found[0][1] != expect()
+    return tuple((rows, tuple(errors.items())) for rows, errors in found[: None if assumed else 1] if errors)
 
 
 # -- before payment ---------------------------------------------------------------------------------------------

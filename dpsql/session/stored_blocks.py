@@ -22,7 +22,7 @@ from dpsql.binding.public.kept_results import FORETOLD
 from dpsql.errors import BindError, PostprocessingError
 from dpsql.ledger.answers import StoredRelease, hash_release
 from dpsql.ledger.ledger import KeptReleases, Ledger
-from dpsql.mechanisms.base import Release
+from dpsql.mechanisms.base import ErrorBasis, Release
 from dpsql.mechanisms.empty_groups import choose_shown_groups
 from dpsql.mechanisms.quantile_tree import KeptTree
 from dpsql.mechanisms.strategies import EVEN, StrategyChoice
@@ -208,9 +208,8 @@ class PreparedPlan:
     @property
     def expected_errors(self) -> dict[str, float]:
         """The expected absolute errors of output columns, once all is released."""
-        return self.answered.find_errors(
-            {i.block.name: i.release for i in self.asked if i.release is not None}
-        )
+        released = ((item.block.name, item.release) for item in self.asked if item.release is not None)
+        return self.answered.expect_errors({name: ErrorBasis(release=release) for name, release in released})
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -504,7 +503,7 @@ def _show_groups(plan: Plan, asked: Iterable[RequestedBlock]) -> dict[str, pa.Ta
 
 def _shows_numbers(plan: Plan, block: PrivateBlock) -> bool:
     """Return whether a statement shows individual numbers of a block, not only their sums."""
-    told = block.operator.mean_errors(1)
+    told = {error.name for error in block.operator.errors(ErrorBasis(rows=(1,)))}
     terms = (term for _, traces in plan.traced for trace in traces for term in trace)
     return any(name == block.name and column in told for name, column, _ in terms)
 

@@ -34,7 +34,8 @@ from dpsql.errors import BindError, Error, PrivacyError
 from dpsql.exact.exact_query import Exact
 from dpsql.language.dialect import span_of
 from dpsql.language.options import Options
-from dpsql.mechanisms.moments import Count, Output, Sum
+from dpsql.mechanisms.base import ErrorBasis
+from dpsql.mechanisms.moments import MEAN_ROWS, Count, Output, Sum
 from dpsql.mechanisms.per_group import (
     GaussianNoise,
     GaussianNoiseByMu,
@@ -458,7 +459,8 @@ def _find_need(options: Options, output: Output) -> Fraction | None:
 
 def _width_of(output: Output, confidence: float) -> Callable[[Fraction], float]:
     def width(factor: Fraction) -> float:
-        return next(iter(output.expect_errors(factor, confidence))).error
+        basis = ErrorBasis(MEAN_ROWS, confidence=confidence, factor=factor)
+        return next(iter(output.errors(basis))).error
 
     return width
 

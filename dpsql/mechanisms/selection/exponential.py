@@ -43,7 +43,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpsql.mechanisms.aggregation import Answered, Group, Part, index_groups
-from dpsql.mechanisms.base import ClaimedText, ExpectedError, Read, Release, RowsClaim, add_salt
+from dpsql.mechanisms.base import ClaimedText, ErrorBasis, ExpectedError, Read, Release, RowsClaim, add_salt
 from dpsql.mechanisms.fast.candidate_pruning import CandidatePruning, PrunedCandidates
 from dpsql.mechanisms.fast.candidate_scores import CandidateScores
 from dpsql.mechanisms.histograms import BIN, BIN_ROWS
@@ -345,10 +345,10 @@ class ExponentialChoice(ScoredOperator):
         size = self.candidates or 1
         return self._reach(confidence, size) * SCORE_SENSITIVITY / SCORE_GRID + self._margin(size)
 
-    def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[ExpectedError]:
-        if not self.varying:
-            other = replace(self, epsilon=self.epsilon * factor)
-            yield ExpectedError("short of the best", other.behind(confidence))
+    def errors(self, basis: ErrorBasis) -> Iterator[ExpectedError]:
+        if not self.varying and basis.confidence is not None:
+            other = replace(self, epsilon=self.epsilon * basis.factor)
+            yield ExpectedError("short of the best", other.behind(basis.confidence))
 
 
 # -- the most frequent of public values -------------------------------------------------------------------------------
@@ -415,6 +415,7 @@ class MostFrequent(Part):
             f"{confidence:.4g} probability.",
         )  # fmt: skip
 
-    def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[ExpectedError]:
-        other = replace(self, epsilon=self.epsilon * factor)
-        yield ExpectedError(f"{self.name}, in rows", other.bound_error(confidence))
+    def errors(self, basis: ErrorBasis) -> Iterator[ExpectedError]:
+        if basis.confidence is not None:
+            other = replace(self, epsilon=self.epsilon * basis.factor)
+            yield ExpectedError(self.name, other.bound_error(basis.confidence), condition=", in rows")
