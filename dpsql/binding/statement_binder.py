@@ -16,14 +16,7 @@ from dpsql.binding.modes import ptr as ptr
 from dpsql.binding.modes.stable import STABLE_ANSWER_OPTIONS, StableBlock
 from dpsql.binding.modes.synthetic import SYNTHETIC_OPTIONS, SyntheticBlock
 from dpsql.binding.public.kept_results import name_kept_results
-from dpsql.binding.public_statement import (
-    Cte,
-    Env,
-    flatten_joins,
-    from_items,
-    inner_queries,
-    outer_queries,
-)
+from dpsql.binding.public_statement import Cte, Env, flatten_joins, from_items, inner_queries, outer_queries
 from dpsql.binding.relations.catalog import Binder
 from dpsql.binding.relations.joins import bind_from
 from dpsql.binding.relations.plan_size import count_joined, refuse_joined, refuse_rows, share
@@ -45,15 +38,7 @@ from dpsql.binding.subsample import subsample_block as subsample
 from dpsql.binding.subsample.combiners import SUBSAMPLE_OPTIONS
 from dpsql.binding.values.sql_types import Typed
 from dpsql.errors import BindError
-from dpsql.language.dialect import (
-    NAMED,
-    ModeClause,
-    bind_error,
-    privacy_error,
-    remove_modes,
-    span_of,
-    to_sql,
-)
+from dpsql.language.dialect import NAMED, ModeClause, bind_error, privacy_error, remove_modes, span_of, to_sql
 from dpsql.language.options import (
     COMMON_OPTIONS,
     Options,

@@ -284,11 +284,7 @@ def _scores(columns: tuple[str, ...], statistic: CandidateStatistic, values: lis
         total = " + ".join([statistic.constant, *terms])
     else:
         total = _write_form(statistic.form.root, terms, statistic)
-    shown = [
-        *(f"{CANDIDATE}.{c}" for c in columns),
-        _PLACE,
-        f"CAST({total} AS HUGEINT) AS {CANDIDATE_SCORE}",
-    ]
+    shown = [*(f"{CANDIDATE}.{c}" for c in columns), _PLACE, f"CAST({total} AS HUGEINT) AS {CANDIDATE_SCORE}"]
     return f"SELECT {', '.join(shown)} FROM {CANDIDATE} {joins} ORDER BY {_PLACE}"
 
 

@@ -33,12 +33,7 @@ from dpsql.mechanisms.selection.above_threshold import (
     charge_answers,
     share_epsilon,
 )
-from dpsql.mechanisms.subsample.subsample import (
-    QUESTIONS,
-    StabilityRule,
-    StableStream,
-    split_stable_epsilon,
-)
+from dpsql.mechanisms.subsample.subsample import QUESTIONS, StabilityRule, StableStream, split_stable_epsilon
 from dpsql.noise.entropy import Entropy
 from dpsql.numerics.exact_numbers import write_number
 from dpsql.privacy.accountants import suggest_delta
