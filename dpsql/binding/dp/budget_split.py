@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from sqlglot import exp
 
@@ -138,6 +138,20 @@ def _as_epsilon(amount: Amount) -> Fraction:
     if amount.currency != "epsilon":
         raise AssertionError("a mechanism that knows epsilon only was given another currency")
     return amount.total
+
+
+class Priced(Protocol):
+    """A mechanism with a loss."""
+
+    @property
+    def event(self) -> Event:
+        """Its loss."""
+        ...
+
+
+def price_of(build: Callable[[Fraction], Priced]) -> Callable[[Fraction], Event]:
+    """Return the loss of what ``build`` makes of an epsilon."""
+    return lambda epsilon: build(epsilon).event
 
 
 _LARGEST_EPSILON = Fraction(10**9)
