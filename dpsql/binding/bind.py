@@ -63,10 +63,8 @@ def bind(
         return plan
     plain = _bind(statement, catalog, finish, thresholds, even=True)
     names = " and ".join(dict.fromkeys(choice.chosen for choice in choices if choice.chosen != EVEN))
-    note = (
-        f"this is stored as it was answered number by number: asked again as fresh, {names} would have {min(gains):.3g} "
-        "times less error"
-    )  # fmt: skip
+    gain = f"{names} would have {min(gains):.3g} times less error"
+    note = f"this stored answer has each number measured alone: asked again as fresh, {gain}"
     blocks = tuple(replace(block, strategy=None) for block in plain.blocks)
     plain = replace(
         plain, blocks=blocks, notes=(*plain.notes, note), limits=(*plain.limits, f"Strategy: {note}.")
@@ -188,11 +186,7 @@ def _plan(binder: StatementBinder, tree: exp.Expr, text: str, kept: list[NamedRe
 
 
 def _refuse_undeclared(tree: exp.Expr, binder: StatementBinder) -> None:
-    """Refuse comparisons of released keys with constants that are not among their declared values.
-
-    Raises:
-        BindError: there is one.
-    """
+    """Raise BindError for a comparison of a released key with a constant that is not among its declared values."""
 
     def look(select: exp.Select, find: FindColumn) -> None:
         def declared(node: exp.Column) -> Declared | None:
@@ -209,10 +203,8 @@ def _refuse_undeclared(tree: exp.Expr, binder: StatementBinder) -> None:
 def _name_items(tree: exp.Select, binder: StatementBinder) -> None:
     """Give items without an alias, in place, the engine's names, by which intervals find their columns."""
     items = tree.expressions
-    named = [
-        isinstance(item, exp.Alias | exp.Column) or (isinstance(item, exp.Subquery) and bool(item.alias))
-        for item in items
-    ]
+    kinds = (exp.Alias, exp.Column)
+    named = [isinstance(i, kinds) or (isinstance(i, exp.Subquery) and bool(i.alias)) for i in items]
     stars = [at for at, item in enumerate(items) if item.is_star]
     if len(stars) > 1 or all(named) or any(item.find(exp.Columns, exp.Unnest) for item in items):
         return  # an item of many columns hides the others' positions
@@ -228,15 +220,11 @@ def _name_items(tree: exp.Select, binder: StatementBinder) -> None:
 
 def _list_bins(blocks: Sequence[PrivateBlock]) -> dict[str, dict[str, float]]:
     """Return the half widths of histograms' counts, by the relation of a block and its column."""
-    end = ", each bin"
-    return {
-        block.name: {
-            error.name.removesuffix(end): error.error
-            for error in block.operator.expect_errors(Fraction(1), block.confidence)
-            if error.name.endswith(end)
-        }
-        for block in blocks
-    }
+    end, found = ", each bin", {}
+    for block in blocks:
+        errors = block.operator.expect_errors(Fraction(1), block.confidence)
+        found[block.name] = {e.name.removesuffix(end): e.error for e in errors if e.name.endswith(end)}
+    return found
 
 
 # -- names of tables --------------------------------------------------------------------------------------------
@@ -327,16 +315,13 @@ def _rename(node: exp.Table, table: Table) -> None:
     node.set("alias", alias)
 
 
-# -- plans that are kept ----------------------------------------------------------------------------------------
+# -- the cache of plans -----------------------------------------------------------------------------------------
 
 _MAX_PLANS = 200
 
 
 class _Watched:
-    """A finisher that records whether public rows were read, which may change a plan.
-
-    Cached rows are constant during the session; ``kept`` are their queries, and the tables that these read.
-    """
+    """Records whether a finisher read public rows that may change; ``kept`` are cached queries, and their tables."""
 
     def __init__(self, finisher: Finish) -> None:
         self._finisher = finisher

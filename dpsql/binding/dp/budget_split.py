@@ -120,14 +120,6 @@ class BudgetShare:
         """The shares of a block that was given an epsilon."""
         return [_as_epsilon(amount) for amount in self.amounts]
 
-    def find_epsilons(self, prices: Sequence[Callable[[Fraction], Event]]) -> list[Fraction]:
-        """Return the epsilon of each mechanism: its share, or the largest one whose event is within its share.
-
-        Args:
-            prices: for each mechanism, the event that it has with an epsilon.
-        """
-        return [amount.find_epsilon(price) for amount, price in zip(self.amounts, prices, strict=True)]
-
     @property
     def delta_part(self) -> Fraction:
         """One of the equal parts of delta."""
