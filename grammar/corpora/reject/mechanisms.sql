@@ -305,7 +305,7 @@ Hint: leave it out.
 -- case: more parts than there may be
 SELECT APPROX_QUANTILES(age, 5000) FROM visits
 ----
-BindError: APPROX_QUANTILES cuts rows into at most 1000 parts.
+BindError: APPROX_QUANTILES divides rows into at most 1000 parts.
   1 |   SELECT APPROX_QUANTILES(age, 5000) FROM visits
                                      ^^^^
 Hint: each of its values gets an equal part of epsilon: ask for fewer.
