@@ -64,10 +64,8 @@ def bind(
         return plan
     plain = _bind(statement, catalog, finish, thresholds, even=True)
     names = " and ".join(dict.fromkeys(choice.chosen for choice in choices if choice.chosen != EVEN))
-    note = (
-        f"this is stored as it was answered number by number: asked again as fresh, {names} would have {min(gains):.3g} "
-        "times less error"
-    )  # fmt: skip
+    gain = f"{names} would have {min(gains):.3g} times less error"
+    note = f"this stored answer has each number measured alone: asked again as fresh, {gain}"
     blocks = tuple(replace(block, strategy=None) for block in plain.blocks)
     plain = replace(
         plain, blocks=blocks, notes=(*plain.notes, note), limits=(*plain.limits, f"Strategy: {note}.")
@@ -232,10 +230,8 @@ def _list_relations(
 def _name_items(tree: exp.Select, binder: StatementBinder) -> None:
     """Give items without an alias, in place, the engine's names, by which intervals find their columns."""
     items = tree.expressions
-    named = [
-        isinstance(item, exp.Alias | exp.Column) or (isinstance(item, exp.Subquery) and bool(item.alias))
-        for item in items
-    ]
+    kinds = (exp.Alias, exp.Column)
+    named = [isinstance(i, kinds) or (isinstance(i, exp.Subquery) and bool(i.alias)) for i in items]
     stars = [at for at, item in enumerate(items) if item.is_star]
     if len(stars) > 1 or all(named) or any(item.find(exp.Columns, exp.Unnest) for item in items):
         return  # an item of many columns hides the others' positions
@@ -346,16 +342,13 @@ def _rename(node: exp.Table, table: Table) -> None:
     node.set("alias", alias)
 
 
-# -- plans that are kept ----------------------------------------------------------------------------------------
+# -- the cache of plans -----------------------------------------------------------------------------------------
 
 _MAX_PLANS = 200
 
 
 class _Watched:
-    """A finisher that records whether public rows were read, which may change a plan.
-
-    Cached rows are constant during the session; ``kept`` are their queries, and the tables that these read.
-    """
+    """Records whether a finisher read public rows that may change; ``kept`` are cached queries, and their tables."""
 
     def __init__(self, finisher: Finish) -> None:
         self._finisher = finisher

@@ -34,27 +34,19 @@ def find_null_reasons(operator: Operator) -> Mapping[str, str]:
     if isinstance(operator, CapSearch):
         return find_null_reasons(operator.least)
     aggregation = operator.aggregation if isinstance(operator, Together) else operator
-    if not isinstance(aggregation, Aggregation):
-        return {}
-    reasons = {output.name: _find_reason(output) for output in aggregation.outputs}
-    return {name: reason for name, reason in reasons.items() if reason}
+    outputs = aggregation.outputs if isinstance(aggregation, Aggregation) else ()
+    reasons = ((output.name, _find_reason(output)) for output in outputs)
+    return {name: reason for name, reason in reasons if reason}
 
 
 def _find_reason(output: Output) -> str:
-    """Return why an output is NULL; empty if it never is."""
-    if isinstance(output, Mean):
-        return _say_few(1)
-    if isinstance(output, Variance):
-        return _say_few(2 if output.kind.endswith("samp") else 1)
-    if isinstance(output, Pair):
-        few = _say_few(1 if output.kind == "covar_pop" else 2)
-        return f"{few}, or no spread beyond the noise to divide by" if output.kind in _SPREADS else few
-    return ""
-
-
-def _say_few(needed: int) -> str:
-    """Return that the noisy count is too low; counts of weighted rows are rounded."""
-    return f"too few rows for this ε (their noisy count is below {needed})"
+    """Return why an output is NULL; empty if it never is. Counts of weighted rows are rounded."""
+    if not isinstance(output, Mean | Variance | Pair):
+        return ""
+    kind = "" if isinstance(output, Mean) else output.kind
+    needed = 2 if kind.endswith("samp") or (isinstance(output, Pair) and kind != "covar_pop") else 1
+    few = f"too few rows for this ε (their noisy count is below {needed})"
+    return f"{few}, or no spread above the noise to divide by" if kind in _SPREADS else few
 
 
 class ProtectedUnit(str):
@@ -80,7 +72,7 @@ class ProtectedUnit(str):
 class Input:
     """A public relation that an exact query reads, evaluated apart from private data and then passed to the engine.
 
-    ``sql`` reads public tables and the releases of earlier blocks; it runs in the engine of the outer statement.
+    ``sql`` reads public tables and earlier blocks' releases; it runs in the engine of the outer statement.
     """
 
     name: str
@@ -103,10 +95,9 @@ class StrategyVariant:
 
 @dataclass(frozen=True)
 class PrivateBlock:
-    """One private SELECT: an operator, and the name of the relation that its release becomes.
+    """One private SELECT: an operator, and the name and columns of the relation that its release becomes.
 
-    ``columns`` are that relation's names and SQL types; ``inputs`` are the public relations its exact queries read.
-    ``sentences`` state the privacy unit and the bounds with their sources.
+    Its exact queries may read ``inputs``. ``sentences`` state the privacy unit and the bounds with their sources.
     """
 
     name: str
@@ -150,8 +141,6 @@ _KINDS = {
 }  # fmt: skip
 _HUGEINT = pa.decimal128(38, 0)
 """The Arrow type that DuckDB gives a HUGEINT."""
-
-
 _NUMBERS = frozenset({"BIGINT", "HUGEINT", "DOUBLE"})
 """SQL types that can be cast to each other."""
 _EXACT = 2**53
@@ -186,14 +175,6 @@ class Renamed:
         return column
 
 
-def _keep(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return column
-
-
-def _widen(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return column.cast(_HUGEINT)
-
-
 def _double(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
     """Cast integers to doubles; None if one is greater than ``_EXACT``."""
     ends = pc.min_max(column)
@@ -202,20 +183,16 @@ def _double(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
 
 
 _CASTS: dict[tuple[str, str], Callable[[pa.ChunkedArray], pa.ChunkedArray | None]] = {
-    ("int64", "BIGINT"): _keep,
-    ("double", "DOUBLE"): _keep,
-    (str(_HUGEINT), "HUGEINT"): _keep,
-    ("int64", "HUGEINT"): _widen,
-    ("int64", "DOUBLE"): _double,
-    (str(_HUGEINT), "DOUBLE"): _double,
+    **dict.fromkeys(
+        (("int64", "BIGINT"), ("double", "DOUBLE"), (str(_HUGEINT), "HUGEINT")), lambda same: same
+    ),
+    ("int64", "HUGEINT"): lambda column: column.cast(_HUGEINT),
+    **dict.fromkeys((("int64", "DOUBLE"), (str(_HUGEINT), "DOUBLE")), _double),
 }
 """Casts from an Arrow type to an SQL type."""
-
-
 NO_INTERVAL_FOR = "no interval for "
 """Prefix of notes about columns whose error has no interval."""
-
-_UNBOUNDED = "the noise leaves it no bound, as where what it is divided by may be 0"
+_UNBOUNDED = "the noise leaves it unbounded, for example because its divisor may be 0"
 
 
 @dataclass(frozen=True)
@@ -276,10 +253,9 @@ class Plan:
             errors = []
             for trace in traces if shown.lower() == name.lower() else ():
                 terms = [(known.get((block, column)), factor) for block, column, factor in trace]
-                if all(error is not None for error, _ in terms):
-                    errors.append(
-                        math.sqrt(sum((error * factor) ** 2 for error, factor in terms if error is not None))
-                    )
+                scaled = [error * factor for error, factor in terms if error is not None]
+                if len(scaled) == len(terms):
+                    errors.append(math.sqrt(sum(error**2 for error in scaled)))
             if errors:
                 found[shown] = max(errors)
         return found
@@ -334,10 +310,8 @@ class Plan:
     @property
     def schemas(self) -> dict[str, tuple[tuple[str, str], ...]]:
         """Names and SQL types of the columns of the non-public relations that ``finish`` reads, by relation."""
-        return {
-            **{block.name: block.columns for block in self.blocks},
-            **{item.relation: item.columns for item in self.widths},
-        }
+        blocks = {block.name: block.columns for block in self.blocks}
+        return {**blocks, **{item.relation: item.columns for item in self.widths}}
 
     def adjusted(
         self, relations: Mapping[str, pa.Table], drawn: Iterable[PrivateBlock] = ()
@@ -346,13 +320,11 @@ class Plan:
         for adjustment in self.adjustments:
             relations = adjustment.applied(relations)
         blocks = {block.name: block for block in (*self.blocks, *drawn)}
-        made = {
-            item.relation: item.make(
-                blocks[item.block].operator, relations[item.block], blocks[item.block].confidence
-            )
-            for item in self.widths
-        }
-        return self.order_labels({**relations, **made})
+        made = dict(relations)
+        for item in self.widths:
+            block = blocks[item.block]
+            made[item.relation] = item.make(block.operator, relations[item.block], block.confidence)
+        return self.order_labels(made)
 
     def find_orders(self, columns: Iterable[tuple[str, str]]) -> Orders:
         """Return the columns of ``finish`` that have labels, given their names and SQL types."""

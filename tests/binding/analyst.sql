@@ -1014,7 +1014,7 @@ WITH b AS MATERIALIZED (SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward) SE
 -- answered
 SELECT n FROM (SELECT COUNT(*) FROM visits) AS t(n)
 
--- refused: the columns of a private table keep their names.
+-- refused: an alias can't rename the columns of a private table.
 -- hint: write visits AS v: a subquery may rename its columns.
 SELECT COUNT(*) FROM visits AS v(a, b, c)
 
@@ -1329,7 +1329,7 @@ SELECT COUNT(*), COUNT(t.kind) FROM patients p LEFT JOIN (visits v JOIN tests t 
 -- answered
 SELECT COUNT(*) FROM patients p JOIN visits v ON p.patient = v.patient JOIN (tests t JOIN wards w ON t.kind <> w.ward) ON t.visit = v.visit AND w.ward = v.ward
 
--- refused: such joins in parentheses are not known here.
+-- refused: this join can't be taken out of its parentheses.
 -- hint: write the join in parentheses as a named query before the statement, and join that.
 SELECT COUNT(*) FROM patients p JOIN visits v ON p.patient = v.patient LEFT JOIN (wards w JOIN months m ON m.month = DATE '2024-01-01') ON w.ward = v.ward
 
