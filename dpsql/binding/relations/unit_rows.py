@@ -16,10 +16,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Sequence
-from copy import deepcopy
+from copy import copy, deepcopy
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 from sqlglot import exp
 
@@ -35,10 +34,11 @@ from dpsql.language.functions import MODES
 from dpsql.language.options import Options, call_of, is_private_call, mode_of
 from dpsql.mechanisms.base import SALT
 
-LISTS = ("blocks", "notes", "limits", "adjustments", "ranged", "when_whole", "ordered_releases")
-"""The lists of a binder that grow with its blocks."""
-DICTS = ("public", "intervals", "noise_steps", "once", "lent_inputs", "key_values")
-"""The dicts of a binder that grow with its blocks."""
+GROWING = (
+    "blocks", "notes", "limits", "adjustments", "ranged", "when_whole", "ordered_releases",
+    "public", "intervals", "noise_steps", "once", "lent_inputs", "key_values",
+)  # fmt: skip
+"""The lists and dicts of a binder that grow with its blocks."""
 
 
 class BinderState:
@@ -49,18 +49,15 @@ class BinderState:
 
     def __init__(self, binder: Binder) -> None:
         self._binder = binder
-        self._lists: dict[str, list[Any]] = {name: list(getattr(binder, name)) for name in LISTS}
-        self._dicts: dict[str, dict[Any, Any]] = {name: dict(getattr(binder, name)) for name in DICTS}
+        self._kept = {name: copy(vars(binder)[name]) for name in GROWING}
         self._written = deepcopy(binder.written)
 
     def restore(self) -> None:
         """Restore everything, in place."""
-        for name, items in self._lists.items():
-            getattr(self._binder, name)[:] = items
-        for name, entries in self._dicts.items():
-            held = getattr(self._binder, name)
-            held.clear()
-            held.update(entries)
+        for name, kept in self._kept.items():
+            grown = vars(self._binder)[name]
+            grown.clear()
+            (grown.extend if isinstance(kept, list) else grown.update)(kept)
         self._binder.written = self._written
 
 
