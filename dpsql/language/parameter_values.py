@@ -68,7 +68,7 @@ def unwrap_value(value: object) -> object:
         return read(value)
     if _is_missing(value):
         return None
-    if not isinstance(value, _Array) or value.shape != ():
+    if not isinstance(value, _Scalar) or value.shape != ():
         return value
     kind = getattr(value.dtype, "kind", "")
     if kind == "m":  # in nanoseconds, a duration's item is an integer
@@ -81,50 +81,21 @@ def unwrap_value(value: object) -> object:
 
 @runtime_checkable
 class _Array(Protocol):
-    """A scalar or an array of numpy, or a series of pandas."""
+    """An array of numpy, or a series of pandas."""
 
     shape: tuple[int, ...]
-    dtype: object
 
-    def item(self) -> object: ...
     def tolist(self) -> object: ...
-    def astype(self, dtype: str) -> _Array: ...
 
 
 @runtime_checkable
-class _Array(Protocol):
-    """A scalar or an array of numpy, or a series of pandas."""
+class _Scalar(_Array, Protocol):
+    """A scalar of numpy, or an array with one."""
 
-    shape: tuple[int, ...]
     dtype: object
 
     def item(self) -> object: ...
-    def tolist(self) -> object: ...
-    def astype(self, dtype: str) -> _Array: ...
-
-
-@runtime_checkable
-class _Array(Protocol):
-    """A scalar or an array of numpy, or a series of pandas."""
-
-    shape: tuple[int, ...]
-    dtype: object
-
-    def item(self) -> object: ...
-    def tolist(self) -> object: ...
-    def astype(self, dtype: str) -> _Array: ...
-
-
-@runtime_checkable
-class _Array(Protocol):
-    """A scalar or an array of numpy, or a series of pandas."""
-
-    shape: tuple[int, ...]
-    dtype: object
-
-    def item(self) -> object: ...
-    def tolist(self) -> object: ...
-    def astype(self, dtype: str) -> _Array: ...
+    def astype(self, dtype: str) -> _Scalar: ...
 
 
 _PLAIN = frozenset({str, bool, int, float, decimal.Decimal, datetime.date, datetime.datetime})

@@ -27,6 +27,7 @@ from dpsql.binding.relations.catalog import Binder, Catalog
 from dpsql.binding.relations.fan_out import choose_rows, floor_root, max_unit_rows, replace_source
 from dpsql.binding.relations.relation import Field, From, Names, Relation, fold
 from dpsql.binding.values.lengths import length_of
+from dpsql.binding.values.sql_types import SMALL_INTEGERS
 from dpsql.errors import PrivacyError
 from dpsql.exact.row_caps import RowCaps
 from dpsql.language.dialect import expression_of, join_word, to_sql
@@ -61,13 +62,9 @@ class BinderState:
         self._binder.written = self._written
 
 
-WHOLE_UNIT_TYPES = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
-"""SQL types of integers that fit BIGINT."""
-
-
 def has_whole_unit(relation: Relation) -> bool:
     """Return whether units are integers that fit BIGINT, by type."""
-    return relation.unit_type is not None and relation.unit_type.sql in WHOLE_UNIT_TYPES
+    return relation.unit_type is not None and relation.unit_type.sql in SMALL_INTEGERS
 
 
 def find_unit_holder(bound: From) -> Relation:
