@@ -25,7 +25,8 @@ from sqlglot import exp
 
 from dpsql.binding.relations.plan_size import is_shared, refuse_written
 from dpsql.binding.relations.relation import UNIT, From
-from dpsql.binding.relations.unit_rows import WHOLE_UNIT_TYPES, secret_hash
+from dpsql.binding.relations.unit_rows import secret_hash
+from dpsql.binding.values.sql_types import SMALL_INTEGERS
 from dpsql.exact.row_caps import RowCaps
 from dpsql.language.dialect import to_sql
 from dpsql.mechanisms.base import SALT
@@ -606,7 +607,7 @@ def write_packed_route(exact: Exact) -> packed.PackedAggregation | None:
     )
     kind = bound.unit_type.sql if bound.unit is not None and bound.unit_type is not None else ""
     coded = write_coded_unit(bound.source) if kind in CODED_UNIT_TYPES and plain else None
-    if (kind not in WHOLE_UNIT_TYPES and coded is None) or not plain:
+    if (kind not in SMALL_INTEGERS and coded is None) or not plain:
         return None
     total, kept = exact.row_total, exact.kept_groups
     if exact.later and (total is not None or kept is not None):
@@ -616,7 +617,7 @@ def write_packed_route(exact: Exact) -> packed.PackedAggregation | None:
         if units or kept is not None or total % exact.rows_in_group:
             return None  # its claims cover rows shared in equal parts, and no counts of units
     rows, names = exact.rows(inside=False), exact.names
-    whole = all(key.type in WHOLE_UNIT_TYPES for key in exact.keys)
+    whole = all(key.type in SMALL_INTEGERS for key in exact.keys)
     if SALT in rows or (exact.domain is None and not whole):
         return None  # the route reads rows twice, and rows chosen by a secret hash are read once
     values = packed.PackedValues()

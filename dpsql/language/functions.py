@@ -155,6 +155,7 @@ ROW_NAMES: tuple[SqlName, ...] = (
 
 NO_NOISY_FORM = ("PRODUCT", "ENTROPY", "MAD", "SUM_NO_OVERFLOW", "QUANTILE")
 """Further DuckDB aggregates, which only SUBSAMPLE accepts."""
+AGGREGATE_OF_NAME: dict[str, SqlName] = {row.name: row for row in AGGREGATES}
 MECHANISMS: frozenset[str] = frozenset(row.name for row in AGGREGATES if "CHOICE" in row.modes)
 """Mechanisms that choose among candidates."""
 PRIVATE_CALLS: frozenset[str] = frozenset(
@@ -190,6 +191,5 @@ def names_of(mode: _Mode) -> frozenset[str]:
 
 def mode_of_aggregate(name: str) -> str:
     """Return an aggregate's main mode, for hints."""
-    word = ALIASES.get(name.upper(), name.upper())
-    modes = next((row.modes for row in AGGREGATES if row.name == word), ("DP",))
-    return next((mode for mode in modes if mode in MODES), "DP")
+    row = AGGREGATE_OF_NAME.get(ALIASES.get(name.upper(), name.upper()))
+    return next((mode for mode in (row.modes if row is not None else ()) if mode in MODES), "DP")

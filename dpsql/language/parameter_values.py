@@ -9,13 +9,13 @@ import datetime
 import decimal
 import itertools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, cast, runtime_checkable
 
 from dpsql.errors import BindError
 
-Params = Mapping[str, Any] | Sequence[Any]
+Params = Mapping[str, object] | Sequence[object]
 """Parameter values: by name, or in the order of the ``?`` marks."""
 
 
@@ -23,7 +23,7 @@ Params = Mapping[str, Any] | Sequence[Any]
 class StandIn:
     """A value of a parameter's type, which describes a statement before the parameter's own value is known."""
 
-    value: Any
+    value: object
 
 
 _MARK = re.compile(
@@ -46,12 +46,12 @@ def drop_zone(moment: datetime.datetime) -> datetime.datetime:
     return (moment.astimezone(datetime.UTC) if zoned else moment).replace(tzinfo=None)
 
 
-def unwrap_value(value: Any) -> Any:
-    """Return the value of a parameter as one of a plain type, by the value that it holds and never by its ``str()``.
+def unwrap_value(value: object) -> object:
+    """Return the value of a parameter in a plain type, by the value itself and never by its ``str()``.
 
-    Members of ``class Ward(str, Enum)`` and of an ``IntEnum`` become the values that they hold, as all subclasses do. Scalars of
-    numpy become Python's, and ``NaT`` and ``NA`` of pandas NULL. A list, a tuple, an array and a series of one dimension become
-    a list. Any other value stays as it is: literals have no form for it.
+    Members of ``class Ward(str, Enum)``, of an ``IntEnum`` and of other subclasses become values of the base. Scalars of
+    numpy become Python's, and ``NaT`` and ``NA`` of pandas NULL. A list, a tuple, an array and a series of one dimension
+    become a list. Other values, which have no literals, are returned unchanged.
 
     >>> class Ward(str):
     ...     def __str__(self) -> str:
@@ -61,25 +61,41 @@ def unwrap_value(value: Any) -> Any:
     """
     if value is None or type(value) in _PLAIN:
         return value
-    if isinstance(value, list | tuple) or (
-        len(getattr(value, "shape", ())) == 1 and hasattr(value, "tolist")
-    ):
-        return [unwrap_value(item) for item in value]
-    read = next((read for kind, read in _HELD if isinstance(value, kind)), None)
+    if isinstance(value, list | tuple) or (isinstance(value, _Array) and len(value.shape) == 1):
+        return [unwrap_value(item) for item in cast(Iterable[object], value)]
+    read = next((read for kind, read in _READERS if isinstance(value, kind)), None)
     if read is not None:
         return read(value)
     if _is_missing(value):
         return None
-    item = getattr(value, "item", None)
-    if not callable(item) or getattr(value, "shape", None) != ():
+    if not isinstance(value, _Scalar) or value.shape != ():
         return value
-    kind = getattr(getattr(value, "dtype", None), "kind", "")
-    if kind == "m":  # of nanoseconds, a duration gives a whole number
+    kind = getattr(value.dtype, "kind", "")
+    if kind == "m":  # in nanoseconds, a duration's item is an integer
         return value
-    if kind == "M" and not isinstance(item(), datetime.date):  # so does a moment
-        value = value.astype("datetime64[us]")
     found = value.item()
+    if kind == "M" and not isinstance(found, datetime.date):  # so is a moment's
+        found = value.astype("datetime64[us]").item()
     return found if type(found) is type(value) else unwrap_value(found)
+
+
+@runtime_checkable
+class _Array(Protocol):
+    """An array of numpy, or a series of pandas."""
+
+    shape: tuple[int, ...]
+
+    def tolist(self) -> object: ...
+
+
+@runtime_checkable
+class _Scalar(_Array, Protocol):
+    """A scalar of numpy, or an array with one."""
+
+    dtype: object
+
+    def item(self) -> object: ...
+    def astype(self, dtype: str) -> _Scalar: ...
 
 
 _PLAIN = frozenset({str, bool, int, float, decimal.Decimal, datetime.date, datetime.datetime})
@@ -91,7 +107,7 @@ def _read_moment(value: datetime.datetime) -> datetime.datetime | None:
     return datetime.datetime.combine(datetime.datetime.date(value), datetime.datetime.timetz(value))
 
 
-_HELD: tuple[tuple[type, Callable[[Any], Any]], ...] = (
+_READERS: tuple[tuple[type, Callable[[Any], object]], ...] = (
     (str, str.__str__),
     (int, int.__int__),
     (float, float.__float__),
@@ -120,7 +136,7 @@ def number_marks(text: str) -> tuple[str, int]:
     return named, next(number) - 1
 
 
-def name_parameters(text: str, params: Params | None) -> tuple[str, dict[str, Any]]:
+def name_parameters(text: str, params: Params | None) -> tuple[str, dict[str, object]]:
     """Replace the ``?`` marks of a text by ``$1``, ``$2``, ... if the values are a list; return text and values by name.
 
     Raises:

@@ -7,7 +7,6 @@ import decimal
 import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any
 
 from sqlglot import exp
 from sqlglot.tokens import Token  # type: ignore[attr-defined]
@@ -21,7 +20,7 @@ STAND_IN = "stand_in"
 """The key in the ``meta`` of a literal that is no value of the analyst's."""
 
 
-def put_values(tree: exp.Expr, params: Mapping[str, Any], text: str) -> exp.Expr:
+def put_values(tree: exp.Expr, params: Mapping[str, object], text: str) -> exp.Expr:
     """Replace each ``$name`` by a literal of its value: data, never text."""
     places = [tree, *(option for clause in mode_clauses(tree) for option in clause.options)]
     for node in [found for place in places for found in place.find_all(exp.Placeholder, exp.Parameter)]:
@@ -116,7 +115,7 @@ MAX_LIST_PARAMETER = 10_000
 """The most values of a list parameter."""
 
 
-def make_literal(value: Any, name: str = "", span: Span | None = None) -> exp.Expr:
+def make_literal(value: object, name: str = "", span: Span | None = None) -> exp.Expr:
     """Return a SQL literal of a Python value.
 
     Raises:
@@ -138,7 +137,9 @@ def make_literal(value: Any, name: str = "", span: Span | None = None) -> exp.Ex
         try:
             return exp.cast(exp.Literal.string(drop_zone(value).isoformat(" ")), "TIMESTAMP")
         except OverflowError:
-            raise BindError(f"${name} holds a moment beyond the years 1 to 9999 of UTC.", span=span) from None
+            raise BindError(
+                f"${name} holds a moment outside the years 1 to 9999 of UTC.", span=span
+            ) from None
     if isinstance(value, datetime.date):
         return exp.cast(exp.Literal.string(value.isoformat()), "DATE")
     if isinstance(value, list) and not any(isinstance(held, list) for held in value):
@@ -153,7 +154,7 @@ def make_literal(value: Any, name: str = "", span: Span | None = None) -> exp.Ex
             f"${name} holds an integer that does not fit 128 bits.", span=span, hint="give a float."
         )
     numeric = isinstance(value, int | float | decimal.Decimal)
-    if numeric and math.isfinite(value):
+    if isinstance(value, int | float | decimal.Decimal) and math.isfinite(value):
         size = value.copy_abs() if isinstance(value, decimal.Decimal) else abs(value)  # abs rounds a Decimal
         written = repr(size) if isinstance(value, float) else str(size)
         if len(written) > MAX_DIGITS:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import accumulate, groupby
-from typing import Any, Literal
+from typing import Literal
 
 from sqlglot import exp
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
@@ -43,7 +43,7 @@ def begins(tokens: list[Token]) -> bool:
     return words[:2] == ["CREATE", "SYNTHETIC"] or words == ["CREATE", "OR", "REPLACE", "SYNTHETIC"]
 
 
-def read_head(tokens: list[Token], params: Mapping[str, Any]) -> tuple[str, int | None, int]:
+def read_head(tokens: list[Token], params: Mapping[str, object]) -> tuple[str, int | None, int]:
     """Parse the tokens before the SELECT; ParseError if malformed.
 
     Returns:
@@ -70,7 +70,7 @@ def read_head(tokens: list[Token], params: Mapping[str, Any]) -> tuple[str, int 
     return name, rows, at + 1
 
 
-def _read_rows(tokens: list[Token], at: int, params: Mapping[str, Any]) -> tuple[int, int]:
+def _read_rows(tokens: list[Token], at: int, params: Mapping[str, object]) -> tuple[int, int]:
     """Return the number after ROWS, or its parameter's value, and the next index."""
     place, after = tokens[min(at, len(tokens) - 1)], at + 1
     value: object = None
@@ -205,7 +205,7 @@ def _parse(text: str, params: Params | None) -> list[Statement]:
         raise error.located(text) from None
 
 
-def _statement(tokens: list[Token], text: str, params: Mapping[str, Any]) -> Statement:
+def _statement(tokens: list[Token], text: str, params: Mapping[str, object]) -> Statement:
     if _is_kept(tokens):
         if len(tokens) == 3:
             raise token_error(tokens[0], "a statement follows <<.", _KEPT, last=tokens[2])
@@ -233,7 +233,7 @@ def _statement(tokens: list[Token], text: str, params: Mapping[str, Any]) -> Sta
     return Statement("query", text, span, tree=_query(tokens, text, params))
 
 
-def _list_values(tokens: Sequence[Token], params: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+def _list_values(tokens: Sequence[Token], params: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
     """Return the parameters in tokens, without duplicates, with their values as shortened SQL."""
     names = [name for name in list_parameters_named(tokens) if name in params]
     written = ((name, to_sql(make_literal(params[name], name))) for name in names)
@@ -277,7 +277,7 @@ def _check_selects(tokens: Sequence[Token]) -> None:
             raise token_error(token, "this SELECT has no columns.", hint)
 
 
-def _query(tokens: list[Token], text: str, params: Mapping[str, Any]) -> exp.Expr:
+def _query(tokens: list[Token], text: str, params: Mapping[str, object]) -> exp.Expr:
     check_clause_order(tokens)
     _check_selects(tokens)
     tree = _write_out_pivots(parse_tokens(_enclose_pivot(tokens), text))
@@ -347,7 +347,7 @@ def _write_out_pivots(tree: exp.Expr) -> exp.Expr:
     return tree
 
 
-def _explain(tokens: list[Token], text: str, params: Mapping[str, Any], span: Span) -> Statement:
+def _explain(tokens: list[Token], text: str, params: Mapping[str, object], span: Span) -> Statement:
     rest, json = tokens[1:], False
     if len(rest) > 3 and rest[0].token_type == TokenType.L_PAREN and rest[1].text.upper() == "FORMAT":
         style = rest[2].text.upper()
@@ -388,7 +388,7 @@ def _show(tokens: list[Token], text: str, span: Span) -> Statement:
     return Statement("show", text, span, name=name, limit=limit)
 
 
-def _declare(tokens: list[Token], text: str, params: Mapping[str, Any], span: Span) -> Statement:
+def _declare(tokens: list[Token], text: str, params: Mapping[str, object], span: Span) -> Statement:
     kind = tokens[2].text.upper() if len(tokens) > 2 else ""
     stable = kind == "STABLE"
     usage = "write DECLARE alarm ABOVE_THRESHOLD 100 OPTIONS (epsilon = 1, max_hits = 3)."
@@ -418,7 +418,7 @@ def _declare(tokens: list[Token], text: str, params: Mapping[str, Any], span: Sp
     return Statement("declare", text, span, tree=tree, name=name)
 
 
-def _synthetic(tokens: list[Token], text: str, params: Mapping[str, Any], span: Span) -> Statement:
+def _synthetic(tokens: list[Token], text: str, params: Mapping[str, object], span: Span) -> Statement:
     name, rows, start = read_head(tokens, params)
     tree = mark(_query(tokens[start:], text, params), span, rows)
     return Statement("query", text, span, tree=tree, keep=name, synthetic=True, rows=rows)

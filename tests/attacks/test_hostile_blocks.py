@@ -182,7 +182,7 @@ def test_rows_of_one_unit_that_meet_in_a_block_are_bounded(name: str) -> None:
         con.execute("CREATE TABLE named AS SELECT 'a' AS site")
         with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
             plan = inside.bind(session, text)
-            said = [line for line in plan.limits if "meet in a block" in line]
+            said = [line for line in plan.limits if "joined in a block" in line]
             source = plan.blocks[0].operator.source  # type: ignore[attr-defined]
             read = [
                 con.execute(rows.query.replace("$salt", "7")).fetchall()
@@ -194,7 +194,7 @@ def test_rows_of_one_unit_that_meet_in_a_block_are_bounded(name: str) -> None:
         assert all(len(rows) == 3600 for rows in read)
     else:
         most = floor_root(SORTED_ROWS, sides)
-        assert f"{most:,} of each table's count" in said[0]
+        assert f"{most:,} rows of each table are used" in said[0]
         assert len(said) == 1
         assert read
         assert all(len(rows) == 600 + most for rows in read)

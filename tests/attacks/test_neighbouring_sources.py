@@ -372,12 +372,12 @@ def test_a_private_copy_is_in_no_file(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_without_types_the_policy_is_refused_with_lines_to_paste(tmp_path: Path, ending: str) -> None:
     (tmp_path / f"v.{ending}").write_bytes(b"unit\n1\n")
     given = policy(str(tmp_path / f"v.{ending}"), {})
-    with pytest.raises(dpsql.PolicyError, match="age, unit have none") as caught:
+    with pytest.raises(dpsql.PolicyError, match="declares none for age, unit") as caught:
         dpsql.connect(policy=given)
     assert caught.value.hint is not None
     pasted = "\n".join(caught.value.hint.splitlines()[1:])
     assert dpsql.Policy.loads(f"[budget]\nepsilon = 1\n{pasted}\n[tables.visits]\nprivacy_unit = 'unit'\n")
-    with pytest.raises(dpsql.PolicyError, match="age has none"):
+    with pytest.raises(dpsql.PolicyError, match="declares none for age"):
         dpsql.connect(policy=policy(str(tmp_path / f"v.{ending}"), {"unit": "BIGINT"}))
 
 

@@ -8,6 +8,7 @@ other uses of all columns.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -84,8 +85,8 @@ def propagate_intervals(tree: exp.Select, shapes: Shapes) -> tuple[list[Interval
             for select in reversed(selects):  # innermost first
                 carrier.spell_star(select)
             own = carrier.of(tree)
-    names = [fold(item.alias_or_name) for item in tree.expressions]
-    found = [ends for ends in own or [] if names.count(fold(ends[0])) <= 1]  # a name may be a star's column
+    names = Counter(fold(item.alias_or_name) for item in tree.expressions)
+    found = [ends for ends in own or [] if names[fold(ends[0])] <= 1]  # a name may be a star's column
     return found, carrier.explain_missing(tree, {fold(name) for name, *_ in own or []})
 
 
@@ -101,7 +102,8 @@ def propagate_union_intervals(tree: exp.Expr, shapes: Shapes) -> list[tuple[str,
     for select in reversed(list(tree.find_all(exp.Select))):  # innermost first
         carrier.spell_star(select)
     names = [item.alias_or_name for item in sides[0].expressions if not item.is_star]
-    once = [name for name in names if name and [fold(other) for other in names].count(fold(name)) == 1]
+    counts = Counter(map(fold, names))
+    once = [name for name in names if name and counts[fold(name)] == 1]
     return [ends for name in once if (ends := carrier._exposed(tree, name)) is not None]
 
 

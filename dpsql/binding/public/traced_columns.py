@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, cast
 
 from sqlglot import exp
@@ -92,6 +93,14 @@ class _Columns:
     items: tuple[tuple[str, Facts], ...] = ()
     star: exp.Select | None = None
 
+    @cached_property
+    def by_name(self) -> Mapping[str, list[Facts]]:
+        """The facts about the columns of each folded name."""
+        found: dict[str, list[Facts]] = {}
+        for name, facts in self.items:
+            found.setdefault(fold(name), []).append(facts)
+        return found
+
     def rename(self, names: Sequence[str]) -> _Columns:
         """Return the columns with the first ones under other names."""
         renamed = [(name, facts) for name, (_, facts) in zip(names, self.items, strict=False)]
@@ -158,7 +167,7 @@ class PublicColumns:
 
     def find_columns(self, query: exp.Expr, name: str) -> list[Facts]:
         """Return the facts about a query's columns of a name."""
-        return [facts for other, facts in self._query(query).items if fold(other) == fold(name)]
+        return self._query(query).by_name.get(fold(name), [])
 
     def find(self, select: exp.Select, node: exp.Column) -> Facts:
         """Return the facts about a column that a SELECT reads; none if the name is unknown or ambiguous."""
@@ -202,7 +211,7 @@ class PublicColumns:
         for alias, columns in self._sources(select):
             if table and alias != table:
                 continue
-            found = [facts for other, facts in columns.items if fold(other) == name]
+            found = columns.by_name.get(name, [])
             if columns.star is None or (loose and found):
                 yield from found
             elif loose:

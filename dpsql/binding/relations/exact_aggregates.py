@@ -22,7 +22,6 @@ from dpsql.binding.values.exact_moments import (
     write_own_grid_moments,
 )
 from dpsql.binding.values.fixed_point import (
-    SMALL_INTEGERS,
     bound_any_sum,
     snap_to_decimal,
     sum_wide_integers,
@@ -31,17 +30,18 @@ from dpsql.binding.values.fixed_point import (
     write_group_keys,
     write_order_independent,
 )
-from dpsql.binding.values.sql_types import BIGINT, DOUBLE, HUGEINT, Bounds, Type, Typed
+from dpsql.binding.values.sql_types import BIGINT, DOUBLE, HUGEINT, SMALL_INTEGERS, Bounds, Type, Typed
 from dpsql.binding.values.total_expressions import make_condition, make_total
 from dpsql.language.dialect import bind_error, to_sql
-from dpsql.language.functions import names_of
+from dpsql.language.functions import AGGREGATE_OF_NAME, names_of
 from dpsql.language.options import Call, call_of
 
 _KEPT = ("MIN", "MAX", "AVG", "MEDIAN", "MODE", "QUANTILE_CONT", "QUANTILE_DISC", "ARG_MIN", "ARG_MAX")
+"""Aggregates within the bounds of their column."""
 _SPREADS: dict[str, Callable[[Fraction], Fraction]] = {
     "VAR_POP": lambda width: width**2 / 4,
     "STDDEV_POP": lambda width: width / 2,
-    **dict.fromkeys(("VARIANCE", "VAR_SAMP"), lambda width: width**2 / 2),
+    "VARIANCE": lambda width: width**2 / 2,
     **dict.fromkeys(("STDDEV", "STDDEV_SAMP"), lambda width: width * 3 / 4),
 }
 """The largest spread of values in an interval of this width: half of them at each end, or one of two for a sample."""
@@ -75,13 +75,10 @@ _LARGEST = "1e70"
 _LONGEST = 100_000
 """The most characters of the rows' SQL, over all aggregates that read them separately."""
 
-# How an aggregate is written: number of arguments, and its result (a double, or the type of the first).
-_NUMERIC = {
-    "AVG": 1, "SUM": 1, "STDDEV": 1, "STDDEV_SAMP": 1, "STDDEV_POP": 1, "VARIANCE": 1, "VAR_POP": 1, "MEDIAN": 1,
-    "QUANTILE_CONT": 2, "QUANTILE_DISC": 2, "CORR": 2, "COVAR_POP": 2, "COVAR_SAMP": 2, "REGR_SLOPE": 2,
-    "REGR_INTERCEPT": 2, "REGR_R2": 2, "REGR_COUNT": 2, "REGR_AVGX": 2, "REGR_AVGY": 2,
-}  # fmt: skip
-_ANY = {"MIN": 1, "MAX": 1, "MODE": 1, "ARG_MAX": 2, "ARG_MIN": 2}
+_FIRST = ("MODE", "ARG_MAX", "ARG_MIN")
+"""Aggregates for which DuckDB chooses the first of several equal rows."""
+_CHOSEN = ("MIN", "MAX", *_FIRST)
+"""Aggregates with a value of a row as their result; the results of others are doubles."""
 COUNT_CALLS = ("COUNT(", "REGR_COUNT(")
 """Prefixes of the SQL of aggregates that are 0 without rows."""
 _ABOVE = "dpsql_above"
@@ -198,8 +195,7 @@ class Grouped:
                 sql, kind = write_exact_aggregate(call, self.names, own)
                 bounds = bound_unit_aggregate(call, self.names, self.rows) if self.rows is not None else None
                 reach = bound_any_sum(make_total(call.args[0], self.names)) if kind == HUGEINT else None
-                chosen = call.name in ("MODE", "ARG_MAX", "ARG_MIN")
-                order = make_total(call.args[0], self.names).order if chosen else None
+                order = make_total(call.args[0], self.names).order if call.name in _FIRST else None
                 above = Typed(_above(f"a{len(self.made)}"), kind, bounds, reach=reach, order=order)
                 moments = self._write_moments(call, above.node.name) if self.layered else None
                 if moments is not None:
@@ -254,14 +250,14 @@ def write_exact_aggregate(call: Call, names: rel.Names, own: bool = False) -> tu
     if call.name == "COUNT":
         return f"COUNT({distinct}{to_sql(make_total(call.args[0], names).node)}){where}", BIGINT
     name = _AS_SAMPLE.get(call.name, call.name)
-    call.require(_NUMERIC.get(call.name) or _ANY[call.name])
+    call.require(AGGREGATE_OF_NAME[call.name].arguments[1])
     typed = [make_total(argument, names) for argument in call.args]
-    if call.name in _ANY:
+    if call.name in _CHOSEN:
         if call.name != "MODE":
             refuse_order(typed[-1:], call.args[-1])
         given = [write_canonical(t, place) for t, place in zip(typed, call.args, strict=True)]
         # DuckDB takes the first of equals, which other blocks' rows may determine: so take the smallest.
-        first = f" ORDER BY {given[0]}" if call.name in ("MODE", "ARG_MAX", "ARG_MIN") else ""
+        first = f" ORDER BY {given[0]}" if call.name in _FIRST else ""
         return f"{name}({', '.join(given)}{first}){where}", typed[0].type
     for t, place in zip(typed, call.args, strict=True):
         if not t.type.numeric:

@@ -47,19 +47,16 @@ _MOST_COUNTED = 10**8
 """The most rows of a public relation counted if it has no key: more are refused anyway."""
 
 
-def _least(tables: Iterable[Table], key: str, default: int) -> int:
-    given = (getattr(table, key, None) for table in tables)
-    return min((int(value) for value in given if value is not None), default=default)
-
-
 def max_fan_out(tables: Iterable[Table]) -> int:
     """Return the most public rows that a row of these tables may join."""
-    return _least(tables, "max_fan_out", DEFAULT_MAX_FAN_OUT)
+    given = (table.max_fan_out for table in tables)
+    return min((most for most in given if most is not None), default=DEFAULT_MAX_FAN_OUT)
 
 
 def max_unit_rows(tables: Iterable[Table]) -> int:
     """Return the most joined rows of one unit of these tables."""
-    return _least(tables, "max_unit_rows", DEFAULT_MAX_UNIT_ROWS)
+    given = (table.max_unit_rows for table in tables)
+    return min((most for most in given if most is not None), default=DEFAULT_MAX_UNIT_ROWS)
 
 
 def split_conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:

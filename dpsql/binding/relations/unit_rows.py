@@ -16,10 +16,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Sequence
-from copy import deepcopy
+from copy import copy, deepcopy
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 from sqlglot import exp
 
@@ -29,6 +28,7 @@ from dpsql.binding.relations.catalog import Binder, Catalog
 from dpsql.binding.relations.fan_out import choose_rows, floor_root, max_unit_rows, replace_source
 from dpsql.binding.relations.relation import Field, From, Names, Relation, fold
 from dpsql.binding.values.lengths import length_of
+from dpsql.binding.values.sql_types import SMALL_INTEGERS
 from dpsql.errors import PrivacyError
 from dpsql.exact.row_caps import RowCaps
 from dpsql.language.dialect import expression_of, join_word, to_sql
@@ -36,10 +36,11 @@ from dpsql.language.functions import MODES
 from dpsql.language.options import Options, call_of, is_private_call, mode_of
 from dpsql.mechanisms.base import SALT
 
-LISTS = ("blocks", "notes", "limits", "adjustments", "ranged", "when_whole", "ordered_releases")
-"""The lists of a binder that grow with its blocks."""
-DICTS = ("public", "intervals", "noise_steps", "rounded", "once", "lent_inputs", "key_values")
-"""The dicts of a binder that grow with its blocks."""
+GROWING = (
+    "blocks", "notes", "limits", "adjustments", "ranged", "when_whole", "ordered_releases",
+    "public", "intervals", "noise_steps", "rounded", "once", "lent_inputs", "key_values",
+)  # fmt: skip
+"""The lists and dicts of a binder that grow with its blocks."""
 
 
 class BinderState:
@@ -50,28 +51,21 @@ class BinderState:
 
     def __init__(self, binder: Binder) -> None:
         self._binder = binder
-        self._lists: dict[str, list[Any]] = {name: list(getattr(binder, name)) for name in LISTS}
-        self._dicts: dict[str, dict[Any, Any]] = {name: dict(getattr(binder, name)) for name in DICTS}
+        self._kept = {name: copy(vars(binder)[name]) for name in GROWING}
         self._written = deepcopy(binder.written)
 
     def restore(self) -> None:
         """Restore everything, in place."""
-        for name, items in self._lists.items():
-            getattr(self._binder, name)[:] = items
-        for name, entries in self._dicts.items():
-            held = getattr(self._binder, name)
-            held.clear()
-            held.update(entries)
+        for name, kept in self._kept.items():
+            grown = vars(self._binder)[name]
+            grown.clear()
+            (grown.extend if isinstance(kept, list) else grown.update)(kept)
         self._binder.written = self._written
-
-
-WHOLE_UNIT_TYPES = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
-"""SQL types of integers that fit BIGINT."""
 
 
 def has_whole_unit(relation: Relation) -> bool:
     """Return whether units are integers that fit BIGINT, by type."""
-    return relation.unit_type is not None and relation.unit_type.sql in WHOLE_UNIT_TYPES
+    return relation.unit_type is not None and relation.unit_type.sql in SMALL_INTEGERS
 
 
 def find_unit_holder(bound: From) -> Relation:

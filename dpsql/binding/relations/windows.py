@@ -18,8 +18,8 @@ from dpsql.binding.public_statement import Env
 from dpsql.binding.relations.catalog import Binder
 from dpsql.binding.relations.relation import From, Names, column, write_period
 from dpsql.binding.values.coercion import ORDERED_KINDS, refuse_order, require_kind
-from dpsql.binding.values.fixed_point import SMALL_INTEGERS, bound_any_sum, write_canonical
-from dpsql.binding.values.sql_types import BIGINT, DOUBLE, HUGEINT, TEXT, Bounds, Typed
+from dpsql.binding.values.fixed_point import bound_any_sum, write_canonical
+from dpsql.binding.values.sql_types import BIGINT, DOUBLE, HUGEINT, SMALL_INTEGERS, TEXT, Bounds, Typed
 from dpsql.binding.values.total_expressions import make_total
 from dpsql.errors import BindError, PrivacyError
 from dpsql.language.dialect import (

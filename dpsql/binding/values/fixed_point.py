@@ -297,7 +297,7 @@ def _signed(value: int) -> str:
 
 
 _CHOSEN = ("MEDIAN", "QUANTILE_CONT", "QUANTILE_DISC")
-_ANY_ORDER = ("MEDIAN", "QUANTILE_CONT", "QUANTILE_DISC", "REGR_COUNT", "MIN", "MAX")
+_ANY_ORDER = (*_CHOSEN, "REGR_COUNT", "MIN", "MAX")
 _FINE_SUM_BITS = 44
 """The farther bound is about 2^44 steps; values 500,000 times as large don't fit 64 bits and are missing."""
 _MOST = 2**200
@@ -352,8 +352,6 @@ def choose_fine_steps(bounds: Bounds | None) -> float | None:
     return float(2.0 ** (_FINE_SUM_BITS - most.numerator.bit_length() + most.denominator.bit_length()))
 
 
-SMALL_INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
-"""Integers of at most 64 bits, which DuckDB adds in 128 bits: no number of rows overflows these."""
 _FAR_BY = 64
 """The greatest error of a total of one unit's doubles, in steps of the grid."""
 _RARE = 1_000

@@ -189,6 +189,8 @@ _SPELLINGS = {
     "TIMESTAMP_US": "TIMESTAMP",
     "TIMESTAMP WITHOUT TIME ZONE": "TIMESTAMP", "NUMERIC": "DECIMAL", '"NULL"': "NULL",
 }  # fmt: skip
+SMALL_INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
+"""Integers that fit BIGINT, which DuckDB adds in 128 bits: no number of rows overflows these."""
 NARROW_INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT")
 """Integers of at most 32 bits with a sign."""
 
