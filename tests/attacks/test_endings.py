@@ -179,3 +179,16 @@ def test_the_tables_differ_in_one_person_alone() -> None:
     with opened(True) as there, opened(False) as away:
         query = f"SELECT COUNT(*) FROM t WHERE uid = {EXTREME}"
         assert [con.execute(query).fetchall() for con in (there, away)] == [[(6,)], [(0,)]]
+
+
+def test_a_sum_of_decimals_has_room_for_many_rows() -> None:
+    """DuckDB's type of SUM over DECIMAL(38, 37) holds nothing above 10, and every answer would be an error."""
+    made = (
+        "CREATE OR REPLACE TABLE p AS SELECT i AS uid, CAST(2 AS DECIMAL(38, 37)) AS w FROM range(300) r(i)"
+    )
+    with _open(made) as session:
+        bounds = "contribution_bounds_per_row => (0, 10)"
+        for value in ("w", "w + 1", "DISTINCT w"):
+            text = f"SELECT WITH DP OPTIONS (epsilon = 1e9) SUM({value}, {bounds}) FROM p"
+            ((found,),) = session.sql(text).fetchall()
+            assert round(found) == {"w": 600, "w + 1": 900, "DISTINCT w": 2}[value]

@@ -202,14 +202,9 @@ def _sum(asked: AggregateCall) -> Aggregate:
     said = f"add {asked.source()}, {item.said}; {asked.say_sensitivity(partial, steps * whole)}{asked.propose_auto(item)}"
     said += asked.say_weighing(partial.weighing)
     formula = Formula([partial], lambda total: Sum(asked.name, total, steps * whole, whole=whole))
-    return asked.make(
-        "HUGEINT" if integers else typed.type.sum_type,
-        said,
-        formula,
-        shown=item.shown,
-        noise_step=1 / steps,
-        rounded=whole > 1,
-    )
+    most = Fraction(max(abs(item.grid.low), abs(item.grid.high))) / steps
+    kind = "HUGEINT" if integers else typed.type.find_sum_type(most)
+    return asked.make(kind, said, formula, shown=item.shown, noise_step=1 / steps, rounded=whole > 1)
 
 
 def _distinct_sum(asked: AggregateCall) -> Aggregate:
@@ -257,7 +252,8 @@ def _distinct_sum(asked: AggregateCall) -> Aggregate:
     said = f"add the different values of {asked.source()}, {held}; {moved}"
     integers = typed.type.kind == "INTEGER" and grid.steps == 1 and typed.type.sql != "UHUGEINT"
     step = 1 / Fraction(grid.steps)
-    return asked.make("HUGEINT" if integers else typed.type.sum_type, said, part=part, noise_step=step)
+    kind = "HUGEINT" if integers else typed.type.find_sum_type(max(abs(grid.low), abs(grid.high)) * step)
+    return asked.make(kind, said, part=part, noise_step=step)
 
 
 def _avg(asked: AggregateCall) -> Aggregate:

@@ -22,15 +22,26 @@ from dpsql.binding.values.exact_moments import (
     write_own_grid_moments,
 )
 from dpsql.binding.values.fixed_point import (
+    MOST_DECIMALS,
     bound_any_sum,
     snap_to_decimal,
+    sum_decimals,
     sum_wide_integers,
     unify_zeros,
     write_canonical,
     write_group_keys,
     write_order_independent,
 )
-from dpsql.binding.values.sql_types import BIGINT, DOUBLE, HUGEINT, SMALL_INTEGERS, Bounds, Type, Typed
+from dpsql.binding.values.sql_types import (
+    BIGINT,
+    DOUBLE,
+    HUGEINT,
+    SMALL_INTEGERS,
+    Bounds,
+    Type,
+    Typed,
+    decimal,
+)
 from dpsql.binding.values.total_expressions import make_condition, make_total
 from dpsql.language.dialect import bind_error, to_sql
 from dpsql.language.functions import AGGREGATE_OF_NAME, names_of
@@ -267,6 +278,13 @@ def write_exact_aggregate(call: Call, names: rel.Names, own: bool = False) -> tu
         return f"SUM({distinct}CAST({to_sql(typed[0].node)} AS {kind})){where}", HUGEINT
     if own and call.name == "SUM" and typed[0].type.kind == "INTEGER":
         return sum_wide_integers(typed[0], distinct, where), HUGEINT
+    if (
+        own
+        and call.name == "SUM"
+        and typed[0].type.kind == "DECIMAL"
+        and typed[0].type.digits[1] <= MOST_DECIMALS
+    ):
+        return sum_decimals(typed[0], distinct, where), decimal(38, typed[0].type.digits[1])
     values = [_as_double(t) for t in typed]
     if call.name.startswith("QUANTILE"):
         if not typed[1].constant:

@@ -18,8 +18,17 @@ from dpsql.binding.public_statement import Env
 from dpsql.binding.relations.catalog import Binder
 from dpsql.binding.relations.relation import From, Names, column, write_period
 from dpsql.binding.values.coercion import ORDERED_KINDS, refuse_order, require_kind
-from dpsql.binding.values.fixed_point import bound_any_sum, write_canonical
-from dpsql.binding.values.sql_types import BIGINT, DOUBLE, HUGEINT, SMALL_INTEGERS, TEXT, Bounds, Typed
+from dpsql.binding.values.fixed_point import bound_any_sum, is_added_exactly, write_canonical
+from dpsql.binding.values.sql_types import (
+    BIGINT,
+    DOUBLE,
+    HUGEINT,
+    SMALL_INTEGERS,
+    TEXT,
+    Bounds,
+    Typed,
+    decimal,
+)
 from dpsql.binding.values.total_expressions import make_total
 from dpsql.errors import BindError, PrivacyError
 from dpsql.language.dialect import (
@@ -200,6 +209,8 @@ class Windows:
             bounds = _bounds_of_total(function, name, inner, most)
             if isinstance(function, exp.Sum) and inner.type.kind == "INTEGER":
                 return Typed(made, HUGEINT, bounds, reach=bound_any_sum(inner), nullable=True)
+            if isinstance(function, exp.Sum) and is_added_exactly(inner.type):
+                return Typed(made, decimal(38, inner.type.digits[1]), bounds, nullable=True)
             return Typed(made, DOUBLE, bounds, nullable=True)
         return Typed(made, inner.type, inner.bounds, nullable=True, order=inner.order)
 
@@ -284,9 +295,13 @@ def _check_neighbour(function: exp.Expr, name: str) -> None:
 
 def _bounds_of_total(function: exp.Expr, name: str, inner: Typed, most: Fraction | None) -> Bounds | None:
     """Return the bounds of a sum or a mean of numbers whose sum is independent of the order."""
-    small = inner.type.sql in SMALL_INTEGERS
-    decimal = inner.type.kind == "DECIMAL" and sum(inner.type.digits) <= 18
-    if not (small or decimal):
+    if inner.type.kind == "INTEGER" and inner.type.sql not in SMALL_INTEGERS:
+        raise privacy_error(
+            function,
+            f"{name} over a window takes integers that fit BIGINT: a sum of wider ones may not fit 128 bits.",
+            "write TRY_CAST(x AS BIGINT), or aggregate by groups.",
+        )
+    if not (inner.type.sql in SMALL_INTEGERS or is_added_exactly(inner.type)):
         raise privacy_error(
             function,
             f"{name} over a window takes whole numbers or DECIMAL(18,...) here: sums of floats depend on their order.",

@@ -327,7 +327,7 @@ def write_order_independent(
             # DuckDB averages 32-bit integers by a sum in 128 bits, too
             wide = name == "AVG" and kind.sql == "INTEGER"
             return _exact_sum(name, own if wide else f"CAST({own} AS BIGINT)", "", distinct, where)
-        if kind.kind == "DECIMAL" and sum(kind.digits) <= 18:
+        if is_added_exactly(kind):
             return _exact_sum(name, own, "", distinct, where)
         if bounds is not None and bounds.low is not None and bounds.high is not None:
             fine = choose_fine_steps(bounds)
@@ -389,6 +389,11 @@ def bound_any_sum(typed: Typed) -> Bounds | None:
     return reach if wide is not None and wide.holds(reach) else None
 
 
+def is_added_exactly(kind: Type) -> bool:
+    """Return whether DuckDB adds values of a type as decimals of 38 digits, which no number of rows fills."""
+    return kind.kind == "DECIMAL" and sum(kind.digits) <= 18
+
+
 _FAR_WHOLE = 2**95
 """The sum of this number over ``_MOST_ROWS`` rows fits 128 bits."""
 
@@ -400,8 +405,26 @@ def sum_wide_integers(typed: Typed, distinct: str, where: str) -> str:
     """
     given = to_sql(typed.node)
     whole = given if typed.type == HUGEINT else f"TRY_CAST({given} AS HUGEINT)"
-    near = f"CASE WHEN {whole} BETWEEN -{_FAR_WHOLE} AND {_FAR_WHOLE} THEN {whole} END"
-    counts = [f"COUNT({distinct}{value}){where}" for value in (given, near)]
+    return _sum_near(given, whole, (f"-{_FAR_WHOLE}", f"{_FAR_WHOLE}"), distinct, where)
+
+
+MOST_DECIMALS = 18
+"""Digits after the point with which decimals are added as decimals of 38 digits."""
+
+
+def sum_decimals(typed: Typed, distinct: str, where: str) -> str:
+    """Return the SQL of the exact sum of one unit's decimals; of wide ones as :func:`sum_wide_integers`."""
+    given = to_sql(typed.node)
+    if sum(typed.type.digits) <= 38 - len(str(_MOST_ROWS)):
+        return f"SUM({distinct}{given}){where}"
+    far: int = 10 ** (38 - typed.type.digits[1]) // (10 * _MOST_ROWS)
+    low, high = (f"CAST('{end}' AS {typed.type.sql})" for end in (-far, far))
+    return _sum_near(given, given, (low, high), distinct, where)
+
+
+def _sum_near(given: str, value: str, ends: tuple[str, str], distinct: str, where: str) -> str:
+    near = f"CASE WHEN {value} BETWEEN {ends[0]} AND {ends[1]} THEN {value} END"
+    counts = [f"COUNT({distinct}{counted}){where}" for counted in (given, near)]
     return f"CASE WHEN {counts[0]} = {counts[1]} THEN SUM({distinct}{near}){where} END"
 
 

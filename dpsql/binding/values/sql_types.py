@@ -251,12 +251,20 @@ class Type:
             return width - scale, scale
         return _DIGITS[self.sql], 0
 
-    @property
-    def sum_type(self) -> str:
-        """The type of SUM over it in DuckDB."""
+    def find_sum_type(self, most: Fraction) -> str:
+        """Return the type of a released SUM over values of up to ``most``: DuckDB's, with fewer decimals if it needs room.
+
+        >>> decimal(18, 2).find_sum_type(Fraction(1000)), decimal(38, 37).find_sum_type(Fraction(10))
+        ('DECIMAL(38,2)', 'DECIMAL(38,18)')
+        """
         if self.kind == "DECIMAL":
-            return f"DECIMAL(38,{self.digits[1]})"
+            room = 38 - len(str(math.ceil(most))) - _SUM_DIGITS
+            return f"DECIMAL(38,{min(self.digits[1], room)})" if room >= 0 else "DOUBLE"
         return "HUGEINT" if self.kind == "INTEGER" and self.sql != "UHUGEINT" else "DOUBLE"
+
+
+_SUM_DIGITS = 18
+"""Digits by which a sum and its noise may exceed the greatest value."""
 
 
 def decimal(width: int, scale: int) -> Type:

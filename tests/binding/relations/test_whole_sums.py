@@ -123,3 +123,36 @@ def test_one_person_with_extremes_does_not_fail_it() -> None:
                 f"SELECT COUNT(*) FROM (SELECT u, SUM(n) AS s FROM t GROUP BY u) WHERE {look}"
             ).fetchone()
             assert found is not None
+
+
+DECIMALS = """
+CREATE TABLE d AS SELECT i // 3 AS u, i % 3 AS o, (0.1 * (i % 7))::DECIMAL(9, 2) AS a, (0.1 * (i % 7))::DECIMAL(19, 18) AS b,
+    (0.1 * (i % 7))::DECIMAL(28, 10) AS c, (0.1 * (i % 7))::DECIMAL(38, 10) AS e FROM range(300) r(i)
+"""
+FAR = "999999999999999999999999999.5"
+"""A number of which 38 digits do not hold the sum over as many rows as a unit may have."""
+
+
+@pytest.mark.parametrize("column", ["a", "b", "c", "e"])
+def test_a_units_sum_of_decimals_is_exact(column: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    con = duckdb.connect()
+    con.execute(DECIMALS)
+    policy = POLICY.partition("[tables.t.columns]")[0].replace("tables.t", "tables.d")
+    texts = [
+        f"SELECT COUNT(*) FROM (SELECT u, SUM({column}) AS s FROM d GROUP BY u) WHERE s = 0.3",
+        f"SELECT COUNT(*) FROM (SELECT u, SUM(DISTINCT {column}) AS s FROM d GROUP BY u) WHERE s = 0.9",
+        f"SELECT COUNT(*) FROM (SELECT u, SUM(x) AS s FROM (SELECT u, o, SUM({column}) AS x FROM d GROUP BY u, o) "
+        "GROUP BY u) WHERE s = 0.3",
+    ]
+    if column == "a":
+        texts.append(
+            f"SELECT COUNT(*) FROM (SELECT u, SUM({column}) OVER (PARTITION BY u) AS s FROM d) WHERE s = 0.3"
+        )
+    ledger = tmp_path_factory.mktemp("decimals") / "ledger"
+    with dpsql.connect(con, policy=dpsql.Policy.loads(policy), ledger=ledger) as session:
+        for text in texts:
+            assert session.sql(text).fetchall() == con.sql(text).fetchall()
+        con.execute(f"INSERT INTO d SELECT 7, 0, 0, 0, 0, {FAR} FROM range(5)")
+        text = f"SELECT COUNT(*), COUNT(s) FROM (SELECT u, SUM({column}) AS s FROM d GROUP BY u)"
+        missing = column == "e"
+        assert session.sql(text, fresh=True).fetchall() == [(100, 100 - missing)]
