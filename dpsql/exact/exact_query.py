@@ -96,28 +96,35 @@ class Weighing:
     """The weight of a unit's rows in the moments of one aggregate.
 
     Let n be the unit's rows in the group that enter the moment (those in which the column ``y`` is not NULL), and m the
-    rows of it that may count. Each of the n rows weighs ``min(1, m / n)``. All moments of an aggregate (count, sum, squares,
-    products) have the same ``y``, so they describe the same weighted rows: a mean is never drawn towards a bound by a cap,
-    only the unit's say in it is smaller. A moment is in parts of ``scale``: of a unit whose n values add up to S it is
-    ``scale * m * S / n`` where n > m, and ``scale * S`` elsewhere, rounded down once. Down, and not towards 0: then sums
-    about different centres differ by the weighted rows times the difference exactly, and a sum over a count is the mean.
+    rows of it that may count. A statement whose numbers describe different rows weighs all N rows of the unit in the group
+    alike, so that a share is a share of the same rows; else N is n. Each row weighs ``min(1, m / N)``: a mean is never drawn
+    towards a bound by a cap, only the unit's say in it is smaller. Weights are in parts of ``scale``: the n rows weigh
+    ``W = scale * n`` where N <= m, and ``scale * m * n / N``, rounded down, elsewhere. A moment whose n values add up to S
+    is ``W * S / n``, rounded down once. Down, and not towards 0: then sums about different centres differ by W times the
+    difference exactly, and a sum over a count is the mean.
 
     Sensitivity: S is a sum of n terms of size at most ``most``, so ``|S / n| <= most``, and a unit moves a moment by at most
-    ``scale * m * most``, which is whole, so to round down makes it no larger. Where n <= m, ``scale * |S|`` is at most
-    ``scale * n * most``.
-    A count has n terms of 1, so it is exactly ``scale * min(n, m)``. Terms between whole numbers a and b add up to no less than
-    ``scale * a * min(n, m)`` and no more than ``scale * b * min(n, m)``, which are whole: a quotient of a sum and the count
-    stays between a and b. Where groups share a total, m is what is left of it in the group: these add up to the total at
-    most, and so do the changes.
+    ``W * most <= scale * m * most``, which is whole, so to round down makes it no larger. A count has n terms of 1, so it is
+    exactly W. Terms between whole numbers a and b add up to no less than ``a * W`` and no more than ``b * W``, which are
+    whole: a quotient of a sum and the count stays between a and b. Where groups share a total, m is what is left of it in
+    the group: these add up to the total at most, and so do the changes.
     """
 
     y: str
     scale: int
+    all_rows: bool = False
+    """Whether N counts all rows of the unit in the group."""
 
     @property
-    def rows(self) -> str:
+    def present(self) -> str:
         """The column of a unit's rows that enter the moment."""
         return f"{self.y}_rows"
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The numbers of a unit's rows that are needed, as SQL over them, by column."""
+        found = {self.present: f"COUNT({self.y})"}
+        return {**found, "unit_rows": "COUNT(*)"} if self.all_rows else found
 
     def sql(self, total: str, most: int | str, low: int) -> str:
         """Write a unit's moment where ``most`` rows count, of a sum over all of its rows, in parts of ``scale``.
@@ -125,21 +132,20 @@ class Weighing:
         The whole steps of the mean and what is left of them are weighed apart, so no product needs more than 128 bits.
         Each term is at least ``low``: less that, all are positive, of which division rounds down.
         """
+        weight = self.count(most)
         if low < 0:
-            above = self.sql(f"({total} - {low} * CAST({self.rows} AS HUGEINT))", most, 0)
-            return f"{above} + {low} * {self.count(most)}"
-        count = f"GREATEST({self.rows}, {most})"
-        whole = (
-            f"CAST({self.scale * most} AS HUGEINT)"
-            if isinstance(most, int)
-            else f"(CAST({self.scale} AS HUGEINT) * {most})"
-        )
+            above = self.sql(f"({total} - {low} * CAST({self.present} AS HUGEINT))", most, 0)
+            return f"{above} + {low} * {weight}"
+        count = f"GREATEST({self.present}, 1)"
         steps = f"({total} // {count})"
-        return f"{steps} * {whole} + (({total} - {steps} * {count}) * {whole}) // {count}"
+        return f"{steps} * {weight} + (({total} - {steps} * {count}) * {weight}) // {count}"
 
     def count(self, most: int | str) -> str:
-        """Write the number of a unit's rows that count, in parts of ``scale``."""
-        return f"LEAST({self.rows}, {most}) * CAST({self.scale} AS HUGEINT)"
+        """Write the weight of a unit's rows that enter the moment, in parts of ``scale``."""
+        if not self.all_rows:
+            return f"(LEAST({self.present}, {most}) * CAST({self.scale} AS HUGEINT))"
+        parts = f"CAST({self.scale} AS HUGEINT) * {most} * {self.present}"
+        return f"(({parts}) // GREATEST(unit_rows, {most}))"
 
 
 FINEST_WEIGHT = 1 << 20
@@ -226,19 +232,20 @@ class Exact:
         self._size += len(sql)
         refuse_written(self._size)
 
-    def weighing(self, y: str, most: int) -> Weighing | None:
+    def weighing(self, y: str, most: int, all_rows: bool = False) -> Weighing | None:
         """Return the weighing of moments over the rows in which ``y`` is not NULL; None where a unit is one row.
 
         Args:
             y: a column of the rows, as :meth:`value` names it.
             most: the largest size of one row's part in any of the moments, in grid steps.
+            all_rows: whether all rows of a unit weigh alike, also those in which ``y`` is NULL.
         """
         if self.bound.unit is None:
             return None
         rows = self.rows_in_group if self.ceiling is None else self.ceiling
         bits = _UNIT_BITS - (2 * max(1, most) * rows).bit_length()
         scale = min(FINEST_WEIGHT, 1 << max(0, min(bits, 62 - rows.bit_length())))
-        return Weighing(y, scale)
+        return Weighing(y, scale, all_rows)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -460,7 +467,7 @@ class Exact:
         weighings = dict.fromkeys(p.weighing for p in self.partials if p.weighing is not None)
         items = [_U, *names]
         items += [f"{p.inner} AS {p.name}" for p in self.partials if not p.counts_weighed_rows]
-        items += dict.fromkeys(f"COUNT({w.y}) AS {w.rows}" for w in weighings)
+        items += dict.fromkeys(f"{sql} AS {name}" for w in weighings for name, sql in w.columns.items())
         if budgeted:
             each = self.rows_in_group
             items.append("COUNT(*) AS n" if each == budget else f"LEAST(COUNT(*), {each}) AS n")
@@ -715,14 +722,15 @@ def _tally(exact: Exact, partial: Partial, values: packed.PackedValues) -> packe
     low, high = partial.low * rows, partial.high * rows
     weighing = partial.weighing
     most, scale = (None, 1) if weighing is None else (rows, weighing.scale)
+    every = weighing is not None and weighing.all_rows
     if partial.adds is not None:
         y, least, greatest, centre = partial.adds
         place = values.add_held(y, least, greatest)
-        return packed.UnitTotal(partial.name, low, high, place, True, centre + 1 - least, most, scale)
+        return packed.UnitTotal(partial.name, low, high, place, True, centre + 1 - least, most, scale, every)
     if partial.inner == "COUNT(*)":
         return packed.UnitTotal(partial.name, low, high)
     found = _PRESENT.match(partial.inner)
     if found is None:
         return None
     place = values.add_present(found[1])
-    return packed.UnitTotal(partial.name, low, high, place, rows=most, scale=scale)
+    return packed.UnitTotal(partial.name, low, high, place, rows=most, scale=scale, all_rows=every)
