@@ -94,28 +94,36 @@ class PublicGroups:
 class Weighing:
     """The weight of a unit's rows in the moments of one aggregate.
 
-    Let n be the number of the unit's rows in the group with a non-NULL ``y``, and m the number that may count. Each of the n
-    rows has the weight ``min(1, m / n)``. All moments of an aggregate (count, sum, squares, products) share ``y``, so they
-    describe the same weighted rows: a cap lowers the unit's weight in a mean, but never biases its value. Moments are in
-    units of ``1 / scale``. If the n values add up to S, the moment is ``scale * m * S / n`` for n > m and ``scale * S``
-    otherwise, rounded down once. Rounding down, unlike rounding towards 0, keeps sums about different centres apart by exactly
-    the weighted rows times the difference, so a sum over a count is the mean.
+    Let n be the number of the unit's rows in the group with a non-NULL ``y``, and m the number that may count. If the numbers of
+    a statement describe different rows, all N rows of the unit in the group are weighed alike, so that a share is a share
+    of one set of rows; otherwise N is n. Each row has the weight ``min(1, m / N)``: a cap lowers the unit's weight in a
+    mean, but never biases its value. Weights are in units of ``1 / scale``: the n rows weigh ``W = scale * n`` for N <= m, and
+    ``scale * m * n / N``, rounded down, otherwise. If the n values add up to S, a moment is ``W * S / n``, rounded down once.
+    Rounding down, unlike rounding towards 0, keeps sums about different centres apart by exactly W times the difference, so a
+    sum over a count is the mean.
 
     Sensitivity: S has n terms of size at most ``most``, so ``|S / n| <= most``, and a unit moves a moment by at most
-    ``scale * m * most``, an integer, so rounding down doesn't enlarge it. For n <= m, ``scale * |S| <= scale * n * most`` is no
-    larger. A count has n terms of 1, so it is exactly ``scale * min(n, m)``. Terms between integers a and b add up to between
-    ``scale * a * min(n, m)`` and ``scale * b * min(n, m)``, which are integers, so the quotient of a sum and the count is
-    between a and b. If groups share a total, m is the group's part of it. The parts add up to at most the total, and so do
-    the changes.
+    ``W * most <= scale * m * most``, an integer, so rounding down doesn't enlarge it. A count has n terms of 1, so it is
+    exactly W. Terms between integers a and b add up to between ``a * W`` and ``b * W``, which are integers, so the quotient of
+    a sum and the count is between a and b. If groups share a total, m is the group's part of it. The parts add up to at most
+    the total, and so do the changes.
     """
 
     y: str
     scale: int
+    all_rows: bool = False
+    """Whether N counts all rows of the unit in the group."""
 
     @property
-    def rows(self) -> str:
+    def present(self) -> str:
         """The column with the number of a unit's rows that enter the moment."""
         return f"{self.y}_rows"
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The numbers of a unit's rows that are needed, as SQL over them, by column."""
+        found = {self.present: f"COUNT({self.y})"}
+        return {**found, "unit_rows": "COUNT(*)"} if self.all_rows else found
 
     def sql(self, total: str, most: int | str, low: int) -> str:
         """Return a unit's moment in units of ``1 / scale``, from a sum over all of its rows, if ``most`` rows count.
@@ -123,21 +131,20 @@ class Weighing:
         The quotient and the remainder of the mean are weighed separately, so no product needs more than 128 bits.
         Each term is at least ``low``; the sum less ``low`` per row is positive, so division rounds it down.
         """
+        weight = self.count(most)
         if low < 0:
-            above = self.sql(f"({total} - {low} * CAST({self.rows} AS HUGEINT))", most, 0)
-            return f"{above} + {low} * {self.count(most)}"
-        count = f"GREATEST({self.rows}, {most})"
-        whole = (
-            f"CAST({self.scale * most} AS HUGEINT)"
-            if isinstance(most, int)
-            else f"(CAST({self.scale} AS HUGEINT) * {most})"
-        )
+            above = self.sql(f"({total} - {low} * CAST({self.present} AS HUGEINT))", most, 0)
+            return f"{above} + {low} * {weight}"
+        count = f"GREATEST({self.present}, 1)"
         steps = f"({total} // {count})"
-        return f"{steps} * {whole} + (({total} - {steps} * {count}) * {whole}) // {count}"
+        return f"{steps} * {weight} + (({total} - {steps} * {count}) * {weight}) // {count}"
 
     def count(self, most: int | str) -> str:
-        """Return the number of a unit's rows that count, in units of ``1 / scale``."""
-        return f"LEAST({self.rows}, {most}) * CAST({self.scale} AS HUGEINT)"
+        """Return the weight of a unit's rows that enter the moment, in units of ``1 / scale``."""
+        if not self.all_rows:
+            return f"(LEAST({self.present}, {most}) * CAST({self.scale} AS HUGEINT))"
+        parts = f"CAST({self.scale} AS HUGEINT) * {most} * {self.present}"
+        return f"(({parts}) // GREATEST(unit_rows, {most}))"
 
 
 FINEST_WEIGHT = 1 << 20
@@ -220,19 +227,20 @@ class Exact:
         self._size += len(sql)
         refuse_written(self._size)
 
-    def weighing(self, y: str, most: int) -> Weighing | None:
+    def weighing(self, y: str, most: int, all_rows: bool = False) -> Weighing | None:
         """Return the weighing of moments over the rows with a non-NULL ``y``; None if each row is a unit.
 
         Args:
             y: a column from :meth:`value`.
             most: the largest absolute value that one row adds to any of the moments, in grid steps.
+            all_rows: whether all rows of a unit are weighed alike, including those with a NULL ``y``.
         """
         if self.bound.unit is None:
             return None
         rows = self.rows_in_group if self.ceiling is None else self.ceiling
         bits = _UNIT_BITS - (2 * max(1, most) * rows).bit_length()
         scale = min(FINEST_WEIGHT, 1 << max(0, min(bits, 62 - rows.bit_length())))
-        return Weighing(y, scale)
+        return Weighing(y, scale, all_rows)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -446,7 +454,7 @@ class Exact:
         weighings = dict.fromkeys(p.weighing for p in self.partials if p.weighing is not None)
         items = [_U, *names]
         items += [f"{p.inner} AS {p.name}" for p in self.partials if not p.counts_weighed_rows]
-        items += dict.fromkeys(f"COUNT({w.y}) AS {w.rows}" for w in weighings)
+        items += dict.fromkeys(f"{sql} AS {name}" for w in weighings for name, sql in w.columns.items())
         if budgeted:
             each = self.rows_in_group
             items.append("COUNT(*) AS n" if each == budget else f"LEAST(COUNT(*), {each}) AS n")
@@ -700,14 +708,15 @@ def _tally(exact: Exact, partial: Partial, values: packed.PackedValues) -> packe
     low, high = partial.low * rows, partial.high * rows
     weighing = partial.weighing
     most, scale = (None, 1) if weighing is None else (rows, weighing.scale)
+    every = weighing is not None and weighing.all_rows
     if partial.adds is not None:
         y, least, greatest, centre = partial.adds
         place = values.add_held(y, least, greatest)
-        return packed.UnitTotal(partial.name, low, high, place, True, centre + 1 - least, most, scale)
+        return packed.UnitTotal(partial.name, low, high, place, True, centre + 1 - least, most, scale, every)
     if partial.inner == "COUNT(*)":
         return packed.UnitTotal(partial.name, low, high)
     found = _PRESENT.match(partial.inner)
     if found is None:
         return None
     place = values.add_present(found[1])
-    return packed.UnitTotal(partial.name, low, high, place, rows=most, scale=scale)
+    return packed.UnitTotal(partial.name, low, high, place, rows=most, scale=scale, all_rows=every)

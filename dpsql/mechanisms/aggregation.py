@@ -217,7 +217,7 @@ class Aggregation(base.Operator):
     def counts(self) -> frozenset[Statistic]:
         """The statistics whose exact integers are never negative."""
         outputs = self.outputs
-        alone = (o.statistic for o in outputs if isinstance(o, Count))
+        alone = (o.statistic for o in outputs if isinstance(o, Count) or (isinstance(o, Sum) and o.counting))
         return frozenset([*alone, *(o.count for o in outputs if isinstance(o, Mean | Variance | Pair))])
 
     def find_filled(self, release: base.Release, keys: tuple[str, ...], doubt: float) -> base.Booleans | None:

@@ -181,10 +181,12 @@ class Sum(Output):
     steps: Fraction = Fraction(1)
     offset: Fraction = Fraction(0)
     whole: int = 1
+    counting: bool = False
+    """True for a count of weighed rows, which is never negative."""
 
     @property
     def moments(self) -> tuple[Moment, ...]:
-        return (Moment("the sum has", self.statistic, self.steps),)
+        return (Moment("the count has" if self.counting else "the sum has", self.statistic, self.steps),)
 
     @property
     def shows_integers(self) -> bool:
@@ -247,9 +249,10 @@ class Mean(Output):
     def show(self, noisy: Noisy, confidence: float) -> Estimate:
         centre, steps, one = float(self.centre), float(self.steps), float(self.whole)
         count, spans = _to_floats(noisy[self.count]), self._spans(noisy, confidence)
+        least = one if self.whole == 1 else one / 2  # rows of a unit above a cap may weigh less than one row
         known = 2 * count >= one
-        value = self._hold(centre + _to_floats(noisy[self.total]) / (np.maximum(count, one) * steps))
-        mean = spans[self.total].per(spans[self.count].clip(one, None)) / steps + centre
+        value = self._hold(centre + _to_floats(noisy[self.total]) / (np.maximum(count, least) * steps))
+        mean = spans[self.total].per(spans[self.count].clip(least, None)) / steps + centre
         # the ends are rounded more than once; a relative 1e-12 is far more than that adds up to
         slack = 1e-12 * (np.abs(value) + abs(centre))
         below = np.where(known, np.minimum(mean.low - slack, value), -np.inf)

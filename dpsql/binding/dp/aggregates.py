@@ -14,6 +14,7 @@ from dpsql.binding.dp.cut_queries import is_surely_within
 from dpsql.binding.dp.private_block import AggregatingBlock, BlockOutput
 from dpsql.binding.public.intervals import write_json_report
 from dpsql.binding.relations.relation import column
+from dpsql.binding.relations.unit_rows import name_unit
 from dpsql.binding.values import fixed_point as grids
 from dpsql.binding.values.coercion import moment_of
 from dpsql.binding.values.fixed_point import Back, Line, place_on_line
@@ -215,6 +216,13 @@ class AggregateCall:
         """Whether other numbers of rows stand beside it, of which a unit may have more than count: all weigh its rows alike."""
         return self.block.weighs_rows and self.exact.cuts_rows
 
+    def weigh(self, y: str, most: int) -> Weighing | None:
+        """Return how the rows of a unit weigh in moments of values of size ``most`` at most; None where each is a unit.
+
+        Numbers of different rows in one statement weigh all rows of a unit alike.
+        """
+        return self.exact.weighing(y, most, self.together and self.block.weighs_all)
+
     def require_rows(self) -> int:
         """Return how many rows of one unit may count in a group, and refuse where that is any number."""
         require_rows(self.block.bound, self.block.options, self.call.node)
@@ -388,7 +396,7 @@ class AggregateCall:
 
     def say_weighing(self, weighing: Weighing | None) -> str:
         """Say in a note and for EXPLAIN that a cap may cut; whether it does is private, and not said."""
-        if weighing is None:
+        if weighing is None or not self.exact.cuts_rows:
             return ""
         if self.exact.ceiling is not None:
             return (
@@ -397,7 +405,8 @@ class AggregateCall:
         rows = self.exact.rows_in_group
         where = "in all" if rows == self.exact.caps.total else "in one group"
         many = f"{rows} row{'s' if rows != 1 else ''} {where}"
-        note = f"a privacy unit with more than {many} counts as {rows} in averages and other moments: its rows weigh less"
+        unit = name_unit(self.exact.bound)
+        note = f"a {unit} with more than {many} counts as {rows}: its rows weigh less"
         if note not in self.block.binder.notes:
             self.block.binder.notes.append(note)
         return f"; the rows of a privacy unit with more than {many} weigh less, and count as {rows} together"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import decimal
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -83,7 +84,17 @@ def _write_count(asked: AggregateCall, value: str | None) -> str:
 
 
 def _counted(asked: AggregateCall, what: str, partial: Partial) -> Aggregate:
+    counted = re.fullmatch(r"COUNT\((\w+)\)", partial.inner)
+    if counted is not None and not partial.fixed and asked.together and asked.block.weighs_all:
+        partial = replace(partial, weighing=asked.weigh(counted[1], 1))
     made = asked.exact.add(partial)
+    if made.weighing is not None:
+        whole = made.weighing.scale
+        said = f"{what}; {asked.say_sensitivity(made, whole)}{asked.say_weighing(made.weighing)}"
+        formula = Formula(
+            [made], lambda count: Sum(asked.name, count, Fraction(whole), whole=whole, counting=True)
+        )
+        return asked.make("BIGINT", said, formula, noise_step=Fraction(1), rounded=True)
     said = f"{what}; {asked.say_sensitivity(made)}"
     return asked.make(
         "BIGINT", said, Formula([made], lambda count: Count(asked.name, count)), noise_step=Fraction(1)
@@ -191,9 +202,7 @@ def _sum(asked: AggregateCall) -> Aggregate:
     else:
         asked.require_rows()
         weighing = (
-            asked.exact.weighing(item.y, max(abs(item.grid.low), abs(item.grid.high)))
-            if asked.together
-            else None
+            asked.weigh(item.y, max(abs(item.grid.low), abs(item.grid.high))) if asked.together else None
         )
         partial = _Moments(asked, weighing).total(item, 0)
     whole = 1 if partial.weighing is None else partial.weighing.scale
@@ -274,7 +283,7 @@ def _mean(asked: AggregateCall, item: Bounded, what: str = "average") -> Aggrega
         total = asked.exact.add(Partial(own, low - centre, high - centre, fixed=True))
     else:
         asked.require_rows()
-        moments = _Moments(asked, asked.exact.weighing(item.y, item.most))
+        moments = _Moments(asked, asked.weigh(item.y, item.most))
         total = moments.total(item, centre)
     steps, whole = Fraction(item.grid.steps) * finer, moments.whole
     formula = Formula(
@@ -334,7 +343,7 @@ def _spread(asked: AggregateCall) -> Aggregate:
         return bind_auto_bounds(asked, typed, _SPREADS[asked.call.name])
     asked.require_rows()
     item = asked.bounded(typed, multiplied=True)
-    moments = _Moments(asked, asked.exact.weighing(item.y, item.most**2))
+    moments = _Moments(asked, asked.weigh(item.y, item.most**2))
     total = moments.total(item, item.centre)
     formula = Formula(
         [moments.product(item, item), total, moments.count(item)],
@@ -359,7 +368,7 @@ _SQUARES = {
 def _pair(asked: AggregateCall) -> Aggregate:
     y, x = both = _columns(asked)
     # y is there where x is: both are weighed alike
-    moments = _Moments(asked, asked.exact.weighing(y.y, max(y.most, x.most) ** 2))
+    moments = _Moments(asked, asked.weigh(y.y, max(y.most, x.most) ** 2))
     shared = [moments.count(y), moments.product(y, x)]
     wanted = _SQUARES.get(asked.call.name, (False, False))
     squares = [moments.product(item, item) for item, used in zip(both, wanted, strict=True) if used]

@@ -34,7 +34,7 @@ from dpsql.binding.public_statement import label_of, spell
 from dpsql.binding.relations.relation import INTERNAL
 from dpsql.binding.relations.unit_rows import check_unit, describe_protection, name_unit
 from dpsql.binding.values.sql_types import Typed
-from dpsql.errors import PrivacyError
+from dpsql.errors import BindError, PrivacyError
 from dpsql.exact import exact_query
 from dpsql.exact.exact_query import Exact, GroupKey, write_packed_route
 from dpsql.language.dialect import join_word, privacy_error, to_sql
@@ -119,7 +119,9 @@ class NoisyBlock(AggregatingBlock):
             shares=self.caps is not None or self.options.get("max_groups_contributed") is None,
         )  # fmt: skip
         consistent = bool(self.options.get("consistent"))  # cells add up exactly in the steps of a plain sum
-        self.weighs_rows = not consistent and self._has_several()
+        calls = [] if consistent else self._list_row_numbers()
+        self.weighs_rows = len({to_sql(call.node) for call in calls}) > 1
+        self.weighs_all = len({self._spell_rows(call) for call in calls}) > 1
         self.bind_clauses()
         self.binder.when_whole.append(self._show_filled)
 
@@ -156,18 +158,27 @@ class NoisyBlock(AggregatingBlock):
         )
         return self.domain is not None and bool(self.domain.ranged) and not every
 
-    def _has_several(self) -> bool:
-        """Tell whether several numbers of rows are asked for: counts, sums and what is made of them."""
+    def _spell_rows(self, call: Call) -> tuple[str, ...]:
+        """Return the rows that a number describes: those in which its arguments are there and its FILTER holds."""
+        nodes = [*call.args, *([] if call.where is None else [call.where])]
+        try:
+            return tuple("*" if node.is_star else self.spelling(node) for node in nodes)
+        except BindError:  # an unknown column: binding the call says so, with its place
+            return tuple(map(to_sql, nodes))
+
+    def _list_row_numbers(self) -> list[Call]:
+        """Return the numbers of rows that are asked for: counts, sums and what is made of them."""
         clauses = (self.select.args.get(key) for key in ("having", "order", "qualify"))
-        found: set[str] = set()
+        found = []
         for place in (*self.select.expressions, *(node for node in clauses if node is not None)):
             for node in place.walk(prune=lambda n: isinstance(n, exp.Query)):
-                call = None if isinstance(node, exp.Window) else self.call_of(node)
+                inside = isinstance(node.parent, exp.Filter) and node is node.parent.this
+                call = None if inside or isinstance(node, exp.Window) else self.call_of(node)
                 if call is None or call.name not in MOMENTS or call.distinct:
                     continue
                 if "contribution_bounds_per_group" not in call.named:
-                    found.add(to_sql(call.node))
-        return len(found) > 1
+                    found.append(call)
+        return found
 
     def place_groups(self, keys: tuple[GroupKey, ...], typed: Pairs) -> tuple[GroupKey, ...]:
         """Find the public groups, if all of them are, and return the keys as the exact query has them."""

@@ -95,6 +95,8 @@ class AggregatingBlock(ABC):
     """The names of the release's columns: keys, then aggregates."""
     weighs_rows: bool = False
     """Whether several numbers of rows are asked for, which describe the same rows of a unit."""
+    weighs_all: bool = False
+    """Whether these are numbers of different rows, so that all rows of a unit weigh alike in each of them."""
     autos: int | None = None
     """The aggregates with AUTO in the whole statement; None until one asks while the operator is made."""
 

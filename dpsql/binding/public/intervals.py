@@ -143,10 +143,10 @@ def _keep_name(node: exp.Expr, select: exp.Select, spell: Callable[[exp.Expr], s
 
 
 def divide_exactly(tree: exp.Expr, shapes: Shapes, spell: Callable[[exp.Expr], str]) -> None:
-    """Divide sums that are rounded by their exact values: a sum of weighed rows over their count is their mean.
+    """Divide exact values in place of rounded ones: a sum of weighed rows over their count is their mean.
 
     The exact value is the middle of the interval, whose ends are carried to the quotient. If they can't be, the rounded
-    sum is divided.
+    numbers are divided. A count that is rounded to 0 stays 0, so that its quotient is that of DuckDB.
     """
     quotients = list(tree.find_all(exp.Div)) if any(shapes.rounded.values()) else []
     carrier = _Carrier(tree, shapes)
@@ -154,24 +154,39 @@ def divide_exactly(tree: exp.Expr, shapes: Shapes, spell: Callable[[exp.Expr], s
         for below in reversed(list(tree.find_all(exp.Select))):  # innermost first
             carrier.spell_star(below, alone=False)
     for quotient in quotients:
-        select, total = quotient.find_ancestor(exp.Select), quotient.this
-        while isinstance(total, exp.Mul | exp.Paren):
-            sides = [side for side in total.iter_expressions() if side.find(exp.Column)]
-            if len(sides) != 1:
-                break
-            total = sides[0]
-        columns = list(total.find_all(exp.Column))
-        if select is None or select.args.get("group") or len(columns) != 1:
+        select = quotient.find_ancestor(exp.Select)
+        sides = (quotient.this, quotient.expression)
+        if (
+            select is None
+            or select.args.get("group")
+            or not all(shapes.columns.is_noisy(select, s) for s in sides)
+        ):
             continue
-        if not _is_rounded(shapes, select, total, columns[0]):
-            continue
-        if not shapes.columns.is_noisy(select, quotient.expression):
-            continue
-        ends = find_ends(columns[0], carrier._knows(select), shapes.level or 0)
-        if ends is not None:
-            _keep_name(quotient, select, spell)
-            both = exp.Add(this=ends[0], expression=ends[1])
-            total.replace(exp.paren(exp.Div(this=exp.paren(both), expression=exp.Literal.number(2))))
+        for part in map(_find_number, sides):
+            columns = list(part.find_all(exp.Column))
+            if len(columns) != 1 or not _is_rounded(shapes, select, part, columns[0]):
+                continue
+            ends = find_ends(columns[0], carrier._knows(select), shapes.level or 0)
+            if ends is not None:
+                _keep_name(quotient, select, spell)
+                middle = exp.Div(
+                    this=exp.paren(exp.Add(this=ends[0], expression=ends[1])),
+                    expression=exp.Literal.number(2),
+                )
+                zero = exp.EQ(this=exp.paren(part.copy()), expression=exp.Literal.number(0))
+                bounded = exp.Case(ifs=[exp.If(this=zero, true=part.copy())], default=middle)
+                divides = quotient.expression.find(exp.Column) in columns
+                part.replace(exp.paren(bounded if divides else middle))
+
+
+def _find_number(node: exp.Expr) -> exp.Expr:
+    """Return the number that is multiplied by constants, or NULL if it is 0."""
+    while isinstance(node, exp.Mul | exp.Paren | exp.Nullif):
+        sides = [side for side in node.iter_expressions() if side.find(exp.Column)]
+        if len(sides) != 1:
+            return node
+        node = sides[0]
+    return node
 
 
 def _is_rounded(shapes: Shapes, select: exp.Select, total: exp.Expr, named: exp.Column) -> bool:

@@ -553,6 +553,8 @@ class UnitTotal:
     less: int = 0
     rows: int | None = None
     scale: int = 1
+    all_rows: bool = False
+    """Whether the weight is by all rows of the unit in the group, and not by those that have the value."""
 
     @property
     def far(self) -> int:
@@ -846,7 +848,7 @@ def _contributions(
         sums: for each value the rows that have it, and their sum.
         counted: the number of rows that count, if different; the tallies are for the first number of ``shared``.
     """
-    weights: dict[tuple[int | None, int], tuple[NDArray[np.intp], IntegerArray]] = {}
+    weights: dict[tuple[int | None, int, bool], tuple[NDArray[np.intp], IntegerArray]] = {}
     for tally in tallies:
         many = rows if tally.value is None else sums[2 * tally.value]
         exact = many
@@ -859,26 +861,35 @@ def _contributions(
             )
             yield tally.name, np.clip(exact, low, high)
             continue
-        key = (tally.value, tally.rows)
+        key = (tally.value, tally.rows, tally.all_rows)
+        of = rows if tally.all_rows else many
         if key not in weights:
             most = tally.rows if counted is None else counted
-            above = np.flatnonzero(many > most)
+            above = np.flatnonzero(of > most)
             weights[key] = above, np.full(len(above), most) if isinstance(most, int) else most[above]
         above, most_rows = weights[key]
         whole, rest = exact, np.zeros(len(exact), dtype=np.int64)
         if len(above):
             whole = exact.copy()
-            whole[above], rest[above] = _weigh(exact[above], many[above], most_rows, tally.scale)
+            whole[above], rest[above] = _weigh(
+                exact[above], many[above], most_rows, tally.scale, of[above] if tally.all_rows else None
+            )
         yield from zip(tally.columns, (whole, rest), strict=True)
 
 
 def _weigh(
-    total: IntegerArray, many: IntegerArray, most: IntegerArray, scale: int
+    total: IntegerArray, many: IntegerArray, most: IntegerArray, scale: int, of: IntegerArray | None = None
 ) -> tuple[IntegerArray, IntegerArray]:
-    """Return ``total * most / many``, rounded down to parts of ``scale``: wholes, and the parts above them.
+    """Return totals of ``many`` rows that weigh ``most / of`` each, in parts of ``scale``: wholes, and the parts above them.
 
-    The size of a total is at most ``many`` times that of a value, so the wholes are within 62 bits as it is.
+    All is rounded down as in the plain query: first the weight of the rows, then the total. Without ``of``, the rows are
+    those of the unit. The size of a total is at most ``many`` times that of a value, so the wholes are within 62 bits.
     """
+    if of is not None:
+        n = np.maximum(many, 1).astype(object)
+        weight = many.astype(object) * most * scale // of
+        parts = total.astype(object) // n * weight + total.astype(object) % n * weight // n
+        return (parts // scale).astype(np.int64), (parts % scale).astype(np.int64)
     wide = int(many.max()) * max(int(most.max()), scale) >= _SAFE
     kind = object if wide else np.int64
     size, n, m = (values.astype(kind) for values in (total, many, most))

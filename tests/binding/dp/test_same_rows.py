@@ -83,12 +83,13 @@ def check_shares(tables: int) -> None:
     """Check five spellings of a share."""
     text = f"""SELECT {ALL} k, SUM(CASE WHEN x > 0 THEN 1 ELSE 0 END) / COUNT(*) AS a, COUNT_IF(x > 0) / COUNT(*) AS b,
         COUNT(*) FILTER (WHERE x > 0) / COUNT(*) AS c, SUM(CASE WHEN x > 0 THEN 1 END) / COUNT(*) AS d, AVG((x > 0)::INT) AS m,
-        COUNT(z) / COUNT(*) AS e FROM t GROUP BY k"""
+        COUNT(z) / COUNT(*) AS e, SUM(y) FILTER (WHERE x > 0) / SUM(y) AS f FROM t GROUP BY k"""
     cut = 0
     with open_tables(tables) as session:
         answer = session.sql(text).fetchall()
-    for _, a, b, c, d, m, e in answer:
-        assert all(value is None or -1e-9 <= value <= 1 + 1e-9 for value in (a, b, c, d, e))
+    for _, a, b, c, d, m, e, f in answer:
+        assert all(value is None or -1e-9 <= value <= 1 + 1e-9 for value in (a, b, c, d, e, f))
+        assert (b, c, d) == pytest.approx((a, a, a), abs=1e-5), "all rows of a unit weigh alike"
         if m is not None:
             assert a == pytest.approx(m, abs=1e-12)
             cut += 0 < a < 1

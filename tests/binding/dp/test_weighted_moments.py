@@ -143,14 +143,31 @@ def test_the_rows_that_enter_a_moment_are_counted_for_it(opened: Opened) -> None
         ("1", "'a'", "1", "NULL", "6", "NULL", "TRUE")
     ] * 2
     fill(con, "t", rows)
-    found = operator(session, "SELECT AVG(x), AVG(n) FILTER (WHERE f), COVAR_POP(n, d), AVG(n) FROM t")
     whole = 1 << 20
-    values = list(exact(con, found).values())
-    assert values[1] == 3 * whole
-    assert values[3] == 2 * whole
-    assert values[3 - 1] == 2 * whole * (6 - 4)
-    # of x, of the pairs, and of n
-    assert sum(v == 3 * whole for v in values) == 3  # of n: exactly as many as count
+
+    def weigh(asked: str) -> list[int]:
+        return list(exact(con, operator(session, f"SELECT {asked} FROM t")).values())
+
+    assert weigh("AVG(x)")[1] == 3 * whole
+    assert weigh("AVG(n) FILTER (WHERE f)")[:2] == [2 * whole * (6 - 4), 2 * whole]
+    assert 3 * whole in weigh("COVAR_POP(n, d)"), "of the pairs"
+    assert weigh("AVG(n)")[1] == 3 * whole, "exactly as many as count"
+
+
+def test_numbers_of_different_rows_weigh_all_rows_alike(opened: Opened) -> None:
+    """40 rows, of which 10 have an x and 20 pass the FILTER: of 3 rows that count, a quarter and half of each number."""
+    con, session = opened
+    rows = [
+        ("1", "'a'", "1", "2" if i % 4 == 0 else "NULL", "4", "1", str(i % 2 == 0).upper()) for i in range(40)
+    ]
+    fill(con, "t", rows)
+    found = operator(
+        session, "SELECT COUNT(*), COUNT(x), COUNT_IF(f), SUM(n) FILTER (WHERE f), COUNT(n) FROM t"
+    )
+    whole = 1 << 20
+    read_ = exact(con, found)
+    values = [read_[output.statistics[0].column] for output in found.outputs]
+    assert values == [3, 3 * whole // 4, 3 * whole // 2, 4 * 3 * whole // 2, 3 * whole]
 
 
 def test_a_row_budget_weighs_by_what_is_left_of_it(opened: Opened) -> None:
@@ -344,11 +361,11 @@ def test_the_search_notices_weights_that_are_too_large(
             return self._clamp(partial, budgeted)
         total = f"({partial.name} // 2)" if partial.doubled else partial.name
         if partial.counts_weighed_rows:
-            total = weighing.rows
+            total = weighing.present
         if wrong == "not weighed":
             return f"CAST({total} AS HUGEINT) * {weighing.scale}"
         most = "counted" if budgeted else str(self.rows_in_group)
-        count = f"GREATEST({weighing.rows}, {most})"
+        count = f"GREATEST({'unit_rows' if weighing.all_rows else weighing.present}, {most})"
         weight = f"(({weighing.scale} * CAST({most} AS BIGINT) + {count} - 1) // {count})"
         return f"CAST({total} AS HUGEINT) * {weight}"
 
