@@ -245,9 +245,13 @@ class PublicProcess:
         }
         try:
             process = self._process = subprocess.Popen(
-                [sys.executable, "-c", _CODE], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL, env=environment, start_new_session=True,
-            )  # fmt: skip
+                [sys.executable, "-c", _CODE],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=environment,
+                start_new_session=True,
+            )
             self._read(1, time.monotonic() + _STARTUP_SECONDS)
         except (EOFError, OSError, TypeError):  # including TimeoutError
             self.close()
@@ -479,28 +483,30 @@ MAX_LITERAL_GROWTH = 1 << 15
 TABLE_FUNCTIONS = frozenset({"range", "generate_series", "unnest"})
 """Every function allowed in FROM."""
 
-SESSION_NAMES = frozenset(
-    {
-        "current_catalog", "current_database", "current_role", "current_schema", "current_user", "session_user",
-        "user", "current_query", "current_setting", "current_connection_id",
-    }
-)  # fmt: skip
+_NAMES_OF_CALLS = """
+current_catalog current_database current_role current_schema current_user session_user user current_query
+current_setting current_connection_id
+"""
+SESSION_NAMES = frozenset(_NAMES_OF_CALLS.split())
 """Names without parentheses that DuckDB reads as calls, unless a column has that name."""
 
 
-_EXPRESSIONS = {
-    "BETWEEN", "CASE", "CAST", "COLLATE", "COLUMN_REF", "COMPARISON", "CONJUNCTION", "CONSTANT", "FUNCTION", "LAMBDA",
-    "LAMBDA_REF", "OPERATOR", "POSITIONAL_REFERENCE", "STAR", "SUBQUERY", "WINDOW", "TYPE",
-}  # fmt: skip
+_EXPRESSION_CLASSES = """
+BETWEEN CASE CAST COLLATE COLUMN_REF COMPARISON CONJUNCTION CONSTANT FUNCTION LAMBDA LAMBDA_REF OPERATOR
+POSITIONAL_REFERENCE STAR SUBQUERY WINDOW TYPE
+"""
+_EXPRESSIONS = frozenset(_EXPRESSION_CLASSES.split())
 _REFUSED_RELATIONS = {"SHOW_REF": "a description of tables"}
-_RELATIONS = {
-    "BASE_TABLE", "CTE", "EMPTY", "EXPRESSION_LIST", "JOIN", "PIVOT", "SUBQUERY", "TABLE_FUNCTION",
-    "CTE_NODE", "RECURSIVE_CTE_NODE", "SELECT_NODE", "SET_OPERATION_NODE",
-}  # fmt: skip
-_MODIFIERS = {
-    "DISTINCT_MODIFIER", "LIMIT_MODIFIER", "LIMIT_PERCENT_MODIFIER", "ORDER_MODIFIER",
-    "ORDER_DEFAULT", "ASCENDING", "DESCENDING", "INVALID",
-}  # fmt: skip
+_RELATION_TYPES = """
+BASE_TABLE CTE EMPTY EXPRESSION_LIST JOIN PIVOT SUBQUERY TABLE_FUNCTION CTE_NODE RECURSIVE_CTE_NODE
+SELECT_NODE SET_OPERATION_NODE
+"""
+_RELATIONS = frozenset(_RELATION_TYPES.split())
+_MODIFIER_TYPES = """
+DISTINCT_MODIFIER LIMIT_MODIFIER LIMIT_PERCENT_MODIFIER ORDER_MODIFIER ORDER_DEFAULT ASCENDING DESCENDING
+INVALID
+"""
+_MODIFIERS = frozenset(_MODIFIER_TYPES.split())
 
 
 def check_public(sql: str, relations: Iterable[str], columns: Iterable[str]) -> bool:

@@ -99,9 +99,12 @@ def bind_query(
 
 
 def run_query(
-    con: duckdb.DuckDBPyConnection, sql: str, lent: Mapping[str, pa.Table], stop: threading.Event,
+    con: duckdb.DuckDBPyConnection,
+    sql: str,
+    lent: Mapping[str, pa.Table],
+    stop: threading.Event,
     limit: float | None = None,
-) -> Outcome:  # fmt: skip
+) -> Outcome:
     """Run a query, and return its end; never raises.
 
     The end of a query over private data may quote values, so it stays inside the engine.
@@ -114,9 +117,11 @@ def run_query(
 
 
 def run_interruptibly(
-    work: Callable[[], pa.Table | None], interrupt: Callable[[], object], stop: threading.Event,
+    work: Callable[[], pa.Table | None],
+    interrupt: Callable[[], object],
+    stop: threading.Event,
     limit: float | None = None,
-) -> Outcome:  # fmt: skip
+) -> Outcome:
     """Run work that returns a table in its own thread, as :func:`run_query`; ``interrupt`` asks it to end.
 
     If no thread can be made, it runs in the caller's thread and can't be stopped, so work with a limit fails.

@@ -289,8 +289,13 @@ class Gate:
         return prove
 
     def _prove_written(
-        self, claims: Sequence[ClaimedText], text: str, written: str, lent: Mapping[str, Sequence[str]], salt: int | None
-    ) -> None:  # fmt: skip
+        self,
+        claims: Sequence[ClaimedText],
+        text: str,
+        written: str,
+        lent: Mapping[str, Sequence[str]],
+        salt: int | None,
+    ) -> None:
         mine, others = self._find_claims(text, lent, claims)
         self._lock.prove_written(written, mine, claims, others, salt)
 
@@ -368,7 +373,7 @@ class Gate:
     def _whole(self, sql: str, lent: Mapping[str, Sequence[str]]) -> tuple[str, _Pairs]:
         """Return a query with the shared queries that it refers to, and the columns of the relations in it."""
         full = write_shared(sql, self._catalog.shared)
-        return full, _pairs_of({name: columns for name, columns in lent.items() if name in full})
+        return full, tuple((name, tuple(lent[name])) for name in sorted(lent) if name in full)
 
     def _written(self, sql: str, lent: _Pairs, unit: str) -> str:
         taken = {fold(name) for relation, columns in lent for name in (relation, *columns)}
@@ -376,7 +381,3 @@ class Gate:
 
 
 _Pairs = tuple[tuple[str, tuple[str, ...]], ...]
-
-
-def _pairs_of(lent: Mapping[str, Sequence[str]]) -> _Pairs:
-    return tuple((name, tuple(columns)) for name, columns in sorted(lent.items()))

@@ -204,8 +204,8 @@ def prove_packing(item: Expr | None, value: Evaluate, relation: Relation, claim:
     if len(values) not in (0, len(claim.values)):
         refuse("packed values of another number")
     for (node, _), most in zip(values, claim.values, strict=False):
-        held = value(node)
-        if held.low is None or held.low < 0 or held.high is None or held.high > most or held.nullable:
+        found = value(node)
+        if found.low is None or found.low < 0 or found.high is None or found.high > most or found.nullable:
             refuse("a packed value outside its bits")
     if all(at for _, at in terms):
         top = None if claim.coded is not None else units[0][1]
@@ -273,10 +273,10 @@ def _apart(values: list[int], codes: list[int], top: int | None, limits: Sequenc
         refuse("the unit shares bits with other parts")
 
 
-_HASHED = frozenset((
-    "VARCHAR", "UUID", "BLOB", "BIGINT", "UBIGINT", "HUGEINT", "UHUGEINT", "DATE", "TIME", "TIMESTAMP", "TIMESTAMP_S",
-    "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE",
-))  # fmt: skip
+_TIMES = "DATE TIME TIMESTAMP TIMESTAMP_S TIMESTAMP_MS TIMESTAMP_NS"
+_HASHED = frozenset(f"VARCHAR UUID BLOB BIGINT UBIGINT HUGEINT UHUGEINT {_TIMES}".split()) | {
+    "TIMESTAMP WITH TIME ZONE"
+}
 """Types of units whose equal values have equal hashes. DOUBLE (0.0 and -0.0) and INTERVAL are not among them."""
 
 Serialise = Callable[[str], str]
@@ -315,9 +315,11 @@ def check_pattern(
 def check_tree(query: tree.Query, claimed: ClaimedText, known: tree.Known) -> frozenset[str] | None:
     """Prove that a tree does no more than its claim; see :func:`check`."""
     checker, claim = Checker(known, claimed.lent), claimed.claim
-    held: frozenset[str] | None = None
+    narrow: frozenset[str] | None = None
     if isinstance(claim, RowsClaim) and claim.limit is not None:
-        query = _unlimited(query, claim.limit)
+        if not isinstance(query, Select) or query.limit != claim.limit:
+            refuse("another limit than the operator's")
+        query = replace(query, limit=None)  # it omits no row that the operator uses
     if isinstance(claim, PackingClaim):
         checker.prove_packing(query, claim)
     elif isinstance(claim, CodesClaim):
@@ -325,22 +327,15 @@ def check_tree(query: tree.Query, claimed: ClaimedText, known: tree.Known) -> fr
     else:
         relation = checker.query(query, None)
         prove(relation, claim, checker.symbols)
-        held = frozenset(ref.name for ref, value in relation.columns.items() if is_held(value))
+        narrow = frozenset(ref.name for ref, value in relation.columns.items() if is_held(value))
         if isinstance(claim, RowsClaim):  # sums of terms bounded by the effect of one row
-            held |= {name for name, most in claim.moves if most <= MOST_OF_ONE}
+            narrow |= {name for name, most in claim.moves if most <= MOST_OF_ONE}
         if isinstance(claim, RowsClaim) and claim.scores is not None and checker.outermost is not None:
             scope = checker.outermost, checker.leaves, checker.expressions
             prove_scores(query, *scope, claim.scores, known)
-            held |= {claim.scores.column}  # a sum of terms bounded by the score's sensitivity
+            narrow |= {claim.scores.column}  # a sum of terms bounded by the score's sensitivity
     checker.distinct_names()
-    return held
-
-
-def _unlimited(query: tree.Query, limit: int) -> tree.Query:
-    """Return a query without its LIMIT, which must be the number of rows that the operator uses."""
-    if not isinstance(query, tree.Select) or query.limit != limit:
-        refuse("another limit than the operator's")
-    return replace(query, limit=None)
+    return narrow
 
 
 @dataclass

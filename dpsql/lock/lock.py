@@ -322,22 +322,11 @@ class Lock:
         Raises:
             Unproved: no claim covers it.
         """
-        late = [replace(claimed, text=text) for claimed in claims]
-        if any(self._is_covered(claimed, lent, shaped) for claimed in late):
+        late = [replace(c, text=text) for c in claims if not isinstance(c.claim, RouteClaim)]
+        if shaped is not None and any(self._patterns.cover(shaped, _rests_on(c, lent)) for c in late):
             return
-        if any(
-            (text, *_key(claimed)) in self._proved
-            for claimed in late
-            if not isinstance(claimed.claim, RouteClaim)
-        ):
-            return
-        _prove_under_one(late, lambda claimed: self.prove(claimed, lent, shaped))
-
-    def _is_covered(self, claimed: ClaimedText, lent: Columns, shaped: ShapedText | None) -> bool:
-        """Return whether a proved pattern covers a text under its claim; a route's claim never covers late texts."""
-        if shaped is None or isinstance(claimed.claim, RouteClaim):
-            return False
-        return self._patterns.cover(shaped, _rests_on(claimed, lent))
+        if not any((text, *_key(claimed)) in self._proved for claimed in late):
+            _prove_under_one(late, lambda claimed: self.prove(claimed, lent, shaped))
 
     def prove_written(
         self,

@@ -75,17 +75,24 @@ _CALLS = {
 }  # fmt: skip
 _AGGREGATES = {
     **_shapes("this", "", {exp.Sum: "sum", exp.Min: "min", exp.Max: "max", exp.ArrayUniqueAgg: "list"}),
-    **_shapes("this", "nulls_excluded deterministic big_int", {
-        exp.ArrayAgg: "list", exp.Mode: "mode", exp.Count: "count",
-    }),
+    **_shapes(
+        "this",
+        "nulls_excluded deterministic big_int",
+        {
+            exp.ArrayAgg: "list",
+            exp.Mode: "mode",
+            exp.Count: "count",
+        },
+    ),
     **_shapes("this quantile", "", {exp.Quantile: "quantile_cont"}),
     **_shapes("this expression", "", {exp.ArgMax: "arg_max", exp.ArgMin: "arg_min"}),
-}  # fmt: skip
+}
 _RANKS = _shapes("", "", {exp.RowNumber: "row_number", exp.DenseRank: "dense_rank", exp.Rank: "rank"})
 _LOOKS = _shapes(
-    "this offset", "",
+    "this offset",
+    "",
     {exp.Lag: "lag", exp.Lead: "lead", exp.FirstValue: "first_value", exp.LastValue: "last_value"},
-)  # fmt: skip
+)
 _QUANTILES = {exp.PercentileCont: "quantile_cont", exp.PercentileDisc: "quantile_disc"}
 
 Frame = tuple[str, str, tuple[Expr | None, Expr | None]]
@@ -93,24 +100,24 @@ PLAIN_FRAME: Frame = ("UNBOUNDED_PRECEDING", "CURRENT_ROW_RANGE", (None, None))
 """The frame of a window without an explicit one."""
 _NAMED = {"pmod": "%", "shiftrightunsigned": ">>", "try_divide": "/", "concat": "||"}
 """Functions unknown to sqlglot, with the lock's names for them."""
-_UNKNOWN = frozenset({
-    "get", "octet_length", "size", "cbrt", "sha2", "bit_count", "replace", "translate", "bit_length", "startswith", "endswith",
-    "contains", "instr", "unix_seconds", "unix_micros", "trunc", "nullif", "collate", "sign", "signum", "log2", "log10",
-    "try_multiply", "try_add", "try_subtract", "date_add", "datediff", "weekday", "dayofyear", "monthname", "dayname", "radians",
-    "degrees", "sinh", "cosh", "tanh", "element_at", "array_contains", "slice",
-})  # fmt: skip
-_PURE = frozenset({
-    "ArraySize", "ArrayContains", "Array", "Transform", "Bracket", "ArraySort", "SortArray", "Reduce", "Interval", "Paren",
-    "TimestampTrunc", "DateTrunc", "DateDiff", "TsOrDsToDate", "TsOrDsAdd", "DateAdd", "DateSub", "LastDay", "TimeToStr",
-    "TimeStrToTime", "Year", "Month", "Day", "Hour", "Minute", "Second", "Quarter", "DayOfWeek", "DayOfWeekIso", "DayOfMonth",
-    "DayOfYear", "Week", "WeekOfYear", "Dayname", "Monthname", "UnixSeconds", "UnixMicros", "TimeToUnix", "UnixToTime", "Pad",
-    "Like", "ILike", "Escape", "Upper", "Lower", "Length", "BitLength", "ByteLength", "Trim", "Substring", "Left", "Right",
-    "SplitPart", "Replace", "Translate", "Ascii", "Unicode", "StrPosition", "StartsWith", "EndsWith", "Contains", "MD5",
-    "MD5Digest", "SHA", "SHA2", "ConcatWs", "Sqrt", "Cbrt", "Exp", "Ln", "Log", "Sin", "Cos", "Tan", "Asin", "Acos", "Atan",
-    "Sinh", "Cosh", "Tanh", "Degrees", "Radians", "Sign", "Pi", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot",
-    "BitwiseLeftShift", "BitwiseRightShift", "BitwiseCount", "Trunc", "Nullif", "IsNan", "Collate", "Is", "AtTimeZone",
-    "ArraySlice",
-})  # fmt: skip
+_SPARK_NAMES = """
+get octet_length size cbrt sha2 bit_count replace translate bit_length startswith endswith contains instr
+unix_seconds unix_micros trunc nullif collate sign signum log2 log10 try_multiply try_add try_subtract
+date_add datediff weekday dayofyear monthname dayname radians degrees sinh cosh tanh element_at
+array_contains slice
+"""
+_UNKNOWN = frozenset(_SPARK_NAMES.split())
+_PURE_CLASSES = """
+ArraySize ArrayContains Array Transform Bracket ArraySort SortArray Reduce Interval Paren TimestampTrunc
+DateTrunc DateDiff TsOrDsToDate TsOrDsAdd DateAdd DateSub LastDay TimeToStr TimeStrToTime Year Month Day
+Hour Minute Second Quarter DayOfWeek DayOfWeekIso DayOfMonth DayOfYear Week WeekOfYear Dayname Monthname
+UnixSeconds UnixMicros TimeToUnix UnixToTime Pad Like ILike Escape Upper Lower Length BitLength ByteLength
+Trim Substring Left Right SplitPart Replace Translate Ascii Unicode StrPosition StartsWith EndsWith Contains
+MD5 MD5Digest SHA SHA2 ConcatWs Sqrt Cbrt Exp Ln Log Sin Cos Tan Asin Acos Atan Sinh Cosh Tanh Degrees
+Radians Sign Pi BitwiseAnd BitwiseOr BitwiseXor BitwiseNot BitwiseLeftShift BitwiseRightShift BitwiseCount
+Trunc Nullif IsNan Collate Is AtTimeZone ArraySlice
+"""
+_PURE = frozenset(_PURE_CLASSES.split())
 """Functions of their arguments with no other known property, by sqlglot class."""
 
 
@@ -368,9 +375,11 @@ class SparkExpressions:
             same = high.where == middle.where == low.where
             shifted = Call(">>", (x, Literal(BITS)))
             right = (
-                (times, fewer, once) == (1 << 2 * BITS, 1 << BITS, 1) and same
-                and high.args[0] == Call(">>", (x, Literal(2 * BITS))) and middle.args[0] == Call("&", (shifted, Literal(mask)))
-            )  # fmt: skip
+                (times, fewer, once) == (1 << 2 * BITS, 1 << BITS, 1)
+                and same
+                and high.args[0] == Call(">>", (x, Literal(2 * BITS)))
+                and middle.args[0] == Call("&", (shifted, Literal(mask)))
+            )
             return Call("sum", (x,), False, low.where) if right else refuse("a sum of other parts")
         taken = node.this.this if isinstance(node, exp.Mul) and isinstance(node.this, exp.Paren) else None
         if isinstance(taken, exp.Sub) and isinstance(taken.expression.unnest(), exp.Mod):
@@ -472,9 +481,15 @@ Paths = Mapping[str, tuple[str, ...]]
 
 CHOSEN = "dpsql_chosen"
 _JOINS = {
-    ("", ""): "INNER", ("", "CROSS"): "INNER", ("", "INNER"): "INNER", ("LEFT", ""): "LEFT", ("RIGHT", ""): "RIGHT",
-    ("FULL", ""): "OUTER", ("LEFT", "SEMI"): "SEMI", ("LEFT", "ANTI"): "ANTI",
-}  # fmt: skip
+    ("", ""): "INNER",
+    ("", "CROSS"): "INNER",
+    ("", "INNER"): "INNER",
+    ("LEFT", ""): "LEFT",
+    ("RIGHT", ""): "RIGHT",
+    ("FULL", ""): "OUTER",
+    ("LEFT", "SEMI"): "SEMI",
+    ("LEFT", "ANTI"): "ANTI",
+}
 
 
 def read_spark(text: str, paths: Paths, salt: int | None = None) -> tree.Query:
