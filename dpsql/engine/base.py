@@ -425,7 +425,6 @@ def fingerprint_data(
     path that affect rows (``year=2024/``); the version of all data includes whole paths.
 
     Args:
-        tables: the policy's tables.
         files: returns the local files of a whole table; None if there are none.
         token: a text for data that are in no file, new in each session.
         digest: returns the digest of a frame's rows, which is its version.

@@ -327,7 +327,6 @@ def _check_alike(pattern: str, headings: Mapping[str, list[str]], nested: bool =
 
     Args:
         pattern: the glob that matched them.
-        headings: the columns of each file.
         nested: whether a file may have additional columns.
     """
     (first, names), *rest = headings.items()

@@ -385,7 +385,7 @@ _WRITERS: tuple[tuple[Any, Callable[[Any], str | None]], ...] = (
 """Classes of values, narrower ones first, and functions that return DuckDB's texts for them."""
 
 
-_LENT_COLUMNS = "dpsql_clean_columns"
+_CLEAN_COLUMNS = "dpsql_clean_columns"
 _RULES = 1
 """The version of this search; cached results of other versions are ignored."""
 _SAFE_TYPES = {
@@ -516,16 +516,16 @@ def copy_cleaned(
     places = {column: index for index, column in enumerate(columns)}
     made = False
     with suppress(duckdb.Error, pa.ArrowException, OSError, KeyError), _open(path) as file:
-        con.register(_LENT_COLUMNS, _read_clean(file, [places[column] for column in bad]))
+        con.register(_CLEAN_COLUMNS, _read_clean(file, [places[column] for column in bad]))
         items = {column: f"f.{quote_identifier(column)}" for column in columns}
         for index, column in enumerate(bad):
             items[column] = f"TRY_CAST(c.c{index} AS {columns[column]}) AS {quote_identifier(column)}"
         con.execute(
             f"CREATE OR REPLACE TEMP TABLE {quote_identifier(name)} AS SELECT {', '.join(items.values())} "
             f"FROM {write_scan(path, options=', file_row_number = true')} AS f "
-            f"JOIN {_LENT_COLUMNS} AS c ON f.file_row_number = c.n"
+            f"JOIN {_CLEAN_COLUMNS} AS c ON f.file_row_number = c.n"
         )
-        con.unregister(_LENT_COLUMNS)
+        con.unregister(_CLEAN_COLUMNS)
         made = True
     if not made:
         raise PolicyError(f"the file {Path(path).name} can't be read.")
@@ -674,10 +674,7 @@ def open_table(
     """Create a temporary view of a database's table if exact queries need one, and return whether they do.
 
     Args:
-        con: the session's connection.
-        table: the policy's table.
         body: its name in the database, as SQL.
-        columns: its columns and their types.
         collated: columns with a collation that makes different texts equal.
         checked: whether to search for values on which DuckDB fails. An owner's open connection is not searched: its
             tables may change during the session, and the owner can read them anyway.
@@ -724,8 +721,6 @@ def open_frame(
 
     Args:
         con: the connection on which the frame is registered.
-        policy: the policy.
-        table: the policy's table.
         body: the frame's name, as SQL.
         columns: its columns, with DuckDB's types.
         objects: its columns of Python objects, which are texts now; None for a pandas frame on the owner's connection,

@@ -29,11 +29,7 @@ from dpsql.mechanisms.base import ClaimedText, CodesClaim, PackingClaim, RowsCla
 
 
 def prove(relation: Relation, claim: base.Claim, symbols: Symbols) -> None:
-    """Compare a derived relation with a claim.
-
-    Raises:
-        Unproved: the relation is not proved to stay within the claim.
-    """
+    """Compare a derived relation with a claim."""
     if isinstance(claim, base.RouteClaim) or relation.kind == Kind.PUBLIC:
         return
     if isinstance(claim, base.PublicClaim):
@@ -187,9 +183,6 @@ def prove_packing(item: Expr | None, value: Evaluate, relation: Relation, claim:
     Args:
         item: the packed integer; None if there is only the hash of a unit.
         value: returns the derived value of a part of it.
-
-    Raises:
-        Unproved: the bits are not as the operator reads them, or exceed the charge.
     """
     if not relation.private or relation.orphans or not relation.owner:
         refuse("packed rows without a unit")
@@ -260,7 +253,6 @@ def _apart(values: list[int], codes: list[int], top: int | None, limits: Sequenc
         values: multipliers of the values, lowest first.
         codes: multipliers of the group codes.
         top: multiplier of the unit; None if the unit's code is added when rows are read, which checks for free bits.
-        limits: the largest values.
     """
     end = 1
     for at, most in zip(values, limits, strict=False):
@@ -287,9 +279,6 @@ def check(claimed: ClaimedText, known: tree.Known, serialise: Serialise) -> froz
     """Prove that a text does no more than its claim, and return its integer outputs of at most 38 digits.
 
     The result is None for packed rows.
-
-    Raises:
-        Unproved: there is no proof.
     """
     return check_tree(read_tree(serialise(claimed.text)), claimed, known)
 
@@ -302,9 +291,6 @@ def check_pattern(
     Args:
         claimed: the pattern, as a text with parameters.
         names: the parameters in place of values.
-
-    Raises:
-        Unproved: there is no proof, or the parser finds other parameters.
     """
     query = read_tree(serialise(claimed.text))
     if tree.varied(query) != names:

@@ -47,11 +47,7 @@ _OPERATORS = {
 
 
 def read_tree(text: str) -> tree.Query:
-    """Return the query of a serialised text.
-
-    Raises:
-        Unproved: it is not one SELECT, or has an unknown part.
-    """
+    """Return the query of a serialised text."""
     try:
         whole = json.loads(text, object_hook=_drop_nothing)
         if whole.get("error") or len(whole.get("statements", ())) != 1:

@@ -51,12 +51,8 @@ def prove_scores(
     """Compare the movement of scores with a claim.
 
     Args:
-        query: the text.
         env: its outermost scope.
         leaves: every relation of a FROM by its alias.
-
-    Raises:
-        Unproved: a score is not proved to move within the charge.
     """
     if not isinstance(query, tree.Select):
         refuse(_SHAPE)

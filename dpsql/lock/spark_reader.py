@@ -496,12 +496,8 @@ def read_spark(text: str, paths: Paths, salt: int | None = None) -> tree.Query:
     """Read a query in Spark SQL.
 
     Args:
-        text: the query.
         paths: paths of the policy's tables, by their names in the text.
         salt: the secret number in the text.
-
-    Raises:
-        Unproved: a part of it is unknown.
     """
     try:
         parsed = sqlglot.parse_one(text, read="spark")
