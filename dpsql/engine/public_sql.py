@@ -17,9 +17,8 @@ pair of types is tried once, on a value of ours.
 
 A separate process for public SQL that may make long texts: its memory and its time end with it.
 
-DuckDB's memory limit does not apply to the texts that one step of a query makes, and nothing stops it within a step,
-neither during binding (which computes constants) nor during execution. A process can be stopped, and the system limits
-its memory.
+DuckDB's memory limit does not apply to the texts that one step of a query makes. Nothing stops it within a step, during
+binding (which computes constants) or during execution. A process can be stopped, and the system limits its memory.
 
 The process has a separate :class:`~dpsql.engine.postprocess.Finisher`, over copies of the query's relations. It runs
 from its first query until one fails, since starting it takes half a second.

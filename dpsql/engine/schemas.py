@@ -71,7 +71,7 @@ def attach_database(con: duckdb.DuckDBPyConnection, path: str) -> None:
 
 
 def use_attached(con: duckdb.DuckDBPyConnection) -> None:
-    """Make the attached file the default catalog."""
+    """Set the attached file as the default catalog."""
     rows = con.execute("SELECT database_name FROM duckdb_databases() WHERE path IS NOT NULL").fetchall()
     con.execute(f"USE {quote_identifier(rows[0][0])}")
 
@@ -261,7 +261,7 @@ def _read_each(paths: list[str], base: Path) -> list[TableSchema]:
 
 
 def make_table_name(text: str) -> str:
-    """Make a name that SQL takes without quotes.
+    """Return a name that SQL accepts without quotes.
 
     >>> make_table_name("2024 visits-v2"), make_table_name("*")
     ('t_2024_visits_v2', 'data')

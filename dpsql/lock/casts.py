@@ -31,7 +31,7 @@ _PLAIN = frozenset((
 """Types whose every value can be exported. An interval's microseconds may overflow, which raises no error."""
 
 
-def is_held(value: Value) -> bool:
+def fits_38_digits(value: Value) -> bool:
     """Return whether an integer output has at most 38 digits: it is bounded, or a sum of bounded terms.
 
     Public values always pass: if one fails, it fails whatever the private rows are.

@@ -4,8 +4,11 @@ It shares no code with the binder that wrote the text. It reads the tree of the 
 form in which names need no scoping rules, and refuses whatever it can't prove. If the binder is deceived and writes a text
 that moves further than its operator charges, the check refuses it before anything is paid or read.
 
-It derives, from the inside out: the owner of a relation's rows (nobody, one unit per row, or many units together); the
-columns that are the unit; the number of rows and groups per unit; integer bounds of columns; and how far one unit moves a sum.
+It derives, from the inside out:
+
+* the owner of a relation's rows (none, one unit per row, or many units together), and the columns that are the unit;
+* the number of rows and groups per unit, and integer bounds of columns;
+* how far one unit moves a sum.
 
 Packed rows are one integer each, and their bits are checked instead: the top bits are the row's own unit, each value stays
 within its bits, and the operator clamps its sums to at most the charge.
@@ -17,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from dpsql.lock import expressions, tree
-from dpsql.lock.casts import MOST_OF_ONE, is_held
+from dpsql.lock.casts import MOST_OF_ONE, fits_38_digits
 from dpsql.lock.duckdb_reader import read_tree
 from dpsql.lock.expressions import Env, Expressions, cap_of
 from dpsql.lock.facts import Facts, Kind, Number, Relation, Set, Symbol, Symbols, Value, add, least, times
@@ -313,7 +316,7 @@ def check_tree(query: tree.Query, claimed: ClaimedText, known: tree.Known) -> fr
     else:
         relation = checker.query(query, None)
         prove(relation, claim, checker.symbols)
-        narrow = frozenset(ref.name for ref, value in relation.columns.items() if is_held(value))
+        narrow = frozenset(ref.name for ref, value in relation.columns.items() if fits_38_digits(value))
         if isinstance(claim, RowsClaim):  # sums of terms bounded by the effect of one row
             narrow |= {name for name, most in claim.moves if most <= MOST_OF_ONE}
         if isinstance(claim, RowsClaim) and claim.scores is not None and checker.outermost is not None:

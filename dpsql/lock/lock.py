@@ -53,7 +53,7 @@ class ShapedText:
     values: tuple[str, ...]
 
     def list_kinds(self, bound: Collection[str]) -> tuple[str, ...]:
-        """Return the values reduced to what decides their types: all integers of up to nine digits are alike.
+        """Return the values reduced to the parts that decide their types: all integers of up to nine digits are alike.
 
         Args:
             bound: values that are bound as parameters, so only their types matter.
@@ -68,7 +68,7 @@ class ShapedText:
         return tuple(_say_type(kind) if kind in bound else kind for kind in small)
 
     def list_ranges(self) -> tuple[str, ...]:
-        """Return the values reduced to what decides the engine's casts: integers of one length and type are alike.
+        """Return the values reduced to the parts that decide the engine's casts: integers of one length and type are alike.
 
         >>> ShapedText("", ("7", "99", "200", "300", "12.5", "'x'")).list_ranges()
         ('1:0', '2:0', '3:1', '3:2', '12.5', "'x'")

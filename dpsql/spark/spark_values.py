@@ -463,7 +463,7 @@ def _round_double(d: str, places: int) -> str:
     if places == 0:
         return f"round({d})"
     if not -22 <= places <= 22:
-        raise refusal("ROUND to so many digits")
+        raise refusal("ROUND to more than 22 digits")
     there, back = "*/" if places > 0 else "/*"
     power = f"1.0E{abs(places)}D"
     scaled = f"{d} {there} {power}"
