@@ -322,9 +322,7 @@ class Engine(abc.ABC):
             EngineError, KeyboardInterrupt: as for :meth:`execute`.
         """
         with self._lock:
-            state, broken = yield from self._run_steps(parts, interrupt)
-            if broken:
-                self._reopen()
+            state, _ = yield from self._run_steps(parts, interrupt)
         raise_unless_done(state)
 
     def _run_steps(
@@ -335,28 +333,19 @@ class Engine(abc.ABC):
         self._stops.add(stop)
         try:
             while True:
-                state, part, broken = self._step(lambda: next(parts, None), interrupt, stop)
-                if part is None:
-                    return state, broken
-                yield part
+                outcome = sandbox.run_interruptibly(
+                    lambda: next(parts, None), interrupt, stop, self._time_limit
+                )
+                broken = outcome.failure is not None and issubclass(outcome.failure, sandbox.FATAL_ERRORS)
+                if outcome.table is None:
+                    return outcome.state, broken
+                yield outcome.table
                 if whole:
-                    return state, broken
+                    return outcome.state, broken
         finally:
             self._stops.discard(stop)
             with contextlib.suppress(Exception):
                 parts.close()
-
-    def _step(
-        self, work: Callable[[], pa.Table | None], interrupt: Callable[[], object], stop: threading.Event
-    ) -> tuple[str, pa.Table | None, bool]:
-        """Return the end of a step, its rows, and whether the instance is invalid; the error message is dropped."""
-        outcome = sandbox.run_interruptibly(work, interrupt, stop, self._time_limit)
-        broken = outcome.failure is not None and issubclass(outcome.failure, sandbox.FATAL_ERRORS)
-        return outcome.state, outcome.table, broken
-
-    def _reopen(self) -> None:
-        """Open a new instance after an internal error of DuckDB, which invalidates the old one."""
-        return
 
     def interrupt(self) -> None:
         """Stop the running queries, from any thread."""
@@ -436,17 +425,16 @@ def fingerprint_data(
     path that affect rows (``year=2024/``); the version of all data includes whole paths.
 
     Args:
-        tables: the policy's tables.
         files: returns the local files of a whole table; None if there are none.
         token: a text for data that are in no file, new in each session.
         digest: returns the digest of a frame's rows, which is its version.
     """
-    held = {t.name: [] if t.version is not None else files(t) for t in tables}
-    digests = hash_files({path for paths in held.values() for path in paths or ()})
+    files_of = {t.name: [] if t.version is not None else files(t) for t in tables}
+    digests = hash_files({path for paths in files_of.values() for path in paths or ()})
     each: dict[str, str] = {}
     parts: dict[str, None] = {}
     for table in tables:
-        paths = held[table.name]
+        paths = files_of[table.name]
         if table.version is not None:
             each[table.name] = DECLARED + table.version
             parts[f"{table.name} version {table.version}"] = None
@@ -457,13 +445,11 @@ def fingerprint_data(
             each[table.name] = IN_NO_FILE + token
             parts[token] = None
         else:
-            lines = (f"{_name_partition(path)}:{digests.get(path, token)}" for path in paths)
-            each[table.name] = hash_lines(lines)
+            folders = {
+                path: "/".join(part for part in Path(path).parts[:-1] if "=" in part) for path in paths
+            }
+            each[table.name] = hash_lines(f"{folders[path]}:{digests.get(path, token)}" for path in paths)
     return each, hash_lines([*parts, *(f"{path}:{digest}" for path, digest in digests.items())])
-
-
-def _name_partition(path: str) -> str:
-    return "/".join(part for part in Path(path).parts[:-1] if "=" in part)
 
 
 def hash_lines(lines: Iterable[str]) -> str:

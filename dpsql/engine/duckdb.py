@@ -212,11 +212,7 @@ _Place = tuple[str, str, str]
 
 
 def copy_units(frames: dict[str, pa.Table], tables: Iterable[Table]) -> dict[str, bool]:
-    """Replace the unit columns of frames by private copies.
-
-    Args:
-        frames: the frames by name, changed in place.
-        tables: the policy's tables.
+    """Replace the unit columns of frames by private copies, in place.
 
     Returns:
         For each table with such a copy, whether all of its columns are copies: a frame with object columns is read into a
@@ -275,7 +271,6 @@ def hold_transaction(
     Args:
         con: a cursor that is used only under the lock.
         lock: its reentrant lock.
-        places: the relations.
     """
     with ExitStack() as stack:
         if not places or not lock.acquire(blocking=False):

@@ -97,11 +97,6 @@ def join_instance(key: Hashable, make: Callable[[], Opened]) -> SharedInstance:
         return found
 
 
-def count_instances() -> int:
-    """Return the number of open shared instances."""
-    return len(_REGISTRY.opened)
-
-
 MAX_AT_ONCE = 16
 """The most queries of one session that run at once; others wait."""
 

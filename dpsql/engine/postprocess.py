@@ -78,7 +78,7 @@ class Finisher:
         """Checked queries, and whether they may make long texts."""
         self._spill: SpillDirectory | None = None
         self._kept: dict[str, pa.Table] = {}
-        self._held: dict[str, pa.Table | TypedColumns] = {}
+        self._added: dict[str, pa.Table | TypedColumns] = {}
         self._casts = CastCheck()
         self._process = PublicProcess() if apart else None
 
@@ -161,27 +161,27 @@ class Finisher:
 
     def _columns(self, name: str) -> TypedColumns:
         """Return names and SQL types of a public table, or of a kept relation."""
-        held = self._held.get(name)
-        if held is None:
+        added = self._added.get(name)
+        if added is None:
             orders = self._find_orders(name)
             columns = self._engine.schema(self._tables[name]).items()
             return [(c, name_label_type(orders[c]) if c in orders else kind) for c, kind in columns]
-        if not isinstance(held, pa.Table):
-            return held
+        if not isinstance(added, pa.Table):
+            return added
         with self._binding.cursor() as con:
-            con.register(_LOADING, held.slice(0, 0))
-            kinds = {c: name_label_type(tuple(listed)) for c, listed in list_ordered_columns(held).items()}
+            con.register(_LOADING, added.slice(0, 0))
+            kinds = {c: name_label_type(tuple(listed)) for c, listed in list_ordered_columns(added).items()}
             rows = con.execute(f"DESCRIBE FROM {_LOADING}").fetchall()
             return [(row[0], kinds.get(row[0], row[1])) for row in rows]
 
     def hold(self, name: str, relation: pa.Table | TypedColumns) -> None:
         """Add a relation under a name, like a public table; columns alone are one without rows."""
         with self._lock:
-            self._held.setdefault(name, relation)
+            self._added.setdefault(name, relation)
 
     def finish(
         self, sql: str, relations: Mapping[str, pa.Table], public: Iterable[str] = (), most: int | None = None
-    ) -> pa.Table:  # fmt: skip
+    ) -> pa.Table:
         """Run a query over released relations and public tables; stop after ``most`` rows, if given, plus one.
 
         Raises:
@@ -198,7 +198,7 @@ class Finisher:
         plain = all(_is_plain(field.type) for field in table.schema)
         if plain and table.nbytes <= _MAX_BYTES and sql not in self._kept:
             single = table.num_rows == 1
-            alike = [key for key, held in self._kept.items() if (held.num_rows == 1) == single]
+            alike = [key for key, added in self._kept.items() if (added.num_rows == 1) == single]
             if len(alike) >= (_MAX_ROWS_OF_ONE if single else _MAX_TABLES):
                 self._kept.pop(alike[0])
             self._kept[sql] = table = table.combine_chunks()
@@ -231,8 +231,11 @@ class Finisher:
                 return table
             self._load(public)
             outcome = sandbox.run_interruptibly(
-                lambda: _fetch(con, sql, relations, most), con.interrupt, threading.Event(), MAX_PUBLIC_SECONDS
-            )  # fmt: skip
+                lambda: _fetch(con, sql, relations, most),
+                con.interrupt,
+                threading.Event(),
+                MAX_PUBLIC_SECONDS,
+            )
             for name in relations:
                 con.unregister(name)
             self._reopen(outcome.failure)
@@ -244,10 +247,10 @@ class Finisher:
 
     def _copy(self, name: str) -> pa.Table | None:
         """Return the rows of a public table, or of a kept relation; None for columns without rows."""
-        held = self._held.get(name)
-        if held is None:
+        added = self._added.get(name)
+        if added is None:
             return self._read(name)
-        return held if isinstance(held, pa.Table) else None
+        return added if isinstance(added, pa.Table) else None
 
     def _read(self, name: str) -> pa.Table:
         """Return the rows of a public table of the policy, with columns of labels in the order of their types."""
@@ -285,21 +288,21 @@ class Finisher:
         for name in public:
             if name in self._loaded:
                 continue
-            held, casts = self._held.get(name), list[str]()
-            if held is None:
-                held, kinds = self._read(name), self._columns(name)
+            added, casts = self._added.get(name), list[str]()
+            if added is None:
+                added, kinds = self._read(name), self._columns(name)
                 lost = ((quote_identifier(column), kind) for column, kind in kinds if _LOST.search(kind))
                 casts = [f"CAST({column} AS {kind}) AS {column}" for column, kind in lost]
-            if isinstance(held, pa.Table):
-                casts += _cast_labels(held)
+            if isinstance(added, pa.Table):
+                casts += _cast_labels(added)
                 columns = f"* REPLACE ({', '.join(casts)})" if casts else "*"
-                con.register(_LOADING, held)
+                con.register(_LOADING, added)
                 con.execute(
                     f"CREATE OR REPLACE TABLE {quote_identifier(name)} AS SELECT {columns} FROM {_LOADING}"
                 )
                 con.unregister(_LOADING)
             else:
-                con.execute(f"CREATE OR REPLACE TABLE {quote_identifier(name)} AS {write_empty_query(held)}")
+                con.execute(f"CREATE OR REPLACE TABLE {quote_identifier(name)} AS {write_empty_query(added)}")
             self._loaded.add(name)
 
     def close_idle(self) -> bool:
@@ -348,9 +351,11 @@ class _Connections(NamedTuple):
 
 def _open_public(spill: str) -> duckdb.DuckDBPyConnection:
     config = {
-        **sandbox.CONFIG, "enable_external_access": "false", "temp_directory": spill,
+        **sandbox.CONFIG,
+        "enable_external_access": "false",
+        "temp_directory": spill,
         "memory_limit": f"{MAX_PUBLIC_MEMORY >> 20}MiB",
-    }  # fmt: skip
+    }
     con = duckdb.connect(":memory:", config=config)
     # without ipywidgets DuckDB has no progress bar to disable
     sandbox.configure(con, {"enable_progress_bar": "false"})

@@ -17,9 +17,8 @@ pair of types is tried once, on a value of ours.
 
 A separate process for public SQL that may make long texts: its memory and its time end with it.
 
-DuckDB's memory limit does not apply to the texts that one step of a query makes, and nothing stops it within a step,
-neither during binding (which computes constants) nor during execution. A process can be stopped, and the system limits
-its memory.
+DuckDB's memory limit does not apply to the texts that one step of a query makes. Nothing stops it within a step, during
+binding (which computes constants) or during execution. A process can be stopped, and the system limits its memory.
 
 The process has a separate :class:`~dpsql.engine.postprocess.Finisher`, over copies of the query's relations. It runs
 from its first query until one fails, since starting it takes half a second.
@@ -245,9 +244,13 @@ class PublicProcess:
         }
         try:
             process = self._process = subprocess.Popen(
-                [sys.executable, "-c", _CODE], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL, env=environment, start_new_session=True,
-            )  # fmt: skip
+                [sys.executable, "-c", _CODE],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=environment,
+                start_new_session=True,
+            )
             self._read(1, time.monotonic() + _STARTUP_SECONDS)
         except (EOFError, OSError, TypeError):  # including TimeoutError
             self.close()
@@ -479,28 +482,30 @@ MAX_LITERAL_GROWTH = 1 << 15
 TABLE_FUNCTIONS = frozenset({"range", "generate_series", "unnest"})
 """Every function allowed in FROM."""
 
-SESSION_NAMES = frozenset(
-    {
-        "current_catalog", "current_database", "current_role", "current_schema", "current_user", "session_user",
-        "user", "current_query", "current_setting", "current_connection_id",
-    }
-)  # fmt: skip
+_NAMES_OF_CALLS = """
+current_catalog current_database current_role current_schema current_user session_user user current_query
+current_setting current_connection_id
+"""
+SESSION_NAMES = frozenset(_NAMES_OF_CALLS.split())
 """Names without parentheses that DuckDB reads as calls, unless a column has that name."""
 
 
-_EXPRESSIONS = {
-    "BETWEEN", "CASE", "CAST", "COLLATE", "COLUMN_REF", "COMPARISON", "CONJUNCTION", "CONSTANT", "FUNCTION", "LAMBDA",
-    "LAMBDA_REF", "OPERATOR", "POSITIONAL_REFERENCE", "STAR", "SUBQUERY", "WINDOW", "TYPE",
-}  # fmt: skip
+_EXPRESSION_CLASSES = """
+BETWEEN CASE CAST COLLATE COLUMN_REF COMPARISON CONJUNCTION CONSTANT FUNCTION LAMBDA LAMBDA_REF OPERATOR
+POSITIONAL_REFERENCE STAR SUBQUERY WINDOW TYPE
+"""
+_EXPRESSIONS = frozenset(_EXPRESSION_CLASSES.split())
 _REFUSED_RELATIONS = {"SHOW_REF": "a description of tables"}
-_RELATIONS = {
-    "BASE_TABLE", "CTE", "EMPTY", "EXPRESSION_LIST", "JOIN", "PIVOT", "SUBQUERY", "TABLE_FUNCTION",
-    "CTE_NODE", "RECURSIVE_CTE_NODE", "SELECT_NODE", "SET_OPERATION_NODE",
-}  # fmt: skip
-_MODIFIERS = {
-    "DISTINCT_MODIFIER", "LIMIT_MODIFIER", "LIMIT_PERCENT_MODIFIER", "ORDER_MODIFIER",
-    "ORDER_DEFAULT", "ASCENDING", "DESCENDING", "INVALID",
-}  # fmt: skip
+_RELATION_TYPES = """
+BASE_TABLE CTE EMPTY EXPRESSION_LIST JOIN PIVOT SUBQUERY TABLE_FUNCTION CTE_NODE RECURSIVE_CTE_NODE
+SELECT_NODE SET_OPERATION_NODE
+"""
+_RELATIONS = frozenset(_RELATION_TYPES.split())
+_MODIFIER_TYPES = """
+DISTINCT_MODIFIER LIMIT_MODIFIER LIMIT_PERCENT_MODIFIER ORDER_MODIFIER ORDER_DEFAULT ASCENDING DESCENDING
+INVALID
+"""
+_MODIFIERS = frozenset(_MODIFIER_TYPES.split())
 
 
 def check_public(sql: str, relations: Iterable[str], columns: Iterable[str]) -> bool:

@@ -99,9 +99,12 @@ def bind_query(
 
 
 def run_query(
-    con: duckdb.DuckDBPyConnection, sql: str, lent: Mapping[str, pa.Table], stop: threading.Event,
+    con: duckdb.DuckDBPyConnection,
+    sql: str,
+    lent: Mapping[str, pa.Table],
+    stop: threading.Event,
     limit: float | None = None,
-) -> Outcome:  # fmt: skip
+) -> Outcome:
     """Run a query, and return its end; never raises.
 
     The end of a query over private data may quote values, so it stays inside the engine.
@@ -114,9 +117,11 @@ def run_query(
 
 
 def run_interruptibly(
-    work: Callable[[], pa.Table | None], interrupt: Callable[[], object], stop: threading.Event,
+    work: Callable[[], pa.Table | None],
+    interrupt: Callable[[], object],
+    stop: threading.Event,
     limit: float | None = None,
-) -> Outcome:  # fmt: skip
+) -> Outcome:
     """Run work that returns a table in its own thread, as :func:`run_query`; ``interrupt`` asks it to end.
 
     If no thread can be made, it runs in the caller's thread and can't be stopped, so work with a limit fails.
@@ -324,7 +329,7 @@ class SchemaReplica:
         self._con = self._open()
         self._fit: set[tuple[object, ...]] = set()
         """Queries that were bound before, with their additional relations; the copy's tables never change."""
-        self._lent: dict[str, str] = {}
+        self._views: dict[str, str] = {}
         """The empty views for the last additional relations, by name."""
 
     @classmethod
@@ -382,13 +387,13 @@ class SchemaReplica:
     def _prepare(self, sql: str, lent: Mapping[str, TypedColumns]) -> tuple[str, bool]:
         """Return why a query can't be bound, in DuckDB's words, and whether the instance is invalid."""
         try:
-            self._lend(lent)
+            self._register(lent)
             self._con.execute(f"PREPARE dpsql_check AS {sql}")
         except FATAL_ERRORS as error:
             self._con.close()
             self._instance.leave(broken=True)
             self._con = self._open()
-            self._lent.clear()
+            self._views.clear()
             return str(error).split("\n")[0], True
         except duckdb.Error as error:
             return str(error).split("\n")[0], False
@@ -396,7 +401,7 @@ class SchemaReplica:
 
     def plan(self, sql: str, lent: Mapping[str, TypedColumns]) -> str:
         """Return DuckDB's bound plan of a query as JSON, unoptimised; an object with `error` if there is none."""
-        self._lend(lent)
+        self._register(lent)
         call = "json_serialize_plan(?, skip_null := true, skip_empty := true, optimize := false)"
         try:
             return str(self._con.execute(f"SELECT {call}", [sql]).fetchall()[0][0])
@@ -405,7 +410,7 @@ class SchemaReplica:
 
     def shape(self, sql: str, lent: Mapping[str, TypedColumns]) -> pa.Schema:
         """Return the Arrow types of a query's columns in DuckDB."""
-        self._lend(lent)
+        self._register(lent)
         return self._con.sql(f"SELECT * FROM ({sql}) AS dpsql_shape LIMIT 0").to_arrow_table().schema
 
     def describe(self, table: pa.Table) -> list[tuple[str, str]]:
@@ -414,23 +419,23 @@ class SchemaReplica:
             con.register("dpsql_described", table.slice(0, 0))
             return [(row[0], row[1]) for row in con.execute("DESCRIBE FROM dpsql_described").fetchall()]
 
-    def _lend(self, lent: Mapping[str, TypedColumns]) -> None:
+    def _register(self, lent: Mapping[str, TypedColumns]) -> None:
         for name, columns in lent.items():
             empty = write_empty_query(columns)
-            if self._lent.get(name) != empty:
-                self._lent[name] = ""
+            if self._views.get(name) != empty:
+                self._views[name] = ""
                 self._con.execute(f"CREATE OR REPLACE TEMP VIEW {quote_identifier(name)} AS {empty}")
-                self._lent[name] = empty
+                self._views[name] = empty
 
     def put_away(self) -> None:
         """Keep this copy for a session on equal tables; making one takes longer than most statements."""
         try:
-            for name in self._lent:
+            for name in self._views:
                 self._con.execute(f"DROP VIEW IF EXISTS {quote_identifier(name)}")
         except duckdb.Error:
             self.close()
             return
-        self._lent.clear()
+        self._views.clear()
         _SPARE[self._tables] = self
         with contextlib.suppress(KeyError, StopIteration):
             while len(_SPARE) > _MAX_SPARE:

@@ -66,11 +66,12 @@ def attach_database(con: duckdb.DuckDBPyConnection, path: str) -> None:
             return
         except duckdb.Error as error:
             reason = reason or str(error)
-    raise _explain(path, reason)
+    why, hint = _find_reason(path, reason)
+    raise PolicyError(f"{os.path.basename(path)} can't be opened as a DuckDB database: {why}.", hint=hint)
 
 
 def use_attached(con: duckdb.DuckDBPyConnection) -> None:
-    """Make the attached file the default catalog."""
+    """Set the attached file as the default catalog."""
     rows = con.execute("SELECT database_name FROM duckdb_databases() WHERE path IS NOT NULL").fetchall()
     con.execute(f"USE {quote_identifier(rows[0][0])}")
 
@@ -130,14 +131,8 @@ def explain_missing_table(
     )
 
 
-def _explain(path: str, reason: str) -> PolicyError:
-    """Return the error for a file that can't be attached, given DuckDB's reason."""
-    why, hint = _find_reason(path, reason)
-    return PolicyError(f"{os.path.basename(path)} can't be opened as a DuckDB database: {why}.", hint=hint)
-
-
 def _find_reason(path: str, reason: str) -> tuple[str, str]:
-    """Return why a file can't be attached, and a hint."""
+    """Return why a file can't be attached, given DuckDB's reason, and a hint."""
     holder = _HOLDER.search(reason)
     if holder is not None:
         program = os.path.basename(holder[1].strip()) or "a program"
@@ -159,7 +154,9 @@ def _find_reason(path: str, reason: str) -> tuple[str, str]:
         return "it is empty or can't be read", "give the path of a DuckDB file."
     other = next((what for start, what in _OTHER_FORMATS.items() if head.startswith(start)), None)
     if other is not None:
-        return f"it is {other}", _suggest(other)
+        parquet = 'name it in the policy: source = "visits.parquet"; then no database is needed.'
+        tables = "copy its tables into a DuckDB file, or into Parquet files that the policy names."
+        return f"it is {other}", parquet if "Parquet" in other else tables
     if head[8:12] == b"DUCK":
         return f"DuckDB {duckdb.__version__} can't read it", "it may be of a newer version, or damaged."
     known = ".csv, .tsv, .json or .parquet"
@@ -167,12 +164,6 @@ def _find_reason(path: str, reason: str) -> tuple[str, str]:
         "it has another format",
         f"give the path of a DuckDB file, or a data file that ends in {known}.",
     )
-
-
-def _suggest(other: str) -> str:
-    if "Parquet" in other:
-        return 'name it in the policy: source = "visits.parquet"; then no database is needed.'
-    return "copy its tables into a DuckDB file, or into Parquet files that the policy names."
 
 
 def check_database(database: Any, policy: Policy) -> None:
@@ -270,7 +261,7 @@ def _read_each(paths: list[str], base: Path) -> list[TableSchema]:
 
 
 def make_table_name(text: str) -> str:
-    """Make a name that SQL takes without quotes.
+    """Return a name that SQL accepts without quotes.
 
     >>> make_table_name("2024 visits-v2"), make_table_name("*")
     ('t_2024_visits_v2', 'data')
@@ -336,7 +327,6 @@ def _check_alike(pattern: str, headings: Mapping[str, list[str]], nested: bool =
 
     Args:
         pattern: the glob that matched them.
-        headings: the columns of each file.
         nested: whether a file may have additional columns.
     """
     (first, names), *rest = headings.items()

@@ -62,9 +62,9 @@ _TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 def clean_table(table: pa.Table) -> pa.Table:
     """Replace invalid values by NULL, and return other columns unchanged."""
     for index, field in enumerate(table.schema):
-        held = table.column(index).chunks
-        chunks = [clean_array(chunk) for chunk in held]
-        if any(new is not old for new, old in zip(chunks, held, strict=True)):
+        given = table.column(index).chunks
+        chunks = [clean_array(chunk) for chunk in given]
+        if any(new is not old for new, old in zip(chunks, given, strict=True)):
             table = table.set_column(index, field.with_nullable(True), pa.chunked_array(chunks, field.type))
     return table
 
@@ -73,9 +73,9 @@ def clean_array(array: pa.Array) -> pa.Array:
     """Replace invalid values by NULL; return the array itself if all are valid."""
     kind = array.type
     if isinstance(kind, pa.ExtensionType):
-        held = array.storage
-        storage = clean_array(held)
-        return array if storage is held else pa.ExtensionArray.from_storage(kind, storage)
+        given = array.storage
+        storage = clean_array(given)
+        return array if storage is given else pa.ExtensionArray.from_storage(kind, storage)
     if any(is_text(kind) for is_text in _TEXTS):
         return array if _is_valid(array) else _clean_text(array)
     ends = _find_ends(kind)
@@ -84,13 +84,13 @@ def clean_array(array: pa.Array) -> pa.Array:
     if pa.types.is_decimal(kind):
         return array if _is_valid(array) else _clean_decimal(array)
     if pa.types.is_dictionary(kind):
-        held = array.dictionary
-        inner = clean_array(held)
-        return array if inner is held else _drop_words(array, inner)
+        given = array.dictionary
+        inner = clean_array(given)
+        return array if inner is given else _drop_words(array, inner)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        held = array.values
-        inner = clean_array(held)
-        if inner is held:
+        given = array.values
+        inner = clean_array(given)
+        if inner is given:
             return array
         if array.offset:  # a mask needs an array without an offset
             return clean_array(array.take(pa.array(np.arange(len(array)))))
@@ -167,12 +167,12 @@ def _clean_text(array: pa.Array) -> pa.Array:
 
 def _clean_decimal(array: pa.Array) -> pa.Array:
     size = array.type.bit_width // 8
-    held = array.buffers()[1]
+    given = array.buffers()[1]
     most = 10**array.type.precision
     good = np.zeros(len(array), bool)
-    for index in range(len(array) if held is not None else 0):
+    for index in range(len(array) if given is not None else 0):
         place = (array.offset + index) * size
-        value = int.from_bytes(held[place : place + size].to_pybytes(), "little", signed=True)
+        value = int.from_bytes(given[place : place + size].to_pybytes(), "little", signed=True)
         good[index] = abs(value) < most
     return pc.if_else(pa.array(good), array, pa.scalar(None, array.type))
 
@@ -180,11 +180,12 @@ def _clean_decimal(array: pa.Array) -> pa.Array:
 def _finish(name: str, table: pa.Table) -> pa.Table:
     """Return a table that DuckDB can read, without invalid values; PolicyError if it can't read a column's type."""
     for place, field in enumerate(table.schema):
-        column = table.column(place)
-        if pa.types.is_float16(field.type):
-            table = table.set_column(place, field.with_type(pa.float32()), _widen_halves(column))
-        elif pa.types.is_decimal(field.type) and field.type.bit_width > 128:
-            table = table.set_column(place, field.with_type(pa.float64()), _to_doubles(column))
+        half = pa.types.is_float16(field.type)
+        if half or (pa.types.is_decimal(field.type) and field.type.bit_width > 128):
+            kind = pa.float32() if half else pa.float64()
+            chunks = (chunk.to_pylist() for chunk in table.column(place).chunks)
+            made = [pa.array([None if v is None else float(v) for v in chunk], kind) for chunk in chunks]
+            table = table.set_column(place, field.with_type(kind), pa.chunked_array(made, kind))
     for field in table.schema:
         if not _is_read(field.type):
             raise PolicyError(
@@ -194,22 +195,16 @@ def _finish(name: str, table: pa.Table) -> pa.Table:
     return clean_table(table)
 
 
-def _widen_halves(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return half floats as floats."""
-    chunks = [pa.array(chunk.to_pylist(), pa.float32()) for chunk in column.chunks]
-    return pa.chunked_array(chunks, pa.float32())
-
-
-def _to_doubles(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return decimals of more than 38 digits as doubles."""
-    values = ([None if v is None else float(v) for v in chunk.to_pylist()] for chunk in column.chunks)
-    return pa.chunked_array([pa.array(chunk, pa.float64()) for chunk in values], pa.float64())
-
-
 _PLAIN_TYPES = (
-    pa.types.is_integer, pa.types.is_boolean, pa.types.is_float32, pa.types.is_float64, pa.types.is_string, pa.types.is_date,
-    pa.types.is_large_string, pa.types.is_timestamp,
-)  # fmt: skip
+    pa.types.is_integer,
+    pa.types.is_boolean,
+    pa.types.is_float32,
+    pa.types.is_float64,
+    pa.types.is_string,
+    pa.types.is_date,
+    pa.types.is_large_string,
+    pa.types.is_timestamp,
+)
 
 
 def _is_read(kind: pa.DataType) -> bool:
@@ -390,7 +385,7 @@ _WRITERS: tuple[tuple[Any, Callable[[Any], str | None]], ...] = (
 """Classes of values, narrower ones first, and functions that return DuckDB's texts for them."""
 
 
-_LENT_COLUMNS = "dpsql_clean_columns"
+_CLEAN_COLUMNS = "dpsql_clean_columns"
 _RULES = 1
 """The version of this search; cached results of other versions are ignored."""
 _SAFE_TYPES = {
@@ -521,16 +516,16 @@ def copy_cleaned(
     places = {column: index for index, column in enumerate(columns)}
     made = False
     with suppress(duckdb.Error, pa.ArrowException, OSError, KeyError), _open(path) as file:
-        con.register(_LENT_COLUMNS, _read_clean(file, [places[column] for column in bad]))
+        con.register(_CLEAN_COLUMNS, _read_clean(file, [places[column] for column in bad]))
         items = {column: f"f.{quote_identifier(column)}" for column in columns}
         for index, column in enumerate(bad):
             items[column] = f"TRY_CAST(c.c{index} AS {columns[column]}) AS {quote_identifier(column)}"
         con.execute(
             f"CREATE OR REPLACE TEMP TABLE {quote_identifier(name)} AS SELECT {', '.join(items.values())} "
             f"FROM {write_scan(path, options=', file_row_number = true')} AS f "
-            f"JOIN {_LENT_COLUMNS} AS c ON f.file_row_number = c.n"
+            f"JOIN {_CLEAN_COLUMNS} AS c ON f.file_row_number = c.n"
         )
-        con.unregister(_LENT_COLUMNS)
+        con.unregister(_CLEAN_COLUMNS)
         made = True
     if not made:
         raise PolicyError(f"the file {Path(path).name} can't be read.")
@@ -684,10 +679,7 @@ def open_table(
     """Create a temporary view of a database's table if exact queries need one, and return whether they do.
 
     Args:
-        con: the session's connection.
-        table: the policy's table.
         body: its name in the database, as SQL.
-        columns: its columns and their types.
         collated: columns with a collation that makes different texts equal.
         checked: whether to search for values on which DuckDB fails. An owner's open connection is not searched: its
             tables may change during the session, and the owner can read them anyway.
@@ -734,8 +726,6 @@ def open_frame(
 
     Args:
         con: the connection on which the frame is registered.
-        policy: the policy.
-        table: the policy's table.
         body: the frame's name, as SQL.
         columns: its columns, with DuckDB's types.
         objects: its columns of Python objects, which are texts now; None for a pandas frame on the owner's connection,

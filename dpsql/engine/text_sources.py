@@ -103,7 +103,6 @@ def read_records(path: str, text: Format, skip: bool) -> pa.RecordBatchReader:
 
     Args:
         path: the file, decompressed if its name ends in ``.gz``.
-        text: its format.
         skip: whether to skip the first record, which names the columns.
     """
 
@@ -234,13 +233,6 @@ def copy_text(
     con: duckdb.DuckDBPyConnection, name: str, table: Table, columns: Mapping[str, str], files: Iterable[str]
 ) -> None:
     """Create a temporary table of the records of text files.
-
-    Args:
-        con: the session's connection.
-        name: the temporary table's name.
-        table: the policy's table, with a text source.
-        columns: names and types of its columns.
-        files: its files.
 
     Raises:
         PolicyError: a file is unreadable or lacks a column.

@@ -375,12 +375,12 @@ class Exact:
             in_parts: whether to read only the units of the parts that a release asks for (:func:`write_part`).
         """
         values = {name: sql for sql, name in self._values.items()}
-        held = []
+        more = []
         inside = inside if inside is not None else self.groups is not None or self.row_budget is not None
         if inside and self.domain is not None:
-            held = [self.domain.holds([f"({k.sql})" for k in self.keys], self.keys, "domain", "domain")]
-        held += [write_part(to_sql(self.bound.unit))] if in_parts and self.bound.unit is not None else []
-        return _write_rows(self.bound, self.keys, values, [self.where, *held], self._source)
+            more = [self.domain.holds([f"({k.sql})" for k in self.keys], self.keys, "domain", "domain")]
+        more += [write_part(to_sql(self.bound.unit))] if in_parts and self.bound.unit is not None else []
+        return _write_rows(self.bound, self.keys, values, [self.where, *more], self._source)
 
     @cached_property
     def _source(self) -> str:
@@ -428,7 +428,11 @@ class Exact:
 
     def sql(self, in_parts: bool = False) -> str:
         """Return the block's query."""
-        totals = self._row_level() if self.bound.unit is None else self._user_level(in_parts)
+        if self.bound.unit is None:
+            sums = (f"({p.inner}) // 2" if p.doubled else p.inner for p in self.partials)
+            totals = self._totals(sums, f"({self.rows()}) AS rows")
+        else:
+            totals = self._user_level(in_parts)
         if self.domain is None:
             return totals
         columns = [f"domain.{key.name}" for key in self.keys]
@@ -443,10 +447,6 @@ class Exact:
         totals = (f"{sql} AS {p.name}" for sql, p in zip(sums, self.partials, strict=True))
         items = [*self.names, *totals, f"COUNT(*) AS {UNITS_COLUMN}"]
         return f"SELECT {', '.join(items)} FROM {rows}{write_group_by(self.names)}"
-
-    def _row_level(self) -> str:
-        sums = (f"({p.inner}) // 2" if p.doubled else p.inner for p in self.partials)
-        return self._totals(sums, f"({self.rows()}) AS rows")
 
     def _user_level(self, in_parts: bool) -> str:
         names, budget, kept = self.names, self.row_total, self.kept_groups
@@ -518,17 +518,21 @@ def write_group_by(names: Sequence[str]) -> str:
 
 
 def _write_rows(
-    bound: From, keys: Iterable[GroupKey], values: Mapping[str, str], conditions: Sequence[str | None], source: str = ""
-) -> str:  # fmt: skip
+    bound: From,
+    keys: Iterable[GroupKey],
+    values: Mapping[str, str],
+    conditions: Sequence[str | None],
+    source: str = "",
+) -> str:
     """Return a query of the rows: their unit, their keys, and these values by name."""
     named = {**{key.name: key.sql for key in keys}, **values}
     items = [f"({sql}) AS {name}" for name, sql in named.items()]
-    where, *held = conditions
+    where, *more = conditions
     if bound.unit is not None:
         unit = to_sql(bound.unit)
         items.insert(0, f"{unit} AS {_U}")
-        held.insert(0, f"{unit} IS NOT NULL")
-    asked = " AND ".join(f"({condition})" for condition in (where, *held) if condition)
+        more.insert(0, f"{unit} IS NOT NULL")
+    asked = " AND ".join(f"({condition})" for condition in (where, *more) if condition)
     text = f"SELECT {', '.join(items) or '1 AS one'} FROM {source or bound.sql}"
     return f"{text} WHERE {asked}" if asked else text
 
@@ -561,9 +565,15 @@ def write_bounded_rows(
 
 
 def _keep_some(
-    text: str, names: list[str], values: Iterable[str], rows: int | None, groups: int | None, in_all: bool,
-    shown: list[str], in_parts: bool = False,
-) -> str:  # fmt: skip
+    text: str,
+    names: list[str],
+    values: Iterable[str],
+    rows: int | None,
+    groups: int | None,
+    in_all: bool,
+    shown: list[str],
+    in_parts: bool = False,
+) -> str:
     """Return a query of at most ``rows`` rows per unit in a group (or ``in_all``), in at most ``groups`` groups."""
     # One sort by unit, group and row, and a window that looks back in it: this takes a twentieth of the time of a
     # million small partitions, and DuckDB can spill all of it.

@@ -79,7 +79,6 @@ class Forms:
         """Return the form of a text; texts that differ in values only share the work.
 
         Args:
-            sql: the text.
             lent: the columns of the relations passed with it.
             inputs: the names of a block's inputs, in order.
 
@@ -151,7 +150,7 @@ def _conditions(node: exp.Expr, kind: type[exp.Expr]) -> list[exp.Expr]:
 
 
 class Gate:
-    """The only way from an operator's texts to an engine.
+    """The only way from an operator's texts to an engine; a text that may do more than its charge raises Unproved.
 
     Args:
         catalog: the names of tables, columns and struct fields, which no alias has.
@@ -176,7 +175,6 @@ class Gate:
         """Return the text that the engine runs for an operator's query.
 
         Args:
-            sql: an exact query, with its parameters.
             lent: the columns of the public relations passed with it, by relation.
         """
         return self._write(*self._whole(sql, lent))[0]
@@ -191,11 +189,7 @@ class Gate:
         return restore_values(found, values), ShapedText(*keep_used_values(found, values))
 
     def prove(self, operator: object, lent: Mapping[str, Sequence[str]]) -> None:
-        """Prove an operator's texts before anything is paid, except late ones, which are proved when they are read.
-
-        Raises:
-            Unproved: a text may do more than the operator charges for.
-        """
+        """Prove an operator's texts before anything is paid, except late ones, which are proved when they are read."""
         self._claimed = None
         for claimed in self._list_claims(operator):
             if claimed.late:
@@ -220,15 +214,10 @@ class Gate:
         """Prove that no value of a column makes an operator's text fail.
 
         Args:
-            operator: the text's operator.
-            query: the operator's text.
             filled: the engine's text, with values for its parameters.
             lent: the columns of the relations passed with it.
             plan: returns DuckDB's bound plan of a text.
             read: the names and types of these columns.
-
-        Raises:
-            Unproved: a value may.
         """
         text, shaped = self._write(*self._whole(query, lent))
         mine, others = self._find_claims(text, lent, self._list_claims(operator))
@@ -260,14 +249,9 @@ class Gate:
         """Prove a text's translation for an engine with another dialect, before anything is paid.
 
         Args:
-            operator: the text's operator.
             text: the exact query in normal form.
-            written: the translation.
             lent: the columns of the relations passed with it.
             salt: the number in it for the secret.
-
-        Raises:
-            Unproved: it may do more than the operator charges for.
         """
         claims = self._list_claims(operator)
         if any(text == self._text_of(claimed, lent) for claimed in claims if claimed.text in operator.local):
@@ -289,8 +273,13 @@ class Gate:
         return prove
 
     def _prove_written(
-        self, claims: Sequence[ClaimedText], text: str, written: str, lent: Mapping[str, Sequence[str]], salt: int | None
-    ) -> None:  # fmt: skip
+        self,
+        claims: Sequence[ClaimedText],
+        text: str,
+        written: str,
+        lent: Mapping[str, Sequence[str]],
+        salt: int | None,
+    ) -> None:
         mine, others = self._find_claims(text, lent, claims)
         self._lock.prove_written(written, mine, claims, others, salt)
 
@@ -315,13 +304,7 @@ class Gate:
         """Return the text that the engine runs for an operator, and prove it if that was not done before.
 
         Args:
-            sql: the operator's text.
             lent: the columns of the relations passed with it.
-            claims: the operator's claims.
-            tables: the relations.
-
-        Raises:
-            Unproved: no claim of the operator covers it.
         """
         text, shaped = self._write(*self._whole(sql, lent))
         if text not in self._allowed:
@@ -368,7 +351,7 @@ class Gate:
     def _whole(self, sql: str, lent: Mapping[str, Sequence[str]]) -> tuple[str, _Pairs]:
         """Return a query with the shared queries that it refers to, and the columns of the relations in it."""
         full = write_shared(sql, self._catalog.shared)
-        return full, _pairs_of({name: columns for name, columns in lent.items() if name in full})
+        return full, tuple((name, tuple(lent[name])) for name in sorted(lent) if name in full)
 
     def _written(self, sql: str, lent: _Pairs, unit: str) -> str:
         taken = {fold(name) for relation, columns in lent for name in (relation, *columns)}
@@ -376,7 +359,3 @@ class Gate:
 
 
 _Pairs = tuple[tuple[str, tuple[str, ...]], ...]
-
-
-def _pairs_of(lent: Mapping[str, Sequence[str]]) -> _Pairs:
-    return tuple((name, tuple(columns)) for name, columns in sorted(lent.items()))

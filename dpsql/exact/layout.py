@@ -38,25 +38,26 @@ def format_sql(sql: str) -> str:
         return sql
     tree = trees[0]
     for paren in list(tree.find_all(exp.Paren)):
-        if _stands_alone(paren.this) or (isinstance(paren.parent, _LOOSE) and _holds_apart(paren.parent)):
+        alone = isinstance(paren.this, _ATOMS) and _holds_apart(paren.this)
+        if alone or (isinstance(paren.parent, _LOOSE) and _holds_apart(paren.parent)):
             paren.replace(paren.this)
     for name in tree.find_all(exp.Identifier):
         if name.args.get("quoted") and _PLAIN.fullmatch(name.name) and name.name.lower() not in _RESERVED:
             name.set("quoted", False)
     try:
         laid = tree.sql(
-            "duckdb", pretty=True, comments=False, normalize_functions=False, max_text_width=MAX_LINE_WIDTH,
+            "duckdb",
+            pretty=True,
+            comments=False,
+            normalize_functions=False,
+            max_text_width=MAX_LINE_WIDTH,
             unsupported_level=ErrorLevel.IMMEDIATE,
-        )  # fmt: skip
+        )
     except UnsupportedError:
         return sql
     if any("\n" in text.name for text in tree.find_all(exp.Literal)):
         return laid  # a line may be inside a string
     return "\n".join(_folded(laid.split("\n")))
-
-
-def _stands_alone(node: exp.Expr) -> bool:
-    return isinstance(node, _ATOMS) and _holds_apart(node)
 
 
 def _holds_apart(node: exp.Expr) -> bool:

@@ -40,7 +40,6 @@ def write_normal_form(
     """Return an exact query in normal form.
 
     Args:
-        sql: the query of a binder or operator.
         columns: the columns of passed relations, by relation.
         reserved: folded names that aliases must not have: tables, columns and struct fields.
         unit: the new name of the privacy unit's columns.

@@ -31,7 +31,7 @@ _PLAIN = frozenset((
 """Types whose every value can be exported. An interval's microseconds may overflow, which raises no error."""
 
 
-def is_held(value: Value) -> bool:
+def fits_38_digits(value: Value) -> bool:
     """Return whether an integer output has at most 38 digits: it is bounded, or a sum of bounded terms.
 
     Public values always pass: if one fails, it fails whatever the private rows are.
@@ -52,9 +52,6 @@ def list_wide_outputs(outputs: Iterable[tuple[str, Mapping[str, Any]]]) -> froze
 
     Args:
         outputs: names and types in DuckDB's plan.
-
-    Raises:
-        Unproved: values of another output may not be exportable.
     """
     wide = set()
     for name, kind in outputs:
@@ -89,11 +86,7 @@ _NESTED = ("STRUCT", "TUPLE")
 
 
 def prove_casts(text: str, plan: Plan) -> list[tuple[str, Node]]:
-    """Prove that no cast that DuckDB adds to a text can fail, and return the names and types of its outputs.
-
-    Raises:
-        Unproved: a cast may fail, or the plan can't be read.
-    """
+    """Prove that no cast that DuckDB adds to a text can fail, and return the names and types of its outputs."""
     try:
         (root,) = json.loads(plan(f"SELECT * FROM ({write_attempts(text)}) AS outputs"))["plans"]
         outputs = [(str(item["alias"]), item["return_type"]) for item in root["expressions"]]

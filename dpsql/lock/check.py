@@ -4,8 +4,11 @@ It shares no code with the binder that wrote the text. It reads the tree of the 
 form in which names need no scoping rules, and refuses whatever it can't prove. If the binder is deceived and writes a text
 that moves further than its operator charges, the check refuses it before anything is paid or read.
 
-It derives, from the inside out: the owner of a relation's rows (nobody, one unit per row, or many units together); the
-columns that are the unit; the number of rows and groups per unit; integer bounds of columns; and how far one unit moves a sum.
+It derives, from the inside out:
+
+* the owner of a relation's rows (none, one unit per row, or many units together), and the columns that are the unit;
+* the number of rows and groups per unit, and integer bounds of columns;
+* how far one unit moves a sum.
 
 Packed rows are one integer each, and their bits are checked instead: the top bits are the row's own unit, each value stays
 within its bits, and the operator clamps its sums to at most the charge.
@@ -17,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from dpsql.lock import expressions, tree
-from dpsql.lock.casts import MOST_OF_ONE, is_held
+from dpsql.lock.casts import MOST_OF_ONE, fits_38_digits
 from dpsql.lock.duckdb_reader import read_tree
 from dpsql.lock.expressions import Env, Expressions, cap_of
 from dpsql.lock.facts import Facts, Kind, Number, Relation, Set, Symbol, Symbols, Value, add, least, times
@@ -29,11 +32,7 @@ from dpsql.mechanisms.base import ClaimedText, CodesClaim, PackingClaim, RowsCla
 
 
 def prove(relation: Relation, claim: base.Claim, symbols: Symbols) -> None:
-    """Compare a derived relation with a claim.
-
-    Raises:
-        Unproved: the relation is not proved to stay within the claim.
-    """
+    """Compare a derived relation with a claim."""
     if isinstance(claim, base.RouteClaim) or relation.kind == Kind.PUBLIC:
         return
     if isinstance(claim, base.PublicClaim):
@@ -187,9 +186,6 @@ def prove_packing(item: Expr | None, value: Evaluate, relation: Relation, claim:
     Args:
         item: the packed integer; None if there is only the hash of a unit.
         value: returns the derived value of a part of it.
-
-    Raises:
-        Unproved: the bits are not as the operator reads them, or exceed the charge.
     """
     if not relation.private or relation.orphans or not relation.owner:
         refuse("packed rows without a unit")
@@ -204,8 +200,8 @@ def prove_packing(item: Expr | None, value: Evaluate, relation: Relation, claim:
     if len(values) not in (0, len(claim.values)):
         refuse("packed values of another number")
     for (node, _), most in zip(values, claim.values, strict=False):
-        held = value(node)
-        if held.low is None or held.low < 0 or held.high is None or held.high > most or held.nullable:
+        found = value(node)
+        if found.low is None or found.low < 0 or found.high is None or found.high > most or found.nullable:
             refuse("a packed value outside its bits")
     if all(at for _, at in terms):
         top = None if claim.coded is not None else units[0][1]
@@ -260,7 +256,6 @@ def _apart(values: list[int], codes: list[int], top: int | None, limits: Sequenc
         values: multipliers of the values, lowest first.
         codes: multipliers of the group codes.
         top: multiplier of the unit; None if the unit's code is added when rows are read, which checks for free bits.
-        limits: the largest values.
     """
     end = 1
     for at, most in zip(values, limits, strict=False):
@@ -273,10 +268,10 @@ def _apart(values: list[int], codes: list[int], top: int | None, limits: Sequenc
         refuse("the unit shares bits with other parts")
 
 
-_HASHED = frozenset((
-    "VARCHAR", "UUID", "BLOB", "BIGINT", "UBIGINT", "HUGEINT", "UHUGEINT", "DATE", "TIME", "TIMESTAMP", "TIMESTAMP_S",
-    "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE",
-))  # fmt: skip
+_TIMES = "DATE TIME TIMESTAMP TIMESTAMP_S TIMESTAMP_MS TIMESTAMP_NS"
+_HASHED = frozenset(f"VARCHAR UUID BLOB BIGINT UBIGINT HUGEINT UHUGEINT {_TIMES}".split()) | {
+    "TIMESTAMP WITH TIME ZONE"
+}
 """Types of units whose equal values have equal hashes. DOUBLE (0.0 and -0.0) and INTERVAL are not among them."""
 
 Serialise = Callable[[str], str]
@@ -287,9 +282,6 @@ def check(claimed: ClaimedText, known: tree.Known, serialise: Serialise) -> froz
     """Prove that a text does no more than its claim, and return its integer outputs of at most 38 digits.
 
     The result is None for packed rows.
-
-    Raises:
-        Unproved: there is no proof.
     """
     return check_tree(read_tree(serialise(claimed.text)), claimed, known)
 
@@ -302,9 +294,6 @@ def check_pattern(
     Args:
         claimed: the pattern, as a text with parameters.
         names: the parameters in place of values.
-
-    Raises:
-        Unproved: there is no proof, or the parser finds other parameters.
     """
     query = read_tree(serialise(claimed.text))
     if tree.varied(query) != names:
@@ -315,9 +304,11 @@ def check_pattern(
 def check_tree(query: tree.Query, claimed: ClaimedText, known: tree.Known) -> frozenset[str] | None:
     """Prove that a tree does no more than its claim; see :func:`check`."""
     checker, claim = Checker(known, claimed.lent), claimed.claim
-    held: frozenset[str] | None = None
+    narrow: frozenset[str] | None = None
     if isinstance(claim, RowsClaim) and claim.limit is not None:
-        query = _unlimited(query, claim.limit)
+        if not isinstance(query, Select) or query.limit != claim.limit:
+            refuse("another limit than the operator's")
+        query = replace(query, limit=None)  # it omits no row that the operator uses
     if isinstance(claim, PackingClaim):
         checker.prove_packing(query, claim)
     elif isinstance(claim, CodesClaim):
@@ -325,22 +316,15 @@ def check_tree(query: tree.Query, claimed: ClaimedText, known: tree.Known) -> fr
     else:
         relation = checker.query(query, None)
         prove(relation, claim, checker.symbols)
-        held = frozenset(ref.name for ref, value in relation.columns.items() if is_held(value))
+        narrow = frozenset(ref.name for ref, value in relation.columns.items() if fits_38_digits(value))
         if isinstance(claim, RowsClaim):  # sums of terms bounded by the effect of one row
-            held |= {name for name, most in claim.moves if most <= MOST_OF_ONE}
+            narrow |= {name for name, most in claim.moves if most <= MOST_OF_ONE}
         if isinstance(claim, RowsClaim) and claim.scores is not None and checker.outermost is not None:
             scope = checker.outermost, checker.leaves, checker.expressions
             prove_scores(query, *scope, claim.scores, known)
-            held |= {claim.scores.column}  # a sum of terms bounded by the score's sensitivity
+            narrow |= {claim.scores.column}  # a sum of terms bounded by the score's sensitivity
     checker.distinct_names()
-    return held
-
-
-def _unlimited(query: tree.Query, limit: int) -> tree.Query:
-    """Return a query without its LIMIT, which must be the number of rows that the operator uses."""
-    if not isinstance(query, tree.Select) or query.limit != limit:
-        refuse("another limit than the operator's")
-    return replace(query, limit=None)
+    return narrow
 
 
 @dataclass

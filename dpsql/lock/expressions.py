@@ -92,12 +92,10 @@ def literal(node: Literal, symbol: Symbol) -> Value:
 
 def distance(node: Expr) -> tuple[Expr, int, int] | None:
     """Return y, a and b of ``ABS(y - a) - ABS(y - b)``."""
-    match node:
-        case Call("-", (
-            Call("abs", (Call("-", (y, Literal(integer=int(a)))),)),
-            Call("abs", (Call("-", (other, Literal(integer=int(b)))),)),
-        )) if y == other:  # fmt: skip
-            return y, a, b
+    match node.args if isinstance(node, Call) and node.name == "-" else ():
+        case Call("abs", (Call("-", (y, Literal(integer=int(a)))),)), Call("abs", (Call("-", (other, b)),)):
+            if y == other and isinstance(b, Literal) and b.integer is not None:
+                return y, a, b.integer
     return None
 
 
@@ -130,11 +128,9 @@ def _plus(args: Sequence[Value], made: Value) -> Value:
     count = None
     if a.times is not None and b.times is not None and a.times[0] == b.times[0]:
         count = a.times[0], add(a.times[1], b.times[1]), add(a.times[2], b.times[2])
-    return replace(
-        made, low=add(a.low, b.low), high=add(a.high, b.high), times=count,
-        odd=None if a.odd is None or b.odd is None else a.odd ^ b.odd,
-        weight=add(a.weight, b.weight) if moved else None, total=add(a.total, b.total) if moved else None,
-    )  # fmt: skip
+    odd = None if a.odd is None or b.odd is None else a.odd ^ b.odd
+    made = replace(made, low=add(a.low, b.low), high=add(a.high, b.high), times=count, odd=odd)
+    return replace(made, weight=add(a.weight, b.weight), total=add(a.total, b.total)) if moved else made
 
 
 def _halves(a: Value, b: Value) -> tuple[int, Number] | None:
@@ -243,10 +239,8 @@ def _greatest(args: Sequence[Value], made: Value) -> Value:
         for symbol in dict.fromkeys(s for s, *_ in known)
     ]
     count = next((bounds for bounds in found if None not in bounds), found[0] if found else None)
-    return replace(
-        made, low=low, high=high, times=count, besides=next((b for b in found if b is not count), None),
-        nullable=all(a.nullable for a in args), odd=_evens(args),
-    )  # fmt: skip
+    made = replace(made, low=low, high=high, nullable=all(a.nullable for a in args), odd=_evens(args))
+    return replace(made, times=count, besides=next((b for b in found if b is not count), None))
 
 
 def _most(bounds: Sequence[tuple[Number, Number, bool]]) -> tuple[Number, Number]:
@@ -371,9 +365,14 @@ def cap_of(node: Expr, relation: Relation, symbols: Symbols, value: Evaluate) ->
         refuse("a predictable order")
     match windows:
         case [
-            Window("first_value", (_,), start="EXPR_PRECEDING_GROUPS", end="EXPR_PRECEDING_GROUPS",
-                   ends=(Literal(integer=int(most)), Literal(integer=int(last))))
-        ] if most == last >= 1:  # fmt: skip
+            Window(
+                "first_value",
+                (_,),
+                start="EXPR_PRECEDING_GROUPS",
+                end="EXPR_PRECEDING_GROUPS",
+                ends=(Literal(integer=int(most)), Literal(integer=int(last))),
+            )
+        ] if most == last >= 1:
             return Cap(_determined_by(order, symbols) - units, most, True, None)
     counts = {_distance(window) for window in windows if window.name == "lag"}
     if len(counts) != 1 or any(window.name != "lag" for window in windows):

@@ -46,8 +46,8 @@ _NONE: Set = frozenset()
 class Symbols:
     """Assigns symbols to values.
 
-    ``made`` has the columns that determine a computed value, ``covers`` the columns that determine and are determined by a
-    hash, and ``secret`` the values that can't be predicted without the salt.
+    ``made``: the columns that determine a computed value. ``covers``: the columns that determine a hash and are determined by
+    it. ``secret``: the values that can't be predicted without the salt.
     """
 
     def __init__(self) -> None:
@@ -221,7 +221,7 @@ class Facts:
 
 
 class Kind(StrEnum):
-    """The owner of a relation's rows: nobody; one unit per row; the outer row's unit; or many units per row (cells)."""
+    """The owner of a relation's rows: none (public); one unit per row; the outer row's unit; or many units per row (cells)."""
 
     PUBLIC = "public"
     PRIVATE = "private"

@@ -93,15 +93,14 @@ class Joins:
         linked |= left.weak.keys() & right.facts.units.keys() | right.weak.keys() & left.facts.units.keys()
         units |= {s: weak[s] for s in linked}
         many = times(left.facts.rows_of((), self.symbols.made), right.facts.rows_of((), self.symbols.made))
-        facts = Facts(
-            () if many is None else ((frozenset(), many),), left.facts.groups + right.facts.groups, units,
-            {**left.facts.sizes, **right.facts.sizes},
-        )  # fmt: skip
-        return Relation(
-            Kind.PRIVATE, left.columns | right.columns, facts, {s: t for s, t in weak.items() if s not in units},
-            (left.orphans or right.orphans) and not linked, left.pending | right.pending, _crossed(left, right),
-            followed=left.followed | right.followed,
-        )  # fmt: skip
+        rows = () if many is None else ((frozenset[Symbol](), many),)
+        sizes = {**left.facts.sizes, **right.facts.sizes}
+        facts = Facts(rows, left.facts.groups + right.facts.groups, units, sizes)
+        made = Relation(Kind.PRIVATE, left.columns | right.columns, facts, unique=_crossed(left, right))
+        made.weak = {s: t for s, t in weak.items() if s not in units}
+        made.orphans = (left.orphans or right.orphans) and not linked
+        made.pending, made.followed = left.pending | right.pending, left.followed | right.followed
+        return made
 
     def _closed(self, units: Mapping[Symbol, str]) -> list[tuple[Symbol, Symbol]]:
         """Return pairs of equal units, also if they are equal through the outer row's unit."""
@@ -122,18 +121,15 @@ class Joins:
             return _public(left, right, self._keyed(right), self._keyed(left))
         mine, other = (right, left) if left.kind == Kind.PUBLIC else (left, right)
         if kinds == {Kind.PRIVATE, Kind.PUBLIC}:
-            once = self._keyed(other)
             facts = replace(mine.facts, sizes={**mine.facts.sizes, **other.facts.sizes})
-            return replace(
-                mine, columns=columns, facts=facts if once else _repeated(facts, other),
-                unique=mine.unique if once else _crossed(mine, other),
-            )  # fmt: skip
+            if self._keyed(other):
+                return replace(mine, columns=columns, facts=facts)
+            return replace(mine, columns=columns, facts=_repeated(facts, other), unique=_crossed(mine, other))
         if kinds == {Kind.CELLS, Kind.PUBLIC}:
             found = {there: mine.key[here] for here, there in both_ways(self.pairs) if here in mine.key}
-            return replace(
-                mine, columns=columns, key=mine.key | found, single=mine.single and self._keyed(other),
-                count=times(mine.count, other.count), unique=[],
-            )  # fmt: skip
+            single, count = mine.single and self._keyed(other), times(mine.count, other.count)
+            made = replace(mine, columns=columns, key=mine.key | found, single=single)
+            return replace(made, count=count, unique=[])
         if kinds <= {Kind.CELLS, Kind.PRIVATE}:
             return replace(_of_many(left, right, self.pairs), columns=columns).plain()
         refuse(f"{left.kind} rows meet {right.kind} rows")
@@ -200,9 +196,8 @@ class Joins:
             return made.plain()
         single = cells.single and any(unique <= key.keys() for unique in mine.unique)
         public = frozenset(value.symbol for value in mine.columns.values())
-        return replace(
-            made, key=key, single=single or (not key and mine.count == 1), open=public, fixed=True, count=mine.count
-        )  # fmt: skip
+        single = single or (not key and mine.count == 1)
+        return replace(made, key=key, single=single, open=public, fixed=True, count=mine.count)
 
     def semi(self, left: Relation, right: Relation) -> Relation:
         """Derive a SEMI or ANTI JOIN."""
@@ -229,8 +224,9 @@ class Joins:
             refuse("private rows meet without an equality of their units in the join itself")
         units = {
             self.symbols.call("coalesce", pair): kind
-            for x, kind in first.facts.units.items() for pair in both_ways((x, y) for y in second.facts.units)
-        }  # fmt: skip
+            for x, kind in first.facts.units.items()
+            for pair in both_ways((x, y) for y in second.facts.units)
+        }
         weak = {**first.weak, **second.weak, **first.facts.units, **second.facts.units}
         facts = Facts(groups=first.facts.groups + second.facts.groups, units=units)
         return replace(made, facts=facts, weak=weak)
@@ -413,10 +409,9 @@ class Sources:
         while outer is not None:
             around |= {**outer.relation.facts.units, **outer.relation.weak}
             outer = outer.outer
-        return Joins(
-            self.symbols, self.scans, around, _pairs(conditions, "=", env.get), _pairs(conditions, "=", env.uncast),
-            _pairs(conditions, "is not distinct from", env.get),
-        )  # fmt: skip
+        equal, cast = (_pairs(conditions, "=", find) for find in (env.get, env.uncast))
+        same = _pairs(conditions, "is not distinct from", env.get)
+        return Joins(self.symbols, self.scans, around, equal, cast, same)
 
     def _leaf(self, source: tree.Source, conditions: list[Expr], outer: Env | None) -> Relation:
         if isinstance(source, tree.Join):

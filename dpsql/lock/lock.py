@@ -53,7 +53,7 @@ class ShapedText:
     values: tuple[str, ...]
 
     def list_kinds(self, bound: Collection[str]) -> tuple[str, ...]:
-        """Return the values reduced to what decides their types: all integers of up to nine digits are alike.
+        """Return the values reduced to the parts that decide their types: all integers of up to nine digits are alike.
 
         Args:
             bound: values that are bound as parameters, so only their types matter.
@@ -68,7 +68,7 @@ class ShapedText:
         return tuple(_say_type(kind) if kind in bound else kind for kind in small)
 
     def list_ranges(self) -> tuple[str, ...]:
-        """Return the values reduced to what decides the engine's casts: integers of one length and type are alike.
+        """Return the values reduced to the parts that decide the engine's casts: integers of one length and type are alike.
 
         >>> ShapedText("", ("7", "99", "200", "300", "12.5", "'x'")).list_ranges()
         ('1:0', '2:0', '3:1', '3:2', '12.5', "'x'")
@@ -125,7 +125,6 @@ class Patterns:
         """Prove a pattern if a text that was just proved differs from an earlier one in values only.
 
         Args:
-            text: the text.
             claim: everything else that its proof depends on.
             prove: proves a pattern with these parameters, or raises :class:`Unproved`.
         """
@@ -176,7 +175,6 @@ def _write_pattern(text: ShapedText, names: Mapping[int, str]) -> str | None:
     """Return the text of a pattern; None if a parser might read a parameter differently from a value in its place.
 
     Args:
-        text: one of its texts.
         names: the parameters, by place.
     """
     if _ODD.search(text.shape):
@@ -230,12 +228,8 @@ class Lock:
         """Prove a text in normal form, unless an earlier proof or pattern covers it.
 
         Args:
-            claimed: the text and its claim.
             lent: the columns of the public relations passed with it.
             shaped: the text split into shape and values; None to use no pattern.
-
-        Raises:
-            Unproved: the text may do more than its operator charges for.
         """
         key = (claimed.text, *_key(claimed))
         if key in self._proved:
@@ -270,15 +264,11 @@ class Lock:
 
         Args:
             text: the text, with values for its parameters.
-            mine: its claims.
             lent: the columns of the public relations passed with it, without those of its operator.
             shaped: the text with its parameters, split into shape and values.
             plan: returns DuckDB's bound plan of a text.
             late: whether an operator wrote it while running. Then Python reads its outputs, and integers of any size fit.
             read: names and types of all columns passed with it, a part of the cache key; None to cache nothing.
-
-        Raises:
-            Unproved: a value may.
         """
         place = (shaped.shape, shaped.list_ranges(), read)
         outputs = self._outputs.get(place) if read is not None else None
@@ -317,27 +307,12 @@ class Lock:
     def prove_late(
         self, text: str, claims: Sequence[ClaimedText], lent: Columns, shaped: ShapedText | None = None
     ) -> None:
-        """Prove a text that an operator wrote while running, under one of the operator's claims.
-
-        Raises:
-            Unproved: no claim covers it.
-        """
-        late = [replace(claimed, text=text) for claimed in claims]
-        if any(self._is_covered(claimed, lent, shaped) for claimed in late):
+        """Prove a text that an operator wrote while running, under one of the operator's claims."""
+        late = [replace(c, text=text) for c in claims if not isinstance(c.claim, RouteClaim)]
+        if shaped is not None and any(self._patterns.cover(shaped, _rests_on(c, lent)) for c in late):
             return
-        if any(
-            (text, *_key(claimed)) in self._proved
-            for claimed in late
-            if not isinstance(claimed.claim, RouteClaim)
-        ):
-            return
-        _prove_under_one(late, lambda claimed: self.prove(claimed, lent, shaped))
-
-    def _is_covered(self, claimed: ClaimedText, lent: Columns, shaped: ShapedText | None) -> bool:
-        """Return whether a proved pattern covers a text under its claim; a route's claim never covers late texts."""
-        if shaped is None or isinstance(claimed.claim, RouteClaim):
-            return False
-        return self._patterns.cover(shaped, _rests_on(claimed, lent))
+        if not any((text, *_key(claimed)) in self._proved for claimed in late):
+            _prove_under_one(late, lambda claimed: self.prove(claimed, lent, shaped))
 
     def prove_written(
         self,
@@ -347,11 +322,7 @@ class Lock:
         lent: Columns,
         salt: int | None,
     ) -> None:
-        """Prove a text in Spark's SQL under each of its claims (``mine``), or under any one of ``claims`` if it has none.
-
-        Raises:
-            Unproved: it may do more than is claimed.
-        """
+        """Prove a text in Spark's SQL under each of its claims (``mine``), or under any one of ``claims`` if it has none."""
         known = self._known(lent)
         key = (text, *map(_key, mine))
         if mine and key in self._proved:
@@ -436,11 +407,7 @@ def _rests_on(claimed: ClaimedText, lent: Columns) -> tuple[object, ...]:
 
 
 def _prove_under_one(claims: Sequence[ClaimedText], prove: Callable[[ClaimedText], object]) -> None:
-    """Prove a late text under one of these claims.
-
-    Raises:
-        Unproved: no claim covers it.
-    """
+    """Prove a late text under one of these claims."""
     different = {_key(claimed): claimed for claimed in claims if not isinstance(claimed.claim, RouteClaim)}
     for claimed in different.values():
         with contextlib.suppress(Unproved):

@@ -51,12 +51,8 @@ def prove_scores(
     """Compare the movement of scores with a claim.
 
     Args:
-        query: the text.
         env: its outermost scope.
         leaves: every relation of a FROM by its alias.
-
-    Raises:
-        Unproved: a score is not proved to move within the charge.
     """
     if not isinstance(query, tree.Select):
         refuse(_SHAPE)
@@ -290,11 +286,11 @@ class Statistics:
                 refuse(_UNBOUNDED)
         binned, column = self._bins(self._select(bins), here.name, after.name)
         match first:
-            case tree.Subquery("SCALAR", tree.Select(((_, total),), tree.Table(path, far) as rest) as lowest, None) if (
-                path == binned.path and lowest.where == Call("is null", (Ref(far, "t"),)) and not lowest.groups
-                and _adds(_stripped(total), Ref(far, column)) and _plain(lowest)
-            ):  # fmt: skip
-                return self._groups(self._select(rest), source.path, column, bool(own))
+            case tree.Subquery(
+                "SCALAR", tree.Select(((_, total),), tree.Table(path, far) as rest) as lowest, None
+            ) if path == binned.path and lowest.where == Call("is null", (Ref(far, "t"),)):
+                if not lowest.groups and _plain(lowest) and _adds(_stripped(total), Ref(far, column)):
+                    return self._groups(self._select(rest), source.path, column, bool(own))
         return refuse(_UNBOUNDED)
 
     def _bins(self, query: tree.Select, own: str, after: str) -> tuple[tree.Table, str]:
@@ -309,15 +305,15 @@ class Statistics:
                 pass
             case _:
                 refuse(_UNBOUNDED)
-        equal, more = (_item(query, name) for name in (own, after))
-        public = self._leaves[mine]
+        public, edge = self._leaves[mine], Ref(bins, "edge")
         once = any(unique <= {self._symbol(place)} for unique in public.unique)
-        match equal, more:
-            case Call("sum", (Ref() as added,), False, Ref() as edge), Call("sum", (other,), False, Call("not", (without,))) if (
-                added == other and edge == without == Ref(bins, "edge") and added.table == bins
-                and public.kind == Kind.PUBLIC and once and _item(query, "t") == place
-            ):  # fmt: skip
-                return table, added.name
+        if public.kind == Kind.PUBLIC and once and _item(query, "t") == place:
+            match _item(query, own), _item(query, after):
+                case Call("sum", (Ref() as added,), False, at), Call(
+                    "sum", (other,), False, Call("not", (above,))
+                ):
+                    if added == other and at == above == edge and added.table == bins:
+                        return table, added.name
         return refuse(_UNBOUNDED)
 
     def _is_by_threshold(self, source: tree.Source | None) -> bool:
@@ -501,10 +497,10 @@ def is_public(node: Expr, leaves: Mapping[str, Relation]) -> bool:
 def _prove_own(select: tree.Select, node: Expr, sizes: list[tuple[Expr | None, int]], rows: int) -> None:
     """Prove ``GREATEST(ABS(factor) * row + ..., 1) * rows`` with the score's own factors and sufficient rows."""
     trail = Trail(select)
-    held, times = multiple_of(trail.follow(node))
+    inner, times = multiple_of(trail.follow(node))
     if times < rows:
         refuse(_MORE)
-    match held:
+    match inner:
         case Call("greatest", (total, one)) if integer(tree.widened(one)) == 1:
             said: Counter[str] = Counter()
         case _:
@@ -655,10 +651,10 @@ class _Utility:
     def prove_own(self, node: Expr, score: Expr, most: int) -> None:
         """Prove ``LEAST(GREATEST(size, 1), most) * rows`` with the score's own factors."""
         trail = Trail(self.query)
-        held, times = multiple_of(trail.follow(node))
+        inner, times = multiple_of(trail.follow(node))
         if times < self.claim.rows:
             refuse(_MORE)
-        match held:
+        match inner:
             case Call("least", (Call("greatest", (size, one)), cap)):
                 limit = integer(tree.widened(cap))
                 if integer(tree.widened(one)) == 1 and limit is not None and limit >= most:

@@ -14,7 +14,6 @@ that is not listed is refused.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -73,19 +72,18 @@ _CALLS = {
     **_shapes("expressions", "safe coalesce", {exp.Concat: "||", exp.Tuple: "row"}),
     **_shapes("this decimals", "", {exp.Round: "round"}),
 }  # fmt: skip
+_IGNORED = "nulls_excluded deterministic big_int"
 _AGGREGATES = {
     **_shapes("this", "", {exp.Sum: "sum", exp.Min: "min", exp.Max: "max", exp.ArrayUniqueAgg: "list"}),
-    **_shapes("this", "nulls_excluded deterministic big_int", {
-        exp.ArrayAgg: "list", exp.Mode: "mode", exp.Count: "count",
-    }),
+    **_shapes("this", _IGNORED, {exp.ArrayAgg: "list", exp.Mode: "mode", exp.Count: "count"}),
     **_shapes("this quantile", "", {exp.Quantile: "quantile_cont"}),
     **_shapes("this expression", "", {exp.ArgMax: "arg_max", exp.ArgMin: "arg_min"}),
-}  # fmt: skip
+}
 _RANKS = _shapes("", "", {exp.RowNumber: "row_number", exp.DenseRank: "dense_rank", exp.Rank: "rank"})
-_LOOKS = _shapes(
-    "this offset", "",
-    {exp.Lag: "lag", exp.Lead: "lead", exp.FirstValue: "first_value", exp.LastValue: "last_value"},
-)  # fmt: skip
+_LOOKS = {
+    **_shapes("this offset", "", {exp.Lag: "lag", exp.Lead: "lead"}),
+    **_shapes("this offset", "", {exp.FirstValue: "first_value", exp.LastValue: "last_value"}),
+}
 _QUANTILES = {exp.PercentileCont: "quantile_cont", exp.PercentileDisc: "quantile_disc"}
 
 Frame = tuple[str, str, tuple[Expr | None, Expr | None]]
@@ -93,25 +91,40 @@ PLAIN_FRAME: Frame = ("UNBOUNDED_PRECEDING", "CURRENT_ROW_RANGE", (None, None))
 """The frame of a window without an explicit one."""
 _NAMED = {"pmod": "%", "shiftrightunsigned": ">>", "try_divide": "/", "concat": "||"}
 """Functions unknown to sqlglot, with the lock's names for them."""
-_UNKNOWN = frozenset({
-    "get", "octet_length", "size", "cbrt", "sha2", "bit_count", "replace", "translate", "bit_length", "startswith", "endswith",
-    "contains", "instr", "unix_seconds", "unix_micros", "trunc", "nullif", "collate", "sign", "signum", "log2", "log10",
-    "try_multiply", "try_add", "try_subtract", "date_add", "datediff", "weekday", "dayofyear", "monthname", "dayname", "radians",
-    "degrees", "sinh", "cosh", "tanh", "element_at", "array_contains", "slice",
-})  # fmt: skip
-_PURE = frozenset({
-    "ArraySize", "ArrayContains", "Array", "Transform", "Bracket", "ArraySort", "SortArray", "Reduce", "Interval", "Paren",
-    "TimestampTrunc", "DateTrunc", "DateDiff", "TsOrDsToDate", "TsOrDsAdd", "DateAdd", "DateSub", "LastDay", "TimeToStr",
-    "TimeStrToTime", "Year", "Month", "Day", "Hour", "Minute", "Second", "Quarter", "DayOfWeek", "DayOfWeekIso", "DayOfMonth",
-    "DayOfYear", "Week", "WeekOfYear", "Dayname", "Monthname", "UnixSeconds", "UnixMicros", "TimeToUnix", "UnixToTime", "Pad",
-    "Like", "ILike", "Escape", "Upper", "Lower", "Length", "BitLength", "ByteLength", "Trim", "Substring", "Left", "Right",
-    "SplitPart", "Replace", "Translate", "Ascii", "Unicode", "StrPosition", "StartsWith", "EndsWith", "Contains", "MD5",
-    "MD5Digest", "SHA", "SHA2", "ConcatWs", "Sqrt", "Cbrt", "Exp", "Ln", "Log", "Sin", "Cos", "Tan", "Asin", "Acos", "Atan",
-    "Sinh", "Cosh", "Tanh", "Degrees", "Radians", "Sign", "Pi", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot",
-    "BitwiseLeftShift", "BitwiseRightShift", "BitwiseCount", "Trunc", "Nullif", "IsNan", "Collate", "Is", "AtTimeZone",
-    "ArraySlice",
-})  # fmt: skip
+_SPARK_NAMES = """
+get octet_length size cbrt sha2 bit_count replace translate bit_length startswith endswith contains instr
+unix_seconds unix_micros trunc nullif collate sign signum log2 log10 try_multiply try_add try_subtract
+date_add datediff weekday dayofyear monthname dayname radians degrees sinh cosh tanh element_at
+array_contains slice
+"""
+_UNKNOWN = frozenset(_SPARK_NAMES.split())
+_PURE_CLASSES = """
+ArraySize ArrayContains Array Transform Bracket ArraySort SortArray Reduce Interval Paren TimestampTrunc
+DateTrunc DateDiff TsOrDsToDate TsOrDsAdd DateAdd DateSub LastDay TimeToStr TimeStrToTime Year Month Day
+Hour Minute Second Quarter DayOfWeek DayOfWeekIso DayOfMonth DayOfYear Week WeekOfYear Dayname Monthname
+UnixSeconds UnixMicros TimeToUnix UnixToTime Pad Like ILike Escape Upper Lower Length BitLength ByteLength
+Trim Substring Left Right SplitPart Replace Translate Ascii Unicode StrPosition StartsWith EndsWith Contains
+MD5 MD5Digest SHA SHA2 ConcatWs Sqrt Cbrt Exp Ln Log Sin Cos Tan Asin Acos Atan Sinh Cosh Tanh Degrees
+Radians Sign Pi BitwiseAnd BitwiseOr BitwiseXor BitwiseNot BitwiseLeftShift BitwiseRightShift BitwiseCount
+Trunc Nullif IsNan Collate Is AtTimeZone ArraySlice
+"""
+_PURE = frozenset(_PURE_CLASSES.split())
 """Functions of their arguments with no other known property, by sqlglot class."""
+
+Paths = Mapping[str, tuple[str, ...]]
+"""Full paths of the policy's tables, by the names of their views."""
+
+CHOSEN = "dpsql_chosen"
+_JOINS = {
+    ("", ""): "INNER",
+    ("", "CROSS"): "INNER",
+    ("", "INNER"): "INNER",
+    ("LEFT", ""): "LEFT",
+    ("RIGHT", ""): "RIGHT",
+    ("FULL", ""): "OUTER",
+    ("LEFT", "SEMI"): "SEMI",
+    ("LEFT", "ANTI"): "ANTI",
+}
 
 
 def refuse_other_parts(node: exp.Expr, *known: str) -> None:
@@ -122,14 +135,156 @@ def refuse_other_parts(node: exp.Expr, *known: str) -> None:
 
 
 @dataclass
-class SparkExpressions:
-    """Reads expressions. ``salt``: the secret number in the text."""
+class _Reader:
+    """Reads one text; arguments as in :func:`read_spark`."""
 
     salt: int | None
+    paths: Paths
 
-    @abstractmethod
+    # -- queries ----------------------------------------------------------------------------------------------------
+
     def query(self, node: exp.Expr) -> tree.Query:
-        """Read a query inside an expression."""
+        if type(node) is exp.Union:
+            refuse_other_parts(node, "this", "expression", "distinct")
+            return tree.Union("UNION", (self.query(node.this), self.query(node.expression)))
+        if not isinstance(node, exp.Select):
+            refuse(f"a query of kind {node.key}")
+        refuse_other_parts(
+            node, "with_", "expressions", "from_", "joins", "where", "group", "having", "distinct", "limit", "order"
+        )  # fmt: skip
+        ctes = self.ctes(node)
+        found = self.chosen(node)
+        if found is not None:
+            return found
+        where, group, having, distinct, order, limit = map(
+            node.args.get, ("where", "group", "having", "distinct", "order", "limit")
+        )
+        for clause, *said in ((distinct,), (group, "expressions"), (limit, "expression")):
+            if clause is not None:
+                refuse_other_parts(clause, *said)
+        most = None if limit is None else integer(self.of(limit.expression))
+        if limit is not None and most is None:
+            refuse("a limit that is no number")
+        items = tuple(map(self.item, node.expressions))
+        if not items:
+            refuse("a query without columns")
+        return Select(
+            items, self.from_(node), ctes, self.maybe(where), tuple(map(self.of, group.expressions if group else ())),
+            self.maybe(having), None, distinct is not None, tuple(_placed(one, items) for one in self.orders(order)), most,
+        )  # fmt: skip
+
+    def ctes(self, node: exp.Select) -> tuple[tuple[str, tree.Query], ...]:
+        with_ = node.args.get("with_")
+        if with_ is None:
+            return ()
+        refuse_other_parts(with_, "expressions")
+        found = []
+        for cte in with_.expressions:
+            refuse_other_parts(cte, "this", "alias")
+            if cte.args["alias"].args.get("columns"):
+                refuse("a CTE with a list of columns")
+            if cte.alias.lower() in self.paths:
+                refuse("a CTE that is called like a table")
+            found.append((cte.alias, self.query(cte.this)))
+        return tuple(found)
+
+    def item(self, node: exp.Expr) -> tuple[str, Expr]:
+        if not isinstance(node, exp.Alias):
+            refuse("an output column without a name")
+        return node.alias, self.of(node.this)
+
+    def maybe(self, clause: exp.Expr | None) -> Expr | None:
+        return None if clause is None else self.of(clause.this)
+
+    def chosen(self, node: exp.Select) -> Select | None:
+        """Read ``SELECT names FROM (SELECT ..., choice AS dpsql_chosen FROM ...) AS q WHERE dpsql_chosen``."""
+        where = node.args.get("where")
+        if where is None or not isinstance(where.this, exp.Column) or where.this.table:
+            return None
+        from_ = node.args.get("from_")
+        refuse_other_parts(node, "expressions", "from_", "where")
+        inner = from_.this if from_ is not None else None
+        if where.this.name != CHOSEN or not isinstance(inner, exp.Subquery) or inner.alias != "q":
+            refuse("a column that is not written with its relation")
+        refuse_other_parts(inner, "this", "alias")
+        match self.query(inner.this):
+            case Select(
+                (*items, (last, choice)),
+                groups=(),
+                having=None,
+                qualify=None,
+                distinct=False,
+                order=(),
+                limit=None,
+            ) as below:
+                names = [
+                    c.name if isinstance(c, exp.Column) and not c.table else "" for c in node.expressions
+                ]
+                if last == CHOSEN and names == [name for name, _ in items]:
+                    return replace(below, items=tuple(items), qualify=choice)
+        refuse("a choice of another kind")
+
+    # -- FROM -------------------------------------------------------------------------------------------------------
+
+    def from_(self, node: exp.Select) -> tree.Source | None:
+        from_ = node.args.get("from_")
+        if from_ is None:
+            return None
+        refuse_other_parts(from_, "this")
+        found = self.source(from_.this)
+        for join in node.args.get("joins") or ():
+            refuse_other_parts(join, "this", "on", "kind", "side")
+            side, kind, on = join.side.upper(), join.kind.upper(), join.args.get("on")
+            shape = _JOINS.get((side, kind))
+            if shape is None or (on is None) != (kind == "CROSS"):
+                refuse(f"a join {side} {kind}")
+            condition = None if on is None else self.of(on)
+            made = Join(found, self.source(join.this), shape, condition, False)
+            found = nearest_of(made) or made
+        return found
+
+    def source(self, node: exp.Expr) -> tree.Source:
+        given = node.args.get("alias")
+        if given is None or not given.name:
+            refuse("a relation without an alias")
+        alias, columns = given.name, tuple(c.name for c in given.args.get("columns") or ())
+        refuse_other_parts(node, "this", "alias")
+        match node:
+            case exp.Table(this=exp.Identifier()):
+                if columns:
+                    refuse("a table with a list of columns")
+                return tree.Table(self.paths.get(node.name.lower(), (node.name,)), alias)
+            case exp.Table(this=exp.Anonymous() as made):
+                if str(made.this).lower() != "range" or len(columns) != 1:
+                    refuse("a table function")
+                return tree.Made("range", tuple(map(self.of, made.expressions)), alias, columns)
+            case exp.Lateral(this=exp.Explode() as made) if type(made) is exp.Explode and len(columns) == 1:
+                refuse_other_parts(made, "this")
+                return tree.Made("unnest", (self.of(made.this),), alias, columns)
+            case exp.Lateral(this=exp.Subquery() as looking) if not columns:
+                refuse_other_parts(looking, "this")
+                return Derived(self.query(looking.this), alias)
+            case exp.Subquery():
+                rows = self.rows(node.this)
+                if rows is not None:
+                    return tree.Values(rows, alias, columns)
+                if columns:
+                    refuse("a subquery with a list of columns")
+                return Derived(self.query(node.this), alias)
+        refuse(f"a relation of kind {node.key}")
+
+    def rows(self, node: exp.Expr) -> tuple[tuple[Expr, ...], ...] | None:
+        from_ = node.args.get("from_")
+        if from_ is None or not isinstance(from_.this, exp.Values):
+            return None
+        refuse_other_parts(node, "expressions", "from_")
+        refuse_other_parts(from_.this, "expressions")
+        if len(node.expressions) != 1 or not isinstance(node.expressions[0], exp.Star):
+            refuse("some columns of VALUES")
+        refuse_other_parts(node.expressions[0])
+        return tuple(tuple(map(self.of, row.expressions)) for row in from_.this.expressions)
+
+    # -- expressions ------------------------------------------------------------------------------------------------
 
     def of(self, node: exp.Expr) -> Expr:
         """Read one expression, or refuse it if a part of it is unknown."""
@@ -368,9 +523,11 @@ class SparkExpressions:
             same = high.where == middle.where == low.where
             shifted = Call(">>", (x, Literal(BITS)))
             right = (
-                (times, fewer, once) == (1 << 2 * BITS, 1 << BITS, 1) and same
-                and high.args[0] == Call(">>", (x, Literal(2 * BITS))) and middle.args[0] == Call("&", (shifted, Literal(mask)))
-            )  # fmt: skip
+                (times, fewer, once) == (1 << 2 * BITS, 1 << BITS, 1)
+                and same
+                and high.args[0] == Call(">>", (x, Literal(2 * BITS)))
+                and middle.args[0] == Call("&", (shifted, Literal(mask)))
+            )
             return Call("sum", (x,), False, low.where) if right else refuse("a sum of other parts")
         taken = node.this.this if isinstance(node, exp.Mul) and isinstance(node.this, exp.Paren) else None
         if isinstance(taken, exp.Sub) and isinstance(taken.expression.unnest(), exp.Mod):
@@ -467,180 +624,18 @@ def _over_zero(a: Expr, b: Expr) -> Iterator[Expr]:
         yield Call("case", (Call("=", (a, _ZERO)), words[0], infinite))
 
 
-Paths = Mapping[str, tuple[str, ...]]
-"""Full paths of the policy's tables, by the names of their views."""
-
-CHOSEN = "dpsql_chosen"
-_JOINS = {
-    ("", ""): "INNER", ("", "CROSS"): "INNER", ("", "INNER"): "INNER", ("LEFT", ""): "LEFT", ("RIGHT", ""): "RIGHT",
-    ("FULL", ""): "OUTER", ("LEFT", "SEMI"): "SEMI", ("LEFT", "ANTI"): "ANTI",
-}  # fmt: skip
-
-
 def read_spark(text: str, paths: Paths, salt: int | None = None) -> tree.Query:
     """Read a query in Spark SQL.
 
     Args:
-        text: the query.
         paths: paths of the policy's tables, by their names in the text.
         salt: the secret number in the text.
-
-    Raises:
-        Unproved: a part of it is unknown.
     """
     try:
         parsed = sqlglot.parse_one(text, read="spark")
         return _Reader(salt, {name.lower(): path for name, path in paths.items()}).query(parsed)
     except (SqlglotError, KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError):
         refuse("a text that can't be read")
-
-
-@dataclass
-class _Reader(SparkExpressions):
-    paths: Paths
-
-    # -- queries ----------------------------------------------------------------------------------------------------
-
-    def query(self, node: exp.Expr) -> tree.Query:
-        if type(node) is exp.Union:
-            refuse_other_parts(node, "this", "expression", "distinct")
-            return tree.Union("UNION", (self.query(node.this), self.query(node.expression)))
-        if not isinstance(node, exp.Select):
-            refuse(f"a query of kind {node.key}")
-        refuse_other_parts(
-            node, "with_", "expressions", "from_", "joins", "where", "group", "having", "distinct", "limit", "order"
-        )  # fmt: skip
-        ctes = self.ctes(node)
-        found = self.chosen(node)
-        if found is not None:
-            return found
-        where, group, having, distinct, order, limit = map(
-            node.args.get, ("where", "group", "having", "distinct", "order", "limit")
-        )
-        for clause, *said in ((distinct,), (group, "expressions"), (limit, "expression")):
-            if clause is not None:
-                refuse_other_parts(clause, *said)
-        most = None if limit is None else integer(self.of(limit.expression))
-        if limit is not None and most is None:
-            refuse("a limit that is no number")
-        items = tuple(map(self.item, node.expressions))
-        if not items:
-            refuse("a query without columns")
-        return Select(
-            items, self.from_(node), ctes, self.maybe(where), tuple(map(self.of, group.expressions if group else ())),
-            self.maybe(having), None, distinct is not None, tuple(_placed(one, items) for one in self.orders(order)), most,
-        )  # fmt: skip
-
-    def ctes(self, node: exp.Select) -> tuple[tuple[str, tree.Query], ...]:
-        with_ = node.args.get("with_")
-        if with_ is None:
-            return ()
-        refuse_other_parts(with_, "expressions")
-        found = []
-        for cte in with_.expressions:
-            refuse_other_parts(cte, "this", "alias")
-            if cte.args["alias"].args.get("columns"):
-                refuse("a CTE with a list of columns")
-            if cte.alias.lower() in self.paths:
-                refuse("a CTE that is called like a table")
-            found.append((cte.alias, self.query(cte.this)))
-        return tuple(found)
-
-    def item(self, node: exp.Expr) -> tuple[str, Expr]:
-        if not isinstance(node, exp.Alias):
-            refuse("an output column without a name")
-        return node.alias, self.of(node.this)
-
-    def maybe(self, clause: exp.Expr | None) -> Expr | None:
-        return None if clause is None else self.of(clause.this)
-
-    def chosen(self, node: exp.Select) -> Select | None:
-        """Read ``SELECT names FROM (SELECT ..., choice AS dpsql_chosen FROM ...) AS q WHERE dpsql_chosen``."""
-        where = node.args.get("where")
-        if where is None or not isinstance(where.this, exp.Column) or where.this.table:
-            return None
-        from_ = node.args.get("from_")
-        refuse_other_parts(node, "expressions", "from_", "where")
-        inner = from_.this if from_ is not None else None
-        if where.this.name != CHOSEN or not isinstance(inner, exp.Subquery) or inner.alias != "q":
-            refuse("a column that is not written with its relation")
-        refuse_other_parts(inner, "this", "alias")
-        match self.query(inner.this):
-            case Select(
-                (*items, (last, choice)),
-                groups=(),
-                having=None,
-                qualify=None,
-                distinct=False,
-                order=(),
-                limit=None,
-            ) as below:
-                names = [
-                    c.name if isinstance(c, exp.Column) and not c.table else "" for c in node.expressions
-                ]
-                if last == CHOSEN and names == [name for name, _ in items]:
-                    return replace(below, items=tuple(items), qualify=choice)
-        refuse("a choice of another kind")
-
-    # -- FROM -------------------------------------------------------------------------------------------------------
-
-    def from_(self, node: exp.Select) -> tree.Source | None:
-        from_ = node.args.get("from_")
-        if from_ is None:
-            return None
-        refuse_other_parts(from_, "this")
-        found = self.source(from_.this)
-        for join in node.args.get("joins") or ():
-            refuse_other_parts(join, "this", "on", "kind", "side")
-            side, kind, on = join.side.upper(), join.kind.upper(), join.args.get("on")
-            shape = _JOINS.get((side, kind))
-            if shape is None or (on is None) != (kind == "CROSS"):
-                refuse(f"a join {side} {kind}")
-            condition = None if on is None else self.of(on)
-            made = Join(found, self.source(join.this), shape, condition, False)
-            found = nearest_of(made) or made
-        return found
-
-    def source(self, node: exp.Expr) -> tree.Source:
-        given = node.args.get("alias")
-        if given is None or not given.name:
-            refuse("a relation without an alias")
-        alias, columns = given.name, tuple(c.name for c in given.args.get("columns") or ())
-        refuse_other_parts(node, "this", "alias")
-        match node:
-            case exp.Table(this=exp.Identifier()):
-                if columns:
-                    refuse("a table with a list of columns")
-                return tree.Table(self.paths.get(node.name.lower(), (node.name,)), alias)
-            case exp.Table(this=exp.Anonymous() as made):
-                if str(made.this).lower() != "range" or len(columns) != 1:
-                    refuse("a table function")
-                return tree.Made("range", tuple(map(self.of, made.expressions)), alias, columns)
-            case exp.Lateral(this=exp.Explode() as made) if type(made) is exp.Explode and len(columns) == 1:
-                refuse_other_parts(made, "this")
-                return tree.Made("unnest", (self.of(made.this),), alias, columns)
-            case exp.Lateral(this=exp.Subquery() as looking) if not columns:
-                refuse_other_parts(looking, "this")
-                return Derived(self.query(looking.this), alias)
-            case exp.Subquery():
-                rows = self.rows(node.this)
-                if rows is not None:
-                    return tree.Values(rows, alias, columns)
-                if columns:
-                    refuse("a subquery with a list of columns")
-                return Derived(self.query(node.this), alias)
-        refuse(f"a relation of kind {node.key}")
-
-    def rows(self, node: exp.Expr) -> tuple[tuple[Expr, ...], ...] | None:
-        from_ = node.args.get("from_")
-        if from_ is None or not isinstance(from_.this, exp.Values):
-            return None
-        refuse_other_parts(node, "expressions", "from_")
-        refuse_other_parts(from_.this, "expressions")
-        if len(node.expressions) != 1 or not isinstance(node.expressions[0], exp.Star):
-            refuse("some columns of VALUES")
-        refuse_other_parts(node.expressions[0])
-        return tuple(tuple(map(self.of, row.expressions)) for row in from_.this.expressions)
 
 
 def _placed(order: Order, items: Sequence[tuple[str, Expr]]) -> Order:

@@ -17,7 +17,10 @@ from dpsql.errors import PrivacyError
 
 
 class Unproved(PrivacyError):
-    """An exact query without a proof; nothing was charged. ``why`` is for tests: analysts see no part of the query."""
+    """An exact query without a proof, raised wherever the lock can't derive one; nothing was charged.
+
+    ``why`` is for tests: analysts see no part of the query.
+    """
 
     def __init__(self, why: str) -> None:
         super().__init__(

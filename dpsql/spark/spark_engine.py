@@ -58,7 +58,6 @@ class SparkEngine(Engine):
     Args:
         database: a master (``"spark://host:7077"``, ``"local[2]"``), a Spark Connect address (``"sc://host"``), or a
             SparkSession, classic or Connect; it is used through a separate session, with unchanged settings.
-        policy: the policy.
         base: the folder that relative sources start from.
 
     Raises:
@@ -74,7 +73,7 @@ class SparkEngine(Engine):
             warnings.simplefilter("ignore")  # one setting is deprecated, and still affects the meaning of SQL
             for setting, value in _SETTINGS.items():
                 self._session.conf.set(setting, value)
-        self._lent_globally: list[str] = []
+        self._global_views: list[str] = []
         self._sources = {t.name: _find_source(t, base) for t in policy.tables.values() if t.file}
         super().__init__(policy, base)
         self._schemas = {table.name: self._open(table) for table in policy.tables.values()}
@@ -124,9 +123,9 @@ class SparkEngine(Engine):
             return _resolve(self._session.table(source))
         with contextlib.suppress(Exception):
             # A temporary view belongs to the owner's session; a global view makes it visible in ours.
-            shared = f"dpsql_{self._token}_{len(self._lent_globally)}"
+            shared = f"dpsql_{self._token}_{len(self._global_views)}"
             self._given.table(source).createGlobalTempView(shared)
-            self._lent_globally.append(shared)
+            self._global_views.append(shared)
             return _resolve(self._session.table(f"global_temp.{shared}"))
         raise PolicyError(f"the policy names {source}, which Spark does not have.")
 
@@ -171,12 +170,12 @@ class SparkEngine(Engine):
             text = self.translate(sql, empty)
             message = ""
             for name, table in empty.items():
-                self._lend(name, table)
+                self._register(name, table)
             try:
                 _resolve(self._session.sql(text))
             except Exception as error:
                 message = str(error).split("\n")[0][:200]
-            self._forget(lent)
+            self._unregister(lent)
         if message:
             raise BindError("the engine can't run this.", hint=message)
         return text
@@ -206,11 +205,11 @@ class SparkEngine(Engine):
     def _answer(self, sql: str, lent: Mapping[str, pa.Table], rows: int | None) -> Generator[pa.Table]:
         """Yield the rows of a query in DuckDB's types, some ``rows`` at a time or all at once."""
         with contextlib.ExitStack() as stack:
-            stack.callback(self._forget, lent)
+            stack.callback(self._unregister, lent)
             text = self.translate(sql, lent)
             shape = self.replica.shape(sql, {name: self._list_columns(table) for name, table in lent.items()})
             for name, table in lent.items():
-                self._lend(name, table)
+                self._register(name, table)
             frame, parts = self._session.sql(text), 1
             if rows is not None:
                 stack.callback(frame.persist().unpersist)
@@ -230,13 +229,13 @@ class SparkEngine(Engine):
             raise BindError(f"Spark has no type for a relation's column of type {kind}.")
         return [(name, kind.replace("DECIMAL(38,0)", "HUGEINT")) for name, kind in columns]
 
-    def _lend(self, name: str, table: pa.Table) -> None:
+    def _register(self, name: str, table: pa.Table) -> None:
         columns = self._list_columns(table)
         listed = ", ".join(f"{backquote(column)} {spark_type(Type.parse(kind))}" for column, kind in columns)
         rows = table if table.num_rows else table.schema.empty_table()
         self._session.createDataFrame(rows, listed).createOrReplaceTempView(name)
 
-    def _forget(self, names: Iterable[str]) -> None:
+    def _unregister(self, names: Iterable[str]) -> None:
         for name in names:
             with contextlib.suppress(Exception):
                 self._session.catalog.dropTempView(name)
@@ -244,8 +243,8 @@ class SparkEngine(Engine):
     def close(self) -> None:
         """Drop our views, and stop Spark if this engine started it."""
         with contextlib.suppress(Exception):
-            self._forget(name_view(table) for table in self.policy.tables.values())
-            for name in self._lent_globally:
+            self._unregister(name_view(table) for table in self.policy.tables.values())
+            for name in self._global_views:
                 self._session.catalog.dropGlobalTempView(name)
         super().close()
         if self._started:

@@ -284,12 +284,15 @@ _STATISTICS: dict[type[exp.Expr], str] = {
 }  # fmt: skip
 """Aggregates from one pass over the values in their order: number, sum, means, squares about them."""
 _STEP = {
-    "n": "s.n + 1D", "sum": "s.sum + r.x", "other": "s.other + r.y", "mx": "s.mx + (r.x - s.mx) / (s.n + 1D)",
+    "n": "s.n + 1D",
+    "sum": "s.sum + r.x",
+    "other": "s.other + r.y",
+    "mx": "s.mx + (r.x - s.mx) / (s.n + 1D)",
     "my": "s.my + (r.y - s.my) / (s.n + 1D)",
     "xx": "s.xx + (r.x - s.mx) * (r.x - (s.mx + (r.x - s.mx) / (s.n + 1D)))",
     "yy": "s.yy + (r.y - s.my) * (r.y - (s.my + (r.y - s.my) / (s.n + 1D)))",
     "xy": "s.xy + (r.x - s.mx) * (r.y - (s.my + (r.y - s.my) / (s.n + 1D)))",
-}  # fmt: skip
+}
 _BITS = 21
 
 

@@ -463,7 +463,7 @@ def _round_double(d: str, places: int) -> str:
     if places == 0:
         return f"round({d})"
     if not -22 <= places <= 22:
-        raise refusal("ROUND to so many digits")
+        raise refusal("ROUND to more than 22 digits")
     there, back = "*/" if places > 0 else "/*"
     power = f"1.0E{abs(places)}D"
     scaled = f"{d} {there} {power}"
@@ -552,30 +552,30 @@ def _length(given: SparkValue) -> SparkValue:
     return _text("CAST(length({0}) AS BIGINT)", LONG)(given)
 
 
-def _contains(held: SparkValue, sought: SparkValue) -> SparkValue:
+def _contains(listed: SparkValue, sought: SparkValue) -> SparkValue:
     """Return membership in a list; Spark's is NULL if the list has a NULL and not the value."""
-    if held.type.element is None:
-        raise refusal(f"list_contains of {held.type.sql}")
-    item = write_cast(sought, held.type.element)
-    rest = f"CASE WHEN {held.sql} IS NOT NULL AND {item} IS NOT NULL THEN FALSE END"
-    return SparkValue(f"coalesce(array_contains({held.sql}, {item}), {rest})", BOOLEAN)
+    if listed.type.element is None:
+        raise refusal(f"list_contains of {listed.type.sql}")
+    item = write_cast(sought, listed.type.element)
+    rest = f"CASE WHEN {listed.sql} IS NOT NULL AND {item} IS NOT NULL THEN FALSE END"
+    return SparkValue(f"coalesce(array_contains({listed.sql}, {item}), {rest})", BOOLEAN)
 
 
-def _element(held: SparkValue, index: SparkValue) -> SparkValue:
+def _element(listed: SparkValue, index: SparkValue) -> SparkValue:
     """Return the element at a literal index; negative indices count from the end, index 0 does not exist."""
     place = index.low
-    if held.type.element is None or place is None:
-        raise refusal(f"an element of {held.type.sql}")
-    at = f"{place - 1}" if place > 0 else f"size({held.sql}) - {-place}" if place < 0 else "-1"
-    return SparkValue(f"get({held.sql}, {at})", held.type.element)
+    if listed.type.element is None or place is None:
+        raise refusal(f"an element of {listed.type.sql}")
+    at = f"{place - 1}" if place > 0 else f"size({listed.sql}) - {-place}" if place < 0 else "-1"
+    return SparkValue(f"get({listed.sql}, {at})", listed.type.element)
 
 
-def _slice(held: SparkValue, first: SparkValue, last: SparkValue) -> SparkValue:
+def _slice(listed: SparkValue, first: SparkValue, last: SparkValue) -> SparkValue:
     """Return ``list[first:last]`` from the start: for a position before the first element Spark returns nothing."""
-    if held.type.element is None or first.low is None or last.low is None or min(first.low, last.low) < 0:
+    if listed.type.element is None or first.low is None or last.low is None or min(first.low, last.low) < 0:
         raise refusal("a part of a list that is counted from its end")
     start = max(1, first.low)
-    return SparkValue(f"slice({held.sql}, {start}, {max(0, last.low - start + 1)})", held.type)
+    return SparkValue(f"slice({listed.sql}, {start}, {max(0, last.low - start + 1)})", listed.type)
 
 
 # -- dates ------------------------------------------------------------------------------------------------------

@@ -322,11 +322,10 @@ class _Scope:
         keys, tests, nearest = [], [], []
         for part in on.flatten() if isinstance(on, exp.And) else [on]:
             own, at, word = _read_as_of(part.unnest(), source)
-            mine, theirs, lower = (
-                self.of(own),
-                there.of(at),
-                below.of(at.transform(_exchange_alias, under.alias)),
+            moved = at.transform(
+                lambda n: exp.column(n.name, under.alias, quoted=True) if isinstance(n, exp.Column) else n
             )
+            mine, theirs, lower = self.of(own), there.of(at), below.of(moved)
             kind = find_common_type((mine.type, theirs.type))
             sought = write_cast(lower, kind)
             if word == "=":  # as compared, so that at most one row of each is the nearest
@@ -386,11 +385,6 @@ def _read_as_of(part: exp.Expr, source: _Source) -> tuple[exp.Expr, exp.Expr, st
     raise refusal("an ASOF JOIN of this form")
 
 
-def _exchange_alias(node: exp.Expr, alias: str) -> exp.Expr:
-    """Return a relation's column under another alias of the relation."""
-    return exp.column(node.name, alias, quoted=True) if isinstance(node, exp.Column) else node
-
-
 def _list_names(columns: SparkColumns) -> str:
     return ", ".join(backquote(name) for name, _ in columns)
 
@@ -425,9 +419,11 @@ def _number_within_units(node: exp.Expr) -> exp.Expr:
     if not rest or len(rest) + len(columns) != len(sorts) or sorts[0].this not in columns:
         return node
     own = exp.Window(
-        this=exp.DenseRank() if first.ranks else exp.RowNumber(), partition_by=[column.copy() for column in columns],
-        order=exp.Order(expressions=[item.copy() for item in rest]), over="OVER",
-    )  # fmt: skip
+        this=exp.DenseRank() if first.ranks else exp.RowNumber(),
+        partition_by=[column.copy() for column in columns],
+        order=exp.Order(expressions=[item.copy() for item in rest]),
+        over="OVER",
+    )
     return exp.LTE(this=own, expression=exp.Literal.number(first.places))
 
 

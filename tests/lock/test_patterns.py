@@ -6,6 +6,7 @@ import random
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any, cast
 
 import duckdb
 import pytest
@@ -255,3 +256,19 @@ def test_a_value_that_nothing_reads_is_no_part_of_a_pattern(session: dpsql.Sessi
         for least in (50, 60):
             text = f"SELECT {count.format(least)} AS a FROM (SELECT {more} FROM visits) AS v"
             assert session.sql(text).columns == ["a"]
+
+
+def test_patterns_go_with_the_outputs_that_were_proved_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another pattern of the shape would otherwise vouch for outputs of a pattern whose own were dropped."""
+    monkeypatch.setattr(lock, "MAX_PROVED", 3)
+    found = lock.Lock(cast(Any, None), serialise)
+    for value in ("1", "2"):
+        found._patterns.learn(ShapedText("SELECT $value0", (value,)), "claim", lambda pattern, names: None)
+    later = ShapedText("SELECT $value0", ("5",))
+    assert found._patterns.cover(later, "claim")
+    for key in range(3):
+        found._remember((key,), None)
+    assert found._patterns.cover(later, "claim"), "there is room yet"
+    found._remember((3,), None)
+    assert not found._patterns.cover(later, "claim")
+    assert [*found._proved] == [(3,)]

@@ -206,7 +206,7 @@ ROWS: dict[int, tuple[str, ...]] = {
     ),
     60: (
         "the exact SQL, to be read: what is shown is what is run",
-        "exact/test_pretty.py::test_what_is_shown_is_what_is_run",
+        "exact/test_layout.py::test_what_is_shown_is_what_is_run",
         f"{EXPECTED}::test_explain_is_never_cut",
     ),
     61: (
