@@ -216,7 +216,7 @@ class LedgerView:
             ledger = self.open()
             policy = ledger.policy
             tokens = {record.name: record for record in self._load_tokens()}
-            told = {desk["analyst"]: desk for desk in desks}
+            queues = {desk["analyst"]: desk for desk in desks}
             known = list(policy.analysts) if policy is not None else []
             shares = self._find_shares(ledger, known)
             return [
@@ -226,10 +226,10 @@ class LedgerView:
                     shares.get(name),
                     len(numbers.all) - len(numbers.refused),
                     len(numbers.refused),
-                    told.get(name, {}),
+                    queues.get(name, {}),
                     name in known,
                 )
-                for name in dict.fromkeys([*known, *tokens, *told, *self._who])
+                for name in dict.fromkeys([*known, *tokens, *queues, *self._who])
                 for numbers in [self._who.get(name, Numbers())]
             ]
 
@@ -328,9 +328,12 @@ def write_frame(
         again: the head's instruction to reload; by default every ten seconds without scripts.
     """
     tabs = (
-        tag("li", tag("a", title, href=write_link(view.name, name), aria_current="page" if name == tab else None))
+        tag(
+            "li",
+            tag("a", title, href=write_link(view.name, name), aria_current="page" if name == tab else None),
+        )
         for name, title in TABS.items()
-    )  # fmt: skip
+    )
     others = (
         tag("li", tag("a", name, href=write_link(name), aria_current="true" if name == view.name else None))
         for name in names
@@ -408,15 +411,20 @@ def _write_running(view: LedgerView, desks: Sequence[dict[str, Any]]) -> Html:
     rows = []
     for who, call in calls:
         paid = [texts[number] for number in call["statements"] if number in texts]
-        stage = "was told to stop" if call["stopped"] else _STAGES.get(call["stage"], call["stage"])
-        said = [tag("code", clip_text(entry["text"], 600)) for entry in paid]
+        stage = "is stopping" if call["stopped"] else _STAGES.get(call["stage"], call["stage"])
+        shown = [tag("code", clip_text(entry["text"], 600)) for entry in paid]
         rows.append(
-            (who, call["operation"], f"{call['seconds']:g} s", stage, ", ".join(entry["charge"] for entry in paid) or "—",
-             Html("<br>").join(said) if said else "nothing paid so far")
-        )  # fmt: skip
+            (
+                who,
+                call["operation"],
+                f"{call['seconds']:g} s",
+                stage,
+                ", ".join(entry["charge"] for entry in paid) or "—",
+                Html(Html("<br>").join(shown)) if shown else "nothing paid so far",
+            )
+        )
     caption = "Running and queued requests; a text is shown once it is paid"
-    return write_table("who|asks for|since|stage|charge|statement", [(*row[:5], Html(row[5])) if isinstance(row[5], Html)
-                       else row for row in rows], caption, "since|charge")  # fmt: skip
+    return write_table("who|asks for|since|stage|charge|statement", rows, caption, "since|charge")
 
 
 def _write_analysts(view: LedgerView, analysts: Sequence[AnalystView]) -> Html:
@@ -433,11 +441,19 @@ def _write_analysts(view: LedgerView, analysts: Sequence[AnalystView]) -> Html:
             )
         counted = one.desk
         rows.append(
-            (tag("span", link, class_="name"), _write_state(one), share, str(one.statements),
-             tag("a", str(one.refused), href=write_link(view.name, "refusals", who=one.name)) if one.refused else "0",
-             str(counted.get("sessions", 0)), f"{counted.get('failures', 0)} of {MAX_FAILURES}",
-             f"{counted.get('overruns', 0)} of {MAX_OVERRUNS}")
-        )  # fmt: skip
+            (
+                tag("span", link, class_="name"),
+                _write_state(one),
+                share,
+                str(one.statements),
+                tag("a", str(one.refused), href=write_link(view.name, "refusals", who=one.name))
+                if one.refused
+                else "0",
+                str(counted.get("sessions", 0)),
+                f"{counted.get('failures', 0)} of {MAX_FAILURES}",
+                f"{counted.get('overruns', 0)} of {MAX_OVERRUNS}",
+            )
+        )
     caption = (
         "Analysts, their shares, and the server's counts; failures after payment and overruns lead to a pause"
     )
@@ -460,10 +476,16 @@ def _write_state(one: AnalystView) -> Html:
 
 def _write_events(policy: str, events: Sequence[dict[str, Any]]) -> Html:
     rows = [
-        (str(line["when"])[:19].replace("T", " "), line["event"],
-         ", ".join(f"{name} {value}" for name, value in line.items() if name not in ("when", "event", "policy")))
-        for line in reversed(events) if line.get("policy", policy) == policy
-    ]  # fmt: skip
+        (
+            str(line["when"])[:19].replace("T", " "),
+            line["event"],
+            ", ".join(
+                f"{name} {value}" for name, value in line.items() if name not in ("when", "event", "policy")
+            ),
+        )
+        for line in reversed(events)
+        if line.get("policy", policy) == policy
+    ]
     if not rows:
         return tag("p", "Nothing.")
     return write_table(
@@ -498,10 +520,17 @@ def write_list(
     steps.append(tag("span", f"page {found.page} of {found.pages}", class_="quiet"))
     choices = [("everybody", None), *((name or "not named", name) for name in people)]
     names = join(
-        tag("li", tag("a", shown, href=write_link(view.name, tab, **({} if name is None else {"who": name})),
-                      aria_current="true" if name == who else None))
+        tag(
+            "li",
+            tag(
+                "a",
+                shown,
+                href=write_link(view.name, tab, **({} if name is None else {"who": name})),
+                aria_current="true" if name == who else None,
+            ),
+        )
         for shown, name in choices
-    )  # fmt: skip
+    )
     inner = (
         tag("nav", tag("ul", names, class_="people"), aria_label="Whose")
         + table
@@ -519,10 +548,10 @@ def write_promise(view: LedgerView) -> tuple[Html, Html]:
     """Write the guarantee with its curves, and the instruction to reload while they are being made."""
     data, behind = view.find_report()
     if data is None:
-        said = (
+        sentence = (
             view.report_error or "The ledger is being added up. This page shows the sums when they are ready."
         )
-        return tag("p", said, role="status"), _SOON
+        return tag("p", sentence, role="status"), _SOON
     since = f"As of {data['written_text']}" + ("; newer statements are being added." if behind else ".")
     asked = write_sums(data["asked"]) if data["asked"]["people"] else tag("p", "Nothing yet.")
     sections = [
@@ -680,8 +709,11 @@ class ConsolePages:
             content, again = write_promise(view)
         else:
             who, page = query.get("who"), query.get("page", "1")
-            found = view.list_page(int(page) if page.isascii() and page.isdigit() and len(page) < 10 else 1, who,
-                                   tab == "refusals")  # fmt: skip
+            found = view.list_page(
+                int(page) if page.isascii() and page.isdigit() and len(page) < 10 else 1,
+                who,
+                tab == "refusals",
+            )
             people = [one.name for one in view.list_analysts(mine["desks"])]
             content = write_list(view, tab, found, people, who)
         return write_frame(view, list(self.views), tab, content, told, again)
@@ -697,8 +729,11 @@ def make_app(front: FrontLink, setup: dict[str, Any]) -> Starlette:
 
     pages = ConsolePages(
         front,
-        {one["name"]: LedgerView(one["name"], Path(one["policy"]), Path(one["ledger"])) for one in setup["policies"]},
-    )  # fmt: skip
+        {
+            one["name"]: LedgerView(one["name"], Path(one["policy"]), Path(one["ledger"]))
+            for one in setup["policies"]
+        },
+    )
     browsers = Browsers()
     files = {
         "console.css": (read_template("style.css") + read_template("console.css"), "text/css"),
@@ -812,7 +847,7 @@ def let_browser_in() -> None:
 
 # -- The process that writes the owner's page.
 MEMORY_BYTES = 2 << 30
-"""Memory that the process may use, beside what libraries map."""
+"""Bytes of memory for the process, in addition to mapped libraries."""
 _NICE = 10
 MAX_CONNECTIONS = 64
 _IDLE_SECONDS = 5
@@ -830,7 +865,7 @@ def run_console(frames: int, pipe: int, listening: int) -> None:
     """Answer browsers until the front is gone."""
     confine(MEMORY_BYTES)
     protect_memory()
-    os.nice(_NICE)  # whoever asks the front comes first
+    os.nice(_NICE)  # analysts' requests come first
     threading.Thread(target=_end_with, args=(pipe,), daemon=True).start()
     front = FrontLink(Frames(socket.socket(fileno=frames)))
     setup = front.receive_setup()
@@ -845,7 +880,7 @@ def run_console(frames: int, pipe: int, listening: int) -> None:
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=False,  # nobody else says who asks, and where
+        proxy_headers=False,  # no proxy may change the client's address
         limit_concurrency=MAX_CONNECTIONS,
         timeout_keep_alive=_IDLE_SECONDS,
         timeout_graceful_shutdown=1,

@@ -282,12 +282,7 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
     # -- authentication -----------------------------------------------------------------------------------------
 
     def _authenticate(self, context: Any) -> Right:
-        """Return the caller's right.
-
-        Raises:
-            FlightUnauthenticatedError: the token or the certificate is wrong, or the address is blocked for now.
-            RightError: the analyst is paused, or has no share in the policy.
-        """
+        """Return the caller's right."""
         peer = context.peer()
         peer = peer.decode(errors="replace") if isinstance(peer, bytes) else str(peer)
         right = self._find_right(context, peer)
@@ -317,11 +312,7 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         raise flight.FlightUnauthenticatedError(NO_TOKEN)
 
     def _greet(self, token: str, user: str) -> None:
-        """Check the token of a handshake, and the analyst's name if there is one.
-
-        Raises:
-            FlightError: the token is invalid, or its analyst may not ask now.
-        """
+        """Check the token of a handshake, and the analyst's name if there is one."""
 
         def answer() -> None:
             found = [(served, served.tokens.identify(token)) for served in self._served]
@@ -341,11 +332,7 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         return name.decode(errors="replace") if isinstance(name, bytes) else str(name or "")
 
     def _find_certified(self, name: str, peer: str) -> Right:
-        """Return the right of a certificate without a token. It needs a valid token of its analyst in the policy.
-
-        Raises:
-            FlightUnauthenticatedError: the analyst is unknown, or several policies have the name.
-        """
+        """Return the right of a certificate without a token. It needs a valid token of its analyst in the policy."""
         known = [(served, served.find_holder(name)) for served in self._served]
         found = [(served, identity) for served, identity in known if identity is not None]
         if len(found) == 1:
@@ -365,11 +352,7 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
             yield flight.Result(answer)
 
     def _admit_command(self, context: Any, command: bytes | None) -> Right:
-        """Return the right to ask a command or a ticket of Flight SQL.
-
-        Raises:
-            FlightError: it isn't of Flight SQL, or its analyst may not ask now.
-        """
+        """Return the right to ask a command or a ticket of Flight SQL."""
         caller = self._authenticate(context)
         if not command or not is_flight_sql(command):
             raise flight.FlightServerError(_NOT_SERVED)
@@ -461,11 +444,7 @@ def _format_nothing(*given: object, **named: object) -> list[str]:
 
 
 def _guarded(log: EventLog, work: Callable[[], Any]) -> Any:
-    """Return the result of ``work``; replace every exception by one that is safe for a client.
-
-    Raises:
-        FlightError: one of ours, or the fixed sentence.
-    """
+    """Return the result of ``work``; replace every exception by one that is safe for a client."""
     safe: flight.FlightError
     try:
         return work()

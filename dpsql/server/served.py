@@ -145,11 +145,7 @@ class ServedPolicy:
         self._close_old()
 
     def _check(self) -> None:
-        """Run ``dpsql policy check`` in its own process, since the front opens no data.
-
-        Raises:
-            PolicyError: the policy is incomplete.
-        """
+        """Run ``dpsql policy check`` in its own process, since the front opens no data."""
         command = [sys.executable, "-P", "-m", "dpsql.cli", "policy", "check"]
         checking = self._start_check([*command, str(self.places.policy.absolute()), self.places.database])
         try:
@@ -165,11 +161,7 @@ class ServedPolicy:
             raise PolicyError(next(iter([*missing, *err.splitlines()]), "the policy is incomplete."))
 
     def _start_check(self, command: list[str]) -> subprocess.Popen[str]:
-        """Start a process that checks the policy, unless the server is ending.
-
-        Raises:
-            PolicyError: the server is ending, or the process can't be started.
-        """
+        """Start a process that checks the policy, unless the server is ending."""
         environment = os.environ | {"PYTHONPATH": write_import_path()}
         with self._lock:
             if self._ended:
@@ -222,7 +214,7 @@ class ServedPolicy:
         return self._guard.seconds_left(peer)
 
     def ask_right(self, name: str, mark: str, letting_go: bool = False) -> None:
-        """Check that an analyst has a right now. If the file of tokens can't be read, nobody has one.
+        """Check that an analyst has a right now. If the file of tokens can't be read, no analyst has one.
 
         Args:
             name: the analyst.

@@ -485,11 +485,7 @@ def read_parameters(reader: Any, most_bytes: int) -> dict[str, Any]:
 
 
 def _read_batch(reader: Any) -> pa.RecordBatch | None:
-    """Return the next batch, checked; None after the last one.
-
-    Raises:
-        BindError: it can't be read.
-    """
+    """Return the next batch, checked; None after the last one."""
     try:
         batch = reader.read_chunk().data
         if batch is not None:
@@ -502,11 +498,7 @@ def _read_batch(reader: Any) -> pa.RecordBatch | None:
 
 
 def _read_value(column: pa.Array) -> Any:
-    """Return the one value of a column.
-
-    Raises:
-        BindError: Python has no such value.
-    """
+    """Return the one value of a column."""
     try:
         value = column[0].as_py()
     except Exception:  # a time outside Python's range, or an unknown type
@@ -610,8 +602,8 @@ class FlightSqlService:
         except Error as error:
             refuse(error)
         handle = self._write_handle(caller, StatementHandle(held.text, bound))
-        told = make_message("DoPutPreparedStatementResult", prepared_statement_handle=handle)
-        writer.write(pa.py_buffer(told.SerializeToString()))
+        reply = make_message("DoPutPreparedStatementResult", prepared_statement_handle=handle)
+        writer.write(pa.py_buffer(reply.SerializeToString()))
 
     # -- actions ------------------------------------------------------------------------------------------------
 
@@ -766,21 +758,17 @@ class FlightSqlService:
     def _ask(
         self, caller: Right, context: Any, operation: str, head: Mapping[str, Any], mark: str = ""
     ) -> list[Message]:
-        """Ask the worker, and return its messages once they may leave.
-
-        Raises:
-            FlightServerError: the error that the worker answers. Refused: the desk does not take it up.
-        """
+        """Ask the worker, and return its messages once they may leave."""
         desk, record = caller.desk, self._find_session(caller)
         call = desk.make_call(operation, record.handle)
         call.is_abandoned = context.is_cancelled
         with self._stoppable(caller, context, call, mark):
             replies = desk.answer_and_log(call, record, encode(Message(dict(head))))
-            told = [message for reply in replies for message in unpack_messages(reply)]
-        for message in told:
+            arrived = [message for reply in replies for message in unpack_messages(reply)]
+        for message in arrived:
             if get_field(message.head, "kind", str) == "error":
                 refuse(read_error(message))
-        return told
+        return arrived
 
     @contextmanager
     def _stoppable(self, caller: Right, context: Any, call: AnalystCall, mark: str) -> Iterator[None]:

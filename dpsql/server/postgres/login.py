@@ -175,11 +175,7 @@ def _prove(
     peer: str,
     log: EventLog,
 ) -> TokenRecord | None:
-    """Return the record of the user's token, after the client has proved that it has it.
-
-    Raises:
-        NotLetIn: the proof is wrong.
-    """
+    """Return the record of the user's token, after the client has proved that it has it."""
     place = chosen if chosen is not None else _find_policy(served, user, "") or served[0]
     held = place.find_token(user)
     verifier = (
