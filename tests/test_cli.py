@@ -247,10 +247,10 @@ def test_policy_check_proposes_types_of_a_source_that_has_none(run: Run, tmp_pat
     policy.write_text(CSV.format(ending="csv", more="columns.age = { bounds = [0, 120] }"))
     status, out, _ = run("policy", "check", str(policy))
     assert status == 1
-    assert "the types of its columns, which visits.csv does not say" in out
+    assert "the types of its columns, because visits.csv has none" in out
     assert 'age = { type = "BIGINT", bounds = [0, 120] }' in out
     assert 'day = { type = "DATE" }' in out
-    pasted = out.split("and paste:")[1].split("From public knowledge")[0]
+    pasted = out.split("and paste:")[1].split("You could declare")[0]
     policy.write_text(CSV.format(ending="csv", more="\n".join(line.strip() for line in pasted.splitlines())))
     status, out, _ = run("policy", "check", str(policy))
     assert status == 0
@@ -279,14 +279,14 @@ def test_policy_check_warns_where_one_record_may_change_others(run: Run, tmp_pat
     policy.write_text(CSV.format(ending="csv", more=typed + "format.quoted_newlines = true"))
     status, out, _ = run("policy", "check", str(policy))
     assert status == 1
-    assert "one stray quote changes the rows after it" in out
+    assert "one stray quote, and so one person's row, changes" in out
     assert "visits.persom is in the policy but not in visits.csv. Did you mean person?" in out
     policy.write_text(CSV.format(ending="json", more=typed))
     assert "looks like one array" in run("policy", "check", str(policy))[1]
     policy.write_text(CSV.format(ending="json", more=typed + 'format.records = "array"'))
     status, out, _ = run("policy", "check", str(policy))
     assert "looks like one array" not in out
-    assert "one bad record ends the file" in out
+    assert "one bad record, and so one person's, ends the file" in out
 
 
 def test_report_of_a_ledger_under_another_accountant(

@@ -257,7 +257,7 @@ def test_policy_check_proposes_a_default_delta(start: Open, tmp_path: Path) -> N
     assert not any("default_delta" in line for line in check_policy(tmp_path / "policy1.toml").budget)
     start(more="default_delta = 6e-7")
     assert any(
-        line.startswith("default_delta: more than the δ=5e-07")
+        line.startswith("default_delta: more than δ=5e-07")
         for line in check_policy(tmp_path / "policy2.toml").advice
     )
     session = start(more="default_delta = 1e-8")

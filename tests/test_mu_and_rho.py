@@ -215,7 +215,7 @@ def test_a_budget_of_rho(start: Open) -> None:
     assert [g["rho"] for g in report["guarantee"]["groups"]] == pytest.approx(
         [0.1 * k * k for k in range(1, 6)]
     )
-    assert "0.1-zCDP but for an event of probability 1e-06" in report["guarantee"]["formal"]
+    assert "0.1-zCDP except with probability 1e-06" in report["guarantee"]["formal"]
     assert [row["rho"] for row in rows(session, "LEDGER")] == pytest.approx([0.02, 0.03], rel=1e-8)
     with pytest.raises(BudgetExceeded, match=r"costs ρ=0.06; ρ=0.0\d+ of ρ=0.1 is left"):
         session.sql(asked.replace("0.02", "0.06"))

@@ -17,9 +17,12 @@ from dpsql import BindError, BudgetExceeded, Error, Policy, PrivacyError, Sessio
 from dpsql.client.wire import WireError, read_why, write_why
 from dpsql.ledger.ledger import Ledger
 from dpsql.privacy import events, filters
-from dpsql.privacy.cost_words import describe_mechanism, list_cost_parts
 from dpsql.privacy.records import Entry
-from dpsql.report.entry_chain import explain_entry, explain_statement
+from dpsql.report.charge_explanation import (
+    describe_mechanism,
+    explain_entry,
+    explain_statement,
+)
 from dpsql.report.pages import report_text, write_report
 from dpsql.session.explain import AskedStatement, explain_why
 from dpsql.session.explanation import Why, WhyPart
@@ -159,7 +162,7 @@ def test_a_stored_answer(session: Session) -> None:
         (
             "SELECT WITH DP OPTIONS (epsilon = 20) COUNT(*) AS n FROM visits",
             BudgetExceeded,
-            "compared with what is left",
+            "compared with the remaining budget",
         ),
     ],
 )
@@ -206,7 +209,7 @@ def test_a_declared_plan_and_several_statements(session: Session) -> None:
         plan.sql("SELECT COUNT(*) AS a FROM visits")
         plan.sql("SELECT SUM(age) AS b FROM visits")
     assert session.why().statement == "SELECT SUM(age) AS b FROM visits"
-    assert "one of a declared plan" in part(session.why(), "What the answer").lower()
+    assert "one of a declared plan" in part(session.why(), "Notes on the answer").lower()
     with pytest.raises(BudgetExceeded):
         session.sql("SELECT 1; SELECT WITH DP OPTIONS (epsilon = 20) COUNT(*) AS n FROM visits; SELECT 2")
     assert session.why().statement == "SELECT WITH DP OPTIONS (epsilon = 20) COUNT(*) AS n FROM visits"
@@ -244,7 +247,7 @@ def test_an_engine_that_fails_says_no_more(session: Session, monkeypatch: pytest
         session.sql("SELECT COUNT(*) AS n FROM visits")
     why = session.why()
     assert why.outcome == "failed"
-    assert "Why the engine failed is withheld" in part(why, "Why it was failed")
+    assert "The reason of the failure is withheld" in part(why, "Why it was failed")
     assert "It lost ε=0.5" in part(why, "Where the cost"), "the charge stays"
 
 
@@ -411,4 +414,3 @@ def test_every_kind_of_event_has_words() -> None:
         ):
             object.__setattr__(blank, name, value)
         assert describe_mechanism(blank) != kind.kind.replace("_", " "), f"{kind.__name__} is described"
-    assert list_cost_parts(None) == []

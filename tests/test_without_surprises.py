@@ -69,7 +69,7 @@ def test_a_forgotten_database_is_asked_for() -> None:
         assert way in told.hint
     duckdb.connect("clinic.duckdb").close()
     told = refused(
-        lambda: dpsql.connect(policy="tables.toml"), PolicyError, r"beside the policy: clinic.duckdb\)"
+        lambda: dpsql.connect(policy="tables.toml"), PolicyError, r"next to the policy: clinic.duckdb\)"
     )
     assert 'dpsql.connect("clinic.duckdb"' in (told.hint or "")
     refused(

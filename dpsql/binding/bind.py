@@ -9,22 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 import pyarrow as pa
 from sqlglot import exp
 
 from dpsql.binding.plan import IntervalColumns, Plan, PrivateBlock
-from dpsql.binding.public.interval_ends import find_map_width
 from dpsql.binding.public.intervals import (
     Shapes,
+    divide_exactly,
     propagate_intervals,
     propagate_union_intervals,
     replace_interval_calls,
 )
 from dpsql.binding.public.kept_results import NamedResult, name_kept_results, prepend_kept_results
-from dpsql.binding.public.traced_columns import FindColumn, trace_columns
+from dpsql.binding.public.traced_columns import Facts, PublicColumns, list_facts
 from dpsql.binding.public.window_sums import WindowEnds
 from dpsql.binding.public_statement import Cte, Finish, public_columns, renamed, spell
 from dpsql.binding.relations.catalog import Catalog
@@ -39,6 +38,8 @@ from dpsql.errors import BindError, Error
 from dpsql.language.advice import advise_on_function, advise_on_mechanism, advise_on_sign, is_aggregate_name
 from dpsql.language.dialect import bind_error, span_of, span_of_word, spell_statement, to_sql
 from dpsql.language.statements import Statement
+from dpsql.mechanisms.base import ErrorBasis
+from dpsql.mechanisms.histograms import EACH_BIN
 from dpsql.mechanisms.strategies import EVEN
 from dpsql.mechanisms.window_widths import WindowWidths
 from dpsql.policy.model import Table
@@ -63,10 +64,8 @@ def bind(
         return plan
     plain = _bind(statement, catalog, finish, thresholds, even=True)
     names = " and ".join(dict.fromkeys(choice.chosen for choice in choices if choice.chosen != EVEN))
-    note = (
-        f"this is stored as it was answered number by number: asked again as fresh, {names} would have {min(gains):.3g} "
-        "times less error"
-    )  # fmt: skip
+    gain = f"{names} would have {min(gains):.3g} times less error"
+    note = f"this stored answer has each number measured alone: asked again as fresh, {gain}"
     blocks = tuple(replace(block, strategy=None) for block in plain.blocks)
     plain = replace(
         plain, blocks=blocks, notes=(*plain.notes, note), limits=(*plain.limits, f"Strategy: {note}.")
@@ -121,7 +120,7 @@ def _refuse_other_names(tree: exp.Expr, registered: Collection[str]) -> None:
     """Raise BindError, with DuckDB's name, for other systems' function names and misspelt mechanisms, unless registered."""
     for node in tree.find_all(exp.Func):
         name, argument = node.meta.get("called", ""), next(node.iter_expressions(), None)
-        shown = to_sql(argument) if isinstance(argument, exp.Column | exp.Literal) else "x"
+        shown = "x" if argument is None or argument.is_star else to_sql(argument)
         advice = advise_on_function(name, shown)
         if advice is None and isinstance(node, exp.Anonymous) and not is_aggregate_name(name):
             advice = advise_on_mechanism(name)
@@ -145,24 +144,35 @@ def _plan(binder: StatementBinder, tree: exp.Expr, text: str, kept: list[NamedRe
         block.name: {name for name, kind in block.columns if kind in ("BIGINT", "HUGEINT")}
         for block in binder.blocks
     }
-    bins = _list_bins(binder.blocks) | {item.kept.table: dict(item.kept.bins) for item in kept}
-    windows = WindowEnds(tree, binder.ordered_releases, binder.noise_steps, binder.name)
-    shapes = Shapes(binder.noise_steps, level, wholes, bins, windows.find)
-    replace_interval_calls(tree, binder.intervals, results, spell, shapes, binder.name)
+    relations = _list_relations(binder, kept)
+    known = PublicColumns(tree, relations)
+    windows = WindowEnds(tree, binder.ordered_releases, binder.noise_steps, binder.name, known)
+    shapes = Shapes(
+        known,
+        binder.intervals,
+        results,
+        binder.name,
+        windows.find,
+        binder.noise_steps,
+        wholes,
+        level,
+        binder.rounded,
+    )
+    replace_interval_calls(tree, shapes, spell)
     missing: list[str] = []
     if isinstance(tree, exp.Select):
         _name_items(tree, binder)
-        ends, missing = propagate_intervals(tree, binder.intervals, results, shapes, binder.name)
+        ends, missing = propagate_intervals(tree, shapes)
         for name, low, high in ends:
             keys = (binder.name("low"), binder.name("high"))
             for key, node in zip(keys, (low, high), strict=True):
                 tree.append("expressions", exp.alias_(node, key, quoted=True, copy=False))
             intervals.append(IntervalColumns(name, *keys))
     else:
-        found = propagate_union_intervals(tree, binder.intervals, results, shapes, binder.name)
+        found = propagate_union_intervals(tree, shapes)
         intervals += [IntervalColumns(*ends) for ends in found]
+    divide_exactly(tree, shapes, spell)
     finish = write_public(tree)
-    releases = {block.name: [name for name, _ in block.columns] for block in binder.blocks}
     direct = renamed(tree, binder.blocks) if not binder.adjustments else None
     if direct is not None and all(item.fits for item in direct):
         shown = [item.name for item in direct]
@@ -172,47 +182,56 @@ def _plan(binder: StatementBinder, tree: exp.Expr, text: str, kept: list[NamedRe
     hidden_names = {key for item in intervals for key in (item.low, item.high)}
     columns = tuple(name for name in shown if name not in hidden_names)
     confidence = binder.blocks[-1].confidence if binder.blocks else next(iter(levels), 0.95)
-    traced = trace_columns(tree, releases, windows.name_window)
+    outputs = PublicColumns(tree, relations, windows.name_window)
+    traced = outputs.trace_outputs()
+    widths = [
+        (name, facts[0].widths)
+        for name in columns
+        if columns.count(name) == 1 and (facts := outputs.find_columns(tree, name))
+    ]
     return Plan(
         text, tuple(binder.blocks), finish, columns, tuple(binder.public), tuple(intervals), confidence,
         tuple(dict.fromkeys([*binder.notes, *missing])), tuple(binder.adjustments), direct,
         limits=tuple(dict.fromkeys(binder.limits)), shared=tuple(binder.shared),
         traced=traced, ranged=tuple(binder.ranged), size=binder.written.size, widths=tuple(windows.widths.values()),
         window_errors=tuple(windows.named.values()),
-        spreads=tuple(
-            (name, width)
-            for name in columns
-            if columns.count(name) == 1 and (width := find_map_width(tree, tree, name, bins)) is not None
-        ),
+        spreads=tuple((name, width) for name, both in widths if len(both) == 1 for width in both),
     )  # fmt: skip
 
 
 def _refuse_undeclared(tree: exp.Expr, binder: StatementBinder) -> None:
-    """Refuse comparisons of released keys with constants that are not among their declared values.
+    """Raise BindError for a comparison of a released key with a constant that is not among its declared values."""
+    known = PublicColumns(tree, _list_relations(binder, ()))
+    for select in tree.find_all(exp.Select):
 
-    Raises:
-        BindError: there is one.
-    """
-
-    def look(select: exp.Select, find: FindColumn) -> None:
-        def declared(node: exp.Column) -> Declared | None:
-            released = find(node)
+        def find(node: exp.Column, select: exp.Select = select) -> Declared | None:
+            released = known.find_term(select, node)
             return None if released is None else binder.key_values.get(released)
 
-        check_released(select, declared)
+        check_released(select, find)
 
-    trace_columns(
-        tree, {block.name: [name for name, _ in block.columns] for block in binder.blocks}, look=look
-    )
+
+def _list_relations(
+    binder: StatementBinder, kept: Iterable[NamedResult]
+) -> dict[str, list[tuple[str, Facts]]]:
+    """Return the facts about the columns of releases and kept results; kept results have no traces."""
+    bins = _list_bins(binder.blocks)
+    found = {}
+    for block in binder.blocks:
+        names, steps = [name for name, _ in block.columns], binder.noise_steps.get(block.name, {})
+        shown = binder.intervals.get(block.name, ())
+        found[block.name] = list_facts(block.name, names, steps, bins[block.name], shown)
+    for item in (one.kept for one in kept):
+        listed = list_facts(item.table, item.columns, {}, dict(item.bins), {name for name, *_ in item.ends})
+        found[item.table] = [(name, replace(facts, sums=(), released=None)) for name, facts in listed]
+    return found
 
 
 def _name_items(tree: exp.Select, binder: StatementBinder) -> None:
     """Give items without an alias, in place, the engine's names, by which intervals find their columns."""
     items = tree.expressions
-    named = [
-        isinstance(item, exp.Alias | exp.Column) or (isinstance(item, exp.Subquery) and bool(item.alias))
-        for item in items
-    ]
+    kinds = (exp.Alias, exp.Column)
+    named = [isinstance(i, kinds) or (isinstance(i, exp.Subquery) and bool(i.alias)) for i in items]
     stars = [at for at, item in enumerate(items) if item.is_star]
     if len(stars) > 1 or all(named) or any(item.find(exp.Columns, exp.Unnest) for item in items):
         return  # an item of many columns hides the others' positions
@@ -228,14 +247,10 @@ def _name_items(tree: exp.Select, binder: StatementBinder) -> None:
 
 def _list_bins(blocks: Sequence[PrivateBlock]) -> dict[str, dict[str, float]]:
     """Return the half widths of histograms' counts, by the relation of a block and its column."""
-    end = ", each bin"
+    bases = {block.name: ErrorBasis(confidence=block.confidence) for block in blocks}
     return {
-        block.name: {
-            error.name.removesuffix(end): error.error
-            for error in block.operator.expect_errors(Fraction(1), block.confidence)
-            if error.name.endswith(end)
-        }
-        for block in blocks
+        b.name: {e.name: e.error for e in b.operator.errors(bases[b.name]) if e.condition == EACH_BIN}
+        for b in blocks
     }
 
 
@@ -327,16 +342,13 @@ def _rename(node: exp.Table, table: Table) -> None:
     node.set("alias", alias)
 
 
-# -- plans that are kept ----------------------------------------------------------------------------------------
+# -- the cache of plans -----------------------------------------------------------------------------------------
 
 _MAX_PLANS = 200
 
 
 class _Watched:
-    """A finisher that records whether public rows were read, which may change a plan.
-
-    Cached rows are constant during the session; ``kept`` are their queries, and the tables that these read.
-    """
+    """Records whether a finisher read public rows that may change; ``kept`` are cached queries, and their tables."""
 
     def __init__(self, finisher: Finish) -> None:
         self._finisher = finisher

@@ -16,11 +16,11 @@ import pyarrow.compute as pc
 
 from dpsql.language.labels import Orders, name_label_type, order_labels
 from dpsql.mechanisms.aggregation import Aggregation, Together
-from dpsql.mechanisms.base import Operator, Release
+from dpsql.mechanisms.base import ErrorBasis, Operator
 from dpsql.mechanisms.consistency import Consistent
 from dpsql.mechanisms.contribution_caps import CapSearch
 from dpsql.mechanisms.empty_groups import RangedGroups
-from dpsql.mechanisms.moments import TYPICAL_ROWS, Mean, Output, Pair, Variance
+from dpsql.mechanisms.moments import Mean, Output, Pair, Variance
 from dpsql.mechanisms.strategies import StrategyChoice
 from dpsql.mechanisms.window_widths import WINDOW_ERROR, WindowWidths
 from dpsql.privacy.amounts import Amount
@@ -34,34 +34,45 @@ def find_null_reasons(operator: Operator) -> Mapping[str, str]:
     if isinstance(operator, CapSearch):
         return find_null_reasons(operator.least)
     aggregation = operator.aggregation if isinstance(operator, Together) else operator
-    if not isinstance(aggregation, Aggregation):
-        return {}
-    reasons = {output.name: _find_reason(output) for output in aggregation.outputs}
-    return {name: reason for name, reason in reasons.items() if reason}
+    outputs = aggregation.outputs if isinstance(aggregation, Aggregation) else ()
+    reasons = ((output.name, _find_reason(output)) for output in outputs)
+    return {name: reason for name, reason in reasons if reason}
 
 
 def _find_reason(output: Output) -> str:
-    """Return why an output is NULL; empty if it never is."""
-    if isinstance(output, Mean):
-        return _say_few(1)
-    if isinstance(output, Variance):
-        return _say_few(2 if output.kind.endswith("samp") else 1)
-    if isinstance(output, Pair):
-        few = _say_few(1 if output.kind == "covar_pop" else 2)
-        return f"{few}, or no spread beyond the noise to divide by" if output.kind in _SPREADS else few
-    return ""
+    """Return why an output is NULL; empty if it never is. Counts of weighted rows are rounded."""
+    if not isinstance(output, Mean | Variance | Pair):
+        return ""
+    kind = "" if isinstance(output, Mean) else output.kind
+    needed = 2 if kind.endswith("samp") or (isinstance(output, Pair) and kind != "covar_pop") else 1
+    few = f"too few rows for this ε (their noisy count is below {needed})"
+    return f"{few}, or no spread above the noise to divide by" if kind in _SPREADS else few
 
 
-def _say_few(needed: int) -> str:
-    """Return that the noisy count is too low; counts of weighted rows are rounded."""
-    return f"too few rows for this ε (their noisy count is below {needed})"
+class ProtectedUnit(str):
+    """EXPLAIN's sentence on a privacy unit, with the values that it states.
+
+    Args:
+        unit: the name of one unit, ``row`` or a column; empty if only a period of it is protected.
+        rows: the greatest cap on one unit's rows, in all or in one group; 1 if unknown.
+        groups: the cap on one unit's groups; 1 if there are no groups or it is unknown.
+    """
+
+    unit: str
+    rows: int
+    groups: int
+
+    def __new__(cls, text: str, unit: str, rows: int = 1, groups: int = 1) -> ProtectedUnit:
+        made = super().__new__(cls, text)
+        made.unit, made.rows, made.groups = unit, rows, groups
+        return made
 
 
 @dataclass(frozen=True)
 class Input:
     """A public relation that an exact query reads, evaluated apart from private data and then passed to the engine.
 
-    ``sql`` reads public tables and the releases of earlier blocks; it runs in the engine of the outer statement.
+    ``sql`` reads public tables and earlier blocks' releases; it runs in the engine of the outer statement.
     """
 
     name: str
@@ -84,10 +95,9 @@ class StrategyVariant:
 
 @dataclass(frozen=True)
 class PrivateBlock:
-    """One private SELECT: an operator, and the name of the relation that its release becomes.
+    """One private SELECT: an operator, and the name and columns of the relation that its release becomes.
 
-    ``columns`` are that relation's names and SQL types; ``inputs`` are the public relations its exact queries read.
-    ``sentences`` state the privacy unit and the bounds with their sources.
+    Its exact queries may read ``inputs``. ``sentences`` state the privacy unit and the bounds with their sources.
     """
 
     name: str
@@ -131,8 +141,6 @@ _KINDS = {
 }  # fmt: skip
 _HUGEINT = pa.decimal128(38, 0)
 """The Arrow type that DuckDB gives a HUGEINT."""
-
-
 _NUMBERS = frozenset({"BIGINT", "HUGEINT", "DOUBLE"})
 """SQL types that can be cast to each other."""
 _EXACT = 2**53
@@ -167,14 +175,6 @@ class Renamed:
         return column
 
 
-def _keep(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return column
-
-
-def _widen(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return column.cast(_HUGEINT)
-
-
 def _double(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
     """Cast integers to doubles; None if one is greater than ``_EXACT``."""
     ends = pc.min_max(column)
@@ -183,20 +183,16 @@ def _double(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
 
 
 _CASTS: dict[tuple[str, str], Callable[[pa.ChunkedArray], pa.ChunkedArray | None]] = {
-    ("int64", "BIGINT"): _keep,
-    ("double", "DOUBLE"): _keep,
-    (str(_HUGEINT), "HUGEINT"): _keep,
-    ("int64", "HUGEINT"): _widen,
-    ("int64", "DOUBLE"): _double,
-    (str(_HUGEINT), "DOUBLE"): _double,
+    **dict.fromkeys(
+        (("int64", "BIGINT"), ("double", "DOUBLE"), (str(_HUGEINT), "HUGEINT")), lambda same: same
+    ),
+    ("int64", "HUGEINT"): lambda column: column.cast(_HUGEINT),
+    **dict.fromkeys((("int64", "DOUBLE"), (str(_HUGEINT), "DOUBLE")), _double),
 }
 """Casts from an Arrow type to an SQL type."""
-
-
 NO_INTERVAL_FOR = "no interval for "
 """Prefix of notes about columns whose error has no interval."""
-
-_UNBOUNDED = "the noise leaves it no bound, as where what it is divided by may be 0"
+_UNBOUNDED = "the noise leaves it unbounded, for example because its divisor may be 0"
 
 
 @dataclass(frozen=True)
@@ -238,27 +234,17 @@ class Plan:
     size: int = field(default=0, compare=False, repr=False)
     """Size of its exact queries in characters: :class:`dpsql.binding.relations.plan_size.WrittenTexts`."""
 
-    @property
-    def expected_errors(self) -> dict[str, float]:
-        """Expected absolute errors of output columns, in their own units, as far as public numbers determine them.
+    def expect_errors(self, by_block: Mapping[str, ErrorBasis]) -> dict[str, float]:
+        """Return the expected absolute errors of output columns, in their own units, as far as they are determined.
 
         Independent errors are summed in quadrature. For a UNION the side with the largest error counts.
+
+        Args:
+            by_block: the basis of each block's errors; errors of other blocks are unknown.
         """
-        return self.expect_errors(TYPICAL_ROWS)
-
-    def expect_errors(self, rows: int) -> dict[str, float]:
-        """Return the expected errors if each group has this number of rows."""
-        return self._trace_errors({block.name: block.operator.mean_errors(rows) for block in self.blocks})
-
-    def find_errors(self, releases: Mapping[str, Release]) -> dict[str, float]:
-        """Return the expected errors of released blocks, by block name, under the caps and bounds that were found."""
-        found = {b.name: b.operator.find_errors(releases[b.name]) for b in self.blocks if b.name in releases}
-        return self._trace_errors(found)
-
-    def _trace_errors(self, by_block: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-        """Return the errors of output columns, given those of the blocks' columns."""
-        known = {(block, name): error for block, named in by_block.items() for name, error in named.items()}
         operators = {block.name: block.operator for block in self.blocks if block.name in by_block}
+        errors = ((name, e) for name, operator in operators.items() for e in operator.errors(by_block[name]))
+        known = {(block, e.name): e.error for block, e in errors}
         for window in self.window_errors:
             error = window.expect_error(operators[window.block]) if window.block in operators else None
             known |= {} if error is None else {(window.relation, WINDOW_ERROR): error}
@@ -267,10 +253,9 @@ class Plan:
             errors = []
             for trace in traces if shown.lower() == name.lower() else ():
                 terms = [(known.get((block, column)), factor) for block, column, factor in trace]
-                if all(error is not None for error, _ in terms):
-                    errors.append(
-                        math.sqrt(sum((error * factor) ** 2 for error, factor in terms if error is not None))
-                    )
+                scaled = [error * factor for error, factor in terms if error is not None]
+                if len(scaled) == len(terms):
+                    errors.append(math.sqrt(sum(error**2 for error in scaled)))
             if errors:
                 found[shown] = max(errors)
         return found
@@ -325,10 +310,8 @@ class Plan:
     @property
     def schemas(self) -> dict[str, tuple[tuple[str, str], ...]]:
         """Names and SQL types of the columns of the non-public relations that ``finish`` reads, by relation."""
-        return {
-            **{block.name: block.columns for block in self.blocks},
-            **{item.relation: item.columns for item in self.widths},
-        }
+        blocks = {block.name: block.columns for block in self.blocks}
+        return {**blocks, **{item.relation: item.columns for item in self.widths}}
 
     def adjusted(
         self, relations: Mapping[str, pa.Table], drawn: Iterable[PrivateBlock] = ()
@@ -337,13 +320,11 @@ class Plan:
         for adjustment in self.adjustments:
             relations = adjustment.applied(relations)
         blocks = {block.name: block for block in (*self.blocks, *drawn)}
-        made = {
-            item.relation: item.make(
-                blocks[item.block].operator, relations[item.block], blocks[item.block].confidence
-            )
-            for item in self.widths
-        }
-        return self.order_labels({**relations, **made})
+        made = dict(relations)
+        for item in self.widths:
+            block = blocks[item.block]
+            made[item.relation] = item.make(block.operator, relations[item.block], block.confidence)
+        return self.order_labels(made)
 
     def find_orders(self, columns: Iterable[tuple[str, str]]) -> Orders:
         """Return the columns of ``finish`` that have labels, given their names and SQL types."""

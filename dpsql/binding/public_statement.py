@@ -78,12 +78,9 @@ def inner_queries(select: exp.Select) -> Iterator[exp.Expr]:
         if key in ("with_", "from_"):
             continue
         for item in value if isinstance(value, list) else [value]:
-            if not isinstance(item, exp.Expr):
-                continue
-            if key == "joins":
-                yield from outer_queries(item.args["on"]) if item.args.get("on") else ()
-            else:
-                yield from outer_queries(item)
+            part = item.args.get("on") if key == "joins" else item
+            if isinstance(part, exp.Expr):
+                yield from outer_queries(part)
 
 
 def outer_queries(node: exp.Expr) -> Iterator[exp.Expr]:
@@ -111,12 +108,11 @@ def label_of(call: Call) -> str:
     return f"{written}({distinct}{inside}){where}"
 
 
-_TYPES = {"INT": "INTEGER", "TEXT": "VARCHAR"}
-_OTHER_NAMES = _TYPES | {"INT128": "HUGEINT"}
+_TYPES = {"INT": "INTEGER", "TEXT": "VARCHAR", "INT128": "HUGEINT"}
 
 
 def _spell_type(kind: str) -> str:
-    return "VARCHAR" if is_label_type(kind) else _OTHER_NAMES.get(kind, kind)
+    return "VARCHAR" if is_label_type(kind) else _TYPES.get(kind, kind)
 
 
 def spell(node: exp.Expr) -> str:
@@ -133,11 +129,7 @@ MAX_HINT = 200
 
 
 def write_over_rows(select: exp.Select, items: str, after: str) -> str | None:
-    """Return the text of a whole SELECT over the same rows, for a hint.
-
-    Returns:
-        None where the text would be long, or reads a query that is named around it.
-    """
+    """Return a whole SELECT over these rows, for a hint; None if it would be long, or reads a query that WITH names."""
     above: exp.Expr | None = select
     while above is not None:
         if above.args.get("with_"):
@@ -164,10 +156,7 @@ def resolve_key(
 ) -> exp.Expr:
     """Return the expression of a GROUP BY key: an item of the SELECT, by position or alias, or the key itself.
 
-    ``is_column``: returns whether a name is a column of the rows, which precedes an alias.
-
-    Raises:
-        BindError: there is no item at that position.
+    A column of the rows, by ``is_column``, precedes an alias. BindError if there is no item at that position.
     """
     if isinstance(node, exp.Literal) and not node.is_string:
         place = int(node.name) if node.name.isdigit() else 0
@@ -200,16 +189,14 @@ class UniqueNames:
 
     def add(self, name: str) -> str:
         """Return the name, made unique by a numeric suffix."""
-        folded = fold(name)
-        count = self._counts.get(folded)
-        if count is None:
-            self._counts[folded] = 0
-            return name
-        while (fresh := fold(f"{name}_{(count := count + 1)}")) in self._counts:
-            pass
-        self._counts[folded] = count
-        self._counts[fresh] = 0
-        return f"{name}_{count}"
+        folded, fresh = fold(name), name
+        if folded in self._counts:
+            count = self._counts[folded]
+            while fold(fresh := f"{name}_{(count := count + 1)}") in self._counts:
+                pass
+            self._counts[folded] = count
+        self._counts[fold(fresh)] = 0
+        return fresh
 
 
 _MIRROR = {"": "", "LEFT": "RIGHT", "RIGHT": "LEFT", "FULL": "FULL"}
@@ -283,13 +270,14 @@ def _spread(
 ) -> list[exp.Join]:
     """Return inner joins one by one, as they are associative; move the condition of the whole to WHERE."""
     join = joins[place]
-    outer = [j for j in joins[place + 1 :] if join_word(j, "side") in ("RIGHT", "FULL")]
-    kinds = [
-        join_word(j, "kind") in ("", "INNER", "CROSS") and not join_word(j, "side") for j in (join, *inner)
-    ]
-    simple = not any(j.args.get("using") or join_word(j, "method") for j in (join, *inner))
-    if outer or not all(kinds) or not simple:
-        raise bind_error(join.this, "such joins in parentheses are not known here.", _HINT)
+    outer = any(join_word(j, "side") in ("RIGHT", "FULL") for j in joins[place + 1 :])
+    simple = all(
+        join_word(j, "kind") in ("", "INNER", "CROSS")
+        and not (join_word(j, "side") or j.args.get("using") or join_word(j, "method"))
+        for j in (join, *inner)
+    )
+    if outer or not simple:
+        raise bind_error(join.this, "this join can't be taken out of its parentheses.", _HINT)
     on = join.args.get("on")
     if on is not None:
         select.where(on, copy=False)
@@ -324,7 +312,8 @@ class Released:
     """A column of a release, its SQL type, and whether its interval's ends are further columns.
 
     ``noise_step`` is the step of its noise, if it is an exact number with symmetric, log-concave noise and a symmetric
-    interval. ``order`` has the labels of an ENUM, in the type's order.
+    interval. ``order`` has the labels of an ENUM, in the type's order. ``rounded``: the middle of its interval has digits
+    that the number itself lacks.
     """
 
     name: str
@@ -332,6 +321,7 @@ class Released:
     interval: bool = False
     noise_step: Fraction | None = None
     order: tuple[str, ...] | None = None
+    rounded: bool = False
 
     @property
     def low(self) -> str:
@@ -357,20 +347,15 @@ def install(
     select: exp.Select, source: exp.Expr, outputs: Sequence[tuple[str, exp.Expr]] | None = None,
     also: Iterable[str] = (),
 ) -> None:  # fmt: skip
-    """Rewrite a private SELECT, in place, to read a release.
+    """Rewrite a private SELECT, in place, to read a release: ``outputs`` by name, or else all columns of the source.
 
-    Args:
-        select: the SELECT, which keeps its public clauses: ORDER BY, LIMIT, QUALIFY and so on.
-        outputs: names and expressions of the output columns; by default all of the source's.
-        also: further clauses to remove with the private ones.
+    The SELECT keeps its public clauses, such as ORDER BY, LIMIT and QUALIFY, except those in ``also``.
     """
     for key in (*PRIVATE_CLAUSES, *also):
         select.set(key, None)
     select.set("from_", exp.From(this=source))
-    if outputs is None:
-        select.set("expressions", [exp.Star()])
-        return
-    select.set("expressions", [exp.alias_(node, name, quoted=True) for name, node in outputs])
+    items = None if outputs is None else [exp.alias_(node, name, quoted=True) for name, node in outputs]
+    select.set("expressions", [exp.Star()] if items is None else items)
 
 
 def schemas(blocks: Iterable[PrivateBlock | WindowWidths]) -> dict[str, Schema]:
@@ -393,18 +378,14 @@ def renamed(tree: exp.Expr, blocks: Sequence[PrivateBlock]) -> tuple[Renamed, ..
     clauses = [key for key, value in tree.args.items() if value and key not in ("expressions", "from_")]
     if clauses or source is None or source.this != table_named(blocks[0].name):
         return None
-    kinds = dict(blocks[0].columns)
+    types = dict(blocks[0].columns)
     found = []
     for item in tree.expressions:
-        node = item.unalias()
-        casts = []
+        node, kinds = item.unalias(), list[str]()
         while isinstance(node, exp.Cast) and not node.args.get("safe"):
-            casts.append(_spell_type(node.to.sql(dialect="duckdb")))
+            kinds.insert(0, _spell_type(node.to.sql(dialect="duckdb")))
             node = node.this
-        if not isinstance(node, exp.Column) or node.name not in kinds or not item.alias_or_name:
+        if not isinstance(node, exp.Column) or node.name not in types or not item.alias_or_name:
             return None
-        found.append(
-            Renamed(item.alias_or_name, node.name, (_spell_type(kinds[node.name]), *reversed(casts)))
-        )
-    names = [column.name.lower() for column in found]
-    return tuple(found) if len(set(names)) == len(names) else None
+        found.append(Renamed(item.alias_or_name, node.name, (_spell_type(types[node.name]), *kinds)))
+    return tuple(found) if len({column.name.lower() for column in found}) == len(found) else None

@@ -16,14 +16,7 @@ from dpsql.binding.modes import ptr as ptr
 from dpsql.binding.modes.stable import STABLE_ANSWER_OPTIONS, StableBlock
 from dpsql.binding.modes.synthetic import SYNTHETIC_OPTIONS, SyntheticBlock
 from dpsql.binding.public.kept_results import name_kept_results
-from dpsql.binding.public_statement import (
-    Cte,
-    Env,
-    flatten_joins,
-    from_items,
-    inner_queries,
-    outer_queries,
-)
+from dpsql.binding.public_statement import Cte, Env, flatten_joins, from_items, inner_queries, outer_queries
 from dpsql.binding.relations.catalog import Binder
 from dpsql.binding.relations.joins import bind_from
 from dpsql.binding.relations.plan_size import count_joined, refuse_joined, refuse_rows, share
@@ -45,15 +38,7 @@ from dpsql.binding.subsample import subsample_block as subsample
 from dpsql.binding.subsample.combiners import SUBSAMPLE_OPTIONS
 from dpsql.binding.values.sql_types import Typed
 from dpsql.errors import BindError
-from dpsql.language.dialect import (
-    NAMED,
-    ModeClause,
-    bind_error,
-    privacy_error,
-    remove_modes,
-    span_of,
-    to_sql,
-)
+from dpsql.language.dialect import NAMED, ModeClause, bind_error, privacy_error, remove_modes, span_of, to_sql
 from dpsql.language.options import (
     COMMON_OPTIONS,
     Options,
@@ -127,8 +112,7 @@ class StatementBinder(Binder):
             what = "PIVOT and UNPIVOT stand after a relation, with their columns named."
             raise bind_error(tree, what, PIVOT_HINT)
         if not isinstance(tree, exp.Select):
-            what = "only SELECT can stand here."
-            raise bind_error(tree, what, "dpsql only answers questions: write a query.")
+            raise bind_error(tree, "this must be a SELECT.", "dpsql only answers questions: write a query.")
         return self._select(tree, env, inner)
 
     def _ctes(self, with_: exp.Expr, env: Env) -> None:
@@ -157,7 +141,7 @@ class StatementBinder(Binder):
             return None
         left, right = sides
         if left is None or right is None:
-            what = "private rows can only be put together with private rows."
+            what = "a set operation can't combine private rows with public ones."
             raise privacy_error(tree.left, what, "aggregate each side first, then combine the answers.")
         return self.share(combine(self, left, right, tree, env), tree)
 
@@ -169,7 +153,7 @@ class StatementBinder(Binder):
         flatten_joins(select)
         if all(self.source(node, env) is None for node in from_items(select)):
             if options is not None and options.mode == SYNTHETIC and "rows" in options.values:
-                what = "public rows are kept as they are: there are no synthetic rows to count."
+                what = "public rows are copied as they are: no synthetic rows are made."
                 raise options.refuse("rows", what, "leave ROWS out, or write LIMIT.")
             self._public_select(select, env)
             return None
@@ -224,7 +208,7 @@ class StatementBinder(Binder):
         """Bind a SELECT without private relations in FROM: plain SQL, with any private blocks in its subqueries."""
         for join in select.args.get("joins") or []:
             if isinstance(join.this, exp.Lateral) and self.query(join.this.this, env, inner=True) is not None:
-                what = "private rows can't stand beside public ones in LATERAL."
+                what = "LATERAL can't join private rows to public ones."
                 hint = "aggregate by the public key in a subquery, and join that."
                 raise privacy_error(join.this, what, hint)
         for item in select.expressions:
@@ -251,11 +235,11 @@ class StatementBinder(Binder):
         if query.args.get("with_") or aggregates(query):
             return
         if any(self.source(item, env) is not None for item in from_items(query)):
-            what = "EXISTS over private rows would tell exactly whether there are any."
+            what = "EXISTS over private rows would show exactly whether there are any."
             hint = "release the keys of the private rows first, with a noisy count of each, and join that answer."
             raise privacy_error(query, what, hint)
 
-    # -- released numbers where a literal stands ---------------------------------------------------------------------
+    # -- released numbers in place of literals -----------------------------------------------------------------------
 
     def fold_scalars(self, select: exp.Select, env: Env) -> None:
         """Replace public queries of one number by their values, in place, in options, arguments and thresholds.
@@ -289,28 +273,22 @@ class StatementBinder(Binder):
             for item in list(node.expressions):
                 self._fold(item, env)
             return
-        queries = list(node.walk(prune=lambda n: isinstance(n, exp.Query)))
-        queries = [n for n in queries if isinstance(n, exp.Subquery)]
-        if not queries:
-            return
-        beside = any(isinstance(n, exp.Column) for n in node.walk(prune=lambda n: isinstance(n, exp.Query)))
-        for place in queries if beside else [node]:
+        nodes = list(node.walk(prune=lambda n: isinstance(n, exp.Query)))
+        queries = [n for n in nodes if isinstance(n, exp.Subquery)]
+        with_columns = any(isinstance(n, exp.Column) for n in nodes)
+        for place in queries if with_columns or not queries else [node]:
             place.replace(self._scalar(place, env))
 
     def _scalar(self, node: exp.Expr, env: Env) -> exp.Expr:
         """Return the value of a public expression as a literal."""
         inner = node.this if isinstance(node, exp.Subquery) else None
         if isinstance(inner, exp.Select) and len(inner.expressions) != 1:
-            columns = f"this query has {len(inner.expressions)} columns, and a number is one."
-            raise bind_error(
-                node,
-                columns,
-                "take one column of it; two numbers are a pair of such queries, in parentheses.",
-            )
+            what = f"this query has {len(inner.expressions)} columns, and a number needs one."
+            hint = "select one column; for two numbers, write a pair of such queries in parentheses."
+            raise bind_error(node, what, hint)
         query = exp.select(exp.alias_(node.copy(), "value", quoted=True))
-        kept = name_kept_results(
-            query, {name: k for name, k in self.catalog.kept.items() if name not in env}, self.own_names.taken
-        )
+        visible = {name: kept for name, kept in self.catalog.kept.items() if name not in env}
+        kept = name_kept_results(query, visible, self.own_names.taken)
         self.public.update((item.kept.table, None) for item in kept)
         env = {**env, **{fold(item.cte.alias): Cte(item.cte.alias, tree=item.cte) for item in kept}}
         self.public_query(query, env)
@@ -318,16 +296,11 @@ class StatementBinder(Binder):
         try:
             values = self.known(found)
         except BindError:
-            raise bind_error(
-                node, "this query gives more than one row.", "make it one row, such as its largest value."
-            ) from None
+            hint = "make it one row, such as its largest value."
+            raise bind_error(node, "this query returns more than one row.", hint) from None
         if values is None:
-            what = "this number is not released yet."
-            raise privacy_error(
-                node,
-                what,
-                "release it in a statement of its own, keep that answer under a name, and read it here.",
-            )
+            hint = "release it in a statement of its own, keep that answer under a name, and read it here."
+            raise privacy_error(node, "this number is not released yet.", hint)
         value = values.column(0)[0].as_py()
         if value is None:
             raise bind_error(node, "this number is NULL.")
@@ -371,10 +344,11 @@ class StatementBinder(Binder):
             return None
         if isinstance(node, exp.Lateral):
             return None  # bound with the rows before it
-        raise bind_error(node, "this can't stand in FROM.", "name a table or write a subquery.")
+        what = "FROM takes table names and subqueries, not this expression."
+        raise bind_error(node, what, "name a table or write a subquery.")
 
     def _inside(self, node: exp.Expr, env: Env) -> None:
-        """Bind the queries in the arguments of a FROM item, which is then made of their answers."""
+        """Bind the queries in the arguments of a FROM item."""
         for query in list(outer_queries(node)):
             self.public_query(query, env)
 
@@ -400,8 +374,8 @@ class StatementBinder(Binder):
         refuse_samples(node)
         alias = node.args.get("alias")
         if alias is not None and alias.args.get("columns"):
-            hint = f"write {node.name} AS {alias.name}: a subquery may rename its columns."
-            raise privacy_error(node, "the columns of a private table keep their names.", hint)
+            hint = f"write {node.name} AS {alias.name}; rename columns in a subquery."
+            raise privacy_error(node, "an alias can't rename the columns of a private table.", hint)
         return self.catalog.relation(table, node.alias_or_name, self.name("table"))
 
     def from_of(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def open_engine(
     database: Any, policy: Policy, base: Path, resources: Mapping[str, str | int] | None
 ) -> Engine:
-    """Open Spark for its addresses and its sessions, DuckDB for all else; an engine is used as it is.
+    """Return an engine: Spark for its addresses and sessions, DuckDB for other databases; an engine is returned unchanged.
 
     Raises:
         PolicyError: the policy does not fit the data, or Spark is not installed.
@@ -52,7 +52,7 @@ def open_engine(
 
 
 def is_spark_address(database: str) -> bool:
-    """Tell addresses of Spark from files.
+    """Return whether a text is an address of Spark.
 
     >>> is_spark_address("sc://host"), is_spark_address("local.duckdb")
     (True, False)

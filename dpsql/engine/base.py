@@ -437,7 +437,7 @@ def fingerprint_data(
 
     Args:
         tables: the policy's tables.
-        files: the local files that hold all of a table; None where there are none.
+        files: returns the local files of a whole table; None if there are none.
         token: a text for data that are in no file, new in each session.
         digest: returns the digest of a frame's rows, which is its version.
     """

@@ -1,28 +1,19 @@
-"""DuckDB as the engine: private data behind a locked connection that only exact queries of plans reach.
+"""DuckDB as the engine: private data behind a locked connection that only the exact queries of plans reach.
 
-Exact queries that read little, or gave a few rows before: there planning a text may take longer than running it.
+**Small queries.** Planning a text may take longer than running it. DuckDB's client plans a text twice to return a table, and
+once to return rows. So texts that read little, or returned few rows before, are fetched as rows. A repeated text is prepared
+if the data can't change, since a prepared plan may depend on the least and greatest values of a column. Either way the
+table is equal. The engine's own estimate of rows, which reads at most a file's footer, says which relations are large.
 
-Which are large is told by the engine's own estimate of rows, which reads no more than a file's footer.
+**Numeric columns.** DuckDB widens decimals of up to 18 digits to 128 bits for Arrow, unless a connection asks for the format
+version with narrower ones, which takes a third of the time. That version changes other types too, so numeric columns have
+their own cursors.
 
-DuckDB's client plans a text twice before it gives a table, and once where rows come one by one. A text that one cursor is asked
-again is prepared, where the data can't change: a prepared plan may rest on the least and the greatest values that a column had.
-Either way gives the same table.
-
-The cursor that columns of numbers stream from: decimals come as the integers that DuckDB stores.
-
-On the way to Arrow a decimal of up to 18 digits is widened to 128 bits, unless a connection asks for the format's version that
-has narrower ones: a third of the time. That version writes other types otherwise too, so other queries don't use it.
-
-Data that stay as they are while a session lasts, so that what was found out of them may be kept.
-
-A file tells by its state whether it is another one. Of data in memory nothing does: whoever has a frame may write into the
-memory that it shares with an Arrow table, and a file that is mapped into memory changes with its content. So nothing is kept of
-them but what rests on copies of ours. The codes of units rest on the units alone: their column is copied, once, when a session
-opens, and the rest is read where it is.
-
-A table that was given over an open connection may change with every statement of others, unless its database was attached for
-reading alone. But all texts of one transaction see the same rows of DuckDB's own tables, and the same tables, whatever others
-commit meanwhile: what was found out of them holds until it ends.
+**Cached facts.** Facts found in the data may be cached while the data can't change. A file's state shows a change. A frame may
+change unnoticed: its memory may be shared, or mapped from a file. So only facts about copies of ours are cached. The codes of
+units depend on the unit column, which is copied once when a session opens. Tables of an open connection may change with
+every statement of others, unless their database is attached read-only. But one transaction sees one state of DuckDB's own
+tables, so its facts hold until it ends.
 """
 
 from __future__ import annotations
@@ -59,7 +50,7 @@ from dpsql.numerics.exact_numbers import make_values
 from dpsql.policy.model import NameMapping, Policy, Table, fold
 
 MAX_PREPARED, MAX_SEEN = 16, 64
-"""Texts that are prepared on one cursor, and those that are known from being asked there once."""
+"""Prepared texts per cursor, and texts remembered there."""
 MAX_ROWS = 1000
 _KINDS = {
     "BIGINT": pa.int64(),
@@ -69,7 +60,7 @@ _KINDS = {
     "BOOLEAN": pa.bool_(),
     "DOUBLE": pa.float64(),
 }
-"""Types whose values come as Python's without a loss, and what DuckDB makes of them in Arrow."""
+"""Types with exact Python values, and DuckDB's Arrow types for them."""
 
 
 _NUMBER = re.compile("[0-9]+")
@@ -83,7 +74,7 @@ _ROWS = re.compile(r'"Estimated Cardinality": "~?([0-9]+)"')
 
 
 def estimate_rows(ask: Callable[[str], Sequence[Sequence[object]]], relation: str) -> int:
-    """Return about how many rows a relation has, as the engine's plan to read it says; 0 where it does not."""
+    """Return the approximate number of rows of a relation from its query plan; 0 if the plan has none."""
     with contextlib.suppress(duckdb.Error):
         plan = ask(f"EXPLAIN (FORMAT JSON) SELECT * FROM {relation}")
         return max((int(rows) for row in plan for rows in _ROWS.findall(str(row[-1]))), default=0)
@@ -91,22 +82,22 @@ def estimate_rows(ask: Callable[[str], Sequence[Sequence[object]]], relation: st
 
 
 class LittleQueries:
-    """The little queries of one cursor.
+    """The small queries of one cursor.
 
     Args:
-        con: the cursor, on which nobody else prepares anything.
-        steady: whether the data are the same as long as it is open.
+        con: the cursor; only this object prepares statements on it.
+        steady: whether the data can't change while it is open.
     """
 
     def __init__(self, con: duckdb.DuckDBPyConnection, steady: bool) -> None:
         self.con, self._steady = con, steady
         self._fit: OrderedDict[str, bool] = OrderedDict()
-        """Texts that were asked, and whether their rows come this way."""
+        """Known texts, and whether their answers are small."""
         self._prepared: OrderedDict[str, str] = OrderedDict()
         self._made = 0
 
     def ask(self, sql: str) -> pa.Table | None:
-        """Return the rows of a text; None where they are many, or of types that do not come this way."""
+        """Return the rows of a text; None if there are many, or their types need Arrow."""
         known = self._fit.get(sql)
         if known is False or (known is None and self._fit.get(_shape(sql)) is False):
             return None
@@ -115,15 +106,15 @@ class LittleQueries:
         found = self._run(f"EXECUTE {self._prepared[sql]}" if sql in self._prepared else sql)
         self._remember(sql, found is not None)
         if found is None:
-            self._remember(_shape(sql), False)  # the next one with another number is not tried
+            self._remember(_shape(sql), False)  # don't try texts that differ in numbers only
         return found
 
     def knows(self, sql: str) -> bool:
-        """Tell whether a text's rows came this way, or could have."""
+        """Return whether a text's answer is known to be small."""
         return self._fit.get(sql, False)
 
     def note(self, sql: str, found: pa.Table) -> None:
-        """Remember what a text gave that was asked otherwise."""
+        """Remember whether a text's answer, fetched as a table, is small."""
         few = found.num_rows <= MAX_ROWS and all(kind in _KINDS.values() for kind in found.schema.types)
         self._remember(sql, few)
 
@@ -140,13 +131,12 @@ class LittleQueries:
         if not known or len(rows) > MAX_ROWS:
             if hasattr(
                 self.con, "abort"
-            ):  # DuckDB 2 does nothing else on a cursor before its rows are fetched
+            ):  # DuckDB 2 needs all rows fetched before the cursor's next statement
                 self.con.abort()
             return None
         columns = zip(*rows, strict=True) if rows else [()] * len(described)
-        made = [
-            make_values(values, _KINDS[kind]) for values, (_, kind) in zip(columns, described, strict=True)
-        ]
+        pairs = zip(columns, described, strict=True)
+        made = [make_values(values, _KINDS[kind]) for values, (_, kind) in pairs]
         return pa.table(made, names=[name for name, _ in described])
 
     def _prepare(self, sql: str) -> None:
@@ -161,11 +151,11 @@ class LittleQueries:
 
 
 ARROW_VERSION = "'1.5'"
-"""The first version of Arrow's format with decimals of 32 and 64 bits."""
+"""The first Arrow format version with decimals of 32 and 64 bits."""
 
 
 def ask_for_narrow_decimals(con: duckdb.DuckDBPyConnection) -> bool:
-    """Let a connection give decimals in no more bits than they need; return whether it will."""
+    """Set a connection to return decimals in no more bits than needed, and return whether it supports that."""
     with contextlib.suppress(duckdb.Error):
         if hasattr(pa, "decimal64"):
             con.execute(f"SET SESSION arrow_output_version = {ARROW_VERSION}")
@@ -174,10 +164,10 @@ def ask_for_narrow_decimals(con: duckdb.DuckDBPyConnection) -> bool:
 
 
 class NumberCursor:
-    """The cursor, opened when it is first needed, that one query at a time may have.
+    """A lazily opened cursor for one query at a time.
 
     Args:
-        open_cursor: gives it, or None where there can be none; None where there never is.
+        open_cursor: opens it, or returns None if that is impossible; None if there never is one.
     """
 
     def __init__(self, open_cursor: Callable[[], duckdb.DuckDBPyConnection | None] | None) -> None:
@@ -187,7 +177,7 @@ class NumberCursor:
 
     @contextlib.contextmanager
     def borrow(self) -> Iterator[duckdb.DuckDBPyConnection | None]:
-        """Lend the cursor; None where there is none, or another query has it."""
+        """Yield the cursor; None if there is none, or another query has it."""
         if not self._lock.acquire(blocking=False):
             yield None
             return
@@ -222,15 +212,15 @@ _Place = tuple[str, str, str]
 
 
 def copy_units(frames: dict[str, pa.Table], tables: Iterable[Table]) -> dict[str, bool]:
-    """Replace the units' columns of frames by copies that nobody else has.
+    """Replace the unit columns of frames by private copies.
 
     Args:
-        frames: by their names; columns are replaced in it.
-        tables: those of the policy.
+        frames: the frames by name, changed in place.
+        tables: the policy's tables.
 
     Returns:
-        For each table with such a copy whether all of its columns are one: frames with columns of objects are read as DuckDB's
-        own tables.
+        For each table with such a copy, whether all of its columns are copies: a frame with object columns is read into a
+        DuckDB table.
     """
     names = {fold(name): name for name in frames}
     copied: dict[str, bool] = {}
@@ -253,7 +243,7 @@ def copy_units(frames: dict[str, pa.Table], tables: Iterable[Table]) -> dict[str
 
 
 def copy_columns(table: pa.Table) -> pa.Table:
-    """Return the same table in memory of its own."""
+    """Return a copy of a table that shares no memory."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
@@ -261,10 +251,10 @@ def copy_columns(table: pa.Table) -> pa.Table:
 
 
 def find_read_only(con: duckdb.DuckDBPyConnection, place: _Place) -> object:
-    """Return the state of a table in a database that was attached for reading alone; None of every other relation.
+    """Return the state of a table in a database attached read-only; None for other relations.
 
-    A view is none: it may read whatever others can change. Which attachment it is matters beside the file: where another file
-    took the path, rows are those of the old one until it is attached anew.
+    Views have no state, since they may read data that others can change. The state includes the attachment: if another
+    file takes the path, rows come from the old file until it is attached again.
     """
     with suppress(duckdb.Error):
         for path, attachment in con.execute(_READ_ONLY, place).fetchall():
@@ -277,15 +267,15 @@ def find_read_only(con: duckdb.DuckDBPyConnection, place: _Place) -> object:
 def hold_transaction(
     con: duckdb.DuckDBPyConnection, lock: Any, places: Collection[_Place]
 ) -> Iterator[dict[str, object] | None]:
-    """Let a cursor see one state of DuckDB's own tables, with a place for what is found out of it.
+    """Hold a transaction, in which a cursor sees one state of DuckDB's own tables, and yield a cache for that state.
 
-    There is None where another thread has the cursor, or where one of the relations is no such table: a view may read what has
-    no transactions.
+    It yields None if another thread has the cursor, or if a relation is no such table: a view may read data without
+    transactions.
 
     Args:
-        con: a cursor that nobody uses without the lock.
-        lock: which this thread may take several times.
-        places: of the relations.
+        con: a cursor that is used only under the lock.
+        lock: its reentrant lock.
+        places: the relations.
     """
     with ExitStack() as stack:
         if not places or not lock.acquire(blocking=False):
@@ -301,35 +291,35 @@ def hold_transaction(
 
 
 def _end(con: duckdb.DuckDBPyConnection) -> None:
-    with suppress(duckdb.Error):  # an error has ended it
+    with suppress(duckdb.Error):  # an error may have ended it
         con.execute("ROLLBACK")
 
 
 RESOURCES = ("memory_limit", "max_memory", "threads", "temp_directory", "max_temp_directory_size")
 TIME_LIMIT = "time_limit"
 MEMORY_PER_THREAD = 256 << 20
-"""Bytes for each thread, so that a query which groups or sorts more than memory holds may end.
+"""Bytes per thread, so that a query can group or sort more rows than fit memory.
 
-Each thread keeps some memory that no spilling lowers: with two, what ended with one in 96 MiB wanted twice as much.
+Each thread needs some memory that spilling doesn't reduce: a query that took 96 MiB with one thread took twice that with two.
 """
 _MEANING = {"default_collation": "", "integer_division": "false", "python_enable_replacements": "false"}
-"""Settings that change what SQL means: two people must not become one because their names differ by case."""
+"""Settings that change the meaning of SQL: a collation could merge people whose names differ by case."""
 _BATCH_ROWS = 1 << 18
 _CONFIGURED, _OF_NUMBERS = 4, 2
-"""Cursors that are made before an instance is locked, with the settings that no later one can have; others for numbers."""
+"""Cursors made before an instance is locked, for settings that later ones can't have; and cursors for numbers."""
 
 
 class DuckDBEngine(Engine):
     """Private tables of a DuckDB file, an open connection, data frames, or files.
 
     Args:
-        database: the path of a DuckDB file (opened read-only), ``":memory:"``, an open connection (used
-            through a cursor, its settings left alone), or a mapping of table names to pandas, polars or Arrow tables.
-        policy: its sources become views, before the connection is locked.
+        database: the path of a DuckDB file (opened read-only), ``":memory:"``, an open connection (used through a
+            cursor, with unchanged settings), or a mapping of table names to pandas, polars or Arrow tables.
+        policy: its sources become views before the connection is locked.
         base: the folder that relative sources start from.
-        resources: DuckDB's settings of :data:`RESOURCES`, such as ``{"memory_limit": "1GiB"}``. What does not fit is
-            spilled, private rows and all, below ``temp_directory`` (see :mod:`dpsql.engine.spill`). Without ``threads``,
-            as many run as have :data:`MEMORY_PER_THREAD` of the limit. An open connection has its own resources.
+        resources: DuckDB's settings of :data:`RESOURCES`, such as ``{"memory_limit": "1GiB"}``. Rows that do not fit, also
+            private ones, are spilled below ``temp_directory`` (see :mod:`dpsql.engine.spill`). By default each thread
+            has :data:`MEMORY_PER_THREAD` of the limit. An open connection keeps its own resources.
 
     Raises:
         PolicyError: the database or a source does not exist or can't be read.
@@ -351,7 +341,7 @@ class DuckDBEngine(Engine):
         for name in given:
             if name not in RESOURCES:
                 hint = did_you_mean(name, (*RESOURCES, TIME_LIMIT))
-                raise PolicyError(f"{name} is no resource that is set here.", hint=hint)
+                raise PolicyError(f"dpsql has no resource {name}.", hint=hint)
             if self._attached:
                 hint = f"SET {name} on the connection itself."
                 raise PolicyError("an open connection has its own resources.", hint=hint)
@@ -376,7 +366,7 @@ class DuckDBEngine(Engine):
 
     @property
     def _path(self) -> str | None:
-        """The database file, where there is one."""
+        """The database file; None if there is none."""
         if self._attached or str(self._database) in (":memory:", ""):
             return None
         return os.path.realpath(os.path.expanduser(str(self._database)))
@@ -403,10 +393,7 @@ class DuckDBEngine(Engine):
 
     @property
     def _instance_key(self) -> object:
-        """The common state of one instance's engines: all that it reads, from the very same file, and its resources.
-
-        Frames are in memory, and belong to one engine.
-        """
+        """The key of the shared instance: the files it reads, and its resources. An engine with frames has its own."""
         if self._frames:
             return object()
         file = find_states([] if self._path is None else [self._path])
@@ -436,7 +423,7 @@ class DuckDBEngine(Engine):
         return con
 
     def _leave(self, broken: bool = False) -> None:
-        """Close the cursors of this engine, and its part in the instance."""
+        """Close this engine's cursors, and leave the instance."""
         self._little.clear()
         self._cursors.close()
         self._numbers.close()
@@ -448,10 +435,11 @@ class DuckDBEngine(Engine):
             self._instance = None
 
     def _open_another(self, views: Sequence[str], numbers: bool = False) -> duckdb.DuckDBPyConnection | None:
-        """Return a cursor that sees what the engine's own does; None where there can be none.
+        """Return a cursor that sees all relations of the engine's own cursor; None if that is impossible.
 
         Args:
-            views: texts of what it needs besides. numbers: whether it is for columns of numbers.
+            views: the texts of its temporary views.
+            numbers: whether it is for numeric columns.
         """
         with contextlib.suppress(duckdb.Error, PolicyError):
             if isinstance(self._database, duckdb.DuckDBPyConnection):
@@ -481,7 +469,7 @@ class DuckDBEngine(Engine):
         self._orders: dict[str, Mapping[str, tuple[str, ...]]] = {}
         for table in self.policy.tables.values():
             place = self._find_place(table)
-            # Two tables of one source may have two privacy units, so each has its own name.
+            # Two tables of one source may have different privacy units, so each has its own name.
             if place in self._places.values():
                 place = sources.open_again(self._con, table, ".".join(map(sandbox.quote_identifier, place)))
             self._places[table.name] = place
@@ -490,7 +478,7 @@ class DuckDBEngine(Engine):
         self._numbers = NumberCursor(None if views is None else lambda: self._open_another(views, True))
 
     def _list_views(self) -> list[str] | None:
-        """Return the texts of what a further cursor needs; None where it would need rows, which one cursor holds."""
+        """Return the temporary views that another cursor needs; None if it also needs temporary tables, which it can't see."""
         if self._con is self._database:
             return None
         if self._con.execute("SELECT 1 FROM duckdb_tables() WHERE temporary LIMIT 1").fetchall():
@@ -517,7 +505,7 @@ class DuckDBEngine(Engine):
         return con
 
     def _open_cursor(self, given: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
-        """Return a cursor with settings of its own, or the connection itself where it alone sees the tables."""
+        """Return a cursor with its own settings, or the connection itself if only it sees the tables."""
         cursor = given.cursor()
         zone = self._zone or sandbox.fetch_settings(cursor, "TimeZone")[0]
         for setting, value in {**sandbox.SETTINGS, **_MEANING, "TimeZone": zone}.items():
@@ -525,10 +513,8 @@ class DuckDBEngine(Engine):
                 cursor.execute(f"SET SESSION {setting} = '{value}'")
         tables = self.policy.tables.values()
         named = [t.source or t.name for t in tables if self._sources.get(t.name) is None]
-        if all(
-            sources.exists_in_catalog(cursor, name) or not sources.exists_in_catalog(given, name)
-            for name in named
-        ):
+        there = sources.exists_in_catalog
+        if all(there(cursor, name) or not there(given, name) for name in named):
             self._zone = zone
             return cursor
         # Registered frames and temporary tables belong to one connection; a cursor does not see them.
@@ -537,7 +523,7 @@ class DuckDBEngine(Engine):
         return given
 
     def _find_place(self, table: Table) -> tuple[str, str, str]:
-        """Make a table readable; return the catalog, schema and name under which exact queries find it."""
+        """Make a table readable, and return its catalog, schema and name in exact queries."""
         files = self._sources.get(table.name)
         if files is not None:
             sources.open_files(self._con, self.policy, table, files)
@@ -554,12 +540,12 @@ class DuckDBEngine(Engine):
             raise schemas.explain_missing_table(self._con, table, name, self._base, given)
         if not temporary:
             self._paths[table.name] = place
-        # Texts are compared as they are: where a collation makes two equal, one row would say how all are shown.
+        # Texts are compared exactly: if a collation made two equal, one row would decide how all are shown.
         texts = [column for column, kind in columns.items() if kind == "VARCHAR"]
         collated = [column for column in texts if sources.is_collated(self._con, body, column)]
         frame = NameMapping(self._frames).get(name)
         pandas = frame is None and sources.is_pandas(self._con, place)
-        if not pandas:  # the categories of a registered one may be without an order
+        if not pandas:  # categories of a registered pandas frame may have no order
             found = {column: sources.list_labels(kind) for column, kind in columns.items()}
             self._orders[table.name] = {column: order for column, order in found.items() if order}
         if frame is not None:
@@ -572,7 +558,6 @@ class DuckDBEngine(Engine):
 
     def _harden(self, con: duckdb.DuckDBPyConnection) -> None:
         if "threads" not in self._resources:
-            # No more threads than the memory limit has room for.
             most = max(1, sandbox.fetch_memory_limit(con) // MEMORY_PER_THREAD)
             if most < sandbox.fetch_settings(con, "threads")[0]:
                 con.execute(f"SET threads = {most}")
@@ -589,7 +574,7 @@ class DuckDBEngine(Engine):
             return {row[0]: row[1] for row in self._ask(f"DESCRIBE SELECT * FROM {self.relation(table)}")}
         raise PolicyError(
             f"the data of {table.name} can't be read any more.",
-            hint="its file, table or connection is gone or was changed since the session began: connect again.",
+            hint="its file, table or connection has changed since the session began. Connect again.",
         )
 
     def place(self, table: Table) -> tuple[str, str, str]:
@@ -600,7 +585,7 @@ class DuckDBEngine(Engine):
 
     @property
     def home(self) -> tuple[str, ...]:
-        """The catalog and schema of names that have none."""
+        """The default catalog and schema."""
         return self._home
 
     def path(self, table: Table) -> tuple[str, str, str] | None:
@@ -627,7 +612,7 @@ class DuckDBEngine(Engine):
         return estimate_rows(self._ask, relation)
 
     def _ask(self, query: str) -> list[tuple[Any, ...]]:
-        """Run a query about names and settings, on a cursor that nobody else uses meanwhile."""
+        """Run a query about names and settings, on a cursor for exclusive use."""
         with self._cursors.borrow(self._lock) as con:
             return con.execute(query).fetchall()
 
@@ -635,18 +620,18 @@ class DuckDBEngine(Engine):
     def macros(self) -> frozenset[str]:
         """Functions of the file or the attached database; later ones: :func:`dpsql.engine.sandbox.prefer_own_functions`."""
         if not self._attached and self._path is None:
-            return frozenset()  # the query is slow, and nobody else defines any
+            return frozenset()  # there are none, and the query is slow
         query = "SELECT DISTINCT lower(function_name) FROM duckdb_functions() WHERE NOT internal"
         return frozenset(row[0] for row in self._ask(query))
 
     @property
     def time_zone(self) -> str:
-        """The time zone of the session's cursors; that of an owner's own connection may change at any time."""
+        """The time zone of the session's cursors; an owner's own connection may change it at any time."""
         return self._zone or str(self._ask("SELECT current_setting('TimeZone')")[0][0])
 
     @property
     def dataset(self) -> str:
-        """The name of the data in the ledger: from the files they are in, or from the attached database."""
+        """The name of the data in the ledger, from the paths of their files or of the attached databases."""
         parts = [path for files in self._sources.values() for path in files or []]
         if self._path is not None:
             parts.append(self._path)
@@ -660,7 +645,7 @@ class DuckDBEngine(Engine):
         return found if found is not None or self._path is None else [self._path]
 
     def digest_frame(self, table: Table) -> str | None:
-        """Return a digest of a table's rows as the frame has them when the session opens."""
+        """Return a digest of a frame's rows when the session opens."""
         frame = NameMapping(self._frames).get(table.source or table.name)
         return None if frame is None or self._sources.get(table.name) else digest_table(frame)
 
@@ -672,7 +657,7 @@ class DuckDBEngine(Engine):
         return hold_transaction(self._con, self._lock, places if mine else ())
 
     def find_state(self, table: Table) -> object:
-        """Return the state of a table's files, or of its database, where it was attached for reading alone."""
+        """Return the state of a table's files, or of its database if it is attached read-only."""
         if self._attached and (place := self._paths.get(table.name)) is not None:
             with self._cursors.borrow(self._lock) as con:
                 return find_read_only(con, place)
@@ -682,29 +667,13 @@ class DuckDBEngine(Engine):
         return "a copy" if table.name in self._copied else self.find_state(table)
 
     def execute(self, sql: str, lent: Mapping[str, pa.Table] | None = None) -> pa.Table:
-        """Run one exact query, with public relations lent to it under their names.
-
-        Raises:
-            EngineError: it failed; DuckDB's message, which may hold values, is dropped.
-            KeyboardInterrupt: the user stopped it.
-        """
         (table,) = self._run(sql, lent or {}, None)
         return table
 
     def batches(self, sql: str, lent: Mapping[str, pa.Table] | None = None) -> Iterator[pa.Table]:
-        """Yield the rows of an exact query a quarter of a million or so at a time, as they are asked for.
-
-        Raises:
-            EngineError, KeyboardInterrupt: as for :meth:`execute`.
-        """
         return self._run(sql, lent or {}, _BATCH_ROWS)
 
     def numbers(self, sql: str, lent: Mapping[str, pa.Table] | None = None) -> Iterator[pa.Table]:
-        """Yield one column of numbers as :meth:`batches` does, decimals in no more bits than they need.
-
-        Raises:
-            EngineError, KeyboardInterrupt: as for :meth:`execute`.
-        """
         return self._run(sql, lent or {}, _BATCH_ROWS, True)
 
     @contextlib.contextmanager
@@ -719,12 +688,12 @@ class DuckDBEngine(Engine):
     def _run(
         self, sql: str, lent: Mapping[str, pa.Table], rows: int | None, numbers: bool = False
     ) -> Iterator[pa.Table]:
-        """Yield the parts of a query, on a cursor that nobody else uses meanwhile.
+        """Yield the parts of a query, on a cursor for exclusive use.
 
-        Where the instance broke before the first part came, perhaps over another's query, a new one is asked once more.
+        If the instance broke before the first part, perhaps by another session's query, a new instance runs it again.
         """
         state, begun = "failed", False
-        little = self.reads_little(sql, {})  # asked before there is a cursor, since it may ask itself
+        little = self.reads_little(sql, {})  # before a cursor is borrowed, since it may borrow one
         for _ in range(2):
             instance = self._instance
             with self._borrow(numbers) as con:
@@ -773,14 +742,14 @@ class DuckDBEngine(Engine):
             yield from parts
         finally:
             for name in lent:
-                with contextlib.suppress(duckdb.Error):  # one that is not there must not keep the others
+                with contextlib.suppress(duckdb.Error):  # a missing one must not keep the others
                     con.unregister(name)
 
     def _find_little(self, con: duckdb.DuckDBPyConnection) -> LittleQueries | None:
-        """Return the little queries of a cursor; None of the owner's own."""
+        """Return the small queries of a cursor; None for the owner's own connection."""
         if con is self._database:
             return None
-        if con not in self._little:  # files may be written anew
+        if con not in self._little:  # source files may be rewritten
             self._little[con] = LittleQueries(con, not self._attached and not self._sources)
         return self._little[con]
 
@@ -789,11 +758,11 @@ class DuckDBEngine(Engine):
         with self._lock:
             if broken is not None and self._instance is broken:
                 self._leave(broken=True)
-                self._memories.clear()  # the path may be another file's since it was opened
+                self._memories.clear()  # the path may have another file now
                 with contextlib.suppress(duckdb.Error, PolicyError):
                     self._open()
 
     def close(self) -> None:
-        """Close what this engine opened; a connection that was given stays open."""
+        """Close the engine's own resources; the owner's connection stays open."""
         self._leave()
         super().close()

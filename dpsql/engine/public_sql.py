@@ -596,7 +596,7 @@ def _walk(tree: Any) -> Iterator[Mapping[str, Any]]:
 def _check_expression(node: Mapping[str, Any], written: set[str]) -> None:
     kind = node["class"]
     if kind not in _EXPRESSIONS:
-        raise BindError(f"{str(kind).lower().replace('_', ' ')} can't stand above the private part.")
+        raise BindError(f"{str(kind).lower().replace('_', ' ')} isn't supported above the private part.")
     if kind in ("FUNCTION", "WINDOW"):
         name = str(node["function_name"]).lower()
         if name not in PUBLIC_FUNCTIONS:
@@ -614,7 +614,7 @@ def _check_relation(node: Mapping[str, Any], named: set[str]) -> None:
     if kind not in _RELATIONS and kind not in _MODIFIERS:
         what = _REFUSED_RELATIONS.get(kind, kind.lower().replace("_", " "))
         hint = "SHOW TABLES lists the tables, %dpsql columns their columns."
-        raise BindError(f"{what} can't stand above the private part.", hint=hint)
+        raise BindError(f"{what} isn't supported above the private part.", hint=hint)
     if kind == "TABLE_FUNCTION":
         name = str(node["function"]["function_name"]).lower()
         if name not in TABLE_FUNCTIONS:

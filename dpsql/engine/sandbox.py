@@ -119,7 +119,7 @@ def run_interruptibly(
 ) -> Outcome:  # fmt: skip
     """Run work that returns a table in its own thread, as :func:`run_query`; ``interrupt`` asks it to end.
 
-    If no thread can be made it runs here, where nothing ends it, so work with a limit fails.
+    If no thread can be made, it runs in the caller's thread and can't be stopped, so work with a limit fails.
     """
     box: list[Outcome] = []
     done = WorkEnd()
@@ -274,13 +274,13 @@ def quote_identifier(name: str) -> str:
 
 
 def prefer_own_functions(con: duckdb.DuckDBPyConnection, home: tuple[str, str], attached: object) -> None:
-    """Give DuckDB's functions precedence over macros, which others may create in an attached database at any time.
+    """Set DuckDB's functions to take precedence over macros, which others may create in an attached database at any time.
 
     The names of macros are read once. A file is open read-only, and gets no more of them. Only an attached connection
     that must be used itself, since it alone sees the tables (registered frames, temporary tables), is unchanged. A new
     macro with the name of a function would then be called: its creator can read the rows anyway.
 
-    ``home``: the default catalog and schema, where an owner's view still finds its names.
+    ``home``: the default catalog and schema, in which an owner's view still finds its names.
     """
     if con is attached:
         return

@@ -1,10 +1,7 @@
-"""Names, types and declared keys of a source's tables. No row is read, and nothing that a file says about its rows.
+"""Schemas of sources (names, types, declared keys), and DuckDB files attached read-only. No row is read.
 
-Where a source has no types of its own (text, columns of Python objects), there are none here: they would be the rows' word.
-
-The databases of sessions: DuckDB files, attached read-only, and the reasons why one can't be opened.
-
-The reasons come from the file's first bytes, from the operating system, and from locks, never from a row.
+A source without types of its own (text, columns of Python objects) gets none here, since types inferred from rows would reveal
+something about them. Errors about a file come from its first bytes, the operating system and locks, never from a row.
 """
 
 from __future__ import annotations
@@ -62,7 +59,7 @@ def attach_database(con: duckdb.DuckDBPyConnection, path: str) -> None:
             hint="give the path of a DuckDB file; without one, tables come from the policy's sources.",
         )
     reason = ""
-    # The second is for a file with the name of one of DuckDB's own databases.
+    # The alias is for a file named like one of DuckDB's own databases.
     for alias in ("", " AS dpsql_database"):
         try:
             con.execute(f"ATTACH {quote_literal(path)}{alias} (READ_ONLY, TYPE duckdb)")
@@ -125,7 +122,7 @@ def explain_missing_table(
         return PolicyError(f"the policy names {name}, which the database does not have.", hint=hint)
     near = list_databases(base)
     path = near[0] if len(near) == 1 else "data.duckdb"
-    found = f" (beside the policy: {', '.join(near)})" if near else ""
+    found = f" (next to the policy: {', '.join(near)})" if near else ""
     return PolicyError(
         f"the policy names {name}, which the database does not have: no database was given{found}.",
         hint=f'connect to the database that holds {name}: dpsql.connect("{path}", policy=...), %dpsql connect {path} '
@@ -150,7 +147,7 @@ def _find_reason(path: str, reason: str) -> tuple[str, str]:
         )
     if "already attached" in reason or "handle conflict" in reason:
         return (
-            "it is open in this process already",
+            "this process has it open already",
             "pass that connection instead of the path: dpsql.connect(con, policy=...), or %dpsql connect con ...",
         )
     if "lock" in reason.lower():
@@ -167,8 +164,8 @@ def _find_reason(path: str, reason: str) -> tuple[str, str]:
         return f"DuckDB {duckdb.__version__} can't read it", "it may be of a newer version, or damaged."
     known = ".csv, .tsv, .json or .parquet"
     return (
-        "it is none",
-        f"give the path of a DuckDB file; a file of text or of columns is known by its ending: {known}.",
+        "it has another format",
+        f"give the path of a DuckDB file, or a data file that ends in {known}.",
     )
 
 
@@ -186,7 +183,7 @@ def check_database(database: Any, policy: Policy) -> None:
     names = [table.name for table in policy.tables.values() if not table.public and not table.file]
     if hasattr(database, "__arrow_c_stream__") or hasattr(database, "collect_schema"):
         hint = f'dpsql.connect({{"{(names or ["visits"])[0]}": frame}}, policy=...)'
-        raise PolicyError(f"the database is a {kind}, and which table it is does not stand there.", hint=hint)
+        raise PolicyError(f"the database is a {kind} without a table name.", hint=hint)
     hint = "give the path of a DuckDB file, an open connection, or a mapping of names to frames."
     raise PolicyError(f"a {kind} is no database.", hint=hint)
 
@@ -202,9 +199,9 @@ def read_seconds(text: str | None) -> float | None:
 
 
 DELIMITERS = ",;\t|"
-"""Letters that may stand between the names of a CSV file's columns, the usual one first."""
+"""Possible delimiters of a CSV file, the usual one first."""
 _MOST_NAMED = 6
-"""Files that a hint names."""
+"""The most files that a hint names."""
 
 
 @dataclass(frozen=True)
@@ -212,12 +209,12 @@ class TableSchema:
     """A table as its source describes it.
 
     Args:
-        name: a name that SQL can take.
-        source: what a policy has as its source; None for a table of a database and for a frame.
-        columns: the type of each column; None where the source does not say.
-        unique: columns, folded, of which the database says that no two rows have the same value.
-        references: table and column that a column, folded, refers to, as the database says.
-        delimiter: what stands between the fields of a CSV file where that is not the usual letter.
+        name: its name in SQL.
+        source: its source in a policy; None for a table of a database and for a frame.
+        columns: the type of each column; None if the source has none.
+        unique: folded columns that the database declares unique.
+        references: by folded column, the table and column that it refers to in the database.
+        delimiter: the delimiter of a CSV file if it is not the usual one.
     """
 
     name: str
@@ -237,7 +234,7 @@ def read_schemas(source: Any, base: Path) -> list[TableSchema]:
         base: the folder of the policy that will name the files.
 
     Raises:
-        PolicyError: there is no such source, or it can't be read; or two files would be tables of one name.
+        PolicyError: a source is missing or unreadable, or two files would be tables of one name.
     """
     if isinstance(source, list | tuple):
         return _read_each([os.path.expanduser(os.fspath(path)) for path in source], base)
@@ -253,16 +250,12 @@ def read_schemas(source: Any, base: Path) -> list[TableSchema]:
 
 
 def _read_each(paths: list[str], base: Path) -> list[TableSchema]:
-    """Read several files or globs, each of which is a table.
-
-    Raises:
-        PolicyError: one is no file of tables, or two would have one name.
-    """
+    """Read several files or globs, one table each; PolicyError if one is a database, or two would have one name."""
     for path in paths if len(paths) > 1 else ():
         if not (path.lower().endswith(FILE_ENDINGS) or glob.has_magic(path)):
             raise PolicyError(
-                f"{path} is a database, whose tables are those of the policy, beside no other file.",
-                hint=f"dpsql policy init {path} alone; then add the other files to the policy as tables with a source.",
+                f"a list of files can't include a database, and {path} is one.",
+                hint=f"run dpsql policy init {path}, then add the other files to the policy as tables with a source.",
             )
     tables = [table for path in paths for table in read_schemas(path, base)]
     names = [fold(table.name) for table in tables]
@@ -271,7 +264,7 @@ def _read_each(paths: list[str], base: Path) -> list[TableSchema]:
             files = " and ".join(str(t.source) for t in tables if fold(t.name) == name)
             raise PolicyError(
                 f"{files} would both be the table {name}.",
-                hint="write a policy of one of them, and add the other to it under another name.",
+                hint="write a policy for one of them, and add the other under another name.",
             )
     return tables
 
@@ -287,7 +280,7 @@ def make_table_name(text: str) -> str:
 
 
 _TEXTUAL = ("BIGINT", "DOUBLE", "BOOLEAN", "DATE", "TIMESTAMP")
-"""Types that texts are tried as, the narrower first."""
+"""Types that texts are tried as, narrower ones first."""
 
 
 def propose_object_types(name: str, frame: Any) -> dict[str, str]:
@@ -306,7 +299,7 @@ def propose_object_types(name: str, frame: Any) -> dict[str, str]:
 
 
 def _read_files(pattern: str, base: Path) -> TableSchema:
-    named = os.path.isfile(pattern)  # as data[1].csv, which as a glob is another file
+    named = os.path.isfile(pattern)  # such as data[1].csv, which is also a glob
     paths = sorted(glob.glob(pattern, recursive=True)) if glob.has_magic(pattern) and not named else [pattern]
     if not paths or not all(map(os.path.isfile, paths)):
         raise PolicyError(
@@ -314,7 +307,7 @@ def _read_files(pattern: str, base: Path) -> TableSchema:
             hint="give a Parquet, CSV or JSON file, a glob of them in quotes, or a DuckDB file.",
         )
     name = make_table_name(_name_files(pattern))
-    with suppress(ValueError):  # of another drive
+    with suppress(ValueError):  # on another drive
         near = os.path.relpath(pattern, base)
         pattern = os.path.abspath(pattern) if near.startswith(os.path.join("..", "..")) else near
     pattern = glob.escape(pattern) if named else pattern
@@ -339,15 +332,12 @@ def _read_files(pattern: str, base: Path) -> TableSchema:
 
 
 def _check_alike(pattern: str, headings: Mapping[str, list[str]], nested: bool = False) -> None:
-    """Check that files may be one table: they have the same columns.
+    """Refuse files with different columns, which can't be one table.
 
     Args:
-        pattern: the glob that named them.
+        pattern: the glob that matched them.
         headings: the columns of each file.
-        nested: whether a file may have further columns.
-
-    Raises:
-        PolicyError: they have not.
+        nested: whether a file may have additional columns.
     """
     (first, names), *rest = headings.items()
     mine = {fold(name) for name in names}
@@ -366,7 +356,7 @@ def _check_alike(pattern: str, headings: Mapping[str, list[str]], nested: bool =
 
 
 def _name_files(pattern: str) -> str:
-    """Return what a table of these files may be called: the last part that is no pattern, without its ending."""
+    """Return a table name for files: the last part of the path that is no pattern, without its ending."""
     parts = [re.sub(r"[*?]|\[.*?\]", "", part) for part in Path(pattern).parts]
     lowered = parts[-1].lower()
     ending = max((e for e in FILE_ENDINGS if lowered.endswith(e)), key=len, default="")
@@ -375,7 +365,7 @@ def _name_files(pattern: str) -> str:
 
 
 def _read_text(table: Table, path: str) -> TableSchema:
-    """Read a CSV file's heading, and find what stands between its names."""
+    """Read a CSV file's heading and delimiter."""
     usual = Format().fit(table.source, table.text)
     line = read_first_record(path, usual) or ""
     letter = max(DELIMITERS, key=lambda d: (line.count(d), d == usual.delimiter))
@@ -404,15 +394,14 @@ def _read_database(con: duckdb.DuckDBPyConnection) -> Iterator[TableSchema]:
         home,
     ).fetchall()
     for schema, name in rows:
-        body = (
-            quote_identifier(name) if schema == home[1] else ".".join(map(quote_identifier, (schema, name)))
-        )
+        plain = schema == home[1]
+        body = quote_identifier(name) if plain else ".".join(map(quote_identifier, (schema, name)))
         columns = describe_relation(con, body)
         if columns is None or name.startswith("dpsql_"):
             continue
         unique, references = _read_constraints(con, schema, name)
         yield TableSchema(
-            name if schema == home[1] else f"{schema}.{name}",
+            name if plain else f"{schema}.{name}",
             None,
             {column: simplify_type(kind) for column, kind in columns.items()},
             frozenset(unique),
@@ -423,7 +412,7 @@ def _read_database(con: duckdb.DuckDBPyConnection) -> Iterator[TableSchema]:
 def _read_constraints(
     con: duckdb.DuckDBPyConnection, schema: str, name: str
 ) -> tuple[set[str], dict[str, tuple[str, str]]]:
-    """Return the columns that are keys alone, and those that refer to another table's column."""
+    """Return the columns that are keys on their own, and those that refer to another table's column."""
     unique: set[str] = set()
     references: dict[str, tuple[str, str]] = {}
     rows = con.execute(
@@ -440,7 +429,7 @@ def _read_constraints(
 
 
 def _read_frame(name: str, frame: Any) -> TableSchema:
-    """Read a frame's columns from none of its rows."""
+    """Read a frame's columns without its rows."""
     if type(frame).__module__.partition(".")[0] == "pandas":
         frame = frame.iloc[:0]
     elif hasattr(frame, "head") and type(frame).__module__.partition(".")[0] == "polars":

@@ -1,22 +1,17 @@
 """Files and data frames as relations of a session, with the policy's columns or their own.
 
-Sources that can't be read where they are (all text; a Parquet file with values that DuckDB can't take) are copied once,
-when the session opens. The copy is a temporary table of the session's own database in memory: no other process sees it,
-it is gone with the session, and DuckDB spills it where everything else is spilled.
+Text files, and Parquet files with invalid values, are copied once when the session opens. The copy is a temporary table of the
+session's own in-memory database: no other process sees it, it ends with the session, and DuckDB may spill it.
 
-One text in a Parquet file that is not UTF-8, or a time beyond a day, makes every query over its column fail, so one
-person's row would say that it is there. Such columns are found once per version of a file, outside any statement, and
-their bad values are NULL in the copy. A file without any is read in place.
+One text in a Parquet file that is not UTF-8, or a time after 24:00, makes every query over its column fail. Then one person's row
+would decide how a statement ends. Columns with such values are found once per version of a file, outside of statements, and
+the values are NULL in the copy. Other files are read in place.
 
-Types proposed from the rows of a source are for the data owner's eyes only, since they tell about the rows.
+DuckDB trusts Arrow's values: one text that is not UTF-8 ends its whole instance. So frames are read once when a session opens,
+and invalid values become NULL. Valid columns are not copied.
 
-Tables in memory as Arrow, read once when a session opens, without the values that make DuckDB fail.
-
-DuckDB takes Arrow's values on trust: one text that is not UTF-8 ends its whole instance. Such values become NULL, as do
-times beyond a day and their like; good columns are passed on without a copy.
-
-A column of Python objects has the type of its values, so one person's value would decide it. Here it becomes text,
-value by value, and the policy says what type it is read as.
+A column of Python objects takes its type from its values, so one person's value would decide it. It becomes text instead, value
+by value, and the policy declares its type. Types proposed from rows are shown only to the data owner.
 """
 
 from __future__ import annotations
@@ -65,7 +60,7 @@ _TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 
 
 def clean_table(table: pa.Table) -> pa.Table:
-    """Replace values that DuckDB can't take by NULL; other columns are passed on."""
+    """Replace invalid values by NULL, and return other columns unchanged."""
     for index, field in enumerate(table.schema):
         held = table.column(index).chunks
         chunks = [clean_array(chunk) for chunk in held]
@@ -75,7 +70,7 @@ def clean_table(table: pa.Table) -> pa.Table:
 
 
 def clean_array(array: pa.Array) -> pa.Array:
-    """Replace values that DuckDB can't take by NULL; return the array itself where all are good."""
+    """Replace invalid values by NULL; return the array itself if all are valid."""
     kind = array.type
     if isinstance(kind, pa.ExtensionType):
         held = array.storage
@@ -107,12 +102,12 @@ def clean_array(array: pa.Array) -> pa.Array:
         if all(new is old for new, old in zip(inner, parts, strict=True)):
             return array
         return pa.StructArray.from_arrays(inner, fields=list(kind), mask=array.is_null())
-    # No expression takes a value of the rest (maps, unions): where one is wrong, the column is NULL.
+    # No expression can set single values of other types (maps, unions), so one invalid value makes the column NULL.
     return array if _is_valid(array) else pa.nulls(len(array), kind)
 
 
 def _find_ends(kind: pa.DataType) -> tuple[pa.DataType, int, int] | None:
-    """Return the integer type behind moments, and the least and greatest that are finite in DuckDB."""
+    """Return the integer type of a date or time type, and its least and greatest finite values in DuckDB."""
     if pa.types.is_time(kind):
         return (pa.int32() if kind.bit_width == 32 else pa.int64()), 0, _DAY[kind.unit]
     if pa.types.is_date32(kind):
@@ -133,7 +128,7 @@ def _keep_within(array: pa.Array, whole: pa.DataType, least: int, most: int) -> 
     if low is None or (least <= low and high <= most):
         return array
     inside = pc.and_(pc.greater_equal(numbers, least), pc.less_equal(numbers, most))
-    if pa.types.is_timestamp(array.type):  # DuckDB's infinite ones
+    if pa.types.is_timestamp(array.type):  # DuckDB's infinities
         ends = pa.array([-_INFINITE, _INFINITE], whole)
         inside = pc.or_(inside, pc.is_in(numbers, value_set=ends))
     if pc.all(inside).as_py():
@@ -150,7 +145,7 @@ def _is_valid(array: pa.Array) -> bool:
 
 
 def _drop_words(array: pa.DictionaryArray, words: pa.Array) -> pa.Array:
-    """Make rows of a dictionary NULL where their word is; all others keep theirs."""
+    """Make rows of a dictionary NULL if their word is NULL."""
     good = words.drop_null()
     if len(good) == 0:
         return pa.nulls(len(array), array.type)
@@ -183,11 +178,7 @@ def _clean_decimal(array: pa.Array) -> pa.Array:
 
 
 def _finish(name: str, table: pa.Table) -> pa.Table:
-    """Return a table of types that DuckDB reads, without values that it can't take; half floats become floats.
-
-    Raises:
-        PolicyError: a column has no such type.
-    """
+    """Return a table that DuckDB can read, without invalid values; PolicyError if it can't read a column's type."""
     for place, field in enumerate(table.schema):
         column = table.column(place)
         if pa.types.is_float16(field.type):
@@ -197,7 +188,7 @@ def _finish(name: str, table: pa.Table) -> pa.Table:
     for field in table.schema:
         if not _is_read(field.type):
             raise PolicyError(
-                f"the column {field.name} of {name} is of Arrow's type {field.type}, which can't be read.",
+                f"dpsql can't read Arrow's type {field.type} of the column {field.name} of {name}.",
                 hint="cast it to numbers, texts, dates or lists of these, or leave it out.",
             )
     return clean_table(table)
@@ -222,7 +213,7 @@ _PLAIN_TYPES = (
 
 
 def _is_read(kind: pa.DataType) -> bool:
-    """Return whether DuckDB reads a type: it is asked, except for plain types."""
+    """Return whether DuckDB reads a type."""
     if any(is_kind(kind) for is_kind in _PLAIN_TYPES):
         return True
     try:
@@ -238,12 +229,12 @@ _OBJECTS = b"dpsql objects"
 
 
 def to_arrow(name: str, frame: Any) -> pa.Table:
-    """Convert a frame, lists by the names of columns, or anything of Arrow's, to what DuckDB reads without looking at values.
+    """Convert a frame, a mapping of columns to lists, or an Arrow object to a table that DuckDB can read.
 
-    Lists and columns of objects become texts (see :func:`list_object_columns`); values that DuckDB can't take become NULL.
+    Lists and columns of objects become texts (see :func:`list_object_columns`), and invalid values NULL.
 
     Raises:
-        PolicyError: it is no table, or has a column that Arrow can't hold.
+        PolicyError: it is no table, or Arrow can't represent a column.
     """
     module = type(frame).__module__.partition(".")[0]
     wrong = None
@@ -251,9 +242,8 @@ def to_arrow(name: str, frame: Any) -> pa.Table:
         if module == "pandas":
             return _finish(name, _convert(_list_pandas(frame)))
         if module == "polars":
-            return _finish(
-                name, _convert(_list_polars(frame.collect() if hasattr(frame, "collect") else frame))
-            )
+            collected = frame.collect() if hasattr(frame, "collect") else frame
+            return _finish(name, _convert(_list_polars(collected)))
         if isinstance(frame, Mapping):
             return _finish(name, _convert((str(column), values, True) for column, values in frame.items()))
         if type(frame).__module__ == "pyarrow._dataset":
@@ -261,21 +251,21 @@ def to_arrow(name: str, frame: Any) -> pa.Table:
         if hasattr(frame, "__arrow_c_stream__") or hasattr(frame, "__arrow_c_array__"):
             return _finish(name, frame if isinstance(frame, pa.Table) else pa.table(frame))
     except (pa.ArrowException, ValueError, TypeError, NotImplementedError):
-        wrong = "a column of it is of a type that Arrow has not"
+        wrong = "Arrow has no type for one of its columns"
     if wrong is not None:
         raise PolicyError(f"the table {name} can't be read: {wrong}.", hint="give each column one type.")
     raise PolicyError(
-        f"the table {name} is a {type(frame).__name__}, and that is no table.",
+        f"the table {name} is a {type(frame).__name__}, which is no table.",
         hint="give a pandas, polars or Arrow table, or a dict of lists.",
     )
 
 
 _DIGESTED = 1 << 20
-"""Rows of a frame that are copied at once for its digest."""
+"""Rows of a frame copied at once for its digest."""
 
 
 class _Hash:
-    """A file whose bytes are hashed and not kept."""
+    """A file that only hashes its bytes."""
 
     closed = False
 
@@ -288,23 +278,23 @@ class _Hash:
         return len(content)
 
     def flush(self) -> None:
-        """Do nothing: nothing is kept back."""
+        """Do nothing: there is no buffer."""
 
     def close(self) -> None:
         """Do nothing: there is no file."""
 
 
 def digest_table(table: pa.Table) -> str | None:
-    """Return the SHA-256 of a table's schema and rows; None where Arrow can't write them.
+    """Return the SHA-256 of a table's schema and rows; None if Arrow can't write them.
 
-    Equal digests mean equal rows. The same rows may have two digests, as where a missing value has other bytes behind it.
+    Equal digests mean equal rows. Equal rows may have different digests, for example if the bytes of NULLs differ.
     """
     table, found = table.replace_schema_metadata(None), _Hash()
     with contextlib.suppress(pa.ArrowException):
         with pa.ipc.new_stream(pa.PythonFile(found, mode="w"), table.schema) as writer:
             for start in range(0, table.num_rows, _DIGESTED):
                 rows = table.slice(start, _DIGESTED).combine_chunks()
-                if rows.num_rows < _DIGESTED:  # bits behind the last row may be anything
+                if rows.num_rows < _DIGESTED:  # bits after the last row may be anything
                     rows = rows.take(pa.array(np.arange(rows.num_rows)))
                 writer.write_table(rows)
         return found.made.hexdigest()
@@ -312,25 +302,22 @@ def digest_table(table: pa.Table) -> str | None:
 
 
 def list_object_columns(frame: Any) -> set[str] | None:
-    """Return the columns of a table of :func:`to_arrow` that were objects; None where there is no table."""
+    """Return the columns of a table of :func:`to_arrow` that were objects; None if there is no table."""
     if frame is None:
         return None
     return {field.name for field in frame.schema if (field.metadata or {}).get(_OBJECTS)}
 
 
 def list_orders(frame: pa.Table) -> dict[str, tuple[str, ...]]:
-    """Return the categories of a table's ordered dictionaries of texts; none where two of its parts have others.
+    """Return the categories of a table's ordered dictionaries of texts; empty if its chunks have different ones.
 
-    Whether a column is among them depends on its type alone, since statements are refused by that.
+    A column's type alone decides whether it is listed, since statements may be refused by it.
     """
     found = {}
     for place, field in enumerate(frame.schema):
         kind = field.type
-        if (
-            pa.types.is_dictionary(kind)
-            and kind.ordered
-            and any(is_text(kind.value_type) for is_text in _TEXTS)
-        ):
+        ordered = pa.types.is_dictionary(kind) and kind.ordered
+        if ordered and any(is_text(kind.value_type) for is_text in _TEXTS):
             chunks = frame.column(place).chunks
             listed = {tuple(dict.fromkeys(chunk.dictionary.to_pylist())) for chunk in chunks}
             found[field.name] = listed.pop() if len(listed) == 1 else ()
@@ -358,7 +345,7 @@ def _list_polars(frame: Any) -> _Columns:
 
 
 def _convert(columns: _Columns) -> pa.Table:
-    """Return a table, in which objects are texts."""
+    """Return a table of columns, with texts for objects."""
     arrays, fields = [], []
     for name, values, objects in columns:
         arrays.append(pa.array(map(write_value, values), pa.large_string()) if objects else values)
@@ -367,7 +354,7 @@ def _convert(columns: _Columns) -> pa.Table:
 
 
 def write_value(value: Any) -> str | None:
-    """Write a Python value as the text that its type is read from; None where it has none.
+    """Return a Python value as the text that DuckDB reads as its type; None if there is none.
 
     >>> [write_value(value) for value in (2.5, True, [1, "a"], object(), float("nan"))]
     ['2.5', 'true', '[1, "a"]', None, None]
@@ -400,12 +387,12 @@ _WRITERS: tuple[tuple[Any, Callable[[Any], str | None]], ...] = (
     (uuid.UUID, str),
     (bytes, lambda value: "".join(f"\\x{byte:02X}" for byte in value)),
 )
-"""Classes of values, the narrower first, and the texts that DuckDB reads as their types."""
+"""Classes of values, narrower ones first, and functions that return DuckDB's texts for them."""
 
 
 _LENT_COLUMNS = "dpsql_clean_columns"
 _RULES = 1
-"""The version of what is looked for; columns that were remembered under another are read again."""
+"""The version of this search; cached results of other versions are ignored."""
 _SAFE_TYPES = {
     "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
     "UHUGEINT", "FLOAT", "DOUBLE", "BLOB", "UUID",
@@ -423,12 +410,12 @@ _ENDS = {
 
 
 def write_scan(*paths: str, options: str = "") -> str:
-    """Write SQL that reads files of the same columns, without those that a folder's name would add."""
+    """Return SQL that reads Parquet files with equal columns, without columns from folder names."""
     return f"read_parquet([{', '.join(map(quote_literal, paths))}], hive_partitioning = false{options})"
 
 
 def describe_relation(con: duckdb.DuckDBPyConnection, body: str) -> dict[str, str] | None:
-    """Read names and types of a relation's columns; None where it can't be read."""
+    """Return names and types of a relation's columns; None if it can't be read."""
     with suppress(duckdb.Error):
         return {row[0]: row[1] for row in con.execute(f"DESCRIBE SELECT * FROM {body}").fetchall()}
     return None
@@ -439,13 +426,13 @@ def _open_memory() -> duckdb.DuckDBPyConnection:
 
 
 def describe_parquet(path: str) -> dict[str, str]:
-    """Read names and types of a file's columns without a session."""
+    """Return names and types of a Parquet file's columns; empty if it can't be read."""
     with _open_memory() as con:
         return describe_relation(con, write_scan(path)) or {}
 
 
 def find_bad_columns(path: str, columns: Mapping[str, str]) -> list[str]:
-    """Find the columns with values that DuckDB can't take, and remember them until the file changes."""
+    """Return the columns with invalid values, cached until the file changes."""
     stamp = _make_stamp(path)
     place: Path | None = None
     with suppress(OSError):
@@ -470,7 +457,7 @@ def _make_stamp(path: str) -> list[object]:
 
 
 def _search(path: str, columns: Mapping[str, str]) -> list[str]:
-    """Return the columns with bad values, each looked for on its own."""
+    """Return the columns with invalid values, each searched separately."""
     places = enumerate(columns.items())
     return [
         name
@@ -481,9 +468,9 @@ def _search(path: str, columns: Mapping[str, str]) -> list[str]:
 
 
 def _fails(path: str, column: str, kind: str) -> bool:
-    """Read every value of a column in a database of its own, which a bad one may bring down.
+    """Return whether reading a column fails, in a separate database, which an invalid value may break.
 
-    The hash makes it read them all, where DuckDB would answer from a file's statistics.
+    The hash forces DuckDB to read all values rather than a file's statistics.
     """
     kept = write_range_test(column, kind)
     count = "0" if kept is None else f"count(*) FILTER (WHERE NOT {kept})"
@@ -494,7 +481,7 @@ def _fails(path: str, column: str, kind: str) -> bool:
 
 
 def write_range_test(column: str, kind: str) -> str | None:
-    """Write SQL that is false for values that DuckDB holds but fails over; None for types that have none."""
+    """Return SQL that is false for stored values on which DuckDB fails; None if the type has no such values."""
     if kind.startswith("DECIMAL("):
         width, scale = (int(part) for part in kind[8:-1].split(","))
         most = f"{'9' * (width - scale) or '0'}.{'9' * scale or '0'}"
@@ -509,13 +496,13 @@ def write_range_test(column: str, kind: str) -> str | None:
 
 
 def _nested(kind: str) -> bool:
-    """Tell whether moments or decimals may be within other values, where the test does not look."""
+    """Return whether a type may contain dates, times or decimals, which the range test does not reach."""
     within = any(word in kind for word in ("DATE", "TIMESTAMP", "DECIMAL("))
     return within and kind.endswith(("]", ")")) and not kind.startswith("DECIMAL(") | kind.startswith("ENUM")
 
 
 def _open(path: str) -> ParquetFile:
-    import pyarrow.parquet  # here, since it takes long and few files need it
+    import pyarrow.parquet  # slow to import, and few files need it
 
     return pyarrow.parquet.ParquetFile(path, coerce_int96_timestamp_unit="us")
 
@@ -530,11 +517,7 @@ def _is_clean(path: str, place: int) -> bool:
 def copy_cleaned(
     con: duckdb.DuckDBPyConnection, name: str, path: str, columns: Mapping[str, str], bad: list[str]
 ) -> None:
-    """Make a temporary table of a file, with its columns and types, in which bad values are NULL.
-
-    Raises:
-        PolicyError: the file is damaged, beyond single values.
-    """
+    """Create a temporary table of a file with NULL for invalid values; PolicyError if the whole file is damaged."""
     places = {column: index for index, column in enumerate(columns)}
     made = False
     with suppress(duckdb.Error, pa.ArrowException, OSError, KeyError), _open(path) as file:
@@ -569,7 +552,7 @@ def _read_clean(file: ParquetFile, places: list[int]) -> pa.RecordBatchReader:
 
 
 def propose_types(table: Table, files: list[str]) -> dict[str, str]:
-    """Propose types from the rows of a source whose types the policy must declare; none where it can't be read."""
+    """Propose types, from rows, for a source whose types the policy must declare; empty if it can't be read."""
     listed = f"[{', '.join(map(quote_literal, files))}]"
     text = (table.format or Format()).fit(table.source, table.text) if table.text is not None else Format()
     if table.text is None:
@@ -595,19 +578,24 @@ def _fold_type(kind: str) -> str:
 
 _ENUM = re.compile(r"ENUM\((?:'(?:[^']|'')*'(?:, *)?)*\)")
 _LENGTH = re.compile(r"\[\d+\]")
+_NULL = re.compile(r'(?<!")"NULL"(?![" ])')
 _PARTITION = re.compile(r"([^=/]+)=([^/]*)")
 
 
 def simplify_type(kind: str) -> str:
-    """Return a type as exact queries see it: an ENUM as text, an array of fixed length as a list.
+    """Return a type as exact queries see it: VARCHAR for an ENUM, a list for an array of fixed length, INTEGER for NULL alone.
 
-    The labels of an ENUM are data, and some of DuckDB's functions over arrays fail once there is a row.
+    The labels of an ENUM are data. Some of DuckDB's functions over arrays fail if there is a row. The type of values that are
+    all NULL can't be written within another type.
+
+    >>> simplify_type('STRUCT("NULL" DATE, b "NULL"[2])')
+    'STRUCT("NULL" DATE, b INTEGER[])'
     """
-    return _LENGTH.sub("[]", _ENUM.sub("VARCHAR", kind))
+    return _NULL.sub("INTEGER", _LENGTH.sub("[]", _ENUM.sub("VARCHAR", kind)))
 
 
 def list_labels(kind: str) -> tuple[str, ...]:
-    """Return the labels of an ENUM, or of a list of it, in its order; none of another type.
+    """Return the labels of an ENUM, or of a list of it, in order; empty for other types.
 
     >>> list_labels("ENUM('low', 'it''s')")
     ('low', "it's")
@@ -617,27 +605,27 @@ def list_labels(kind: str) -> tuple[str, ...]:
 
 
 def find_declared_type(table: Table, name: str) -> str | None:
-    """Return the type that the policy gives a column."""
+    """Return a column's type in the policy."""
     return table.columns[name].type if name in table.columns else None
 
 
 def write_typed_column(column: str, kind: str, wanted: str | None) -> str:
-    """Write SQL that reads a column as the type that the policy declares, NULL where a value does not fit."""
+    """Return SQL that reads a column as its declared type, with NULL for values that do not fit."""
     if wanted is None or wanted == simplify_type(kind):
         return column if simplify_type(kind) == kind else f"CAST({column} AS {simplify_type(kind)})"
     return f"TRY_CAST({column} AS {wanted})"
 
 
 def name_view(table: Table) -> str:
-    """Return the name of the temporary view (or table) that a source is read through."""
+    """Return the name of a source's temporary view or table."""
     return f"dpsql_source_{table.name}"
 
 
 def open_files(con: duckdb.DuckDBPyConnection, policy: Policy, table: Table, files: list[str]) -> None:
-    """Make the temporary view or table that exact queries read.
+    """Create the temporary view or table of files for exact queries.
 
     Raises:
-        PolicyError: a file can't be read, or the policy does not say what types its columns have.
+        PolicyError: a file can't be read, or the policy does not declare the types of its columns.
     """
     name = name_view(table)
     if table.text is not None:
@@ -661,9 +649,9 @@ def open_files(con: duckdb.DuckDBPyConnection, policy: Policy, table: Table, fil
 
 
 def _write_items(table: Table, path: str, found: Mapping[str, str], columns: Mapping[str, str] | None) -> str:
-    """Write what is selected from one Parquet file: its own columns, or the policy's where there may be several.
+    """Return the SELECT list for one Parquet file: its own columns, or the policy's if there may be several files.
 
-    A declared column that is not in the file may be in the names of its folders (``year=2024``); else it is NULL.
+    A declared column that the file lacks may be in its folders' names (``year=2024``); otherwise it is NULL.
     """
     if columns is None:
         read = {
@@ -693,22 +681,22 @@ def open_table(
     collated: list[str],
     checked: bool,
 ) -> bool:
-    """Make the temporary view that exact queries read, where a table of the database is not read as it is.
+    """Create a temporary view of a database's table if exact queries need one, and return whether they do.
 
     Args:
-        con: where it is made.
+        con: the session's connection.
         table: the policy's table.
         body: its name in the database, as SQL.
         columns: its columns and their types.
-        collated: those whose collation makes different texts equal.
-        checked: whether to look for values that DuckDB holds but fails over. Not in a connection that was given: its
-            tables may change during the session, and whoever gave it can read them.
+        collated: columns with a collation that makes different texts equal.
+        checked: whether to search for values on which DuckDB fails. An owner's open connection is not searched: its
+            tables may change during the session, and the owner can read them anyway.
 
     Raises:
-        PolicyError: it can't be read as the types that the policy declares.
+        PolicyError: it can't be read as its declared types.
     """
     read = {}
-    viewed = False  # decided by types, never by values, since the view's name is in EXPLAIN
+    viewed = False  # types decide, never values, since EXPLAIN shows the view's name
     for column, kind in columns.items():
         name = quote_identifier(column)
         kept = write_range_test(name, kind) if checked else None
@@ -728,7 +716,7 @@ def open_table(
 
 
 def _all_inside(con: duckdb.DuckDBPyConnection, body: str, kept: str) -> bool:
-    """Tell whether a table holds only values that a test keeps."""
+    """Return whether all values of a table pass a test."""
     with suppress(duckdb.Error):
         return con.execute(f"SELECT 1 FROM {body} WHERE NOT {kept} LIMIT 1").fetchone() is None
     return False
@@ -742,19 +730,19 @@ def open_frame(
     columns: Mapping[str, str],
     objects: Container[str] | None,
 ) -> None:
-    """Make the temporary view (or table) that exact queries read of a frame.
+    """Create the temporary view or table of a frame for exact queries.
 
     Args:
-        con: where it is made, and where the frame is registered.
-        policy: the owner's declaration.
+        con: the connection on which the frame is registered.
+        policy: the policy.
         table: the policy's table.
         body: the frame's name, as SQL.
-        columns: its columns, with the types that DuckDB sees.
-        objects: those of Python objects, which are texts now; None for a pandas frame that somebody else registered,
-            whose types DuckDB infers.
+        columns: its columns, with DuckDB's types.
+        objects: its columns of Python objects, which are texts now; None for a pandas frame on the owner's connection,
+            for which DuckDB infers types.
 
     Raises:
-        PolicyError: the policy leaves out the type of a column that has none.
+        PolicyError: a column without a type has none in the policy either.
     """
     if objects is None:
         _copy_registered(con, table, body, columns, list_types(policy, table))
@@ -771,10 +759,10 @@ def open_frame(
 
 
 def _write_through_text(column: str, kind: str, wanted: str | None) -> str:
-    """Write SQL that reads a frame's column as the declared type, by way of its text.
+    """Return SQL that reads a frame's column as its declared type, through its text.
 
-    Whether a column of a frame holds numbers or objects is decided by its values: 2.5 must become the same whole number
-    in both, or one person's text would change what everybody else's numbers are.
+    A column's values decide whether it has numbers or objects. 2.5 must become an equal integer in both cases; otherwise
+    one person's text would change everybody's numbers.
     """
     if wanted is None or wanted == simplify_type(kind):
         return write_typed_column(column, kind, wanted)
@@ -798,7 +786,7 @@ def _copy_registered(
         text = f"CAST({quote_identifier(column)} AS VARCHAR)" if column is not None else "NULL"
         items.append(f"TRY_CAST({text} AS {kind}) AS {quote_identifier(name)}")
     row = con.execute("SELECT current_setting('pandas_analyze_sample')").fetchone()
-    con.execute("SET pandas_analyze_sample = 0")  # objects are texts, whatever they are
+    con.execute("SET pandas_analyze_sample = 0")  # all objects are texts
     try:
         _create(con, table, "TABLE", f"SELECT {', '.join(items)} FROM {body}")
     finally:
@@ -806,7 +794,7 @@ def _copy_registered(
 
 
 def open_again(con: duckdb.DuckDBPyConnection, table: Table, body: str) -> tuple[str, str, str]:
-    """Give a relation that another table of the policy reads already a name of this table's own."""
+    """Create a second view of a relation that another table of the policy reads, and return its place."""
     _create(con, table, "VIEW", f"SELECT * FROM {body}")
     return ("temp", "main", name_view(table))
 
@@ -822,15 +810,15 @@ def _create(con: duckdb.DuckDBPyConnection, table: Table, kind: str, query: str)
 
 
 def is_collated(con: duckdb.DuckDBPyConnection, body: str, name: str) -> bool:
-    """Tell whether different texts are equal in a column, from texts of ours in its type; reads no row."""
+    """Return whether a column's collation makes different texts equal, without reading a row."""
     ours = "SELECT UNNEST(['a', 'A', 'e', '\u00e9', 'e\u0301', '\u00df', 'ss'])"
     query = f"SELECT {quote_identifier(name)} AS v FROM {body} WHERE FALSE UNION ALL {ours}"
-    # GROUP BY, for COUNT(DISTINCT) does not look at collations in every version.
+    # GROUP BY, since COUNT(DISTINCT) ignores collations in some versions
     return len(con.execute(f"SELECT v FROM ({query}) AS t GROUP BY v").fetchall()) < 7
 
 
 def exists_in_catalog(con: duckdb.DuckDBPyConnection, name: str, temporary: bool = False) -> bool:
-    """Tell whether a connection's catalog has a table or view of that name; reads no rows."""
+    """Return whether a connection's catalog has a table or view of that name, without reading rows."""
     rows = con.execute(
         "SELECT temporary FROM duckdb_tables() WHERE lower(table_name) = lower(?) UNION ALL "
         "SELECT temporary FROM duckdb_views() WHERE lower(view_name) = lower(?)",
@@ -840,22 +828,22 @@ def exists_in_catalog(con: duckdb.DuckDBPyConnection, name: str, temporary: bool
 
 
 def is_pandas(con: duckdb.DuckDBPyConnection, place: tuple[str, str, str]) -> bool:
-    """Tell whether a relation is a registered pandas frame, whose types DuckDB infers from some of its rows."""
+    """Return whether a relation is a registered pandas frame, for which DuckDB infers types from some rows."""
     query = "SELECT sql FROM duckdb_views() WHERE (database_name, schema_name, view_name) = (?, ?, ?)"
     return any("pandas_scan(" in row[0] for row in con.execute(query, place).fetchall())
 
 
 def find_source(table: Table, base: Path) -> list[str] | None:
-    """Return the files of a table's source, or None when it is a table of the database.
+    """Return the files of a table's source; None for a table of the database.
 
     Raises:
-        PolicyError: there are none, or they are of a kind that is not read.
+        PolicyError: there are none, or dpsql doesn't read their format.
     """
     if not table.file:
         return None
     if not (table.source or "").lower().endswith(FILE_ENDINGS):
         raise PolicyError(
-            f"the source {table.source} of {table.name} is not a kind of file that is read here.",
+            f"dpsql does not read files like {table.source}, the source of {table.name}.",
             hint=f"known endings are {', '.join(FILE_ENDINGS)}.",
         )
     return find_files(table, base)

@@ -25,7 +25,7 @@ from dpsql.ledger.state_files import OWNER_ONLY, make_private_directory, make_st
 
 try:
     import fcntl
-except ImportError:  # Windows, where an open file can't be removed, which is lock enough
+except ImportError:  # Windows: an open file can't be removed, which serves as a lock
     fcntl = None  # type: ignore[assignment]
 
 SPILL_PREFIX = "dpsql-spill-"
@@ -46,7 +46,7 @@ class SpillDirectory:
         self._finalizer = weakref.finalize(self, _remove, self.path, _HELD[self.path], os.getpid())
 
     def subdirectory(self, name: str) -> str:
-        """Make a directory within, with mode 0700, and return its path; each instance of DuckDB needs a separate one."""
+        """Create a subdirectory with mode 0700, and return its path; each instance of DuckDB needs a separate one."""
         inner = self.path / name
         make_private_directory(inner)
         return str(inner)
@@ -63,12 +63,12 @@ class SpillDirectory:
 
 
 def make_spill_directory(place: str | None) -> SpillDirectory:
-    """Make a spill directory, by default in the state directory; PolicyError if impossible."""
+    """Create a spill directory, by default in the state directory; PolicyError if impossible."""
     with contextlib.suppress(OSError):
         return SpillDirectory(place)
     raise PolicyError(
-        f"there can be no directory for what does not fit memory below {place or 'the state directory'}.",
-        hint='resources={"temp_directory": "/scratch"} names one that you may write to.',
+        f"dpsql can't create a directory for spilled rows below {place or 'the state directory'}.",
+        hint='name a directory that you may write to: resources={"temp_directory": "/scratch"}.',
     )
 
 

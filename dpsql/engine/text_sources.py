@@ -1,8 +1,8 @@
-"""Text files as typed tables, in which each record is parsed on its own by the policy's columns and format.
+"""Text files as typed tables: each record is parsed independently, by the policy's columns and format.
 
-Readers of CSV look for quotes across lines, so that one stray quote swallows the lines after it, and stop at a text
-that is not UTF-8. Here lines are cut first, as bytes: one line is one record, and no record changes another. The SQL
-fails over no value: a field that does not fit its column is NULL, a record that can't be read is a row of NULLs.
+Usual CSV readers match quotes across lines, so one stray quote consumes the following lines, and they stop at bytes that are
+not UTF-8. Here lines are split first, as bytes: one line is one record, and no record affects another. No value makes the
+SQL fail: a field that does not fit its column is NULL, and an unreadable record is a row of NULLs.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from dpsql.errors import PolicyError, clip, find_nearest
 from dpsql.policy.model import Format, Table, fold
 
 BLOCK_BYTES = 8 << 20
-"""Bytes of a file that are read at once."""
+"""Bytes of a file read at once."""
 MAX_RECORD_BYTES = 4 << 20
-"""Bytes of one record; a longer one is a row of NULLs."""
+"""The most bytes of one record; a longer one is a row of NULLs."""
 UNDECODABLE = "\U0010ffff"
-"""A mark in place of bytes that the encoding does not know, which no text holds; its field becomes NULL."""
+"""A character that no text has, in place of undecodable bytes; its field becomes NULL."""
 READ_ERRORS = (OSError, EOFError, zlib.error)
-"""Errors of a file that can't be read as a whole."""
+"""Errors of an unreadable file."""
 _SURROGATES = re.compile("[\udc80-\udcff]+")
 _CODECS = {"windows-1252": "cp1252"}
 _BATCH_ROWS = 1 << 14
@@ -48,7 +48,7 @@ def _open(path: str) -> IO[bytes]:
 
 
 def _blocks(file: IO[bytes]) -> Iterator[bytes | None]:
-    """Yield whole lines, some millions of bytes at a time; None for one that is too long."""
+    """Yield blocks of whole lines; None for a line that is too long."""
     rest, lost = b"", False
     first = True
     while block := file.read(BLOCK_BYTES):
@@ -78,7 +78,7 @@ def _decode(block: bytes, encoding: str) -> str:
 
 
 def _split_lines(block: bytes, encoding: str) -> pa.Array:
-    """Return the lines of a block without blank ones, which are no records."""
+    """Return the nonblank lines of a block."""
     if encoding != "utf-8":
         block = _decode(block, encoding).encode()
     if block.endswith(b"\n"):
@@ -99,12 +99,12 @@ def _split_lines(block: bytes, encoding: str) -> pa.Array:
 
 
 def read_records(path: str, text: Format, skip: bool) -> pa.RecordBatchReader:
-    """Read the records of a file as a column `line`, NULL where a record can't be read.
+    """Return the records of a file as a column `line`, with NULL for unreadable records.
 
     Args:
-        path: the file; one that ends in ``.gz`` is unpacked.
-        text: how it is written.
-        skip: whether to leave out the first record, which names the columns.
+        path: the file, decompressed if its name ends in ``.gz``.
+        text: its format.
+        skip: whether to skip the first record, which names the columns.
     """
 
     def parts() -> Iterator[pa.RecordBatch]:
@@ -122,7 +122,7 @@ def read_records(path: str, text: Format, skip: bool) -> pa.RecordBatchReader:
 
 
 def read_first_record(path: str, text: Format) -> str | None:
-    """Read the first line that is not blank; None where there is none, or it can't be read."""
+    """Return the first nonblank line; None if there is none, or it can't be read."""
     with _open(path) as file:
         for block in _blocks(file):
             if block is None:
@@ -134,10 +134,10 @@ def read_first_record(path: str, text: Format) -> str | None:
 
 
 def read_heading(path: str, text: Format) -> list[str]:
-    """Read the names of a file's columns from its first record.
+    """Return the column names in a file's first record.
 
     Raises:
-        PolicyError: the record has no end that CSV knows, or holds NUL.
+        PolicyError: the record contains NUL, or has no line end that CSV supports.
     """
     line = read_first_record(path, text)
     try:
@@ -163,7 +163,7 @@ def _read_csv(lines: Iterator[str], text: Format) -> Any:
 
 
 def read_quoted_records(path: str, text: Format, skip: bool) -> pa.RecordBatchReader:
-    """Read records whose quoted fields may go on in the next line, as a column `fields` of lists of texts."""
+    """Return records, with quoted fields that may span lines, as a column `fields` of lists of texts."""
 
     def rows() -> Iterator[list[str] | None]:
         encoding = _CODECS.get(text.encoding, text.encoding)
@@ -191,7 +191,7 @@ def read_quoted_records(path: str, text: Format, skip: bool) -> pa.RecordBatchRe
 
 
 def _batch(records: Iterator[Any], schema: pa.Schema) -> pa.RecordBatchReader:
-    """Read records of one column in batches, of which there is at least one."""
+    """Return records as batches of one column, at least one batch."""
 
     def parts() -> Iterator[pa.RecordBatch]:
         while True:
@@ -204,7 +204,7 @@ def _batch(records: Iterator[Any], schema: pa.Schema) -> pa.RecordBatchReader:
 
 
 def read_array_records(path: str, text: Format) -> pa.RecordBatchReader:
-    """Read the records of a JSON array as a column `line`, up to the first that is not JSON."""
+    """Return the records of a JSON array as a column `line`, up to the first invalid one."""
 
     def objects() -> Iterator[str | None]:
         with _open(path) as file:
@@ -233,17 +233,17 @@ _LENT = "dpsql_records"
 def copy_text(
     con: duckdb.DuckDBPyConnection, name: str, table: Table, columns: Mapping[str, str], files: Iterable[str]
 ) -> None:
-    """Make a temporary table of the records of text files, which lives as long as the connection.
+    """Create a temporary table of the records of text files.
 
     Args:
-        con: where it is made.
+        con: the session's connection.
         name: the temporary table's name.
-        table: the policy's table, whose source is text.
+        table: the policy's table, with a text source.
         columns: names and types of its columns.
-        files: the files that hold the records.
+        files: its files.
 
     Raises:
-        PolicyError: a file can't be read at all.
+        PolicyError: a file is unreadable or lacks a column.
     """
     text = (table.format or Format()).fit(table.source, table.text)
     files = list(files)
@@ -263,24 +263,38 @@ def copy_text(
 
 
 _SAMPLE = 100
-"""Records of a JSON file that are looked at for the names of its columns."""
+"""Records of a JSON file that are read for the names of its columns."""
 
 
 def check_heading(table: Table, text: Format, columns: Mapping[str, str], files: Iterable[str]) -> None:
-    """Check that text files have the columns that the policy declares.
+    """Check that text files have the policy's columns.
 
-    In CSV that is the first line. JSON has names in each record, and may leave some out: of the first records, one must have
+    CSV names them in the first line. JSON names them in each record and may omit some, so one of the first records must have
     the column of the privacy unit.
 
-    A first line without names is a person's row. So the message repeats at most a name that is like the missing one, and only
-    where another of the policy's columns is there.
+    A first line without names may be a person's row. So the message repeats at most one name similar to the missing one, and
+    only if the line has another of the policy's columns.
+
+    A file whose first records all have other numbers of fields than its first line has no row that could be read. That is looked
+    at as the session opens, for whoever has the files; no statement ends by it.
 
     Raises:
-        PolicyError: a file has none of a declared column.
+        PolicyError: a file lacks a declared column, all files are empty, or no record fits the first line.
     """
+    files = list(files)
+    if table.text != "json" and text.header and files and all(map(_is_blank, files)):
+        raise PolicyError(
+            f"{table.source} of {table.name} is empty: it has no first line with the names of its columns.",
+            hint="write that line, or set header = false in its format.",
+        )
     for path in files:
         with contextlib.suppress(*READ_ERRORS):
             missing, names = _find_missing(table, text, columns, path)
+            if missing is None and table.text != "json" and text.header and _fits_nowhere(path, table, text):
+                raise PolicyError(
+                    f"none of the first {_SAMPLE} rows of {Path(path).name} has as many fields as its first line.",
+                    hint="give each row one field for each name, or set delimiter, quote or skip in its format.",
+                )
             if missing is None:
                 continue
             heading = not {fold(name) for name in names}.isdisjoint(map(fold, columns))
@@ -298,7 +312,7 @@ def check_heading(table: Table, text: Format, columns: Mapping[str, str], files:
 def _find_missing(
     table: Table, text: Format, columns: Iterable[str], path: str
 ) -> tuple[str | None, list[str]]:
-    """Return the first column that a file lacks, if any, and the names that stand in the file."""
+    """Return the first column that a file lacks, if any, and the names in the file."""
     if table.text == "json":
         names, wanted = _read_keys(path, text), [way[0].column for way in table.unit_paths if way]
     elif text.header:
@@ -311,7 +325,7 @@ def _find_missing(
 
 
 def show_headings(table: Table, columns: Iterable[str], files: Iterable[str]) -> list[str]:
-    """Return sentences with the names in the files that lack a column: for the data owner's eyes only."""
+    """Return sentences with the names in files that lack a column, to be shown only to the data owner."""
     text, listed, said = (table.format or Format()).fit(table.source, table.text), list(columns), []
     for path in files:
         with contextlib.suppress(*READ_ERRORS, PolicyError):
@@ -322,6 +336,32 @@ def show_headings(table: Table, columns: Iterable[str], files: Iterable[str]) ->
                     f"{Path(path).name} has {shown or 'no names'} where names of columns are expected."
                 )
     return said
+
+
+_FEWEST = 10
+"""Records from which on a file is refused if none fits its first line: fewer may be slips."""
+
+
+def _fits_nowhere(path: str, table: Table, text: Format) -> bool:
+    """Return whether the first records are several, and none has as many fields as the first line."""
+    width, seen = len(read_heading(path, text)), 0
+    for batch in _read_source(path, table, text):
+        for found in batch.column(0).slice(0, _SAMPLE - seen).to_pylist():
+            seen += 1
+            with contextlib.suppress(csv.Error):
+                fields = next(_read_csv(iter([found]), text), []) if isinstance(found, str) else found
+                if fields is not None and len(fields) == width:
+                    return False
+        if seen >= _SAMPLE:
+            break
+    return seen >= _FEWEST
+
+
+def _is_blank(path: str) -> bool:
+    """Return whether a file can be read and has nothing in it."""
+    with contextlib.suppress(*READ_ERRORS):
+        return _is_empty(path)
+    return False
 
 
 def _is_empty(path: str) -> bool:
@@ -367,14 +407,14 @@ def _write_query(path: str, table: Table, text: Format, columns: Mapping[str, st
         fields = f"SELECT fields AS f FROM {_LENT}"
     else:
         fields = f"SELECT line, {_write_fields(text)} AS f FROM {_LENT}"
-        # The fields put together must be the line, else something stands beside a quote.
+        # The fields joined must be the line; otherwise there is text next to a quote.
         fitting.append(f"array_to_string(f, {quote_literal(text.delimiter or ',')}) = line")
     whole = f"CASE WHEN {' AND '.join(fitting)} THEN f END" if fitting else "f"
     return f"SELECT {', '.join(items)} FROM (SELECT {whole} AS f FROM ({fields}) AS a) AS b"
 
 
 def _write_fields(text: Format) -> str:
-    """Write SQL of the fields of a line, quotes and all."""
+    """Return SQL for the fields of a line, with their quotes."""
     comma = quote_literal(text.delimiter or ",")
     plain = f"string_split(line, {comma})"
     if not text.quote:
@@ -387,7 +427,7 @@ def _write_fields(text: Format) -> str:
 
 
 def _write_class(letter: str) -> str:
-    """Write a letter within the brackets of a regular expression."""
+    """Return a letter for the brackets of a regular expression."""
     return f"\\x{ord(letter):02x}"
 
 
@@ -405,7 +445,7 @@ def _write_unquoted(field: str, text: Format) -> str:
 
 
 def write_typed_field(value: str, kind: str, text: Format) -> str:
-    """Write SQL that reads a text as a type, NULL where it does not fit."""
+    """Return SQL that reads a text as a type, with NULL if it does not fit."""
     pattern = text.date_format if kind == "DATE" else text.timestamp_format if "TIMESTAMP" in kind else None
     if pattern is not None:
         value = f"TRY_STRPTIME({value}, {quote_literal(pattern)})"

@@ -1,19 +1,17 @@
 """The exact query of a private block: contributions bounded per privacy unit, sums as integers on a grid.
 
-Written in DuckDB's SQL and translated for other engines. The shapes, from the inside out:
+The query is DuckDB SQL; other engines get a translation. Its subqueries, from the inside out:
 
     rows     one line per private row: its unit, its group, the grid integers and conditions that aggregates need
     units    one line per unit and group: the unit's own aggregates
-    kept     at most as many groups per unit as the caps allow, chosen by a secret hash of the group (never by row order), and
-             at most as many rows over all of them: groups are taken in that order until the rows are used up. Where cells of
-             several grouping sets are capped together, those that more of the sets show come before the others
-    totals   one line per group: each unit's aggregates clamped or weighed, then added; and how many units there are
-    domain   with public groups: every one of them, those without rows too
+    kept     the groups and rows of each unit within the caps. A secret hash of the group orders the unit's groups (never row
+             order), and groups are taken until the caps are reached. If cells of several grouping sets are capped together,
+             cells that more of the sets show come first
+    totals   one line per group: the sum of each unit's clamped or weighed aggregates, and the number of units
+    domain   with public groups: all of them, also those without rows
 
-The packed route of an exact query: the same totals by way of one integer per row, for :mod:`dpsql.mechanisms.fast`.
-
-It is written beside the query that it stands for, from the same partials, and only where rows of one table are grouped by few
-keys: what a GROUP BY would spend its time on.
+The module also writes the packed route to these totals for :mod:`dpsql.mechanisms.fast`: one integer per row, from the same
+partials. It exists for rows of one table grouped by few keys, for which a GROUP BY is slow.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ from dpsql.language.dialect import to_sql
 from dpsql.mechanisms.base import SALT
 from dpsql.mechanisms.contribution_caps import ClippedValue
 from dpsql.mechanisms.fast import packed_aggregation as packed
-from dpsql.mechanisms.fast.packed_rows import CodedUnit, PackedRoute
+from dpsql.mechanisms.fast.packed_aggregation import CodedUnit, PackedRoute
 from dpsql.mechanisms.unit_parts import UNITS_COLUMN as UNITS_COLUMN
 from dpsql.mechanisms.unit_parts import write_part
 
@@ -41,41 +39,41 @@ _U = "u"
 
 
 def write_secret_order(names: Iterable[str]) -> str:
-    """Return a number that orders a unit's own groups or rows in a way that nobody can foresee, for each unit its own."""
+    """Return a number that orders a unit's own groups or rows unpredictably, and differently for each unit."""
     return secret_hash([_U, *names])
 
 
 @dataclass(frozen=True)
 class GroupKey:
-    """A grouping key: its expression over the rows, under the name and type that the exact query gives it."""
+    """A grouping key: its expression over the rows, and its name and type in the exact query."""
 
     name: str
     sql: str
     type: str
     order: tuple[str, ...] | None = field(default=None, compare=False, repr=False)
-    """The labels of an ENUM in the type's order, which SQL above the release follows."""
+    """The labels of an ENUM in the type's order, for SQL above the release."""
 
 
 @dataclass(frozen=True)
 class PublicGroups:
-    """A query of all public groups, how many there are at most (None: unknown), and where they come from."""
+    """A query of all public groups, their largest number (None: unknown), and their origin."""
 
     sql: str
     size: int | None
     origin: str
     nullable: bool = False
-    """True where a key of a group may be NULL: then it is the group of the rows without that value."""
+    """Whether a group's key may be NULL; it is then the group of the rows without a value."""
     complete: bool = False
-    """True where no row has other values than those of the groups: truths, and outcomes of a CASE that are written out."""
+    """Whether the groups have all values of the rows, as for booleans and literal outcomes of a CASE."""
     left_out: tuple[str, ...] = ()
-    """Names of the keys that may be NULL without a group for that."""
+    """Names of the keys that may be NULL in rows without having a NULL group."""
     ranged: frozenset[str] = frozenset()
-    """The keys that bounds make: an answer shows those of their groups that differ from a group without rows."""
+    """Keys from bounds: an answer shows only those of their groups that differ from a group without rows."""
 
     def holds(
         self, values: Sequence[str], keys: Sequence[GroupKey], alias: str, groups: str | None = None
     ) -> str:
-        """Write that these values of the keys are those of a public group; ``groups`` may be the name of the query."""
+        """Return a condition that these values of the keys are a public group; ``groups``: the query's name, if any."""
         if self.nullable:
             pairs = zip(values, keys, strict=True)
             same = " AND ".join(f"g.{key.name} IS NOT DISTINCT FROM {value}" for value, key in pairs)
@@ -86,7 +84,7 @@ class PublicGroups:
         return f"({', '.join(values)}) IN (SELECT ({', '.join(key.name for key in keys)}) FROM {groups})"
 
     def joins(self, keys: Sequence[GroupKey], left: str, right: str) -> str:
-        """Write that two relations have the same keys: safe for NULL where a key may be NULL."""
+        """Return a condition that two relations have equal keys, NULL-safe if a key may be NULL."""
         equal = "IS NOT DISTINCT FROM" if self.nullable else "="
         return " AND ".join(f"{left}.{key.name} {equal} {right}.{key.name}" for key in keys)
 
@@ -95,18 +93,19 @@ class PublicGroups:
 class Weighing:
     """The weight of a unit's rows in the moments of one aggregate.
 
-    Let n be the unit's rows in the group that enter the moment (those in which the column ``y`` is not NULL), and m the
-    rows of it that may count. Each of the n rows weighs ``min(1, m / n)``. All moments of an aggregate (count, sum, squares,
-    products) have the same ``y``, so they describe the same weighted rows: a mean is never drawn towards a bound by a cap,
-    only the unit's say in it is smaller. A moment is in parts of ``scale``: of a unit whose n values add up to S it is
-    ``scale * m * S / n`` where n > m, and ``scale * S`` elsewhere, rounded towards 0 once.
+    Let n be the number of the unit's rows in the group with a non-NULL ``y``, and m the number that may count. Each of the n
+    rows has the weight ``min(1, m / n)``. All moments of an aggregate (count, sum, squares, products) share ``y``, so they
+    describe the same weighted rows: a cap lowers the unit's weight in a mean, but never biases its value. Moments are in
+    units of ``1 / scale``. If the n values add up to S, the moment is ``scale * m * S / n`` for n > m and ``scale * S``
+    otherwise, rounded down once. Rounding down, unlike rounding towards 0, keeps sums about different centres apart by exactly
+    the weighted rows times the difference, so a sum over a count is the mean.
 
-    Sensitivity: S is a sum of n terms of size at most ``most``, so ``|S / n| <= most``, and a unit moves a moment by at most
-    ``scale * m * most``; to round towards 0 makes it no larger. Where n <= m, ``scale * |S| <= scale * n * most`` is no more.
-    A count has n terms of 1, so it is exactly ``scale * min(n, m)``. Terms between whole numbers a and b add up to no less than
-    ``scale * a * min(n, m)`` and no more than ``scale * b * min(n, m)``, which are whole: a quotient of a sum and the count
-    stays between a and b. Where groups share a total, m is what is left of it in the group: these add up to the total at
-    most, and so do the changes.
+    Sensitivity: S has n terms of size at most ``most``, so ``|S / n| <= most``, and a unit moves a moment by at most
+    ``scale * m * most``, an integer, so rounding down doesn't enlarge it. For n <= m, ``scale * |S| <= scale * n * most`` is no
+    larger. A count has n terms of 1, so it is exactly ``scale * min(n, m)``. Terms between integers a and b add up to between
+    ``scale * a * min(n, m)`` and ``scale * b * min(n, m)``, which are integers, so the quotient of a sum and the count is
+    between a and b. If groups share a total, m is the group's part of it. The parts add up to at most the total, and so do
+    the changes.
     """
 
     y: str
@@ -114,14 +113,18 @@ class Weighing:
 
     @property
     def rows(self) -> str:
-        """The column of a unit's rows that enter the moment."""
+        """The column with the number of a unit's rows that enter the moment."""
         return f"{self.y}_rows"
 
-    def sql(self, total: str, most: int | str) -> str:
-        """Write a unit's moment where ``most`` rows count, of a sum over all of its rows, in parts of ``scale``.
+    def sql(self, total: str, most: int | str, low: int) -> str:
+        """Return a unit's moment in units of ``1 / scale``, from a sum over all of its rows, if ``most`` rows count.
 
-        The whole steps of the mean and what is left of them are weighed apart, so no product needs more than 128 bits.
+        The quotient and the remainder of the mean are weighed separately, so no product needs more than 128 bits.
+        Each term is at least ``low``; the sum less ``low`` per row is positive, so division rounds it down.
         """
+        if low < 0:
+            above = self.sql(f"({total} - {low} * CAST({self.rows} AS HUGEINT))", most, 0)
+            return f"{above} + {low} * {self.count(most)}"
         count = f"GREATEST({self.rows}, {most})"
         whole = (
             f"CAST({self.scale * most} AS HUGEINT)"
@@ -132,23 +135,23 @@ class Weighing:
         return f"{steps} * {whole} + (({total} - {steps} * {count}) * {whole}) // {count}"
 
     def count(self, most: int | str) -> str:
-        """Write the number of a unit's rows that count, in parts of ``scale``."""
+        """Return the number of a unit's rows that count, in units of ``1 / scale``."""
         return f"LEAST({self.rows}, {most}) * CAST({self.scale} AS HUGEINT)"
 
 
 FINEST_WEIGHT = 1 << 20
-"""Parts of a row that weights are whole numbers of. A unit of a million times the rows that count weighs nothing."""
+"""The largest ``scale`` of a weighing. A unit with a million times the rows that count has no weight."""
 _UNIT_BITS = 92
-"""The bits of what one unit adds to a moment, at most: 128 hold the sum over more units than there are people."""
+"""The most bits that one unit adds to a moment: sums over 2**34 units fit 128 bits."""
 
 
 @dataclass(frozen=True)
 class Partial:
     """One exact integer per group.
 
-    ``inner`` aggregates the rows of a unit (or of the group, where rows are units). A unit's value is clamped to
-    ``[low, high]`` when ``fixed``, else to that range times the unit's rows that count. With a ``weighing`` it is not
-    clamped but weighed, and a row's part of it lies in ``[low, high]``.
+    ``inner`` aggregates the rows of a unit (or of the group, if rows are units). A unit's value is clamped to
+    ``[low, high]`` if ``fixed``, otherwise to that range times the unit's rows that count. With a ``weighing`` it is
+    weighed instead, and one row's part of it is within ``[low, high]``.
     """
 
     inner: str
@@ -156,76 +159,72 @@ class Partial:
     high: int
     fixed: bool = False
     doubled: bool = False
-    """True where ``inner`` is twice the integer: it is halved once per group, not once per unit."""
+    """Whether ``inner`` is twice the integer, which is halved once per group rather than once per unit."""
     adds: tuple[str, int, int, int] | None = None
-    """For a sum of clamped values: the value, its bounds, and what is taken off each."""
+    """For a sum of clamped values: the value, its bounds, and the number subtracted from each."""
     weighing: Weighing | None = None
     nullable: bool = False
-    """True where ``inner`` is NULL for a unit without values: it adds nothing, even where 0 is not within the bounds."""
+    """Whether ``inner`` is NULL for a unit without values, which adds nothing even if the bounds exclude 0."""
     name: str = ""
-    """The name of its column in the totals, which the exact query gives it."""
+    """Its column in the totals."""
 
     @property
     def counts_weighed_rows(self) -> bool:
-        """True where it is the count of the rows by which it is weighed."""
+        """Whether it is the count of the rows in its own weighing."""
         return self.weighing is not None and self.inner == f"COUNT({self.weighing.y})"
 
 
 @dataclass
 class Exact:
-    """Collects what the aggregates of a block need, then writes one query for all of them."""
+    """Collects the values and partials of a block's aggregates, then writes one query for all of them."""
 
     bound: From
     where: str | None
     keys: tuple[GroupKey, ...]
     per_group: int | None
-    """Rows of one unit that count in one group; None where no cap says so."""
+    """Cap on one unit's rows in one group; None if there is none."""
     groups: int | None
-    """Groups that a unit counts in; None where it may be in all there are."""
+    """Cap on one unit's groups; None if there is none."""
     row_budget: int | None = None
-    """Rows of one unit that count in all; None where no cap says so."""
+    """Cap on one unit's rows in total; None if there is none."""
     domain: PublicGroups | None = None
     ceiling: int | None = None
-    """The most rows of one unit that may come to count, where the budget is found later: weights leave room for them."""
+    """The highest row budget that may be chosen later; weights leave room for it."""
     shares: bool = False
-    """True where public groups of a unit may share its rows, since the statement names no number of groups."""
+    """Whether public groups of a unit may share its rows, since the statement names no number of groups."""
     later: Sequence[str] = ()
-    """Conditions on the keys: where caps cut, a unit's groups that meet fewer of them stay first, each a fact of its own rows."""
+    """Conditions on the keys: caps keep a unit's groups that meet fewer of them first, by the unit's own rows alone."""
     _values: dict[str, str] = field(default_factory=dict)
     _partials: dict[Partial, Partial] = field(default_factory=dict)
     _size: int = 0
     clipped: list[ClippedValue] = field(default_factory=list)
-    """The values that are held to bounds."""
+    """The values that are clamped to bounds."""
 
     def value(self, sql: str) -> str:
-        """Return a column of the rows; equal expressions share one."""
+        """Return the column of an expression over the rows; equal expressions share one."""
         if sql not in self._values:
             self._count(sql)
             self._values[sql] = f"y{len(self._values)}"
         return self._values[sql]
 
     def add(self, partial: Partial) -> Partial:
-        """Return the partial with the name of its column; equal ones share one."""
+        """Return the partial with its column's name; equal partials share one."""
         if partial not in self._partials:
             self._count(partial.inner)
             self._partials[partial] = replace(partial, name=f"p{len(self._partials)}")
         return self._partials[partial]
 
     def _count(self, sql: str) -> None:
-        """Count what will be written, so that work ends where too much is asked.
-
-        Raises:
-            BindError: it is too much.
-        """
+        """Count the text's length and refuse too long a text early."""
         self._size += len(sql)
         refuse_written(self._size)
 
     def weighing(self, y: str, most: int) -> Weighing | None:
-        """Return the weighing of moments over the rows in which ``y`` is not NULL; None where a unit is one row.
+        """Return the weighing of moments over the rows with a non-NULL ``y``; None if each row is a unit.
 
         Args:
-            y: a column of the rows, as :meth:`value` names it.
-            most: the largest size of one row's part in any of the moments, in grid steps.
+            y: a column from :meth:`value`.
+            most: the largest absolute value that one row adds to any of the moments, in grid steps.
         """
         if self.bound.unit is None:
             return None
@@ -241,7 +240,7 @@ class Exact:
 
     @property
     def caps(self) -> RowCaps:
-        """The caps in force: one group where nothing is grouped, and no more groups than there are public ones."""
+        """The caps in force: one group without GROUP BY, and at most the number of public groups."""
         if self.bound.row_level:
             return RowCaps(1, 1, 1)
         if not self.keys:
@@ -252,27 +251,27 @@ class Exact:
 
     @property
     def budgeted(self) -> bool:
-        """Tell whether the cap on a unit's rows in all allows less than the caps on its groups and the rows in each."""
+        """Whether the cap on a unit's rows in total is lower than what the caps on its groups and rows in each imply."""
         return bool(self.keys) and self.caps.binds_total
 
     @property
     def counts_rows(self) -> bool:
-        """Tell whether a number depends on how many rows of a unit count: not where only its presence does."""
+        """Whether a partial depends on the number of a unit's rows rather than only on the unit's presence."""
         return any(not partial.fixed for partial in self._partials)
 
     @property
     def row_total(self) -> int | None:
-        """Rows that all groups of a unit share, in the text of the sums; None where caps on groups and rows suffice."""
+        """Rows that the groups of a unit share, in the text of the sums; None if caps on groups and rows suffice."""
         if not self.counts_rows or self.bound.unit is None:
             return None
         return self.caps.total if self.budgeted else self.shared_rows
 
     @property
     def kept_groups(self) -> int | None:
-        """Groups of a unit that are kept whole, the others left out; None where none is."""
+        """Cap on the groups of a unit that are kept whole, while others are dropped; None if there is none."""
         if not self.keys or self.bound.unit is None:
             return None
-        if not self.counts_rows:  # a unit is in no more groups than it has rows that count
+        if not self.counts_rows:  # a unit has at most as many groups as rows
             most = min((n for n in (self.groups, self.row_budget) if n is not None), default=None)
             size = None if self.domain is None else self.domain.size
             return None if size is not None and most is not None and size <= most else most
@@ -280,26 +279,25 @@ class Exact:
         return None if shared or self.shared_rows is not None else self._cut_groups(self.groups)
 
     def _cut_groups(self, groups: int | None) -> int | None:
-        """Return a cap on groups, unless as many rows count in all, so that it leaves out nothing more."""
+        """Return a cap on groups; None if the cap on all rows implies it."""
         total = self.caps.total
-        return (
-            None if self.budgeted and total is not None and groups is not None and total <= groups else groups
-        )
+        implied = self.budgeted and total is not None and groups is not None and total <= groups
+        return None if implied else groups
 
     @property
     def _may_share(self) -> bool:
-        """Tell whether public groups of a unit may share its rows: where noise is for rows, not for a number of groups."""
+        """Whether public groups of a unit may share its rows: if noise is scaled to rows, not to a number of groups."""
         fixed = any(partial.fixed for partial in self._partials)
         return self.shares and self.domain is not None and bool(self.keys) and self.counts_rows and not fixed
 
     @property
     def partials(self) -> tuple[Partial, ...]:
-        """The partials, in the order in which they were asked for."""
+        """The partials, in the order of their first use."""
         return tuple(self._partials.values())
 
     @property
     def rows_per_unit(self) -> int:
-        """Rows of one unit that may count in a group (over all its groups where a cap on all of them is in force)."""
+        """Rows of one unit that may count in a group, or in total if the cap on all rows is the lower one."""
         rows = self.caps.total if self.budgeted else self.caps.each
         assert rows is not None, "rows per unit are unbounded"
         return rows
@@ -313,24 +311,24 @@ class Exact:
 
     @property
     def cuts_rows(self) -> bool:
-        """True where a unit may have more rows than count: not where each row is one, or holds all of a unit."""
+        """Whether a unit may have more rows than count: not if each row is a unit, or has all of a unit."""
         private = [relation for relation in self.bound.relations if relation.private]
         return not self.bound.row_level and not all(r.per_unit for r in private)
 
     @property
     def shared_rows(self) -> int | None:
-        """Rows of one unit that its public groups share where no cap on all rows is in force; None where groups are cut whole.
+        """Rows of one unit that its public groups share without a cap on all rows; None if whole groups are dropped.
 
-        With caps of C rows in each of L0 groups, noise is made for an L1 distance of C L0 rows, and an L2 distance of C times
-        the root of L0. Instead of L0 groups that are kept whole, let a unit keep c(g) <= C rows in each of all its groups, c(g)
-        adding up to C L0 at most. Both distances stay, see :mod:`dpsql.exact.row_caps`. Of a unit with n(g) <= C rows in
-        each of m > L0 groups, the choice of L0 groups keeps L0/m of the sum of n(g) on average, and so does a weight of L0/m;
-        sharing keeps the sum up to C L0, which is at least that, for the sum is at most m C. So it is never worse, at the
-        same noise. With C = 1 all are the same.
+        With caps of C rows in each of L0 groups, noise is scaled to an L1 distance of C L0 rows and an L2 distance of
+        C sqrt(L0). Instead of L0 whole groups, a unit may keep c(g) <= C rows in each of all its groups, with a sum of at
+        most C L0. Both distances stay, see :mod:`dpsql.exact.row_caps`. For a unit with n(g) <= C rows in each of m > L0
+        groups, choosing L0 groups keeps L0/m of the sum of n(g) on average, as does a weight of L0/m. Sharing keeps the
+        sum up to C L0, which is at least as much since the sum is at most m C. So sharing is never worse at equal noise.
+        For C = 1 all three are equal.
 
-        The loss of Laplace noise of one epsilon in all L0 groups is convex in how far each number moves, and 0 where it does not
-        move, so it is greatest where L0 numbers move by C. Numbers that each unit moves by 1, whatever its rows, have no
-        such bound: with one of these, groups are chosen.
+        The loss of Laplace noise with one epsilon in all L0 groups is convex in each number's movement, and 0 without
+        movement, so it is largest if L0 numbers move by C. Numbers that each unit moves by 1, whatever its rows, have no
+        such bound; with one of these, groups are chosen.
         """
         capped = self.groups is not None and self.per_group is not None and self.per_group > 1
         if not capped or self.budgeted or not self._may_share or self.bound.unit is None:
@@ -338,19 +336,13 @@ class Exact:
         return self.caps.total
 
     def sensitivity(self, partial: Partial) -> int:
-        """Return what one unit moves in one group, in grid steps.
-
-        A weighed partial is in parts of a step: as many as its weighing has to a row.
-        """
+        """Return how far one unit moves a partial in one group, in grid steps (times ``scale`` if weighed)."""
         return self._step(partial) * (1 if partial.fixed else self.rows_in_group)
 
     def reach(self, partial: Partial, groups: int, gaussian: bool) -> tuple[int, int]:
-        """Return how far one unit moves a partial in one group, and in how many groups, for noise of a kind.
+        """Return how far one unit moves a partial in one group, and in how many of its ``groups``.
 
-        Args:
-            partial: one of these.
-            groups: the groups that one unit counts in.
-            gaussian: whether the noise is for L2, see :meth:`RowCaps.reach`.
+        The pair is exact for the kind of noise, see :meth:`RowCaps.reach`.
         """
         step = max(1, self._step(partial))
         if partial.fixed:
@@ -360,18 +352,18 @@ class Exact:
 
     @staticmethod
     def _step(partial: Partial) -> int:
-        """Return what one row moves, or one unit where the partial is fixed."""
+        """Return how far one row, or one unit for a fixed partial, moves the partial."""
         most = max(abs(partial.low), abs(partial.high))
         return most if partial.weighing is None else most * partial.weighing.scale
 
     # -- writing ------------------------------------------------------------------------------------------------
 
     def rows(self, inside: bool | None = None, in_parts: bool = False) -> str:
-        """Write the rows with what aggregates need.
+        """Return a query of the rows with the values of aggregates.
 
         Args:
-            inside: whether to leave out those outside of the public groups; by default where they would use up what counts.
-            in_parts: whether to read those of some units alone, which a release asks for (:func:`write_part`).
+            inside: whether to drop rows outside of the public groups; by default if they would use up a cap.
+            in_parts: whether to read only the units of the parts that a release asks for (:func:`write_part`).
         """
         values = {name: sql for sql, name in self._values.items()}
         held = []
@@ -383,22 +375,21 @@ class Exact:
 
     @cached_property
     def _source(self) -> str:
-        """The text after FROM, which several texts of one block have."""
+        """The text after FROM, which a block's texts share."""
         return self.bound.sql
 
     def held(self, value: str, groups: int, in_parts: bool = False) -> str:
-        """Return the rows themselves, for mechanisms that need them: the keys, and ``value`` as ``v``.
+        """Return a query of the bounded rows for mechanisms that need them: the keys, and ``value`` as ``v``.
 
-        Under a row budget a unit has that many rows over all groups, and as many groups as it has rows. ``in_parts`` leaves
-        out the values that are in none of the parts which a release asks for (:func:`write_part`), and keeps their rows.
+        Under a row budget a unit has that number of rows over all groups, and up to one group per row. ``in_parts``
+        blanks the values outside of the parts that a release asks for (:func:`write_part`), and keeps their rows.
         """
         most, each = groups if self.keys and not self.budgeted else None, None
         if self.budgeted:
             free = self.shares and self.domain is not None
             most = None if free else self._cut_groups(self.groups)
-            each = (
-                self.per_group if self.per_group is not None and self.per_group < self.rows_per_unit else None
-            )
+            if self.per_group is not None and self.per_group < self.rows_per_unit:
+                each = self.per_group
         return write_bounded_rows(
             self.bound,
             self.where,
@@ -413,21 +404,21 @@ class Exact:
         )
 
     def one_row(self, value: str) -> str:
-        """Return one row of each unit, of those where ``value`` is a finite number, in ``v``: chosen by a secret hash."""
+        """Return a query of one row per unit with a finite ``value``, as ``v``; a secret hash chooses it."""
         finite = f"ABS({value}) < CAST('Infinity' AS DOUBLE)"
         where = finite if self.where is None else f"({self.where}) AND {finite}"
         return write_bounded_rows(self.bound, where, self.keys, {"v": value}, 1, None, self.domain, True)
 
     def plain(self, value: str) -> str:
-        """Return all rows with ``value`` as ``v``, of which routes may look at numbers."""
+        """Return a query of all rows with ``value`` as ``v``, for routes that count them."""
         return _write_rows(self.bound, (), {"v": value}, [self.where], self._source)
 
     def write_unit_parts(self) -> str:
-        """Write the same query over the units of some parts, whose totals add up; empty where rows are the units."""
+        """Return the query over the units of some parts, whose totals add up; empty if rows are the units."""
         return "" if self.bound.unit is None else self.sql(in_parts=True)
 
     def sql(self, in_parts: bool = False) -> str:
-        """Write the query of all that was collected."""
+        """Return the block's query."""
         totals = self._row_level() if self.bound.unit is None else self._user_level(in_parts)
         if self.domain is None:
             return totals
@@ -468,7 +459,7 @@ class Exact:
             before = f"lag({_U}, {kept}) OVER (ORDER BY {_U}, {chosen})"
             text = f"SELECT * FROM ({text}) AS units QUALIFY {before} IS DISTINCT FROM {_U}"
         if budgeted:
-            # How many of the unit's rows may still count in this group, taking its groups in a secret order.
+            # The rows of the unit that may still count in this group, with its groups in a secret order.
             before = f"SUM(n) OVER (PARTITION BY {_U} ORDER BY {chosen} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
             most = f"CAST(LEAST(n, GREATEST({budget} - COALESCE({before}, 0), 0)) AS BIGINT)"
             text = f"SELECT * FROM (SELECT *, {most} AS counted FROM ({text}) AS units) AS kept WHERE counted > 0"
@@ -478,7 +469,7 @@ class Exact:
         return self._totals(sums, f"({text}) AS kept")
 
     def _bounded(self, partial: Partial, budgeted: bool) -> str:
-        """Return a unit's own value, bounded: weighed where it has a weighing, else clamped."""
+        """Return a unit's own value, weighed if it has a weighing and clamped otherwise."""
         weighing = partial.weighing
         if weighing is None:
             return self._clamp(partial, budgeted)
@@ -487,8 +478,8 @@ class Exact:
             weighed = weighing.count(most)
         else:
             total = f"CAST({partial.name} AS HUGEINT)"
-            weighed = weighing.sql(f"({total} // 2)" if partial.doubled else total, most)
-        # Never reached, by the argument of Weighing; it bounds the text for a reader who does not know that.
+            weighed = weighing.sql(f"({total} // 2)" if partial.doubled else total, most, partial.low)
+        # By Weighing's argument no value reaches these ends; they bound the text for the second lock.
         low, high = (
             f"{end * weighing.scale} * CAST(counted AS HUGEINT)"
             if budgeted
@@ -513,14 +504,14 @@ class Exact:
 
 
 def write_group_by(names: Sequence[str]) -> str:
-    """Write GROUP BY these names; nothing where there are none."""
+    """Return GROUP BY these names; empty if there are none."""
     return f" GROUP BY {', '.join(names)}" if names else ""
 
 
 def _write_rows(
     bound: From, keys: Iterable[GroupKey], values: Mapping[str, str], conditions: Sequence[str | None], source: str = ""
 ) -> str:  # fmt: skip
-    """Write the rows of units: their unit, their keys, and these values by name."""
+    """Return a query of the rows: their unit, their keys, and these values by name."""
     named = {**{key.name: key.sql for key in keys}, **values}
     items = [f"({sql}) AS {name}" for name, sql in named.items()]
     where, *held = conditions
@@ -538,13 +529,12 @@ def write_bounded_rows(
     groups: int | None, domain: PublicGroups | None = None, in_all: bool = False, in_parts: bool = False,
     each: int | None = None,
 ) -> str:  # fmt: skip
-    """Write private rows as they are, at most ``rows`` of a unit in a group (or ``in_all``) and ``groups`` groups of it.
+    """Return a query of private rows, for mechanisms that need rows rather than sums.
 
-    With ``in_all``, ``each`` bounds the rows of a unit in one group.
-
-    Where mechanisms need rows rather than sums, rows over the bound are dropped. Which ones is decided by a secret hash
-    of the unit's own values, so no other unit's rows take part in the choice. ``values`` maps column names to SQL.
-    ``in_parts``: those in other parts than a release asks for are NULL, so they are not carried through the sort.
+    A unit keeps at most ``rows`` rows in a group and ``groups`` groups. With ``in_all``, ``rows`` bounds the unit's rows in
+    total and ``each`` those in one group. A secret hash of the unit's own values chooses the rows, so no other unit's rows
+    affect the choice. ``values`` maps column names to SQL. With ``in_parts``, values outside of the parts that a release
+    asks for are NULL, so the sort doesn't carry them.
     """
     names = [key.name for key in keys]
     text = _write_rows(bound, keys, values, [where])
@@ -555,7 +545,7 @@ def write_bounded_rows(
         return f"SELECT {', '.join([*names, *shown])} FROM ({text}) AS rows" if in_parts else text
     if in_all and (groups is not None or each is not None):
         text = _keep_some(text, names, values, each, groups, False, list(values))
-        text = f"SELECT {', '.join([_U, *names, *values])} FROM ({text}) AS kept"  # the next cut has its own hashes
+        text = f"SELECT {', '.join([_U, *names, *values])} FROM ({text}) AS kept"  # the next cap has its own hashes
         groups = None
     text = _keep_some(text, names, values, rows, groups, in_all, shown, in_parts)
     return f"SELECT {', '.join([*names, *values])} FROM ({text}) AS bounded"
@@ -565,9 +555,9 @@ def _keep_some(
     text: str, names: list[str], values: Iterable[str], rows: int | None, groups: int | None, in_all: bool,
     shown: list[str], in_parts: bool = False,
 ) -> str:  # fmt: skip
-    """Write some rows of each unit: at most ``rows`` in a group (or ``in_all``), and at most ``groups`` groups."""
-    # One long sort, by which a unit's groups and a group's rows stand together, and a look back in it: a twentieth of
-    # the time of a million windows of a few rows each, and all of it may be spilled.
+    """Return a query of at most ``rows`` rows per unit in a group (or ``in_all``), in at most ``groups`` groups."""
+    # One sort by unit, group and row, and a window that looks back in it: this takes a twentieth of the time of a
+    # million small partitions, and DuckDB can spill all of it.
     hashes, order, conditions = [], [_U], []
     if groups is not None and names:
         hashes.append(f"{write_secret_order(names)} AS {_U}_groups")
@@ -579,8 +569,8 @@ def _keep_some(
     elif not in_all:
         order += names
     if rows is not None:
-        told = [*names, *values] if in_all else values
-        hashes.append(f"{write_secret_order(told)} AS {_U}_rows")
+        hashed = [*names, *values] if in_all else values
+        hashes.append(f"{write_secret_order(hashed)} AS {_U}_rows")
         by = ", ".join([*order, f"{_U}_rows"])
         same = (_U,) if in_all else (_U, *names)
         other = [f"lag({c}, {rows}) OVER (ORDER BY {by}) IS DISTINCT FROM {c}" for c in same]
@@ -599,16 +589,16 @@ CODED_UNIT_TYPES = (
     *("VARCHAR", "UUID", "BLOB", "UBIGINT", "HUGEINT", "UHUGEINT"),
     *("DATE", "TIME", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE"),
 )
-"""SQL types of units whose equal values have one hash, so that different ones may have codes; BIGINT may where gaps are wide."""
+"""SQL types of units whose equal values have equal hashes, so units may have codes; BIGINT has them too if gaps are wide."""
 
 _PRESENT = re.compile(r"COUNT\((y\d+)\)\Z")
 
 
 def write_packed_route(exact: Exact) -> packed.PackedAggregation | None:
-    """Return the packed route to the same totals, or None where the block has no such shape.
+    """Return the packed route to a block's totals, or None if the block has another shape.
 
-    It takes one table whose unit is a small integer or has codes, and no groups, public ones of any type or private ones of
-    integers, and aggregates that count rows or add clamped values: what a GROUP BY would spend its time on.
+    The block must read one table whose unit is a small integer or has codes. It may have public groups of any type, or
+    private groups of integers. Its aggregates must count rows or add clamped values.
     """
     bound = exact.bound
     plain = not bound.joins and not any(
@@ -620,15 +610,15 @@ def write_packed_route(exact: Exact) -> packed.PackedAggregation | None:
         return None
     total, kept = exact.row_total, exact.kept_groups
     if exact.later and (total is not None or kept is not None):
-        return None  # it draws groups alike
+        return None  # the packed route has no such order of groups
     if total is not None:
         units = exact.domain is None or any(partial.fixed for partial in exact.partials)
         if units or kept is not None or total % exact.rows_in_group:
-            return None  # its claims are about rows that are shared in equal parts, and no numbers of units
+            return None  # its claims cover rows shared in equal parts, and no counts of units
     rows, names = exact.rows(inside=False), exact.names
     whole = all(key.type in WHOLE_UNIT_TYPES for key in exact.keys)
     if SALT in rows or (exact.domain is None and not whole):
-        return None  # rows that are chosen by a secret hash are read once
+        return None  # the route reads rows twice, and rows chosen by a secret hash are read once
     values = packed.PackedValues()
     for y, low, high, _ in (p.adds for p in exact.partials if p.adds is not None):
         values.add_held(y, low, high)
@@ -652,13 +642,13 @@ def write_packed_route(exact: Exact) -> packed.PackedAggregation | None:
         )
         if (
             whole and not exact.domain.nullable
-        ):  # integers without gaps are their own codes; NULL is no integer
+        ):  # integers without gaps are their own codes, which NULL has not
             on = " AND ".join(f"{packed.PACKED_TOTALS}.{name} = listed.{name}" for name in names)
             routes.append(
                 PackedRoute(names, rows, f"{listed} {_all_groups(names, tallies, 'listed', on)}", dense=True)
             )
             known += [f"(SELECT {sql} FROM listed) AS {name}" for sql, name in ends]
-        # Groups of any type are numbered in the order of their values.
+        # Groups of other types are numbered in the order of their values.
         numbered = f"{listed}, codes AS (SELECT row_number() OVER (ORDER BY {', '.join(names)}) - 1 AS code, * FROM listed)"
         source = f"{numbered} SELECT * FROM ({rows}) AS rows JOIN codes ON {exact.domain.joins(exact.keys, 'rows', 'codes')}"
         final = _all_groups(names, tallies, "codes", f"{packed.PACKED_TOTALS}.code = codes.code")
@@ -675,7 +665,7 @@ def write_packed_route(exact: Exact) -> packed.PackedAggregation | None:
 
 
 def write_coded_unit(source: exp.Expr) -> CodedUnit | None:
-    """Return how the codes of a source's units are made; None where these are not a table's column as it is."""
+    """Return the queries for codes of a source's units; None unless the unit is an unchanged column of one table."""
     tables = list(source.find_all(exp.Table))
     inner = tables[0].find_ancestor(exp.Select) if len(tables) == 1 else None
     if inner is None or source.find(exp.SetOperation) is not None:
@@ -704,7 +694,7 @@ def _all_groups(names: Sequence[str], tallies: Iterable[packed.UnitTotal], group
 
 
 def _tally(exact: Exact, partial: Partial, values: packed.PackedValues) -> packed.UnitTotal | None:
-    """Return how a partial is had from the packed values; a value that is only counted is added to them."""
+    """Return the total that gives a partial from the packed values, after adding a value that is only counted."""
     rows = 1 if partial.fixed else exact.rows_in_group
     low, high = partial.low * rows, partial.high * rows
     weighing = partial.weighing

@@ -1,12 +1,9 @@
-"""Exact texts as they are run, compared and shown.
+"""The texts of exact queries: to run, to compare, and to show.
 
-Run: every exact query passes the gate on its way to the engine, where its normal form is written and proved safe.
-
-Compared: texts are equal for queries that ask the same, however a statement is written. It is the normal form, with one order
-for conditions and for the sides of comparisons, and without the names of public relations: for these stand their places among
-a block's inputs, or their content. It is read by nobody but whoever compares.
-
-Shown: with a fixed word for the secret name of the unit; how it is laid out is :mod:`dpsql.exact.layout`'s.
+* To run: every exact query passes the gate, which writes its normal form and proves it safe.
+* To compare: equal queries have one text, however a statement is written. It is the normal form with sorted conditions and
+  comparisons. Public relations are named by their place among a block's inputs, or by their content.
+* To show: the unit's secret column name is replaced by a fixed one; :mod:`dpsql.exact.layout` adds the layout.
 """
 
 from __future__ import annotations
@@ -33,21 +30,18 @@ from dpsql.mechanisms.base import ClaimedText, Operator, Prove, fill_parameters,
 from dpsql.policy.model import Policy, Table, fold
 
 MAX_KEPT = 1000
-"""Texts, but for their values, whose normal forms are remembered."""
-
-
+"""Cached normal forms of texts without their values."""
 STAND_INS = {"salt": 0x5A17_0B5C_0DE1_5EED, "first": 0, "last": 1}
-"""Values of parameters, where a text is only bound."""
+"""Values of parameters for binding a text without running it."""
 PlanLate = Callable[[str, Mapping[str, pa.Table]], str]
-"""DuckDB's bound plan of a text as JSON, with the relations that are lent to it."""
-
+"""Returns DuckDB's bound plan of a text as JSON, given the relations passed with it."""
 MAX_EXACT_TEXTS = 50
-"""Texts, with their values, that are remembered: one statement writes each of its own several times."""
+"""Cached texts with their values: one statement writes each of its texts several times."""
 
 
 @dataclass(frozen=True)
 class Form:
-    """A text as it is compared; which of the policy's tables it reads, and what all of its columns are called."""
+    """A text to compare, the policy's tables that it reads, and the names of its columns."""
 
     text: str
     tables: tuple[str, ...]
@@ -64,10 +58,10 @@ class TableNames(Protocol):
 
 @dataclass
 class Forms:
-    """Brings the exact texts of a session into the form in which they are compared.
+    """Writes a session's exact texts in the form to compare.
 
     Args:
-        content: what stands for a public table: a text that is the same where its rows are.
+        content: returns a text for a public table that is equal for equal rows.
     """
 
     gate: Gate
@@ -82,13 +76,15 @@ class Forms:
         self._found = lru_cache(MAX_EXACT_TEXTS)(self._find)
 
     def of(self, sql: str, lent: Mapping[str, Sequence[str]], inputs: tuple[str, ...]) -> Form:
-        """Return the form of a text. Texts that differ in values alone are looked at once.
+        """Return the form of a text; texts that differ in values only share the work.
 
         Args:
-            lent: the columns of what it reads besides tables. inputs: the names of a block's inputs, in order.
+            sql: the text.
+            lent: the columns of the relations passed with it.
+            inputs: the names of a block's inputs, in order.
 
         Raises:
-            UnresolvedName, ParseError: it is no query of ours.
+            UnresolvedName, ParseError: it is no exact query.
         """
         return self._found(self.gate.compared(sql, lent), inputs)
 
@@ -115,7 +111,7 @@ class Forms:
 
     @cached_property
     def _tables(self) -> dict[tuple[str, ...], Table]:
-        """The policy's tables, by what exact texts call them."""
+        """The policy's tables by their names in exact texts."""
         read = partial(exp.maybe_parse, into=exp.Table, dialect=self.source.dialect)
         tables = self.policy.tables.values()
         return {
@@ -127,7 +123,7 @@ _TURNED = {exp.LT: exp.GT, exp.LTE: exp.GTE}
 
 
 def _in_order(tree: exp.Expr) -> exp.Expr:
-    """Return the tree with one order for conditions and for the sides of comparisons: what is equal whatever the data are."""
+    """Return the tree with sorted conditions and comparisons, which have equal values on all data."""
     found = list(tree.find_all(exp.And, exp.Or, exp.EQ, exp.NEQ, exp.LT, exp.LTE))
     for node in reversed(found):  # the inner ones first
         if isinstance(node, exp.And | exp.Or):
@@ -158,9 +154,9 @@ class Gate:
     """The only way from an operator's texts to an engine.
 
     Args:
-        catalog: what the data's tables, columns and struct fields are called: no alias is called like one of them.
+        catalog: the names of tables, columns and struct fields, which no alias has.
         serialise: the engine's own parser, for the second lock.
-        plan: gives DuckDB's bound plan of a text that an operator wrote as it ran; None where no such text is read.
+        plan: returns DuckDB's bound plan of a text that an operator wrote while running; None if there are none.
     """
 
     def __init__(self, catalog: Catalog, serialise: Serialise, plan: PlanLate | None = None) -> None:
@@ -168,37 +164,37 @@ class Gate:
         self._lock = Lock(catalog, serialise)
         self._plan = plan
         self._typed: dict[tuple[object, ...], None] = {}
-        """Texts that were proved as they were read: their shapes, the types of their values, and what is lent to them."""
+        """Late texts with proved types: their shapes, the types of their values, and the relations passed with them."""
         self._allowed: dict[str, None] = {}
         self._unit = f"unit_{secrets.token_hex(8)}"
         self._claimed: tuple[object, tuple[ClaimedText, ...]] | None = None
-        """The operator that was proved last, with its claims."""
+        """The last proved operator with its claims."""
         self._made = lru_cache(MAX_KEPT)(self._written)
         self._write = lru_cache(MAX_EXACT_TEXTS)(self._write_shaped)
 
     def exact(self, sql: str, lent: Mapping[str, Sequence[str]]) -> str:
-        """Return the text that the engine gets for an operator's query.
+        """Return the text that the engine runs for an operator's query.
 
         Args:
-            sql: an exact query; its parameters stay in it.
-            lent: the columns of the public relations that it may read, by the relations' names.
+            sql: an exact query, with its parameters.
+            lent: the columns of the public relations passed with it, by relation.
         """
         return self._write(*self._whole(sql, lent))[0]
 
     def shape(self, sql: str, lent: Mapping[str, Sequence[str]]) -> ShapedText:
-        """Return the same as its shape and values."""
+        """Return the engine's text split into shape and values."""
         return self._write(*self._whole(sql, lent))[1]
 
     def _write_shaped(self, sql: str, known: _Pairs) -> tuple[str, ShapedText]:
-        """Return the text that the engine gets, and the same as its shape and values."""
+        """Return the engine's text, whole and split into shape and values."""
         found, values = write_by_shape(sql, lambda text: self._made(text, known, self._unit))
         return restore_values(found, values), ShapedText(*keep_used_values(found, values))
 
     def prove(self, operator: object, lent: Mapping[str, Sequence[str]]) -> None:
-        """Prove the texts that an operator may read, before anything is paid: all but those that are proved as they are read.
+        """Prove an operator's texts before anything is paid, except late ones, which are proved when they are read.
 
         Raises:
-            Unproved: one of them may do more than the operator charges for.
+            Unproved: a text may do more than the operator charges for.
         """
         self._claimed = None
         for claimed in self._list_claims(operator):
@@ -209,7 +205,7 @@ class Gate:
             self._lock.prove(replace(claimed, text=text), lent, shaped)
             self._allowed.pop(text, None)
             self._allowed[text] = None
-        while len(self._allowed) > MAX_KEPT:  # the oldest
+        while len(self._allowed) > MAX_KEPT:
             del self._allowed[next(iter(self._allowed))]
 
     def prove_typed(
@@ -221,18 +217,18 @@ class Gate:
         plan: Plan,
         read: object,
     ) -> None:
-        """Prove that no value of a text's columns can end it.
+        """Prove that no value of a column makes an operator's text fail.
 
         Args:
-            operator: whose text it is.
-            query: the text as the operator has it.
-            filled: what the engine gets, with values for its parameters.
-            lent: the columns of the relations that it may read.
-            plan: gives DuckDB's bound plan of a text.
-            read: the names and types of the columns of these relations.
+            operator: the text's operator.
+            query: the operator's text.
+            filled: the engine's text, with values for its parameters.
+            lent: the columns of the relations passed with it.
+            plan: returns DuckDB's bound plan of a text.
+            read: the names and types of these columns.
 
         Raises:
-            Unproved: one may.
+            Unproved: a value may.
         """
         text, shaped = self._write(*self._whole(query, lent))
         mine, others = self._find_claims(text, lent, self._list_claims(operator))
@@ -240,16 +236,15 @@ class Gate:
         self._lock.prove_typed(filled, given, others, shaped, plan, read=read)
 
     def _list_claims(self, operator: object) -> tuple[ClaimedText, ...]:
-        """Return an operator's claims as :meth:`prove` found them: they are asked for several times for each statement."""
-        held = self._claimed
-        if held is None or held[0] is not operator:
-            held = self._claimed = (operator, list_claims(operator))
-        return held[1]
+        """Return an operator's claims, cached since :meth:`prove`."""
+        if self._claimed is None or self._claimed[0] is not operator:
+            self._claimed = (operator, list_claims(operator))
+        return self._claimed[1]
 
     def reading(self, operator: object) -> Callable[[str, Mapping[str, pa.Table]], str]:
-        """Return what becomes of each text that an operator reads, with the relations lent to it.
+        """Return a function that writes and proves each text that an operator reads, given its passed relations.
 
-        Without an operator nothing is released: texts get their normal form only, for tests that look at exact rows.
+        Without an operator nothing is released, so the function only writes the normal form, for tests of exact rows.
         """
         claims = () if operator is None else self._list_claims(operator)
 
@@ -262,25 +257,25 @@ class Gate:
     def prove_written(
         self, operator: Operator, text: str, written: str, lent: Mapping[str, Sequence[str]], salt: int | None
     ) -> None:
-        """Prove what an engine of another language runs in a text's place, before anything is paid.
+        """Prove a text's translation for an engine with another dialect, before anything is paid.
 
         Args:
-            text: the exact query in its normal form. written: what is run. lent: columns of what is lent to it.
-            salt: the number that stands in it for the secret.
+            operator: the text's operator.
+            text: the exact query in normal form.
+            written: the translation.
+            lent: the columns of the relations passed with it.
+            salt: the number in it for the secret.
 
         Raises:
             Unproved: it may do more than the operator charges for.
         """
         claims = self._list_claims(operator)
         if any(text == self._text_of(claimed, lent) for claimed in claims if claimed.text in operator.local):
-            return  # read only where rows may come here, which they may not: else refused when it is read
+            return  # it needs rows outside of the engine, so reading it is refused
         self._prove_written(claims, text, written, lent, salt)
 
     def proving(self, operator: object) -> Prove | None:
-        """Return what proves each text that runs in another language; None where none does.
-
-        Without an operator nothing is released, as for ``reading``.
-        """
+        """Return a function that proves each translated text; None without an operator, see :meth:`reading`."""
         if operator is None:
             return None
         claims, engine = self._list_claims(operator), self._catalog.engine
@@ -302,7 +297,7 @@ class Gate:
     def _find_claims(
         self, text: str, lent: Mapping[str, Sequence[str]], claims: Sequence[ClaimedText]
     ) -> tuple[list[ClaimedText], dict[str, Sequence[str]]]:
-        """Return the claims that were made for a text, and what is lent to it besides what operators lend themselves."""
+        """Return a text's claims, and the columns passed with it without those from operators."""
         own = {name for claimed in claims for name in claimed.lent}
         others = {name: columns for name, columns in lent.items() if name not in own}
         return [claimed for claimed in claims if self._text_of(claimed, others) == text], others
@@ -317,21 +312,21 @@ class Gate:
         claims: Sequence[ClaimedText],
         tables: Mapping[str, pa.Table] | None = None,
     ) -> str:
-        """Return the text that the engine gets while an operator runs; one that was not proved before is proved now.
+        """Return the text that the engine runs for an operator, and prove it if that was not done before.
 
         Args:
-            sql: the text as the operator has it.
-            lent: the columns of what is lent to it.
-            claims: the operator's.
-            tables: the relations themselves.
+            sql: the operator's text.
+            lent: the columns of the relations passed with it.
+            claims: the operator's claims.
+            tables: the relations.
 
         Raises:
-            Unproved: it does what no claim of the operator covers.
+            Unproved: no claim of the operator covers it.
         """
         text, shaped = self._write(*self._whole(sql, lent))
         if text not in self._allowed:
             mine, others = self._find_claims(text, lent, claims)
-            for claimed in mine:  # it was proved, and many others since
+            for claimed in mine:  # proved before payment, and no longer cached
                 self._lock.prove(replace(claimed, text=text), others, shaped)
             if not mine:
                 self._lock.prove_late(text, claims, others, shaped)
@@ -346,7 +341,7 @@ class Gate:
         others: Mapping[str, Sequence[str]],
         tables: Mapping[str, pa.Table],
     ) -> None:
-        """Prove that no value of its columns can end a text that is proved as it is read; once for texts of one shape."""
+        """Prove that no value of a column makes a late text fail, once per shape."""
         plan = self._plan
         if plan is None:
             return
@@ -363,15 +358,15 @@ class Gate:
             self._typed[key] = None
 
     def shown(self, sql: str, lent: Mapping[str, Sequence[str]]) -> str:
-        """Return the same text for people, with a fixed word for the secret name of the unit's column."""
+        """Return the text to show, with a fixed name for the unit's column."""
         return self._written(*self._whole(sql, lent), UNIT)
 
     def compared(self, sql: str, lent: Mapping[str, Sequence[str]]) -> str:
-        """Return the same text as what the engine gets, with that fixed word: to tell equal queries from others."""
+        """Return the text to compare: the engine's, with a fixed name for the unit's column."""
         return self.exact(sql, lent).replace(self._unit, UNIT)
 
     def _whole(self, sql: str, lent: Mapping[str, Sequence[str]]) -> tuple[str, _Pairs]:
-        """Return a query with those that it refers to, and the columns of the relations that it may read."""
+        """Return a query with the shared queries that it refers to, and the columns of the relations in it."""
         full = write_shared(sql, self._catalog.shared)
         return full, _pairs_of({name: columns for name, columns in lent.items() if name in full})
 

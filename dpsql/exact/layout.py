@@ -1,7 +1,4 @@
-"""Exact texts as people read them: indented, without needless quotes and parentheses.
-
-What is shown means what is run; only the spelling differs.
-"""
+"""Exact texts laid out for readers: indented, without needless quotes and parentheses; the meaning is unchanged."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ _LOOSE = (exp.Alias, exp.Where, exp.Paren, exp.Having, exp.Qualify, exp.Tuple, e
 
 
 def format_sql(sql: str) -> str:
-    """Return the same query, laid out on lines.
+    """Return a query laid out on lines.
 
     >>> print(format_sql('SELECT ("u"."x") AS x FROM (SELECT "b".x FROM "t" AS "b") AS "u"'))
     SELECT u.x AS x
@@ -35,7 +32,7 @@ def format_sql(sql: str) -> str:
     """
     try:
         trees = _DUCKDB.parse(sql)
-    except SqlglotError:  # a shape that only the engine knows
+    except SqlglotError:  # syntax that only the engine knows
         return sql
     if len(trees) != 1 or trees[0] is None:
         return sql
@@ -54,7 +51,7 @@ def format_sql(sql: str) -> str:
     except UnsupportedError:
         return sql
     if any("\n" in text.name for text in tree.find_all(exp.Literal)):
-        return laid  # a line of this one may be the inside of a string
+        return laid  # a line may be inside a string
     return "\n".join(_folded(laid.split("\n")))
 
 
@@ -63,12 +60,12 @@ def _stands_alone(node: exp.Expr) -> bool:
 
 
 def _holds_apart(node: exp.Expr) -> bool:
-    """Return whether a node is no operator: sqlglot counts AND and OR among the functions."""
+    """Return whether a node is no operator; sqlglot counts AND and OR among functions."""
     return not isinstance(node, exp.Binary | exp.Unary) or isinstance(node, exp.Paren)
 
 
 def _folded(lines: list[str]) -> list[str]:
-    """Join what fits on a line: a clause and its items, a parenthesis and what it holds."""
+    """Join lines that fit on one: a clause with its items, parentheses with their content."""
     out: list[str] = []
     lines = list(lines)
     while lines:
@@ -85,7 +82,7 @@ def _folded(lines: list[str]) -> list[str]:
         if not inside or opens != closes or not fits:
             out += [head, *inside]
         elif closes:
-            lines[0] = joined  # it may open something again
+            lines[0] = joined  # it may open another parenthesis
         else:
             out.append(joined)
     return out

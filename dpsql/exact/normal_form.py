@@ -1,14 +1,14 @@
-"""The normal form of exact queries: every name in the text is made here, and resolving it needs no rules.
+"""The normal form of exact queries: unique aliases and qualified columns, so resolving names needs no scoping rules.
 
-The rest of the house writes exact queries in whatever way reads well. Before one is checked and run it is rewritten:
+Binders and operators write exact queries freely. Before a query is checked and run, it is rewritten:
 
-* every FROM item gets an alias that nothing else in the text has, and that no column, field or table is called;
-* every column reference is ``alias.column``; ``*`` is written out, and so are output names used as values;
-* the column that carries the privacy unit gets a name that nobody can foresee;
-* columns of derived tables that nothing reads are left out.
+* every FROM item gets an alias that no other item, column, field or table has;
+* every column is ``alias.column``; ``*`` and output names used as values are expanded;
+* the privacy unit's column gets an unpredictable name;
+* unread columns of derived tables are removed.
 
-References are resolved as SQL does it: the FROM around an expression first, then the query around that; a derived table
-sees nothing of what stands beside it unless it is LATERAL. What can't be resolved, or in two ways, is an error of ours.
+Names are resolved by SQL's rules: first in the FROM around an expression, then in the enclosing query. A derived table sees
+its siblings only if it is LATERAL. An unknown or ambiguous name is a bug of ours.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _Made = TypeVar("_Made")
 
 
 class UnresolvedName(Exception):
-    """A text of ours names something that is not there, or that is there twice."""
+    """An exact query has an unknown or ambiguous name, which is a bug of ours."""
 
 
 def write_normal_form(
@@ -40,14 +40,14 @@ def write_normal_form(
     """Return an exact query in normal form.
 
     Args:
-        sql: the query as the binder or an operator wrote it.
-        columns: the columns of lent tables by their names, for queries that read all of them.
-        reserved: folded names that no alias may have: those of tables, columns and struct fields.
-        unit: the name of the columns that carry the privacy unit.
+        sql: the query of a binder or operator.
+        columns: the columns of passed relations, by relation.
+        reserved: folded names that aliases must not have: tables, columns and struct fields.
+        unit: the new name of the privacy unit's columns.
 
     Raises:
-        UnresolvedName: the text is wrong, which no statement of an analyst can bring about.
-        UnsupportedError: the text has a part that can't be written again.
+        UnresolvedName: the query is wrong, whatever the analyst wrote.
+        UnsupportedError: DuckDB's generator can't write a part of it.
 
     >>> write_normal_form('SELECT n FROM (SELECT COUNT(*) AS n, u FROM (SELECT t.a AS u FROM m.s.t AS t) AS s GROUP BY u) AS g')
     'SELECT r0.n AS n FROM (SELECT COUNT(*) AS n, r1.u AS u FROM (SELECT r2.a AS u FROM m.s.t AS r2) AS r1 GROUP BY r1.u) AS r0'
@@ -60,22 +60,22 @@ def write_normal_form(
 
 
 def write_parameters(tree: exp.Expr) -> str:
-    """Write a tree whose values are parameters.
+    """Return the text of a tree.
 
     Raises:
-        UnsupportedError: the text would lack a parameter of the tree, or another part of it.
+        UnsupportedError: it would lack a parameter or another part of the tree.
     """
     text = write_whole(tree)
     if count_parameters(text) != Counter(node.name for node in tree.find_all(exp.Placeholder)):
-        raise UnsupportedError("a value would be left out")
+        raise UnsupportedError("a value would be lost")
     return text
 
 
 def write_by_shape(sql: str, write: Callable[[str], _Made]) -> tuple[_Made, tuple[str, ...]]:
-    """Return what is made of a text without its values, and the values; of the text itself where one is part of the syntax.
+    """Return ``write(shape)`` and the values of a text, or ``write(sql)`` and no values if a value is part of the syntax.
 
     Raises:
-        BindError: the text has a part that can't be written again.
+        BindError: DuckDB's generator can't write a part of the text.
     """
     shape, values = strip_values(sql)
     try:
@@ -89,20 +89,19 @@ def write_by_shape(sql: str, write: Callable[[str], _Made]) -> tuple[_Made, tupl
 
 
 class _Source(NamedTuple):
-    """A FROM item: its alias in the text, and its columns (None: not known)."""
+    """A FROM item: its new alias, and its columns' names in the text by folded name (None: unknown)."""
 
     alias: str
     columns: dict[str, str] | None
-    """Names in the text, by folded name."""
 
     def may_have(self, name: str) -> bool:
         return self.columns is None or name in self.columns
 
 
 _Scope = ChainMap[str, _Source]
-"""The sources that expressions of one SELECT may name, by folded alias, before those of the SELECT around it."""
+"""Sources by folded alias: those of one SELECT, then those of the SELECTs around it."""
 _Ctes = Mapping[str, tuple[str, "dict[str, str] | None"]]
-"""CTEs by folded name: the name in the text, and the columns."""
+"""CTEs by folded name: the new name, and the columns."""
 
 
 @dataclass
@@ -122,13 +121,13 @@ class _Writer:
                 return name
 
     def named(self, name: str) -> str:
-        """Return the name of a derived column in the text."""
+        """Return the new name of a derived column."""
         return self.unit if fold(name) == UNIT else name
 
     # -- queries ----------------------------------------------------------------------------------------------------
 
     def query(self, tree: exp.Expr, outer: _Scope, ctes: _Ctes) -> dict[str, str] | None:
-        """Rewrite a query. Gives its output columns, in order."""
+        """Rewrite a query in place and return its output columns, in order."""
         with_ = tree.args.get("with_")
         if with_ is not None:
             if with_.args.get("recursive"):
@@ -177,7 +176,7 @@ class _Writer:
         for place, item in enumerate(select.expressions):
             called = item.args.get("alias") or (item.this if isinstance(item, exp.Column) else None)
             made = f"o{place}" if called is None else self.named(called.name)
-            while fold(made) in outputs:  # two sources have a column of that name, and * took both
+            while fold(made) in outputs:  # * expanded two columns of one name
                 made = f"{made}_1"
             name = exp.to_identifier(made, quoted=bool(called and called.quoted))
             shown.append(exp.Alias(this=item.unalias(), alias=name))
@@ -191,7 +190,7 @@ class _Writer:
         return outputs
 
     def write_stars(self, select: exp.Select, scope: _Scope) -> None:
-        """Write out every ``*``."""
+        """Expand every ``*``."""
         items: list[exp.Expr] = []
         for item in select.expressions:
             star = item.this if isinstance(item, exp.Column) else item
@@ -206,14 +205,12 @@ class _Writer:
                     continue
                 if source.columns is None:
                     raise UnresolvedName("all columns of a table that is not known")
-                items += [
-                    exp.column(column, table=exp.to_identifier(name, quoted=True))
-                    for column in source.columns
-                ]
+                table = exp.to_identifier(name, quoted=True)
+                items += [exp.column(column, table=table) for column in source.columns]
         select.set("expressions", items)
 
     def restore_outputs(self, clause: exp.Expr, scope: _Scope, written: Set[str]) -> None:
-        """Replace the names of outputs, in a clause behind the SELECT list, by the values that they stand for."""
+        """Replace output names, in a clause after the SELECT list, by the outputs' expressions."""
         select = clause.parent
         assert isinstance(select, exp.Select)
         listed = isinstance(clause, exp.Group | exp.Order)
@@ -229,13 +226,13 @@ class _Writer:
             if self.resolve(node, scope) is None:
                 value = items[fold(node.name)].unalias().copy()
                 for column in value.find_all(exp.Column):
-                    column.meta[_DONE] = True  # it was resolved where it stands
+                    column.meta[_DONE] = True  # resolved in the SELECT list
                 node.replace(value if listed else exp.paren(value, copy=False))
 
     # -- sources ----------------------------------------------------------------------------------------------------
 
     def source(self, node: exp.Expr, scope: _Scope, ctes: _Ctes) -> None:
-        """Name one FROM item and adds it to the scope."""
+        """Rename one FROM item and add it to the scope."""
         alias = self.alias()
         old = node.args.get("alias")
         listed = [item.name for item in old.args.get("columns") or []] if old is not None else []
@@ -280,7 +277,7 @@ class _Writer:
     # -- expressions ------------------------------------------------------------------------------------------------
 
     def resolve(self, node: exp.Column, scope: _Scope) -> tuple[str, str] | None:
-        """Return the alias and the column that a reference means; None where nothing of that name is in scope."""
+        """Return the alias and column of a reference; None if the name is not in scope."""
         name, table = fold(node.name), fold(node.table)
         if node.args.get("db") is not None:
             raise UnresolvedName("a name of three parts")
@@ -294,7 +291,7 @@ class _Writer:
         return next(((s.alias, node.name if s.columns is None else s.columns[name]) for s in found), None)
 
     def expression(self, node: exp.Expr, scope: _Scope, ctes: _Ctes) -> None:
-        """Resolve every column of an expression in place; queries inside it see its scope around them."""
+        """Resolve every column of an expression in place, subqueries included."""
         stack = [node]
         while stack:
             part = stack.pop()
@@ -307,10 +304,9 @@ class _Writer:
                 found = self.resolve(part, scope)
                 if found is None:
                     raise UnresolvedName("a column that no source has")
+                quoted = part.this.quoted or found[1] == self.unit
                 part.set("table", exp.to_identifier(found[0]))
-                part.set(
-                    "this", exp.to_identifier(found[1], quoted=part.this.quoted or found[1] == self.unit)
-                )
+                part.set("this", exp.to_identifier(found[1], quoted=quoted))
                 part.meta[_DONE] = True
                 continue
             stack.extend(part.iter_expressions())
@@ -330,11 +326,11 @@ def _own_columns(node: exp.Expr) -> Iterator[exp.Column]:
             yield part
 
 
-# -- columns that nothing reads --------------------------------------------------------------------------------------
+# -- unread columns --------------------------------------------------------------------------------------------------
 
 
 def _drop_unread(tree: exp.Expr, read: set[str] | None) -> None:
-    """Leave out the columns of derived tables that nothing reads. ``read``: those of this query; None: all."""
+    """Remove unread columns of derived tables. ``read``: this query's columns that are read; None: all."""
     if isinstance(tree, exp.Subquery):
         _drop_unread(tree.this, read)
         return
@@ -360,14 +356,14 @@ def _drop_unread(tree: exp.Expr, read: set[str] | None) -> None:
 
 
 def _is_plain(select: exp.Select) -> bool:
-    """Return whether leaving out a column changes nothing but that column."""
+    """Return whether removing a column leaves the other columns as they are."""
     if any(select.args.get(key) for key in ("group", "distinct", "having", "order", "limit")):
         return False
     return not any(item.find(exp.AggFunc) for item in select.expressions)
 
 
 def _columns_read(select: exp.Select) -> dict[str, set[str]]:
-    """Return the columns that a SELECT reads, by alias: in its own clauses, in queries inside them, in LATERAL items."""
+    """Return the columns that a SELECT reads, by alias: in its clauses, their subqueries, and LATERAL items."""
     apart = [select.args.get("with_"), select.args.get("from_")]
     apart += [join.this for join in select.args.get("joins") or [] if isinstance(join.this, exp.Subquery)]
     found: dict[str, set[str]] = {}

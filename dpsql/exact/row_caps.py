@@ -1,17 +1,17 @@
-"""Caps on the rows of one privacy unit, and the least that they let it move a group's numbers by.
+"""Caps on the rows of one privacy unit, and the tight L1 and L2 bounds that follow from them.
 
 A unit has ``c(g)`` rows that count in group g. Up to three caps bound them: ``in_all`` the sum of all ``c(g)``, ``per_group``
-each of them, and ``groups`` how many are above 0. A number that one row moves by at most 1 moves by at most ``c(g)`` in group
-g, so the distances between the answers of neighbouring data are those of the vector c.
+each of them, and ``groups`` the number of positive ones. If one row moves a number by at most 1, the unit moves it by at most
+``c(g)`` in group g. So the distances between answers of neighbouring data are the norms of the vector c.
 
-* L1: the sum of ``c(g)`` is at most ``in_all``, and at most ``per_group * groups``. Both are reached, so
-  ``total = min(in_all, per_group * groups)`` is the least bound.
-* L2: among vectors with ``0 <= c(g) <= each`` and a sum of at most ``total``, where ``each = min(per_group, total)``, the sum of
-  squares is convex, so it is greatest at a vertex: ``total // each`` groups have ``each`` rows, one has the rest. For ``total
-  <= per_group * groups`` these are no more than ``groups`` groups, so the cap on groups makes it no smaller.
+* L1: the sum of ``c(g)`` is at most ``in_all`` and at most ``per_group * groups``. Both are attained, so
+  ``total = min(in_all, per_group * groups)`` is tight.
+* L2: let ``each = min(per_group, total)``. The sum of squares is convex, so over ``0 <= c(g) <= each`` with a sum of at most
+  ``total`` it is largest at a vertex: ``total // each`` groups have ``each`` rows, and one has the rest. Since
+  ``total <= per_group * groups``, these are at most ``groups`` groups, so the cap on groups is met.
 
-An SQL text that holds ``c(g)`` to ``each`` and their sum to ``total`` has both distances, in how many groups the rows ever are.
-That is why groups are left out only where their number itself is counted, see :class:`~dpsql.exact.exact_query.Exact`.
+An SQL text that bounds ``c(g)`` by ``each`` and their sum by ``total`` has both distances, whatever the number of groups.
+So groups are dropped only if their number itself is counted, see :class:`~dpsql.exact.exact_query.Exact`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class RowCaps:
-    """The caps in force, each None where there is none.
+    """The caps in force; None means no cap.
 
     Args:
-        in_all: rows of one unit that count in all (``max_rows``, ``max_rows_contributed``).
-        per_group: rows of it that count in one group (``max_rows_per_group``).
-        groups: groups that it counts in (``max_groups``, ``max_groups_contributed``), or all that there are.
+        in_all: rows of one unit that count in total (``max_rows``, ``max_rows_contributed``).
+        per_group: its rows that count in one group (``max_rows_per_group``).
+        groups: its groups that count (``max_groups``, ``max_groups_contributed``), or the number of all groups.
     """
 
     in_all: int | None
@@ -35,51 +35,50 @@ class RowCaps:
 
     @property
     def total(self) -> int | None:
-        """The most rows of one unit that count in all; None where nothing bounds them."""
+        """The most rows of one unit that count in total; None if unbounded."""
         product = None if self.per_group is None or self.groups is None else self.per_group * self.groups
         known = [most for most in (self.in_all, product) if most is not None]
         return min(known, default=None)
 
     @property
     def each(self) -> int | None:
-        """The most rows of one unit that count in one group; None where nothing bounds them."""
+        """The most rows of one unit that count in one group; None if unbounded."""
         known = [most for most in (self.per_group, self.total) if most is not None]
         return min(known, default=None)
 
     @property
     def binds_total(self) -> bool:
-        """Whether the cap on all rows allows less than the other two do."""
-        if self.in_all is None:
+        """Whether the cap on all rows is lower than what the other two imply."""
+        if self.in_all is None or self.groups == 1:
             return False
-        if self.groups == 1:
-            return False
-        if self.per_group is None or self.groups is None:
-            return True
-        return self.in_all < self.per_group * self.groups
+        return self.per_group is None or self.groups is None or self.in_all < self.per_group * self.groups
 
     @property
     def squared(self) -> int:
         """The square of the L2 distance, in rows."""
-        total, each = self.total, self.each
-        assert total is not None and each is not None, "rows per unit are unbounded"
+        total, each = self._bounds
         full, rest = divmod(total, each)
         return full * each**2 + rest**2
 
-    def reach(self, gaussian: bool) -> tuple[int, int]:
-        """Return rows and groups such that noise for so many rows in each of so many groups covers the caps.
+    @property
+    def _bounds(self) -> tuple[int, int]:
+        assert self.total is not None and self.each is not None, "rows per unit are unbounded"
+        return self.total, self.each
 
-        Laplace noise covers their product, Gaussian noise the root of the groups times the rows. Where ``each`` divides
-        ``total``, one pair has exactly the L1 and the L2 distance. Where it does not, each kind of noise has the pair
-        that is exact for it: all rows in one group, or one row in as many groups as the squared L2 distance.
+    def reach(self, gaussian: bool) -> tuple[int, int]:
+        """Return rows r and groups g such that noise for r rows in each of g groups covers the caps.
+
+        Laplace noise covers ``r * g``, Gaussian noise ``r * sqrt(g)``. If ``each`` divides ``total``, one pair has
+        exactly the L1 and the L2 distance. Otherwise each kind of noise has its own exact pair: all rows in one group,
+        or one row in each of ``squared`` groups.
         """
-        total, each = self.total, self.each
-        assert total is not None and each is not None, "rows per unit are unbounded"
+        total, each = self._bounds
         if total % each == 0:
             return each, total // each
         return (1, self.squared) if gaussian else (total, 1)
 
     def say(self, grouped: bool) -> str:
-        """Return the caps that hold as a clause of what counts; empty where there is none."""
+        """Return the caps as a clause, such as "1 row in one group and 5 rows in all"; empty if there are none."""
         if self.total is None and self.each is None:
             return ""
         if not grouped:

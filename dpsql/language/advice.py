@@ -20,13 +20,8 @@ from sqlglot.errors import ParseError as SqlglotParseError
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
 from dpsql.errors import ParseError, Span, clip
-from dpsql.language.functions import ALIASES, MECHANISMS, WORDS
+from dpsql.language.functions import ALIASES, MECHANISMS, MODES, WORDS
 from dpsql.language.tokens import CLOSING, OPENING, find_closing, is_open, is_word, token_error
-
-OFFERED_MODES = ("DP", "DIFFERENTIAL_PRIVACY", "PTR", "STABLE", "SUBSAMPLE")
-"""The modes mentioned in hints."""
-MODES = (*OFFERED_MODES, "ANONYMIZATION")
-"""The modes of SELECT WITH, in addition to declared thresholds' names; ANONYMIZATION is GoogleSQL's old name for DP."""
 
 _SETS = {TokenType.UNION: "UNION", TokenType.INTERSECT: "INTERSECT", TokenType.EXCEPT: "EXCEPT"}
 _AFTER_MODE = {
@@ -142,6 +137,8 @@ def _refuse(tokens: list[Token], start: int, what: str, hint: str) -> ParseError
     return token_error(tokens[start], what, hint, last=tokens[start + 1])
 
 
+LATERAL_HINT = "unnest the list in FROM, behind the table and a comma, with a name for its items."
+
 # -- functions of other systems ---------------------------------------------------------------------------------
 
 _TODAY = "write the date, DATE '2024-12-31', or a parameter, $today: an answer about rows can't depend on the clock."
@@ -150,8 +147,8 @@ _TO_TEXT = "write STRFTIME({x}, '%Y-%m')."
 _NUMBER = "write TRY_CAST({x} AS DOUBLE), with bounds."
 _QUANTILE = "write QUANTILE_CONT({x}, 0.9)."
 _DISTINCT = "write COUNT(DISTINCT {x})."
-_LOOP = "write COUNT_IF(condition), or SUM(x) FILTER (WHERE condition)."
-_LATER = "write day + INTERVAL 1 DAY."
+_LOOP = "write the aggregate of all rows, and the condition in a FILTER clause behind it."
+_LATER = "add an interval to the date by a plus sign."
 _MATCH = "write REGEXP_MATCHES({x}, 'pattern')."
 
 OTHER_NAMES: dict[str, str] = {
@@ -165,16 +162,16 @@ OTHER_NAMES: dict[str, str] = {
     "isnull": "write COALESCE({x}, 0), or {x} IS NULL.",
     "zeroifnull": "write COALESCE({x}, 0).",
     "nullifzero": "write NULLIF({x}, 0).",
-    "nvl2": "write CASE WHEN {x} IS NOT NULL THEN a ELSE b END.",
-    "choose": "write CASE {x} WHEN 1 THEN a ELSE b END.",
+    "nvl2": "choose between the two by a condition, {x} IS NOT NULL.",
+    "choose": "choose among them by comparing {x} with 1, 2 and so on.",
     **dict.fromkeys(("getdate", "sysdate", "sysdatetime", "getutcdate", "curdate", "systimestamp"), _TODAY),
     **dict.fromkeys(("to_date", "str_to_date", "parse_date", "parse_timestamp"), _BY_FORMAT),
     **dict.fromkeys(("to_char", "date_format", "format_datetime", "to_varchar"), _TO_TEXT),
     **dict.fromkeys(("to_number", "to_numeric", "to_decimal", "to_double", "try_to_number", "val"), _NUMBER),
     **dict.fromkeys(("dateadd", "adddate", "add_days", "timestampadd"), _LATER),
-    "add_months": "write day + INTERVAL 1 MONTH.",
-    "timestampdiff": "write DATE_DIFF('day', start, stop).",
-    "months_between": "write DATE_DIFF('month', start, stop).",
+    "add_months": _LATER,
+    "timestampdiff": "count days or other parts by date_diff.",
+    "months_between": "count months by date_diff.",
     "datename": "write DAYNAME({x}), or MONTHNAME({x}).",
     "substring_index": "write SPLIT_PART({x}, ',', 1).",
     **dict.fromkeys(("rlike", "regexp", "regexp_contains", "regexp_instr"), _MATCH),

@@ -173,6 +173,8 @@ def parse_tokens(tokens: list[Token], text: str) -> exp.Expr:
         raise explain_unreadable(error, tokens, text) from None
     except RecursionError:
         raise ParseError("the statement is nested too deeply.") from None
+    except TypeError:  # sqlglot's compiled parser raises it for a missing operand
+        raise ParseError("an operator of this statement lacks an operand.") from None
     finally:
         _LOG.disabled = False
     if len(trees) != 1 or trees[0] is None:
@@ -284,10 +286,12 @@ def _mark_calls(tree: exp.Expr, tokens: list[Token]) -> None:
             bare.setdefault(node.sql_name().lower(), []).append(node)
     for name, nodes in bare.items():
         words = [
-            token for i, token in enumerate(tokens)
-            if token.text.lower() == name and not is_open(tokens, i + 1)
+            token
+            for i, token in enumerate(tokens)
+            if token.text.lower() == name
+            and not is_open(tokens, i + 1)
             and token.token_type not in (TokenType.IDENTIFIER, TokenType.STRING)
-        ]  # fmt: skip
+        ]
         for node, word in zip(nodes, words, strict=False):
             node.meta.update(start=word.start, end=word.end, word=word.text)
 

@@ -1,4 +1,4 @@
-"""The catalogue of SQL names: one row for every aggregate, mechanism and row function.
+"""The catalogue of SQL names: the modes, and one row for every aggregate, mechanism and row function.
 
 The parser reads the classes and aliases, the binder the modes and arguments; completion, the guide, the lexer,
 JupyterLab's keywords and REFERENCE.md read the names, help and examples. To add a name, add a row here, and the code
@@ -42,6 +42,14 @@ class SqlName:
     help: str = ""
     example: str = ""
 
+
+MODES: dict[str, str] = {
+    "DP": "DP", "DIFFERENTIAL_PRIVACY": "DP", "PTR": "PTR", "STABLE": "STABLE", "SUBSAMPLE": "SUBSAMPLE",
+    "ANONYMIZATION": "DP",
+}  # fmt: skip
+"""The modes of SELECT WITH by each spelling, besides the names of declared thresholds."""
+OFFERED_MODES = tuple(name for name in MODES if name != "ANONYMIZATION")
+"""The modes named in hints: all but GoogleSQL's old name for DP."""
 
 _BOTH: tuple[_Mode, ...] = ("DP", "SUBSAMPLE")
 _TESTED: tuple[_Mode, ...] = ("DP", "PTR", "SUBSAMPLE")
@@ -184,4 +192,4 @@ def mode_of_aggregate(name: str) -> str:
     """Return an aggregate's main mode, for hints."""
     word = ALIASES.get(name.upper(), name.upper())
     modes = next((row.modes for row in AGGREGATES if row.name == word), ("DP",))
-    return next((mode for mode in modes if mode in ("DP", "PTR", "STABLE", "SUBSAMPLE")), "DP")
+    return next((mode for mode in modes if mode in MODES), "DP")

@@ -12,9 +12,8 @@ from sqlglot import exp
 
 from dpsql.binding.values.coercion import moment_of
 from dpsql.errors import BindError, Error, did_you_mean
-from dpsql.language.advice import OFFERED_MODES
 from dpsql.language.dialect import NAMED, ModeClause, bind_error, span_of, to_sql
-from dpsql.language.functions import ALIASES, NAME_OF_CLASS, PRIVATE_CALLS
+from dpsql.language.functions import ALIASES, NAME_OF_CLASS, OFFERED_MODES, PRIVATE_CALLS
 from dpsql.mechanisms.strategies import STRATEGY_NAMES
 from dpsql.privacy.amounts import LARGEST, SMALLEST, SYMBOLS, Amount
 
@@ -188,12 +187,6 @@ def read_one_of(*allowed: str, upper: bool = True) -> Callable[[exp.Expr, str], 
         return value
 
     return read
-
-
-def read_names(node: exp.Expr, what: str) -> tuple[str, ...]:
-    """Read one name or several in parentheses."""
-    items = node.expressions if isinstance(node, exp.Tuple | exp.Array) else [node]
-    return tuple(read_word(item.this if isinstance(item, exp.Paren) else item, what) for item in items)
 
 
 NONNEGATIVE = "NONNEGATIVE"

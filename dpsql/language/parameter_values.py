@@ -10,12 +10,21 @@ import decimal
 import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from dpsql.errors import BindError
 
 Params = Mapping[str, Any] | Sequence[Any]
 """Parameter values: by name, or in the order of the ``?`` marks."""
+
+
+@dataclass(frozen=True)
+class StandIn:
+    """A value of a parameter's type, which describes a statement before the parameter's own value is known."""
+
+    value: Any
+
 
 _MARK = re.compile(
     r"""'(?:''|[^'])*'|"(?:""|[^"])*"|`[^`]*`|(\$\w*\$).*?\1|--[^\n]*|/\*.*?\*/|(?P<mark>\?)""", re.DOTALL

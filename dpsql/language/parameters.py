@@ -14,8 +14,11 @@ from sqlglot.tokens import Token  # type: ignore[attr-defined]
 
 from dpsql.errors import BindError, Error, Span, did_you_mean
 from dpsql.language.dialect import mode_clauses, span_of, text_literal
-from dpsql.language.parameter_values import drop_zone, number_marks, unwrap_value
+from dpsql.language.parameter_values import StandIn, drop_zone, number_marks, unwrap_value
 from dpsql.language.tokens import MAX_DIGITS, MAX_INTEGER, tokenize
+
+STAND_IN = "stand_in"
+"""The key in the ``meta`` of a literal that is no value of the analyst's."""
 
 
 def put_values(tree: exp.Expr, params: Mapping[str, Any], text: str) -> exp.Expr:
@@ -119,6 +122,11 @@ def make_literal(value: Any, name: str = "", span: Span | None = None) -> exp.Ex
     Raises:
         BindError: NaN, an infinity, a number that is too long, or a type without SQL literals.
     """
+    if isinstance(value, StandIn):
+        made = make_literal(value.value, name, span)
+        for node in made.walk():
+            node.meta[STAND_IN] = True
+        return made
     value = unwrap_value(value)
     if value is None:
         return exp.Null()

@@ -94,8 +94,10 @@ _NAMES_OF = {
     "REGCLASS": "(SELECT max(dpsql_c.relname) FROM pg_class AS dpsql_c WHERE dpsql_c.oid = _1)",
     "REGTYPE": "(SELECT max(dpsql_t.dpsql_spoken) FROM pg_type AS dpsql_t WHERE dpsql_t.oid = _1)",
     "REGNAMESPACE": "(SELECT max(dpsql_n.nspname) FROM pg_namespace AS dpsql_n WHERE dpsql_n.oid = _1)",
-    "REGROLE": _OWNER, "REGPROC": "'-'", "REGPROCEDURE": "'-'",
-}  # fmt: skip
+    "REGROLE": _OWNER,
+    "REGPROC": "'-'",
+    "REGPROCEDURE": "'-'",
+}
 _NUMBERS_OF = {"REGCLASS": "to_regclass", "REGTYPE": "to_regtype", "REGNAMESPACE": "to_regnamespace"}
 _TYPES = {
     "OID": "BIGINT", "NAME": "VARCHAR", "CHAR": "VARCHAR", "TEXT": "VARCHAR", "XID": "VARCHAR", "CSTRING": "VARCHAR",

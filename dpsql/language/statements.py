@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import accumulate, groupby
@@ -12,11 +12,21 @@ from sqlglot import exp
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
 from dpsql.errors import BindError, Error, ParseError, Span, clip, did_you_mean
-from dpsql.language.dialect import ModeClause, parse_tokens, span_of, to_sql
+from dpsql.language.advice import LATERAL_HINT
+from dpsql.language.dialect import ModeClause, bind_error, parse_tokens, span_of, to_sql
+from dpsql.language.functions import MODES
 from dpsql.language.parameter_values import Params, name_parameters
 from dpsql.language.parameters import list_parameters_named, make_literal, put_values
-from dpsql.language.slips import check_aliases, check_places
-from dpsql.language.tokens import CLOSING, OPENING, is_word, read_limit, replace_token, token_error, tokenize
+from dpsql.language.tokens import (
+    CLOSING,
+    OPENING,
+    RESERVED_WORDS,
+    is_word,
+    read_limit,
+    replace_token,
+    token_error,
+    tokenize,
+)
 
 SYNTHETIC = "SYNTHETIC TABLE"
 """The mode of a SELECT of synthetic rows. Its space prevents accidental use."""
@@ -25,7 +35,6 @@ MAX_SYNTHETIC_ROWS = 10_000_000
 SYNTHETIC_USAGE = (
     "write CREATE SYNTHETIC TABLE s AS SELECT WITH DP OPTIONS (epsilon = 1) ward, urgent FROM visits."
 )
-_DP_MODES = ("DP", "DIFFERENTIAL_PRIVACY", "ANONYMIZATION", SYNTHETIC)
 
 
 def begins(tokens: list[Token]) -> bool:
@@ -96,7 +105,7 @@ def mark(query: exp.Expr, place: Span, rows: int | None) -> exp.Select:
             "synthetic rows are those of one SELECT.", span=span_of(select) or place, hint=SYNTHETIC_USAGE
         )
     clause: ModeClause | None = select.args.get("mode")
-    if clause is not None and clause.name.upper() not in _DP_MODES:
+    if clause is not None and MODES.get(clause.name.upper()) != "DP" and clause.name.upper() != SYNTHETIC:
         what = f"synthetic rows are not made in mode {clause.name}."
         raise ParseError(what, span=span_of(clause.mode), hint=SYNTHETIC_USAGE)
     mode, options = exp.Literal.string(SYNTHETIC), [] if clause is None else list(clause.options)
@@ -326,8 +335,7 @@ def _write_out_pivots(tree: exp.Expr) -> exp.Expr:
         else:
             made.set("expressions", node.args.get("using") or [exp.Count(this=exp.Star())])
             made.set(
-                "fields",
-                [item if _names_values(item) else exp.In(this=item, expressions=[]) for item in on],
+                "fields", [item if _names_values(item) else exp.In(this=item, expressions=[]) for item in on]
             )
         source.append("pivots", made)
         select = exp.Select(expressions=[exp.Star()], with_=node.args.get("with_"))
@@ -344,11 +352,7 @@ def _explain(tokens: list[Token], text: str, params: Mapping[str, Any], span: Sp
     if len(rest) > 3 and rest[0].token_type == TokenType.L_PAREN and rest[1].text.upper() == "FORMAT":
         style = rest[2].text.upper()
         if style not in ("TEXT", "JSON"):
-            raise token_error(
-                rest[2],
-                f"EXPLAIN has no format {rest[2].text}.",
-                "write TEXT, or JSON.",
-            )
+            raise token_error(rest[2], f"EXPLAIN has no format {rest[2].text}.", "write TEXT, or JSON.")
         rest, json = rest[4:], style == "JSON"
     if not rest:
         raise token_error(tokens[0], "EXPLAIN needs a statement.")
@@ -525,11 +529,12 @@ def check_clauses(tree: exp.Expr) -> None:
             if key in _OF_A_SELECT:
                 raise _after_parentheses(value)
             found = value[0] if isinstance(value, list) else value
-            hint = "write FROM t, UNNEST(x) AS u(y)." if key == "laterals" else "leave it out."
+            hint = LATERAL_HINT if key == "laterals" else "leave it out."
             raise ParseError(
                 f"{_FOREIGN.get(key, key.upper())} is not known here.",
-                span=span_of(found) if isinstance(found, exp.Expr) else None, hint=hint
-            )  # fmt: skip
+                span=span_of(found) if isinstance(found, exp.Expr) else None,
+                hint=hint,
+            )
 
 
 def put_joins_in_place(tree: exp.Expr) -> None:
@@ -547,8 +552,8 @@ def _after_parentheses(value: object) -> ParseError:
     return ParseError(
         "only ORDER BY, LIMIT and OFFSET follow a SELECT in parentheses.",
         span=span_of(found) if isinstance(found, exp.Expr) else None,
-        hint="write it inside of the parentheses."
-    )  # fmt: skip
+        hint="write it inside of the parentheses.",
+    )
 
 
 def open_parentheses(tree: exp.Subquery) -> exp.Expr:
@@ -567,3 +572,105 @@ def open_parentheses(tree: exp.Subquery) -> exp.Expr:
     for key, value in after.items():
         inner.set(key, value)
     return inner
+
+
+# -- typing errors ----------------------------------------------------------------------------------------------------
+#
+# The parser accepts some as something else, and they would be answered and charged: in ``FROM visits GROUP`` and the
+# misspelt ``FROM visits WHER``, the last word is an alias. ORDER BY a position without a column does nothing. DuckDB
+# refuses most of these, and so does dpsql, before payment.
+
+_MISSPELT = (
+    "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "JOIN", "INNER", "LEFT", "RIGHT", "UNION", "QUALIFY", "WINDOW",
+    "USING",
+)  # fmt: skip
+
+
+def check_places(tree: exp.Expr) -> None:
+    """Raise BindError, with the existing positions, for one in GROUP BY or ORDER BY without a column in the SELECT."""
+    for query in tree.find_all(exp.Select, exp.SetOperation):
+        first = query
+        while isinstance(first, exp.SetOperation | exp.Subquery):
+            first = first.left if isinstance(first, exp.SetOperation) else first.this
+        if not isinstance(first, exp.Select) or _has_stars(first):
+            continue
+        count = len(first.expressions)
+        for clause, node in _places(query):
+            place = node.this if isinstance(node, exp.Ordered) else node
+            negative = isinstance(place, exp.Neg)
+            number = place.this if isinstance(place, exp.Neg) else place
+            if isinstance(place, exp.Literal) and place.is_string:
+                what = f"{clause} takes columns, and a text is the same in all rows."
+                raise bind_error(place, what, f"a column is written {_quote(place.name)}.")
+            if not isinstance(number, exp.Literal) or number.is_string or not number.name.isdigit():
+                continue
+            if negative or not 1 <= int(number.name[:10]) <= count:
+                columns = "1 column" if count == 1 else f"{count} columns"
+                hint = "write 1." if count == 1 else f"write a number from 1 to {count}."
+                what = f"{clause} counts the columns of the SELECT from 1, and it has {columns}."
+                raise bind_error(place, what, hint)
+
+
+def _places(query: exp.Expr) -> Iterator[tuple[str, exp.Expr]]:
+    group, order = query.args.get("group"), query.args.get("order")
+    yield from (("GROUP BY", node) for node in (group.expressions if group is not None else ()))
+    yield from (("ORDER BY", node) for node in (order.expressions if order is not None else ()))
+
+
+def _quote(name: str) -> str:
+    return str(exp.to_identifier(name, quoted=True).sql(dialect="duckdb"))
+
+
+def _has_stars(select: exp.Select) -> bool:
+    """Return whether an item may expand to several columns."""
+    return any(item.is_star or item.find(exp.Columns, exp.Unnest) is not None for item in select.expressions)
+
+
+def check_aliases(tree: exp.Expr, tokens: Sequence[Token]) -> None:
+    """Refuse a clause's keyword as a name: a reserved word, or a misspelt one that nothing refers to.
+
+    Raises:
+        ParseError: with the probable keyword, and how to quote the name.
+    """
+    places = {token.start: i for i, token in enumerate(tokens)}
+    for alias in tree.find_all(exp.TableAlias, exp.Alias):
+        name = alias.this if isinstance(alias, exp.TableAlias) else alias.args.get("alias")
+        span = span_of(name) if isinstance(name, exp.Identifier) and not name.quoted else None
+        at = places.get(span[0]) if span is not None else None
+        if at is None or tokens[at].token_type in (TokenType.STRING, TokenType.IDENTIFIER):
+            continue
+        word, table = tokens[at].text.upper(), isinstance(alias, exp.TableAlias)
+        named = at > 0 and tokens[at - 1].token_type == TokenType.ALIAS
+        if word in RESERVED_WORDS or (word == "BY" and table and not named):
+            if table or not named:
+                raise _refuse_word(tokens, at)
+        elif table and not named and isinstance(alias.parent, exp.Table):
+            meant = next((clause for clause in _MISSPELT if _is_one_slip(word, clause)), None)
+            if meant is not None and not _is_named(tree, word):
+                meant = f"{meant} BY" if meant in ("GROUP", "ORDER") else meant
+                hint = f"did you mean {meant}? A name is written AS {tokens[at].text}."
+                raise token_error(tokens[at], f"{tokens[at].text} is not a word of SQL.", hint)
+
+
+def _refuse_word(tokens: Sequence[Token], at: int) -> ParseError:
+    word = tokens[at].text
+    ends = at + 1 == len(tokens) or tokens[at + 1].token_type in CLOSING
+    what = f"nothing follows {word.upper()}." if ends else f"{word.upper()} is a word of SQL, and no name."
+    return token_error(tokens[at], what, f'finish it, or leave it out; as a name it is written "{word}".')
+
+
+def _is_named(tree: exp.Expr, word: str) -> bool:
+    return any(column.table.upper() == word for column in tree.find_all(exp.Column))
+
+
+def _is_one_slip(word: str, meant: str) -> bool:
+    """Return whether a word is another with one letter missing, wrong, extra or swapped; a plural is no slip."""
+    if word == meant or len(word) < 3 or word.startswith(meant):
+        return False
+    if len(word) == len(meant):
+        different = [i for i, (a, b) in enumerate(zip(word, meant, strict=True)) if a != b]
+        if len(different) == 2 and different[1] == different[0] + 1:
+            return word[different[0]] == meant[different[1]] and word[different[1]] == meant[different[0]]
+        return len(different) == 1 and len(word) > 4
+    short, long = sorted((word, meant), key=len)
+    return len(long) == len(short) + 1 and any(long[:i] + long[i + 1 :] == short for i in range(len(long)))

@@ -200,7 +200,7 @@ def _check(tokens: list[Token], text: str) -> None:
         unfinished = token.token_type in _CLAUSES or (token.token_type in _UNFINISHED and not is_name)
         if unfinished and (after is None or after.token_type in _ENDS):
             raise token_error(token, f"nothing follows {token.text.upper()}.", "finish it, or leave it out.")
-        _reads(token, before, after, text)
+        _refuse_writing(token, before, after)
         if token.token_type == TokenType.PLACEHOLDER:
             raise token_error(token, "a ? mark has no value.", "give a list of values, or write $name.")
         prefix = before is None or before.token_type in _BEFORE_OPERAND
@@ -236,7 +236,7 @@ def _template(name: str, span: Span, before: Token | None) -> ParseError:
     return ParseError(what, span=span, hint=hint)
 
 
-def _reads(token: Token, before: Token | None, after: Token | None, text: str) -> None:
+def _refuse_writing(token: Token, before: Token | None, after: Token | None) -> None:
     """Refuse the parts of a query that write: INTO, FOR UPDATE, and a CTE that is no query."""
     word, next_word = token.text.upper(), after.text.upper() if after is not None else ""
     if token.token_type == TokenType.INTO and not (after is not None and next_word == "NAME"):

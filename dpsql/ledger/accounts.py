@@ -15,8 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from dpsql.errors import BudgetExceeded
-from dpsql.ledger.entries import OUTCOMES, read_event
-from dpsql.ledger.log_file import START, Row, damaged_error, read_body
+from dpsql.ledger.log_file import OUTCOMES, START, Row, damaged_error, read_body, read_event
 from dpsql.ledger.terms import Terms, open_own_filters
 from dpsql.numerics.exact_numbers import DOWN, write_short
 from dpsql.policy.model import Policy
@@ -30,12 +29,9 @@ _FOLD_ABOVE = 64
 
 
 class FilterState:
-    """An open filter and its running sums. Open reservations are summed separately, because they may still shrink.
+    """An open filter and its running sums; ``whose`` share it limits (None: the whole).
 
-    Args:
-        whose: the analyst whose share it limits; None for the whole.
-        accountant: the filter.
-        base: the sums of settled charges; by default none.
+    Open reservations are summed separately, because they may still shrink.
     """
 
     def __init__(self, whose: str | None, accountant: Accountant, base: Spent | None = None) -> None:
@@ -156,12 +152,10 @@ def _is_above(written: Mapping[str, Any], least: Spent) -> bool:
         or (sums.near is None) != (least.near is None)
     ):
         return False
-    pairs = [
-        (getattr(sums, name), getattr(least, name))
-        for name in ("epsilon", "delta", "rho", "mu_squared", "aside")
-    ]
-    pairs += [(sums.near or 0, least.near or 0), *zip(sums.renyi, least.renyi, strict=True)]
-    return all(one >= other for one, other in pairs)
+    amounts = (
+        (s.epsilon, s.delta, s.rho, s.mu_squared, s.aside, s.near or 0, *s.renyi) for s in (sums, least)
+    )
+    return all(one >= other for one, other in zip(*amounts, strict=True))
 
 
 @dataclass(frozen=True)
@@ -173,6 +167,11 @@ class Reservation:
     process: str
     event: Event
     progress: Event | None = None
+
+    def to_json(self) -> list[Any]:
+        """Return the fields, in order, for a checkpoint."""
+        progress = None if self.progress is None else self.progress.to_json()
+        return [self.statement, self.analyst, self.process, self.event.to_json(), progress]
 
 
 class Account:
@@ -275,12 +274,7 @@ class Account:
         return None
 
     def apply(self, rows: Iterable[Row]) -> None:
-        """Fold further rows in.
-
-        Raises:
-            LedgerError: a row is not valid: a settlement without a reservation, a negative or unreadable event, a
-                release without a charge.
-        """
+        """Fold further rows in; LedgerError if a row is not valid, such as a settlement without a reservation."""
         for row in rows:
             body = read_body(row)
             try:
@@ -400,6 +394,7 @@ class Account:
     def seal(self) -> dict[str, Any]:
         """Return the fold as JSON, exactly, for a checkpoint."""
         assert self.granted is not None
+        kept = [text for text in self.limits[:_MOST_LIMITS] if text in self._sums]
         return {
             "ledger": self.ledger_id,
             "terms": self.granted.to_json(),
@@ -409,16 +404,9 @@ class Account:
             "forgotten": self.forgotten,
             "last": self._last,
             "notices": list(self.notices),
-            "open": [
-                [r.statement, r.analyst, r.process, r.event.to_json(),
-                 None if r.progress is None else r.progress.to_json()]
-                for r in self.open.values()
-            ],
-            "sums": {
-                text: [state.base.to_json() for state in self._sums[text]]
-                for text in self.limits[:_MOST_LIMITS] if text in self._sums
-            },
-        }  # fmt: skip
+            "open": [reservation.to_json() for reservation in self.open.values()],
+            "sums": {text: [state.base.to_json() for state in self._sums[text]] for text in kept},
+        }
 
     @classmethod
     def restore(cls, row: Row, terms: Terms | None) -> Account:
@@ -430,17 +418,14 @@ class Account:
         account, body = cls(terms), read_body(row)
         try:
             account.granted = Terms.from_json(body["terms"])
-            account.ledger_id, account.policy = (
-                str(body["ledger"]),
-                str(body["policy"] or account.granted.policy),
-            )
+            account.ledger_id = str(body["ledger"])
+            account.policy = str(body["policy"] or account.granted.policy)
             account.count, account._charged = int(body["count"]), bool(body["charged"])
             account.forgotten, account._last = str(body["forgotten"]), str(body["last"])
             account.notices = [str(text) for text in body["notices"]]
             for number, analyst, process, event, progress in body["open"]:
-                account.open[number] = Reservation(
-                    number, analyst, process, read_event(event), None if progress is None else read_event(progress)
-                )  # fmt: skip
+                noted = None if progress is None else read_event(progress)
+                account.open[number] = Reservation(number, analyst, process, read_event(event), noted)
             for text, sums in body["sums"].items():
                 states = restore_states(text, sums)
                 if states is not None:
@@ -519,12 +504,7 @@ def make_budget_state(
 ) -> BudgetState:
     """Return the state of an analyst's share, with the whole inside; without a share, the state of the whole.
 
-    Args:
-        account: the log so far.
-        policy: for the default epsilon.
-        analyst: the analyst who asks.
-        after: further events, counted as if they were charged.
-        debit: a further event that is charged to the share only.
+    ``after``: further events, counted as if they were charged; ``debit``: one that is charged to the share only.
     """
     default = policy.budget.default_epsilon if policy is not None else None
     states, events = account.filters(analyst), tuple(after)

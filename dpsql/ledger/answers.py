@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpsql.errors import LedgerError
-from dpsql.ledger.entries import Entry, format_local_time
 from dpsql.ledger.log_file import set_durable
 from dpsql.ledger.state_files import make_private_file, read_inode, read_mode
 from dpsql.privacy.events import Event
+from dpsql.privacy.records import Entry, format_local_time
 
 _PIECE = 1 << 24
 ASKED = "asked "
@@ -69,11 +69,7 @@ def name_debit(analyst: str | None, key: str) -> str:
 
 
 def check_release(entry: Entry | None, key: str, release: bytes) -> StoredRelease:
-    """Return the release if the log has it as released, under this key, with these bytes.
-
-    Raises:
-        LedgerError: the release was changed, or never paid for.
-    """
+    """Return the release if the log has it as released, under this key, with these bytes; LedgerError if it was changed."""
     event = None if entry is None else entry.lost(key)
     if entry is None or event is None or entry.kept(key) != hash_release(release):
         raise LedgerError(
@@ -84,11 +80,7 @@ def check_release(entry: Entry | None, key: str, release: bytes) -> StoredReleas
 
 
 def check_kept(entry: Entry | None, key: str, release: bytes) -> bool:
-    """Check the value of a key of any kind, and return whether it is a release.
-
-    Raises:
-        LedgerError: it is not in the log.
-    """
+    """Check the value of a key of any kind, and return whether it is a release; LedgerError if it is not in the log."""
     if key.startswith(DEBITED):
         analyst, _, of = key.removeprefix(DEBITED).rpartition(" ")
         if entry is None or entry.analyst != analyst or of not in entry.debited:
@@ -113,10 +105,7 @@ def answers_path(path: Path) -> Path:
 class AnswerStore:
     """The stored answers of a ledger. The file is created with the first answer; the ledger's lock guards it.
 
-    Args:
-        ledger: the path of the ledger; None keeps the answers in memory.
-        limit: greatest size in bytes; None for no limit.
-        timeout: seconds to wait for another process that is writing.
+    ``ledger``: its path; None keeps the answers in memory. ``limit``: the greatest size in bytes.
     """
 
     def __init__(self, ledger: Path | None, limit: int | None = None, timeout: float = 30.0) -> None:
@@ -131,10 +120,6 @@ class AnswerStore:
         if self._connection is not None and self.path is not None:
             self._connection.close()
             self._connection = None
-
-    def abandon(self) -> None:
-        """Drop a connection that belongs to the parent process of a fork."""
-        self._connection = None
 
     def get(self, key: str) -> tuple[int, bytes | None] | None:
         """Return the statement and the bytes of a key; the bytes of a dropped answer are None."""

@@ -14,6 +14,7 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -28,16 +29,17 @@ from dpsql.ledger.answers import (
     hash_release,
     name_debit,
 )
-from dpsql.ledger.entries import OUTCOMES
-from dpsql.ledger.log_file import START, Row, format_now, link_row
+from dpsql.ledger.log_file import OUTCOMES, START, Row, format_now, link_row
 from dpsql.ledger.state_files import Checkpoint
 from dpsql.ledger.store import LedgerStore, explain_replaced, find_existing, find_replaced
 from dpsql.ledger.terms import Terms
+from dpsql.numerics.exact_numbers import compute_root, shorten
 from dpsql.policy.model import Policy
+from dpsql.privacy import conversions
 from dpsql.privacy.accountants import Accountant, Spent, format_percent
-from dpsql.privacy.events import Event, compose_events
+from dpsql.privacy.events import Event, GroupSelection, PureDP, RoundedGaussian, compose_events
 from dpsql.privacy.filters import ACCOUNTANTS
-from dpsql.privacy.records import BudgetState, Entry
+from dpsql.privacy.records import OTHERS, BudgetState, Entry
 
 __all__ = ["BudgetState", "Entry", "KeptReleases", "Ledger", "Ticket"]
 
@@ -82,10 +84,7 @@ class KeptReleases:
 class Ledger:
     """An open ledger. Safe for threads, processes and forks; made by :meth:`open`.
 
-    Args:
-        book: the open file.
-        policy: the owner's policy; None if the one in the log can't be read any more.
-        analyst: the analyst who asks; None without a share of their own.
+    ``policy`` is None if the one in the log can't be read any more; ``analyst`` is None without a share of their own.
     """
 
     def __init__(self, book: LedgerStore, policy: Policy | None, analyst: str | None = None) -> None:
@@ -147,9 +146,6 @@ class Ledger:
         """Open a ledger to read only, under its own terms and policy: for the owner's report.
 
         A ledger that was rolled back or replaced can still be read; :attr:`warnings` report it.
-
-        Raises:
-            LedgerError: there is no such ledger, or it can't be trusted.
         """
         where = find_existing(path)
         book = LedgerStore(where, None, read_only=True)
@@ -163,21 +159,13 @@ class Ledger:
             raise
 
     def for_analyst(self, analyst: str | None) -> Ledger:
-        """Return this open ledger for another analyst. Closing one closes the file for all.
-
-        Raises:
-            LedgerError: the policy gives them no share.
-        """
+        """Return this open ledger for another analyst; LedgerError without a share. Closing one closes the file for all."""
         if self.policy is not None:
             analyst = _find_analyst(self.policy, analyst)
         return Ledger(self._book, self.policy, analyst)
 
     def under(self, accountant: str) -> Ledger:
-        """Return a copy to read, whose events another accountant counts.
-
-        Raises:
-            LedgerError: there is no such accountant.
-        """
+        """Return a copy to read, whose events another accountant counts; LedgerError for an unknown accountant."""
         if accountant not in ACCOUNTANTS:
             raise LedgerError(
                 f"There is no accountant {accountant!r}.", hint=did_you_mean(accountant, ACCOUNTANTS)
@@ -192,10 +180,7 @@ class Ledger:
         """Record the owner's decision that a ledger continues under other terms, or although it was replaced.
 
         The log records the changes, the time and the user. With ``fresh`` a missing ledger is begun anew: that is a new budget
-        for the same data, and the register keeps warning about it.
-
-        Returns:
-            The changes, in sentences; those that begin with ``WARNING`` protect less.
+        for the same data, and the register keeps warning about it. Returns the changes; those with ``WARNING`` protect less.
         """
         where = Path(path).expanduser().resolve()
         if fresh and not where.exists():
@@ -272,14 +257,9 @@ class Ledger:
         return Ticket(number, event, self._book.account.ledger_id, self)
 
     def debit(self, text: str, shown: Mapping[str, str]) -> int | None:
-        """Charge an analyst's share only, for stored answers of others. The charge is on the disk when this returns.
+        """Charge an analyst's share only, for stored answers of others, and return the statement's number, if anything is due.
 
-        Args:
-            text: the statement, for the log.
-            shown: as for :meth:`reserve`.
-
-        Returns:
-            The number of the statement; None if nothing is due.
+        The charge is on the disk when this returns. ``shown`` is as for :meth:`reserve`.
 
         Raises:
             BudgetExceeded: the share has less left; nothing is charged.
@@ -344,11 +324,7 @@ class Ledger:
             return self._settle(ticket.statement_id, event, kept or KeptReleases(), outcome)
 
     def settle_left(self, ticket: Ticket) -> Event:
-        """End the reservation of a process that died, and return the charge: a threshold's last progress, else the whole.
-
-        Raises:
-            LedgerError: settled before, or not written: the reservation stays charged.
-        """
+        """End the reservation of a process that died, and return the charge: a threshold's last progress, else the whole."""
         with self._book.reading():
             held = self._require_open(ticket.statement_id)
         used = held.progress or ticket.event
@@ -393,11 +369,7 @@ class Ledger:
             self._book.answers.put(kept, number)
 
     def _require_open(self, number: int) -> Reservation:
-        """Return an open reservation.
-
-        Raises:
-            LedgerError: it was settled.
-        """
+        """Return an open reservation; LedgerError if it was settled."""
         held = self._book.account.open.get(number)
         if held is None:
             entry = self._book.find_entry(number)
@@ -411,12 +383,8 @@ class Ledger:
     def state(self, after: Iterable[Event] = (), debit: Event | None = None) -> BudgetState:
         """Return the remaining budget of the whole and of the analyst's share, with other sessions' charges so far.
 
-        Args:
-            after: further events, counted as if they were charged, admitted or not.
-            debit: a further event that is charged to the share only.
-
-        Raises:
-            LedgerError: the ledger can't be read, or was replaced since it was opened.
+        ``after``: further events, counted as if they were charged; ``debit``: one that is charged to the share only. LedgerError
+        if the ledger can't be read, or was replaced since it was opened.
         """
         self._check_continued()
         with self._book.reading():
@@ -443,22 +411,15 @@ class Ledger:
         return "" if used is None else f" It uses {format_percent(used)} of the {held.name} rule."
 
     def entries(self, last: int | None = None) -> list[Entry]:
-        """Return every charge and refusal, in order; or the ``last`` ones.
+        """Return every charge and refusal, in order, or the ``last`` ones; LedgerError as for :meth:`state`.
 
         An unsettled reservation is ``open``, or ``unsettled`` if its process died.
-
-        Raises:
-            LedgerError: the ledger can't be read, or was replaced since it was opened.
         """
         count = self.count
         return list(self.walk(1 if last is None else count - last + 1, count))
 
     def walk(self, first: int = 1, last: int | None = None) -> Iterator[Entry]:
-        """Yield statements by number, in order, with one page of them in memory.
-
-        Raises:
-            LedgerError: as for :meth:`entries`.
-        """
+        """Yield statements by number, in order, with one page of them in memory."""
         gone: dict[str, bool] = {}
         for entry in self._book.entries(first, self.count if last is None else last):
             if entry.outcome != "reserved":
@@ -470,21 +431,12 @@ class Ledger:
 
     @property
     def count(self) -> int:
-        """The number of charges and refusals.
-
-        Raises:
-            LedgerError: as for :meth:`entries`.
-        """
+        """The number of charges and refusals."""
         self._check_continued()
         return self._book.current().count
 
     def tabulate(self, what: str, make: Callable[[Self], _T]) -> _T:
-        """Compute figures over everybody's statements. In a worker, the server computes them by name.
-
-        Args:
-            what: the name of the figures.
-            make: computes them from a whole ledger.
-        """
+        """Compute figures over all analysts' statements. In a worker, the server computes them by their name, ``what``."""
         return make(self)
 
     @property
@@ -527,10 +479,7 @@ class Ledger:
     def replay(self, key: str) -> StoredRelease | None:
         """Return the release that was paid for under this key, not logged; None if there is none.
 
-        It is free, or has the debit to this analyst's share that must be charged before it is shown.
-
-        Raises:
-            LedgerError: the stored release was changed.
+        It is free, or has the debit to this analyst's share that must be charged first. LedgerError if it was changed.
         """
         with self._book.reading():
             found = self._book.answers.get(key)
@@ -553,11 +502,7 @@ class Ledger:
     def find_debits(self, shown: Mapping[str, str]) -> dict[str, Event]:
         """Return the debits to this analyst's share for stored answers, by their keys; free answers have none.
 
-        Args:
-            shown: digests of the answers to be shown, by the keys of their blocks.
-
-        Raises:
-            LedgerError: an answer was replaced or dropped since it was looked up.
+        ``shown``: the answers' digests by key. LedgerError if one was replaced or dropped since it was looked up.
         """
         due = {}
         for key, digest in shown.items():
@@ -638,11 +583,7 @@ class Ledger:
 
 
 def _find_analyst(policy: Policy, analyst: str | None) -> str | None:
-    """Return an analyst's name in the policy's spelling, under which their share is kept.
-
-    Raises:
-        LedgerError: the policy gives shares, and none to them.
-    """
+    """Return an analyst's name in the policy's spelling; LedgerError if the policy gives shares, but none to them."""
     if analyst is None or not policy.analysts:
         return analyst
     known = policy.find_analyst(analyst)
@@ -679,3 +620,91 @@ def _policy_kept(text: str) -> Policy | None:
 
 def _more() -> LedgerError:
     return LedgerError("More was used than was reserved; nothing may be released. The charge stays.")
+
+
+# -- one analyst's statements, and the totals of the others ---------------------------------------------------------
+
+_NOTHING = Fraction(0)
+
+
+class OwnStatements:
+    """The statements of a ledger's analyst; each call reads only the statements added since the last one.
+
+    Of other analysts it has the number and the sums of their charges only: no text, time, name, number, user or process.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self._numbers: list[int] = []
+        self._seen = 0
+        self._settled = 0
+        """Number of the analyst's first statements in the sums. These are final."""
+        self._sums = ledger.accountant.start
+
+    @property
+    def count(self) -> int:
+        """The number of the analyst's charges and refusals."""
+        return len(self._list_numbers())
+
+    def page(self, start: int, size: int) -> Iterator[Entry]:
+        """Yield up to ``size`` of the analyst's statements, in order, from place ``start`` (0 is the first)."""
+        for number in self._list_numbers()[start : start + size]:
+            yield from self._read(number)
+
+    def sum_others(self) -> Entry | None:
+        """Return the total charge of other analysts, as one entry without a number; None without charges."""
+        held, whole, own = self.ledger.accountant, self.ledger.spent_by_all(), self._sum_own()
+        rest = whole.count - own.count
+        if rest <= 0:
+            return None
+        pairs = ((whole.epsilon, own.epsilon), (whole.delta, own.delta), (whole.rho, own.rho))
+        sums = (max(_NOTHING, all_ - mine) for all_, mine in (*pairs, (whole.mu_squared, own.mu_squared)))
+        event = _make_total(held, *sums)
+        text = f"{rest} statement{'s' if rest > 1 else ''} of other analysts"
+        return Entry(0, format_now(), OTHERS, text, OTHERS, event, None)
+
+    def _list_numbers(self) -> list[int]:
+        count = self.ledger.count
+        if count > self._seen:
+            self._numbers += self.ledger.list_own_numbers(self._seen)
+            self._seen = count
+        return self._numbers
+
+    def _read(self, number: int) -> list[Entry]:
+        """Return a statement of the analyst's through :func:`conceal_entry`; nothing for another analyst's."""
+        found = self.ledger.walk(number, number)
+        return [conceal_entry(entry) for entry in found if entry.analyst == self.ledger.analyst]
+
+    def _sum_own(self) -> Spent:
+        """Return the sums of the analyst's charges, as the accountant counts them."""
+        sums, fixed, held = self._sums, True, self.ledger.accountant
+        numbers = self._list_numbers()
+        for place in range(self._settled, len(numbers)):
+            for entry in self._read(numbers[place]):
+                fixed = fixed and entry.outcome not in ("open", "unsettled")
+                sums = sums if entry.event is None else held.add(sums, entry.event)
+            if fixed:
+                self._settled, self._sums = place + 1, sums
+        return sums
+
+
+def conceal_entry(entry: Entry) -> Entry:
+    """Return a statement without the user, the process and the keys of its answers."""
+    return replace(entry, user="", process="", key="", release=None, blocks={}, debited={}, parts={})
+
+
+def _make_total(
+    held: Accountant, epsilon: Fraction, delta: Fraction, rho: Fraction, mu_squared: Fraction
+) -> Event | None:
+    """Return an event with the sums of others, for display: no filter ever adds it."""
+    if held.speaks and (rho if held.currency == "rho" else mu_squared) > 0:
+        sigma = compute_root(1 / (2 * rho) if held.currency == "rho" else 1 / mu_squared)
+        least = conversions.gaussian_delta(shorten(1 / sigma), epsilon)
+        if max(delta, least) < 1:
+            return RoundedGaussian(sigma, 1, epsilon, max(delta, least, _TINY))
+    if epsilon <= 0:
+        return None
+    return GroupSelection(epsilon, min(delta, 1 - _TINY)) if delta else PureDP(epsilon)
+
+
+_TINY = Fraction(1, 10**300)

@@ -12,6 +12,9 @@ A ledger is one file, with the two files of SQLite's write-ahead log while it is
 it is on the disk (``synchronous = FULL``; ``EXTRA`` on file systems that support a rollback journal only). A commit
 of a settlement may wait for the next one: if a power cut loses it, the full charge remains. Each writer takes the write lock
 before it reads the sums for its decision (``BEGIN IMMEDIATE``), so two processes can't both spend the last of a budget.
+
+Statements are read from their rows page by page, through an index, and no charge depends on them: that takes the sums of
+:mod:`dpsql.ledger.accounts` alone.
 """
 
 from __future__ import annotations
@@ -23,19 +26,24 @@ import secrets
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
+from functools import lru_cache
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from dpsql.errors import LedgerError
+from dpsql.privacy.events import Event
+from dpsql.privacy.records import Entry
 
 START = "0" * 64
 """The hash before the first row."""
 
-ROW_KINDS = (
-    "open", "policy", "adopt", "reserve", "progress", "settle", "refuse", "notice",
-    "checkpoint", "spend", "forget", "restore", "upgrade", "debit",
-)  # fmt: skip
+_KINDS = (
+    "open policy adopt reserve progress settle refuse notice checkpoint spend forget restore upgrade debit"
+)
+ROW_KINDS = tuple(_KINDS.split())
 
 
 class Row(NamedTuple):
@@ -108,14 +116,7 @@ def write_json(body: Mapping[str, Any]) -> str:
 def check_said(row: Row, body: Mapping[str, Any], said: Said | None, forgotten: str) -> dict[str, Any] | None:
     """Return the content of a row that is stored outside it; None if the owner had it forgotten.
 
-    Args:
-        row: the row.
-        body: its body, with the digest.
-        said: the stored content; None if there is none.
-        forgotten: the time before which the owner blanked contents.
-
-    Raises:
-        LedgerError: the content was changed, or is missing although it was not forgotten.
+    ``forgotten``: the time before which the owner blanked contents. LedgerError if the content was changed, or is missing.
     """
     if said is None:
         if row.at < forgotten:
@@ -274,15 +275,9 @@ def connect_to_ledger(
 
 
 def set_durable(connection: sqlite3.Connection, wait: bool, logged: bool | None = None) -> bool:
-    """Set whether the next commits wait for the disk. Without a write-ahead log they always do.
+    """Set whether the next commits wait for the disk, and return whether there is a write-ahead log; without, they always wait.
 
-    Args:
-        connection: the open file.
-        wait: whether they wait.
-        logged: the result of an earlier call for this connection. The log can't go away while the file is open.
-
-    Returns:
-        Whether the file has a write-ahead log.
+    ``logged`` is the result of an earlier call for this connection: the log can't go away while the file is open.
     """
     first = logged is None
     if first:
@@ -489,3 +484,113 @@ def give_name(draft: Path, path: Path) -> bool:
         finally:
             os.close(directory)
     return True
+
+
+# -- statements, read from their rows -------------------------------------------------------------------------------
+
+OUTCOMES = ("released", "failed", "interrupted")
+"""Outcomes of a reservation. An unfinished one is shown as ``open``, or ``unsettled`` if its process is gone."""
+WRITTEN_OFF = "written off"
+"""The outcome of a charge that the owner wrote off while restoring a backup."""
+DEBIT_ALONE = "debited"
+"""The outcome of a statement without noise of its own: only an analyst's share was charged, for stored answers of others."""
+FORGOTTEN = "(forgotten)"
+"""Replaces a text that the owner had forgotten."""
+
+_PAGE = 2000
+
+
+def read_event(body: Mapping[str, Any]) -> Event:
+    """Read an event from a row; ValueError if it costs less than nothing."""
+    return _read_event(json.dumps(body, sort_keys=True))
+
+
+@lru_cache(maxsize=4096)
+def _read_event(text: str) -> Event:
+    event = Event.from_json(json.loads(text))
+    if min(event.basic) < 0 or event.basic[1] > 1:
+        raise ValueError("an event can't cost less than nothing")
+    return event
+
+
+_ROWS = """
+    SELECT log.seq, log.kind, log.statement, log.at, log.body, log.hash, before.hash, said.salt, said.content
+    FROM log LEFT JOIN log AS before ON before.seq = log.seq - 1 LEFT JOIN said ON said.seq = log.seq
+    WHERE log.statement BETWEEN ? AND ? ORDER BY log.statement, log.seq"""
+
+
+def read_entries(
+    connection: sqlite3.Connection, first: int, last: int, forgotten: str = ""
+) -> Iterator[Entry]:
+    """Yield the statements from number ``first`` to ``last``, with one page of them in memory.
+
+    ``forgotten`` is the time before which the owner blanked texts. LedgerError if a row is not valid, or does not fit its hash.
+    """
+    for start in range(max(1, first), last + 1, _PAGE):
+        rows = connection.execute(_ROWS, (start, min(last, start + _PAGE - 1))).fetchall()
+        found = [_read_row(raw, forgotten) for raw in rows]
+        for number, lines in groupby(found, key=lambda line: line[0].statement):
+            try:
+                yield _fold(number, list(lines))
+            except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError):
+                raise damaged_error(f"statement {number} can't be read") from None
+
+
+def read_one_entry(connection: sqlite3.Connection, number: int, forgotten: str = "") -> Entry | None:
+    """Return one statement; None if there is no such number."""
+    return next(read_entries(connection, number, number, forgotten), None) if number > 0 else None
+
+
+_Line = tuple[Row, dict[str, Any], dict[str, Any] | None]
+"""A row, its body, and its content outside the row; None if there is none or it was forgotten."""
+
+
+def _read_row(raw: tuple[Any, ...], forgotten: str) -> _Line:
+    head = START if raw[0] == 1 else str(raw[6])
+    (row,) = verify_rows([raw[:6]], int(raw[0]) - 1, head)
+    body = read_body(row)
+    said = None if raw[7] is None else Said(*raw[7:])
+    return row, body, check_said(row, body, said, forgotten) if "said" in body else None
+
+
+def _fold(number: int, lines: list[_Line]) -> Entry:
+    """Return the statement that its rows add up to."""
+    (row, body, said), *rest = lines
+    if row.kind not in _BEGIN:
+        raise ValueError("a statement that did not begin")
+    known: dict[str, Any] = {"text": FORGOTTEN} if said is None else said
+    event = None if body["event"] is None else read_event(body["event"])
+    told = [body["analyst"], known["text"], body["user"], known.get("reason", ""), known.get("key", "")]
+    if not all(isinstance(value, str) for value in told):
+        raise TypeError("text expected")
+    analyst, text, user, reason, key = told
+    outcome, charged = _BEGIN[row.kind], None if row.kind in ("refuse", "debit") else event
+    process = str(body.get("process", ""))
+    entry = Entry(number, row.at, analyst, text, outcome, charged, event, reason, key, user, process)
+    if row.kind == "debit":
+        entry = _note_debit(replace(entry, asked=None), event, said)
+    for row, body, said in rest:
+        if entry.outcome != "reserved":
+            raise ValueError("settled twice")
+        event = read_event(body["event"])
+        if row.kind == "progress":
+            entry = replace(entry, progress=event)
+            continue
+        if row.kind == "debit":
+            entry = _note_debit(entry, event, said)
+            continue
+        known = said or {}
+        blocks, parts = dict(known.get("blocks", {})), known.get("parts", {})
+        parts = {key: read_event(part) for key, part in parts.items()}
+        release = known.get("release")
+        entry = replace(
+            entry, event=event, outcome=body["outcome"], release=release, blocks=blocks, parts=parts
+        )
+    return entry
+
+
+def _note_debit(entry: Entry, event: Event | None, said: dict[str, Any] | None) -> Entry:
+    return replace(entry, debit=event, debited=dict((said or {}).get("blocks", {})))
+
+
+_BEGIN = {"reserve": "reserved", "refuse": "refused", "spend": WRITTEN_OFF, "debit": DEBIT_ALONE}

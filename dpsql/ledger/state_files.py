@@ -38,7 +38,7 @@ from dpsql.errors import LedgerError, ServerError
 
 try:
     import fcntl
-except ImportError:  # Windows, where no server runs
+except ImportError:  # Windows, which has no server
     fcntl = None  # type: ignore[assignment]
 
 OWNER_ONLY = 0o600
@@ -303,10 +303,7 @@ def explain_rollback(
 def enter_register(path: Path, dataset: str, mark: Checkpoint) -> list[str]:
     """Enter a ledger into this user's register, and return warnings as sentences.
 
-    Args:
-        path: the ledger.
-        dataset: its data set.
-        mark: the last row that is certainly on the disk; a power cut may lose a later one.
+    ``mark``: the last row that is certainly on the disk; a power cut may lose a later one.
     """
     with suppress(OSError, sqlite3.Error), _open_database(*_REGISTER) as known:
         return _register(known, str(path), dataset, mark)

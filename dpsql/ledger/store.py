@@ -26,24 +26,30 @@ from dpsql.errors import LedgerError
 from dpsql.ledger import log_file, state_files
 from dpsql.ledger.accounts import Account
 from dpsql.ledger.answers import AnswerStore
-from dpsql.ledger.entries import Entry, read_entries, read_one_entry
-from dpsql.ledger.log_file import START, VERSION, Row, Said, damaged_error, link_row, read_body, verify_rows
+from dpsql.ledger.log_file import (
+    START,
+    VERSION,
+    Row,
+    Said,
+    damaged_error,
+    link_row,
+    read_body,
+    read_entries,
+    read_one_entry,
+    verify_rows,
+)
 from dpsql.ledger.terms import Terms
+from dpsql.privacy.records import Entry
 
 _APART = {"reserve": ("text", "key"), "refuse": ("text", "reason"), "settle": ("release", "blocks")}
 """Parts of a version-1 body that are stored outside the row since."""
 
 
 def upgrade_ledger(connection: sqlite3.Connection, path: Path, *, read_only: bool) -> sqlite3.Connection:
-    """Return a connection to the ledger in this version's format.
+    """Return a connection to the ledger in this version's format; the given one is closed if another is returned.
 
-    Args:
-        connection: to a ledger of an earlier version; closed if another connection is returned.
-        path: the ledger.
-        read_only: leave the file unchanged, and return an upgraded private copy.
-
-    Raises:
-        LedgerError: the ledger is damaged, or can't be written.
+    ``read_only``: leave the file unchanged, and return an upgraded private copy. LedgerError if the ledger is damaged, or
+    can't be written.
     """
     if read_only:
         with closing(connection), log_file.explain_errors(path):
@@ -74,7 +80,7 @@ def upgrade_ledger(connection: sqlite3.Connection, path: Path, *, read_only: boo
 
 
 def _keep_copy(connection: sqlite3.Connection, path: Path) -> Path:
-    """Copy the unchanged ledger to a file that only its owner may read, and nobody may write."""
+    """Copy the unchanged ledger to a file that only its owner may read, and no one may write."""
     version = log_file.read_version(connection)
     for number in range(1, 1000):
         copy = path.with_name(f"{path.name}-version-{version}" + (f"-{number}" if number > 1 else ""))
@@ -115,10 +121,8 @@ def _rewrite(connection: sqlite3.Connection, copy: str) -> None:
         body = read_body(row)
         apart = {name: body.pop(name) for name in _APART.get(row.kind, ()) if name in body}
         said = Said.of(apart) if any(apart.values()) or "text" in apart else None
-        new = log_file.link_row(
-            head, row.seq, row.kind, row.statement, row.at,
-            body | {"was": row.hash} | ({} if said is None else {"said": said.digest}),
-        )  # fmt: skip
+        body |= {"was": row.hash} | ({} if said is None else {"said": said.digest})
+        new = link_row(head, row.seq, row.kind, row.statement, row.at, body)
         log_file.append_row(connection, new, said)
         head, last, rows, at = new.hash, row.hash, row.seq, row.at
     if not rows:
@@ -198,10 +202,7 @@ _PAGE = 2000
 class LedgerStore:
     """A connection to a ledger and the fold of its rows. Safe for threads, processes and forks.
 
-    Args:
-        path: the file; None for a new ledger in memory, which begins with ``first``.
-        terms: the terms that rule the sums; None for the granted ones.
-        keep_answers: greatest size of the stored answers in bytes; None for no limit.
+    ``path`` is None for a new ledger in memory, which begins with ``first``. ``terms`` rule the sums; None for the granted ones.
     """
 
     def __init__(

@@ -25,7 +25,7 @@ from typing import Any
 
 from dpsql.ledger.log_file import damaged_error
 from dpsql.numerics.exact_numbers import parse_amount, write_short
-from dpsql.policy.model import USUAL_DELTA, Analyst, Budget, Policy, Table
+from dpsql.policy.model import USUAL_DELTA, Analyst, Budget, Policy, Table, fold
 from dpsql.privacy.accountants import Accountant
 from dpsql.privacy.amounts import SYMBOLS, Amount
 from dpsql.privacy.filters import ACCOUNTANTS, MECHANISM_SHARE, open_filter, open_own_filter
@@ -60,7 +60,7 @@ class Terms:
     def of(cls, policy: Policy, dataset: str) -> Terms:
         """Return the terms of a policy for a data set."""
         budget, own = policy.budget, policy.budget.own
-        tables = {_fold(name): table for name, table in policy.tables.items()}
+        tables = {fold(name): table for name, table in policy.tables.items()}
         return cls(
             dataset=dataset,
             accountant=budget.accountant,
@@ -74,7 +74,7 @@ class Terms:
             own=own,
             own_shares={}
             if own is None
-            else {n: getattr(a, own.currency) for n, a in sorted(policy.analysts.items())},
+            else {n: a.amounts[own.currency] for n, a in sorted(policy.analysts.items())},
         )
 
     @property
@@ -255,8 +255,13 @@ class Terms:
 
 
 def open_own_filters(
-    accountant: str, epsilon: Fraction, delta: Fraction, share: Fraction, shares: Mapping[str, Any], own: Mapping[str, Any]
-) -> tuple[tuple[str | None, Accountant], ...]:  # fmt: skip
+    accountant: str,
+    epsilon: Fraction,
+    delta: Fraction,
+    share: Fraction,
+    shares: Mapping[str, Any],
+    own: Mapping[str, Any],
+) -> tuple[tuple[str | None, Accountant], ...]:
     """Open the filters of a budget in mu or rho, from :meth:`Terms.own_to_json`: the whole's, then the shares'."""
     currency = own["currency"]
     amounts: dict[str | None, tuple[Fraction, Share]] = {None: (Fraction(own["amount"]), (epsilon, delta))}
@@ -321,7 +326,3 @@ def _unit(table: Table) -> str:
     """Return the first privacy unit and its period. Further ways to the unit promise nothing."""
     unit = "ROW" if table.unit_text is None else " ".join(table.unit_text.split())
     return unit if table.period is None else f"{unit} with {table.period}"
-
-
-def _fold(name: str) -> str:
-    return "".join(chr(ord(c) + 32) if "A" <= c <= "Z" else c for c in name)  # as the engine: ASCII only

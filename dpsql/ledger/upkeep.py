@@ -21,11 +21,11 @@ from dpsql.errors import LedgerError
 from dpsql.ledger import log_file, state_files
 from dpsql.ledger.accounts import Account, compare_sums
 from dpsql.ledger.answers import AnswerStore, check_kept
-from dpsql.ledger.entries import Entry
 from dpsql.ledger.log_file import Said, check_said, damaged_error, read_body, verify_rows
 from dpsql.ledger.state_files import Checkpoint, keep_servers_away
 from dpsql.ledger.store import LedgerStore, find_existing, find_replaced, get_user
 from dpsql.privacy.events import Event, GroupSelection, PureDP
+from dpsql.privacy.records import Entry
 
 _PATIENCE_MS = 200
 """Milliseconds to wait for readers of SQLite's log."""
@@ -52,12 +52,9 @@ class Verified:
 
 
 def verify_ledger(path: str | Path) -> Verified:
-    """Verify a ledger as a whole: every page, row, text, checkpoint and stored answer.
+    """Verify a ledger as a whole: every page, row, text, checkpoint and stored answer; LedgerError if something does not fit.
 
     The sums of each checkpoint are compared with those of a fold from the first row on.
-
-    Raises:
-        LedgerError: something does not fit, or the ledger was rolled back.
     """
     where = find_existing(path)
     with closing(LedgerStore(where, None, read_only=True)) as book:
@@ -129,16 +126,9 @@ def _verify_answers(book: LedgerStore, path: Path) -> int:
 
 
 def back_up(path: str | Path, file: str | Path) -> Verified:
-    """Copy a ledger to a new file, while sessions may go on, and verify the copy.
+    """Copy a ledger to a new file, while sessions may go on, and verify the copy; LedgerError if either can't be done.
 
     The stored answers are not copied: charges do not depend on them.
-
-    Args:
-        path: the ledger.
-        file: the copy, readable by its owner only; it must not exist.
-
-    Raises:
-        LedgerError: the ledger can't be trusted, or the copy can't be written.
     """
     where, target = find_existing(path), Path(file).expanduser().resolve()
     with closing(LedgerStore(where, None, read_only=True)) as book:
@@ -168,22 +158,13 @@ def _copy(source: sqlite3.Connection, target: Path) -> None:
 def restore_ledger(
     path: str | Path, file: str | Path, spent: tuple[Fraction, Fraction] | None = None
 ) -> tuple[str, ...]:
-    """Replace a ledger by a backup, with the charges since then written off as spent.
+    """Replace a ledger by a backup, with the charges since then written off as spent, and return the steps in sentences.
 
-    If the present ledger can be read as a whole and continues the backup, the charges are taken from it. Otherwise the owner
-    gives them.
-
-    Args:
-        path: the ledger.
-        file: the backup.
-        spent: epsilon and delta charged since the backup, counted against the whole and every share.
-
-    Returns:
-        The steps taken, in sentences.
+    If the present ledger can be read as a whole and continues the backup, the charges are taken from it. Otherwise ``spent``,
+    an epsilon and a delta from the owner, counts against the whole and every share.
 
     Raises:
-        LedgerError: the backup can't be trusted or is of another ledger; the charges since are unknown; or a server has the
-            ledger.
+        LedgerError: the backup can't be trusted or is of another ledger; the charges are unknown; or a server has the ledger.
     """
     where, source = Path(path).expanduser().resolve(), find_existing(file)
     checked = _verify_backup(source)
@@ -339,20 +320,10 @@ def _drop_unknown_answers(where: Path) -> None:
 
 
 def forget_before(path: str | Path, before: date) -> tuple[str, ...]:
-    """Blank the texts, reasons of refusals and stored answers before a day, with their keys.
+    """Blank the texts, reasons of refusals and stored answers before a day (UTC), with their keys; return the steps in sentences.
 
     Charges, outcomes and the chain stay. Sessions may go on meanwhile; if one is reading, blanked bytes may stay in SQLite's
     log until the next run.
-
-    Args:
-        path: the ledger.
-        before: the day, in UTC.
-
-    Returns:
-        The steps taken, in sentences.
-
-    Raises:
-        LedgerError: the ledger can't be trusted or written.
     """
     where, day = find_existing(path), before.isoformat()
     with closing(LedgerStore(where, None)) as book:

@@ -1,14 +1,13 @@
 """The second lock: proves from a text what one privacy unit can move. It shares no code with the binder.
 
-lock.py           the gate before the engine; proofs per shape
-check.py          derives what one unit moves, and compares it with the charge
+lock.py           the gate before the engine, and patterns of texts that differ in values only
+check.py          derives how far one unit moves an answer, and compares it with the charge
+from_clause.py    FROM clauses: owners of rows, joins
+expressions.py    expressions: integer bounds, sensitivities, caps
+scores.py         statistics of public candidates, and their scores
+casts.py          casts that DuckDB adds, and types of outputs
+facts.py          symbols of equal values, facts about relations
+tree.py           the tree that both readers build
 duckdb_reader.py  reads DuckDB's serialised parse tree
 spark_reader.py   reads Spark's text
-tree.py           the tree that both readers build
-from_clause.py    FROM: whose rows are read, and joins
-expressions.py    expressions, ranges of integers, and caps
-facts.py          symbols for equal values
-casts.py          casts that DuckDB adds, and types that may leave
-running_sums.py   statistics of candidates and their scores
-utilities.py      scores that are no plain sums
 """

@@ -1,14 +1,12 @@
-"""Casts that the engine adds by itself: every one must have a value for each value of its source type.
+"""Casts that the engine adds, and types of outputs: neither may fail for any value.
 
-Where two types meet, DuckDB casts one of them, and a value that does not fit ends the query with an error. One person's row would
-then decide how a statement ends. DuckDB's bound plan names these casts with both of their types, wherever they stand:
-comparisons, IN, rows, joins, set operations, lists, branches, arguments. The plan is read here, and a cast that might fail is
-refused. Casts that the text itself has are TRY_CAST in the text that is planned, so those that remain are DuckDB's own.
+DuckDB casts operands to a common type, and a value that does not fit ends the query with an error. Then one person's row
+would decide how a statement ends. DuckDB's bound plan lists these casts with both types, wherever they occur: comparisons, IN,
+rows, joins, set operations, lists, branches, arguments. A cast that may fail is refused. The planned text has TRY_CAST for its
+own casts, so the remaining ones are DuckDB's.
 
-The way out of the engine: every value of each output has a form in which Arrow, Python and another DuckDB have it too.
-
-Integers of 128 bits have none: Arrow has decimals of 38 digits in their place. So an output of such a type must be proved to
-have at most 38 digits, and lists, structs and maps must not hold one.
+Outputs need a type that Arrow, Python and another DuckDB also have. Arrow represents 128-bit integers as decimals of 38
+digits. So an output of such a type must be proved to have at most 38 digits, and lists, structs and maps can't contain one.
 """
 
 from __future__ import annotations
@@ -23,20 +21,20 @@ from dpsql.lock.tree import refuse
 
 _MOST = 10**38 - 1
 MOST_OF_ONE = 1 << 92
-"""What one row may add to a sum: 38 digits hold the sum over more rows than there are people."""
+"""The most that one row may add to a sum: over 2**34 rows it has at most 38 digits."""
 _WIDE = ("HUGEINT", "UHUGEINT")
 _PLAIN = frozenset((
     "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "FLOAT", "DOUBLE",
     "DECIMAL", "VARCHAR", "CHAR", "ENUM", "UUID", "DATE", "TIME", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS",
     "TIMESTAMP WITH TIME ZONE", "BLOB", "INTERVAL", "NULL", "SQLNULL",
 ))  # fmt: skip
-"""Types whose every value can leave. Of an interval the microseconds may wrap round, which ends no statement."""
+"""Types whose every value can be exported. An interval's microseconds may overflow, which raises no error."""
 
 
 def is_held(value: Value) -> bool:
-    """Return whether an output that is an integer has at most 38 digits: within bounds, or a sum of bounded terms.
+    """Return whether an integer output has at most 38 digits: it is bounded, or a sum of bounded terms.
 
-    Values of public relations may have more: those end a statement in the same way whatever the private rows are.
+    Public values always pass: if one fails, it fails whatever the private rows are.
     """
     if value.public or value.narrow or (value.most is not None and value.most <= _MOST):
         return True
@@ -50,13 +48,13 @@ def is_held(value: Value) -> bool:
 
 
 def list_wide_outputs(outputs: Iterable[tuple[str, Mapping[str, Any]]]) -> frozenset[str]:
-    """Return the outputs of a text that are integers of 128 bits, which may have more than 38 digits.
+    """Return the outputs that are 128-bit integers, which may have more than 38 digits.
 
     Args:
-        outputs: their names, and their types in DuckDB's plan.
+        outputs: names and types in DuckDB's plan.
 
     Raises:
-        Unproved: another output may have no way out.
+        Unproved: values of another output may not be exportable.
     """
     wide = set()
     for name, kind in outputs:
@@ -86,15 +84,15 @@ _WHOLE = {name: (-(1 << bits - 1), (1 << bits - 1) - 1) for name, bits in _BITS.
 _WHOLE |= {f"U{name}": (0, (1 << bits) - 1) for name, bits in _BITS.items()}
 _FLOATS = ("FLOAT", "DOUBLE")
 _WRITABLE = frozenset(("BOOLEAN", "UUID", "ENUM", "DATE", "INTERVAL", "DECIMAL", "CHAR", *_FLOATS, *_WHOLE))
-"""Types whose every value has a text. A time or timestamp out of range, which a file may hold, has none."""
+"""Types whose every value has a text. Times and timestamps out of range, which files may have, have none."""
 _NESTED = ("STRUCT", "TUPLE")
 
 
 def prove_casts(text: str, plan: Plan) -> list[tuple[str, Node]]:
-    """Prove that no cast which DuckDB adds to a text can fail, and return the names and types of the text's outputs.
+    """Prove that no cast that DuckDB adds to a text can fail, and return the names and types of its outputs.
 
     Raises:
-        Unproved: one can, or there is no plan to read.
+        Unproved: a cast may fail, or the plan can't be read.
     """
     try:
         (root,) = json.loads(plan(f"SELECT * FROM ({write_attempts(text)}) AS outputs"))["plans"]
@@ -108,7 +106,7 @@ def prove_casts(text: str, plan: Plan) -> list[tuple[str, Node]]:
 
 
 def write_attempts(text: str) -> str:
-    """Return a text whose own casts give NULL where they fail.
+    """Return a text with TRY_CAST for CAST.
 
     >>> write_attempts("SELECT CAST(a AS DATE), TRY_CAST(b AS DATE), 'CAST('")
     "SELECT TRY_CAST(a AS DATE), TRY_CAST(b AS DATE), 'CAST('"
@@ -117,7 +115,7 @@ def write_attempts(text: str) -> str:
 
 
 def _list_casts(plan: Any) -> Iterator[tuple[Node, Node]]:
-    """Yield the operand and the type of each cast; TRY_CAST is none of them."""
+    """Yield the operand and the type of each cast, without TRY_CAST."""
     stack = [plan]
     while stack:
         node = stack.pop()
@@ -125,14 +123,17 @@ def _list_casts(plan: Any) -> Iterator[tuple[Node, Node]]:
             stack.extend(node)
         elif isinstance(node, dict):
             if node.get("type") == "OPERATOR_CAST":
-                details = node.get("function_data") or node  # DuckDB 1.5 has them in the node itself
+                details = node.get("function_data") or node  # DuckDB 1.5: in the node itself
                 if not details.get("try_cast"):
                     yield node["child"] if "child" in node else node["children"][0], node["return_type"]
             stack.extend(node.values())
 
 
 def _fits(child: Node, target: Node) -> bool:
-    """Return whether every value of an operand can be cast to a type."""
+    """Return whether every value of an operand has a cast to a type."""
+    if (count := _read_count(child)) is not None and target.get("id") in (*_WHOLE, *_FLOATS):
+        least, most = _WHOLE.get(target["id"], (-(10**9), 10**9))
+        return least <= count <= most
     if child.get("expression_class") != "BOUND_CONSTANT":
         return is_total(child.get("return_type") or {}, target)
     constant = child["value"]
@@ -142,6 +143,8 @@ def _fits(child: Node, target: Node) -> bool:
     if is_total(kind, target):
         return True
     name, info = kind.get("id"), kind.get("type_info") or {}
+    if target.get("id") == "BOOLEAN":  # DuckDB 1.5 reads TRUE and FALSE as casts of these texts
+        return value in ("t", "f")
     if not isinstance(value, int) or isinstance(value, bool) or name not in (*_WHOLE, "DECIMAL"):
         return False
     scale = int(info.get("scale", 0)) if name == "DECIMAL" else 0
@@ -154,8 +157,17 @@ def _fits(child: Node, target: Node) -> bool:
     return False
 
 
+def _read_count(child: Node) -> int | None:
+    """Return the whole number in an INTERVAL's text, which DuckDB 1.5 reads as a truncated DOUBLE; None for other operands."""
+    while child.get("name") == "trunc" or child.get("type") == "OPERATOR_CAST":
+        child = child.get("child") or child["children"][0]
+    constant = child.get("value") if child.get("expression_class") == "BOUND_CONSTANT" else None
+    text = constant.get("value") if isinstance(constant, dict) else None
+    return int(text) if isinstance(text, str) and re.fullmatch(r"-?[0-9]{1,9}", text) else None
+
+
 def is_total(source: Node, target: Node) -> bool:
-    """Return whether every value of a type can be cast to another type."""
+    """Return whether every value of a type has a cast to another type."""
     if source == target:
         return True
     name, other = source.get("id"), target.get("id")

@@ -1,18 +1,14 @@
-"""A second lock: derives from the text that goes to the engine what one privacy unit can do to its answer, and compares.
+"""The check: derives from the engine's text how far one privacy unit moves its answer, and compares that with the charge.
 
-It shares nothing with the binder, which wrote the text: it reads the tree that the engine's own parser makes of it, takes
-one small normal form in which names need no rules, and refuses whatever it can't prove. A binder that is deceived writes a
-text that does not hold what its operator charges for; here that is found, before anything is paid or read.
+It shares no code with the binder that wrote the text. It reads the tree of the engine's own parser, accepts one small normal
+form in which names need no scoping rules, and refuses whatever it can't prove. If the binder is deceived and writes a text
+that moves further than its operator charges, the check refuses it before anything is paid or read.
 
-What it derives, from the inside out: whose rows a relation has (nobody's, one unit's each, or many units' together); which
-columns are the unit; how many rows and groups one unit has; between which integers a column lies; and, once rows of many
-units are added up, how far one unit moves the sum.
+It derives, from the inside out: the owner of a relation's rows (nobody, one unit per row, or many units together); the
+columns that are the unit; the number of rows and groups per unit; integer bounds of columns; and how far one unit moves a sum.
 
-The proof: what was derived of a text is within what its operator charges.
-
-Rows that come as one integer each are read out of its bits: the unit, the groups and the values. What is not SQL there is
-checked here: that the topmost bits are the unit's, whole and of no other row's making; that each value is held to what its
-bits can hold; and that an operator clamps what it adds up to no more than is charged.
+Packed rows are one integer each, and their bits are checked instead: the top bits are the row's own unit, each value stays
+within its bits, and the operator clamps its sums to at most the charge.
 """
 
 from __future__ import annotations
@@ -26,18 +22,17 @@ from dpsql.lock.duckdb_reader import read_tree
 from dpsql.lock.expressions import Env, Expressions, cap_of
 from dpsql.lock.facts import Facts, Kind, Number, Relation, Set, Symbol, Symbols, Value, add, least, times
 from dpsql.lock.from_clause import Sources, both_ways, same_type
-from dpsql.lock.running_sums import prove_scores
+from dpsql.lock.scores import prove_scores
 from dpsql.lock.tree import Call, Cast, Expr, Literal, Ref, Select, Union, Window, conjuncts, refuse
-from dpsql.lock.utilities import prove_utility
 from dpsql.mechanisms import base
 from dpsql.mechanisms.base import ClaimedText, CodesClaim, PackingClaim, RowsClaim, UnitPlace
 
 
 def prove(relation: Relation, claim: base.Claim, symbols: Symbols) -> None:
-    """Compare.
+    """Compare a derived relation with a claim.
 
     Raises:
-        Unproved: the text may do more than its claim, or nothing says that it does not.
+        Unproved: the relation is not proved to stay within the claim.
     """
     if isinstance(claim, base.RouteClaim) or relation.kind == Kind.PUBLIC:
         return
@@ -48,7 +43,7 @@ def prove(relation: Relation, claim: base.Claim, symbols: Symbols) -> None:
     if relation.kind == Kind.OWN:
         refuse("rows of one block")
     if relation.private and relation.orphans:
-        refuse("rows of nobody are read")
+        refuse("rows without a unit are read")
     match claim:
         case base.SumsClaim():
             _sums(relation, claim, symbols)
@@ -70,16 +65,14 @@ def _column(relation: Relation, name: str) -> Value:
 
 
 def _keys(relation: Relation, names: Iterable[str]) -> list[tuple[Facts, list[Symbol]]]:
-    """Return the columns of each source by which the operator takes groups apart."""
+    """Return each source's facts with its columns that are the operator's group keys."""
     symbols = [_column(relation, name).symbol for name in names]
     if relation.kind != Kind.CELLS:
         return [(relation.facts, symbols)]
     if any(symbol not in relation.key for symbol in symbols):
-        refuse("a group that others' rows decide about")
-    return [
-        (facts, [relation.key[symbol][place] for symbol in symbols])
-        for place, facts in enumerate(relation.sources)
-    ]  # fmt: skip
+        refuse("a group that depends on others' rows")
+    sources = enumerate(relation.sources)
+    return [(facts, [relation.key[symbol][place] for symbol in symbols]) for place, facts in sources]
 
 
 def _sums(relation: Relation, claim: base.SumsClaim, symbols: Symbols) -> None:
@@ -89,7 +82,7 @@ def _sums(relation: Relation, claim: base.SumsClaim, symbols: Symbols) -> None:
         refuse("sums of several sources")
     by = relation.open | relation.key.keys() if claim.selected else relation.open
     if not all(symbols.decided(_column(relation, name).symbol, by) for name in claim.keys):
-        refuse("a group that others' rows decide about")
+        refuse("a group that depends on others' rows")
     if not claim.selected and not relation.fixed and (claim.keys or relation.key):
         refuse("which groups there are is private" if claim.keys else "more groups than are known")
     keys = list(dict.fromkeys(source for (source,) in relation.key.values()))
@@ -101,11 +94,7 @@ def _sums(relation: Relation, claim: base.SumsClaim, symbols: Symbols) -> None:
 
 
 def _compare(value: Value, rows: Number, groups: Number, charged: base.SensitivityClaim) -> None:
-    """Return whether one unit moves a sum by no more than is charged, in L1 and in L2.
-
-    Raises:
-        Unproved: it may.
-    """
+    """Refuse a sum that one unit may move by more than the charge, in L1 or in L2."""
     each, total = times(value.weight, rows), value.total
     if value.halved:
         each = None if each is None else -(-each // 2)
@@ -122,9 +111,10 @@ def _compare(value: Value, rows: Number, groups: Number, charged: base.Sensitivi
 
 
 def _most_squares(each: int, whole: int) -> int:
-    """Return the largest sum of squares of whole numbers up to ``each`` that add up to ``whole`` at most.
+    """Return the largest sum of squares of natural numbers that are at most ``each`` and add up to at most ``whole``.
 
-    To move 1 from a smaller number to a larger one makes the sum of squares larger, so as many as can be are ``each``.
+    Moving 1 from a smaller number to a larger one raises the sum of squares, so the maximum has all but one of them
+    at ``each`` or 0.
     """
     if not each:
         return 0
@@ -148,7 +138,7 @@ def _rows(relation: Relation, claim: base.RowsClaim, symbols: Symbols) -> None:
     for name, most in claim.within:
         found = _column(relation, name).most
         if found is None or found > most:
-            refuse("a value beyond its bounds")
+            refuse("a value outside its bounds")
     for name, most in claim.moves:
         weight = _column(relation, name).weight
         if weight is None or weight > most:
@@ -156,23 +146,19 @@ def _rows(relation: Relation, claim: base.RowsClaim, symbols: Symbols) -> None:
 
 
 def _counts(relation: Relation, claim: base.RowsClaim, symbols: Symbols) -> None:
-    """Prove that each row counts in one cell alone, and that nothing but what is counted looks at a cell's rows.
-
-    Raises:
-        Unproved: one row may decide how often others' values are counted, or as which values.
-    """
+    """Refuse counts in which one row could change how often, or as which value, others' values are counted."""
     if not claim.moves:
         refuse("nothing says how often a value is counted")
     moved, key = {name for name, _ in claim.moves}, frozenset(relation.key)
     for ref, value in relation.columns.items():
         if ref.name not in moved and not symbols.decided(value.symbol, key):
-            refuse("a value that others' rows decide about")
+            refuse("a value that depends on others' rows")
     if not relation.single:
         refuse("a group may have several rows")
 
 
 def _each(relation: Relation, claim: base.RowsClaim, symbols: Symbols) -> bool:
-    """Return whether so many rows of a unit count for each public candidate, of which there may be many."""
+    """Return whether the claimed number of rows per unit holds for each public candidate."""
     if claim.each is None or claim.keys:
         return False
     found = [facts.rows_of(keys, symbols.made) for facts, keys in _keys(relation, (claim.each,))]
@@ -187,28 +173,26 @@ def _blocks(relation: Relation, claim: base.BlocksClaim, symbols: Symbols) -> No
         if blocks is None or blocks > claim.most:
             refuse("one unit is in more blocks than are charged")
         if key not in symbols.secret:
-            refuse("blocks that everybody can foresee")
+            refuse("predictable blocks")
 
 
-# -- rows that come as one integer each -------------------------------------------------------------------------------
+# -- packed rows ------------------------------------------------------------------------------------------------------
 
 Evaluate = Callable[[Expr], Value]
 
 
 def prove_packing(item: Expr | None, value: Evaluate, relation: Relation, claim: base.PackingClaim) -> None:
-    """Compare.
+    """Compare the bits of packed rows with a claim.
 
     Args:
-        item: the integer; None where nothing is packed beside the hash of a unit.
-        value: what is known of a part of it.
-        relation: its rows.
-        claim: what the operator says of it.
+        item: the packed integer; None if there is only the hash of a unit.
+        value: returns the derived value of a part of it.
 
     Raises:
-        Unproved: the bits are not what the operator takes them for, or it is held to more than is charged.
+        Unproved: the bits are not as the operator reads them, or exceed the charge.
     """
     if not relation.private or relation.orphans or not relation.owner:
-        refuse("packed rows of nobody")
+        refuse("packed rows without a unit")
     terms = [] if item is None else [_term(term) for term in tree.addends(item)]
     units = [t for t in terms if _is_unit(t[0], value, relation)]
     if len(units) != (1 if claim.coded is None else 0):
@@ -222,7 +206,7 @@ def prove_packing(item: Expr | None, value: Evaluate, relation: Relation, claim:
     for (node, _), most in zip(values, claim.values, strict=False):
         held = value(node)
         if held.low is None or held.low < 0 or held.high is None or held.high > most or held.nullable:
-            refuse("a packed value beyond its bits")
+            refuse("a packed value outside its bits")
     if all(at for _, at in terms):
         top = None if claim.coded is not None else units[0][1]
         _apart([at for _, at in values], [at for _, at in codes], top, claim.values)
@@ -234,7 +218,7 @@ def prove_packing(item: Expr | None, value: Evaluate, relation: Relation, claim:
 
 
 def _term(node: Expr) -> tuple[Expr, int]:
-    """Return a value and its multiplier, 0 where that is filled in at release."""
+    """Return a value and its multiplier; 0 is a multiplier that is filled in at release."""
     match node:
         case Call("*", (inner, tree.Parameter() | Cast(tree.Parameter()))):
             return inner, 0
@@ -253,7 +237,7 @@ def _is_unit(node: Expr, value: Evaluate, relation: Relation) -> bool:
 
 
 def _is_code(node: Expr) -> bool:
-    """Return whether it is ``COALESCE(CAST(key AS BIGINT) - least + 1, 0)``, where 0 stands for NULL."""
+    """Return whether it is ``COALESCE(CAST(key AS BIGINT) - least + 1, 0)``, in which 0 means NULL."""
     match node:
         case Call(
             "coalesce",
@@ -270,9 +254,13 @@ def _fixed(node: Expr) -> bool:
 
 
 def _apart(values: list[int], codes: list[int], top: int | None, limits: Sequence[int]) -> None:
-    """Return whether each part has bits of its own, where the text itself says which.
+    """Refuse parts that share bits.
 
-    Without ``top`` the unit's code is put above them all once the rows are read, which checks that nothing stands there.
+    Args:
+        values: multipliers of the values, lowest first.
+        codes: multipliers of the group codes.
+        top: multiplier of the unit; None if the unit's code is added when rows are read, which checks for free bits.
+        limits: the largest values.
     """
     end = 1
     for at, most in zip(values, limits, strict=False):
@@ -282,27 +270,26 @@ def _apart(values: list[int], codes: list[int], top: int | None, limits: Sequenc
     if any(at < end or at & (at - 1) for at in codes):
         refuse("packed groups that share bits with values")
     if top is not None and (top < max([end, *codes]) or top & (top - 1)):
-        refuse("the unit shares bits with what is packed beside it")
+        refuse("the unit shares bits with other parts")
 
 
 _HASHED = frozenset((
     "VARCHAR", "UUID", "BLOB", "BIGINT", "UBIGINT", "HUGEINT", "UHUGEINT", "DATE", "TIME", "TIMESTAMP", "TIMESTAMP_S",
     "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE",
 ))  # fmt: skip
-"""Types of units whose equal values have one hash: no doubles, of which two are zero, and no intervals."""
+"""Types of units whose equal values have equal hashes. DOUBLE (0.0 and -0.0) and INTERVAL are not among them."""
 
 Serialise = Callable[[str], str]
-"""The engine's own parser: a text, to its tree in JSON."""
+"""The engine's own parser: returns a text's tree as JSON."""
 
 
 def check(claimed: ClaimedText, known: tree.Known, serialise: Serialise) -> frozenset[str] | None:
-    """Prove that a text does no more than its claim.
+    """Prove that a text does no more than its claim, and return its integer outputs of at most 38 digits.
 
-    Returns:
-        The outputs that are integers of at most 38 digits; None where all are numbers that are packed into one.
+    The result is None for packed rows.
 
     Raises:
-        Unproved: it could not be proved.
+        Unproved: there is no proof.
     """
     return check_tree(read_tree(serialise(claimed.text)), claimed, known)
 
@@ -310,25 +297,23 @@ def check(claimed: ClaimedText, known: tree.Known, serialise: Serialise) -> froz
 def check_pattern(
     claimed: ClaimedText, known: tree.Known, serialise: Serialise, names: frozenset[str]
 ) -> frozenset[str] | None:
-    """Prove that no text of a pattern does more than its claim, and return the same as :func:`check`.
+    """Prove that no text of a pattern does more than its claim; see :func:`check`.
 
     Args:
         claimed: the pattern, as a text with parameters.
-        known: the tables and names.
-        serialise: the engine's own parser.
-        names: the parameters that stand for values which are left open.
+        names: the parameters in place of values.
 
     Raises:
-        Unproved: it could not be proved, or the parser reads other parameters in it.
+        Unproved: there is no proof, or the parser finds other parameters.
     """
     query = read_tree(serialise(claimed.text))
     if tree.varied(query) != names:
-        refuse("a pattern that is read otherwise")
+        refuse("a pattern with other parameters")
     return check_tree(query, claimed, known)
 
 
 def check_tree(query: tree.Query, claimed: ClaimedText, known: tree.Known) -> frozenset[str] | None:
-    """Prove the same of a tree, whichever parser read it."""
+    """Prove that a tree does no more than its claim; see :func:`check`."""
     checker, claim = Checker(known, claimed.lent), claimed.claim
     held: frozenset[str] | None = None
     if isinstance(claim, RowsClaim) and claim.limit is not None:
@@ -341,21 +326,18 @@ def check_tree(query: tree.Query, claimed: ClaimedText, known: tree.Known) -> fr
         relation = checker.query(query, None)
         prove(relation, claim, checker.symbols)
         held = frozenset(ref.name for ref, value in relation.columns.items() if is_held(value))
-        if isinstance(claim, RowsClaim):  # sums of terms that are held to what one row moves them by
+        if isinstance(claim, RowsClaim):  # sums of terms bounded by the effect of one row
             held |= {name for name, most in claim.moves if most <= MOST_OF_ONE}
         if isinstance(claim, RowsClaim) and claim.scores is not None and checker.outermost is not None:
-            given = query, checker.outermost, checker.leaves, checker.expressions, claim.scores
-            if claim.scores.moves is None:
-                prove_scores(*given)
-            else:
-                prove_utility(*given, known)
-            held |= {claim.scores.column}  # a sum of terms that are held to its sensitivity
+            scope = checker.outermost, checker.leaves, checker.expressions
+            prove_scores(query, *scope, claim.scores, known)
+            held |= {claim.scores.column}  # a sum of terms bounded by the score's sensitivity
     checker.distinct_names()
     return held
 
 
 def _unlimited(query: tree.Query, limit: int) -> tree.Query:
-    """Return a query without its LIMIT, which left nothing out of what the operator uses."""
+    """Return a query without its LIMIT, which must be the number of rows that the operator uses."""
     if not isinstance(query, tree.Select) or query.limit != limit:
         refuse("another limit than the operator's")
     return replace(query, limit=None)
@@ -366,10 +348,10 @@ class Checker(Sources):
     """Reads one text."""
 
     outermost: Env | None = None
-    """The FROM that was read last: that around all others."""
+    """The outermost SELECT, which is read last."""
 
     def query(self, query: tree.Query, outer: Env | None) -> Relation:
-        """Derive what a query gives."""
+        """Derive the relation that a query returns."""
         before = dict(self.ctes)
         for name, inner in query.ctes:
             if outer is not None:
@@ -398,7 +380,7 @@ class Checker(Sources):
             made = made.cells()
         elif select.limit is not None and select.limit >= 0:
             made.count = least(select.limit, made.count)
-        for item in select.order:  # it says nothing about a relation, but what it names must be known
+        for item in select.order:  # it changes no fact, but its names must be known
             if tree.looks_beyond(item.by) or isinstance(item.by, Literal | tree.Varied):
                 refuse("ORDER BY a place, a window or a subquery")
             (self.expressions.row if env.groups is None else self.expressions.above)(item.by, env)
@@ -406,11 +388,7 @@ class Checker(Sources):
         return made
 
     def prove_packing(self, query: tree.Query, claim: PackingClaim) -> None:
-        """Prove the only item of a SELECT without groups, as it is written, and the hash of its unit before it.
-
-        Raises:
-            Unproved: it is none, or is not what the operator takes it for.
-        """
+        """Prove the one packed item of a SELECT without groups, and the hash of its unit before it, if it has one."""
         match query:
             case tree.Select(
                 items, ctes=(), groups=(), having=None, qualify=None, distinct=False, limit=None
@@ -427,12 +405,9 @@ class Checker(Sources):
         refuse("packed rows of another shape")
 
     def prove_codes(self, query: tree.Query, place: UnitPlace) -> None:
-        """Prove that a text gives the hash of each different unit of a column, once: of all there are.
+        """Prove that a text returns one hash for each different unit of a column, without exception.
 
-        Two units of one hash are then seen, for they are two rows, and no condition leaves out a unit that packed rows may have.
-
-        Raises:
-            Unproved: it gives anything else.
+        Colliding units are then visible as two equal rows, and no condition omits a unit that packed rows may have.
         """
         match query:
             case tree.Select(
@@ -447,7 +422,7 @@ class Checker(Sources):
         refuse("codes of another shape")
 
     def _prove_hash(self, node: Expr, env: Env, place: UnitPlace) -> None:
-        """Prove that an item is the hash of a unit, of a column as it is, whose equal values have one hash."""
+        """Prove that an item is the hash of an unchanged unit column of a type with equal hashes for equal values."""
         match node:
             case Call("hash", (Ref() as unit,)):
                 self.expressions.row(node, env)
@@ -459,7 +434,7 @@ class Checker(Sources):
         refuse("the hash of something else than the unit")
 
     def _rows(self, select: tree.Select, outer: Env | None) -> tuple[Env, list[Expr]]:
-        """Return the rows that FROM and WHERE leave, and the conditions of WHERE."""
+        """Return the scope after FROM and WHERE, and the conditions of WHERE."""
         conditions = conjuncts(select.where)
         env = Env(self._from(select.source, conditions, outer), outer)
         env.relation = _present(env, conditions, self.expressions)
@@ -468,7 +443,7 @@ class Checker(Sources):
         return env, conditions
 
     def _link_outward(self, env: Env, conditions: list[Expr]) -> None:
-        """Accept private rows of a subquery as those of the same unit as the row around."""
+        """Mark a subquery's private rows as the outer row's own if an equality links their units."""
         relation = env.relation
         joins = self._joins(conditions, (relation,), env.outer)
         mine = {**relation.weak, **relation.facts.units}
@@ -479,7 +454,7 @@ class Checker(Sources):
             env.relation = replace(relation, kind=Kind.OWN, count=None)
 
     def _budgeted(self, env: Env, conditions: list[Expr]) -> None:
-        """Read ``counted > 0``: where counts add up to at most so many, so many rows have one."""
+        """Derive a cap on rows from ``counted > 0``: natural numbers with a bounded total are positive in so few rows."""
         for node in conditions:
             match node:
                 case Call(">", (Ref() as counted, Literal(integer=0))):
@@ -487,7 +462,7 @@ class Checker(Sources):
                     budget = facts.budgets.get(symbol)
                     if budget is not None:
                         facts = replace(facts, rows=(*facts.rows, (frozenset(), budget)))
-                        columns = {  # where it is missing, it is not above 0
+                        columns = {  # NULL is not above 0
                             ref: replace(value, nullable=False) if value.symbol == symbol else value
                             for ref, value in env.relation.columns.items()
                         }
@@ -535,13 +510,13 @@ class Checker(Sources):
                     budgets |= {value.symbol: value.budget, value.times[0]: value.budget}
             made.facts = replace(made.facts, budgets=budgets)
             if made.orphans and env.parted:
-                refuse("a window over rows of nobody")
-        if env.parted:  # each row is made of those that agree with it in what all windows are divided by
+                refuse("a window over rows without a unit")
+        if env.parted:  # each row depends on those that agree with it in the keys of all partitions
             made = made.cells(frozenset.intersection(*env.parted))
         return made
 
     def _first_of(self, node: Expr, env: Env) -> list[Set]:
-        """Return the columns of which ``row_number() OVER (PARTITION BY ...) = 1`` keeps one row each."""
+        """Return the keys of which ``row_number() OVER (PARTITION BY ...) = 1`` keeps one row each."""
         match node:
             case Call("=", (Window("row_number", partition=by), Literal(integer=1))):
                 return [frozenset(self.expressions.row(part, env).symbol for part in by)]
@@ -564,18 +539,18 @@ class Checker(Sources):
         if symbols & made.facts.units.keys():
             return replace(made, unique=[symbols])
         if made.orphans:
-            refuse("rows of nobody are made distinct")
+            refuse("rows without a unit are made distinct")
         return replace(made.cells(symbols), single=True)
 
     def _grouped(self, select: tree.Select, env: Env) -> Relation:
         relation = env.relation
         if select.qualify is not None:
-            refuse("QUALIFY beside an aggregate")
+            refuse("QUALIFY with an aggregate")
         if any(isinstance(node, Literal | tree.Varied) or tree.looks_beyond(node) for node in select.groups):
             refuse("a group by its place, or of a window or subquery")
         given = [self.expressions.row(node, env) for node in select.groups]
         if relation.private and relation.orphans:
-            refuse("rows of nobody are added up")
+            refuse("rows without a unit are added up")
         env.groups = {value.symbol: value.plain() for value in given}
         columns = self._columns(select, lambda expr: self.expressions.above(expr, env))
         by_key = True
@@ -604,7 +579,7 @@ class Checker(Sources):
     # -- set operations ------------------------------------------------------------------------------------------
 
     def _union(self, union: tree.Union, outer: Env | None) -> Relation:
-        """Join parts column by column: a column is the unit where it is in all parts."""
+        """Combine parts column by column; a column is the unit if it is the unit in all parts."""
         if union.limit is not None:
             refuse("a set operation that is cut")
         parts = [self.query(part, outer) for part in union.parts]
@@ -647,7 +622,7 @@ class Checker(Sources):
 
 
 def _leave_out_missing(union: Union, given: Sequence[tuple[Value, ...]]) -> Iterator[list[Value]]:
-    """Yield the values of each column of a set operation, but for parts in which the column is NULL, unless it is in all."""
+    """Yield each column's values in the parts of a set operation, without the parts that write NULL (unless all do)."""
     missing = [
         [_is_missing(item) for _, item in part.items] if isinstance(part, Select) else None
         for part in union.parts
@@ -668,7 +643,7 @@ def _is_missing(node: Expr) -> bool:
 
 
 def _present(env: Env, conditions: list[Expr], expressions: Expressions) -> Relation:
-    """Return rows without those of nobody, where WHERE says that the unit is there."""
+    """Return the relation with its unit established if WHERE requires that the unit is not NULL."""
     relation = env.relation
     there = [node for node in map(tree.present, conditions) if node is not None]
     present = {env.find(ref).symbol for ref in there if isinstance(ref, Ref)}
@@ -684,10 +659,7 @@ def _present(env: Env, conditions: list[Expr], expressions: Expressions) -> Rela
 
 
 def _numbers(node: Expr) -> bool:
-    """Return whether a column numbers the rows: ``row_number() OVER (ORDER BY ...)``, with an integer added or taken off."""
-    match node:
-        case Window("row_number", partition=()) | Call(
-            "+" | "-", (Window("row_number", partition=()), Literal())
-        ):
-            return True
-    return False
+    """Return whether a column numbers the rows: ``row_number() OVER (ORDER BY ...)``, plus or minus an integer."""
+    if isinstance(node, Call) and node.name in ("+", "-") and isinstance(node.args[-1], Literal):
+        node = node.args[0]
+    return isinstance(node, Window) and node.name == "row_number" and not node.partition

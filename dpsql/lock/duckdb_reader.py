@@ -1,4 +1,7 @@
-"""A reader from DuckDB's own parser, as versions 1.5 and 2.0 serialise a text, to the tree of few kinds of nodes."""
+"""Reads the parse trees that DuckDB 1.5 and 2.0 serialise into the second lock's tree.
+
+It stands apart from the check, which never sees DuckDB's formats. It refuses every field that it doesn't read.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from dpsql.lock import tree
 from dpsql.lock.tree import Call, Cast, Expr, Literal, refuse
 
 Node = dict[str, Any]
-"""A part of what DuckDB serialises of a text."""
+"""A node of DuckDB's serialised tree."""
 
 _PLACES = frozenset({"query_location", "query_location_length", "location"})
 _NO_ORDER = {"type": "ORDER_MODIFIER"}
@@ -47,7 +50,7 @@ def read_tree(text: str) -> tree.Query:
     """Return the query of a serialised text.
 
     Raises:
-        Unproved: it is not one SELECT, or holds something that is not known here.
+        Unproved: it is not one SELECT, or has an unknown part.
     """
     try:
         whole = json.loads(text, object_hook=_drop_nothing)
@@ -61,7 +64,7 @@ def read_tree(text: str) -> tree.Query:
 
 
 def _drop_nothing(node: Node) -> Node:
-    """Drop places in the text, and fields that say nothing."""
+    """Drop positions in the text, and empty fields."""
     return {
         key: value
         for key, value in node.items()
@@ -70,7 +73,7 @@ def _drop_nothing(node: Node) -> Node:
 
 
 def _only(node: Node, known: Iterable[str]) -> None:
-    """Refuse a field that is not among those known."""
+    """Refuse other fields than these."""
     for key in node:
         if key not in ("class", "type", *known):
             refuse(f"{node.get('type')} with {key}")
@@ -215,7 +218,7 @@ def _join(node: Node) -> tree.Join:
 
 
 def _values(node: Node) -> tuple[tuple[Expr, ...], ...]:
-    """Read the rows of VALUES, which the parser writes as ``SELECT * FROM`` of a list."""
+    """Read the rows of VALUES, which the parser represents as ``SELECT * FROM`` a list."""
     _only(node, ("select_list", "from_table", "aggregate_handling"))
     _only(node["from_table"], ("alias", "values"))
     if [item["class"] for item in node["select_list"]] != ["STAR"]:
@@ -230,7 +233,7 @@ _READERS: dict[str, tuple[Callable[[Node], Expr], frozenset[str]]] = {}
 
 
 def _reads(kind: str, *fields: str) -> Callable[[Callable[[Node], Expr]], Callable[[Node], Expr]]:
-    """Register the reader of a class of expressions, with the fields that it looks at."""
+    """Register the reader of a class of expressions, with the fields that it reads."""
 
     def register(read: Callable[[Node], Expr]) -> Callable[[Node], Expr]:
         _READERS[kind] = read, frozenset({"alias", *fields})
@@ -312,7 +315,7 @@ def _parameter(node: Node) -> Expr:
     return tree.Varied(name) if name.lower().startswith((tree.ANY, tree.WHOLE)) else tree.Parameter(name)
 
 
-# Functions with a syntax of their own, which version 1.5 names with its schema.
+# Functions with their own syntax, which DuckDB 1.5 qualifies with a schema.
 _OF_MAIN = (
     "list_value", "struct_pack", "row", "trim", "ltrim", "rtrim", "substring", "position", "date_part", "timezone",
 )  # fmt: skip
@@ -363,7 +366,7 @@ def _case(node: Node) -> Expr:
 def _cast(node: Node) -> Expr:
     name, detail = _type(node["type_expr"] if "type_expr" in node else node["cast_type"])
     child = _expr(node["child"])
-    if name == "BOOLEAN" and child in (Literal("t"), Literal("f")):  # TRUE and FALSE of the older version
+    if name == "BOOLEAN" and child in (Literal("t"), Literal("f")):  # TRUE and FALSE in DuckDB 1.5
         return Literal(child == Literal("t"))
     return Cast(child, name, "try_cast" in node, detail)
 
@@ -392,18 +395,18 @@ def _subquery(node: Node) -> Expr:
     if kind not in ("EXISTS", "NOT_EXISTS", "ANY", "SCALAR"):
         refuse("a subquery of another kind")
     if kind == "ANY" and node.get("comparison_type") != "COMPARE_EQUAL":
-        refuse("a subquery that is compared otherwise")
+        refuse("a subquery with another comparison")
     return tree.Subquery(kind, _query(node["subquery"]["node"]), _maybe(node.get("child")))
 
 
-# -- types: DuckDB's own, under all of their names, are the only ones that a cast in an exact query may name ------
+# -- types ----------------------------------------------------------------------------------------------------------
 
 _WORDS = """
 BOOLEAN TINYINT SMALLINT INTEGER BIGINT HUGEINT UTINYINT USMALLINT UINTEGER UBIGINT UHUGEINT FLOAT DOUBLE DECIMAL VARCHAR
 BLOB BIT DATE TIME TIMESTAMP TIMESTAMP_S TIMESTAMP_MS TIMESTAMP_NS INTERVAL UUID LIST ARRAY STRUCT MAP
 """
 _TYPES = frozenset(_WORDS.split()) | {"TIMESTAMP WITH TIME ZONE", "TIME WITH TIME ZONE"}
-"""Types that DuckDB itself has. A name that is not here may be anybody's."""
+"""DuckDB's built-in types. Any other name may be a user's type."""
 
 _OTHER_NAMES = {
     "INT": "INTEGER", "INT4": "INTEGER", "INT8": "BIGINT", "INT2": "SMALLINT", "INT1": "TINYINT",
@@ -418,8 +421,8 @@ _OTHER_NAMES = {
 
 
 def _type(node: Node) -> tuple[str, str]:
-    """Read a type's first word, and its digits, elements and fields, which keep other values apart."""
-    if "id" in node:  # of version 1.5; in 2.0 a type is an expression
+    """Return a type's first word, and its digits, elements and fields as text."""
+    if "id" in node:  # DuckDB 1.5; in 2.0 a type is an expression
         name, rest = node["id"], node.get("type_info", {})
         if "alias" in rest:
             refuse("a type with a name of its own")

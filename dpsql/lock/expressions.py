@@ -1,13 +1,11 @@
-"""Expressions of a row, of a group and of a window: what each is, and what can be known of its value.
+"""Expressions over rows, groups and windows: their symbols, integer bounds, and sensitivities.
 
-Ranges of integer expressions, and how far one row moves a sum: interval arithmetic over what is written.
+Bounds come from interval arithmetic over the functions that exact queries clamp with. Other functions have no bounds, so a sum
+over them is never proved.
 
-Only what the exact queries clamp with is understood; anything else has no bounds, and a sum over it can't be proved.
-
-Caps on what one unit adds: the few patterns that keep so many of its rows or groups, by a secret order.
-
-Each looks back in one long order in which a unit's rows stand together, and asks only whether the row so far before is the
-same unit's: no other unit's rows decide which are kept.
+The module also reads the few patterns that cap a unit's rows or groups by a secret order. In that order the rows of a unit are
+adjacent, and each pattern only asks whether the row n places before belongs to the unit. So no other unit's rows decide
+which rows are kept.
 """
 
 from __future__ import annotations
@@ -32,19 +30,19 @@ _SURE = frozenset(
 
 
 def lower(items: Iterable[Number]) -> Number:
-    """Return the least, where all are known."""
+    """Return the least number; None if one is unknown."""
     known = [*items]
     return None if None in known else min((i for i in known if i is not None), default=None)
 
 
 def upper(items: Iterable[Number]) -> Number:
-    """Return the greatest, where all are known."""
+    """Return the greatest number; None if one is unknown."""
     known = [*items]
     return None if None in known else max((i for i in known if i is not None), default=None)
 
 
 def find_ends(kind: str) -> tuple[Number, Number]:
-    """Return the least and the greatest integer of a type, where it is one of integers."""
+    """Return the least and the greatest integer of a type; None for other types."""
     if kind not in WHOLE:
         return None, None
     bits = _BITS[kind.removeprefix("U")]
@@ -52,20 +50,18 @@ def find_ends(kind: str) -> tuple[Number, Number]:
 
 
 def any_of(values: Sequence[Value], symbol: Symbol) -> Value:
-    """Return what is known of a value that is one of these."""
-    return Value(
-        symbol, lower(v.low for v in values), upper(v.high for v in values), any(v.nullable for v in values),
-        all(v.whole for v in values),
-    )  # fmt: skip
+    """Return a value that is one of these."""
+    low, high = lower(v.low for v in values), upper(v.high for v in values)
+    return Value(symbol, low, high, any(v.nullable for v in values), all(v.whole for v in values))
 
 
 def constant(value: Value) -> Number:
-    """Return the integer that a value always is."""
+    """Return a value's only integer; None if it may be another or NULL."""
     return value.low if value.low is not None and value.low == value.high and not value.nullable else None
 
 
 def cast(value: Value, symbol: Symbol, kind: str, attempt: bool) -> Value:
-    """Return what is known of a cast; one to an integer keeps the bounds, which are integers."""
+    """Return a cast value; a cast to an integer type keeps integer bounds."""
     if kind not in WHOLE or not value.whole:
         keeps = kind in ("DOUBLE", "DECIMAL", "FLOAT") or kind in WHOLE
         low, high = (value.low, value.high) if keeps else (None, None)
@@ -76,7 +72,7 @@ def cast(value: Value, symbol: Symbol, kind: str, attempt: bool) -> Value:
 
 
 def _holds(kind: str, value: Value) -> bool:
-    """Return whether every value between the bounds has a place in a type of integers."""
+    """Return whether an integer type has every value between the bounds."""
     low, high = find_ends(kind)
     if low is None or high is None or value.low is None or value.high is None:
         return False
@@ -84,7 +80,7 @@ def _holds(kind: str, value: Value) -> bool:
 
 
 def literal(node: Literal, symbol: Symbol) -> Value:
-    """Return what is known of a constant."""
+    """Return a constant's value."""
     given = node.value
     if isinstance(given, Fraction) or (isinstance(given, float) and math.isfinite(given)):
         return Value(symbol, math.floor(given), math.ceil(given), False)
@@ -106,19 +102,17 @@ def distance(node: Expr) -> tuple[Expr, int, int] | None:
 
 
 def between(made: Value, a: int, b: int, y: Value) -> Value:
-    """Return what is known of ``ABS(y - a) - ABS(y - b)``, whatever y is."""
-    if not y.whole:  # NaN and the infinities: their distance is none
+    """Return the value of ``ABS(y - a) - ABS(y - b)``, bounded for every integer y."""
+    if not y.whole:  # NaN and the infinities have no such distance
         return made
     apart = abs(b - a)
     return replace(made, low=-apart, high=apart, odd=_ODD if apart % 2 else _EVEN, whole=True)
 
 
 def combine(name: str, args: Sequence[Value], exprs: Sequence[Expr], symbol: Symbol) -> Value:
-    """Return what is known of a function of such values."""
-    nullable = name not in _SURE and any(a.nullable for a in args)
-    made = Value(
-        symbol, nullable=nullable or name in ("try", "nullif"), whole=bool(args) and all(a.whole for a in args)
-    )  # fmt: skip
+    """Return the value of a function."""
+    nullable = name in ("try", "nullif") or (name not in _SURE and any(a.nullable for a in args))
+    made = Value(symbol, nullable=nullable, whole=bool(args) and all(a.whole for a in args))
     if name == "case":
         return _case(args, exprs, made)
     rule = _RULES.get(name)
@@ -144,7 +138,7 @@ def _plus(args: Sequence[Value], made: Value) -> Value:
 
 
 def _halves(a: Value, b: Value) -> tuple[int, Number] | None:
-    """Return how far one unit moves a total whose two columns are put together again: in one cell, and in all."""
+    """Return how far one unit moves a total that is put together from its two columns: in one cell, and in all."""
     if a.half is None or b.half is None or a.half[0] != b.half[0]:
         return None
     (_, here, steps, most, total), (_, there, none, _, _) = a.half, b.half
@@ -156,19 +150,16 @@ def _minus(args: Sequence[Value], made: Value) -> Value:
 
 
 def _negative(value: Value) -> Value:
-    """Return what is known of the number with the other sign."""
+    """Return the negated value."""
     low, high = _scaled(value.low, value.high, -1)
-    count, other = (
-        None if known is None else (known[0], *_scaled(*known[1:], -1))
-        for known in (value.times, value.besides)
-    )
-    return replace(
-        value, low=low, high=high, times=count, besides=other, share=None, half=None, budget=None, step=None
-    )
+    both = (value.times, value.besides)
+    first, second = (None if one is None else (one[0], *_scaled(*one[1:], -1)) for one in both)
+    made = replace(value, low=low, high=high, times=first, besides=second)
+    return replace(made, share=None, half=None, budget=None, step=None)
 
 
 def _scaled(low: Number, high: Number, by: int) -> tuple[Number, Number]:
-    """Return bounds of so many times a value."""
+    """Return the bounds of a multiple of a value."""
     ends = times(low, by), times(high, by)
     return ends if by >= 0 else ends[::-1]
 
@@ -203,7 +194,7 @@ def _multiple(value: Value, by: int, made: Value) -> Value:
 
 
 def _shared(one: Value, other: Value) -> tuple[int, int] | None:
-    """Bound so many times a column, times the share of a constant by that column."""
+    """Return the bounds of a multiple of a column times a constant's share by that column."""
     if one.times is None or other.share is None or one.times[0] != other.share[0]:
         return None
     (_, low, high), most = one.times, other.share[1]
@@ -226,7 +217,7 @@ def _quotient(args: Sequence[Value], made: Value) -> Value:
 
 
 def _cut(value: int, by: int) -> int:
-    """Divide integers as SQL does, towards zero."""
+    """Divide integers, rounding towards zero as SQL does."""
     return value // by if value >= 0 else -(-value // by)
 
 
@@ -244,7 +235,7 @@ def _absolute(args: Sequence[Value], made: Value) -> Value:
 
 
 def _greatest(args: Sequence[Value], made: Value) -> Value:
-    """Bound by integers, and by so many times a column: of several, the last that bounds both ends."""
+    """Bound the greatest by integers and by multiples of a column (the last column that bounds both ends)."""
     low, high = _most([(a.low, a.high, a.nullable) for a in args])
     known = [pair for a in reversed(args) for pair in (a.times, a.besides) if pair is not None]
     found = [
@@ -259,13 +250,13 @@ def _greatest(args: Sequence[Value], made: Value) -> Value:
 
 
 def _most(bounds: Sequence[tuple[Number, Number, bool]]) -> tuple[Number, Number]:
-    """Bound the greatest, which passes over what is missing: what is surely there lifts it, and any may be it."""
+    """Return the bounds of GREATEST, which ignores NULLs: non-NULL values raise the lower one."""
     sure = [low for low, _, nullable in bounds if low is not None and not nullable]
     return max(sure) if sure else lower(low for low, _, _ in bounds), upper(high for _, high, _ in bounds)
 
 
 def _counted(value: Value, symbol: Symbol) -> tuple[Number, Number, bool]:
-    """Return bounds by so many times a column, which is not negative."""
+    """Return bounds by multiples of a nonnegative column, and whether the value may be NULL."""
     known = next(
         (pair for pair in (value.times, value.besides) if pair is not None and pair[0] == symbol), None
     )
@@ -287,7 +278,7 @@ def _coalesce(args: Sequence[Value], made: Value) -> Value:
     first = args[0]
     found = any_of(args, made.symbol)
     made = replace(found, nullable=all(a.nullable for a in args), odd=_evens(args))
-    if len(args) == 2 and constant(args[1]) == 0:  # a sum of nothing
+    if len(args) == 2 and constant(args[1]) == 0:  # the sum of no rows
         made.weight, made.total, made.halved, made.step = first.weight, first.total, first.halved, first.step
         made.odd, made.times = first.odd, first.times
     return made
@@ -301,7 +292,7 @@ def _case(args: Sequence[Value], exprs: Sequence[Expr], made: Value) -> Value:
 
 
 def _divided(args: Sequence[Value], made: Value) -> Value:
-    """Bound only the sign."""
+    """Bound only a quotient's sign."""
     a, b = args
     positive = a.low is not None and b.low is not None and a.low >= 0 and b.low >= 0
     return Value(made.symbol, low=0 if positive else None)
@@ -313,7 +304,7 @@ def _power(args: Sequence[Value], made: Value) -> Value:
 
 
 def _rounded(args: Sequence[Value], made: Value) -> Value:
-    """Keep bounds where a number is rounded to a whole one, as they are."""
+    """Keep the bounds of a number that is rounded to an integer."""
     a = args[0]
     return Value(made.symbol, a.low, a.high, a.nullable) if len(args) == 1 else Value(made.symbol)
 
@@ -347,9 +338,9 @@ Evaluate = Callable[[Expr], Value]
 
 @dataclass(slots=True)
 class Cap:
-    """A cap of ``most`` rows of a unit that agree in ``columns``, or (``groups``) so many of their values.
+    """A cap of ``most`` rows per unit and value of ``columns``, or (``groups``) of ``most`` such values per unit.
 
-    ``decides`` are the columns that two rows must differ in for it to be known which is kept; None where all equals are.
+    ``decides``: the columns by which the order chooses among rows; None if no two rows are equal in them.
     """
 
     columns: Set
@@ -359,7 +350,7 @@ class Cap:
 
 
 def cap_of(node: Expr, relation: Relation, symbols: Symbols, value: Evaluate) -> Cap | None:
-    """Return the pattern that a condition of QUALIFY is, or None where it is none."""
+    """Return the cap that a condition of QUALIFY sets; None if it matches no pattern."""
     if relation.orphans:
         return None
     choices = node.args if isinstance(node, Call) and node.name == "or" else (node,)
@@ -377,13 +368,13 @@ def cap_of(node: Expr, relation: Relation, symbols: Symbols, value: Evaluate) ->
     if not order or order[0] not in units or units.isdisjoint(columns):
         return None
     if symbols.secret.isdisjoint(order):
-        refuse("an order that everybody can foresee")
+        refuse("a predictable order")
     match windows:
         case [
             Window("first_value", (_,), start="EXPR_PRECEDING_GROUPS", end="EXPR_PRECEDING_GROUPS",
                    ends=(Literal(integer=int(most)), Literal(integer=int(last))))
         ] if most == last >= 1:  # fmt: skip
-            return Cap(_told(order, symbols) - units, most, True, None)
+            return Cap(_determined_by(order, symbols) - units, most, True, None)
     counts = {_distance(window) for window in windows if window.name == "lag"}
     if len(counts) != 1 or any(window.name != "lag" for window in windows):
         return None
@@ -395,7 +386,7 @@ def cap_of(node: Expr, relation: Relation, symbols: Symbols, value: Evaluate) ->
 
 
 def _looks_back(node: Expr) -> tuple[Window, Expr] | None:
-    """Read ``lag(c, n) OVER (ORDER BY ...) IS DISTINCT FROM c``, and the like with ``first_value``."""
+    """Read ``lag(c, n) OVER (ORDER BY ...) IS DISTINCT FROM c``, or with ``first_value``."""
     match node:
         case Call(
             "is distinct from",
@@ -406,10 +397,10 @@ def _looks_back(node: Expr) -> tuple[Window, Expr] | None:
 
 
 def _distance(window: Window) -> int:
-    """Return how many rows a window looks back: a constant, since at 0 or below it would look at others' rows ahead.
+    """Return how many rows a window looks back.
 
     Raises:
-        Unproved: nothing says how many.
+        Unproved: it is no positive constant; at 0 or less it would look ahead at others' rows.
     """
     rows = integer(window.args[1]) if len(window.args) == 2 else None
     if rows is None or rows < 1:
@@ -417,30 +408,30 @@ def _distance(window: Window) -> int:
     return rows
 
 
-def _told(order: Sequence[Symbol], symbols: Symbols) -> Set:
-    """Return the columns that are known where the place in an order is."""
-    return frozenset().union(*map(symbols.told, order))
+def _determined_by(order: Sequence[Symbol], symbols: Symbols) -> Set:
+    """Return the columns that a place in an order determines."""
+    return frozenset().union(*map(symbols.determined_by, order))
 
 
 def _together(order: Sequence[Symbol], keys: Set, units: Set, symbols: Symbols) -> bool:
-    """Return whether the rows of a unit that agree in the keys stand side by side in an order."""
+    """Return whether a unit's rows with equal keys are adjacent in an order."""
     known = units | keys
     seen: set[Symbol] = set()
     for symbol in order:
         if keys <= seen:
             return True
-        if not (symbols.decided(symbol, known) or symbols.told(symbol) - {symbol} <= known):
+        if not (symbols.decided(symbol, known) or symbols.determined_by(symbol) - {symbol} <= known):
             return False
         if symbol not in known and not symbols.covers.get(symbol):
             return False
-        seen |= symbols.told(symbol) if symbol in keys else {symbol}
+        seen |= symbols.determined_by(symbol) if symbol in keys else {symbol}
     return keys <= seen
 
 
 def _decides(order: Sequence[Symbol], relation: Relation, symbols: Symbols) -> Set | None:
-    told = _told(order, symbols) | relation.facts.units.keys()
+    determined = _determined_by(order, symbols) | relation.facts.units.keys()
     constant = {s for unique in relation.unique for s in unique if symbols.made.get(s) == frozenset()}
-    return None if any(unique <= told | constant for unique in relation.unique) else told
+    return None if any(unique <= determined | constant for unique in relation.unique) else determined
 
 
 def _numbered(node: Expr, relation: Relation, symbols: Symbols, value: Evaluate) -> Cap | None:
@@ -464,14 +455,14 @@ def _numbered(node: Expr, relation: Relation, symbols: Symbols, value: Evaluate)
     if keys or comparison == "=" or not order:
         return None
     if symbols.secret.isdisjoint(order):
-        refuse("an order that everybody can foresee")
-    return Cap(_told(order, symbols) - units, places, True, None)
+        refuse("a predictable order")
+    return Cap(_determined_by(order, symbols) - units, places, True, None)
 
 
 def budget_of(
     node: Call, args: Sequence[Value], relation: Relation, symbols: Symbols, value: Evaluate
 ) -> int | None:
-    """Read ``LEAST(n, GREATEST(b - COALESCE(SUM(n) OVER (those before), 0), 0))``, which adds up to b at most per unit."""
+    """Return b of ``LEAST(n, GREATEST(b - COALESCE(SUM(n) OVER (rows before), 0), 0))``, the most it adds up to per unit."""
     match node.args:
         case (
             _,
@@ -504,23 +495,23 @@ def budget_of(
 
 @dataclass(slots=True)
 class Env:
-    """One SELECT: its rows, and the SELECTs around it that its expressions may look at."""
+    """The scope of one SELECT: its rows, and the scopes of the SELECTs around it."""
 
     relation: Relation
     outer: Env | None = None
     groups: dict[Symbol, Value] | None = None
     """The keys of an aggregation."""
     kept: Set | None = None
-    """The columns, where rows were chosen by a secret order, that are the same whichever of equals were chosen."""
+    """After a choice of rows by a secret order: the columns that don't depend on which of equal rows were kept."""
     parted: list[Set] = field(default_factory=list)
-    """Partitions of windows that are not one unit's."""
+    """Partitions of windows over more than one unit's rows."""
     reads: list[Relation] = field(default_factory=list)
-    """The rows that subqueries look at all of: private rows, or what is made of them."""
+    """Private relations, or relations derived from them, that subqueries read whole."""
     counts: dict[Symbol, Symbol] = field(default_factory=dict)
-    """The number of an aggregation's rows that have a value."""
+    """For each value, the number of an aggregation's rows in which it is not NULL."""
 
     def get(self, node: Expr) -> Value | None:
-        """Return the column, where the expression is one that is there."""
+        """Return the column; None if the expression is no column in scope."""
         env: Env | None = self
         while env is not None and isinstance(node, Ref):
             if node in env.relation.columns:
@@ -529,15 +520,11 @@ class Env:
         return None
 
     def find(self, node: Ref) -> Value:
-        """Return the column.
-
-        Raises:
-            Unproved: there is none.
-        """
+        """Return the column, or refuse it if it is not in scope."""
         return self.get(node) or refuse("a column that is not there")
 
     def uncast(self, node: Expr) -> Value | None:
-        """Return the column inside casts to integers, which keep integers apart, or the column as it is."""
+        """Return the column, also from inside a cast to integers, which maps different integers to different ones."""
         if not isinstance(node, tree.Cast) or node.type not in WHOLE:
             return self.get(node)
         value = self.get(node.child)
@@ -546,7 +533,7 @@ class Env:
 
 _COUNTS = ("count", "count_star", "count_if", "countif")
 _AMONG = ("min", "max", "median", "mode", "any_value", "quantile_disc", "first", "last", "avg")
-"""Aggregates that lie between the least and the greatest value."""
+"""Aggregates whose result is between the least and the greatest value."""
 _NUMBERING = ("row_number", "rank", "dense_rank", "count")
 _LOOKING = ("lag", "lead", "first_value", "last_value", "nth_value", "min", "max")
 
@@ -560,7 +547,7 @@ class Expressions:
     salt: frozenset[str]
     macros: frozenset[str]
     steps: list[tuple[int, int] | None] = field(default_factory=list)
-    """The lowest and the highest change that one more row makes to each sum over private rows."""
+    """The lowest and the highest change that one more row causes in each sum over private rows."""
 
     def row(self, node: Expr, env: Env) -> Value:
         """Derive an expression over the rows of a FROM."""
@@ -582,7 +569,7 @@ class Expressions:
         if isinstance(node, Call) and node.name in AGGREGATES:
             return self._aggregate(node, env, env.groups)
         if isinstance(node, tree.Window):
-            refuse("a window beside an aggregate")
+            refuse("a window with an aggregate")
         if not tree.aggregated(node) and not tree.looks_beyond(node):
             value = self.row(node, env)
             if value.symbol in env.groups:
@@ -617,12 +604,11 @@ class Expressions:
         if node.distinct or node.where is not None or node.order:
             refuse("a function with the clauses of an aggregate")
         match node:
-            case Call("date_trunc", (tree.Literal(str(part)), moment)):  # whose part may stand in either case
+            case Call("date_trunc", (tree.Literal(str(part)), moment)):  # the part is case-insensitive
                 node = replace(node, args=(tree.Literal(part.lower()), moment))
         args = [inner(arg) for arg in node.args]
-        symbol = self.symbols.call(
-            node.name, [a.symbol for a in args], node.names if any(node.names) else None
-        )
+        names = node.names if any(node.names) else None
+        symbol = self.symbols.call(node.name, [a.symbol for a in args], names)
         if (found := distance(node)) is not None:
             return between(Value(symbol), found[1], found[2], inner(found[0]))
         made = combine(node.name, args, node.args, symbol)
@@ -686,9 +672,9 @@ class Expressions:
                 if first.low is not None and first.high is not None:
                     made.step = min(first.low, 0), max(first.high, 0)
             elif (
-                relation.kind == Kind.CELLS
-                and relation.single
+                relation.single
                 and not first.halved
+                and relation.kind == Kind.CELLS
                 and self._keyed(node, env)
             ):
                 made.weight, made.total, made.step = first.weight, first.total, first.step
@@ -696,7 +682,7 @@ class Expressions:
                 strict = not tree.has(inner, lambda n: not _strict(n))
                 column = (
                     next(tree.refs(inner), None) if strict else None
-                )  # it is there wherever the sum's number is
+                )  # NULL exactly if the sum's number is
                 count = self._count(first if column is None else self.row(column, env), env)
                 made.times = (count, min(first.low, 0), max(first.high, 0))
         if relation.private:
@@ -707,19 +693,19 @@ class Expressions:
                     made.total = times(relation.facts.budgets.get(symbol), max(abs(low), abs(high)))
 
     def _keyed(self, node: Call, env: Env) -> bool:
-        """Return whether what a sum leaves out of cells is left out whatever their rows are."""
+        """Return whether a sum's FILTER reads only the cells' key."""
         parts = [] if node.where is None else [*tree.refs(node.where)]
         return all(env.find(ref).symbol in env.relation.key for ref in parts)
 
     def _count(self, value: Value, env: Env) -> Symbol:
-        """Return the symbol of the number of rows of a group that have a value."""
+        """Return the symbol of the number of a group's rows in which a value is not NULL."""
         return env.counts.setdefault(value.there or value.symbol, self.symbols.fresh())
 
     # -- windows and subqueries ------------------------------------------------------------------------------------
 
     def _window(self, node: tree.Window, env: Env) -> Value:
         if env.groups is not None:
-            refuse("a window beside an aggregate")
+            refuse("a window with an aggregate")
         if node.name not in tree.WINDOWS and node.name not in AGGREGATES:
             refuse(f"the window function {node.name}")
         values = [self.row(part, env) for part in tree.parts(node)]
@@ -753,6 +739,6 @@ class Expressions:
 
 
 def _strict(node: Expr) -> bool:
-    """Return whether an expression is missing where one of its parts is."""
+    """Return whether an expression is NULL if one of its parts is."""
     arithmetic = isinstance(node, Call) and node.name in ("+", "-", "*", "//", "abs")
     return arithmetic or isinstance(node, Ref | tree.Literal | tree.Cast)

@@ -1,9 +1,7 @@
-"""Symbols of values: equal expressions over the same columns have the same one, and what each is made of is kept.
+"""The second lock's facts about relations: owners of rows, rows per unit, bounds of columns.
 
-What the second lock knows of a relation: whose rows they are, how many of one unit there can be, what lies in a column.
-
-Every column has a *symbol*: an integer that says which value it is, whatever relations it has passed through. A column is
-the privacy unit if and only if its symbol is that of the base table's unit.
+Every column has a *symbol*, an integer that identifies its value through all relations. Equal expressions over equal symbols
+have one symbol. A column is the privacy unit if and only if its symbol is that of the base table's unit.
 """
 
 from __future__ import annotations
@@ -23,22 +21,22 @@ Thing = TypeVar("Thing")
 
 
 def add(a: Number, b: Number) -> Number:
-    """Return the sum, where both are known."""
+    """Return the sum; None if a number is unknown."""
     return None if a is None or b is None else a + b
 
 
 def times(a: Number, b: Number) -> Number:
-    """Return the product, where both are known."""
+    """Return the product; None if a number is unknown."""
     return None if a is None or b is None else a * b
 
 
 def least(*numbers: Number) -> Number:
-    """Return the least of those that are known."""
+    """Return the least known number."""
     return min((n for n in numbers if n is not None), default=None)
 
 
 class Symbol(int):
-    """A number that says which value a column is."""
+    """An identifier of a value."""
 
 
 Set = frozenset[Symbol]
@@ -46,10 +44,10 @@ _NONE: Set = frozenset()
 
 
 class Symbols:
-    """Numbers for values.
+    """Assigns symbols to values.
 
-    ``made`` says which columns decide a value that is computed; ``covers`` which columns a hash tells apart, ``secret`` which
-    values nobody can foresee without the salt.
+    ``made`` has the columns that determine a computed value, ``covers`` the columns that determine and are determined by a
+    hash, and ``secret`` the values that can't be predicted without the salt.
     """
 
     def __init__(self) -> None:
@@ -61,7 +59,7 @@ class Symbols:
         self._args: dict[Symbol, tuple[Symbol, ...]] = {}
 
     def fresh(self) -> Symbol:
-        """Return the symbol of a value that nothing else is."""
+        """Return a new symbol."""
         self._next += 1
         return Symbol(self._next)
 
@@ -73,7 +71,7 @@ class Symbols:
         return symbol
 
     def call(self, name: str, args: Iterable[Symbol], more: object = None) -> Symbol:
-        """Return the symbol of a function of values, which decide it."""
+        """Return the symbol of a function of values."""
         given = tuple(args)
         made = _NONE.union(*(self.made.get(arg, {arg}) for arg in given))
         symbol = self._of((name, more, *given), made)
@@ -85,17 +83,17 @@ class Symbols:
         return symbol
 
     def _cover(self, name: str, symbol: Symbol, given: tuple[Symbol, ...]) -> None:
-        told = [arg for arg in given if self.made.get(arg) != _NONE]
-        if name == "xor" and len(told) != 1:
+        variable = [arg for arg in given if self.made.get(arg) != _NONE]
+        if name == "xor" and len(variable) != 1:
             return
-        self.covers[symbol] = frozenset().union(*(self.told(arg) for arg in told))
+        self.covers[symbol] = frozenset().union(*(self.determined_by(arg) for arg in variable))
 
-    def told(self, symbol: Symbol) -> Set:
-        """Return the values that are known where one is: a hash tells its arguments."""
+    def determined_by(self, symbol: Symbol) -> Set:
+        """Return the values that a value determines: itself and, for a hash, its arguments."""
         return self.covers.get(symbol, _NONE) | {symbol}
 
     def decided(self, symbol: Symbol, by: Set) -> bool:
-        """Return whether a value is a function of those, through columns or through what it is computed from."""
+        """Return whether a value is a function of those, directly or through its arguments."""
         if symbol in by:
             return True
         made = self.made.get(symbol)
@@ -105,7 +103,7 @@ class Symbols:
         return args is not None and all(self.decided(arg, by) for arg in args)
 
     def renaming(self) -> Callable[[Symbol], Symbol]:
-        """Return a function that gives each symbol a new one, always the same; what is known of it goes along."""
+        """Return a function from symbols to new symbols with the same properties; it maps equal symbols to equal ones."""
         known: tuple[dict[Symbol, Any], ...] = (self._args, self.made, self.covers)
 
         @cache
@@ -132,24 +130,27 @@ class Symbols:
 
 @dataclass(slots=True)
 class Value:
-    """An expression of a row, or of a cell.
+    """An expression of a row, or of a cell (an aggregate's group).
 
     Args:
-        symbol: what it is. low, high: between which integers it lies, if it is there.
-        nullable: whether it may be missing. whole: it is an integer.
-        times: it lies between so many times a column's value, which is not negative.
-        besides: the same of another column, where a clamp holds one end by either.
-        share: it is not negative, and times that column's value it is at most so much.
-        there: a condition that says where it is there, and nowhere else.
-        budget: the values of one unit's rows add up to at most this.
-        odd: what decides whether it is odd, as symbols that count; empty: it is always even; None: unknown.
-        half: of a total in two columns: its name, how many steps of it this is, how many the first column's are (0: of the
+        symbol: its identity.
+        low, high: integer bounds, unless it is NULL.
+        nullable: whether it may be NULL.
+        whole: whether it is an integer.
+        times: a nonnegative column and two factors: it lies between these multiples of the column.
+        besides: a second such bound, if a clamp allows either column at one end.
+        share: a column and a number: it is nonnegative, and its product with the column is at most the number.
+        there: a condition that holds exactly if it is not NULL.
+        budget: the most that one unit's values add up to.
+        odd: the symbols whose count decides its parity; empty: always even; None: unknown.
+        half: for a total in two columns: its name, the steps of it in this column, the steps in the first column (0 for the
             second), and how far one unit moves both together, in one cell and in all.
-        weight: of a cell: one more row of the source changes it by at most so much. total: one unit, over all cells.
-        halved: the weight is that of twice the number.
-        step: of a cell: how far one more row lowers it (not above 0), and how far it raises it (not below 0).
-        public: it is a column of a public relation, as it is.
-        narrow: it is a sum of integers of at most 92 bits, and has at most 38 digits over more rows than there are people.
+        weight: for a cell: how far one more source row changes it.
+        total: for a cell: how far one unit changes it, over all cells.
+        halved: whether the weight is that of twice the number.
+        step: for a cell: how far one more row lowers it (at most 0) and raises it (at least 0).
+        public: whether it is an unchanged column of a public relation.
+        narrow: whether it is a sum of integers of at most 92 bits, so it has at most 38 digits over 2**34 rows.
     """
 
     symbol: Symbol
@@ -173,11 +174,11 @@ class Value:
 
     @property
     def most(self) -> Number:
-        """Return how far from zero it can be."""
+        """Return the largest absolute value."""
         return None if self.low is None or self.high is None else max(abs(self.low), abs(self.high))
 
     def plain(self) -> Value:
-        """Return the same, without what a row or a unit moves it by."""
+        """Return this value without its sensitivities."""
         return replace(self, weight=None, total=None, halved=False, step=None)
 
 
@@ -186,9 +187,11 @@ class Facts:
     """The facts about the rows of one privacy unit.
 
     Args:
-        rows: at most so many of them agree in these columns. groups: so many different values of these columns.
-        units: columns that are the unit, with their types. sizes: of public columns, how many values there are.
-        budgets: what a column's numbers add up to at most.
+        rows: caps on the rows that agree in these columns.
+        groups: caps on the number of different values of these columns.
+        units: columns that are the unit, with their types.
+        sizes: numbers of different values of public columns.
+        budgets: caps on the totals of columns.
     """
 
     rows: tuple[tuple[Set, int], ...] = ()
@@ -198,7 +201,7 @@ class Facts:
     budgets: Mapping[Symbol, int] = field(default_factory=dict)
 
     def groups_of(self, columns: Iterable[Symbol], made: Mapping[Symbol, Set]) -> Number:
-        """Return how many different values of these columns the rows of one unit may have."""
+        """Return the most different values of these columns in one unit's rows."""
         leaves: set[Symbol] = set()
         for symbol in set(columns) - self.units.keys():
             parts = made.get(symbol, frozenset({symbol})) - self.units.keys()
@@ -212,13 +215,13 @@ class Facts:
         return min(found, default=None)
 
     def rows_of(self, columns: Iterable[Symbol], made: Mapping[Symbol, Set]) -> Number:
-        """Return how many rows of one unit agree in these columns."""
+        """Return the most rows of one unit that agree in these columns."""
         whole = {*columns, *self.units}
         return least(*(times(most, self.groups_of(given - whole, made)) for given, most in self.rows))
 
 
 class Kind(StrEnum):
-    """The owner of a relation's rows: nobody's; units'; the unit's of the row around it; or made of many units' rows."""
+    """The owner of a relation's rows: nobody; one unit per row; the outer row's unit; or many units per row (cells)."""
 
     PUBLIC = "public"
     PRIVATE = "private"
@@ -228,18 +231,22 @@ class Kind(StrEnum):
 
 @dataclass(slots=True)
 class Relation:
-    """A relation in FROM, or what a SELECT gives.
+    """A relation in FROM, or the result of a SELECT.
 
     Args:
-        columns: by alias and name in a FROM; without an alias in what a SELECT gives.
-        facts: of the units' rows; for cells those of their sources.
-        weak: columns that are the unit, or missing. orphans: there may be rows of no unit, which others' rows decide about.
-        pending: columns that a path to the unit starts from, with the hops still to be followed.
-        unique: sets of columns in which no two rows agree. count: at most so many rows.
-        key: of cells: own columns, with the column of each source that they are. A cell is made of rows that agree in them.
-        single: at most one row for each value of the key. open: columns of public rows that cells were looked up for.
-        fixed: which rows there are is public. followed: columns from which paths were followed, with their hops and
-            where they have led to.
+        columns: by alias and name in a FROM; without an alias in a result.
+        facts: facts about each unit's rows.
+        weak: columns that are the unit or NULL.
+        orphans: whether there may be rows without a unit, whose presence depends on others' rows.
+        pending: columns at the start of paths to the unit, with the hops still to follow.
+        unique: sets of columns without duplicates.
+        count: the most rows.
+        key: for cells: own columns, each with its column in each source. A cell is made of rows that agree in them.
+        single: whether each value of the key has at most one row.
+        open: columns of the public rows for which cells were looked up.
+        fixed: whether the set of rows is public.
+        sources: for cells: facts about the rows they are made of.
+        followed: columns at the start of followed paths, with the hops and the column reached.
     """
 
     kind: Kind
@@ -256,10 +263,10 @@ class Relation:
     fixed: bool = False
     sources: list[Facts] = field(default_factory=list)
     owner: bool = True
-    """False: each row is its own unit, and there is no column that says so."""
+    """False if each row is its own unit, without a unit column."""
     followed: dict[Symbol, tuple[tuple[Hop, ...], Symbol]] = field(default_factory=dict)
     needs: dict[Symbol, Set] = field(default_factory=dict)
-    """The parts that must be there, of units that are pairs."""
+    """The parts of a pair unit, which must not be NULL."""
 
     @property
     def private(self) -> bool:
@@ -268,37 +275,37 @@ class Relation:
 
     @property
     def foreseen(self) -> bool:
-        """Return whether no other unit's rows are among these."""
+        """Return whether the rows are independent of other units."""
         return self.kind in (Kind.PUBLIC, Kind.OWN)
 
     @property
     def many(self) -> list[Facts]:
-        """Return what is known of the units that the rows are made of."""
+        """Return the facts about the rows' units, or about those of a cell's sources."""
         return [self.facts] if self.private else self.sources
 
     def called(self, alias: str) -> Relation:
-        """Return the same with its columns under an alias."""
+        """Return this relation with an alias for its columns."""
         return replace(self, columns={Ref(alias, ref.name): value for ref, value in self.columns.items()})
 
     def plain(self) -> Relation:
-        """Return the same, of which it is no longer known what a row moves its columns by."""
+        """Return this relation without its columns' sensitivities."""
         return replace(self, columns={ref: value.plain() for ref, value in self.columns.items()})
 
     def cells(self, by: Set = _NONE) -> Relation:
-        """Return rows that may look at all those that agree with them in some columns."""
+        """Return the relation's rows as cells: each may depend on all rows that agree with it in these columns."""
         key = {s: (s,) if self.private else self.key[s] for s in by if self.private or s in self.key}
         return Relation(Kind.CELLS, self.plain().columns, key=key, sources=self.many)
 
     def renamed(self, fresh: Callable[[Symbol], Symbol], missing: bool = False) -> Relation:
-        """Return the same with other symbols; ``missing``: every column may be missing."""
+        """Return this relation with other symbols; ``missing``: every column may be NULL."""
         made = _rename(self, fresh)
-        return made if not missing else replace(
-            made, columns={ref: replace(value, nullable=True) for ref, value in made.columns.items()}
-        )  # fmt: skip
+        if not missing:
+            return made
+        return replace(made, columns={ref: replace(v, nullable=True) for ref, v in made.columns.items()})
 
 
 def _rename(given: Thing, fresh: Callable[[Symbol], Symbol]) -> Thing:
-    """Return the same with other symbols, wherever they stand in it."""
+    """Return a structure with all its symbols replaced."""
     made: object = given
     if isinstance(given, Symbol):
         made = fresh(given)

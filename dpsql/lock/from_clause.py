@@ -1,4 +1,4 @@
-"""FROM: which rows a SELECT looks at, whose they are, and which of them meet."""
+"""FROM clauses: which rows a SELECT reads, which units own them, and how joins combine them."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ Scan = tuple[tuple[str, ...], str, Mapping[str, Value]]
 
 @dataclass(slots=True)
 class Joins:
-    """Joins the parts of one FROM, under the equalities of their columns."""
+    """Joins the items of one FROM under equalities of their columns."""
 
     symbols: Symbols
     scans: Mapping[Symbol, Scan]
     around: Mapping[Symbol, str]
-    """Units of the rows around, where this is a subquery."""
+    """In a subquery, the outer row's units."""
     pairs: Pairs
     cast: Pairs
-    """Integers that an ``=`` makes equal after a cast to another integer: where one is, at most one of the other is."""
+    """Integers that an ``=`` makes equal after casts to integer types, which keep different integers different."""
     same: Pairs
-    """Columns that are equal, or both missing."""
+    """Columns that are equal or both NULL."""
 
     def inner(self, parts: list[Relation]) -> Relation:
-        """Join all parts, under conditions that hold for every row that is left."""
+        """Join all parts, under conditions that hold for every resulting row."""
         parts = [self._follow_all(part, parts) for part in parts]
         private = [p for p in parts if p.private]
         if len(private) > 1 and any(p.needs for p in private):
@@ -45,20 +45,20 @@ class Joins:
             if other is None:
                 refuse("private rows meet without an equality of their units")
             private = [self._own_rows(first, other), *(p for p in rest if p is not other)]
-        return reduce(self._beside, [*private, *(p for p in parts if not p.private)])
+        return reduce(self._with_others, [*private, *(p for p in parts if not p.private)])
 
     # -- units ---------------------------------------------------------------------------------------------------
 
     def _link(self, a: Relation, b: Relation) -> bool:
-        """Return whether some equality makes the units of both equal: columns as they are, of one type."""
+        """Return whether an equality of unchanged columns of one type makes the units of both equal."""
         ours, theirs = {**a.weak, **a.facts.units}, {**b.weak, **b.facts.units}
-        return bool(ours.keys() & theirs.keys()) or any(  # one column, which a path leads to
+        return bool(ours.keys() & theirs.keys()) or any(  # a path leads to the other's column
             x in ours and y in theirs and same_type(ours[x], theirs[y])
             for x, y in both_ways(self._closed({**ours, **theirs}))
         )
 
     def _follow_all(self, part: Relation, parts: list[Relation]) -> Relation:
-        """Follow a path to the unit, from table to table."""
+        """Follow a part's paths to the unit as far as the joins lead."""
         others = [other for other in parts if other is not part]
         while part.pending:
             steps = (step for pair in both_ways(self.pairs) if (step := self._follow(part, *pair)))
@@ -79,14 +79,12 @@ class Joins:
         if len(hops) > 1:
             return replace(led, pending={**led.pending, reached.symbol: hops[1:]})
         weak = {**relation.weak, reached.symbol: hops[-1].kind}
-        if (
-            hops[0].column == hops[0].key and not hops[0].parted
-        ):  # what the path starts from is equal to the unit
+        if hops[0].column == hops[0].key and not hops[0].parted:  # the path's start is equal to the unit
             weak[here] = hops[-1].kind
         return replace(led, pending={}, weak=weak)
 
     def _own_rows(self, left: Relation, right: Relation) -> Relation:
-        """Join rows of one unit with rows of the same."""
+        """Join private rows of equal units."""
         if not (left.owner and right.owner):
             refuse("rows that are units meet private rows")
         units = {**left.facts.units, **right.facts.units}
@@ -106,7 +104,7 @@ class Joins:
         )  # fmt: skip
 
     def _closed(self, units: Mapping[Symbol, str]) -> list[tuple[Symbol, Symbol]]:
-        """Return equal units, also those that the unit of the row around equals."""
+        """Return pairs of equal units, also if they are equal through the outer row's unit."""
         found = [pair for pair in self.pairs if pair[0] in units and pair[1] in units]
         for middle, kind in self.around.items():
             ends = [y if x == middle else x for x, y in self.pairs if middle in (x, y)]
@@ -116,8 +114,8 @@ class Joins:
 
     # -- others --------------------------------------------------------------------------------------------------
 
-    def _beside(self, left: Relation, right: Relation) -> Relation:
-        """Join public rows with others, or cells with cells."""
+    def _with_others(self, left: Relation, right: Relation) -> Relation:
+        """Join public rows with any others, or cells with cells."""
         kinds = {left.kind, right.kind}
         columns = left.columns | right.columns
         if left.foreseen and right.foreseen:
@@ -141,17 +139,14 @@ class Joins:
         refuse(f"{left.kind} rows meet {right.kind} rows")
 
     def _keyed(self, other: Relation) -> bool:
-        """Return whether at most one row of the other relation meets each row."""
+        """Return whether each row joins at most one row of the other relation."""
         equal = {s for pair in (*self.pairs, *self.cast) for s in pair}
         return other.count == 1 or any(key <= equal for key in other.unique)
 
     # -- outer joins ---------------------------------------------------------------------------------------------
 
     def left(self, mine: Relation, given: Relation, plain: bool, asof: bool) -> Relation:
-        """Join the rows of one with those of the other that meet them, or with nothing.
-
-        ``plain``: the condition is equalities and nothing else.
-        """
+        """Derive a LEFT JOIN; ``plain``: its condition has only equalities."""
         linked = self._link(mine, given) if mine.private and given.private else True
         given = self._follow_all(given, [mine])
         other = given.renamed(self.symbols.renaming(), missing=True)
@@ -178,14 +173,14 @@ class Joins:
                 return self._looked_up(mine, given, plain and not asof, Relation(Kind.CELLS, columns))
             case Kind.CELLS | Kind.PRIVATE, Kind.CELLS | Kind.PRIVATE:
                 return Relation(Kind.CELLS, columns, sources=_sources(mine) + _sources(other)).plain()
-        refuse(f"{mine.kind} rows are kept beside {other.kind} rows")
+        refuse(f"a left join of {mine.kind} rows and {other.kind} rows")
 
     def _orphans(self, mine: Relation, other: Relation, asof: bool) -> Relation:
-        """Keep public rows that no private row meets: they are nobody's, and everybody decides about them."""
+        """Keep public rows without a private match: they have no unit, and every unit's rows decide about them."""
         if asof:
             refuse("the nearest private row of a public one")
         if not other.owner:
-            refuse("rows that are units are kept out by public ones")
+            refuse("a left join of public rows and rows that are units")
         facts = replace(other.facts, units={}, sizes={**other.facts.sizes, **mine.facts.sizes})
         if not self._keyed(mine):
             facts = _repeated(facts, mine)
@@ -193,7 +188,7 @@ class Joins:
         return Relation(Kind.PRIVATE, mine.columns | other.columns, facts, weak, True, other.pending)
 
     def _looked_up(self, mine: Relation, cells: Relation, plain: bool, made: Relation) -> Relation:
-        """Look up the cell of each public row by its key."""
+        """Look up each public row's cell by its key."""
         key: dict[Symbol, tuple[Symbol, ...]] = {}
         for x, y in (*self.pairs, *self.cast, *self.same):
             here, there = (x, y) if y in cells.key else (y, x)
@@ -210,7 +205,7 @@ class Joins:
         )  # fmt: skip
 
     def semi(self, left: Relation, right: Relation) -> Relation:
-        """Keep the rows of one that meet some row of the other, or none."""
+        """Derive a SEMI or ANTI JOIN."""
         if right.foreseen:
             return left.plain() if left.kind == Kind.CELLS else left
         if left.private and right.private and left.owner and right.owner and self._link(left, right):
@@ -218,7 +213,7 @@ class Joins:
         refuse("private rows meet without an equality of their units in the join itself")
 
     def full(self, left: Relation, right: Relation) -> Relation:
-        """Keep the rows of both, side by side where they meet."""
+        """Derive a FULL JOIN."""
         fresh = self.symbols.renaming()
         first, second = left.renamed(fresh, missing=True), right.renamed(fresh, missing=True)
         made = Relation(Kind.PRIVATE, first.columns | second.columns)
@@ -229,7 +224,7 @@ class Joins:
             facts, weak = Facts(groups=mine.facts.groups), {**mine.weak, **mine.facts.units}
             return replace(made, facts=facts, weak=weak, orphans=True, pending=mine.pending)
         if not (left.private and right.private and left.owner and right.owner):
-            refuse(f"{left.kind} and {right.kind} rows are kept beside one another")
+            refuse(f"a full join of {left.kind} rows and {right.kind} rows")
         if not self._link(left, right) or left.orphans or right.orphans:
             refuse("private rows meet without an equality of their units in the join itself")
         units = {
@@ -242,21 +237,21 @@ class Joins:
 
 
 def both_ways(pairs: Iterable[tuple[Symbol, Symbol]]) -> Iterator[tuple[Symbol, Symbol]]:
-    """Yield each pair from the left and from the right."""
+    """Yield each pair, and each pair reversed."""
     for x, y in pairs:
         yield x, y
         yield y, x
 
 
 def _led(relation: Relation, here: Symbol, hops: tuple[Hop, ...], reached: Symbol) -> Relation:
-    """Follow a hop from a column."""
+    """Return the relation after a hop from a column."""
     before = {s: (way, reached if u == here else u) for s, (way, u) in relation.followed.items()}
     pending = {s: h for s, h in relation.pending.items() if s != here}
     return replace(relation, pending=pending, followed={**before, here: (hops, reached)})
 
 
 def _followed(relation: Relation, others: list[Relation]) -> Relation | None:
-    """Follow a path from a column whose row was led to its unit in a query below."""
+    """Return the relation after a path that a subquery has already followed; None if there is none."""
     for here, hops in relation.pending.items():
         for other in others:
             way, unit = other.followed.get(here, ((), here))
@@ -267,31 +262,31 @@ def _followed(relation: Relation, others: list[Relation]) -> Relation | None:
 
 
 def same_type(a: str, b: str) -> bool:
-    """Return whether ``=`` compares values of these types as they are; integers of every width are one."""
+    """Return whether ``=`` compares values of these types exactly: they are equal, or both integer types."""
     return a == b or (a in WHOLE and b in WHOLE)
 
 
 def _crossed(a: Relation, b: Relation) -> list[frozenset[Symbol]]:
-    """Return the columns that tell pairs of rows apart."""
+    """Return the unique keys of pairs of rows."""
     return [x | y for x in a.unique for y in b.unique]
 
 
 def _repeated(facts: Facts, other: Relation) -> Facts:
-    """Repeat rows beside many public ones: as many as before beside each, which its key tells apart."""
+    """Return the facts of rows that each join many public rows: the old caps hold per value of the public keys."""
     more = tuple((s | key, n) for s, n in facts.rows for key in other.unique)
     counted = () if other.count is None else tuple((s, n * max(1, other.count)) for s, n in facts.rows)
     return replace(facts, rows=more + counted, budgets={})
 
 
 def _sources(relation: Relation) -> list[Facts]:
-    """Return the sources of cells; private rows among them are no longer anybody's."""
+    """Return the sources of cells, or of private rows that become cells."""
     if relation.private and relation.orphans:
-        refuse("rows of nobody meet cells")
+        refuse("rows without a unit are joined with cells")
     return relation.many
 
 
 def _of_many(a: Relation, b: Relation, pairs: Pairs) -> Relation:
-    """Join cells of two sources, by columns that are equal. A private row agrees with itself in all."""
+    """Join cells by equal columns; a private row is a cell whose key is all its columns."""
     key: dict[Symbol, tuple[Symbol, ...]] = {}
     for here, there in both_ways(pairs):
         ours = (here,) if a.private else a.key.get(here)
@@ -302,12 +297,12 @@ def _of_many(a: Relation, b: Relation, pairs: Pairs) -> Relation:
 
 
 def _public_kind(a: Relation, b: Relation) -> Kind:
-    """Return the kind of public rows together; beside rows of one unit they are that unit's."""
+    """Return the kind of joined rows: the outer row's own if either is, else public."""
     return Kind.OWN if Kind.OWN in (a.kind, b.kind) else Kind.PUBLIC
 
 
 def _public(a: Relation, b: Relation, once: bool, back: bool) -> Relation:
-    """Join rows without other units'; ``once``, ``back``: one row at most meets each of the first, or of the second."""
+    """Join public or own rows; ``once``, ``back``: each row of the first (of the second) joins at most one other."""
     count = a.count if once else b.count if back else times(a.count, b.count)
     unique = a.unique if once else b.unique if back else _crossed(a, b)
     facts = Facts(sizes={**a.facts.sizes, **b.facts.sizes})
@@ -326,19 +321,19 @@ class Sources:
     aliases: set[str] = field(default_factory=set)
     names: set[str] = field(default_factory=set)
     leaves: dict[str, Relation] = field(default_factory=dict)
-    """The relation that each alias of a FROM stands for."""
+    """Relations by their aliases in FROM."""
 
     def __post_init__(self) -> None:
         self.expressions = Expressions(self.symbols, self.query, self.known.salt, self.known.macros)
 
     def distinct_names(self) -> None:
-        """Refuse an alias that is a column's name too: it could be read as that column, with a field."""
+        """Refuse an alias that is also a column's name: the engine could read it as a struct column and its field."""
         if not self.aliases.isdisjoint(self.names):
             refuse("an alias that is a column")
 
     @abstractmethod
     def query(self, node: tree.Query, outer: Env | None) -> Relation:
-        """Derive what a query gives."""
+        """Derive the relation that a query returns."""
 
     def _alias(self, name: str) -> None:
         folded = name.lower()
@@ -349,36 +344,38 @@ class Sources:
     # -- FROM ----------------------------------------------------------------------------------------------------
 
     def _from(self, source: tree.Source | None, conditions: list[Expr], outer: Env | None) -> Relation:
-        """Derive the rows of a FROM; ``conditions`` hold for every row that is left of it."""
+        """Derive the rows of a FROM; ``conditions`` hold for every row that WHERE keeps."""
         if source is None:
             return Relation(Kind.PUBLIC, {}, count=1)
         leaves: list[tree.Source] = []
         flat: list[Expr] = []
         self._flatten(source, leaves, flat)
         conditions = [*conditions, *flat]
-        later = [leaf for leaf in leaves if self._sideways(leaf, leaves)]
+        later = [leaf for leaf in leaves if self._is_lateral(leaf, leaves)]
         parts = [self._leaf(leaf, conditions, outer) for leaf in leaves if leaf not in later]
         whole = self._joins(conditions, parts, outer).inner(parts) if parts else None
         for leaf in later:
-            whole = self._beside(leaf, whole, outer)
+            whole = self._lateral(leaf, whole, outer)
         assert whole is not None
         env = Env(whole, outer)
         for condition in flat:
             self._condition(condition, env)
         return env.relation
 
-    def _sideways(self, leaf: tree.Source, leaves: list[tree.Source]) -> bool:
-        """Return whether a part of FROM looks at those beside it."""
+    def _is_lateral(self, leaf: tree.Source, leaves: list[tree.Source]) -> bool:
+        """Return whether a FROM item refers to the others."""
         match leaf:
             case tree.Made(args=args):
                 return any(tree.has(arg, lambda n: isinstance(n, Ref)) for arg in args)
             case tree.Derived(query) if len(leaves) > 1:
-                named = {alias for other in leaves if other is not leaf for alias in _aliases(other)}
+                named = {
+                    alias for other in leaves if other is not leaf for alias, _ in tree.named_sources(other)
+                }
                 return not named.isdisjoint(tree.tables_of(query))
         return False
 
-    def _beside(self, leaf: tree.Source, whole: Relation | None, outer: Env | None) -> Relation:
-        """Join the elements of a row's own list, or a subquery that looks at the row."""
+    def _lateral(self, leaf: tree.Source, whole: Relation | None, outer: Env | None) -> Relation:
+        """Join each row with the elements of its own list, or with a lateral subquery."""
         if whole is None or not isinstance(leaf, tree.Made | tree.Derived):
             refuse("a part of FROM that looks at what is not there")
         self._alias(leaf.alias)
@@ -393,7 +390,7 @@ class Sources:
             refuse("a subquery looks at other units' rows")
         self._name(found.columns)
         once = found.count == 1
-        if not once:  # each row stands beside some of its own making
+        if not once:  # a row may be repeated
             facts = replace(whole.facts, rows=(), budgets={})
             whole = replace(whole, unique=[], count=None, single=False, facts=facts)
             whole = whole.plain() if whole.kind == Kind.CELLS else whole
@@ -409,7 +406,7 @@ class Sources:
                 leaves.append(source)
 
     def _joins(self, conditions: list[Expr], parts: Iterable[Relation], outer: Env | None) -> Joins:
-        """Return the joins of parts of FROM under conditions."""
+        """Return the equalities of FROM items under conditions."""
         columns = {ref: value for part in parts for ref, value in part.columns.items()}
         env = Env(Relation(Kind.PUBLIC, columns), outer)
         around: dict[Symbol, str] = {}
@@ -442,14 +439,14 @@ class Sources:
         self.names.update(ref.name.lower() for ref in columns)
 
     def _outer(self, join: tree.Join, conditions: list[Expr], outer: Env | None) -> Relation:
-        """Derive an outer join, or one that takes the nearest row."""
+        """Derive an outer, SEMI, ANTI or ASOF join."""
         swapped = join.kind == "RIGHT"
         left, right = (join.right, join.left) if swapped else (join.left, join.right)
         kept = conditions if join.kind in ("LEFT", "RIGHT", "SEMI", "ANTI") and not join.asof else []
-        if join.kind == "LEFT" and self._sideways(right, [left, right]):
+        if join.kind == "LEFT" and self._is_lateral(right, [left, right]):
             if join.on != Literal(True) or join.asof:
-                refuse("a condition beside what looks at the row")
-            return self._beside(right, self._from(left, kept, outer), outer)
+                refuse("a condition on a lateral join")
+            return self._lateral(right, self._from(left, kept, outer), outer)
         a, b = self._from(left, kept, outer), self._from(right, [], outer)
         if a.needs or b.needs:
             refuse("a period that may be missing")
@@ -480,9 +477,9 @@ class Sources:
             name: Value(self.symbols.fresh(), whole=kind in expressions.WHOLE, public=base.public)
             for name, kind in base.columns.items()
         }
-        parts = (
-            () if base.period is None or base.unit is None else self._pair(base.unit, base.period, columns)
-        )
+        parts: tuple[Symbol, ...] = ()
+        if base.period is not None and base.unit is not None:
+            parts = self._pair(base.unit, base.period, columns)
         scanned = {**columns, **dict(zip(("",), map(Value, parts), strict=False))}  # no column has that name
         self.scans |= {value.symbol: (path, name, scanned) for name, value in columns.items()}
         made = Relation(Kind.PUBLIC if base.public else Kind.PRIVATE, _output(columns))
@@ -501,7 +498,7 @@ class Sources:
     def _pair(
         self, unit: str, period: tuple[str, str, str], columns: Mapping[str, Value]
     ) -> tuple[Symbol, ...]:
-        """Return the pair of a column and of the row's period, and its two parts, in the one spelling that is taken."""
+        """Return the pair of a column and the row's period, and its two parts, in the one accepted spelling."""
         function, part, column = period
         when: Expr = Ref("", column)
         if function == "date_trunc":
@@ -514,7 +511,7 @@ class Sources:
         pair = tree.Call("row", parts)
         env = Env(Relation(Kind.PUBLIC, _output(columns)))
         symbol, *rest = (self.expressions.row(node, env).symbol for node in (pair, *parts))
-        self.symbols.made.pop(symbol, None)  # what is made of the unit is made of it, and not of its parts
+        self.symbols.made.pop(symbol, None)  # the unit is the pair, not its parts
         return symbol, *rest
 
     def _named(self, name: str) -> Relation:
@@ -524,13 +521,13 @@ class Sources:
             return self._totals(self.private[name])
         lent = self.known.lent.get(name)
         if lent is None:
-            refuse("a relation that nobody lent")
+            refuse("an unknown relation")
         columns = {column: Value(self.symbols.fresh(), public=True) for column in lent.columns}
         unique = [] if lent.unique is None else [frozenset({columns[lent.unique].symbol})]
         return Relation(Kind.PUBLIC, _output(columns), count=lent.count, unique=unique)
 
     def _totals(self, given: LentTotals | Sequence[str]) -> Relation:
-        """Derive a relation of the operator's own: totals that are held to bounds, or rows of one block."""
+        """Derive a relation that the operator passes: bounded totals, or rows of one block."""
         if not isinstance(given, LentTotals):
             return Relation(Kind.OWN, {Ref("", name): Value(self.symbols.fresh()) for name in given})
         columns = {name: Value(self.symbols.fresh(), whole=True) for name in given.keys}
@@ -565,7 +562,7 @@ class Sources:
         return made
 
     def _made(self, node: tree.Made) -> Relation:
-        """Derive range, which is public, or unnest of a constant list."""
+        """Derive a range, or the elements of a constant list."""
         if node.name not in tree.TABLES or node.name in self.known.macros or len(node.columns) != 1:
             refuse("a table function")
         for item in node.args:
@@ -583,7 +580,7 @@ class Sources:
         return made
 
     def _condition(self, node: Expr, env: Env) -> None:
-        """Filter rows; a filter of cells by more than their key leaves nothing known of their sums."""
+        """Filter rows; filtering cells by more than their key drops their sensitivities."""
         self.expressions.row(node, env)
         relation = env.relation
         if relation.kind == Kind.CELLS:
@@ -593,12 +590,12 @@ class Sources:
 
 
 def _output(columns: Mapping[str, Value]) -> dict[Ref, Value]:
-    """Return columns without an alias."""
+    """Return the columns of a result, which have no alias."""
     return {Ref("", name): value for name, value in columns.items()}
 
 
 def _pairs(conditions: list[Expr], name: str, column: Callable[[Expr], Value | None]) -> Pairs:
-    """Return the columns that conditions make equal at the top level."""
+    """Return the pairs of columns that top-level conditions make equal."""
     pairs = []
     for node in conditions:
         if isinstance(node, tree.Call) and node.name == name and len(node.args) == 2:
@@ -608,15 +605,8 @@ def _pairs(conditions: list[Expr], name: str, column: Callable[[Expr], Value | N
     return pairs
 
 
-def _aliases(source: tree.Source) -> set[str]:
-    """Return the aliases of a part of FROM."""
-    if isinstance(source, tree.Join):
-        return _aliases(source.left) | _aliases(source.right)
-    return {source.alias}
-
-
 def _different(row: Sequence[Expr]) -> bool:
-    """Return whether constants are certain to differ: integers, texts or truths of one type; NULL once."""
+    """Return whether constants certainly differ: integers, texts or booleans of one type, with at most one NULL."""
     kinds, values = set(), set()
     for node in row:
         kind = ""
@@ -630,6 +620,10 @@ def _different(row: Sequence[Expr]) -> bool:
     if len(kinds) != 1 or len(values) != len(row):
         return False
     kind, of = kinds.pop()
-    truths = of is bool or values <= {"t", "f", None}  # the older DuckDB writes them as texts
-    return (of is int and kind in {"", *expressions.WHOLE}) or (of is str and kind in ("", "VARCHAR")) or (
-        truths and kind == "BOOLEAN") or (of is bool and kind == "")  # fmt: skip
+    if kind == "BOOLEAN":
+        return of is bool or values <= {"t", "f", None}  # DuckDB 1.5 writes booleans as texts
+    return (
+        (of is int and kind in {"", *expressions.WHOLE})
+        or (of is str and kind in ("", "VARCHAR"))
+        or (of is bool and kind == "")
+    )

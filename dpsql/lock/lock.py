@@ -1,14 +1,10 @@
-"""The second lock on the way of every exact text to the engine: nothing is read that was not proved.
+"""The gate of the second lock: the engine runs no text over private rows without a proof.
 
-Proofs that hold for all texts which differ in values alone.
+One proof of a *pattern* covers all texts that differ in values only. A pattern has parameters in place of some values. Its
+proof assumes only that each is one constant, so it holds for every number or quoted text in that place. Values that the proof
+needs (a cap, a bound, a bit position) must be literals in the pattern; otherwise each text gets its own proof.
 
-In a pattern some values are left open: the text has a parameter in the place of each. A proof of the pattern knows nothing of
-such a value but that it is one constant, so it is a proof of every text that has a number or a quoted text there. All that a
-proof does read (a cap, a bound, a place in an integer) must stand in the pattern: where it is left open nothing is proved, and
-each text is proved by itself.
-
-Which values are left open, the texts themselves say: those by which a second one differs from the first. So a pattern costs one
-proof more, once.
+A pattern is made when a second text of a shape arrives: its parameters are the values in which the two texts differ.
 """
 
 from __future__ import annotations
@@ -32,11 +28,11 @@ from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_PLACE
 from dpsql.policy.model import Table, fold
 
 MAX_FAMILIES = 1000
-"""Shapes of texts whose patterns are remembered."""
+"""Cached shapes with their patterns."""
 _MOST_TRIED = 8
-"""Patterns of one shape that are tried."""
+"""Patterns tried per shape."""
 _MOST_OPEN = 200
-"""Values that one pattern leaves open."""
+"""Parameters per pattern."""
 _KINDS = {
     "text": re.compile(r"'(?:[^']|'')*'"),
     "integer": re.compile(r"[0-9]{1,18}"),
@@ -44,23 +40,23 @@ _KINDS = {
 }
 _PLACES = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\$value(?P<place>[0-9]+)\b""")
 _BEFORE, _AFTER = frozenset(" ("), frozenset(" ),")
-"""Characters that may stand beside an open value: nothing that could be read as a part of it."""
+"""Characters allowed next to a parameter's value: none of them can become a part of it."""
 _ODD = re.compile(r"--|/\*|\$\$")
-"""The beginnings of a comment, and of a text in another kind of quotes."""
+"""Openings of comments and dollar quotes."""
 
 
 @dataclass(frozen=True)
 class ShapedText:
-    """A text as its shape, with ``$value0`` and so on in the place of values, and the values."""
+    """A text split into its values and its shape, which has ``$value0`` and so on in their places."""
 
     shape: str
     values: tuple[str, ...]
 
     def list_kinds(self, bound: Collection[str]) -> tuple[str, ...]:
-        """Return the values without what the engine takes no type from: whole numbers that fit 32 bits are alike.
+        """Return the values reduced to what decides their types: all integers of up to nine digits are alike.
 
         Args:
-            bound: the values of which types alone are told.
+            bound: values that are bound as parameters, so only their types matter.
 
         >>> values = ("7", "12.50", "0.5", "1e3", "'x'", "12345678901")
         >>> ShapedText("", values).list_kinds(values)
@@ -72,8 +68,7 @@ class ShapedText:
         return tuple(_say_type(kind) if kind in bound else kind for kind in small)
 
     def list_ranges(self) -> tuple[str, ...]:
-        """Return the values without what the engine takes no cast from: whole numbers of one length that fit the same types
-        are alike.
+        """Return the values reduced to what decides the engine's casts: integers of one length and type are alike.
 
         >>> ShapedText("", ("7", "99", "200", "300", "12.5", "'x'")).list_ranges()
         ('1:0', '2:0', '3:1', '3:2', '12.5', "'x'")
@@ -85,13 +80,13 @@ class ShapedText:
 
 
 _MOST = (127, 255, 32_767, 65_535)
-"""The greatest numbers of the types of 8 and 16 bits."""
+"""The largest integers of the 8-bit and 16-bit types."""
 _SMALL = re.compile(r"[0-9]{1,9}")
 _DECIMAL = re.compile(r"(0|[1-9][0-9]*|)\.([0-9]*)")
 
 
 def _say_type(value: str) -> str:
-    """Return what the type of a literal rests on; the literal itself where its value may decide."""
+    """Return what decides a literal's type: its digits, or the literal itself if its value may decide."""
     if value.startswith("'"):
         return "''"
     found = _DECIMAL.fullmatch(value)
@@ -103,37 +98,36 @@ def _say_type(value: str) -> str:
 
 @dataclass
 class _Family:
-    """The findings about the texts of one shape, under one claim."""
+    """The patterns of one shape under one claim. A pattern is its values, with a kind in brackets for each parameter."""
 
     last: tuple[str, ...]
-    """The values of the text that was proved last by itself."""
+    """The values of the last text with a proof of its own."""
     proved: set[tuple[str, ...]] = field(default_factory=set)
-    """The values of each pattern, with the kind of value (in brackets) where one is left open."""
     open: list[frozenset[int]] = field(default_factory=list)
-    """The places that are open in some pattern."""
+    """The places of the parameters in each proved pattern."""
     tried: set[tuple[str, ...]] = field(default_factory=set)
 
 
 @dataclass
 class Patterns:
-    """The patterns that were proved in one session."""
+    """The proved patterns of one session."""
 
     _families: dict[Hashable, _Family] = field(default_factory=dict)
 
     def cover(self, text: ShapedText, claim: Hashable) -> bool:
-        """Tell whether a proved pattern covers a text under a claim."""
+        """Return whether a proved pattern covers a text under a claim."""
         family = self._families.get((text.shape, claim))
         return family is not None and any(
             _leave_open(text.values, places) in family.proved for places in family.open
         )
 
     def learn(self, text: ShapedText, claim: Hashable, prove: Callable[[str, frozenset[str]], None]) -> None:
-        """Prove a pattern, where a text that was just proved by itself differs in values alone from one before it.
+        """Prove a pattern if a text that was just proved differs from an earlier one in values only.
 
         Args:
             text: the text.
-            claim: all that its proof rests on besides the text.
-            prove: proves a pattern with these parameters; raises :class:`Unproved` where it can't.
+            claim: everything else that its proof depends on.
+            prove: proves a pattern with these parameters, or raises :class:`Unproved`.
         """
         family = self._families.get((text.shape, claim))
         if family is None:
@@ -166,7 +160,7 @@ class Patterns:
 
 
 def _leave_open(values: Sequence[str], places: frozenset[int]) -> tuple[str, ...] | None:
-    """Return values with their kinds where they are left open; None where one is of a kind that can't be."""
+    """Return values with kinds in these places; None if a value there has no kind."""
     if not places or len(places) > _MOST_OPEN:
         return None
     left = list(values)
@@ -179,11 +173,11 @@ def _leave_open(values: Sequence[str], places: frozenset[int]) -> tuple[str, ...
 
 
 def _write_pattern(text: ShapedText, names: Mapping[int, str]) -> str | None:
-    """Return the text of a pattern; None where a parameter in it might be read otherwise than a value in its place.
+    """Return the text of a pattern; None if a parser might read a parameter differently from a value in its place.
 
     Args:
         text: one of its texts.
-        names: the parameters, by the places of the values that they stand for.
+        names: the parameters, by place.
     """
     if _ODD.search(text.shape):
         return None
@@ -208,10 +202,10 @@ def _write_pattern(text: ShapedText, names: Mapping[int, str]) -> str | None:
 
 
 MAX_PROVED = 2000
-"""Proofs that are remembered."""
+"""Cached proofs."""
 
 Columns = Mapping[str, Sequence[str]]
-"""The columns of lent relations, by name."""
+"""Columns of public relations passed with a text, by relation name."""
 
 
 @dataclass
@@ -219,30 +213,29 @@ class Lock:
     """Proves the texts of one session.
 
     Args:
-        catalog: the policy's tables and where the engine has them.
+        catalog: the policy's tables and their places in the engine.
         serialise: the engine's own parser.
     """
 
     catalog: Catalog
     serialise: Serialise
-    _proved: set[tuple[object, ...]] = field(default_factory=set)
+    _proved: dict[tuple[object, ...], frozenset[str] | None] = field(default_factory=dict)
+    """Proved texts and patterns with their integer outputs of at most 38 digits; None for packed rows."""
     _patterns: Patterns = field(default_factory=Patterns)
     _tables: dict[tuple[str, ...], Base] | None = None
     _outputs: dict[tuple[object, ...], list[tuple[str, Node]]] = field(default_factory=dict)
-    """The outputs of texts whose casts were proved, by shape, by the types of values, and by what they read."""
-    _held: dict[tuple[object, ...], frozenset[str] | None] = field(default_factory=dict)
-    """The outputs of proved texts that are integers of at most 38 digits."""
+    """Outputs of texts with proved casts, by shape, types of values, and relations read."""
 
     def prove(self, claimed: ClaimedText, lent: Columns, shaped: ShapedText | None = None) -> None:
-        """Prove a text in normal form, once; or the pattern of those that differ from it in values alone.
+        """Prove a text in normal form, unless an earlier proof or pattern covers it.
 
         Args:
             claimed: the text and its claim.
-            lent: the columns of the relations that are lent to it.
-            shaped: the same text, as its shape and values; None where it has none.
+            lent: the columns of the public relations passed with it.
+            shaped: the text split into shape and values; None to use no pattern.
 
         Raises:
-            Unproved: it may do more than its operator charges for.
+            Unproved: the text may do more than its operator charges for.
         """
         key = (claimed.text, *_key(claimed))
         if key in self._proved:
@@ -251,16 +244,15 @@ class Lock:
         if shaped is not None and self._patterns.cover(shaped, rests_on):
             return
         known = self._known(lent)
-        self._remember_held(key, check(claimed, known, self.serialise))
-        self._remember(key)
+        self._remember(key, check(claimed, known, self.serialise))
         if shaped is None or not shaped.values:
             return
 
         def prove(pattern: str, names: frozenset[str]) -> None:
             found = check_pattern(replace(claimed, text=pattern), known, self.serialise, names)
             place = (shaped.shape, rests_on)
-            before = self._held.get(place, found)
-            self._remember_held(place, found if before is None or found is None else before & found)
+            before = self._proved.get(place, found)
+            self._remember(place, found if before is None or found is None else before & found)
 
         self._patterns.learn(shaped, rests_on, prove)
 
@@ -274,20 +266,19 @@ class Lock:
         late: bool = False,
         read: object = None,
     ) -> None:
-        """Prove that no value of a text's columns can end it: by a cast that DuckDB adds, or on the way out of the engine.
+        """Prove that no value of a column makes a text fail: in a cast that DuckDB adds, or when results are exported.
 
         Args:
             text: the text, with values for its parameters.
-            mine: the claims that are made for it.
-            lent: the columns of what is lent to it besides what its operator lends.
-            shaped: the text with its parameters, as its shape and values.
-            plan: gives DuckDB's bound plan of a text.
-            late: whether an operator wrote it as it ran. What it gives is read in Python alone, which has every integer.
-            read: the names and types of all columns that are lent to it. Its plan is read once for texts of one shape whose
-                values have the same types; None for each text anew.
+            mine: its claims.
+            lent: the columns of the public relations passed with it, without those of its operator.
+            shaped: the text with its parameters, split into shape and values.
+            plan: returns DuckDB's bound plan of a text.
+            late: whether an operator wrote it while running. Then Python reads its outputs, and integers of any size fit.
+            read: names and types of all columns passed with it, a part of the cache key; None to cache nothing.
 
         Raises:
-            Unproved: one may.
+            Unproved: a value may.
         """
         place = (shaped.shape, shaped.list_ranges(), read)
         outputs = self._outputs.get(place) if read is not None else None
@@ -301,40 +292,35 @@ class Lock:
             return
         wide = list_wide_outputs(outputs)
         for claimed in mine if wide else ():
-            if isinstance(claimed.claim, PublicClaim):  # it reads no private row: no person's value ends it
+            if isinstance(claimed.claim, PublicClaim):  # it reads no private rows
                 continue
-            held = self._find_held(claimed, lent, shaped, wide)
-            if held is not None and not wide <= held:
-                refuse("an output that is an integer of more than 38 digits, which has no way out")
+            narrow = self._find_narrow(claimed, lent, shaped, wide)
+            if narrow is not None and not wide <= narrow:
+                refuse("an integer output of more than 38 digits, which Arrow can't represent")
         if wide and not mine:
-            refuse("an output of a text that no claim is made for")
+            refuse("an output of a text without a claim")
 
-    def _find_held(
+    def _find_narrow(
         self, claimed: ClaimedText, lent: Columns, shaped: ShapedText, wide: frozenset[str]
     ) -> frozenset[str] | None:
-        """Return the outputs of a proved text that have at most 38 digits; None where all are numbers packed into one."""
+        """Return the outputs of a proved text that have at most 38 digits; None for packed rows."""
         key = (claimed.text, *_key(claimed))
         for place in (key, (shaped.shape, _rests_on(claimed, lent))):
-            if place in self._held:
-                held = self._held[place]
-                if held is None or wide <= held:
-                    return held
-        held = check(claimed, self._known(lent), self.serialise)
-        self._remember_held(key, held)
-        return held
-
-    def _remember_held(self, key: tuple[object, ...], held: frozenset[str] | None) -> None:
-        if len(self._held) >= MAX_PROVED:
-            self._held.clear()
-        self._held[key] = held
+            if place in self._proved:
+                narrow = self._proved[place]
+                if narrow is None or wide <= narrow:
+                    return narrow
+        narrow = check(claimed, self._known(lent), self.serialise)
+        self._remember(key, narrow)
+        return narrow
 
     def prove_late(
         self, text: str, claims: Sequence[ClaimedText], lent: Columns, shaped: ShapedText | None = None
     ) -> None:
-        """Prove a text that an operator made as it ran, under one of its claims.
+        """Prove a text that an operator wrote while running, under one of the operator's claims.
 
         Raises:
-            Unproved: under none of them.
+            Unproved: no claim covers it.
         """
         late = [replace(claimed, text=text) for claimed in claims]
         if any(self._is_covered(claimed, lent, shaped) for claimed in late):
@@ -348,7 +334,7 @@ class Lock:
         _prove_under_one(late, lambda claimed: self.prove(claimed, lent, shaped))
 
     def _is_covered(self, claimed: ClaimedText, lent: Columns, shaped: ShapedText | None) -> bool:
-        """Tell whether a proved pattern covers a text under its claim; one of a route says nothing about late texts."""
+        """Return whether a proved pattern covers a text under its claim; a route's claim never covers late texts."""
         if shaped is None or isinstance(claimed.claim, RouteClaim):
             return False
         return self._patterns.cover(shaped, _rests_on(claimed, lent))
@@ -361,10 +347,10 @@ class Lock:
         lent: Columns,
         salt: int | None,
     ) -> None:
-        """Prove a text in Spark's SQL under each claim made for it, or under any claim where none is.
+        """Prove a text in Spark's SQL under each of its claims (``mine``), or under any one of ``claims`` if it has none.
 
         Raises:
-            Unproved: it may do more.
+            Unproved: it may do more than is claimed.
         """
         known = self._known(lent)
         key = (text, *map(_key, mine))
@@ -374,22 +360,25 @@ class Lock:
         for claimed in mine:
             check_tree(query, claimed, known)
         if mine:
-            self._remember(key)
+            self._remember(key, None)
         else:
             _prove_under_one(claims, lambda claimed: check_tree(query, claimed, known))
 
-    def _remember(self, key: tuple[object, ...]) -> None:
+    def _remember(self, key: tuple[object, ...], narrow: frozenset[str] | None) -> None:
         if len(self._proved) >= MAX_PROVED:
             self._proved.clear()
-        self._proved.add(key)
+            self._patterns = Patterns()  # a pattern without its outputs would take on those of the next one
+        self._proved[key] = narrow
 
-    # -- what names mean ----------------------------------------------------------------------------------------
+    # -- the policy's tables ------------------------------------------------------------------------------------
 
     def _known(self, lent: Columns) -> Known:
         if self._tables is None:
             self._tables = {}
             for table in self.catalog.policy.tables.values():
-                with contextlib.suppress(PolicyError, Unproved):  # nobody reads a table that is not there
+                with contextlib.suppress(
+                    PolicyError, Unproved
+                ):  # a missing table is refused when a text reads it
                     self._tables[self._path(table)] = self._base(table)
         relations = {
             name: Lent(frozenset(columns), unique=CANDIDATE_PLACE if CANDIDATE_PLACE in columns else None)
@@ -422,7 +411,7 @@ class Lock:
         return Base(schema, False, unit, tuple(hops), kind, period)
 
     def _parted(self, table: Table, kind: str) -> tuple[str, tuple[str, str, str] | None]:
-        """Return the type of a unit with its period, which no unit of another period is of, and the period."""
+        """Return a unit's type, made different for units of different periods, and its period."""
         period = table.declared_period
         if period is None:
             return kind, None
@@ -433,7 +422,7 @@ class Lock:
     def _column(self, table: Table, name: str) -> str:
         found = next((known for known in self.catalog.schema(table) if fold(known) == fold(name)), None)
         if found is None:
-            refuse("a privacy unit that is not there")
+            refuse("a missing privacy unit column")
         return found
 
 
@@ -442,23 +431,25 @@ def _key(claimed: ClaimedText) -> tuple[object, ...]:
 
 
 def _rests_on(claimed: ClaimedText, lent: Columns) -> tuple[object, ...]:
-    """Return all that a proof rests on besides the text and the policy."""
+    """Return everything that a proof depends on except the text and the policy."""
     return claimed.claim, repr(sorted(claimed.lent.items())), repr(sorted(lent.items()))
 
 
 def _prove_under_one(claims: Sequence[ClaimedText], prove: Callable[[ClaimedText], object]) -> None:
-    """Prove a text that was made late, under one of the claims that say what it may do."""
+    """Prove a late text under one of these claims.
+
+    Raises:
+        Unproved: no claim covers it.
+    """
     different = {_key(claimed): claimed for claimed in claims if not isinstance(claimed.claim, RouteClaim)}
     for claimed in different.values():
         with contextlib.suppress(Unproved):
             prove(claimed)
             return
-    refuse("a text that no claim is made for")
+    refuse("a text without a claim")
 
 
 def columns_of(claimed: ClaimedText) -> dict[str, tuple[str, ...]]:
-    """Return the columns of what an operator lends to a text of its own."""
-    return {
-        name: given.names if isinstance(given, LentTotals) else tuple(given)
-        for name, given in claimed.lent.items()
-    }  # fmt: skip
+    """Return the columns of the relations that an operator passes with its own text."""
+    given = claimed.lent.items()
+    return {name: it.names if isinstance(it, LentTotals) else tuple(it) for name, it in given}

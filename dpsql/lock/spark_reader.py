@@ -1,18 +1,15 @@
-"""A reader from Spark's text to the second lock's tree: the shapes of the noisy aggregates, as Spark's writer has them.
+"""Reads Spark SQL into the second lock's tree.
 
-The text is parsed anew, in Spark's dialect, and nothing is taken over from whoever wrote it. Some of Spark's shapes stand for
-one thing each, and are read as that thing once every part of them is as it must be:
+It stands apart since only the Spark extra uses it. The text is parsed anew in Spark's dialect, and nothing comes from the code
+that wrote it. Some patterns of the Spark writer are read as what they compute, if all of their parts match:
 
-* three sums of 21 and 22 bits, put together: the sum. Any other multiple or mask is refused;
-* a choice that is a column of a subquery, and a condition above it: QUALIFY;
-* ``xxhash64(xxhash64(values, which are missing) ^ salt)``: the secret hash.
+* a sum in three parts of 21 or 22 bits: the sum; any other multiple or mask is refused;
+* a column of a subquery with a condition on it above: QUALIFY;
+* ``xxhash64(xxhash64(values, which are NULL) ^ salt)``: the secret hash;
+* halves and quotients: integer division.
 
-Closed by default: a node, a clause or a type that is not named here refuses the text.
-
-Expressions of Spark's text, as the second lock's tree has them; see :mod:`dpsql.lock.spark_reader`.
-
-What bounds a value is read as what it is: sums in parts, halves, quotients, hashes. Every other function that Spark's writer
-may write is taken for a function of its arguments alone, of which nothing else is known; the list is closed.
+Every other listed function is treated as a function of its arguments with no other known property. A node, clause or type
+that is not listed is refused.
 """
 
 from __future__ import annotations
@@ -44,7 +41,7 @@ from dpsql.lock.tree import (
 )
 
 BITS = 21
-"""Bits of each part of a sum."""
+"""Bits in each part of a sum."""
 _TYPES = {
     "BIGINT": "BIGINT", "INT": "INTEGER", "SMALLINT": "SMALLINT", "TINYINT": "TINYINT", "DOUBLE": "DOUBLE",
     "FLOAT": "FLOAT", "BOOLEAN": "BOOLEAN", "DATE": "DATE", "TIMESTAMPNTZ": "TIMESTAMP", "TEXT": "VARCHAR",
@@ -52,11 +49,11 @@ _TYPES = {
 }  # fmt: skip
 
 Shape = tuple[str, tuple[str, ...], tuple[str, ...]]
-"""The name of a function; the parts of a node that are its arguments; and those that say nothing of its value."""
+"""A function's name, the node's parts that are its arguments, and the parts that don't affect its value."""
 
 
 def _shapes(parts: str, unsaid: str, names: dict[type[exp.Expr], str]) -> dict[type[exp.Expr], Shape]:
-    """Return shapes of functions that are written in one way."""
+    """Return the shapes of several functions with alike nodes."""
     return {kind: (name, tuple(parts.split()), tuple(unsaid.split())) for kind, name in names.items()}
 
 
@@ -93,9 +90,9 @@ _QUANTILES = {exp.PercentileCont: "quantile_cont", exp.PercentileDisc: "quantile
 
 Frame = tuple[str, str, tuple[Expr | None, Expr | None]]
 PLAIN_FRAME: Frame = ("UNBOUNDED_PRECEDING", "CURRENT_ROW_RANGE", (None, None))
-"""The fields of a window that say nothing of a frame."""
+"""The frame of a window without an explicit one."""
 _NAMED = {"pmod": "%", "shiftrightunsigned": ">>", "try_divide": "/", "concat": "||"}
-"""Functions that sqlglot does not know, of which the lock knows no more than that."""
+"""Functions unknown to sqlglot, with the lock's names for them."""
 _UNKNOWN = frozenset({
     "get", "octet_length", "size", "cbrt", "sha2", "bit_count", "replace", "translate", "bit_length", "startswith", "endswith",
     "contains", "instr", "unix_seconds", "unix_micros", "trunc", "nullif", "collate", "sign", "signum", "log2", "log10",
@@ -114,15 +111,11 @@ _PURE = frozenset({
     "BitwiseLeftShift", "BitwiseRightShift", "BitwiseCount", "Trunc", "Nullif", "IsNan", "Collate", "Is", "AtTimeZone",
     "ArraySlice",
 })  # fmt: skip
-"""Functions of their arguments alone, by their classes: nothing more is known of what they give."""
+"""Functions of their arguments with no other known property, by sqlglot class."""
 
 
 def refuse_other_parts(node: exp.Expr, *known: str) -> None:
-    """Refuse a node with a part that is not looked at.
-
-    Raises:
-        Unproved: there is one.
-    """
+    """Refuse a node with other parts than these."""
     for key, value in node.args.items():
         if key not in known and value not in (None, False, []):
             refuse(f"{key} in {node.key}")
@@ -130,7 +123,7 @@ def refuse_other_parts(node: exp.Expr, *known: str) -> None:
 
 @dataclass
 class SparkExpressions:
-    """Reads expressions. ``salt``: the secret number that stands in the text."""
+    """Reads expressions. ``salt``: the secret number in the text."""
 
     salt: int | None
 
@@ -139,11 +132,7 @@ class SparkExpressions:
         """Read a query inside an expression."""
 
     def of(self, node: exp.Expr) -> Expr:
-        """Read one expression.
-
-        Raises:
-            Unproved: something in it has no place in the tree.
-        """
+        """Read one expression, or refuse it if a part of it is unknown."""
         match node:
             case exp.Paren():
                 return self.of(node.this)
@@ -186,7 +175,7 @@ class SparkExpressions:
         return Call("try", (made,)) if isinstance(node, _ATTEMPTS) else made
 
     def _called(self, node: exp.Expr, shape: Shape) -> Call:
-        """Read a function of its arguments, or an aggregate, with DISTINCT or without."""
+        """Read a function or an aggregate, which may have DISTINCT."""
         name, parts, unsaid = shape
         refuse_other_parts(node, *parts, *unsaid)
         distinct = len(parts) == 1 and isinstance(node.this, exp.Distinct)
@@ -240,7 +229,7 @@ class SparkExpressions:
         return tuple(found)
 
     def window(self, node: exp.Window) -> Expr:
-        """Read a window function, with its frame where it has one."""
+        """Read a window function and its frame."""
         refuse_other_parts(node, "this", "partition_by", "order", "over", "spec")
         inner, spec = node.this, node.args.get("spec")
         by = tuple(map(self.of, node.args.get("partition_by") or ()))
@@ -273,7 +262,7 @@ class SparkExpressions:
     # -- functions --------------------------------------------------------------------------------------------------
 
     def _function(self, node: exp.Expr) -> Expr:
-        """Read a function of its arguments, by its name in Spark and with all that it was written with."""
+        """Read a function without rules of its own; its identity includes all literal parts of the node."""
         if isinstance(node, exp.Anonymous):
             name = str(node.this).lower()
             refuse_other_parts(node, "this", "expressions")
@@ -335,7 +324,7 @@ class SparkExpressions:
     # -- casts ------------------------------------------------------------------------------------------------------
 
     def cast(self, node: exp.Expr) -> Expr:
-        """Read a cast, or a number whose type is written so."""
+        """Read a cast, or a typed number."""
         to, inner, attempt = node.args["to"], node.this, bool(node.args.get("safe"))
         refuse_other_parts(node, "this", "to", "safe")
         kind = to.this.name if isinstance(to.this, exp.DType) else ""
@@ -348,7 +337,7 @@ class SparkExpressions:
         if isinstance(inner, exp.Literal) and not inner.is_string and not attempt:  # 2L, 2D
             value = _constant(inner)
             return value if kind == "BIGINT" else Cast(value, _TYPES[kind], False)
-        if isinstance(inner, exp.Rint) and attempt:  # DuckDB's cast of a double rounds so by itself
+        if isinstance(inner, exp.Rint) and attempt:  # DuckDB's cast of a double rounds this way
             inner = inner.this
         if isinstance(inner, exp.Window) and type(inner.this) in _RANKS and kind == "BIGINT" and not attempt:
             return self.window(inner)
@@ -368,7 +357,7 @@ class SparkExpressions:
         return made if integer(made) is not None else Cast(made, "HUGEINT", attempt)
 
     def _total(self, node: exp.Expr) -> Expr | None:
-        """Read what stands in a cast to 38 digits: a sum in three parts, or half of a number."""
+        """Read a sum in three parts, or half of a number, inside a cast to 38 digits."""
         if isinstance(node, exp.Sum | exp.Filter):
             return self.of(node)
         parts = _flat(node)
@@ -409,7 +398,7 @@ class SparkExpressions:
         return Call("sum", (self._bits(inner.this),), False, where), times
 
     def _bits(self, node: exp.Expr) -> Expr:
-        """Read shifts and masks, which stand nowhere but in the parts of a sum."""
+        """Read shifts and masks, which are allowed only in the parts of a sum."""
         if isinstance(node, exp.BitwiseAnd):
             return Call("&", (self._bits(node.this), self.of(node.expression)))
         if isinstance(node, exp.BitwiseRightShift):
@@ -419,7 +408,7 @@ class SparkExpressions:
 
 
 def _is_part(node: exp.Expr) -> bool:
-    """Return whether something may be a part of a sum: ``CAST(sum(...) AS DECIMAL(20,0))``, and a multiple."""
+    """Return whether a node is ``CAST(sum(...) AS DECIMAL(20,0))`` or a multiple of it."""
     inner = node.this if isinstance(node, exp.Mul) else node
     if not isinstance(inner, exp.TryCast | exp.Cast) or inner.args.get("safe"):
         return False
@@ -437,11 +426,7 @@ def _low_bits(node: Expr, mask: int) -> Expr:
 
 
 def _lambda(node: exp.Lambda) -> str:
-    """Return the text of a function of its own arguments; it looks at nothing else.
-
-    Raises:
-        Unproved: it names a column, or holds a query or a function that is not known.
-    """
+    """Return the text of a lambda, or refuse one that reads more than its arguments or has an unknown function."""
     for part in node.walk():
         if isinstance(part, exp.Column | exp.Query | exp.Anonymous | exp.AggFunc | exp.Star | exp.Parameter):
             refuse("a function that looks at more than its arguments")
@@ -463,7 +448,7 @@ _ZERO, _BELOW = Cast(Literal(0), "DOUBLE", False), Cast(Literal(-1), "DOUBLE", F
 
 
 def _quotient(args: tuple[Expr, ...]) -> Expr | None:
-    """Read a division that is written for where Spark fails: the least number over -1, and anything over zero."""
+    """Read a division that the writer guards where Spark would fail: the least integer by -1, any number by zero."""
     match args:
         case (Call("=", (b, by)), there, Call("//" | "/" as name, (a, below)) as divided) if b == below:
             if name == "//" and by == Literal(-1) and there == Call("try", (Call("-", (Literal(0), a)),)):
@@ -474,7 +459,7 @@ def _quotient(args: tuple[Expr, ...]) -> Expr | None:
 
 
 def _over_zero(a: Expr, b: Expr) -> Iterator[Expr]:
-    """Yield the IEEE results of a number over zero, for each way to read the sign of -1."""
+    """Yield the IEEE results of a number divided by zero, for both spellings of -1."""
     words = [Cast(Literal(text), "DOUBLE", False) for text in ("NaN", "-Infinity", "Infinity")]
     for below in (_BELOW, Literal(-1)):
         sign = Call("<", (Call("atan2", (b, below)), _ZERO))
@@ -483,7 +468,7 @@ def _over_zero(a: Expr, b: Expr) -> Iterator[Expr]:
 
 
 Paths = Mapping[str, tuple[str, ...]]
-"""The whole paths of the policy's tables, by the names of their views."""
+"""Full paths of the policy's tables, by the names of their views."""
 
 CHOSEN = "dpsql_chosen"
 _JOINS = {
@@ -493,15 +478,15 @@ _JOINS = {
 
 
 def read_spark(text: str, paths: Paths, salt: int | None = None) -> tree.Query:
-    """Read a text that is meant for Spark.
+    """Read a query in Spark SQL.
 
     Args:
         text: the query.
-        paths: where the policy's tables are, by what they are called in the text.
-        salt: the secret number that stands in the text.
+        paths: paths of the policy's tables, by their names in the text.
+        salt: the secret number in the text.
 
     Raises:
-        Unproved: something in it has no place in the tree.
+        Unproved: a part of it is unknown.
     """
     try:
         parsed = sqlglot.parse_one(text, read="spark")
@@ -659,7 +644,7 @@ class _Reader(SparkExpressions):
 
 
 def _placed(order: Order, items: Sequence[tuple[str, Expr]]) -> Order:
-    """Resolve a place in ORDER BY, which is how Spark's writer orders."""
+    """Resolve a position in ORDER BY."""
     place = integer(order.by)
     if place is None:
         return order
@@ -671,12 +656,13 @@ def _placed(order: Order, items: Sequence[tuple[str, Expr]]) -> Order:
 NEXT = "dpsql_next"
 _RISING = "ASCENDING NULLS_FIRST"
 _FOLLOWED = {"lead": {">=": "<", ">": "<="}, "lag": {"<=": ">", "<": ">="}}
-"""The place where a row of the other side lies, by the column that is looked up: at or after its own t, and before the next."""
+"""For each window, the comparison with a row's own t, and the comparison with the next t that goes with it."""
 
 
 def nearest_of(join: Join) -> Join | None:
-    """Read a join with the nearest row, which Spark has not: ``x >= t AND (next IS NULL OR x < next)``, where the column next is
-    the t that comes next among the rows whose other columns are equal. So one row at most meets each.
+    """Read an ASOF join, which Spark lacks: ``x >= t AND (next IS NULL OR x < next)``.
+
+    ``next`` is the following t among the rows with equal other columns, so each row joins at most one.
     """
     match join.right:
         case Derived(Select((*items, (name, Window(args=(at,)) as window)), source) as below, alias) if (
@@ -714,12 +700,12 @@ def nearest_of(join: Join) -> Join | None:
 
 
 def _names(node: Expr, alias: str) -> bool:
-    """Return whether an expression looks at a relation, or may do so out of sight."""
+    """Return whether an expression reads a relation, or may read it in a subquery or window."""
     return tree.looks_beyond(node) or any(ref.table == alias for ref in tree.refs(node))
 
 
 def _moved(node: Expr, old: str, new: str) -> Expr:
-    """Return an expression with columns of one relation taken from another."""
+    """Return an expression with one relation's columns replaced by another's."""
     match node:
         case Ref(table, name):
             return Ref(new, name) if table == old else refuse("a key of something else")

@@ -1,12 +1,9 @@
-"""The tree of an exact query, whatever parser read it: the few kinds of nodes that the second lock knows.
+"""The tree of an exact query, which both readers build: the few kinds of nodes and functions that the second lock accepts.
 
-Both readers, of DuckDB's serialised tree and of Spark's text, give this, and refuse whatever has no place in it.
+Every function here depends on its arguments only, in every version of DuckDB. Anything else is refused: macros of the owner,
+functions that read files or settings, random functions, functions that read the clock.
 
-The functions that an exact query may call: each is a function of its arguments alone, in every version of DuckDB.
-
-Whatever is not here is refused: a macro of the owner's, what reads files or settings, what is random or knows the time.
-
-What the second lock is told beside a text: the policy's tables, public relations that are lent, and our own names.
+The module also has the lock's other inputs: the policy's tables, the public relations passed with a text, and reserved names.
 """
 
 from __future__ import annotations
@@ -20,15 +17,12 @@ from dpsql.errors import PrivacyError
 
 
 class Unproved(PrivacyError):
-    """An exact query that could not be proved safe. ``why`` is for our own tests: no analyst sees a word of the query.
-
-    Nothing was charged: the check comes before the payment.
-    """
+    """An exact query without a proof; nothing was charged. ``why`` is for tests: analysts see no part of the query."""
 
     def __init__(self, why: str) -> None:
         super().__init__(
             "this statement's exact query could not be proved safe, so it does not run.",
-            hint="write it in a simpler way; and please report the statement: nothing was charged.",
+            hint="write the statement in a simpler way, and please report it. Nothing was charged.",
         )
         self.why = why
 
@@ -40,7 +34,7 @@ def refuse(why: str) -> NoReturn:
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """A column of a relation in FROM: always both names."""
+    """A column, qualified by the alias of a FROM item."""
 
     table: str
     name: str
@@ -54,36 +48,36 @@ class Literal:
 
     @property
     def integer(self) -> int | None:
-        """Return the integer that it is; a truth is none."""
+        """Return its integer; None for any other value, booleans included."""
         return self.value if isinstance(self.value, int) and not isinstance(self.value, bool) else None
 
 
 @dataclass(slots=True)
 class Parameter:
-    """A named value that is filled in at release."""
+    """A named value that is bound at release."""
 
     name: str
 
 
 ANY, WHOLE = "any_value_", "any_integer_"
-"""Beginnings of parameters that stand for values which a pattern leaves open; no text that is run has such ones."""
+"""Prefixes of a pattern's parameters; no text that runs has parameters of such names."""
 
 
 @dataclass(slots=True)
 class Varied:
-    """A number or a quoted text in a pattern; nothing else is known of it: :mod:`dpsql.lock.lock`."""
+    """An unknown number or quoted text in a pattern, see :mod:`dpsql.lock.lock`."""
 
     name: str
 
     @property
     def whole(self) -> bool:
-        """Return whether it is an integer, not below 0."""
+        """Return whether it is a natural number."""
         return self.name.startswith(WHOLE)
 
 
 @dataclass(slots=True)
 class Order:
-    """One expression of an ORDER BY; ``how`` is direction and place of NULLs."""
+    """One expression of an ORDER BY; ``how`` is its direction and the place of NULLs."""
 
     by: Expr
     how: str
@@ -91,7 +85,7 @@ class Order:
 
 @dataclass(slots=True)
 class Call:
-    """A function, an operator or an aggregate, by its name in lower case."""
+    """A function, operator or aggregate, by its lower-case name."""
 
     name: str
     args: tuple[Expr, ...]
@@ -104,7 +98,7 @@ class Call:
 
 @dataclass(slots=True)
 class Cast:
-    """A cast to a type, by its first word; ``attempt``: NULL where it fails. ``detail``: the type's digits or parts."""
+    """A cast to a type, by its first word. ``attempt``: TRY_CAST. ``detail``: the type's digits or parts."""
 
     child: Expr
     type: str
@@ -114,7 +108,7 @@ class Cast:
 
 @dataclass(slots=True)
 class Window:
-    """A window function. ``start`` and ``end`` are DuckDB's words for the ends of the frame."""
+    """A window function. ``start`` and ``end`` are DuckDB's names for the ends of the frame."""
 
     name: str
     args: tuple[Expr, ...]
@@ -125,12 +119,12 @@ class Window:
     ends: tuple[Expr | None, Expr | None]
     where: Expr | None = None
     plain: bool = True
-    """True where there is neither DISTINCT, IGNORE NULLS nor EXCLUDE."""
+    """False with DISTINCT, IGNORE NULLS or EXCLUDE."""
 
 
 @dataclass(slots=True)
 class Subquery:
-    """``kind`` is EXISTS, NOT_EXISTS, ANY (with ``child`` among the rows) or SCALAR."""
+    """A subquery. ``kind`` is EXISTS, NOT_EXISTS, ANY (``child IN (query)``) or SCALAR."""
 
     kind: str
     query: Query
@@ -142,7 +136,7 @@ Expr = Ref | Literal | Parameter | Varied | Call | Cast | Window | Subquery
 
 @dataclass(slots=True)
 class Table:
-    """A base table by its whole path, or a CTE or a lent relation by one name."""
+    """A base table by its full path, or a CTE or passed relation by one name."""
 
     path: tuple[str, ...]
     alias: str
@@ -158,7 +152,7 @@ class Derived:
 
 @dataclass(slots=True)
 class Values:
-    """Rows that are written out."""
+    """Literal rows."""
 
     rows: tuple[tuple[Expr, ...], ...]
     alias: str
@@ -177,7 +171,7 @@ class Made:
 
 @dataclass(slots=True)
 class Join:
-    """``kind`` is INNER, LEFT, RIGHT, OUTER, SEMI or ANTI; without a condition it is a cross join."""
+    """A join. ``kind`` is INNER, LEFT, RIGHT, OUTER, SEMI or ANTI; without a condition it is a cross join."""
 
     left: Source
     right: Source
@@ -203,12 +197,12 @@ class Select:
     distinct: bool = False
     order: tuple[Order, ...] = ()
     limit: int | None = None
-    """So many rows at most; -1 where that is filled in at release."""
+    """LIMIT; -1 if it is bound at release."""
 
 
 @dataclass(slots=True)
 class Union:
-    """UNION, EXCEPT or INTERSECT, of all rows or of different ones."""
+    """UNION, EXCEPT or INTERSECT, with or without ALL."""
 
     kind: str
     parts: tuple[Query, ...]
@@ -222,7 +216,7 @@ Query = Select | Union
 
 
 def parts(node: Expr) -> Iterator[Expr]:
-    """Yield the expressions inside, subqueries left out."""
+    """Yield the direct subexpressions, without those of subqueries."""
     stack = [getattr(node, name) for name in reversed(node.__slots__)]
     while stack:
         part = stack.pop()
@@ -235,22 +229,22 @@ def parts(node: Expr) -> Iterator[Expr]:
 
 
 def has(node: Expr, test: Callable[[Expr], bool]) -> bool:
-    """Return whether some node of an expression, itself among them, passes a test."""
+    """Return whether an expression or any of its subexpressions passes a test."""
     return test(node) or any(has(part, test) for part in parts(node))
 
 
 def looks_beyond(node: Expr) -> bool:
-    """Return whether an expression looks at more than its own row: by a subquery or a window."""
+    """Return whether an expression has a subquery or a window, so it may read more than its own row."""
     return has(node, lambda n: isinstance(n, Subquery | Window))
 
 
 def aggregated(node: Expr) -> bool:
-    """Return whether there is an aggregate in an expression; one with OVER is none."""
+    """Return whether an expression has an aggregate without OVER."""
     return has(node, lambda n: isinstance(n, Call) and n.name in AGGREGATES)
 
 
 def refs(node: Expr) -> Iterator[Ref]:
-    """Yield the columns of an expression, those of its subqueries left out."""
+    """Yield the columns of an expression, without those of its subqueries."""
     if isinstance(node, Ref):
         yield node
     for part in parts(node):
@@ -267,25 +261,26 @@ def named_sources(source: Source | None) -> Iterator[tuple[str, Source]]:
 
 
 def tables_of(given: object) -> set[str]:
-    """Return the relations that the columns of a query name, those of its subqueries too."""
-    if isinstance(given, Ref):
-        return {given.table}
-    if given.__class__.__module__ == __name__:
-        given = tuple(getattr(given, name) for name in given.__slots__)  # type: ignore[attr-defined]
-    return {name for part in given for name in tables_of(part)} if isinstance(given, tuple) else set()
+    """Return the aliases that qualify the columns of a query and its subqueries."""
+    return {node.table for node in _nodes(given) if isinstance(node, Ref)}
 
 
 def varied(given: object) -> set[str]:
-    """Return the names of the constants that a query leaves open, those in its subqueries too."""
-    if isinstance(given, Varied):
-        return {given.name}
+    """Return the names of the unknown values of a query and its subqueries."""
+    return {node.name for node in _nodes(given) if isinstance(node, Varied)}
+
+
+def _nodes(given: object) -> Iterator[object]:
+    """Yield all nodes of a tree, also in subqueries."""
     if given.__class__.__module__ == __name__:
+        yield given
         given = tuple(getattr(given, name) for name in given.__slots__)  # type: ignore[attr-defined]
-    return {name for part in given for name in varied(part)} if isinstance(given, tuple) else set()
+    for part in given if isinstance(given, tuple) else ():
+        yield from _nodes(part)
 
 
 def conjuncts(node: Expr | None) -> list[Expr]:
-    """Return the conditions that must all hold."""
+    """Return the conditions that AND connects."""
     match node:
         case None:
             return []
@@ -295,7 +290,7 @@ def conjuncts(node: Expr | None) -> list[Expr]:
 
 
 def widened(node: Expr) -> Expr:
-    """Return an expression without the casts around it that only make room for greater integers."""
+    """Return an expression without the casts to HUGEINT around it."""
     while isinstance(node, Cast) and node.type == "HUGEINT":
         node = node.child
     return node
@@ -311,12 +306,12 @@ def addends(node: Expr) -> list[Expr]:
 
 
 def integer(node: Expr | None) -> int | None:
-    """Return the integer that a literal is."""
+    """Return the integer of a literal."""
     return node.integer if isinstance(node, Literal) else None
 
 
 def present(node: Expr) -> Expr | None:
-    """Return what IS NOT NULL is asked of."""
+    """Return the operand of IS NOT NULL."""
     match node:
         case Call("is not null", (inner,)) | Call("not", (Call("is null", (inner,)),)):
             return inner
@@ -362,7 +357,7 @@ not_ilike_escape regexp_escape hamming mismatches
 AGGREGATES = frozenset(_AGGREGATES.split())
 WINDOWS = frozenset(_WINDOWS.split())
 OPAQUE = "Function"
-"""A function of its arguments alone, of which nothing else is known. No name that DuckDB's text gives has a capital."""
+"""A function of its arguments with no other known property. Names from DuckDB's texts have no capitals."""
 SCALARS = frozenset({*_OPERATORS.split(), *_SCALARS.split(), OPAQUE}) | {
     "is null",
     "is not null",
@@ -375,7 +370,7 @@ TABLES = ("range", "generate_series", "unnest")
 
 @dataclass(frozen=True)
 class Hop:
-    """One step of the way to a unit: a row of ``table`` whose ``key`` is equal, and the column of it that leads on."""
+    """One step of the path to a unit: the row of ``table`` with an equal ``key``, and its column with the next value."""
 
     table: tuple[str, ...]
     key: str
@@ -383,7 +378,7 @@ class Hop:
     kind: str = ""
     """The SQL type of that column."""
     parted: bool = False
-    """The unit is a pair of that column and of the row's period."""
+    """Whether the unit is the pair of that column and the row's period."""
 
 
 @dataclass(frozen=True)
@@ -391,9 +386,11 @@ class Base:
     """A table of the policy.
 
     Args:
-        columns: names and SQL types. unit: the column that holds the privacy unit, or that the path starts from.
-        path: the hops from there, none where the column is the unit. kind: the unit's SQL type.
-        period: a function, its part, and the column of the row that it takes: the unit is a pair of the column and of that.
+        columns: SQL types by name.
+        unit: the privacy unit's column, or the start of the path to it.
+        path: the hops from there; empty if the column is the unit.
+        kind: the unit's SQL type.
+        period: a function, its part, and its column: the unit is the pair of the unit column and that function's value.
     """
 
     columns: Mapping[str, str]
@@ -406,12 +403,12 @@ class Base:
 
 @dataclass(frozen=True)
 class Lent:
-    """A public relation that is lent to the engine; ``count``: how many rows it has, where that is known."""
+    """A public relation that is passed with a text; ``count``: its number of rows, if known."""
 
     columns: frozenset[str]
     count: int | None = None
     unique: str | None = None
-    """A column in which no two rows agree."""
+    """A column without duplicates."""
 
 
 @dataclass(frozen=True)
@@ -419,8 +416,10 @@ class Known:
     """The meanings of names in a text.
 
     Args:
-        tables: by catalog, schema and name. lent: by name. salt: the parameters that hold a secret.
-        macros: functions that the owner's database has of its own.
+        tables: the policy's tables, by catalog, schema and name.
+        lent: the passed relations, by name.
+        salt: parameters with secret values.
+        macros: functions that the owner's database defines.
     """
 
     tables: Mapping[tuple[str, ...], Base]

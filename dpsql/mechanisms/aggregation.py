@@ -1,14 +1,12 @@
 """Noisy aggregates of groups, alone and together with statistics that need a histogram of each group.
 
-Relation: ADD_REMOVE. Guarantee: what the events of the noises, of the group selection and of the further parts compose to.
-The statistics are released together, each once, with independent noise, and everything after that is post-processing;
-parts share nothing but the released keys. The caller (the rewriter) must ensure that each query bounds every privacy
-unit's contribution as the noises declare, that group keys are public or a selection is given whose column counts the
-distinct units of each group, and that a unit touches at most as many groups as noise and selection say.
+Relation: ADD_REMOVE. Guarantee: the composition of the events of the noises, the group selection and the further parts.
+Each statistic is released once, with independent noise; everything after that is post-processing. The binder must ensure
+that each query bounds a privacy unit's contribution, and its groups, as noise and selection declare. Keys are public, or
+the selection's column counts the distinct units of each group.
 
-Aggregates need one row per group, the other parts a histogram per group, so each part has an exact query of its own. The
-groups are decided once, by the aggregation (whose query gives the keys, and a selection where they are private); every
-part then answers for exactly these groups, the empty ones too.
+Aggregates read one row per group, the other parts a histogram per group. The aggregation decides the groups; every part
+then answers for exactly these groups, including empty ones.
 """
 
 from __future__ import annotations
@@ -18,9 +16,8 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -31,17 +28,7 @@ from dpsql.mechanisms import base
 from dpsql.mechanisms.empty_groups import find_significant
 from dpsql.mechanisms.fast import FastRoute
 from dpsql.mechanisms.fast.packed_aggregation import PackedAggregation
-from dpsql.mechanisms.moments import (
-    Count,
-    Mean,
-    Noisy,
-    Output,
-    Pair,
-    Sum,
-    Variance,
-    expect_mean_error,
-    read_mean_error,
-)
+from dpsql.mechanisms.moments import Count, Mean, Noisy, Output, Pair, Variance, read_errors
 from dpsql.mechanisms.ordered_noise import OrderedNoise, StepRows, add_noise
 from dpsql.mechanisms.per_group import GroupSelector, JointGaussianNoise, Statistic
 from dpsql.mechanisms.unit_parts import read_totals
@@ -65,7 +52,7 @@ _NAN = object()
 
 
 def list_groups(table: pa.Table, keys: Iterable[str]) -> list[Group]:
-    """Return the group of every row, in a form that can be compared (NaN equals NaN), whatever value a key has."""
+    """Return the group of every row as comparable values (NaN equals NaN)."""
     columns = [_list_values(table.column(key)) for key in keys]
     return list(zip(*columns, strict=True)) if columns else [()] * table.num_rows
 
@@ -95,7 +82,6 @@ def _is_moment(kind: pa.DataType) -> bool:
 
 
 def _read_raw(scalar: Any) -> object:
-    """Read a nested value as Arrow stores it."""
     kind = scalar.type
     if not scalar.is_valid:
         return None
@@ -113,14 +99,14 @@ def _merge_nan(value: Any) -> object:
 
 
 def sort_by_key(table: pa.Table, keys: tuple[str, ...]) -> pa.Table:
-    """Sort rows by their keys, ascending, NULL last, so that nothing is left of the engine's order."""
+    """Sort rows by their keys, ascending, NULL last, so that the engine's order doesn't matter."""
     ordering = pa.table({str(i): _make_sortable(table.column(key)) for i, key in enumerate(keys)})
     order = [(str(i), "ascending") for i in range(len(keys))]
     return table.take(pc.sort_indices(ordering, sort_keys=order))  # NULL at the end, as Arrow does
 
 
 def _make_sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return the column where Arrow can sort it, else the text of its values."""
+    """Return the column if Arrow can sort it, else the text of its values."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         column, kind = column.cast(kind.value_type), kind.value_type
@@ -139,20 +125,15 @@ def _make_sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 @dataclass(frozen=True)
 class Aggregation(base.Operator):
-    """One private block of noisy aggregates.
-
-    Equal statistics of several outputs are one statistic: released once, charged once.
+    """One private block of noisy aggregates. Equal statistics of several outputs are released and charged once.
 
     Args:
-        query: gives one row per group: the ``keys``, every statistic's column (integers; NULL counts as 0) and the
-            selection's column. Without keys it gives one row; an empty relation then stands for zeros.
-        keys: names of the grouping columns.
-        outputs: the aggregates.
-        selection: chooses the groups to keep, where keys are private.
-        confidence: level of the intervals.
+        query: returns one row per group: the ``keys``, every statistic's column (integers; NULL counts as 0) and the
+            selection's column. Without keys it returns one row; an empty relation stands for zeros.
+        selection: chooses the groups to keep, if keys are private.
         packed: another route to the rows of ``query``.
-        ordered: the public key in whose order some statistics have noise; empty where none has.
-        unit_parts: ``query`` over some of the units (:mod:`~dpsql.mechanisms.unit_parts`); empty where it has no such form.
+        ordered: the public key in whose order some statistics have noise; empty if none has.
+        unit_parts: ``query`` over some of the units (:mod:`~dpsql.mechanisms.unit_parts`); empty if it has no such form.
     """
 
     query: str
@@ -197,7 +178,7 @@ class Aggregation(base.Operator):
 
     @property
     def is_free(self) -> bool:
-        """True where it only lists public groups and releases nothing private."""
+        """Whether it only lists public groups and releases nothing private."""
         return not self.outputs and self.selection is None
 
     def claims(self) -> Iterator[base.ClaimedText]:
@@ -215,7 +196,7 @@ class Aggregation(base.Operator):
         return base.Release(table, self.event, self.note_groups(table), noisy)
 
     def note_groups(self, released: pa.Table) -> tuple[str, ...]:
-        """Say how many units a private group needs, where none was released."""
+        """Return a note on how many units a private group needs, if none was released."""
         return (self.selection.note_none(),) if self.selection is not None and not released.num_rows else ()
 
     @property
@@ -227,7 +208,7 @@ class Aggregation(base.Operator):
         return self._show(keys, self.read_noisy(released, noisy))
 
     def read_noisy(self, released: pa.Table, noisy: pa.Table | None) -> dict[Statistic, Integers]:
-        """Return the released integers; where none are beside the columns, the columns are the noisy integers."""
+        """Return the released integers; without ``noisy``, the columns are these integers."""
         if noisy is None:
             return {o.statistics[0]: read_integers(released.column(o.name)) for o in self.outputs}
         return {s: unpack_integers(noisy.column(i)) for i, s in enumerate(self.statistics)}
@@ -249,7 +230,7 @@ class Aggregation(base.Operator):
         return find_significant(columns, counting, release.table.num_rows, doubt)
 
     def draw(self, read: base.Reader, entropy: Entropy) -> tuple[pa.Table, pa.Table | None]:
-        """Return the released columns, and the noisy integers behind them where the columns do not hold these."""
+        """Return the released columns, and the noisy integers behind them if the columns don't show these."""
         table = self.read_kept(read, entropy)
         runs = self._list_runs(table)
         noisy = {s: add_noise(s.noise, self._exact(table, s.column), runs, entropy) for s in self.statistics}
@@ -263,13 +244,13 @@ class Aggregation(base.Operator):
         return shown, pa.table({str(i): pack_integers(noisy[s]) for i, s in enumerate(self.statistics)})
 
     def read_kept(self, read: base.Reader, entropy: Entropy) -> pa.Table:
-        """Read the exact totals of the groups that are kept, sorted by their keys."""
+        """Read the exact totals of the kept groups, sorted by their keys."""
         parts = [self._select(part, entropy) for part in self._totals(read, entropy)]
         table = pa.concat_tables(parts, promote_options="permissive")  # some may have integers of 128 bits
         return sort_by_key(table, self.keys) if self.keys else table
 
     def _list_runs(self, table: pa.Table) -> list[StepRows]:
-        """Return the rows of each run of steps, of a table that is sorted by its keys."""
+        """Return the rows of each run of steps in a table sorted by its keys."""
         if not self.ordered or len(self.keys) == 1:
             return [np.arange(table.num_rows)]
         others = tuple(key for key in self.keys if key != self.ordered)
@@ -289,7 +270,7 @@ class Aggregation(base.Operator):
         return read_totals(read, self.query, self.unit_parts, self.keys, self.selection is not None, entropy)
 
     def _select(self, table: pa.Table, entropy: Entropy) -> pa.Table:
-        """Return the groups that are kept, with the columns that are needed further."""
+        """Return the kept groups, with the columns that are still needed."""
         needed = list(dict.fromkeys([*self.keys, *(s.column for s in self.statistics)]))
         if self.selection is None:
             return table.select(needed)
@@ -315,7 +296,7 @@ class Aggregation(base.Operator):
         return (*selected, *self._describe_calibration(), *lines, *route)
 
     def _describe_calibration(self) -> Iterator[str]:
-        """Say what noise that was calibrated together costs together."""
+        """Yield a sentence for each joint calibration."""
         joint = (s.noise for s in self.statistics if isinstance(s.noise, JointGaussianNoise))
         for epsilon, delta in dict.fromkeys((noise.epsilon, noise.delta) for noise in joint):
             yield (
@@ -323,27 +304,17 @@ class Aggregation(base.Operator):
                 f"δ={write_number(delta)}, by the analytic formula): each has noise for what one privacy unit moves it by."
             )
 
-    def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[base.ExpectedError]:
+    def errors(self, basis: base.ErrorBasis) -> Iterator[base.ExpectedError]:
         for output in self.outputs:
-            yield from output.expect_errors(factor, confidence)
+            found = list(self._state_errors(output, basis))
+            yield from found
+            if not found and basis.release and f"{output.name}__low" in basis.release.table.column_names:
+                yield from read_errors(
+                    basis.release, output.name, output.statistics[0].noise, self.confidence
+                )
 
-    def mean_errors(self, rows: int) -> Mapping[str, float]:
-        found = {output.name: expect_mean_error(output, rows) for output in self.outputs}
-        return {name: error for name, error in found.items() if error is not None}
-
-    def find_errors(self, release: base.Release) -> Mapping[str, float]:
-        known = {output.name for output in self.outputs if isinstance(output, Count | Sum)}
-        found = {name: error for name, error in self.mean_errors(1).items() if name in known}
-        for output in self.outputs:
-            if output.name not in known and f"{output.name}__low" in release.table.column_names:
-                noise = output.statistics[0].noise
-                if (read := read_mean_error(release.table, output.name, noise, self.confidence)) is not None:
-                    found |= {output.name: read}
-        return found
-
-    @property
-    def assumes_rows(self) -> bool:
-        return not all(isinstance(output, Count | Sum) for output in self.outputs)
+    def _state_errors(self, output: Output, basis: base.ErrorBasis) -> Iterable[base.ExpectedError]:
+        return output.errors(basis)
 
 
 # -- further parts ----------------------------------------------------------------------------------------------------
@@ -351,7 +322,7 @@ class Aggregation(base.Operator):
 
 @dataclass(frozen=True)
 class Answered:
-    """Released columns, one value per group asked for, and what was really used."""
+    """Released columns, one value per requested group, and the event that was used."""
 
     columns: Mapping[str, pa.Array]
     event: Event
@@ -361,9 +332,6 @@ class Answered:
 class Part(ABC):
     """Statistics that need more than one exact row per group."""
 
-    assumes_rows: ClassVar[bool] = False
-    """True where its expected errors are told for an assumed number of rows."""
-
     query: str
     keys: tuple[str, ...]
     confidence: float | None = None
@@ -371,8 +339,7 @@ class Part(ABC):
 
     @property
     @abstractmethod
-    def event(self) -> Event:
-        """The charge that is reserved for it."""
+    def event(self) -> Event: ...
 
     @abstractmethod
     def claims(self) -> Iterable[base.ClaimedText]:
@@ -380,16 +347,16 @@ class Part(ABC):
 
     @property
     def queries(self) -> tuple[str, ...]:
-        """Every text that it reads, but for those of the column route."""
+        """Every text that it reads, except those of the column route."""
         return (self.query,)
 
     @property
     def column_route(self) -> FastRoute[NDArray[np.int64]] | None:
-        """A route that counts the values of a column here; None where there is none."""
+        """A route that counts the values of a column in this process, if any."""
         return None
 
     def read_exact(self, read: base.Reader, entropy: Entropy) -> pa.Table:
-        """Return what ``query`` gives, or the same numbers in several rows of a group."""
+        """Return the result of ``query``, or equal totals in several rows per group."""
         return read(self.query)
 
     @abstractmethod
@@ -397,50 +364,40 @@ class Part(ABC):
         """Release the columns for these groups, in this order; ``table`` is the result of ``query``."""
 
     def answer_counts(self, counts: NDArray[np.int64], entropy: Entropy) -> Answered:
-        """Release the columns from what the column route gave."""
+        """Release the columns from the column route's counts."""
         raise NotImplementedError
 
     @property
     def can_redraw(self) -> bool:
-        """True where :meth:`redraw` makes all of its intervals."""
+        """Whether :meth:`redraw` makes all of its intervals."""
         return self.confidence is None
 
     def redraw(self, released: pa.Table) -> Mapping[str, pa.Array]:
-        """Return the released columns that have intervals, with these at its own confidence."""
+        """Return the released columns that have intervals, at its own confidence."""
         return {}
 
     @abstractmethod
-    def sentences(self, confidence: float) -> tuple[str, ...]:
-        """Describe noise, scale and expected error for EXPLAIN, from public quantities only."""
+    def sentences(self, confidence: float) -> tuple[str, ...]: ...
 
-    def expect_errors(self, factor: Fraction, confidence: float) -> Iterable[base.ExpectedError]:
-        """Yield the errors to expect if its epsilon were ``factor`` times what it is."""
+    def errors(self, basis: base.ErrorBasis) -> Iterable[base.ExpectedError]:
         return ()
-
-    def mean_errors(self, rows: int) -> Mapping[str, float]:
-        """Return the expected absolute errors of its columns in a group of so many rows, where public numbers tell them."""
-        return {}
-
-    def find_errors(self, release: base.Release) -> Mapping[str, float]:
-        """Return the same of what was released: nothing that was only assumed."""
-        return {} if self.assumes_rows else self.mean_errors(1)
 
     @property
     def price_note(self) -> str:
-        """The sentence about it in the price, where it is for something beside the answers."""
+        """A sentence on the part of its price that doesn't pay for answers."""
         return ""
 
     def alone(self) -> Together:
-        """Return an operator that releases just this, ungrouped."""
+        """Return an operator that releases only this, ungrouped."""
         return Together(None, (self,))
 
 
 @dataclass(frozen=True)
 class Together(base.Operator):
-    """A block of an aggregation, or none, and further parts.
+    """An aggregation, if any, and further parts.
 
-    ``aggregation`` may be None only where nothing is grouped; with keys it says which groups there are, with or
-    without outputs of its own. All queries get the same salt, so that they bound contributions alike.
+    ``aggregation`` may be None only without grouping; with keys it decides the groups, even without outputs. All queries get
+    the same salt, so that they bound contributions alike.
     """
 
     aggregation: Aggregation | None
@@ -517,24 +474,11 @@ class Together(base.Operator):
         first = () if self.aggregation is None else self.aggregation.sentences(confidence)
         return (*first, *(line for part in self.parts for line in part.sentences(confidence)))
 
-    def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[base.ExpectedError]:
+    def errors(self, basis: base.ErrorBasis) -> Iterator[base.ExpectedError]:
         if self.aggregation is not None:
-            yield from self.aggregation.expect_errors(factor, confidence)
+            yield from self.aggregation.errors(basis)
         for part in self.parts:
-            yield from part.expect_errors(factor, confidence)
-
-    def mean_errors(self, rows: int) -> Mapping[str, float]:
-        first = {} if self.aggregation is None else dict(self.aggregation.mean_errors(rows))
-        return {**first, **{n: e for part in self.parts for n, e in part.mean_errors(rows).items()}}
-
-    def find_errors(self, release: base.Release) -> Mapping[str, float]:
-        first = {} if self.aggregation is None else dict(self.aggregation.find_errors(release))
-        return {**first, **{n: e for part in self.parts for n, e in part.find_errors(release).items()}}
-
-    @property
-    def assumes_rows(self) -> bool:
-        first = self.aggregation is not None and self.aggregation.assumes_rows
-        return first or any(part.assumes_rows and part.mean_errors(1) for part in self.parts)
+            yield from part.errors(basis)
 
     @property
     def price_notes(self) -> tuple[str, ...]:

@@ -1,53 +1,43 @@
 """Sums, means and variances whose clipping bounds are found privately, on a ladder of powers of two: ``AUTO``.
 
-One histogram holds all that is needed: rows by sign and by rung (rung j holds sizes above 2**(j-1), up to 2**j),
-with the exact sum of each rung in steps of 2**(j - PLACES). From it follow, without another look at the data,
-how many rows lie beyond any bound, and the sum clipped to any bound, exactly; for a variance, the sum of squares too.
+One histogram has the rows by sign and by rung (rung j has sizes above 2**(j-1), up to 2**j), with the exact sum of each
+rung in steps of 2**(j - PLACES), and for a variance the sum of squares. It determines, exactly, how many rows are outside
+any bound, and the sum clipped to any bound.
 
-Bounds: :data:`SEARCH` of epsilon is noise on the rungs of one row of each unit, of both signs, and the bounds are chosen from
-these noisy numbers (:mod:`dpsql.mechanisms.auto_bounds`). The row is chosen by the secret hash, so a unit moves one number by 1,
-whatever the caps on its rows are: their noise does not grow with the caps. A bound without a row that supports it has a chance
-that the noise's law gives (:data:`ANYWHERE`, :data:`DECLARED`), for any data. Where a number of rows is released too, it comes
-first, and says how many rows one of the sample stands for; where none is, the root of the caps stands in. The bounds are
-constants afterwards: cost and release are one event, adaptive.
+*The search.* :data:`SEARCH` of epsilon pays for discrete Laplace noise on the rungs of both signs, of one row of each unit;
+the secret hash chooses the row. So a unit moves one number by 1, and the noise doesn't grow with the caps. If a number of
+rows is also released, it comes first and determines how many rows one row of the sample represents; otherwise the root of
+the caps is used. The bounds are chosen from the noisy numbers and are constants afterwards; bounds or none are charged
+alike.
 
-Relation: ADD_REMOVE. Guarantee: pure epsilon, of the noisy numbers (epsilon of the bounds) and of exact discrete
-Laplace noise on the clipped total, for a mean on the count, and for a variance on the squares about the middle of the
-bounds, which a row moves by the square of half their distance at most. A total is rounded down to a grid of which the
-bound is a whole number of steps, which keeps its sensitivity: if a <= b + k with k whole, floor(a) <= floor(b) + k.
-Both outcomes of the search, bounds or none, are charged alike.
-Caller: missing values are left out, rows of a unit are bounded over all groups (``rows * groups``), and values are held
-to the declared bounds, where there are any.
+*How far.* A bound may be at most three rungs above a rung that certainly has a row on it or on the three above: one, two or
+four neighbouring numbers add up to more than noise alone reaches anywhere, except with a public probability ``doubt``
+(:data:`ANYWHERE`, :data:`DECLARED`). So a bound of more than 8 times the largest value (rounded up to a power of two) has
+at most that probability, whatever the data. A sign without such a rung may have bounds as large as the other sign's.
 
-No float is compared with a bound: a difference of two clipped float sums may move by more than the textbook's 1.
+*Which.* Of these bounds, the pair with the least expected bias and noise is taken, with both ends considered at once: cuts
+on the two sides offset each other up to chance and model error. Too few rows are far out to show under noise. So the last
+visible rungs are continued by tails of many forms, each weighted by its likelihood under the noisy numbers of these and
+later rungs. From rung to rung the logarithm of the rows falls by a slope that bends by a constant (lognormal), by more each
+time (exponential, normal) or not at all (powers), or the rows break off. A wrong guess costs error, never privacy.
 
-Clipping bounds for a sum, chosen from noisy numbers of rows on the powers of two.
+Relation: ADD_REMOVE. Sensitivity: a unit with at most ``rows`` rows moves the rungs by at most ``rows`` in L1, over rungs
+and signs together. Guarantee: pure epsilon, of the noisy numbers (charged as noise on one number if a unit has one row,
+else as pure epsilon) and of exact discrete Laplace noise on the clipped total, for a mean on the count, and for a variance
+on the squares about the middle of the bounds, which a row moves by at most the square of half their distance. Search and
+release are one adaptive event. A total is rounded down to a grid of which the bound is a whole number of steps, which keeps
+its sensitivity: if a <= b + k with k whole, floor(a) <= floor(b) + k. No float is compared with a bound: a difference of two
+clipped float sums may move by more than the textbook's 1.
 
-A rung holds the rows of one sign with sizes above ``2**(j - 1)``, up to ``2**j``. Every rung of both signs gets discrete Laplace
-noise, and all that follows is arithmetic on these noisy numbers, public ones, and no more is asked of the data.
-
-*How far.* A bound may be at most three rungs beyond one of which it is sure that there is a row on it or on the three above: one,
-two or four neighbouring numbers add up to more than noise alone does anywhere, but for a public ``doubt``. So a bound of more
-than 8 times the largest value that occurs (rounded up to a power of two) has at most that chance, whatever the data are. A
-sign without such a rung may have bounds as far as the other sign's.
-
-*Which.* Of the bounds within reach that one is taken for which bias and noise are least together, of both ends at once: what
-is cut off on one side makes up for what is cut off on the other, but for what chance and the model leave open. Too few rows lie
-far out to be seen under noise: so the last rungs that can be seen are continued by tails of many forms, each weighed by how well
-it explains the noisy numbers of these rungs and of those after them. From rung to rung the logarithms of the rows fall by a
-slope that is bent down by the same each time (lognormal), by more each time (exponential, normal), or not at all (powers), or
-they break off. A wrong guess costs error, never privacy.
-
-Relation: ADD_REMOVE. Sensitivity: a unit with at most ``rows`` rows moves the numbers by at most ``rows`` in L1, however they are
-spread over rungs and signs. Guarantee: epsilon-DP (the L1 form of the Laplace mechanism), charged as noise on one number where a
-unit has one row, and as pure epsilon where its rows may be spread. The caller must bound the rows of a unit.
+The caller must omit missing values, bound the rows of a unit over all groups (``rows * groups``), and clamp values to the
+declared bounds, if any.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, NamedTuple
@@ -58,8 +48,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dpsql.mechanisms.aggregation import Answered, Group, Part, index_groups
-from dpsql.mechanisms.base import ClaimedText, Reader, Release, RowsClaim
-from dpsql.mechanisms.moments import Estimate, Mean, Output, Sum, Variance, read_mean_error
+from dpsql.mechanisms.base import ClaimedText, ErrorBasis, ExpectedError, Reader, RowsClaim
+from dpsql.mechanisms.moments import Estimate, Mean, Output, Sum, Variance, read_errors
 from dpsql.mechanisms.per_group import LaplaceNoise, Statistic
 from dpsql.noise.entropy import Entropy
 from dpsql.numerics import interval_arithmetic as ia
@@ -104,7 +94,7 @@ _STEEPEST = -8.0
 
 
 def _list_bends() -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return the forms of tails: how far they fall by bends alone, forwards and backwards, and their chances."""
+    """Return the forms of tails: their fall by bends alone, forwards and backwards, and their probabilities."""
     bends = np.append(0.0, np.repeat(_BENDS, len(_GROWTHS)))[:, None]
     growths = np.append(1.0, np.tile(_GROWTHS, len(_BENDS)))[:, None]
     forwards = bends * growths ** np.arange(_AHEAD)
@@ -120,15 +110,10 @@ _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 @functools.lru_cache(maxsize=256)
 def find_threshold(scale: Fraction, window: int, doubt: Fraction) -> int:
-    """Find a number that a sum of discrete Laplace noises reaches with a chance of at most ``doubt``, by Chernoff's bound.
+    """Return a number that a sum of discrete Laplace noises reaches with probability at most ``doubt``, by Chernoff's bound.
 
     For one noise with ``p = exp(-1 / scale)``, E[exp(t X)] is ``(1 - p)**2 / ((1 - p e**t) (1 - p e**-t))``. One noise alone
-    reaches k with probability ``p**k / (1 + p)``, which is below ``p**k``.
-
-    Args:
-        scale: of each noise.
-        window: how many are added up.
-        doubt: the greatest chance.
+    reaches k with probability ``p**k / (1 + p)``, which is below ``p**k``. ``window`` is the number of noises.
     """
     bits = 200 + 4 * (scale.numerator.bit_length() + scale.denominator.bit_length())
     one = ia.rational(Fraction(1), bits)
@@ -145,10 +130,10 @@ def find_threshold(scale: Fraction, window: int, doubt: Fraction) -> int:
 
 
 def _find_middles(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the mean size of a rung's rows, in parts of its bound: where rows fall off, most of them are near its lower end.
+    """Return the mean size of a rung's rows, as a fraction of its bound; rungs are the last axis.
 
-    For a density of ``exp(s u)`` at ``2**u`` times the lower end, u from 0 to 1, with s by the rows on the rung before. Rungs
-    are the last axis.
+    The density is ``exp(s u)`` at ``2**u`` times the lower end, u from 0 to 1, with s from the rows on the rung before: where
+    rows fall off, most are near the lower end.
     """
     held = np.log(np.maximum(rows, 1e-9))
     s = np.clip(np.diff(held, prepend=held[..., :1]), _STEEPEST, -1e-6)
@@ -158,9 +143,9 @@ def _find_middles(rows: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _weigh(seen: NDArray[np.float64], rows: NDArray[np.float64], scale: float) -> NDArray[np.float64]:
-    """Return the logarithm of the chance of noisy numbers, where so many rows are expected; rungs are the last axis.
+    """Return the log-likelihood of noisy numbers, given the expected rows; rungs are the last axis.
 
-    Rows come by chance, under noise of a scale, and no tail is quite as expected.
+    Rows vary by chance and under noise of this scale, and no tail is exactly as expected.
     """
     spread = np.sqrt(scale**2 + rows / 2 + (_MISFIT * rows) ** 2 / 2)
     found: NDArray[np.float64] = -(np.abs(seen - rows) / spread + np.log(spread)).sum(axis=-1)
@@ -168,7 +153,7 @@ def _weigh(seen: NDArray[np.float64], rows: NDArray[np.float64], scale: float) -
 
 
 def _expect_size(mean: NDArray[np.float64], deviation: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the expected size of a normal number."""
+    """Return the expected absolute value of a normal number."""
     deviation = np.maximum(deviation, 1e-300)
     z = mean / deviation
     near = deviation * math.sqrt(2 / math.pi) * np.exp(-z * z / 2)
@@ -187,10 +172,8 @@ class Ladder:
     """The rungs ``lowest..highest`` (bounds ``2**j``) of one sign, and below them the bound 0.
 
     Args:
-        lowest: the exponent of the lowest rung.
-        highest: that of the highest.
-        doubt: the greatest chance of a bound more than 8 times the largest value there is.
-        end: the declared bound, if there is one: the highest rung's bound, instead of its power of two.
+        doubt: the greatest probability of a bound more than 8 times the largest value.
+        end: the declared bound, if any: the highest rung's bound, instead of its power of two.
     """
 
     lowest: int
@@ -208,7 +191,7 @@ class Ladder:
 
     @property
     def top(self) -> int:
-        """The place of the highest rung; 0 is that of the bound 0."""
+        """The place of the highest rung; 0 is the place of the bound 0."""
         return self.highest - self.lowest + 1
 
     def bound(self, place: int) -> Fraction:
@@ -221,18 +204,18 @@ class Ladder:
         return Fraction(2) ** (self.lowest + place - 1)
 
     def count(self, rung: NDArray[np.int64], n: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the rows on each rung, those beyond the ends on the outermost."""
+        """Return the rows on each rung; those outside the ends count on the outermost."""
         counts = np.zeros(self.top, dtype=np.int64)
         np.add.at(counts, np.clip(rung, self.lowest, self.highest) - self.lowest, n)
         return counts
 
     def list_thresholds(self, scale: Fraction) -> tuple[int, ...]:
-        """Return what the rows of one, two and four neighbouring rungs must reach, so that there is one for sure."""
+        """Return the rows of one, two and four neighbouring rungs that prove a row there."""
         doubt = self.doubt / (self.top * len(_WINDOWS))
         return tuple(find_threshold(scale, window, doubt) for window in _WINDOWS)
 
     def find_certain(self, noisy: Sequence[int], scale: Fraction) -> int:
-        """Return the place of the highest rung on which or above which there is a row for sure; 0 where there is none."""
+        """Return the place of the highest rung on or above which there certainly is a row; 0 if none."""
         thresholds = self.list_thresholds(scale)
         for place in range(self.top, 0, -1):
             for window, threshold in zip(_WINDOWS, thresholds, strict=True):
@@ -246,12 +229,12 @@ class RungSearch:
     """The search for a bound of each sign.
 
     Args:
-        ladders: of the negative and of the positive values; None where there are no such values by public bounds.
+        ladders: of the negative and of the positive values; None if public bounds exclude such values.
         epsilon: of the noise on all numbers of rows.
         rows: of one privacy unit, over all groups.
-        noise: the expected noise in all groups' sums together, in parts of the larger bound.
-        width: whether it is in parts of the distance of the bounds instead.
-        squares: whether squares are added: what is cut off, and the noise, are theirs.
+        noise: the expected noise in all groups' sums together, as a multiple of the larger bound.
+        width: whether it is a multiple of the distance of the bounds instead.
+        squares: whether squares are added: the cuts and the noise are theirs.
     """
 
     ladders: tuple[Ladder | None, Ladder | None]
@@ -275,22 +258,19 @@ class RungSearch:
 
     @property
     def scale(self) -> Fraction:
-        """The scale of the noise on a number of rows."""
         return self._counts.scale
 
     @property
     def needed(self) -> tuple[int, ...]:
-        """The rows on one rung from which its sign gets a bound, with 95 % confidence: one number, or one for each sign."""
+        """The rows on one rung that give its sign a bound with 95 % confidence: one number, or one for each sign."""
         more = math.ceil(float(self.scale) * math.log(10))
         held = (ladder for ladder in self.ladders if ladder is not None)
         return tuple(sorted({ladder.list_thresholds(self.scale)[0] + more for ladder in held}))
 
     def find(self, counts: Sequence[NDArray[np.int64]], entropy: Entropy) -> tuple[Fraction, Fraction] | None:
-        """Find the sizes of the lower and of the upper bound; None where no rung of either sign has a row for sure.
+        """Return the sizes of the lower and of the upper bound; None if no rung of either sign certainly has a row.
 
-        Args:
-            counts: the rows of each sign's rungs; nothing for a sign that has no ladder.
-            entropy: a source of random bits.
+        ``counts`` are the rows of each sign's rungs; empty for a sign without a ladder.
         """
         return self.choose(self.draw(counts, entropy))
 
@@ -332,7 +312,7 @@ class RungSearch:
         return bounds[0][i], bounds[1][j]
 
     def _expect_bias(self, below: _Cut, above: _Cut) -> NDArray[np.float64]:
-        """Return how far off each pair of bounds is expected to be: squares are lost on both sides, sums make up for them."""
+        """Return the expected error of each pair of bounds: squares are lost on both sides, cuts of sums offset each other."""
         whole = below.mean[:, None] + above.mean[None, :]
         if self.squares:
             return whole
@@ -343,7 +323,7 @@ class RungSearch:
     def _expect_cut(
         self, ladder: Ladder, noisy: Sequence[int], certain: int, bounds: Sequence[Fraction]
     ) -> _Cut:
-        """Return how much each bound, from the place 0 on, is expected to cut off in all."""
+        """Return the expected total cut of each bound, from the place 0 on."""
         reach, least = len(bounds) - 1, _SEEN * float(self.scale)
         ends = np.array([float(b) for b in bounds])
         rows = np.zeros(ladder.top + 1)  # by places
@@ -371,9 +351,9 @@ class RungSearch:
     def _cut_off(
         self, rows: NDArray[np.float64], sizes: NDArray[np.float64], ends: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return what each end cuts off of so many rows of these sizes, and its squared deviation: rows come by chance.
+        """Return the cut at each end of this many rows of these sizes, and its squared deviation: rows vary by chance.
 
-        A number of rows that is expected to be r is off by the root of r on average, or by 2 r where that is less.
+        A number of rows whose expectation is r is off by the root of r on average, or by 2 r if that is less.
         """
         over = np.maximum(sizes[..., None, :] - ends[:, None], 0)
         if self.squares:
@@ -382,7 +362,7 @@ class RungSearch:
         return (over * rows[..., None, :]).sum(axis=-1), (over**2 * by_chance).sum(axis=-1)
 
     def _continue(self, noisy: Sequence[int], last: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return rows on the rungs after the last that is seen, for each tail that may be, and the chance of each."""
+        """Return the rows on the rungs after the last visible one, for each possible tail, and the tails' probabilities."""
         scale = float(self.scale)
         past = np.array([float(noisy[i]) if i >= 0 else 0.0 for i in range(last - 1, last - 1 - _BACK, -1)])
         following = np.array(noisy[last : last + _AHEAD], dtype=float)
@@ -446,7 +426,6 @@ def _part_sample(table: pa.Table) -> tuple[pa.Table, pa.Table]:
 
 
 def _read_rungs(table: pa.Table) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Return signs, rungs and numbers of rows."""
     sign, rung, n = (read_integers(table.column(c)).astype(np.int64) for c in (SIGN, RUNG, RUNG_ROWS))
     return sign, rung, n
 
@@ -468,16 +447,15 @@ class AutoBounded(Part):
     """A sum, mean or variance with ``contribution_bounds_per_row => AUTO``: one pair of bounds for all groups.
 
     Args:
-        query: gives the keys, :data:`SIGN`, :data:`RUNG` (``lowest`` at least), rows and total, and for a variance the
-            squares; each row's size in steps is rounded and held to ``2**PLACES`` first, so no row is above its rung.
-        epsilon: of all: :data:`SEARCH` of it for the bounds, the rest in equal parts for sum, count and squares, where they
-            are needed.
-        rows: rows of one privacy unit in one group; ``groups`` the groups it may be in.
+        query: returns the keys, :data:`SIGN`, :data:`RUNG` (at least ``lowest``), rows and total, and for a variance the
+            squares; each row's size in steps is rounded and clamped to ``2**PLACES`` first, so no row is above its rung.
+        epsilon: of all: :data:`SEARCH` of it for the bounds, the rest in equal parts for sum, count and squares, as needed.
         lowest, highest: the ladder's ends, as exponents of two.
-        low, high: the declared bounds, where there are any: the query holds values to them, and the ladders end there.
-        beside: aggregates with AUTO in the statement, which share the chance of a bound far too wide (:data:`SHARED` at least).
-        in_all: whether ``rows`` are those of all groups together; then ``groups`` is 1.
-        sample: gives the same numbers of rows by sign and rung, of one row of each unit; empty where a unit has no more.
+        low, high: the declared bounds, if any: the query clamps values to them, and the ladders end there.
+        beside: aggregates with AUTO in the statement, which share the probability of a bound far too wide (at least
+            :data:`SHARED`).
+        in_all: whether ``rows`` covers all groups together; then ``groups`` is 1.
+        sample: returns the numbers of rows by sign and rung for one row of each unit; empty if a unit has no more.
     """
 
     query: str
@@ -502,7 +480,7 @@ class AutoBounded(Part):
 
     @property
     def ladders(self) -> tuple[Ladder | None, Ladder | None]:
-        """The ladders of the negative and of the positive values; None where the declared bounds leave no such values."""
+        """The ladders of the negative and of the positive values; None if the declared bounds exclude such values."""
         return self._ladder(None if self.low is None else -self.low), self._ladder(self.high)
 
     def _ladder(self, end: Fraction | None) -> Ladder | None:
@@ -515,11 +493,9 @@ class AutoBounded(Part):
         return Ladder(self.lowest, highest, doubt / 2, end)
 
     def search(self, groups: int = 1, rows_each: Fraction | None = None) -> RungSearch:
-        """Return the search for bounds that are good for the noise of so many groups' totals together.
+        """Return the search for bounds that suit the noise of this many groups' totals together.
 
-        Args:
-            groups: how many are answered.
-            rows_each: the rows that one row of the sample stands for; by default the root of the most that it may.
+        ``rows_each``: the rows that one row of the sample represents; by default the root of the most possible.
         """
         most = self.rows * self.groups
         rows, noise = most, max(1, groups) * most / self._share
@@ -551,7 +527,7 @@ class AutoBounded(Part):
 
     @property
     def total(self) -> Statistic:
-        """The clipped total, or the total about the middle of the bounds: on its grid, whatever the bounds."""
+        """The clipped total, or the total about the middle of the bounds, on a grid that depends on no bounds."""
         return Statistic(RUNG_TOTAL, self._noise)
 
     @property
@@ -560,7 +536,7 @@ class AutoBounded(Part):
 
     @property
     def squares(self) -> Statistic:
-        """The sum of squares about the middle of the bounds: a row moves it by no more of its steps than the total of its."""
+        """The sum of squares about the middle of the bounds, whose sensitivity in steps is that of the total."""
         return Statistic(RUNG_SQUARES, self._noise)
 
     @property
@@ -644,7 +620,7 @@ class AutoBounded(Part):
 
     @property
     def _rows(self) -> str:
-        """The rows that AUTO needs, in words; of one row of each unit, they are units."""
+        """The number of rows that AUTO needs, in words; with one row of each unit, they are units."""
         what = "privacy unit" if self.sample else "row"
         if not self.needed:
             return f"some {what}s"
@@ -654,7 +630,7 @@ class AutoBounded(Part):
         self, sign: NDArray[np.int64], rung: NDArray[np.int64], n: NDArray[np.int64], total: NDArray[np.int64],
         low: Fraction, high: Fraction, power: int = 1,
     ) -> Fraction:  # fmt: skip
-        """Compute the exact sum of the values held to ``[low, high]``, or of their squares where ``power`` is 2."""
+        """Return the exact sum of the values clamped to ``[low, high]``, or of their squares if ``power`` is 2."""
         out = Fraction(0)
         # Values are held to a declared end before they are counted: none is beyond it, though its rung goes farther.
         below, above = (
@@ -697,9 +673,12 @@ class AutoBounded(Part):
             shown = made.show(noisy, self.confidence)
         return shown._replace(value=shown.value.cast(pa.float64())).columns(self.name)
 
-    def find_errors(self, release: Release) -> Mapping[str, float]:
-        found = read_mean_error(release.table, self.name, self._noise, self.confidence)
-        return {} if found is None else {self.name: found}
+    def errors(self, basis: ErrorBasis) -> Iterable[ExpectedError]:
+        return (
+            ()
+            if basis.release is None
+            else read_errors(basis.release, self.name, self._noise, self.confidence)
+        )
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
         about = "a sum about the middle of the bounds"
@@ -742,7 +721,7 @@ class AutoBounded(Part):
 
     @property
     def _chance(self) -> str:
-        """The chance of a bound that is far too wide on either side, in two digits, rounded up."""
+        """The probability of a bound that is far too wide on either side, in two digits, rounded up."""
         chance = sum((ladder.doubt for ladder in self.ladders if ladder is not None), Fraction(0))
         if not chance:
             return "0"

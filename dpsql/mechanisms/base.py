@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 
 from dpsql.errors import EngineError, PrivacyError
 from dpsql.interrupts import check_stop
+from dpsql.mechanisms.per_group import Noise
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import Event
 
@@ -445,11 +446,44 @@ class Release:
 
 
 @dataclass(frozen=True)
+class ErrorBasis:
+    """The row counts for which errors are stated, and the kind of error.
+
+    Errors that depend on a group's rows are stated for each assumed number in ``rows``, or are read from the intervals
+    of a ``release``. With neither, only those that public numbers determine are stated.
+
+    With a ``confidence``, errors are half widths at ``factor`` times the operator's epsilon (delta unchanged); without
+    one, they are expected absolute errors.
+    """
+
+    rows: tuple[int, ...] = ()
+    release: Release | None = None
+    confidence: float | None = None
+    factor: Fraction = Fraction(1)
+
+    def of(self, noise: Noise) -> float:
+        """Return the error of noise, in grid steps."""
+        if self.confidence is None:
+            return noise.mean_error
+        return noise.rescale(self.factor).half_width(self.confidence)
+
+
+@dataclass(frozen=True)
 class ExpectedError:
-    """The error of an answer at a confidence: ``±error``, in units of the column or in ranks."""
+    """The error of an answer at a confidence: ``±error``, in units of the column or in ranks.
+
+    ``rows``: the number of rows it assumes; None if it depends on none. ``condition``: a further assumption.
+    """
 
     name: str
     error: float
+    rows: int | None = None
+    condition: str = ""
+
+    @property
+    def label(self) -> str:
+        """The name with the assumptions."""
+        return f"{self.name}{'' if self.rows is None else f', of {self.rows:,} rows'}{self.condition}"
 
 
 class TextReader(ABC):
@@ -550,22 +584,9 @@ class Operator(TextReader):
     def sentences(self, confidence: float) -> tuple[str, ...]:
         """Describe noise, scale and expected error for EXPLAIN, from public quantities only."""
 
-    def expect_errors(self, factor: Fraction, confidence: float) -> Iterable[ExpectedError]:
-        """Yield the expected errors at ``factor`` times its epsilon (delta unchanged), if public numbers determine them."""
+    def errors(self, basis: ErrorBasis) -> Iterable[ExpectedError]:
+        """Yield the errors of released columns, as far as ``basis`` and public numbers determine them."""
         return ()
-
-    def mean_errors(self, rows: int) -> Mapping[str, float]:
-        """Return the expected absolute errors of released columns, in their own units, for a group of ``rows`` rows."""
-        return {}
-
-    def find_errors(self, release: Release) -> Mapping[str, float]:
-        """Return the expected absolute errors of a release, under the caps and bounds it found."""
-        return {} if self.assumes_rows else self.mean_errors(1)
-
-    @property
-    def assumes_rows(self) -> bool:
-        """Whether some of its expected errors assume a number of rows."""
-        return False
 
     @property
     def price_notes(self) -> tuple[str, ...]:

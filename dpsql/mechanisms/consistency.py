@@ -1,17 +1,16 @@
 """Consistent cells of grouping sets: the least-squares table behind the released cells.
 
 Every cell is a sum over one table of finest cells, so the released cells are noisy sums of an unknown table. Its
-weighted least-squares fit, with weights inverse to each grouping set's public noise variance, yields the best linear
-unbiased estimate of every cell: none is worse than the released cell (Hay, Rastogi, Miklau, Suciu 2010, for trees; here
-for any sets).
+least-squares fit, with weights inverse to each grouping set's public noise variance, yields the best linear unbiased
+estimate of every cell: none is worse than the released cell (Hay, Rastogi, Miklau, Suciu 2010, for trees; here for any
+sets).
 
-A key may have values that no group has: NULL, or values that the policy does not declare. Their rows count in the totals. If the
-released cells show more of them than noise explains, each such key has one more value in the table, OTHER, whose cells no
-set shows. Otherwise there are none, and the groups add up to the totals.
+A key may have values without a group: NULL, or undeclared values. Their rows count in the totals. If the released cells
+show more of them than noise explains, each such key has one more value in the table, OTHER, whose cells no set shows.
+Otherwise there are none, and the groups add up to the totals.
 
-Relation and guarantee: none of its own. This is post-processing: it sees nothing but released numbers and public ones,
-it draws no randomness, and the same release always gives the same answer. The caller must ensure that the cells are
-of public groups, all of which are there, and that the exact cells add up, except where contribution bounds cut.
+Relation and guarantee: none. This is post-processing of released and public numbers, without randomness. The caller must
+ensure that all cells of public groups are present, and that exact cells add up, except for cuts by contribution bounds.
 """
 
 from __future__ import annotations
@@ -71,7 +70,6 @@ class GroupingSet:
     place: int | None = None
 
     def rows_of(self, relations: Mapping[str, pa.Table]) -> pa.Table:
-        """Return the set's rows."""
         table = relations[self.relation]
         return table if self.place is None else table.filter(pc.equal(table.column(0), self.place))
 
@@ -108,9 +106,8 @@ class Consistent:
     """The grouping sets of one statement.
 
     Args:
-        sets: their releases.
-        nonnegative: True if the finest cells of counts are at least 0.
-        open: for each key, whether rows may have values that no group has; none has such values if this is empty.
+        nonnegative: whether the finest cells of counts are at least 0.
+        open: for each key, whether rows may have values without a group; none has if this is empty.
     """
 
     sets: tuple[GroupingSet, ...]
@@ -148,12 +145,7 @@ class Consistent:
         return out
 
     def _fit(self, tables: list[pa.Table], others: bool) -> tuple[list[Group], list[Places], list[_Fitted]]:
-        """Return the finest cells, their places in each set, and the fitted table of each column.
-
-        Args:
-            tables: the rows of all sets.
-            others: True if open keys have the value OTHER.
-        """
+        """Return the finest cells, their places in each set, and the fitted table of each column; ``others``: with OTHER."""
         finest = self._finest(tables, others)
         places = [self._places(cells, finest, table) for cells, table in zip(self.sets, tables, strict=True)]
         fitted = []
@@ -190,7 +182,7 @@ class Consistent:
         return list_groups(table, keys)
 
     def _with_others(self, keys: Sequence[int], groups: Iterable[Group]) -> Iterable[Group]:
-        """Return the groups of a set, and those that have OTHER in the place of some values."""
+        """Return the groups of a set, and those with OTHER in the place of some values."""
         found: dict[Group, None] = dict.fromkeys(groups)
         for place, key in enumerate(keys):
             if self.open[key]:
@@ -209,9 +201,8 @@ class Consistent:
 def fit(values: Sequence[Floats], weights: Sequence[float], places: Sequence[Places], size: int) -> Floats:
     """Fit the table of ``size`` finest cells whose sums are nearest to the values, by weighted least squares.
 
-    Of several best fits (if no set has all the keys), return the one spread most evenly. Conjugate gradients from zero
-    need few rounds: at most one per distinct eigenvalue, and there are at most as many of these as sets of keys if the
-    cells are a product.
+    Of several best fits (if no set has all the keys), return the one spread most evenly. Conjugate gradients from zero need
+    at most one round per distinct eigenvalue: at most as many as sets of keys if the cells are a product.
     """
     top = max(weights)
     weighed = [w / top for w in weights]

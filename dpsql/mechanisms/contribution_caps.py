@@ -1,37 +1,34 @@
-"""Caps on what one privacy unit adds, found privately: ``max_rows_contributed = AUTO`` and the like.
+"""Caps on what one privacy unit adds, found privately (``max_rows_contributed = AUTO`` and the like), and reports of cuts.
 
-A cap costs twice: what lies beyond it is lost, and the noise grows with it. From cap c to the next one, c', the statistics
+A cap costs twice: rows above it are lost, and the noise grows with it. From cap c to the next one, c', the statistics
 
-    q(c) = sum over units of (min(n, c') - min(n, c)) / (c' - c)        n: the unit's rows, or the groups it is in
+    q(c) = sum over units of (min(n, c') - min(n, c)) / (c' - c)        n: the unit's rows, or its groups
 
-say what would be gained: ``(c' - c) q(c)`` rows, for noise that is larger by ``c' - c`` times a public number. So the sparse
-vector technique climbs from 1, mostly by doubling, and stops at the first cap with q of at most a public tolerance, at which
-the two are equal. The noise of a cap is then that of any cap that is given: a constant.
+measure the gain: ``(c' - c) q(c)`` rows, for noise that grows by ``c' - c`` times a public number. So the sparse vector
+technique climbs from 1, mostly by doubling, and stops at the first cap with q of at most a public tolerance, at which gain
+and loss are equal. The found cap is then a constant.
 
-Relation: ADD_REMOVE. Sensitivity: a unit adds between 0 and 1 to every q, for it counts once, with all of its rows together:
-1, and monotone. (Counted once for each of its groups, it would move q by as many.) What a cap loses, the sum of
-``max(0, n - c)``, has no bounded sensitivity and is never looked at. Guarantee: pure epsilon of the search
-(:mod:`dpsql.mechanisms.selection.above_threshold`), and of each choice what it declares; which one is taken was released
-before, so the whole is their adaptive composition, charged for the dearest choice. Caller: the query counts each unit once.
+Relation: ADD_REMOVE. Sensitivity: a unit counts once, with all of its rows together, so it adds between 0 and 1 to every q:
+1, and monotone. (Counted once for each of its groups, it would move q by their number.) The loss of a cap, the sum of
+``max(0, n - c)``, has unbounded sensitivity and is never asked. Guarantee: pure epsilon of the search
+(:mod:`dpsql.mechanisms.selection.above_threshold`), and of each choice its own. The choice was released before, so the whole
+is their adaptive composition, charged for the dearest choice. The caller's query must count each unit once.
 
-Where the noise on the questions is large, one tolerance would do badly: a small one passes rungs with nothing beyond, up to
-the top; a large one stops too early. So each rung also asks about the rung two below it, with a larger tolerance, and about the
-one three below it, with one that statistics of 0 rows miss with a chance of :data:`RUNAWAY`. The proof allows each question
-its own tolerance.
+If the questions' noise is large, one tolerance does badly: a small one passes rungs without rows above, up to the top; a
+large one stops too early. So each rung also asks about the rung two below it, with a larger tolerance, and about the one three
+below it, with a tolerance that statistics of 0 rows miss with probability :data:`RUNAWAY`. The proof allows each question its
+own tolerance.
 
-``halfway`` is for a cap that only has to suit most units, where nothing is lost by a lower one: of each unit a half is
-subtracted from q, so the search stops where no more than half of the units gain. Then q moves by a half either way: the
-threshold is shifted by a half in the proof, and a question by 1.
+``halfway`` is for a cap that only has to suit most units, where a lower one loses nothing: of each unit a half is subtracted
+from q, so the search stops when at most half of the units gain. Then q moves by a half either way: the proof shifts the
+threshold by a half, and a question by 1.
 
-Noisy counts of the rows removed by caps and bounds, for an analyst who may raise a cap.
-
-Relation: ADD_REMOVE. The total removed by a cap has no bounded sensitivity: one unit may have any number of rows above
-it. So a unit counts for at most what the caps allow it to add to the answers: with caps of m rows in each of L groups,
-at most m L rows and L groups above the caps, and m L times the largest size of a value outside the bounds. A unit that
-is added or removed moves each number by at most that, independently of other units. Guarantee: that of the noises,
-which share the report's epsilon equally. The caller must ensure that the query applies these limits to each unit.
-
-The report says whether something is cut, and about how much; above twice the caps it says "at least". Only notes are released.
+*Reports of cuts* are noisy counts of the rows removed by caps and bounds, for an analyst who may raise a cap. The total
+removed by a cap has unbounded sensitivity. So a unit counts for at most what the caps allow it to add to the answers: with
+caps of m rows in each of L groups, at most m L rows and L groups above the caps, and m L times the largest size of a value
+outside the bounds. One unit moves each number by at most that (ADD_REMOVE). Guarantee: that of the noises, which share the
+report's epsilon equally. The caller's query must apply these limits to each unit. Only notes are released: whether something
+is cut, and about how much; above twice the caps, "at least".
 """
 
 from __future__ import annotations
@@ -82,8 +79,8 @@ class CutNumber:
 
     Args:
         column: of the query's only row, in grid steps.
-        what: what exceeds which cap, for people.
-        counted: the limit on one unit, for people.
+        what: what exceeds which cap, in words.
+        counted: the limit on one unit, in words.
     """
 
     column: str
@@ -94,7 +91,7 @@ class CutNumber:
 
     @property
     def meaning(self) -> str:
-        """The wording of its effect on an answer, unless it counts rows or groups."""
+        """Its effect on an answer in words, unless it counts rows or groups."""
         lacks = "; a sum lacks up to that, an average up to that over its rows"
         return lacks if self.what.endswith("added up") else ""
 
@@ -163,7 +160,7 @@ _SOONER = 7
 
 
 def list_caps(top: int) -> tuple[int, ...]:
-    """List the caps that are tried: 1, 2, 4 and so on, and the highest.
+    """Return the tried caps: 1, 2, 4 and so on, and the highest.
 
     >>> list_caps(20), list_caps(1)
     ((1, 2, 4, 8, 16, 20), (1,))
@@ -173,9 +170,9 @@ def list_caps(top: int) -> tuple[int, ...]:
 
 @functools.lru_cache(maxsize=256)
 def find_tolerance(rates: tuple[Fraction, Fraction], doubt: Fraction) -> int:
-    """Compute the least tolerance that a statistic of 0 rows misses with a chance of at most ``doubt``.
+    """Return the least tolerance that a statistic of 0 rows misses with probability at most ``doubt``.
 
-    The chance is a**(t + 1) (1 - b) / (1 - a b), so its logarithm is solved for t, with directed rounding.
+    The probability is a**(t + 1) (1 - b) / (1 - a b), so its logarithm is solved for t, with directed rounding.
     """
     bits = 160 + 4 * sum(max(r.denominator.bit_length() - r.numerator.bit_length(), 0) for r in rates)
     one = ia.rational(Fraction(1), bits)
@@ -191,9 +188,9 @@ class CapLadder:
     """The caps to climb, and the budget for it.
 
     Args:
-        caps: ascending; the last is taken where no other is, without a question.
+        caps: ascending; the last is taken, without a question, if no other is.
         epsilon: of the search.
-        tolerance: what q of a cap may be, in units.
+        tolerance: the greatest q at which a cap is taken, in units.
         halfway: whether a half of each unit is subtracted from q.
     """
 
@@ -210,7 +207,6 @@ class CapLadder:
 
     @property
     def event(self) -> SparseVector:
-        """The charge of climbing it."""
         return SparseVector(*split_epsilon(self.epsilon, 1, monotone=True), 1)
 
     @property
@@ -221,12 +217,12 @@ class CapLadder:
 
     @cached_property
     def grid(self) -> int:
-        """The steps to a unit of q, so that every q is a whole number of them."""
+        """The steps per unit of q, so that every q is a whole number of them."""
         return math.lcm(*(b - a for a, b in pairwise(self.caps)), 2)
 
     @property
     def questions(self) -> tuple[tuple[int, int, int], ...]:
-        """The questions in order: the rung that a yes takes, the rung whose q is looked at, and what that may be, in steps."""
+        """The questions in order: the rung that a yes takes, the rung whose q is compared, and its tolerance, in steps."""
         here = math.floor(self.tolerance * self.grid)
         sooner = math.floor((self.tolerance + _SOONER / self.rates[0]) * self.grid)
         surely = max(sooner, find_tolerance((self.rates[0] / self.grid, self.rates[1] / self.grid), RUNAWAY))
@@ -239,10 +235,9 @@ class CapLadder:
         )
 
     def measure(self, sizes: Sequence[int], units: Sequence[int]) -> list[int]:
-        """Return q of each cap but the last, in steps of the grid: one unit moves each by at most ``grid``, all the same way.
+        """Return q of each cap but the last, in steps of the grid: one unit moves each by at most ``grid``, in one direction.
 
-        Args:
-            sizes: what units have. units: how many have so much.
+        ``sizes`` are the units' rows or groups, ``units`` the number of units of each size.
         """
         half = self.grid // 2 * sum(units) if self.halfway else 0
         found: list[int] = []
@@ -255,11 +250,7 @@ class CapLadder:
         return found
 
     def climb(self, statistics: Sequence[int], entropy: Entropy) -> int:
-        """Find the first cap that a question takes, by its place; the last where none does.
-
-        Args:
-            statistics: as :meth:`measure` gives them.
-        """
+        """Return the place of the first cap that a question takes, or of the last; ``statistics`` are from :meth:`measure`."""
         asked = self.questions
         if not asked:
             return len(self.caps) - 1
@@ -276,16 +267,16 @@ class CapSearch(base.Operator):
     """A cap that is found privately, and the choice of an operator by it.
 
     Args:
-        option: what the cap is called, such as ``max_rows_contributed``.
-        query: gives :data:`SIZE` and :data:`UNITS`; each unit is in one row only.
+        option: the cap's name, such as ``max_rows_contributed``.
+        query: returns :data:`SIZE` and :data:`UNITS`; each unit is in one row only.
         caps: as of :class:`CapLadder`.
         epsilon: of the search.
-        cost: by how much the noise on one group's answer grows with the cap, in rows or units.
-        groups: how many groups are answered, or a public query that gives it as ``n``.
+        cost: the growth of the noise on one group's answer with the cap, in rows or units.
+        groups: the number of answered groups, or a public query that returns it as ``n``.
         least, most: the operators for the first and for the last cap.
-        between: those for the others. They follow from how the two are made, so they are no part of what is compared.
-        halfway: as of :class:`CapLadder`; then ``cost`` plays no part.
-        limits: the owner's caps, beyond which none is tried, as people read them; empty where there are none.
+        between: those for the others. They follow from these two, so they are not compared.
+        halfway: as of :class:`CapLadder`; then ``cost`` is unused.
+        limits: the owner's caps, above which none is tried, in words; empty if there are none.
     """
 
     option: str
@@ -310,17 +301,12 @@ class CapSearch(base.Operator):
         return (self.least, *self.between, self.most)
 
     def ladder(self, groups: int) -> CapLadder:
-        """Return the ladder for so many groups: to lose what is beyond a cap costs about as much as the noise of the next.
-
-        Args:
-            groups: the number of groups whose noise grows.
-        """
+        """Return the ladder for ``groups`` answers: losing the rows above a cap costs about the next one's noise."""
         tolerance = Fraction(0) if self.halfway else max(1, groups) * self.cost
         return CapLadder(self.caps, self.epsilon, tolerance, self.halfway)
 
     @property
     def confidence(self) -> float | None:  # type: ignore[override]
-        """The level of the intervals that its choices show."""
         return self.least.confidence
 
     @cached_property
@@ -337,7 +323,7 @@ class CapSearch(base.Operator):
 
     @property
     def _counts(self) -> tuple[str, ...]:
-        """The query of how many groups there are, where that is not known yet."""
+        """The query for the number of groups, if unknown."""
         return (self.groups,) if isinstance(self.groups, str) else ()
 
     @property
@@ -376,7 +362,6 @@ class CapSearch(base.Operator):
         )
 
     def _note(self, place: int) -> str:
-        """Say which cap was found."""
         cap, what = self.caps[place], _WHAT[self.option]
         found = f"{self.option} = {cap}"
         if self.halfway:
@@ -426,23 +411,15 @@ class CapSearch(base.Operator):
         inner = (f"With {self.option} = 1: {line}" for line in self.least.sentences(confidence))
         return (found, *inner, f"Noise grows with {self.option}.")
 
-    def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[base.ExpectedError]:
-        for error in self.least.expect_errors(factor, confidence):
-            yield base.ExpectedError(f"{error.name}, with {self.option} = 1", error.error)
-
-    def mean_errors(self, rows: int) -> Mapping[str, float]:
-        """Return the expected absolute errors under the lowest cap: the least that they may be."""
-        return self.least.mean_errors(rows)
-
-    def find_errors(self, release: base.Release) -> Mapping[str, float]:
-        if release.noisy is None:
-            return {}
-        place, inner = _unmark(release.noisy)
-        return self.choices[place].find_errors(replace(release, noisy=inner))
-
-    @property
-    def assumes_rows(self) -> bool:
-        return self.least.assumes_rows
+    def errors(self, basis: base.ErrorBasis) -> Iterator[base.ExpectedError]:
+        """Yield the errors under the cap that a release found, else under the lowest: the least that they may be."""
+        release = basis.release
+        if release is None:
+            for error in self.least.errors(basis):
+                yield replace(error, condition=f"{error.condition}, with {self.option} = 1")
+        elif release.noisy is not None:
+            place, inner = _unmark(release.noisy)
+            yield from self.choices[place].errors(replace(basis, release=replace(release, noisy=inner)))
 
     @property
     def price_notes(self) -> tuple[str, ...]:
@@ -463,7 +440,7 @@ def _list_integers(values: Integers) -> list[int]:
 
 
 def _mark(noisy: pa.Table | None, place: int) -> pa.Table:
-    """Note beside the noisy integers which choice they are of."""
+    """Return the noisy integers with the place of the choice that they belong to."""
     table = pa.table({}) if noisy is None else noisy
     told = dict(table.schema.metadata or {})
     places = [place, *json.loads(told.get(_PLACES, b"[]"))]
@@ -482,9 +459,9 @@ def _unmark(noisy: pa.Table) -> tuple[int, pa.Table | None]:
 def find_dearest(events: Iterable[Event]) -> Event:
     """Return an event that costs at least as much as any of these, in every currency: made of the dearest of their parts.
 
-    They are made alike, for caps that differ: each has the same parts in the same order. Noise of the lowest cap is the
-    dearest: of the steps that it moves by and of the groups that share it there are fewest, and a share of the loss is never
-    dearer than the loss at once. Parts of one kind are compared by what they cost, to within the rounding of these numbers.
+    They are made alike, for different caps: each has the same kinds of parts in the same order. Noise of the lowest cap is the
+    dearest: it has the fewest steps of sensitivity and the fewest groups, and a share of the loss is never dearer than the whole
+    loss. Parts of one kind are compared by their costs, up to rounding.
 
     Raises:
         ValueError: they are not made alike, or no part is the dearest in all currencies.

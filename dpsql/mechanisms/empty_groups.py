@@ -1,27 +1,27 @@
 """The groups of a range that differ significantly from an empty group, decided from released numbers alone.
 
-Bounds make every whole number or day between them a public group, and most of these may have no rows. All of them are
-computed and stored. An answer shows the groups that an empty group would hardly look like.
+Bounds make every whole number or day between them a public group, and most of these may have no rows. All are computed
+and stored; an answer shows those that differ significantly from an empty group.
 
-Every exact integer of an empty group is 0, so its released integers are noise of a known law. A statement has a doubt of
-:data:`FALSE_GROUPS`. Its blocks with such groups get equal parts of it, so do the groups of a block, and the integers of a
-group. An integer is significant where the law gives noise so far from 0 with no more than that probability. So no group
-without rows is shown in an answer, but with probability :data:`FALSE_GROUPS` at most (the union bound; no independence is
-needed). Counts are never negative, so for them noise above 0 alone is significant.
+Every exact integer of an empty group is 0, so its released integers are noise of a known law. The probability
+:data:`FALSE_GROUPS` is divided equally among a statement's blocks with such groups, then among the groups of a block,
+then among the integers of a group. An integer is significant if noise is that far from 0 with no more than its part. By
+the union bound, an answer shows a group without rows with probability at most :data:`FALSE_GROUPS`. Counts are never
+negative, so for them only noise above 0 is significant.
 
-Laplace and Gaussian noise on each group have their exact tails. Noise in the order of a key, and the cells of marginals, are
-fixed sums of independent noise. A sum of Gaussian noise is Gaussian. For a sum S of Laplace noise with variance ``2 b^2``,
+Laplace and Gaussian noise on each group have exact tails. Noise in the order of a key, and cells of marginals, are fixed
+sums of independent noise. A sum of Gaussian noise is Gaussian. For a sum S of Laplace noise with variance ``2 b^2``,
 
     Pr[|S| > T b] <= exp(-T) + 0.93 / T^2 * exp(-T^2 / 6).
 
-Proof: Laplace noise is Gaussian noise whose variance is ``2 E`` times the squared scale, with E exponential. So given the E's
-the sum is Gaussian with variance ``2 b^2 W``, and W is a mean of exponentials, which the convex order places below a single
-one. The tail ``erfc(T / (2 sqrt(w)))`` is convex in w up to ``T^2 / 6``, and below its tangent there from then on. That
-convex majorant has its largest expectation for a single exponential: the Laplace tail, and what the tangent adds, which is its
-slope times ``exp(-T^2 / 6)``. Discrete Laplace noise with a fraction of its own added is Laplace noise; one step more allows
-for that and for rounding.
+Proof: Laplace noise is Gaussian noise whose variance is ``2 E`` times the squared scale, with E exponential. Given the
+E's, the sum is Gaussian with variance ``2 b^2 W``, and W is a mean of exponentials, which the convex order places below a
+single one. The tail ``erfc(T / (2 sqrt(w)))`` is convex in w up to ``T^2 / 6``, and below its tangent there from then on.
+The expectation of that convex majorant is largest for a single exponential: the Laplace tail, plus the tangent's part,
+its slope times ``exp(-T^2 / 6)``. Discrete Laplace noise plus an independent fraction is Laplace noise; one further step
+allows for that and for rounding.
 
-Relation and guarantee: none of its own. This is post-processing of what was released, and it draws no randomness.
+Relation and guarantee: none. This is post-processing without randomness.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _MARGIN = 1e-9
 
 
 def find_noise_reach(noise: Noise, doubt: float) -> float:
-    """Return the steps that noise stays within, on either side of 0, but with a probability of ``doubt`` at most."""
+    """Return the steps that noise exceeds, on either side of 0, with probability at most ``doubt``."""
     if isinstance(noise, LaplaceNoise | GaussianNoise):
         return noise.half_width(1 - doubt)
     deviation = math.sqrt(noise.largest_variance)
@@ -69,13 +69,13 @@ def _find_laplace_reach(doubt: float) -> float:
 def find_significant(
     noisy: Iterable[tuple[Noise, Integers]], counts: Iterable[bool], groups: int, doubt: float
 ) -> Booleans:
-    """Return which groups have an integer that noise alone hardly gives.
+    """Return which groups have an integer that noise alone is unlikely to give.
 
     Args:
         noisy: the noise of each statistic, and its released integers.
-        counts: for each of them, whether its exact integer is never negative.
-        groups: how many groups the doubt is for.
-        doubt: the probability that any of these is found while all are empty, at most.
+        counts: for each statistic, whether its exact integer is never negative.
+        groups: the number of groups that share ``doubt``.
+        doubt: the probability, at most, that any group is found while all are empty.
     """
     columns = list(zip(noisy, counts, strict=True))
     found = np.zeros(len(columns[0][0][1]), dtype=np.bool_)
@@ -89,7 +89,7 @@ def find_significant(
 
 @dataclass(frozen=True)
 class RangedGroups:
-    """A block of a plan with groups that a range makes, of which those without significant numbers are not shown.
+    """A block with groups made by ranges, of which those without significant numbers are not shown.
 
     Args:
         relation: the block's name.
@@ -100,12 +100,12 @@ class RangedGroups:
     keys: tuple[str, ...]
 
     def choose(self, operator: Operator, release: Release, blocks: int) -> tuple[pa.Table, str]:
-        """Return the groups that are shown, and a sentence on the others; empty where all are shown.
+        """Return the shown groups, and a sentence on the others (empty if all are shown).
 
         Args:
-            operator: what the block was answered with.
+            operator: the operator that answered the block.
             release: its whole answer.
-            blocks: how many blocks of the statement have such groups.
+            blocks: the number of the statement's blocks with such groups.
         """
         found = operator.find_filled(release, self.keys, float(FALSE_GROUPS) / blocks)
         total = release.table.num_rows
@@ -131,7 +131,7 @@ ALL_SHOWN = (
 def choose_shown_groups(
     ranged: Iterable[RangedGroups], answered: Mapping[str, tuple[Operator, Release]]
 ) -> dict[str, tuple[pa.Table, str]]:
-    """Return the groups that are shown of each block with ranged groups that is answered already, and sentences on the others."""
+    """Return the shown groups of each answered block with ranged groups, and sentences on the others."""
     listed = list(ranged)
     return {
         item.relation: item.choose(*answered[item.relation], len(listed))

@@ -1,25 +1,14 @@
-"""Statistics that rest on an exact histogram of each group: distinct counts and sums, binned counts.
+"""Distinct counts, distinct sums and binned counts, from an exact histogram of each group, with discrete Laplace noise.
 
-``COUNT(DISTINCT x)``: the number of different values in a group, with discrete Laplace noise.
+Relation: ADD_REMOVE. Guarantee: epsilon-DP. The caller must bound a unit to ``rows`` rows in each of ``groups`` groups by
+rules that use that unit alone, and choose bins without the data. Sensitivity in each group:
 
-Relation: ADD_REMOVE. Sensitivity: a unit with at most ``rows`` rows in a group brings or takes at most ``rows`` values
-there, in at most ``groups`` groups. Guarantee: epsilon-DP. The caller must bound the rows and groups of a unit by rules
-that look at that unit alone.
-
-``SUM(DISTINCT x)``: the sum of the different values in a group, with discrete Laplace noise.
-
-Relation: ADD_REMOVE. Sensitivity: a unit with at most ``rows`` rows in a group brings at most so many values that are not
-there without it, and takes none away. So it moves the sum by at most that of the largest values above 0, or of the least below
-0, at most ``rows`` of either (:func:`bound_distinct_sum`), in at most ``groups`` groups. Guarantee: epsilon-DP. The caller must
-bound the rows and groups of a unit by rules that look at that unit alone; values are held to a public grid here.
-
-``HISTOGRAM(x)``: the number of rows in each of a list of public bins, with discrete Laplace noise.
-
-Relation: ADD_REMOVE. Sensitivity: a unit with at most ``rows`` rows in a group moves the bins there by at most ``rows`` in
-L1, however they are spread, in at most ``groups`` groups. Guarantee: epsilon-DP (the L1 form of the Laplace
-mechanism), charged as noise on one bin of each group where a unit has one row there, and as pure epsilon where its rows
-may be spread. The caller must bound the rows and groups of a unit by rules that look at that unit alone, and choose the
-bins without looking at the data.
+* ``COUNT(DISTINCT x)``: ``rows`` values.
+* ``SUM(DISTINCT x)``: a unit adds at most ``rows`` values that are missing without it, and removes none. So it moves the
+  sum by at most that of the largest ``rows`` values above 0, or of the least below 0 (:func:`bound_distinct_sum`). Values
+  are clamped to a public grid here.
+* ``HISTOGRAM(x)``: ``rows`` in L1 over all bins. It is charged as noise on one bin per group if a unit has one row there,
+  else as pure epsilon.
 """
 
 from __future__ import annotations
@@ -32,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpsql.mechanisms.aggregation import Answered, Group, Part, index_groups
-from dpsql.mechanisms.base import ClaimedText, ExpectedError, Reader, RouteClaim, RowsClaim
+from dpsql.mechanisms.base import ClaimedText, ErrorBasis, ExpectedError, Reader, RouteClaim, RowsClaim
 from dpsql.mechanisms.moments import Count, Sum
 from dpsql.mechanisms.per_group import LaplaceNoise, Statistic
 from dpsql.mechanisms.unit_parts import read_distinct
@@ -45,7 +34,7 @@ _NO_ROWS = np.zeros(0, dtype=np.intp)
 
 @dataclass(frozen=True)
 class DistinctCount(Part):
-    """One released column; ``query`` gives the keys and the exact number ``n`` of each group that has rows."""
+    """One released column; ``query`` returns the keys and the exact number ``n`` of each group with rows."""
 
     query: str
     keys: tuple[str, ...]
@@ -99,20 +88,19 @@ class DistinctCount(Part):
     def sentences(self, confidence: float) -> tuple[str, ...]:
         return self._count.sentences(confidence)
 
-    def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[ExpectedError]:
-        yield from self._count.expect_errors(factor, confidence)
-
-    def mean_errors(self, rows: int) -> Mapping[str, float]:
-        return {self.name: self.noise.mean_error}
+    def errors(self, basis: ErrorBasis) -> Iterator[ExpectedError]:
+        return self._count.errors(basis)
 
 
 BIN, BIN_ROWS = "bin", "n"
 """Columns of the query: the place of a bin, from 0, and the number of rows in it."""
+EACH_BIN = ", each bin"
+"""The note on the error of a histogram's counts."""
 
 
 @dataclass(frozen=True)
 class Histogram(Part):
-    """One released column, a list of ``bins`` noisy counts; ``query`` gives keys, :data:`BIN` and :data:`BIN_ROWS`."""
+    """One released column, a list of ``bins`` noisy counts; ``query`` returns keys, :data:`BIN` and :data:`BIN_ROWS`."""
 
     query: str
     keys: tuple[str, ...]
@@ -146,11 +134,8 @@ class Histogram(Part):
         noise = self.noise.sentence(confidence)
         return (f"{self.name}: the count of each of {self.bins} bins with {noise}.",)
 
-    def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[ExpectedError]:
-        yield ExpectedError(f"{self.name}, each bin", self.noise.rescale(factor).half_width(confidence))
-
-    def mean_errors(self, rows: int) -> Mapping[str, float]:
-        return {self.name: self.noise.mean_error}
+    def errors(self, basis: ErrorBasis) -> Iterator[ExpectedError]:
+        yield ExpectedError(self.name, basis.of(self.noise), condition=EACH_BIN)
 
 
 GRID_STEP, STEP_ROWS = "value", "count"
@@ -160,14 +145,13 @@ GRID_STEP, STEP_ROWS = "value", "count"
 def bound_distinct_sum(
     rows: int, low: int, high: int, values: Sequence[int] | None = None, spread: bool = False
 ) -> int:
-    """Return how far ``rows`` values that were not there can move a sum of different values.
+    """Return how far ``rows`` additional values can move a sum of distinct values.
 
     Args:
-        rows: the number of new values, at most.
-        low: the least of all integers that may occur, where ``values`` does not list them.
-        high: the greatest of them.
-        values: the only values that may occur.
-        spread: whether they may be in as many groups, of whose sums the changes are added up.
+        rows: the most additional values.
+        low, high: the least and the greatest possible integer, unless ``values`` lists them.
+        values: the only possible values.
+        spread: whether they may be in as many groups, whose changes are added up.
 
     >>> bound_distinct_sum(2, -1, 4), bound_distinct_sum(2, -9, 4), bound_distinct_sum(9, 0, 3)
     (7, 17, 6)
@@ -185,26 +169,20 @@ def bound_distinct_sum(
 
 
 def _add_largest(rows: int, low: int, high: int) -> int:
-    """Add up the largest ``rows`` integers above 0 between two ends."""
     first = max(1, low, high - rows + 1)
     return (first + high) * (high - first + 1) // 2 if high >= first else 0
 
 
 @dataclass(frozen=True)
 class DistinctSum(Part):
-    """One released column, the noisy sum of the different values of each group.
+    """One released column, the noisy sum of the distinct values of each group.
 
     Args:
-        query: gives the keys, :data:`GRID_STEP` and ``STEP_ROWS``, a row per group and value.
-        keys: names of the grouping columns.
-        name: of the released column.
-        low: the first step of the grid, to which values are held.
-        high: its last step.
-        rows: rows of one privacy unit in one group.
+        query: returns the keys, :data:`GRID_STEP` and ``STEP_ROWS``, a row per group and value.
+        low, high: the ends of the grid, to which values are clamped.
         noise: of the sum, in grid steps; its sensitivity is at least that of :func:`bound_distinct_sum`.
-        steps: grid steps to a unit.
-        values: the only values that count, in grid steps; None where all between the ends do.
-        in_all: whether ``rows`` are those of all groups together: spread over groups, each may bring the largest value.
+        values: the only values that count, in grid steps (None: all between the ends).
+        in_all: whether ``rows`` covers all groups together: each row may then add the largest value to another group.
     """
 
     query: str
@@ -260,15 +238,12 @@ class DistinctSum(Part):
     def sentences(self, confidence: float) -> tuple[str, ...]:
         return self._sum.sentences(confidence)
 
-    def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[ExpectedError]:
-        yield from self._sum.expect_errors(factor, confidence)
-
-    def mean_errors(self, rows: int) -> Mapping[str, float]:
-        return {self.name: self.noise.mean_error / float(self.steps)}
+    def errors(self, basis: ErrorBasis) -> Iterator[ExpectedError]:
+        return self._sum.errors(basis)
 
 
 def read_histogram(values: Integers, counts: Integers, low: int, high: int) -> tuple[Integers, Integers]:
-    """Return distinct ascending grid steps between two ends and their counts, in whatever order the query gave them."""
+    """Return the distinct ascending grid steps between two ends, and their counts."""
     held = counts > 0
     v, c = np.clip(values[held], low, high).astype(np.int64), counts[held]
     if len(v) and not bool((v[1:] > v[:-1]).all()):

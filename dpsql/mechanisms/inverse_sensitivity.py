@@ -57,7 +57,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -68,7 +68,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpsql.mechanisms.aggregation import Answered, Group, Part, index_groups
-from dpsql.mechanisms.base import ClaimedText, ExpectedError, RowsClaim
+from dpsql.mechanisms.base import ClaimedText, ErrorBasis, ExpectedError, RowsClaim
 from dpsql.mechanisms.fast.column_counts import ColumnCounts
 from dpsql.mechanisms.histograms import GRID_STEP, STEP_ROWS, read_histogram
 from dpsql.mechanisms.per_group import LaplaceNoise
@@ -139,8 +139,7 @@ class EditedStatistic(ABC):
         """Return the number that an answer represents, in steps of the values' grid, which begins at ``low``."""
 
     @abstractmethod
-    def describe(self) -> str:
-        """Return the statistic in words."""
+    def describe(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -347,8 +346,6 @@ class InverseSensitivity(Part):
         column: if nothing is grouped, returns ``GRID_STEP`` of every row: not yet clamped, NULL if missing.
     """
 
-    assumes_rows = True
-
     query: str
     keys: tuple[str, ...]
     name: str
@@ -430,14 +427,15 @@ class InverseSensitivity(Part):
             f"needed, and it is never NULL.",
         )
 
-    def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[ExpectedError]:
-        other = replace(self, epsilon=self.epsilon * factor)
-        yield ExpectedError(f"{self.name}, in rows", other.bound_error(confidence))
-
-    def mean_errors(self, rows: int) -> Mapping[str, float]:
-        """Return the error for rows spread evenly between the bounds: each edit moves the answer by half a rank."""
-        off = min(1 / (2 * float(self.rate) * rows), 0.25)
-        return {self.name: off * float((self.high - self.low) / self.steps)}
+    def errors(self, basis: ErrorBasis) -> Iterator[ExpectedError]:
+        """Yield errors for rows spread evenly between the bounds: each edit moves the answer by half a rank."""
+        if basis.confidence is not None:
+            other = replace(self, epsilon=self.epsilon * basis.factor)
+            yield ExpectedError(self.name, other.bound_error(basis.confidence), condition=", in rows")
+            return
+        for rows in basis.rows:
+            off = min(1 / (2 * float(self.rate) * rows), 0.25)
+            yield ExpectedError(self.name, off * float((self.high - self.low) / self.steps))
 
 
 ASSUMED_ROWS = (1_000, 10_000, 100_000)

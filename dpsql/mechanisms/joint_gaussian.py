@@ -1,7 +1,7 @@
 """Gaussian noise of several blocks under one calibration: those of a declared plan, and of grouping sets.
 
-Relation: ADD_REMOVE. Guarantee: blocks that were fixed together may be calibrated together. Each had noise for a
-separate pair (epsilon, delta); the pairs add up, and each block's share of the joint squared mu is its share of epsilon
+Relation: ADD_REMOVE. Guarantee: blocks that are fixed together may be calibrated together. Their pairs (epsilon, delta)
+add up, and each block's share of the joint squared mu is its share of epsilon
 (:class:`~dpsql.mechanisms.per_group.JointGaussianNoise`). The composed event checks that the pair covers all.
 """
 
@@ -46,7 +46,6 @@ def find_pair(operator: Operator) -> tuple[Fraction, Fraction] | None:
 
 
 def _list_noises(operator: Operator) -> list[Noise]:
-    """Return the noise of each of a block's statistics; empty for other kinds of blocks."""
     if isinstance(operator, Marginals):  # its residuals share the table's calibration
         return _list_noises(operator.table)
     aggregation = operator.aggregation if isinstance(operator, Together) else operator

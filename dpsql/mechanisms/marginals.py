@@ -1,31 +1,24 @@
 """Marginals of the same rows, measured together: ROLLUP, CUBE and GROUPING SETS by ResidualPlanner, on exact integers.
 
-Relation: ADD_REMOVE. What is read is one table: the finest cells, in which each unit's rows were capped once, before anything
-is added up. For each set T of keys that some marginal contains, ``D P x_T`` (:mod:`dpsql.mechanisms.marginals`) is
-computed as integers and released with noise of its own. Sensitivity: a unit that moves the finest cells by w in L1 moves it by
-w times what one cell does, whether its cells fall together in the coarser ones or not. Guarantee: what the events of the
-residuals' noise compose to; with Gaussian noise that is the pair of one calibration. All marginals are sums of the same
-residuals, so everything after these is post-processing, the intervals too.
-
-The caller (the rewriter) must ensure that the finest cells are bounded as their noise declares, that they are those of public
-groups, a product of the keys' values, with a value of its own for the rows beyond the others where there may be such, and
-that marginals list public groups.
-
-The noise of marginals that are put together from residuals, and the shares of the budget that make it least.
-
-Let x be the sums over a product of keys with m_i values each. The residual of a set T of keys is ``P x_T``, where x_T are the
-sums over the other keys and P is the tensor product of ``I - J / m_i`` for the keys of T: what the sums say beyond those of
-fewer keys. P is symmetric and idempotent, the residuals of different sets are orthogonal, and a marginal is
+Let x be the sums over a product of keys with m_i values each: the finest cells, in which each unit's rows were capped once.
+The residual of a set T of keys is ``P x_T``, where x_T are the sums over the other keys and P is the tensor product of
+``I - J / m_i`` for the keys of T: the part of the sums that those of fewer keys don't determine. P is symmetric and
+idempotent, the residuals of different sets are orthogonal, and a marginal is
 
     x_S = sum over the subsets T of S of P x_T, spread evenly over the cells that agree in T
 
-(ResidualPlanner: Xiao, He, Zhang, Kifer 2023, arXiv 2305.08175). With D the product of the m_i of T, ``D P x_T`` is whole. A
-cell more or less moves it by the entries ``(m_i - 1)`` and ``-1``, multiplied over the keys of T: at most ``prod (m_i - 1)`` in
-any entry, ``2**|T| prod (m_i - 1)`` in L1, and ``prod m_i (m_i - 1)`` in squared L2. A unit with cells of L1 weight w moves it by
-w times as much, by the triangle inequality, however its cells fall together.
+(ResidualPlanner: Xiao, He, Zhang, Kifer 2023, arXiv 2305.08175). With D the product of the m_i of T, ``D P x_T`` is integer;
+it is released with noise of its own.
 
-Relation: ADD_REMOVE. Guarantee: that of :class:`~dpsql.mechanisms.per_group.LaplaceNoise` and of its Gaussian fellows for these
-sensitivities; everything above a noisy residual is post-processing.
+Relation: ADD_REMOVE. Sensitivity: one cell more or less moves ``D P x_T`` by the entries ``(m_i - 1)`` and ``-1``, multiplied
+over the keys of T: at most ``prod (m_i - 1)`` in any entry, ``2**|T| prod (m_i - 1)`` in L1, and ``prod m_i (m_i - 1)`` in
+squared L2. A unit with cells of L1 weight w moves it by at most w times as much, by the triangle inequality, whether or not
+its cells coincide. Guarantee: the composition of the residuals' noises, :class:`~dpsql.mechanisms.per_group.LaplaceNoise` or
+Gaussian with the pair of one calibration. All marginals are sums of the residuals: they and their intervals are
+post-processing.
+
+The binder must ensure that the finest cells are bounded as their noise declares, that they are those of public groups, a
+product of the keys' values (with an own value for further rows, if there may be any), and that marginals list public groups.
 """
 
 from __future__ import annotations
@@ -45,7 +38,7 @@ import pyarrow as pa
 from dpsql.mechanisms import base
 from dpsql.mechanisms.aggregation import Aggregation, list_groups, sort_by_key
 from dpsql.mechanisms.empty_groups import find_significant
-from dpsql.mechanisms.moments import Output, expect_mean_error
+from dpsql.mechanisms.moments import Output
 from dpsql.mechanisms.per_group import (
     GaussianNoise,
     GaussianNoiseByMu,
@@ -81,23 +74,23 @@ _FREQUENCY_STEP = 0.05
 
 
 def list_closure(sets: Iterable[KeyPlaces], sizes: Sequence[int]) -> tuple[KeyPlaces, ...]:
-    """Return the sets of keys whose residuals make up the marginals of ``sets``; those that are always 0 are left out."""
+    """Return the sets of keys whose residuals make up the marginals of ``sets``, without those that are always 0."""
     wide = {tuple(i for i in sorted(places) if sizes[i] > 1) for places in sets}
     found = {part for places in wide for n in range(len(places) + 1) for part in combinations(places, n)}
     return tuple(sorted(found, key=lambda p: (len(p), p)))
 
 
 def find_reach(cells: Noise, sizes: Sequence[int], whole: bool) -> tuple[int, int]:
-    """Return how far a unit moves a residual times D: so many steps in each of so many groups.
+    """Return how far a unit moves a residual times D: by so many steps in each of so many groups.
 
     For Laplace noise the product is the L1 distance, and no entry moves by more than the steps; for Gaussian noise the steps
     times the root of the groups is the L2 distance.
 
     Args:
-        cells: the noise that the finest cells would have by themselves, with what a unit moves them by.
+        cells: the noise that the finest cells would have by themselves, with a unit's bounds.
         sizes: of the keys of the residual.
-        whole: whether these are all keys: then no two cells of a unit fall together, and the L2 distance of the cells
-            themselves may bound what a unit moves, for P makes no vector longer.
+        whole: whether these are all keys: then no two cells of a unit coincide, and the L2 distance of the cells themselves may
+            bound that of the residual, since P makes no vector longer.
     """
     weight = cells.sensitivity * cells.groups
     if isinstance(cells, LaplaceNoise):
@@ -109,12 +102,9 @@ def find_reach(cells: Noise, sizes: Sequence[int], whole: bool) -> tuple[int, in
 
 
 def make_residual_noise(cells: Noise, reach: tuple[int, int], share: Fraction) -> Noise:
-    """Return the noise of what a unit moves this far, for a share of what noise on the finest cells costs.
+    """Return the noise for a residual's ``reach`` (:func:`find_reach`), at a share of the cost of noise on the finest cells.
 
-    Args:
-        cells: the noise that the finest cells would have.
-        reach: steps and groups, as :func:`find_reach` gives them.
-        share: of its epsilon, or of its squared mu.
+    ``share``: of its epsilon, or of its squared mu.
     """
     if isinstance(cells, LaplaceNoise):
         return LaplaceNoise(cells.epsilon * share, *reach)
@@ -133,24 +123,21 @@ def find_shares(
     groups: Sequence[tuple[KeyPlaces, int]],
     limits: Sequence[float] = (),
 ) -> tuple[Fraction, ...] | None:
-    """Return the shares of residuals for which the total squared error is least; they add up to at most 1.
+    """Return the shares of residuals with the least total squared error, at most 1 in all; None if none was found within limits.
 
     A share q of squared mu gives a residual noise of variance ``a / q``, so q is in proportion to the root of a; a share of
     epsilon gives ``a / q**2``, so q is in proportion to its third root.
 
-    Where marginals have limits, the Lagrangian of the least total is a total in which the marginals at their limits weigh more.
-    Its multipliers are found by fixed-point iteration: a marginal above its limit gains weight, one below it loses what it has
-    gained. Floats only propose shares here; what these cost is computed exactly, and the caller checks the limits.
+    If marginals have limits, the Lagrangian of the least total is a total in which the marginals at their limits weigh more. Its
+    multipliers are found by fixed-point iteration: a marginal above its limit gains weight, one below it loses its gain. Floats
+    only propose shares here; their cost is computed exactly, and the caller checks the limits.
 
     Args:
         cells: the noise that the finest cells would have.
         sizes: of all keys.
-        residuals: the sets of keys that are measured.
-        groups: the marginals that are asked for, and how many cells of each are shown.
-        limits: the most variance of each marginal's cells, in parts of that of the finest cells' own noise; none by default.
-
-    Returns:
-        None where no shares were found that meet the limits.
+        residuals: the measured sets of keys.
+        groups: the requested marginals, and the number of shown cells of each.
+        limits: the most variance of each marginal's cells, as a multiple of that of the finest cells' own noise.
     """
     laplace = isinstance(cells, LaplaceNoise)
     power, costs = 1 / 3 if laplace else 1 / 2, _find_costs(cells, sizes, residuals, groups)
@@ -180,7 +167,7 @@ def _find_costs(
     residuals: Sequence[KeyPlaces],
     groups: Sequence[tuple[KeyPlaces, int]],
 ) -> Floats:
-    """Return the variance of each marginal's cells from each residual at a share of 1, in parts of the finest cells' own."""
+    """Return the variance of each marginal's cells from each residual at a share of 1, relative to the finest cells' own."""
     laplace = isinstance(cells, LaplaceNoise)
     own = cells.sensitivity**2 * (cells.groups**2 if laplace else cells.groups)
     costs = np.zeros((len(groups), len(residuals)))
@@ -197,7 +184,7 @@ def _find_costs(
 
 
 def _share_out(costs: Floats, weights: Floats, power: float) -> Floats:
-    """Return the shares for which the weighed total is least; they add up to 1."""
+    """Return the shares for which the weighted total is least; they add up to 1."""
     found: Floats = (weights @ costs) ** power
     return np.asarray(found / found.sum())
 
@@ -212,12 +199,12 @@ def _round_shares(shares: Floats) -> tuple[Fraction, ...]:
 
 @dataclass(frozen=True)
 class ResidualPart:
-    """The noise of a residual times D, as it comes to a cell of a marginal that also has other keys.
+    """The noise of a residual times D, as part of a cell of a marginal with further keys.
 
     Args:
         noise: of each entry.
         sizes: of the residual's keys.
-        spread: how many cells of the marginal agree in these keys.
+        spread: the number of the marginal's cells that agree in these keys.
     """
 
     noise: Noise
@@ -226,7 +213,7 @@ class ResidualPart:
 
     @property
     def factors(self) -> Iterator[tuple[int, int]]:
-        """The entries of a row of ``D P``: their sizes, and how often each occurs."""
+        """The entries of a row of ``D P``: their sizes, and the frequency of each."""
         for n in range(len(self.sizes) + 1):
             for other in combinations(range(len(self.sizes)), n):
                 same = (m for i, m in enumerate(self.sizes) if i not in other)
@@ -242,14 +229,14 @@ class ResidualPart:
 class MarginalNoise(Noise):
     """The noise of a cell of a marginal: a fixed sum of the residuals' noise, rounded to a whole number of grid steps.
 
-    It says how far off a released cell may be. The residuals are what is released and charged.
+    It describes the error of a released cell. The residuals are released and charged.
     """
 
     parts: tuple[ResidualPart, ...]
 
     @property
     def event(self) -> Event:
-        """The charge of the residuals that it is made of."""
+        """The charge of its residuals."""
         return compose_events(part.noise.event for part in self.parts)
 
     @property
@@ -304,7 +291,7 @@ class MarginalNoise(Noise):
         return MarginalNoise(tuple(parts))
 
     def _draw(self, n: int, entropy: Entropy) -> Integers:
-        """Draw what so many cells are off by, each from residuals of its own."""
+        """Draw the errors of this many cells, each from its own residuals."""
         whole = math.lcm(*(part.unit for part in self.parts))
         total: Integers = np.zeros(n, dtype=object)
         for part in self.parts:
@@ -326,7 +313,7 @@ class MarginalNoise(Noise):
 
 
 def divide_rounded(values: Integers, divisor: int) -> Integers:
-    """Return the nearest integers to the quotients, exactly; a half goes up."""
+    """Return the nearest integers to the quotients, exactly; a half is rounded up."""
     if divisor == 1:
         return values
     return np.asarray((2 * values + divisor) // (2 * divisor))
@@ -336,7 +323,7 @@ def divide_rounded(values: Integers, divisor: int) -> Integers:
 
 
 def _transform(noise: MarginalNoise) -> tuple[Floats, Floats]:
-    """Return frequencies, and the characteristic function of a cell's noise there, without the last rounding."""
+    """Return frequencies, and the characteristic function of a cell's noise there, before the last rounding."""
     step = _FREQUENCY_STEP / math.sqrt(max(noise._spread_variance, 1e-30))
     t: Floats = (np.arange(_FREQUENCIES, dtype=np.float64) + 0.5) * step
     logs: Floats = np.zeros(_FREQUENCIES)
@@ -370,7 +357,7 @@ def find_half_width(noise: MarginalNoise, confidence: float) -> float:
 
 @lru_cache(maxsize=256)
 def find_mean_distance(noise: MarginalNoise) -> float:
-    """Return the expected distance from 0 of a sum of Laplace noise, by the same inversion."""
+    """Return the expected distance from 0 of a sum of Laplace noise, by this inversion."""
     t, values = _transform(noise)
     step = float(t[1] - t[0])
     beyond = 2 / math.pi / (float(t[-1]) + step / 2)
@@ -384,10 +371,10 @@ _EXACT_BITS = 62
 
 @dataclass(frozen=True)
 class Marginal:
-    """A set of keys whose cells are shown, by their places, and how many cells that are at most.
+    """A set of keys whose cells are shown, by their places, and the most cells.
 
-    ``listing`` is a public query of its groups, in columns in the order of the keys; empty where they are all combinations.
-    ``name`` is what EXPLAIN calls it.
+    ``listing`` is a public query of its groups, with columns in the order of the keys; empty if they are all combinations.
+    ``name`` is its name in EXPLAIN.
     """
 
     places: KeyPlaces
@@ -398,7 +385,7 @@ class Marginal:
 
 @dataclass(frozen=True)
 class Residual:
-    """A set of keys whose residual is measured, by their places, and its share of the whole's cost."""
+    """A set of keys whose residual is measured, by their places, and its share of the whole cost."""
 
     places: KeyPlaces
     share: Fraction
@@ -409,12 +396,12 @@ class Marginals(base.Operator):
     """Several marginals of one private block, released together.
 
     Args:
-        table: gives the finest cells; its noise says what a unit moves them by, and what they would cost by themselves. That
-            noise is never drawn: the residuals divide its cost.
-        sizes: how many values each key may have, with that for rows beyond the others where there is one.
-        others: for each key, whether NULL stands for rows whose value is none of its groups.
-        marginals: what is shown.
-        residuals: what is measured: for each marginal all subsets of its keys of more than one value.
+        table: returns the finest cells; its noise declares a unit's bounds and the cost. That noise is never drawn: the
+            residuals divide its cost.
+        sizes: the number of values of each key, including one for further rows, if any.
+        others: for each key, whether NULL represents rows whose value is none of its groups.
+        marginals: the shown ones.
+        residuals: the measured ones: for each marginal all subsets of its keys with more than one value.
     """
 
     table: Aggregation
@@ -434,14 +421,12 @@ class Marginals(base.Operator):
 
     @property
     def confidence(self) -> float:  # type: ignore[override]
-        """The level of the intervals."""
         return self.table.confidence
 
     # -- noise ----------------------------------------------------------------------------------------------------
 
     @cached_property
     def noises(self) -> dict[tuple[KeyPlaces, Statistic], Noise]:
-        """The noise of each residual, for each statistic."""
         found = {}
         for residual in self.residuals:
             sizes = [self.sizes[i] for i in residual.places]
@@ -453,14 +438,13 @@ class Marginals(base.Operator):
         return found
 
     def _find_parts(self, marginal: Marginal) -> Iterator[tuple[Residual, int]]:
-        """Yield the residuals of a marginal, and how many of its cells agree in the residual's keys."""
+        """Yield the residuals of a marginal, and the number of its cells that agree in the residual's keys."""
         for residual in self.residuals:
             if set(residual.places) <= set(marginal.places):
                 rest = (self.sizes[i] for i in marginal.places if i not in residual.places)
                 yield residual, math.prod(rest)
 
     def noise_of(self, marginal: Marginal, statistic: Statistic) -> MarginalNoise:
-        """Return the noise of a marginal's cells."""
         parts = (
             ResidualPart(
                 self.noises[residual.places, statistic],
@@ -473,7 +457,7 @@ class Marginals(base.Operator):
 
     @cached_property
     def outputs(self) -> tuple[tuple[Output, ...], ...]:
-        """The aggregates of each marginal, with the noise that its cells have."""
+        """The aggregates of each marginal, with their cells' noise."""
 
         def change(marginal: Marginal, output: Output) -> Output:
             by_noise = {s.noise: s for s in output.statistics}
@@ -548,7 +532,7 @@ class Marginals(base.Operator):
         return base.Release(table, self.event, (), pa.table(packed))
 
     def _index(self, rows: pa.Table, place: int) -> tuple[Integers, dict[object, int]]:
-        """Return the index of each row's value of a key, and the indices of its values; NULL of other rows has the last."""
+        """Return the index of each row's value of a key, and the indices of its values; the NULL of other rows is last."""
         groups = list_groups(rows, (self.table.keys[place],))
         values = sorted({group for group in groups if group != (None,)}, key=repr)
         if (None,) in groups or self.others[place]:
@@ -584,7 +568,7 @@ class Marginals(base.Operator):
     def _list_cells(
         self, rows: pa.Table, axes: Sequence[tuple[Integers, Mapping[object, int]]], marginal: Marginal, read: base.Reader
     ) -> tuple[pa.Table, Integers]:  # fmt: skip
-        """Return the keys of a marginal's cells that are shown, and the place of each among all of its combinations."""
+        """Return the keys of a marginal's shown cells, and the place of each among all of its combinations."""
         shape = [self.sizes[i] for i in marginal.places]
         index = np.zeros(rows.num_rows, dtype=np.intp)
         shown = np.ones(rows.num_rows, dtype=bool)
@@ -671,23 +655,17 @@ class Marginals(base.Operator):
             said.append(f"By {marginal.name or 'nothing'}, {'; '.join(told)}.")
         return tuple(said)
 
-    def expect_errors(self, factor: Fraction, confidence: float) -> Iterable[base.ExpectedError]:
+    def errors(self, basis: base.ErrorBasis) -> Iterator[base.ExpectedError]:
         """Yield the error of each aggregate in that marginal in which it is largest."""
+        own = replace(basis, factor=Fraction(1))
         for column, plain in zip(zip(*self.outputs, strict=True), self.table.outputs, strict=True):
-            found = [error for output in column for error in output.expect_errors(Fraction(1), confidence)]
-            most = max(found, key=lambda one: one.error)
-            # all residuals' noise is in proportion to what the finest cells would have
-            noise = plain.statistics[0].noise
-            ratio = 1.0 if factor == 1 else noise.rescale(factor).variance / noise.variance
-            yield base.ExpectedError(most.name, most.error * math.sqrt(ratio))
-
-    def mean_errors(self, rows: int) -> Mapping[str, float]:
-        found: dict[str, float] = {}
-        for output in (output for outputs in self.outputs for output in outputs):
-            error = expect_mean_error(output, rows)
-            if error is not None:
-                found[output.name] = max(error, found.get(output.name, 0.0))
-        return found
+            found = [error for output in column for error in output.errors(own)]
+            if found:
+                most = max(found, key=lambda one: one.error)
+                # all residuals' noise is in proportion to what the finest cells would have
+                noise = plain.statistics[0].noise
+                ratio = 1.0 if basis.factor == 1 else noise.rescale(basis.factor).variance / noise.variance
+                yield replace(most, error=most.error * math.sqrt(ratio))
 
 
 # -- exact arithmetic -------------------------------------------------------------------------------------------------
@@ -703,7 +681,7 @@ def _spread_out(
 
 
 def _fits(values: Integers, factor: int) -> bool:
-    """Tell whether 64 bits hold the values when they are ``factor`` times as large."""
+    """Return whether 64 bits suffice for the values times ``factor``."""
     if values.dtype == object or not values.size:
         return False
     return max(abs(int(values.max())), abs(int(values.min()))) * factor < 1 << _EXACT_BITS
@@ -726,7 +704,7 @@ def _apply(values: Integers, sizes: Sequence[int]) -> Integers:
 
 
 def _add(total: Integers, values: Integers, factor: int) -> Integers:
-    """Return the total with so many times the values, which are spread along axes of one cell."""
+    """Return the total plus ``factor`` times the values, spread along axes of one cell."""
     small = _fits(values, 2 * factor) and _fits(total, 2)
     if not small:
         total, values = total.astype(object), values.astype(object)

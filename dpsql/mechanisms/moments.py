@@ -1,26 +1,20 @@
 """COUNT, SUM, AVG, VARIANCE, COVARIANCE, CORRELATION and REGRESSION as formulas over noisy moments.
 
-Relation: ADD_REMOVE. Sensitivity: that of each moment (a count; sums of values about public centres, of their squares and
-of their products), as its noise declares. Guarantee: what the events of the noises compose to. Everything computed from
-the noisy moments, the intervals too, is post-processing. The caller must ensure that all moments of one output run over
-the same rows (for two columns those where both are present), with values clamped to their bounds and each row weighing
-the same in all.
+Relation: ADD_REMOVE. Sensitivity: of each moment (a count; sums of values about public centres, of their squares and
+products), as its noise declares. Guarantee: the composition of the noises' events; formulas and intervals are
+post-processing. The caller must ensure that all moments of one output run over the same rows (for two columns, those
+with both), clamped to their bounds and with one weight per row.
 
-Intervals cover the noise, not the bias that bounds may cause: the exact (clamped) aggregate lies inside with at least
-the stated confidence; where rows are weighed, that is the aggregate of the weighted rows. Where several noisy numbers
-meet, each gets an equal part of the doubt (Bonferroni), and the interval is their interval arithmetic: wider than need
-be, never narrower. A correlation or a slope whose spread may be nothing is not known at all, and says so: the whole of
-[-1, 1], or NULL. (The doubt is over all releases: those that show an interval are not chosen at random.)
+Intervals cover the noise, not the bias of bounds: the exact clamped (and weighted) aggregate is inside with at least the
+stated confidence, over all releases. With several noisy numbers, each gets an equal part of the miss probability
+(Bonferroni), and the interval is their interval arithmetic: at least as wide as needed. A correlation or slope whose
+spread may be 0 has the interval [-1, 1], or NULL.
 
-The expected absolute error of noisy aggregates: the mean effect of noise, from public numbers alone.
-
-For EXPLAIN: no data are read, and no guarantee depends on it. The error of a count or a sum is its noise. A quotient by
-a count (a mean, a variance, a correlation) depends on private rows, so its error assumes a number of rows, such as
-:data:`TYPICAL_ROWS`, spread evenly between the bounds; for a mean, with a mean a quarter of the bounds' distance from
-their middle. Functions of several noisy numbers are linearised, and squared errors add up.
-
-Once an answer is released, its intervals determine the error of such functions (:func:`read_mean_error`), also under
-bounds found privately; noise under caps that were found is scaled to the cap.
+Expected absolute errors come from public numbers alone, and no guarantee depends on them. The error of a count or a sum
+is its noise. A quotient by a count depends on private rows, so its error assumes a number of rows
+(:data:`TYPICAL_ROWS`), spread evenly between the bounds; for a mean, with a mean a quarter of the bounds' distance from
+their middle. Functions of several noisy numbers are linearised, and squared errors add up. After release, the intervals
+determine these errors (:func:`read_errors`).
 
 The bias of caps, clipping and bounds depends on the data; ``OPTIONS (report_cut = TRUE)`` pays for a report on it.
 """
@@ -30,8 +24,8 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -39,7 +33,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpsql.mechanisms.base import Booleans, ExpectedError
+from dpsql.mechanisms.base import Booleans, ErrorBasis, ExpectedError, Release
 from dpsql.mechanisms.per_group import Noise, Statistic
 from dpsql.numerics.exact_numbers import (
     INT64_MAX,
@@ -65,7 +59,7 @@ MEAN_ROWS = (1_000, 10_000, 100_000)
 
 
 def _make_whole(values: Integers) -> pa.Array:
-    """Make a column of int64 where every value fits, else of decimal128(38, 0)."""
+    """Return a column of int64 if every value fits, else of decimal128(38, 0)."""
     if values.dtype == np.int64 or all(INT64_MIN <= int(v) <= INT64_MAX for v in values):
         return make_longs(values)
     return make_values([int(v) for v in np.clip(values, -_DIGITS, _DIGITS)], pa.decimal128(38, 0))
@@ -79,7 +73,6 @@ class Estimate(NamedTuple):
     high: pa.Array
 
     def columns(self, name: str) -> dict[str, pa.Array]:
-        """Return the columns of an output of this name."""
         return {name: self.value, f"{name}__low": self.low, f"{name}__high": self.high}
 
 
@@ -102,21 +95,21 @@ class Output(ABC):
     @property
     @abstractmethod
     def moments(self) -> tuple[Moment, ...]:
-        """The moments, in the order in which EXPLAIN describes them."""
+        """The moments, in the order of EXPLAIN's sentences."""
 
     @property
     def statistics(self) -> tuple[Statistic, ...]:
-        """The statistics behind the moments, in the order in which their noise is drawn."""
+        """The statistics of the moments, in the order in which their noise is drawn."""
         return tuple(moment.statistic for moment in self.moments)
 
     @property
     def shows_integers(self) -> bool:
-        """True where the value is the noisy integer of its one statistic."""
+        """Whether the value is the noisy integer of its one statistic."""
         return False
 
     @abstractmethod
     def show(self, noisy: Noisy, confidence: float) -> Estimate:
-        """Compute value and interval of every group."""
+        """Return value and interval of every group."""
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
         """Describe each moment for EXPLAIN, from public quantities only."""
@@ -129,12 +122,17 @@ class Output(ABC):
             f"{self.name}: {'twice ' if many == 2 else ''}{sentence}" for sentence, many in said.items()
         )
 
-    def expect_errors(self, factor: Fraction, confidence: float) -> Iterable[ExpectedError]:
-        """Yield the errors to expect if epsilon were ``factor`` times what it is, where public numbers say them."""
-        return ()
+    def errors(self, basis: ErrorBasis) -> Iterator[ExpectedError]:
+        """Yield its errors; by default for assumed numbers of rows, without half widths."""
+        if basis.confidence is None:
+            for rows in basis.rows:
+                yield ExpectedError(self.name, self._expect_error(rows))
+
+    def _expect_error(self, rows: int) -> float:
+        raise NotImplementedError
 
     def _share(self, confidence: float) -> float:
-        """Return the confidence of each moment: an equal part of the doubt."""
+        """Return the confidence of each moment: an equal part of the miss probability."""
         return 1 - (1 - confidence) / len(self.statistics)
 
     def _spans(self, noisy: Noisy, confidence: float) -> dict[Statistic, FloatIntervals]:
@@ -144,10 +142,6 @@ class Output(ABC):
 
 def _to_floats(values: Integers) -> Floats:
     return values.astype(np.float64)
-
-
-def _scale_width(statistic: Statistic, factor: Fraction, confidence: float) -> float:
-    return statistic.noise.rescale(factor).half_width(confidence)
 
 
 @dataclass(frozen=True)
@@ -170,16 +164,16 @@ class Count(Output):
         shown = make_longs(np.clip(noisy[self.statistic], INT64_MIN, INT64_MAX))
         return Estimate(shown, make_doubles(span.low), make_doubles(span.high))
 
-    def expect_errors(self, factor: Fraction, confidence: float) -> Iterable[ExpectedError]:
-        yield ExpectedError(self.name, _scale_width(self.statistic, factor, confidence))
+    def errors(self, basis: ErrorBasis) -> Iterator[ExpectedError]:
+        yield ExpectedError(self.name, basis.of(self.statistic.noise))
 
 
 @dataclass(frozen=True)
 class Sum(Output):
-    """A sum on a grid of ``steps`` per unit, moved by a public ``offset`` (units); whole if steps is 1.
+    """A sum on a grid of ``steps`` per unit, plus a public ``offset`` (units).
 
-    Where rows are weighed, it is in parts of a step, ``whole`` to each, and shown in whole steps: whole if ``steps`` is
-    ``whole``.
+    If rows are weighted, it is in ``whole`` parts of a step, and shown in whole steps. It is an integer if ``steps`` is
+    ``whole``. The middle of its interval is the sum in parts, by which quotients are divided.
     """
 
     name: str
@@ -210,27 +204,25 @@ class Sum(Output):
         return Estimate(value, make_doubles(span.low), make_doubles(span.high))
 
     def _show_steps(self, parts: Integers, confidence: float) -> Estimate:
-        """Return the nearest whole steps, and an interval that holds the exact sum in parts."""
+        """Return the nearest whole steps, and an interval around the exact sum in parts, which contains both."""
         steps, objects = self.steps / self.whole, parts.astype(object)
         nearest = to_integers([(2 * int(v) + self.whole) // (2 * self.whole) for v in objects])
-        width = math.ceil(self.statistic.noise.half_width(confidence) / self.whole + 0.5)
-        span = FloatIntervals.around(nearest, float(width), steps)
+        width = math.ceil(max(self.statistic.noise.half_width(confidence), self.whole / 2))
+        span = FloatIntervals.around(parts, width, self.steps)
         value = _make_whole(nearest) if steps == 1 else make_doubles(divide_steps(nearest, steps))
         return Estimate(value, make_doubles(span.low), make_doubles(span.high))
 
-    def expect_errors(self, factor: Fraction, confidence: float) -> Iterable[ExpectedError]:
-        width = _scale_width(self.statistic, factor, confidence)
-        yield ExpectedError(self.name, width / float(self.steps))
+    def errors(self, basis: ErrorBasis) -> Iterator[ExpectedError]:
+        yield ExpectedError(self.name, basis.of(self.statistic.noise) / float(self.steps))
 
 
 @dataclass(frozen=True)
 class Mean(Output):
-    """A noisy total over a noisy count: ``centre + total / (max(count, 1) * steps)``, held to the bounds.
+    """A noisy total over a noisy count: ``centre + total / (max(count, 1) * steps)``, clamped to the bounds.
 
-    ``total`` is the sum of what is averaged, about ``centre``, in grid steps. What is averaged may be rows,
-    or one mean per privacy unit: then ``count`` counts units. Where rows are weighed, both are in parts of a row,
-    ``whole`` to each. Over a noisy count of 0 or less (of less than half a row) there is no mean: NULL, as of nothing,
-    with the bounds for an interval.
+    ``total`` is a sum about ``centre``, in grid steps, of rows or of one mean per privacy unit (``count`` then counts units).
+    If rows are weighted, both are in ``whole`` parts of a row. Over a noisy count of less than half a row the mean is NULL,
+    with the bounds as its interval.
     """
 
     name: str
@@ -265,14 +257,22 @@ class Mean(Output):
         ends = (make_doubles(self._hold(end)) for end in (below, above))
         return Estimate(make_doubles(value, known), *ends)
 
-    def expect_errors(self, factor: Fraction, confidence: float) -> Iterable[ExpectedError]:
-        part = self._share(confidence)
-        low, high = (float(end) for end in self.bounds)
-        total = _scale_width(self.total, factor, part) / float(self.steps * self.whole)
-        count = _scale_width(self.count, factor, part) / self.whole
-        for rows in MEAN_ROWS:
-            off = (total + (high - low) / 2 * count) / max(rows - count, 1.0)
-            yield ExpectedError(f"{self.name}, of {rows:,} rows", min(off, high - low))
+    def errors(self, basis: ErrorBasis) -> Iterator[ExpectedError]:
+        if basis.confidence is None:
+            yield from super().errors(basis)
+            return
+        part, reach = replace(basis, confidence=self._share(basis.confidence)), _reach(self)
+        total = part.of(self.total.noise) / float(self.steps * self.whole)
+        count = part.of(self.count.noise) / self.whole
+        for rows in basis.rows:
+            off = (total + reach / 2 * count) / max(rows - count, 1.0)
+            yield ExpectedError(self.name, min(off, reach), rows)
+
+    def _expect_error(self, rows: int) -> float:
+        reach = _reach(self)
+        total = _per_row(self.total, float(self.steps), self.whole, rows)
+        count = _OFF_CENTRE * reach * _per_row(self.count, 1, self.whole, rows)
+        return min(add_errors([total, count]), reach)
 
 
 VARIANCE_KINDS = ("var_pop", "var_samp", "stddev_pop", "stddev_samp")
@@ -282,12 +282,9 @@ VARIANCE_KINDS = ("var_pop", "var_samp", "stddev_pop", "stddev_samp")
 class Variance(Output):
     """Variance or standard deviation from noisy moments about ``centre``, never negative and never NaN.
 
-    Where the noisy count is of less than half a row (of a sample: of less than one and a half), there is none: NULL, as
-    :class:`Mean` has it, with all that the bounds allow for an interval.
-
-    ``squares`` is the sum of squared deviations from ``centre``, in ``square_steps`` per squared unit
-    (``steps**2`` unless given); ``total``, ``count`` and ``whole`` are as in :class:`Mean`. ``kind`` is one of
-    :data:`VARIANCE_KINDS`.
+    Over a noisy count of less than half a row (of a sample: less than one and a half) it is NULL, with the widest interval
+    that the bounds allow. ``squares`` is the sum of squared deviations from ``centre``, in ``square_steps`` per squared unit
+    (``steps**2`` by default); ``total``, ``count`` and ``whole`` are as in :class:`Mean`. ``kind``: see :data:`VARIANCE_KINDS`.
     """
 
     name: str
@@ -328,7 +325,7 @@ class Variance(Output):
         return np.sqrt(variance) if self.kind.startswith("stddev") else variance
 
     def _finish(self, population: Floats, count: Floats) -> Floats:
-        """Turn the population variance into what ``kind`` asks for, held to what the bounds allow."""
+        """Return ``kind``'s number for a population variance, clamped to what the bounds allow."""
         reach = float(self.bounds[1] - self.bounds[0]) ** 2
         variance = np.clip(population, 0.0, reach / 4)
         if self._of_sample:
@@ -358,6 +355,20 @@ class Variance(Output):
             make_doubles(np.maximum(high, value) + slack),
         )
 
+    def _expect_error(self, rows: int) -> float:
+        reach = _reach(self)
+        off, variance = _OFF_CENTRE * reach, _EVEN_VARIANCE * reach**2
+        squares, total, count = self.moments
+        weights = [
+            (squares, float(squares.steps) / self.whole, 1.0),
+            (total, float(total.steps) / self.whole, 2 * off),
+            (count, 1.0, off**2 - variance),
+        ]
+        error = add_errors(w * _per_row(m.statistic, steps, self.whole, rows) for m, steps, w in weights)
+        if self.kind.startswith("stddev"):
+            return min(error / (2 * math.sqrt(variance)), reach / 2)
+        return min(error, reach**2 / 4)
+
 
 PAIR_KINDS = ("covar_pop", "covar_samp", "corr", "regr_slope", "regr_intercept", "regr_r2")
 _SLACK = 1e-9
@@ -366,7 +377,7 @@ _SLACK = 1e-9
 
 @dataclass(frozen=True)
 class Axis:
-    """One column: grid steps to a unit, the centre and the bounds in units, its moments (``squares`` where needed)."""
+    """One column: grid steps per unit, centre and bounds in units, and its moments (``squares`` if needed)."""
 
     steps: Fraction
     centre: Fraction
@@ -376,7 +387,6 @@ class Axis:
 
     @property
     def reach(self) -> float:
-        """The width of the bounds."""
         return float(self.bounds[1] - self.bounds[0])
 
 
@@ -384,7 +394,7 @@ class Axis:
 class Pair(Output):
     """``kind`` of :data:`PAIR_KINDS`, of ``y`` and ``x`` in SQL's order: a regression is of y on x.
 
-    All moments are in parts of a row, ``whole`` to each.
+    All moments are in ``whole`` parts of a row.
     """
 
     name: str
@@ -435,6 +445,25 @@ class Pair(Output):
         shown = (make_doubles(end, bounded & known) for end in (ends.low, ends.high))
         return Estimate(make_doubles(value, known), *shown)
 
+    def _expect_error(self, rows: int) -> float:
+        """Return the error for two independent columns, whose covariance and derivatives by variances are 0."""
+        y, x = self.y, self.x
+        off = {axis: _OFF_CENTRE * axis.reach for axis in (y, x)}
+        product = _per_row(self.product, float(y.steps * x.steps), self.whole, rows)
+        count = _per_row(self.count, 1, self.whole, rows)
+        totals = {axis: _per_row(axis.total, float(axis.steps), self.whole, rows) for axis in (y, x)}
+        covariance = add_errors([product, off[x] * totals[y], off[y] * totals[x], off[y] * off[x] * count])
+        if self.kind.startswith("covar"):
+            return min(covariance, y.reach * x.reach / 4)
+        if self.kind in ("corr", "regr_r2"):
+            r = covariance / (_EVEN_VARIANCE * y.reach * x.reach or 1.0)
+            return min(r, 1.0)  # near one half its square moves as much, and less below
+        slope = covariance / (_EVEN_VARIANCE * x.reach**2 or 1.0)
+        if self.kind == "regr_slope":
+            return slope
+        mean = add_errors([totals[y], off[y] * count])
+        return add_errors([mean, (abs(float(x.centre)) + off[x]) * slope])
+
 
 @dataclass(frozen=True)
 class _PairFormulas:
@@ -482,7 +511,7 @@ class _PairFormulas:
         return above * below.invert(known)
 
     def evaluate(self) -> tuple[FloatIntervals, Booleans]:
-        """Return the kind that is asked for, and where it is a value or an interval with ends."""
+        """Return the value of ``kind``, and whether it is known or its interval has ends."""
         pair, covariance = self.pair, self._covariance()
         always = np.ones(len(covariance.low), dtype=np.bool_)
         if pair.kind.startswith("covar"):
@@ -512,29 +541,16 @@ _EVEN_VARIANCE = 1 / 12
 """The variance of values spread evenly between the bounds, as a fraction of the squared distance."""
 
 
-def expect_mean_error(output: Output, rows: int) -> float | None:
-    """Return the expected absolute error of an output for ``rows`` rows per group, in its own units; None if unknown."""
-    match output:
-        case Count():
-            return output.statistic.noise.mean_error
-        case Sum():
-            return output.statistic.noise.mean_error / float(output.steps)
-        case Mean():
-            return min(_of_mean(output, rows), _reach(output))
-        case Variance():
-            return _of_variance(output, rows)
-        case Pair():
-            return _of_pair(output, rows)
-    return None
-
-
-def read_mean_error(released: pa.Table, name: str, noise: Noise, confidence: float | None) -> float | None:
-    """Return the expected absolute error behind released intervals: their mean half width, scaled for the kind of noise."""
-    low, high = (released.column(name + end) for end in ("__low", "__high"))
+def read_errors(
+    release: Release, name: str, noise: Noise, confidence: float | None
+) -> Iterator[ExpectedError]:
+    """Yield the expected absolute error behind a release's intervals: their mean half width, scaled for the kind of noise."""
+    low, high = (release.table.column(name + end) for end in ("__low", "__high"))
     width = pc.mean(pc.subtract(high, low)).as_py()
-    if width is None or confidence is None:
-        return None
-    return float(width) / 2 * noise.mean_error / max(noise.half_width(confidence), 1.0)
+    if width is not None and confidence is not None:
+        yield ExpectedError(
+            name, float(width) / 2 * noise.mean_error / max(noise.half_width(confidence), 1.0)
+        )
 
 
 def add_errors(errors: Iterable[float]) -> float:
@@ -549,43 +565,3 @@ def _reach(output: Mean | Variance) -> float:
 def _per_row(statistic: Statistic, steps: float, whole: int, rows: int) -> float:
     """Return the error of a moment divided by the number of rows, in units."""
     return statistic.noise.mean_error / (steps * whole * rows)
-
-
-def _of_mean(output: Mean, rows: int) -> float:
-    off = _OFF_CENTRE * _reach(output)
-    total = _per_row(output.total, float(output.steps), output.whole, rows)
-    return add_errors([total, off * _per_row(output.count, 1, output.whole, rows)])
-
-
-def _of_variance(output: Variance, rows: int) -> float:
-    reach = _reach(output)
-    off, variance = _OFF_CENTRE * reach, _EVEN_VARIANCE * reach**2
-    squares, total, count = output.moments
-    error = add_errors([
-        _per_row(squares.statistic, float(squares.steps) / output.whole, output.whole, rows),
-        2 * off * _per_row(total.statistic, float(total.steps) / output.whole, output.whole, rows),
-        (off**2 - variance) * _per_row(count.statistic, 1, output.whole, rows),
-    ])  # fmt: skip
-    if output.kind.startswith("stddev"):
-        return min(error / (2 * math.sqrt(variance)), reach / 2)
-    return min(error, reach**2 / 4)
-
-
-def _of_pair(output: Pair, rows: int) -> float:
-    """Return the error of a measure of two independent columns, whose covariance and derivatives by variances are 0."""
-    y, x = output.y, output.x
-    off = {axis: _OFF_CENTRE * axis.reach for axis in (y, x)}
-    product = _per_row(output.product, float(y.steps * x.steps), output.whole, rows)
-    count = _per_row(output.count, 1, output.whole, rows)
-    totals = {axis: _per_row(axis.total, float(axis.steps), output.whole, rows) for axis in (y, x)}
-    covariance = add_errors([product, off[x] * totals[y], off[y] * totals[x], off[y] * off[x] * count])
-    slope = covariance / (_EVEN_VARIANCE * x.reach**2 or 1.0)
-    if output.kind.startswith("covar"):
-        return min(covariance, y.reach * x.reach / 4)
-    if output.kind in ("corr", "regr_r2"):
-        r = covariance / (_EVEN_VARIANCE * y.reach * x.reach or 1.0)
-        return min(r, 1.0)  # near one half its square moves as much, and less below
-    if output.kind == "regr_slope":
-        return slope
-    mean = add_errors([totals[y], off[y] * count])
-    return add_errors([mean, (abs(float(x.centre)) + off[x]) * slope])

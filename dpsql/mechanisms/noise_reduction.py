@@ -1,16 +1,16 @@
 """Aggregates of a requested accuracy: noise is reduced until every interval is narrow enough, and only that is charged.
 
-The interval widths of means and variances depend on private counts, so the required epsilon is unknown in advance.
-Noise of little epsilon is drawn first and reduced step by step; after each step the intervals are recomputed from the
-noisy integers, and the first narrow enough is the answer.
+The interval widths of means and variances depend on private counts, so the required epsilon is unknown in advance. Noise
+of little epsilon is drawn first and reduced step by step. After each step the intervals are recomputed from the noisy
+integers; the first that are all narrow enough are the answer.
 
 Relation: ADD_REMOVE. Guarantee: :class:`~dpsql.privacy.gradual.NoiseReduction`, since each statistic has a chain of
-noises (:mod:`dpsql.noise.gradual`) at the same level of a public ladder, and the stopping rule depends on released
-integers alone. The caller must ensure the sensitivities, as in any aggregation.
+noises (:mod:`dpsql.noise.gradual`) at one level of a public ladder, and the stopping rule depends on released integers
+alone. The caller must ensure the sensitivities, as in any aggregation.
 
 Intervals: an answer released because it looks accurate was more likely lucky. Each look uses three quarters of the
 allowed miss probability; the rest covers the selection. This is measured, not proved: over means from the middle to the
-end of their bounds, and errors from 1/400 to 1/2 of the distance between, the released interval misses at most as often
+end of their bounds, and errors from 1/400 to 1/2 of the bounds' distance, the released interval misses at most as often
 as stated (the tests repeat the worst cases, and find that without the reserve it misses more often).
 
 Sources: Koufogiannis, Han and Pappas (2015); Ligett, Neel, Roth, Waggoner and Wu (2017); Whitehouse, Ramdas, Wu and
@@ -20,7 +20,7 @@ Rogers (2022); Rogers, Samorodnitsky, Wu and Ramdas (2023).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeVar
@@ -31,7 +31,7 @@ import pyarrow as pa
 from dpsql.mechanisms import base
 from dpsql.mechanisms.aggregation import Aggregation
 from dpsql.mechanisms.empty_groups import find_significant
-from dpsql.mechanisms.moments import Estimate, Noisy, Output, expect_mean_error
+from dpsql.mechanisms.moments import Count, Estimate, Noisy, Output, Sum
 from dpsql.mechanisms.per_group import LaplaceNoise, Statistic, change_noise
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.gradual import NoiseChain
@@ -83,11 +83,9 @@ class _Look:
 
 @dataclass(frozen=True)
 class NoiseReducedAggregation(Aggregation):
-    """An aggregation whose interval ends should be within ``error`` of their values.
+    """An aggregation whose interval ends should be within ``error`` (in units of the column) of their values.
 
-    Args:
-        error: in units of the column.
-        reduced: names of the outputs whose noise is reduced; the other outputs' noise is already calibrated to the error.
+    ``reduced`` names the outputs whose noise is reduced; the other outputs' noise is already calibrated to the error.
     """
 
     error: Fraction = Fraction(1)
@@ -95,7 +93,6 @@ class NoiseReducedAggregation(Aggregation):
 
     @property
     def sought(self) -> tuple[Output, ...]:
-        """The outputs whose noise is reduced."""
         return tuple(output for output in self.outputs if output.name in self.reduced)
 
     @property
@@ -182,14 +179,13 @@ class NoiseReducedAggregation(Aggregation):
             "up. Sums of ε are charged what was used, rules for many statements the stages that were begun.",
         )
 
-    def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[base.ExpectedError]:
-        for output in self._fixed:
-            yield from output.expect_errors(factor, confidence)
-
-    def mean_errors(self, rows: int) -> Mapping[str, float]:
-        """Return the given errors, and for reduced outputs the expected error of Laplace noise with such an interval."""
+    def _state_errors(self, output: Output, basis: base.ErrorBasis) -> Iterable[base.ExpectedError]:
+        """Return those of calibrated outputs; for reduced ones, of Laplace noise whose interval just ends within ``error``."""
+        if output.name not in self.reduced:
+            return output.errors(basis)
+        if basis.confidence is not None or (
+            basis.release is not None and not isinstance(output, Count | Sum)
+        ):
+            return ()
         part = 1 / -math.log1p(-self.confidence) if self.confidence > 0 else 1.0
-        return {
-            **dict.fromkeys(self.reduced, float(self.error) * min(part, 1.0)),
-            **{o.name: error for o in self._fixed if (error := expect_mean_error(o, rows)) is not None},
-        }
+        return (base.ExpectedError(output.name, float(self.error) * min(part, 1.0)),)

@@ -1,28 +1,25 @@
-"""Order statistics: exact ones, read with few passes and little memory, and the private choice of one from a histogram.
+"""Exact order statistics, read with few passes and little memory; public grids; the private choice of one grid point.
 
 Propose-test-release needs a few hundred values around given quantiles, out of any number of rows. There are three ways,
-chosen by the number of rows (which only operators see):
+chosen by the number of rows (visible only to operators):
 
-* up to :data:`FETCH` rows the column comes over as Arrow, and numpy sorts the values near the wanted ranks,
-  as a sample of the column brackets them (a third of the time of DuckDB's ``quantile_cont`` at ten million
-  doubles);
-* above that, ungrouped: histograms of ever narrower ranges, until what is left fits;
-* above that, grouped: one window query that returns the wanted ranks only.
+* up to :data:`FETCH` rows the column is fetched as Arrow, and numpy sorts the values near the wanted ranks, as bracketed
+  by a sample of the column (a third of the time of DuckDB's ``quantile_cont`` at ten million doubles);
+* above that, ungrouped: histograms of ever narrower ranges, until the rest fits;
+* above that, grouped: one window query that returns only the wanted ranks.
 
-Values are finite doubles: NULL, NaN and infinities are missing. No text depends on the data but the literals
-of the narrowing passes, which never leave the operator.
+Values are finite doubles: NULL, NaN and infinities are missing. No text depends on the data except the literals of the
+narrowing passes, which never leave the operator.
 
-A public grid between two bounds that is even far from 0, and ever finer near it.
+*Graded grids.* Declared bounds are often far wider than the values: of amounts up to a million most are near 20, where an
+even grid of some ten thousand points has one point. So the part of the grid near 0 has points eight times as close, the
+part of that near 0 again, and so on. A value is off by at most half an even step, and by at most a part ``2**-8`` of itself.
 
-Bounds that an owner declares are often far wider than the values: of amounts up to a million most are near 20, and an even
-grid of some ten thousand points has one of them there. So the part of it near 0 has points eight times as near to each other,
-of that the part near 0 again, and so on. A value is off by at most half an even step, and by at most a part ``2**-8`` of itself.
-
-The exponential mechanism takes a point with a probability proportional to a public weight of the point, too (McSherry and
-Talwar's base measure): any weights leave the guarantee as it is. If all weighed the same, a gap between two values of the data
-would weigh more the nearer it is to 0, and medians near 0 would be drawn to it, of narrow bounds as of wide ones. So a point of
-three levels weighs as much as it is wide, and the law of the answer is that of the even grid, only finer. Beyond the third
-level points weigh the same: that is a few even steps in all, and values that are a billionth of the bounds still count.
+The exponential mechanism's probability of a point is also proportional to its public weight (McSherry and Talwar's base
+measure), which leaves the guarantee unchanged. With equal weights, a gap between two values of the data would weigh more the
+nearer it is to 0, and medians near 0 would be drawn to it. So a point of three levels weighs as much as its step is wide,
+and the law of the answer is that of the even grid, only finer. Beyond the third level points weigh the same: a few even
+steps in all, and values that are a billionth of the bounds still count.
 """
 
 from __future__ import annotations
@@ -59,7 +56,7 @@ _WEIGHED = 3
 
 @dataclass(frozen=True)
 class PointWeights:
-    """Public weights of grid points, above 0 and whole: ``weights[i]`` of each from ``starts[i]`` on."""
+    """Public weights of grid points, positive integers: ``weights[i]`` of each from ``starts[i]`` on."""
 
     starts: tuple[int, ...]
     weights: tuple[int, ...]
@@ -77,7 +74,6 @@ class PointWeights:
 
     @property
     def total(self) -> int:
-        """The weight of all points."""
         return int(self.add_before(np.array([self.end]))[0])
 
     def add_before(self, steps: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -88,7 +84,7 @@ class PointWeights:
         return found
 
     def find_point(self, start: int, weight: int) -> int:
-        """Return the point that is reached where this weight is passed from a point on."""
+        """Return the point at which the weight from ``start`` on exceeds ``weight``."""
         at = int(self.add_before(np.array([start]))[0]) + weight
         piece = int(np.searchsorted(self._before, at, side="right")) - 1
         return self.starts[piece] + (at - int(self._before[piece])) // self.weights[piece]
@@ -98,11 +94,7 @@ class PointWeights:
 class GradedGrid:
     """The points of a grid, numbered from the one at 0 on.
 
-    Args:
-        steps: even steps to a unit.
-        low: the even step of the lower bound.
-        high: that of the upper one.
-        levels: the finer levels.
+    ``low`` and ``high`` are the even steps of the bounds, ``levels`` the number of finer levels.
     """
 
     steps: Fraction
@@ -116,13 +108,9 @@ class GradedGrid:
 
     @classmethod
     def refine(cls, steps: Fraction, low: int, high: int, finest: Fraction) -> GradedGrid | None:
-        """Return an even grid with finer points near 0; None where it is as fine as the values, or far from 0.
+        """Return an even grid with finer points near 0; None if it is as fine as the values, or far from 0.
 
-        Args:
-            steps: even steps to a unit.
-            low: the first of them.
-            high: the last.
-            finest: the least distance of two values; 0 where they have any number of digits.
+        ``finest`` is the least distance of two values; 0 if they have any number of digits.
         """
         far = low * high > 0 and min(abs(low), abs(high)) >= REACH
         levels = DEPTH
@@ -132,17 +120,15 @@ class GradedGrid:
 
     @property
     def first(self) -> int:
-        """The number of the point at the lower bound."""
         return self.find_step(self.low / self.steps)
 
     @property
     def last(self) -> int:
-        """The number of the point at the upper bound."""
         return self.find_step(self.high / self.steps)
 
     @cached_property
     def weights(self) -> PointWeights:
-        """The weights of the points: the width of their steps, but no finer than that of the third level, which is 1."""
+        """The weights of the points: the width of their steps, but at least that of the third level, which is 1."""
         finest = min(self.levels, _WEIGHED)
         each = [FINER ** (finest - min(level, finest)) for level in range(self.levels + 1)]
         ends = [REACH + self._before(level) for level in range(self.levels)]  # from here on, level by level
@@ -156,15 +142,14 @@ class GradedGrid:
         return PointWeights(tuple(runs), tuple(w // least for w in runs.values()), self.last + 1)
 
     def _scale(self, level: int) -> Fraction:
-        """Return the steps of a level to a unit; level 0 is even."""
+        """Return the steps of a level per unit; level 0 is even."""
         return self.steps * Fraction(FINER) ** level
 
     def _end(self, level: int) -> Fraction:
-        """Return the size at which a finer level ends."""
         return REACH / self._scale(level - 1)
 
     def _before(self, level: int) -> int:
-        """Return how many points more than its own steps lie before one of a level."""
+        """Return the number of points, in addition to its own steps, before a point of a level."""
         return (self.levels - level) * _EACH
 
     def find_step(self, value: Fraction) -> int:
@@ -175,7 +160,6 @@ class GradedGrid:
         return step if value > 0 else -step
 
     def value(self, step: int) -> Fraction:
-        """Return the point of a number."""
         size, level = abs(step), self.levels
         while level and size - self._before(level) > REACH * FINER:
             level -= 1
@@ -183,7 +167,7 @@ class GradedGrid:
         return found if step > 0 else -found
 
     def write_step(self, v: str) -> str:
-        """Write SQL for the number of the point that a double is rounded to; NULL where its even step has over 31 bits."""
+        """Write SQL for the number of the point that a double is rounded to; NULL if its even step exceeds 31 bits."""
         cases = []
         for level in range(self.levels + 1):
             step = f"TRY_CAST(ABS({v}) * {_write(self._scale(level))} AS INTEGER)"
@@ -196,7 +180,7 @@ class GradedGrid:
         return f"CASE {' '.join(cases)} END * SIGN({v})"
 
     def describe(self) -> str:
-        """Say for EXPLAIN where the points lie."""
+        """Describe the points for EXPLAIN."""
         return (
             f"The points lie {float(1 / self.steps):g} apart, and near 0 ever nearer to each other, where they weigh less: a "
             f"value is off by at most 1/{2 * REACH} of itself, down to {float(REACH / self._scale(self.levels)):g}."
@@ -224,12 +208,12 @@ def quote_name(name: str) -> str:
 
 
 def list_identifiers(keys: Sequence[str]) -> str:
-    """List identifiers, each followed by a comma, ready to stand before more columns."""
+    """List identifiers, each followed by a comma, to precede more columns."""
     return "".join(quote_name(key) + ", " for key in keys)
 
 
 def select_finite(query: str, keys: Sequence[str] = ()) -> str:
-    """Select the values ``v`` of a query as finite doubles, beside the ``keys``."""
+    """Write a query's values ``v`` as finite doubles, with the ``keys``."""
     return f"SELECT {list_identifiers(keys)}CAST(v AS DOUBLE) AS v FROM ({query}) AS given WHERE {_FINITE}"
 
 
@@ -240,9 +224,9 @@ def write_order_queries(query: str, keys: Sequence[str] = ()) -> tuple[str, str]
 
 
 def read_cells(column: pa.ChunkedArray, other: object = None) -> list[Any]:
-    """Read a column as Python values; ``other`` where Python has none, such as for a date of infinity.
+    """Read a column as Python values; ``other`` where Python has none, such as an infinite date.
 
-    Arrow would raise there, and an exception that depends on a row says something of it.
+    Arrow would raise there, and an exception that depends on a row reveals something about it.
     """
     try:
         return list(column.to_pylist())
@@ -264,18 +248,13 @@ def read_order_statistics(
     reach: int,
     fetch: int = MAX_FETCHED,
 ) -> dict[Group, Ordered]:
-    """Read order statistics within ``reach`` ranks of each centre quantile, per group.
+    """Return one :class:`Ordered` per group that has a finite value, with the values within ``reach`` ranks of each quantile.
 
     Args:
-        read: reads the exact queries.
-        query: gives a numeric column ``v`` and the key columns; salts filled in.
-        keys: names of the key columns.
+        query: returns a numeric column ``v`` and the key columns; salts filled in.
         centres: quantiles in [0, 1]; rank ``max(1, ceil(p n))``.
         reach: ranks on either side of each centre.
-        fetch: the most rows in memory; fewer where the engine has little.
-
-    Returns:
-        One :class:`Ordered` per group that has a finite value.
+        fetch: the most rows in memory; fewer if the engine has little.
     """
     counted, values = write_order_queries(query, keys)
     read = Reader.over(read)
@@ -295,9 +274,9 @@ def read_order_statistics(
 
 
 def read_rank(read: Reader, values: str, rows: int, p: Fraction) -> pa.Table | None:
-    """Return the value ``v`` of a quantile's rank, how many are ``below``, ``upto`` and in all, ``n``, by sorting them here.
+    """Return the value ``v`` of a quantile's rank, and how many are ``below``, ``upto`` and in all, ``n``, by sorting here.
 
-    None where ``rows`` are more than may be fetched; no row where there is no value.
+    Return None if ``rows`` exceed the most that may be fetched; no row if there is no value.
     """
     if rows > _bound_rows(read, MAX_FETCHED):
         return None
@@ -313,7 +292,7 @@ def read_rank(read: Reader, values: str, rows: int, p: Fraction) -> pa.Table | N
 
 
 def _fetch(read: Reader, values: str, rows: int) -> tuple[NDArray[np.float64], pa.DataType]:
-    """Return a column of so many rows, and its own type; many are held once, and not beside what they come in."""
+    """Return a column of this many rows, and its own type; large ones are copied part by part."""
     if rows <= _AT_ONCE:
         given = read(values).column("v")
         return np.asarray(given, dtype=np.float64), given.type
@@ -331,7 +310,7 @@ def _fetch(read: Reader, values: str, rows: int) -> tuple[NDArray[np.float64], p
 
 
 def _bound_rows(read: Reader, fetch: int) -> int:
-    """Bound the rows in memory: at 16 bytes each, half of what the engine beside us may take, or 64 MiB."""
+    """Return the most rows in memory: at 16 bytes each, half of the engine's limit in this process, or 64 MiB."""
     return min(fetch, max(_LEAST, 4 * read.room)) if read.room else fetch
 
 
@@ -341,7 +320,7 @@ def _window(n: int, centre: Fraction, reach: int) -> tuple[int, int]:
 
 
 def _select(column: NDArray[np.float64], first: int, last: int) -> tuple[int, NDArray[np.float64]]:
-    """Select ranks first..last: guess their range from a sample, sort what lies in it; sort all if the guess is wrong."""
+    """Select ranks first..last: guess their range from a sample and sort the values in it; sort all if the guess is wrong."""
     n = len(column)
     if n > 16 * _SAMPLE:
         sample = np.sort(column[:: n // _SAMPLE])
@@ -406,8 +385,8 @@ def _narrow(
 ) -> tuple[int, NDArray[np.float64]]:
     """Select ranks first..last of an ungrouped column: count bins of a range, keep those with the ranks, repeat.
 
-    A range that no longer splits, or that has been split a dozen times, is mostly ties: its distinct values
-    are fetched with their counts.
+    A range that no longer splits, or that was split a dozen times, is mostly ties: its distinct values are fetched with their
+    counts.
     """
     ends = read(f"SELECT MIN(v) AS low, MAX(v) AS high FROM ({values}) AS found").to_pylist()[0]
     low, high, below, inside = float(ends["low"]), float(ends["high"]), 0, n
@@ -441,7 +420,7 @@ def _narrow(
 
 
 def choose_spacing(scale: Fraction, fineness: int = 1024) -> Fraction:
-    """Choose a power of two of at most ``scale / fineness``: the grid on which noise of that scale is added.
+    """Return a power of two of at most ``scale / fineness``: the grid on which noise of that scale is added.
 
     >>> choose_spacing(Fraction(2))
     Fraction(1, 512)
@@ -461,11 +440,11 @@ def choose_spacing(scale: Fraction, fineness: int = 1024) -> Fraction:
 
 @dataclass(frozen=True)
 class GeometricGrid:
-    """A public grid of both signs on which every double has its place: steps grow with the values, as in a float.
+    """A public grid of both signs for all doubles: steps grow with the values, as in a float.
 
-    Step 0 stands for sizes below ``2**lowest``; each power of two up to ``2**highest`` is cut into ``2**BITS`` equal steps,
-    and a step stands for its end nearer to 0. So a value is off by at most a part ``2**-BITS`` of itself, whole numbers up
-    to ``2**BITS`` and the powers of two not at all. Larger sizes count as the last step.
+    Step 0 represents sizes below ``2**lowest``; each power of two up to ``2**highest`` is divided into ``2**BITS`` equal steps,
+    and a step represents its end nearer to 0. So a value is off by at most a part ``2**-BITS`` of itself; whole numbers up to
+    ``2**BITS`` and the powers of two are exact. Larger sizes count as the last step.
     """
 
     lowest: int
@@ -483,7 +462,7 @@ class GeometricGrid:
         return (self.highest - self.lowest) << self.BITS
 
     def describe(self) -> str:
-        """Say for EXPLAIN where the points lie."""
+        """Describe the points for EXPLAIN."""
         return (
             f"The points lie a part 2^-{self.BITS} of their size apart, up to 2^{self.highest} of either sign: no bounds are "
             "needed."
@@ -502,7 +481,6 @@ class GeometricGrid:
         return step if value > 0 else -step
 
     def value(self, step: int) -> Fraction:
-        """Return the number that a step stands for."""
         if step == 0:
             return Fraction(0)
         power, part = divmod(abs(step) - 1, 1 << self.BITS)
@@ -540,12 +518,10 @@ class WantedRank:
 
     @classmethod
     def least(cls) -> WantedRank:
-        """Ask for the least value."""
         return cls(Fraction(0), "min")
 
     @classmethod
     def greatest(cls) -> WantedRank:
-        """Ask for the greatest value."""
         return cls(Fraction(1), "max")
 
     @property
@@ -555,11 +531,11 @@ class WantedRank:
 
     @property
     def sensitivity(self) -> int:
-        """The distance by which one row moves the scaled utility."""
+        """The sensitivity of the scaled utility to one row."""
         return 2 if self.end else max(self.p.numerator, self.p.denominator - self.p.numerator)
 
     def target(self, n: int, inward: int) -> int:
-        """Return the scaled rank among ``n`` values; the ends are passed by ``inward`` values."""
+        """Return the scaled rank among ``n`` values; the ends pass ``inward`` values."""
         if self.end is None:
             return self.p.numerator * n
         # Half a value less: beside a whole rank, every point up to the next value would be as good as the value itself.
@@ -572,14 +548,14 @@ def cut_segments(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], Integers]:
     """Return ``(starts, sizes, scaled utilities)`` of the runs of grid points that share a utility.
 
-    ``values`` are distinct, ascending, within ``[low, high]``; ``counts`` not negative.
+    ``values`` are distinct, ascending, within ``[low, high]``; ``counts`` are not negative.
     """
     n, upto = _accumulate(counts, rank.scale)
     return _cut_runs(values, upto, 0, low, high, rank.scale, rank.target(n, inward))
 
 
 def _accumulate(counts: Integers, scale: int) -> tuple[int, Integers]:
-    """Return the number of values, and how many there are up to each."""
+    """Return the number of values, and the number up to each."""
     n = int(sum(map(int, counts))) if counts.dtype == object else int(counts.sum())
     return n, np.cumsum(counts.astype(object if scale * max(n, 1) >= _SMALL else np.int64))
 
@@ -587,7 +563,7 @@ def _accumulate(counts: Integers, scale: int) -> tuple[int, Integers]:
 def _cut_runs(
     values: Integers, upto: Integers, before: int, low: int, high: int, scale: int, target: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], Integers]:
-    """Cut ``low`` to ``high`` into runs: ``before`` values lie below ``low``, and ``upto`` at or below each value."""
+    """Cut ``low`` to ``high`` into runs: ``before`` values are below ``low``, and ``upto`` at or below each value."""
     size = 2 * len(values) + 1
     starts = np.empty(size, dtype=np.int64)
     starts[1::2] = values
@@ -615,9 +591,9 @@ def choose_step(
 ) -> int:  # fmt: skip
     """Choose a grid step with probability proportional to ``exp(rate * scaled utility)``, and to its weight, exactly.
 
-    Some grid point always has utility 0, so those of a utility below ``-reach`` are together so improbable that they are
-    hardly ever looked at. They take part as two runs of utility ``-reach``; a point drawn from one of these is kept with
-    probability ``exp(rate * (its own utility + reach))``, else all is drawn anew: rejection, so the law is the same.
+    Some grid point always has utility 0, so those with a utility below ``-reach`` are together very improbable. They form two
+    runs of utility ``-reach``; a point drawn from one of these is kept with probability ``exp(rate * (its own utility +
+    reach))``, otherwise everything is redrawn: by rejection the law is exact.
 
     ``target`` is a scaled rank in place of that of ``rank``, between 0 and ``scale`` times the number of values.
     """

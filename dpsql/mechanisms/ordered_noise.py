@@ -29,15 +29,6 @@ so the bounds are unchanged. Guarantee: that of the event, which costs as much a
 that were fixed and calibrated jointly. Everything after the draw, including the fit, uses the noisy integers and public
 numbers. The caller must ensure the requirements of ``base``, and that the key's values, and with them the places of
 steps, are public.
-
-Noise on a tree of sums of neighbouring steps, and the least-squares fit to it (Hay, Rastogi, Miklau, Suciu 2010).
-
-Relation, sensitivity and guarantee: :mod:`dpsql.mechanisms.ordered_noise`.
-
-Noise on the product of steps with the square root of the matrix of running totals, and its solution.
-
-Henzinger, Upadhyay, Upadhyay (2023); Fichtenberger, Henzinger, Upadhyay (2023). Relation, sensitivity and guarantee:
-:mod:`dpsql.mechanisms.ordered_noise`.
 """
 
 from __future__ import annotations
@@ -94,23 +85,19 @@ class OrderedNoise(Noise):
 
     @property
     def sensitivity(self) -> int:  # type: ignore[override]
-        """The move of a step by one unit."""
         return self.base.sensitivity
 
     @property
     def groups(self) -> int:  # type: ignore[override]
-        """The most steps of one unit."""
         return self.base.groups
 
     @property
     def epsilon(self) -> Fraction:  # type: ignore[override]
-        """The epsilon of ``base``."""
         return self.base.epsilon
 
     @property
     @abstractmethod
-    def vectors(self) -> tuple[Noise, ...]:
-        """The noise of each noised vector."""
+    def vectors(self) -> tuple[Noise, ...]: ...
 
     @abstractmethod
     def draw_run(self, values: Integers, entropy: Entropy) -> Integers:
@@ -121,8 +108,7 @@ class OrderedNoise(Noise):
         """Return the variances of sums of steps, from each first one to each last one, in a run of full length."""
 
     @abstractmethod
-    def describe_strategy(self) -> str:
-        """Return EXPLAIN's sentence on the noised integers."""
+    def describe_strategy(self) -> str: ...
 
     @property
     def event(self) -> events.Event:

@@ -1,10 +1,8 @@
 """Noise on each group's integers, and the private choice of the groups that may be shown.
 
-Both kinds of noise are independent for every group. Sensitivities are in the statistic's own integers (grid steps, or 2^-20
-of one where rows are weighed), under ADD_REMOVE: how far one privacy unit's presence moves the statistic of any one group,
-while it touches at most ``groups`` groups.
-
-:class:`GroupSelector` decides which keys of a GROUP BY may be shown whose values nobody declared public.
+Noise is independent for every group. Sensitivities are in the statistic's own integers (grid steps, or 2^-20 of one if
+rows are weighted), under ADD_REMOVE: how far one privacy unit moves the statistic of any one group, in at most ``groups``
+groups. :class:`GroupSelector` decides which undeclared key values may be shown.
 """
 
 from __future__ import annotations
@@ -53,8 +51,7 @@ class Noise(ABC):
 
     @property
     @abstractmethod
-    def event(self) -> events.Event:
-        """The charge of the accountant for it."""
+    def event(self) -> events.Event: ...
 
     @property
     @abstractmethod
@@ -63,12 +60,12 @@ class Noise(ABC):
 
     @property
     def largest_variance(self) -> float:
-        """The largest variance of a draw, where groups have draws of several variances."""
+        """The largest variance of a draw, if groups have draws of several variances."""
         return self.variance
 
     @property
     def is_gaussian(self) -> bool:
-        """True where it is Gaussian noise, or a fixed sum of such; otherwise it is made of Laplace noise."""
+        """Whether it is Gaussian noise or a fixed sum of such; otherwise it is made of Laplace noise."""
         return isinstance(self, GaussianNoise)
 
     @property
@@ -91,7 +88,7 @@ class Noise(ABC):
     def _describe(self, steps: float, shared: str) -> str: ...
 
     def add(self, values: Sequence[int] | Integers, entropy: Entropy) -> Integers:
-        """Return the values, each with fresh noise: int64 where all fit, else Python integers."""
+        """Return the values, each with fresh noise: int64 if all fit, else Python integers."""
         exact = to_integers(values)
         noisy: Integers = add_integers(exact, self._draw(len(exact), entropy))
         return noisy
@@ -222,9 +219,9 @@ class GaussianNoise(Noise):
 
 @dataclass(frozen=True)
 class GaussianNoiseByMu(GaussianNoise):
-    """The same noise where the statement asked for a mu or a rho: sigma is the L2 sensitivity over mu.
+    """Gaussian noise for a requested mu or rho: sigma is the L2 sensitivity over mu.
 
-    The pair is what that mu comes to at the delta given, and is declared for basic composition only.
+    The declared pair is the one of this mu at the given delta, for basic composition only.
     """
 
     @classmethod
@@ -257,13 +254,13 @@ class GaussianNoiseByMu(GaussianNoise):
 
 @dataclass(frozen=True)
 class JointGaussianNoise(GaussianNoise):
-    """The same noise on one of several statistics that have one calibration: the pair covers all of them together.
+    """Gaussian noise on one of several statistics with one calibration: the pair covers all of them together.
 
-    Relation and sensitivity: as above. Guarantee: with ``share`` of the joint squared mu, the release of statistics whose
-    shares add up to at most 1 is exactly mu-GDP for the mu of the pair (Dong, Roth, Su 2022, corollary 2.1: independent
-    Gaussian noise on numbers that were fixed jointly adds up squared mus), hence (epsilon, delta)-DP by the analytic formula
-    (Balle, Wang 2018). So the deviation is the L2 sensitivity over ``sqrt(share)`` times that of a single number. Who makes
-    the shares must see to their sum; the composed event checks it again (:class:`~dpsql.privacy.gaussian_events.JointGaussian`).
+    Relation and sensitivity: as :class:`GaussianNoise`. Guarantee: with ``share`` of the joint squared mu, the release of
+    statistics whose shares add up to at most 1 is mu-GDP for the pair's mu (Dong, Roth, Su 2022, corollary 2.1: squared mus of
+    independent Gaussian noise on jointly fixed numbers add up), hence (epsilon, delta)-DP by the analytic formula (Balle,
+    Wang 2018). So sigma is the L2 sensitivity over ``sqrt(share)`` times that of a single number. The caller must ensure the
+    shares' sum; the composed event checks it again (:class:`~dpsql.privacy.gaussian_events.JointGaussian`).
     """
 
     share: Fraction = Fraction(1)
@@ -301,7 +298,7 @@ class JointGaussianNoise(GaussianNoise):
 def _calibrate(
     epsilon: Fraction, delta: Fraction, sensitivity: int, groups: int, share: Fraction = Fraction(1)
 ) -> Fraction:
-    """Compute the least sigma, rounded up, of numbers whose L2 sensitivity is that of ``groups`` groups, with a share of mu."""
+    """Return the least sigma, rounded up, for the L2 sensitivity of ``groups`` groups and a share of the squared mu."""
     if sensitivity < 1 or groups < 1:
         raise ValueError("sensitivity and groups must be at least 1")
     norm = groups * sensitivity**2 / share
@@ -313,7 +310,7 @@ def _calibrate(
 
 @dataclass(frozen=True)
 class Statistic:
-    """A column of exact integers, one per group, and the noise that it leaves with."""
+    """A column of exact integers, one per group, and the noise for its release."""
 
     column: str
     noise: Noise
@@ -323,7 +320,7 @@ _Made = TypeVar("_Made")
 
 
 def change_noise(item: _Made, change: Callable[[Noise], Noise]) -> _Made:
-    """Return a statistic, or a dataclass that is made of several, with other noise."""
+    """Return a statistic, or a dataclass made of several, with other noise."""
     if isinstance(item, Statistic):
         return replace(item, noise=change(item.noise))
     held = {f.name: getattr(item, f.name) for f in fields(item)}  # type: ignore[arg-type]
@@ -356,19 +353,18 @@ GROUPS_AT_ONCE = 1 << 20
 class GroupSelector:
     """Keeps each group at random by the number of distinct privacy units in it.
 
-    Relation: ADD_REMOVE; one unit moves the count of at most ``groups`` groups, each by one. Guarantee: the
-    set of keys is (epsilon, delta)-DP. Each key has ``epsilon / groups`` and
-    ``1 - (1 - delta)**(1 / groups)``, rounded down: a key seen by one unit alone is kept with at most that
-    probability, and between counts of one and more the odds of keeping and of dropping move by at most
-    ``exp(epsilon / groups)``, or by the same delta.
+    Relation: ADD_REMOVE; one unit moves the count of at most ``groups`` groups, each by one. Guarantee: the set of keys is
+    (epsilon, delta)-DP. Each key has ``epsilon / groups`` and ``1 - (1 - delta)**(1 / groups)``, rounded down: a key of one
+    unit is kept with at most that probability. Between counts of one and more, the odds of keeping and of dropping differ by
+    at most ``exp(epsilon / groups)``, or the probabilities by that delta.
 
-    ``'optimal'`` keeps with the greatest probability that allows (Desfontaines, Voss, Gipson, Mandayam
-    2022). ``'laplace_threshold'`` adds discrete Laplace noise to the count and keeps from a threshold on
-    (Korolova et al. 2009; Wilson et al. 2020). ``minimum``: a group of fewer units is never kept; the count
-    above ``minimum - 1`` is what is decided on, which moves by one unit as the count does.
+    ``'optimal'`` keeps with the greatest probability that allows (Desfontaines, Voss, Gipson, Mandayam 2022).
+    ``'laplace_threshold'`` adds discrete Laplace noise to the count and keeps from a threshold on (Korolova et al. 2009;
+    Wilson et al. 2020). A group of fewer than ``minimum`` units is never kept; the decision uses the count above
+    ``minimum - 1``, whose sensitivity is also one unit.
 
-    The caller must ensure that ``column`` holds exact counts of distinct units, after bounding each unit to
-    ``groups`` groups, and that groups without units have no say in anything else that is released.
+    The caller must ensure that ``column`` has exact counts of distinct units, after bounding each unit to ``groups`` groups,
+    and that groups without units affect nothing else that is released.
     """
 
     column: str
@@ -392,11 +388,10 @@ class GroupSelector:
 
     @property
     def per_key(self) -> tuple[Fraction, Fraction]:
-        """The epsilon and delta of one key's decision."""
         return self.epsilon / self.groups, split_delta(self.delta, self.groups)
 
     def keep(self, units: Integers, entropy: Entropy) -> NDArray[np.bool_]:
-        """Decide for every group; ``units`` are exact counts, shape ``(groups,)``."""
+        """Decide for every group, given its exact count of units."""
         counts = to_integers(units)
         table = self._table()
         out = np.zeros(len(counts), dtype=np.bool_)
@@ -413,7 +408,7 @@ class GroupSelector:
         return out
 
     def probability(self, units: int) -> float:
-        """Return the probability that a group of so many units is kept; for EXPLAIN."""
+        """Return the probability to keep a group of this many units, for EXPLAIN."""
         n = units - self.minimum + 1
         if n <= 0:
             return 0.0
@@ -426,11 +421,10 @@ class GroupSelector:
 
     @property
     def threshold(self) -> int:
-        """The least noisy count that is kept under ``'laplace_threshold'``, counted above ``minimum - 1``."""
+        """The least kept noisy count under ``'laplace_threshold'``, above ``minimum - 1``."""
         return compute_laplace_threshold(*self.per_key)
 
     def sentence(self) -> str:
-        """Describe it for EXPLAIN."""
         half, sure = (self._least(p) for p in (0.5, 0.999))
         delta = float(self.per_key[1])
         return (
@@ -441,14 +435,14 @@ class GroupSelector:
         )
 
     def note_none(self) -> str:
-        """Say beside an answer without groups how many units a group needs: from public parameters alone."""
+        """Return a note, from public parameters alone, on how many units a group needs."""
         return (
             f"no group was kept: groups below about {self._least(0.5):,} privacy units are left out; "
             "a larger epsilon or delta keeps smaller ones"
         )
 
     def _least(self, p: float) -> int:
-        """Return the least number of units that is kept with probability at least ``p``."""
+        """Return the least number of units kept with probability at least ``p``."""
         high = 1
         while self.probability(high) < p:
             high *= 2
@@ -460,7 +454,7 @@ class GroupSelector:
 
 @lru_cache(maxsize=64)
 def split_delta(delta: Fraction, groups: int) -> Fraction:
-    """Compute ``1 - (1 - delta)**(1 / groups)``, rounded down: independent keys then have delta together."""
+    """Return ``1 - (1 - delta)**(1 / groups)``, rounded down: independent keys then have delta together."""
     if groups == 1:
         return delta
     bits = 128 + 2 * delta.denominator.bit_length() + groups.bit_length()
@@ -473,14 +467,13 @@ def split_delta(delta: Fraction, groups: int) -> Fraction:
 
 @lru_cache(maxsize=16)
 def compute_keep_probabilities(epsilon: Fraction, delta: Fraction) -> tuple[int, ...] | None:
-    """Compute the keep probability of 0, 1, 2, ... units, up to the first that is 1; None where there are too many.
+    """Return the keep probability of 0, 1, 2, ... units, up to the first that is 1; None if there are too many.
 
     Probabilities are numerators over the last one, a power of two.
 
-    The optimal recurrence ``p[n+1] = min(e**eps * p[n] + delta, 1 - e**-eps * (1 - p[n] - delta), 1)``, in
-    fixed point with every step rounded down from the value before. So the computed numbers themselves
-    satisfy both inequalities of (epsilon, delta)-DP between neighbouring counts, not just to within an
-    error.
+    The optimal recurrence ``p[n+1] = min(e**eps * p[n] + delta, 1 - e**-eps * (1 - p[n] - delta), 1)``, in fixed point, with
+    every step rounded down. So the computed numbers themselves satisfy both inequalities of (epsilon, delta)-DP between
+    neighbouring counts.
     """
     epsilon = min(epsilon, Fraction(STEEPEST))
     if 2 * (math.log(delta.denominator) - math.log(delta.numerator)) > LONGEST * float(epsilon):

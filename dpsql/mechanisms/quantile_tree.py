@@ -1,40 +1,33 @@
 """Many quantiles of one column, read from one noisy tree of counts (Hay, Rastogi, Miklau, Suciu 2010).
 
-The points of the public grid are the leaves. Each node of ``branches`` neighbouring nodes below it has the number of rows in it,
-with noise, at each of ``levels`` levels; the leaves are one of these. All quantiles are post-processing of these noisy integers:
-more of them cost nothing more, where the exponential mechanism (:mod:`dpsql.mechanisms.quantiles`) deals epsilon out to each.
+The points of the public grid are the leaves. Each node has ``branches`` children, and its number of rows gets noise, at each
+of ``levels`` levels, the leaves included. All quantiles are post-processing of these noisy integers: more of them are free,
+whereas the exponential mechanism (:mod:`dpsql.mechanisms.quantiles`) divides epsilon among them. :class:`KeptTree` draws all
+nodes and stores them, so that later quantiles of the column are free.
 
-Relation: ADD_REMOVE. Sensitivity: a unit with at most w rows in a group moves the counts of one level there by at most w in L1,
-be its rows in one node or in several, and it is in at most g groups. So noise of scale ``w * g * levels / epsilon`` on every
-count makes each level ``epsilon / levels``-DP over all groups. Guarantee: epsilon-DP, charged as noise on one number per level
-and group where a unit has one row in a group, and else as a pure loss for each of these. The caller must clamp values to the
-grid, leave missing ones out, and bound the rows of a unit in each group and the groups of a unit (or its rows over all groups,
-which move a level by no more than w either).
+Relation: ADD_REMOVE. Sensitivity: a unit with at most w rows in a group moves the counts of one level there by at most w in
+L1, and is in at most g groups. So noise of scale ``w * g * levels / epsilon`` on every count makes each level
+``epsilon / levels``-DP over all groups. Guarantee: epsilon-DP, charged as noise on one number per level and group if a unit
+has one row in a group, else as a pure loss for each of these. The caller must clamp values to the grid, omit missing ones,
+and bound the rows of a unit in each group and the groups of a unit (or its rows over all groups, which move a level by at
+most w too).
 
-Noise of a node that nobody looks at is not drawn: it is independent of all that decides where to look, so the answers have the
-law that they have where all of the tree is drawn. Grids of millions of points, and thousands of groups, are read this way. A tree
-that is kept with its answers (:mod:`dpsql.mechanisms.quantile_tree`) is drawn as a whole.
+Noise of an unread node is not drawn: it is independent of all that decides where to look, so the answers have the law of a
+fully drawn tree. This allows grids of millions of points and thousands of groups.
 
-The ends of an interval are read from the same tree, at the ranks that lie so far below and above the quantile's as an answer
-may be off: they cost nothing.
+The ends of an interval are free: they are read from the tree at ranks as far below and above the quantile's as an answer may
+be off.
 
-Reading starts from the top. The children of a node get what they lack of its sum in equal parts; their sums from the left are
-held between those at the node's ends, and made ascending: the mean of the running maximum and of the running minimum from the
-right. The child in which the wanted rank is reached is looked at next. None of the three steps moves the sums further from the
-true ones than the farthest of them was, for the true ones ascend between the same ends. So at the point that is found they are
-off by at most the largest error of a sum of children on the way, added up over levels, whatever the data are:
-:meth:`QuantileTree.bound_error`. The noise of a level is independent of the way that led there.
+Reading starts from the top. The children of a node get equal parts of their sum's deficit; their sums from the left are
+clamped to those at the node's ends, and made ascending: the mean of the running maximum and of the running minimum from the
+right. The child in which the wanted rank is reached is next. None of the three steps moves the sums further from the true
+ones than the farthest of them was, since the true ones ascend between the same ends. So at the found point they are off by
+at most the largest error of a sum of children on the way, added up over levels, whatever the data
+(:meth:`QuantileTree.bound_error`). A level's noise is independent of the way to it.
 
-Stores the noisy tree behind a column's quantiles; later quantiles of the column are free.
-
-Relation, sensitivity and guarantee: :mod:`dpsql.mechanisms.quantile_tree`, here with all nodes drawn. The release is
-the noisy counts; quantiles are computed from these and from public numbers.
-
-Errors in rank to expect of several quantiles that are chosen one by one, and of as many from a tree: public arithmetic.
-
-The exponential mechanism is off by a rank of Laplace's law where rows are spread evenly, and never goes beyond them. All choices
-are then sorted, which helps where quantiles are nearer to each other than their errors: the error of the k-th is that of the k-th
-of all choices in order, whose law is exact here. No data are read, and no guarantee rests on it.
+*Expected errors in rank*, from public numbers alone. If rows are spread evenly, the exponential mechanism's error in rank
+has Laplace's law between the outermost rows. All choices are then sorted, which helps if quantiles are nearer to each other
+than their errors: the error of the k-th is that of the k-th of all choices in order, whose law is computed exactly.
 """
 
 from __future__ import annotations
@@ -78,12 +71,7 @@ Look = Callable[[PointPlaces, PointPlaces, Present, int], Integers]
 
 @dataclass(frozen=True)
 class QuantileTree(Quantiles):
-    """Quantiles of one column, per group, out of one noisy tree over its grid.
-
-    Args:
-        branches: the nodes below a node.
-        levels: the levels of counts, that of the single points included; ``branches ** levels`` is at least their number.
-    """
+    """Quantiles of one column, per group, from one noisy tree over its grid; ``branches ** levels`` is at least its points."""
 
     branches: int = 2
     levels: int = 1
@@ -120,7 +108,7 @@ class QuantileTree(Quantiles):
         return self._answer(self.read([self.list_held(counts)], entropy))
 
     def list_held(self, counts: NDArray[np.int64]) -> StepHistogram:
-        """Return the histogram of rows that were counted at every point."""
+        """Return the histogram of rows counted at every point."""
         held = np.flatnonzero(counts)
         return held + self.low, counts[held]
 
@@ -132,7 +120,7 @@ class QuantileTree(Quantiles):
         return self.noise.add(np.concatenate(counts), entropy)
 
     def answer_all(self, noisy: Integers) -> Answered:
-        """Return the columns that are read from the noisy counts of all nodes."""
+        """Return the columns read from the noisy counts of all nodes."""
         first, starts = 0, {}
         for n, width in self._list_levels():
             starts[width] = first
@@ -158,7 +146,7 @@ class QuantileTree(Quantiles):
         return [row for part in parts for row in self._read_part(self._look_into(part, entropy), len(part))]
 
     def _look_into(self, histograms: Sequence[StepHistogram], entropy: Entropy) -> Look:
-        """Return a function that draws the noisy counts of nodes as they are looked at, each once."""
+        """Return a function that draws the noisy counts of nodes when they are read, each once."""
         exact = _ExactCounts.of(histograms, self.low, self._points)
 
         def look(group: PointPlaces, edges: PointPlaces, present: Present, _: int) -> Integers:
@@ -198,7 +186,7 @@ class QuantileTree(Quantiles):
         return [[int(v) + self.low for v in row] for row in sorted_points]
 
     def _find_sums(self, look: Look, nodes: PointPlaces, width: int) -> tuple[Floats, PointPlaces]:
-        """Return the noisy sums of each node's children from the left, and how many children it has."""
+        """Return the noisy sums of each node's children from the left, and the number of its children."""
         group, start = np.divmod(nodes, self._points)
         branches = min(self.branches, -(-self._points // width))
         there = np.minimum(branches, -(-(self._points - start) // width))
@@ -227,15 +215,15 @@ class QuantileTree(Quantiles):
 
     @cached_property
     def inward(self) -> int:
-        """The rows by which the least and the greatest are passed, so that they stay within the data."""
+        """The rows that the least and the greatest pass, so that they stay within the data."""
         return math.ceil(self.bound_error(WantedRank.least(), 1 - float(ENDS_DOUBT)))
 
     def count_needed(self, rank: WantedRank) -> int | None:
-        """Count the rows that keep the least and the greatest value within the data, nearly always."""
+        """Return the rows that keep the least and the greatest value within the data, nearly always."""
         return 2 * self.inward if rank.end else None
 
     def bound_error(self, rank: WantedRank, confidence: float) -> float:
-        """Bound the distance of the answer's rank from the wanted one, in rows, whatever the data are."""
+        """Bound the distance of the answer's rank from the wanted one, in rows, whatever the data."""
         p = 0.0 if rank.end else float(min(rank.p, 1 - rank.p))
         top = -(-self._points // self.branches ** (self.levels - 1))
         logs, rates = _find_log_moments(self.branches, self.levels, top, p)
@@ -243,7 +231,7 @@ class QuantileTree(Quantiles):
         return float(((logs + doubt) / rates).min() * float(self.noise.scale))
 
     def _notes(self) -> tuple[str, ...]:
-        """Explain that there is no interval: one error in rank for all quantiles between the ends."""
+        """Return the note that there is no interval but one error in rank for all quantiles between the ends."""
         by_kind: dict[bool, dict[str, float]] = {}
         for name, places in self._places().items():
             if self._has_bar(places):
@@ -255,7 +243,7 @@ class QuantileTree(Quantiles):
         return (*told, *self._note_ends())
 
     def measure_rank(self, rank: WantedRank, rows: float = math.inf) -> float:
-        """Return the root mean squared error in rank, in rows, where so many rows are spread over many points."""
+        """Return the root mean squared error in rank, in rows, for this many rows spread over many points."""
         factor = _find_factor(self._points, self.branches, self.levels, rank)
         return math.sqrt(self.noise.variance * factor) + (min(self.inward, rows / 2) if rank.end else 0)
 
@@ -291,10 +279,9 @@ def _ascend(sums: Floats, there: PointPlaces, low: Floats, high: Floats) -> Floa
     """Return sums of children from the left that ascend from ``low`` to ``high``.
 
     Args:
-        sums: as they were drawn, from 0 on; those beyond a node's children repeat its last.
+        sums: as drawn, from 0 on; those after a node's children repeat its last.
         there: the number of children of each node.
-        low: the sum before each node.
-        high: that up to its end.
+        low, high: the sums before each node, and up to its end.
     """
     places = np.minimum(np.arange(1, sums.shape[1] + 1), there[:, None])
     lacking = (high - low - sums[:, -1]) / there
@@ -332,17 +319,11 @@ class _ExactCounts:
 
 
 def _find_factor(points: int, branches: int, levels: int, rank: WantedRank | None) -> float:
-    """Return the variance of an answer's rank in parts of that of one count's noise, over where in its nodes it may be.
+    """Return the variance of an answer's rank as a multiple of one count's noise variance, averaged over its place in its nodes.
 
-    A sum up to a fraction u of a node with b children, which were fitted to the node's own, has the noise of these with weights
-    of ``1 - u`` before it and ``-u`` behind it: that is ``b u (1 - u)`` at their ends, and ``(b - 1) / 6`` on average. At the
-    top the fraction is p, for ranks go by the sum of all.
-
-    Args:
-        points: of the grid.
-        branches: of the tree.
-        levels: of the tree.
-        rank: that is wanted; None for all alike.
+    A sum up to a fraction u of a node with b children, fitted to the node's own, has their noise with weights of ``1 - u`` before
+    it and ``-u`` after it: that is ``b u (1 - u)`` at their ends, and ``(b - 1) / 6`` on average. At the top the fraction is p,
+    since ranks refer to the sum of all. ``rank``: the wanted one; None for the average.
     """
     top = -(-points // branches ** (levels - 1))
     p = 0.0 if rank is None or rank.end else float(rank.p)
@@ -355,9 +336,9 @@ def _find_factor(points: int, branches: int, levels: int, rank: WantedRank | Non
 def _find_log_moments(branches: int, levels: int, top: int, p: float) -> tuple[Floats, Floats]:
     """Return bounds on the logarithm of E exp(rate * error), for noise of scale 1, and the rates.
 
-    The error is at most the sum over levels of the largest of a node's sums, each of independent noise with weights of
-    ``1 - u`` on j children and ``-u`` on the others. The largest exponential is at most the sum of all of them; of both signs,
-    hence the 2. Discrete Laplace noise has a smaller moment generating function than continuous one, ``1 / (1 - rate^2)``.
+    The error is at most the sum over levels of the largest of a node's sums, each of independent noise with weights of ``1 - u``
+    on j children and ``-u`` on the others. The largest exponential is at most the sum of all of them; of both signs, hence the 2.
+    Discrete Laplace noise has a smaller moment generating function than continuous one, ``1 / (1 - rate^2)``.
     """
     rates = np.linspace(0.01, 0.99, _TRIED)
     inner = _log_largest(branches, np.arange(1, branches) / branches, np.arange(1, branches), rates)
@@ -377,7 +358,7 @@ def _log_largest(children: int, fractions: Floats, before: PointPlaces, rates: F
 
 
 def list_shapes(points: int) -> Iterator[tuple[int, int]]:
-    """Yield branches and levels of the trees over so many points, from the flattest on."""
+    """Yield branches and levels of the trees over this many points, the flattest first."""
     seen = set()
     for levels in range(1, _MOST_LEVELS + 1):
         branches = max(2, math.ceil(points ** (1 / levels) - 1e-9))
@@ -395,11 +376,8 @@ def list_shapes(points: int) -> Iterator[tuple[int, int]]:
 def choose_shape(points: int, power: int) -> tuple[int, int]:
     """Return branches and levels of the tree with the least expected squared error over all ranks.
 
-    It does not depend on the ranks that are asked for, so that a tree that is kept serves others.
-
-    Args:
-        points: of the grid.
-        power: of the number of levels in the variance of a count at one price: 2 for pure epsilon, 1 for rho and mu.
+    It does not depend on the requested ranks, so that a stored tree serves others. ``power``: the exponent of the number of
+    levels in a count's variance at a fixed price: 2 for pure epsilon, 1 for rho and mu.
     """
 
     def measure(shape: tuple[int, int]) -> float:
@@ -434,7 +412,6 @@ class KeptTree(Together):
 
     @property
     def tree(self) -> QuantileTree:
-        """The tree, with the requested quantiles."""
         (part,) = self.parts
         if not isinstance(part, QuantileTree):
             raise ValueError("only a tree is kept")
@@ -484,12 +461,7 @@ RankErrors = dict[str, float]
 
 
 def expect_plain(part: Quantiles, rows: int | None) -> RankErrors:
-    """Return the errors of quantiles that are chosen one by one.
-
-    Args:
-        part: with the exponential mechanism.
-        rows: of a group; None for so many that no two choices are near each other.
-    """
+    """Return the errors of quantiles chosen one by one; ``rows`` None: so many that no two choices are near each other."""
     rates = tuple(float(part.rate(rank)) * rank.scale for rank in part.ranks)
     ends = tuple(part.inward if rank.end else 0 for rank in part.ranks)
     if rows is None:
@@ -504,7 +476,7 @@ def expect_plain(part: Quantiles, rows: int | None) -> RankErrors:
 
 
 def expect_tree(part: QuantileTree, rows: int | None) -> RankErrors:
-    """Return the errors of quantiles from a tree: those between the ends are told for any number of rows, the most there are."""
+    """Return the errors of quantiles from a tree: those between the ends are the largest for any number of rows."""
     most = math.inf if rows is None else rows
     return _gather(part.names, [part.measure_rank(rank, most) ** 2 for rank in part.ranks])
 
@@ -520,7 +492,7 @@ def _gather(names: Sequence[str], squares: Sequence[float]) -> RankErrors:
 def _measure_in_order(
     targets: tuple[tuple[float, float], ...], rates: tuple[float, ...], rows: int
 ) -> tuple[float, ...]:
-    """Return the mean squared error of each choice, once all are in order.
+    """Return the mean squared error of each choice, once all are sorted.
 
     Args:
         targets: the true rank of each, and how far from it the choice is aimed.
@@ -540,7 +512,7 @@ def _measure_in_order(
 
 
 def _find_chances(edges: Floats, centre: float, rate: float) -> Floats:
-    """Return the chances that a choice lies below each edge: Laplace's law between the first edge and the last."""
+    """Return the probability of a choice below each edge: Laplace's law between the first edge and the last."""
     off = rate * (edges - centre)
     half = 0.5 * np.exp(-np.abs(off))
     whole = np.where(off < 0, half, 1 - half)
@@ -549,7 +521,7 @@ def _find_chances(edges: Floats, centre: float, rate: float) -> Floats:
 
 
 def _count_reached(below: Floats) -> Floats:
-    """Return the chances that at least 1, 2, ... independent events happen; ``below`` are those of each, by column."""
+    """Return the probabilities that at least 1, 2, ... independent events happen; ``below`` are those of each, by column."""
     many, columns = below.shape
     if many > _MANY:
         mean, spread = below.sum(axis=0), np.sqrt((below * (1 - below)).sum(axis=0) + 1e-9)

@@ -3,25 +3,24 @@
     u(v) = -max(0, L - t, t - (L + E))     L values below v, E values equal to v, t the wanted rank
 
 The grid is every integer from ``low`` to ``high``. All points between two neighbouring values of the data share one
-utility, so the work grows with the number of distinct values, not with the length of the grid. Values that occur often
-keep their weight: the mechanism whose candidates are the *intervals* between values (Smith 2011) would never answer 5
-for a hundred copies of 5.
+utility, so the work grows with the number of distinct values, not with the length of the grid. Frequent values keep their
+weight; a mechanism over the *intervals* between values (Smith 2011) would never answer 5 for a hundred copies of 5.
 
 Relation: ADD_REMOVE. Sensitivity for ``t = p n``: adding a row moves ``L - p n`` by ``1 - p`` or by ``-p``, so
-``max(p, 1 - p)``, times the rows a unit may have. Guarantee: pure epsilon and of bounded range, divided equally over the
-quantiles of a column and over the groups of a unit. The caller must clamp values to the grid, leave missing ones out, and
-bound the rows of a unit in each group and the groups of a unit.
+``max(p, 1 - p)``, times the rows of a unit. Guarantee: pure epsilon and bounded range, divided equally over the quantiles
+of a column and over the groups of a unit. The caller must clamp values to the grid, omit missing ones, and bound the rows
+of a unit in each group and the groups of a unit.
 
-The least value is asked for as the rank ``min(k, n / 2)`` for a public k, so large that the points outside the data have
-negligible weight: at rank 0 every point below the data would be as good as the true minimum.
+The least value has the rank ``min(k, n / 2)`` for a public k, so large that points outside the data have negligible
+weight: at rank 0 every point below the data would be as good as the true minimum.
 
-Intervals. A quantile that is shown alone has an interval, whose ends are two more choices of the same mechanism. Each end takes
-:data:`END_SHARE` of the quantile's epsilon, so the quantile's own error in rank grows by a third at most. The lower end is
-aimed at b rows below the wanted rank, of the data with b rows more at the lower bound; the upper end likewise. So some grid
-point always has utility 0, and every point on the wrong side of the quantile misses by b rows. With W for the weight of all
-points beside that of the lightest, an end is on the wrong side with a probability of at most ``W exp(-rate b)``: this gives b,
-for any data. Rows that everybody knows move no score, so the sensitivity is as above. The least value's lower end is the lower
-bound, and the greatest value's upper end the upper bound: no private number tells more, since one row may be anywhere.
+Intervals. The ends of a single quantile's interval are two more choices of this mechanism. Each takes :data:`END_SHARE` of
+the quantile's epsilon, so the quantile's own error in rank grows by a third at most. The lower end is aimed at b rows
+below the wanted rank, of the data with b more rows at the lower bound; the upper end likewise. So some grid point always
+has utility 0, and every point on the wrong side of the quantile misses by b rows. With W the ratio of all points' weight
+to the lightest point's, an end is on the wrong side with probability at most ``W exp(-rate b)``: this determines b, for
+any data. Publicly known rows move no score, so the sensitivity is as above. The least value's lower end is the lower
+bound, and the greatest value's upper end the upper bound, since one row may be anywhere.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpsql.mechanisms.aggregation import Answered, Group, Part, index_groups
-from dpsql.mechanisms.base import ClaimedText, ExpectedError, RowsClaim
+from dpsql.mechanisms.base import ClaimedText, ErrorBasis, ExpectedError, RowsClaim
 from dpsql.mechanisms.fast.column_counts import ColumnCounts
 from dpsql.mechanisms.histograms import GRID_STEP, STEP_ROWS, read_histogram
 from dpsql.mechanisms.order_statistics import GeometricGrid, GradedGrid, PointWeights, WantedRank, choose_step
@@ -68,27 +67,19 @@ _NO_ROWS = np.zeros(0, dtype=np.intp)
 
 @dataclass(frozen=True)
 class Quantiles(Part):
-    """Quantiles of one column, per group, out of one histogram.
+    """Quantiles of one column, per group, from one histogram.
 
     Args:
-        query: gives the keys, :data:`GRID_STEP` and :data:`STEP_ROWS`, one row per group and distinct value.
+        query: returns the keys, :data:`GRID_STEP` and :data:`STEP_ROWS`, one row per group and distinct value.
         names: of the released columns, one for each rank; the values of ranks that share a name are a list.
-        ranks: the ranks wanted.
-        low: the first step of the grid.
-        high: its last step.
+        low, high: the ends of the grid.
         epsilon: for all of them; each gets an equal part of it in each of at most ``groups`` groups.
-        rows: rows of one privacy unit in one group.
-        groups: groups that one privacy unit may be in.
-        steps: grid steps to a unit.
-        whole: show integers (where ``steps`` is 1).
-        column: gives :data:`GRID_STEP` of every row, where nothing is grouped: not clamped yet, NULL where missing.
-        geometric: what steps stand for, where they are not even: utilities and charge are the same on any grid.
-        in_all: whether ``rows`` are those of all groups together; then ``groups`` is 1.
-        confidence: the level of the intervals; None where none is shown.
-        bars: for each rank, whether it has an interval; empty where all have that are not in lists.
+        whole: whether integers are shown (if ``steps`` is 1).
+        column: returns :data:`GRID_STEP` of every row if nothing is grouped: not yet clamped, NULL if missing.
+        geometric: the values of uneven steps; utilities and charge are the same on any grid.
+        in_all: whether ``rows`` covers all groups together; then ``groups`` is 1.
+        bars: for each rank, whether it has an interval; empty if all have that are not in lists.
     """
-
-    assumes_rows = True
 
     query: str
     keys: tuple[str, ...]
@@ -121,7 +112,7 @@ class Quantiles(Part):
 
     @cached_property
     def ends(self) -> tuple[tuple[int, int], ...]:
-        """The ends of intervals that are released: the place of the rank, and -1 for the lower end, 1 for the upper."""
+        """The ends of released intervals: the index of the rank, and -1 for the lower end, 1 for the upper."""
         if self.confidence is None:
             return ()
         alone = [places[0] for places in self._places().values() if self._has_bar(places)]
@@ -129,12 +120,11 @@ class Quantiles(Part):
         return tuple((i, s) for i in alone for s in (-1, 1) if open_end.get(self.ranks[i].end or "") != s)
 
     def _has_bar(self, places: list[int]) -> bool:
-        """Return whether the ranks of a released column have an interval."""
         alone = self.confidence is not None and len(places) == 1
         return alone and (not self.bars or self.bars[places[0]])
 
     def _find_doubt(self, rank: WantedRank) -> float:
-        """Return the probability that one end of a rank's interval may fail with: an equal part of the doubt.
+        """Return the miss probability of one end of a rank's interval: an equal part.
 
         Intervals of up to :data:`DRAWN_LEVEL` are drawn at that level, so that a stored answer serves all of these.
         """
@@ -156,27 +146,26 @@ class Quantiles(Part):
         return None if self.column is None else ColumnCounts(self.column, self.low, self.high)
 
     def weights(self, rank: WantedRank) -> PointWeights | None:
-        """Return the public weights of the points; None where all weigh the same.
+        """Return the public weights of the points; None if all weigh the same.
 
-        Those of the ends do: they lie beyond most of the values, and their distance from the outermost ones grows with the
-        weight of all points beside that of the lightest.
+        Ends of intervals have equal weights: they are outside most of the values, and their distance from the outermost ones
+        grows with the ratio of all points' weight to the lightest point's.
         """
         return self.geometric.weights if isinstance(self.geometric, GradedGrid) and rank.end is None else None
 
     @property
     def even_ends(self) -> tuple[int, int, Fraction] | None:
-        """The even steps of the bounds, and how many there are to a unit; None where there are no bounds."""
+        """The even steps of the bounds, and their number per unit; None without bounds."""
         if isinstance(self.geometric, GradedGrid):
             return self.geometric.low, self.geometric.high, self.geometric.steps
         return None if self.geometric is not None else (self.low, self.high, self.steps)
 
     @property
     def _points(self) -> int:
-        """The number of grid points."""
         return self.high - self.low + 1
 
     def _total(self, rank: WantedRank) -> int:
-        """Return the weight of all grid points, that of the lightest being 1."""
+        """Return the ratio of all grid points' weight to the lightest point's."""
         weights = self.weights(rank)
         return self._points if weights is None else weights.total
 
@@ -204,7 +193,7 @@ class Quantiles(Part):
 
     @property
     def inward(self) -> int:
-        """The number of values by which the least and the greatest are passed, so that they stay within the data."""
+        """The number of values that the least and the greatest pass, so that they stay within the data."""
         return math.ceil(
             2 * self.rows / float(min(self._parts.values())) * math.log(self._points / float(ENDS_DOUBT))
             + 0.5
@@ -215,17 +204,17 @@ class Quantiles(Part):
         return self._parts.get(rank, self._each) / (2 * rank.sensitivity * self.rows)
 
     def _find_rows_off(self, rank: WantedRank) -> int:
-        """Return the rows b by which the ends of a rank's interval are aimed beside it."""
+        """Return the rows b by which the ends of a rank's interval are aimed outside it."""
         rate = self._end_part / (2 * rank.sensitivity * self.rows)
         log = math.log(self._total(rank)) - math.log(self._find_doubt(rank))
         return math.ceil(log * (1 + 1e-9) / float(rate * rank.scale)) + BETWEEN
 
     def count_needed(self, rank: WantedRank) -> int | None:
-        """Count the rows that keep the answer between the least and the greatest value; None if no number does.
+        """Return the rows that keep the answer between the least and the greatest value; None if no number does.
 
-        Grid points outside the data have a scaled utility of -n times ``p`` or ``1 - p``, the nearer of which is meant, and
-        some point has 0: so they are chosen with a chance of at most ``weight exp(-rate miss n)``, at most :data:`OUTSIDE`.
-        The least and the greatest value pass enough rows that it is at most a thousandth, if there are that many.
+        Grid points outside the data have a scaled utility of at most -n times the lesser of ``p`` and ``1 - p``, and some point
+        has 0: so they are chosen with probability at most ``weight exp(-rate miss n)``, at most :data:`OUTSIDE`. The least
+        and the greatest value pass enough rows that it is at most a thousandth, if there are that many.
         """
         if rank.end:
             return 2 * self.inward - 1
@@ -242,7 +231,7 @@ class Quantiles(Part):
         return float(log / self.rate(rank)) / rank.scale
 
     def _bound_miss(self, rank: WantedRank, confidence: float) -> float:
-        """Bound the same distance from the rank that is called for: the ends are passed by some rows."""
+        """Bound that distance from the rank that is aimed at: the ends pass some rows."""
         return self.bound_error(rank, confidence) + (self.inward if rank.end else 0)
 
     def answer(self, table: pa.Table, groups: list[Group], entropy: Entropy) -> Answered:
@@ -275,7 +264,7 @@ class Quantiles(Part):
     def _show_ends(
         self, name: str, place: int, steps: list[list[int]], shown: Callable[[int], float]
     ) -> dict[str, pa.Array]:
-        """Return the columns of one quantile's interval, which holds its value; ends lie a grid step farther out."""
+        """Return the columns of one quantile's interval, which contains its value; ends are a grid step farther out."""
         first = len(self.ranks)
         at = {side: first + i for i, (own, side) in enumerate(self.ends) if own == place}
         farther = 0 if self.whole and self.steps == 1 and self.geometric is None else 1
@@ -287,7 +276,7 @@ class Quantiles(Part):
         return found
 
     def _places(self) -> Mapping[str, list[int]]:
-        """Return the ranks of each released column, by their places."""
+        """Return the indices of the ranks of each released column."""
         found: dict[str, list[int]] = {}
         for i, name in enumerate(self.names):
             found.setdefault(name, []).append(i)
@@ -305,7 +294,7 @@ class Quantiles(Part):
         return (*told, *self._note_ends())
 
     def _note_ends(self) -> Iterator[str]:
-        """Say of the least and the greatest value among how few rows another quantile is the better answer."""
+        """Yield notes on how many rows make another quantile better than the least or greatest value."""
         for name, places in self._places().items():
             rank = self.ranks[places[0]]
             if rank.end and self._has_bar(places):
@@ -313,7 +302,7 @@ class Quantiles(Part):
                 yield note_far_end(name, rank, off)
 
     def _choose(self, values: Integers, counts: Integers, entropy: Entropy) -> list[int]:
-        """Choose once per rank, and sort the choices by quantile: free, and never out of order."""
+        """Choose once per rank, and sort the choices by quantile, which is free."""
         rest = (entropy, self.inward)
         outer = [self._choose_end(values, counts, i, side, entropy) for i, side in self.ends]
         chosen = [
@@ -327,7 +316,7 @@ class Quantiles(Part):
         return [*out, *outer]
 
     def _choose_end(self, values: Integers, counts: Integers, place: int, side: int, entropy: Entropy) -> int:
-        """Choose an end of an interval, among the data with some rows more at the bound on its side."""
+        """Choose an end of an interval, from the data with some more rows at the bound on its side."""
         rank = self.ranks[place]
         rate, off = self._end_part / (2 * rank.sensitivity * self.rows), self._find_rows_off(rank)
         wanted = {None: rank.p.numerator, "min": 0, "max": rank.scale}[rank.end] * int(counts.sum())
@@ -367,7 +356,7 @@ class Quantiles(Part):
         return tuple(said)
 
     def _describe_strays(self, name: str, rank: WantedRank) -> str:
-        """Say when an answer stays within the data: only the utility bound of the exponential mechanism keeps it there."""
+        """Describe when an answer stays within the data: only the exponential mechanism's utility bound ensures that."""
         rows = self.count_needed(rank)
         if rows is None:
             return f"{name}: it may be anywhere between the bounds and the data; MIN and MAX stay within the data."
@@ -377,30 +366,28 @@ class Quantiles(Part):
             f"it may fall anywhere between the bounds."
         )
 
-    def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[ExpectedError]:
-        other = replace(self, epsilon=self.epsilon * factor)
+    def errors(self, basis: ErrorBasis) -> Iterator[ExpectedError]:
+        """Yield errors for rows spread evenly between the bounds: ranks are off by the weight of one row."""
+        other, confidence = replace(self, epsilon=self.epsilon * basis.factor), basis.confidence
         for name, places in other._places().items():
-            off = max(other._bound_miss(other.ranks[i], confidence) for i in places)
-            yield ExpectedError(f"{name}, in rows", off)
-
-    def mean_errors(self, rows: int) -> Mapping[str, float]:
-        """Return the errors for rows that are spread evenly between the bounds: ranks are off by the weight of one row."""
-        found: dict[str, float] = {}
-        if self.even_ends is None:
-            return found
-        low, high, steps = self.even_ends
-        for name, places in self._places().items():
-            off = max(self._expect_miss(self.ranks[i], rows) for i in places)
-            found[name] = min(off / rows, 0.25) * float((high - low) / steps)
-        return found
+            ranks = [other.ranks[i] for i in places]
+            if confidence is not None:
+                yield ExpectedError(
+                    name, max(other._bound_miss(r, confidence) for r in ranks), condition=", in rows"
+                )
+            elif self.even_ends is not None:
+                low, high, steps = self.even_ends
+                for rows in basis.rows:
+                    off = max(self._expect_miss(r, rows) for r in ranks) / rows
+                    yield ExpectedError(name, min(off, 0.25) * float((high - low) / steps))
 
     def _expect_miss(self, rank: WantedRank, rows: int) -> float:
-        """Return the mean absolute error in rank, in rows, among so many rows of a group."""
+        """Return the mean absolute error in rank, in rows."""
         return 1 / float(self.rate(rank) * rank.scale) + (self.inward if rank.end else 0)
 
 
 def note_far_end(name: str, rank: WantedRank, off: int) -> str:
-    """Say for how few rows the least or greatest value misses its rank by more than a tenth, and which quantile does not."""
+    """Return a note on how few rows make the least or greatest value miss its rank by more than a tenth."""
     side, p = ("below", "0.1") if rank.end == "min" else ("above", "0.9")
     return (
         f"{name} may have {off:,} rows {side} it, more than a tenth of fewer than {10 * off:,} rows: QUANTILE_CONT at {p} is "
@@ -409,7 +396,6 @@ def note_far_end(name: str, rank: WantedRank, off: int) -> str:
 
 
 def _add_rows(values: Integers, counts: Integers, step: int, rows: int) -> tuple[Integers, Integers]:
-    """Return a histogram with more rows at its first or last grid step."""
     if len(values) and step in (values[0], values[-1]):
         counts = counts.copy()
         counts[0 if step == values[0] else -1] += rows
@@ -419,7 +405,7 @@ def _add_rows(values: Integers, counts: Integers, step: int, rows: int) -> tuple
 
 
 def note_rank_error(names: Sequence[str], off: float) -> str:
-    """Say that columns have no interval, and by how many rows they are off in rank."""
+    """Return a note that columns have no interval, and how many rows they may be off in rank."""
     return (
         f"no interval for {', '.join(names)}: off by at most {math.ceil(off)} rows in rank, at {RANK_CONFIDENCE:.0%}; "
         "quantiles whose ranks are more rows below and above enclose it"

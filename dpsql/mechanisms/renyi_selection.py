@@ -111,7 +111,6 @@ class RenyiGroupSelector(GroupSelector):
 
     @property
     def terms(self) -> SelectionTerms:
-        """The bounds on the loss of one decision."""
         rho = conversions.laplace_rho(self.epsilon / self.groups) if self.held else None
         mu = conversions.laplace_mu(self.epsilon / self.groups) if self.held else None
         even = GroupSelection(self.epsilon, self.delta, self.groups)
@@ -134,7 +133,6 @@ class RenyiGroupSelector(GroupSelector):
 
     @property
     def per_key(self) -> tuple[Fraction, Fraction]:
-        """The largest loss of one decision except with its delta, and that delta."""
         return self.epsilon, self.terms.step
 
     def sentence(self) -> str:
@@ -251,12 +249,10 @@ class _Chance:
 
     @property
     def low(self) -> float:
-        """The logarithm of the probability."""
         return -math.log1p(math.exp(-self.logit)) if self.logit > -700 else self.logit
 
     @property
     def high(self) -> float:
-        """The logarithm of the complement."""
         return -math.log1p(math.exp(self.logit)) if self.logit < 700 else -self.logit
 
     @property

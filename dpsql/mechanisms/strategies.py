@@ -1,4 +1,4 @@
-"""The strategies for numbers that are asked together, and their expected errors: public arithmetic, for EXPLAIN.
+"""The strategies for numbers that are requested together, and their expected errors: public arithmetic, for EXPLAIN.
 
 EVEN answers each number, or each grouping set, alone with an equal share of the budget. The others measure other
 combinations of the rows, as one mechanism at the same price, and compute the numbers from those.
@@ -24,11 +24,9 @@ ColumnErrors = Mapping[str, float]
 
 @dataclass(frozen=True)
 class StrategyChoice:
-    """The strategy of a block, and the expected error of each that could answer it.
+    """The strategy of a block, and the expected errors of each applicable one, including EVEN, by name.
 
-    Args:
-        forced: whether the statement named it; otherwise it has the smallest expected total squared error.
-        errors: of each applicable strategy, including EVEN, by name.
+    ``forced``: whether the statement named it; otherwise it has the smallest expected total squared error.
     """
 
     chosen: str
@@ -42,11 +40,9 @@ class StrategyChoice:
         return min(plain / known[self.chosen][column] for column, plain in known[EVEN].items())
 
     def by_name(self) -> dict[str, dict[str, float]]:
-        """Return the errors by strategy and column."""
         return {name: dict(errors) for name, errors in self.errors}
 
     def sentence(self) -> str:
-        """Return EXPLAIN's sentence on the chosen strategy and the expected error of each."""
         why = "as OPTIONS say" if self.forced else "which has the smallest expected total squared error"
         told = "; ".join(f"{name} {_list_errors(errors)}" for name, errors in self.errors)
         return f"Strategy: {self.chosen}, {why}. Root mean squared error of one number: {told}."
@@ -60,14 +56,10 @@ def _list_errors(errors: tuple[tuple[str, float], ...]) -> str:
 
 
 def choose_strategy(errors: Mapping[str, ColumnErrors], forced: str | None) -> StrategyChoice:
-    """Choose a strategy: the forced one, or the most accurate by public errors.
+    """Choose the forced strategy, or by public errors the most accurate one (``errors`` includes EVEN's).
 
-    The latter has the least squared error, in the geometric mean over columns, among those that are no worse than EVEN
-    in any column. The choice depends on no data.
-
-    Args:
-        errors: of each applicable strategy, including EVEN, by name.
-        forced: the statement's strategy; None for AUTO.
+    The latter has the least squared error, in the geometric mean over columns, among those that are no worse than EVEN in any
+    column.
     """
     chosen = forced or min(_list_better(errors), default=(1.0, EVEN))[1]
     listed = tuple((name, tuple(errors[name].items())) for name in STRATEGY_NAMES if name in errors)

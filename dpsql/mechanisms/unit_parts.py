@@ -1,14 +1,11 @@
 """Exact totals in parts of the privacy units, if the engine lacks memory for all units at once.
 
-Totals of groups are sums of each unit's contribution, a function of its own rows. So the totals of all units are
-exactly the sums of those of disjoint parts of the units, since they are integers. A grouping by units that exceeds
-memory is read in quarters, then in sixteenths, then in sixty-fourths. A hash of the unit and of the secret salt selects
-its part; no release depends on it, nor on whether parts were read.
+Totals of groups are sums of each unit's contribution, a function of its own rows. So the totals of all units are exactly
+the sums of those of disjoint parts of the units. A grouping by units that exceeds memory is read in quarters, then in
+sixteenths, then in sixty-fourths. A hash of the unit and of the secret salt selects its part; no release depends on it,
+nor on whether parts were read. Counts of distinct values are read in parts of the values, which also add up.
 
-Counts of distinct values are read in parts of the values, which also add up.
-
-Each text of a part does to some rows what the plain query does to all: the second lock proves it under the plain
-query's claim before it is read.
+The second lock proves each part's text under the plain query's claim before it is read.
 """
 
 from __future__ import annotations
@@ -54,7 +51,8 @@ def read_totals(
 
     Parts are read at once if a first part shows that memory for all is lacking, which saves a failing attempt.
 
-    ``parts``: returns those of the units in parts ``$first`` to ``$last``; empty if there is no such text.
+    Args:
+        parts: returns the totals of units in parts ``$first`` to ``$last``; empty if there is no such text.
 
     Raises:
         OutOfMemory: memory is too small even for the smallest parts, or there are too many groups.
@@ -111,10 +109,12 @@ def read_parts(read: base.Reader, text: str) -> Iterator[pa.Table]:
 def read_distinct(read: base.Reader, query: str, probe: str, parts: str, entropy: Entropy) -> pa.Table:
     """Return the exact counts of distinct values, with several rows per group if they were read in parts.
 
-    Parts are read at once if a sketch of the values shows that memory for all is lacking: an attempt would take as long
-    as the answer.
+    Parts are read at once if a sketch of the values shows that memory for all is lacking: an attempt takes as long as the
+    answer.
 
-    ``probe``: returns about how many there are, ``n``; ``parts``: returns the counts of those in parts ``$first`` to ``$last``.
+    Args:
+        probe: returns about how many there are, ``n``.
+        parts: returns the counts of those in parts ``$first`` to ``$last``.
 
     Raises:
         OutOfMemory: memory is too small even for the smallest parts.
@@ -148,7 +148,7 @@ def _tells_all(table: pa.Table, keys: Sequence[str]) -> bool:
 
 
 def _tells_groups(kind: pa.DataType) -> bool:
-    """Return whether Arrow and the engine agree on equal values of a type (zeros of two signs, for one, may differ)."""
+    """Return whether Arrow and the engine agree on equal values of a type (zeros of two signs may differ)."""
     plain = (
         pa.types.is_integer,
         pa.types.is_boolean,

@@ -54,7 +54,7 @@ class WindowSum:
     cast: bool = field(default=False, compare=False)
 
     def list_ranges(self, steps: int) -> tuple[WindowPlaces, WindowPlaces]:
-        """Return the first and the last step, in ascending order, of the frame of each step; empty frames are omitted."""
+        """Return the first and the last step, ascending, of each step's frame; empty frames are omitted."""
         first, last = self.list_frames(steps)
         there = first <= last
         first, last = first[there], last[there]
@@ -80,12 +80,10 @@ class WindowWidths:
 
     @property
     def name(self) -> str:
-        """Its name in schemas of releases."""
         return self.relation
 
     @property
     def columns(self) -> tuple[tuple[str, str], ...]:
-        """The names and SQL types of its columns."""
         return ((WIDTHS_COLUMN, "DOUBLE[]"),)
 
     def make(self, operator: Operator, released: pa.Table, confidence: float) -> pa.Table:

@@ -1,10 +1,8 @@
 """The notebook: magic, completion, tables, plots.
 
-magic.py            ``%dpsql`` and ``%%dpsql``
+magic.py            ``%dpsql`` and ``%%dpsql``, with connections to servers and the owner's commands
 guide.py            the magic's flags, and the texts of its help
-sessions.py         the open sessions, project settings, and what a cell asks of a session
-servers.py          connections to an owner's server
-policy_commands.py  the owner's commands: policy init and check
+sessions.py         the open sessions, project settings, and displays of a session
 render.py           tables as text and HTML
 plots.py            pictures on matplotlib axes
 panel.py            the budget panel of JupyterLab

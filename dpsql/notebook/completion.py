@@ -18,7 +18,7 @@ from dpsql.notebook.sql_shape import ShownRelation, Word, find_ctes, find_relati
 SHOWN = ("BUDGET", "LEDGER", "POLICY", "TABLES", "TRADEOFF", "TRADEOFF SPENT", "GROUPS", "ACCOUNTANTS")
 """The words that may follow SHOW."""
 MAX_COMPLETED_TEXT = 65_536
-"""Characters of a text in which something is offered: no statement is longer."""
+"""The longest text that is completed; no statement is longer."""
 
 
 class Offer(NamedTuple):
@@ -40,13 +40,7 @@ class ColumnFacts:
 
 @dataclass(frozen=True)
 class KnownNames:
-    """The public names of a session.
-
-    Args:
-        tables: tables and kept results, with their columns.
-        parameters: names for ``$name``, each with one line of help.
-        thresholds: the names of open thresholds.
-    """
+    """The public names of a session: tables and kept results, names for ``$name`` with a line of help, open thresholds."""
 
     tables: Mapping[str, Mapping[str, ColumnFacts]] = field(default_factory=dict)
     parameters: Mapping[str, str] = field(default_factory=dict)
@@ -59,13 +53,7 @@ _COMPARE = frozenset(("=", "<>", "!=", "<", ">", "<=", ">=", "=="))
 
 
 def complete_sql(text: str, at: int, known: KnownNames) -> tuple[int, list[Offer]]:
-    """Return the start of the word at the cursor, and its completions.
-
-    Args:
-        text: the cell's SQL.
-        at: the cursor.
-        known: the session's public names.
-    """
+    """Return the start of the word at the cursor, and its completions."""
     if len(text) > MAX_COMPLETED_TEXT:
         return at, []
     before = scan(text[:at])
@@ -117,14 +105,7 @@ def write_name(name: str) -> str:
 
 
 class _Place:
-    """The cursor's place in a statement.
-
-    Args:
-        before: the tokens before the word at the cursor.
-        whole: the tokens of the whole text.
-        at: where the word begins.
-        known: the session's public names.
-    """
+    """The cursor's place in a statement: the tokens before its word, those of the whole text, and the word's start."""
 
     def __init__(self, before: Sequence[Word], whole: Sequence[Word], at: int, known: KnownNames) -> None:
         said = [word for word in before if word.kind != "comment"]
@@ -141,7 +122,7 @@ class _Place:
         self.made = find_ctes(self.statement)
         self.relations = find_relations(self.statement, self.made)
 
-    # -- where it is --------------------------------------------------------------------------------------------
+    # -- the context --------------------------------------------------------------------------------------------
 
     def _back(self, steps: int = 1) -> str:
         return self.before[-steps].upper if len(self.before) >= steps else ""
@@ -164,7 +145,7 @@ class _Place:
                 return self.before[i + 1].upper if follows else ""
         return ""
 
-    # -- what may stand there -----------------------------------------------------------------------------------
+    # -- completions -----------------------------------------------------------------------------------
 
     def offers(self) -> list[Offer]:
         """Return completions at the cursor, outside of quotes."""
@@ -192,12 +173,7 @@ class _Place:
         return self._expressions(previous, call)
 
     def _expressions(self, previous: str, call: str) -> list[Offer]:
-        """Return the beginnings of an expression.
-
-        Args:
-            previous: the token before it, in capitals.
-            call: the function around it, in capitals.
-        """
+        """Return the beginnings of an expression, given the token before it and the function around it, in capitals."""
         arguments = self._arguments(call) if call and previous in ("(", ",") else []
         functions = [Offer(row.name, "function", row.help) for row in _list_functions(self.mode)]
         literals = self.values(quoted=False) if previous in _COMPARE | {"(", ",", "WHEN"} else []

@@ -1,8 +1,6 @@
-"""The magic's own line: flags, a name for the result, and in a line magic the SQL.
+"""The magic's first line (flags, a name for the result, in a line magic the SQL), and the texts of its help.
 
-One table of flags; the parser, the help text and completion all read it.
-
-The texts of ``%dpsql``, ``%dpsql mechanisms`` and ``%dpsql?``.
+The parser, the help text and completion read one table of flags.
 """
 
 from __future__ import annotations
@@ -32,36 +30,45 @@ class Flag:
 RUN_FLAGS = (
     Flag("-o", "name", "keep the result as a variable and a relation, show only its cost"),
     Flag("--show", None, "with -o: show the table as well"),
-    Flag("--explain", None, "say in sentences what would run and what it would cost; spends nothing"),
-    Flag("--dry-run", None, "the same as --explain"),
+    Flag("--explain", None, "show the plan, the price and the expected errors; spends nothing"),
+    Flag("--dry-run", None, "another name of --explain"),
     Flag("--params", "dict", "values of $name: a JSON object, or $variable holding a dict"),
     Flag("--plan", None, "price all statements of the cell together before the first is run"),
-    Flag("--epsilon", "E", "what statements cost that don't say, in this cell"),
-    Flag("--fresh", None, "pay for a new draw even if this was answered before"),
+    Flag("--epsilon", "E", "the cost of this cell's statements that name none"),
+    Flag("--fresh", None, "pay for a new draw even if an answer is stored"),
     Flag("--session", "name", "ask another open session"),
     Flag("--file", "path", "read the SQL from a file"),
     Flag("--help", None, "show this"),
 )
 CONNECT_FLAGS = (
     Flag("--policy", "path", "the policy file that the data owner wrote"),
-    Flag("--database", "path", "a DuckDB database, or a variable: the same as the first word of the line"),
-    Flag("--ledger", "path", "where charges are kept; default: beside the policy"),
+    Flag("--database", "path", "a DuckDB database, or a variable; also the first word of the line"),
+    Flag("--ledger", "path", "the file of charges; default: in the policy's folder"),
     Flag("--analyst", "name", "whose share of the budget is used"),
     Flag("--session", "name", "name of the session; default: main"),
     Flag(
         "--token-file", "path", "of a server: a file with the token; default: DPSQL_TOKEN, or a hidden prompt"
     ),
     Flag("--tls-ca", "path", "of a server: the certificate of its owner's authority"),
-    Flag(
-        "--tls-client-cert", "path", "of a server that asks for it: your own certificate, in place of a token"
-    ),
+    Flag("--tls-client-cert", "path", "of a server that requires it: your certificate, instead of a token"),
     Flag("--tls-client-key", "path", "the key of your certificate; default: in the same file"),
+)
+INIT_FLAGS = (
+    Flag("--database", "path", "a DuckDB database, as the source"),
+    Flag("--unit", "column", "the column that identifies the person, or ROW; default: a guess from names"),
+    Flag("-o", "file", "write to this file, which must not exist"),
+)
+CHECK_FLAGS = (
+    Flag(
+        "--database", "path", "a DuckDB database, or a variable; default: the sources that the policy names"
+    ),
+    Flag("--data", None, "count rows and values that do not fit; must not be published"),
 )
 
 
 @dataclass(frozen=True)
 class CellOptions:
-    """The flags of one cell. ``name`` takes the result; ``silent`` when it was written ``name <<``."""
+    """The flags of one cell. ``name`` takes the result; ``silent`` if it was written ``name <<``."""
 
     name: str | None = None
     silent: bool = False
@@ -95,10 +102,8 @@ _KEYWORDS = """
 KEYWORDS = tuple(_KEYWORDS.split())
 """Words of SQL that completion offers."""
 
-_FIELDS = {
-    "-o": "name", "--dry-run": "explain", "--token-file": "token_file", "--tls-ca": "tls_ca",
-    "--tls-client-cert": "tls_client_cert", "--tls-client-key": "tls_client_key",
-}  # fmt: skip
+_FIELDS = {"-o": "name", "--dry-run": "explain"}
+"""Fields of :class:`CellOptions` with other names than their flags."""
 _TAKEN = re.compile(r"((?:\s|--[^\n]*\n|/\*.*?\*/)*)(([A-Za-z_]\w*)\s*<<(?!<)[^\S\n]*)", re.DOTALL)
 _TEMPLATE = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
 _WORD = re.compile(r"""\s*((?:"[^"]*"|'[^']*'|\S)+)""")
@@ -129,7 +134,7 @@ def parse_cell_line(line: str) -> CellOptions:
 
 
 def parse_statement_line(line: str) -> tuple[CellOptions, str]:
-    """Parse the line of ``%dpsql``: flags first, then the SQL, which stays as it is."""
+    """Parse the line of ``%dpsql``: flags first, then the unchanged SQL."""
     at = 0
     while found := _WORD.match(line, at):
         flag = _flag(found[1], RUN_FLAGS)
@@ -142,7 +147,7 @@ def parse_statement_line(line: str) -> tuple[CellOptions, str]:
 
 
 def split_name(text: str) -> tuple[str | None, str]:
-    """Split ``out << SELECT ...``, also below comments. Blanks take the name's place, so carets stay right.
+    """Split ``out << SELECT ...``, also below comments. Blanks replace the name, so that carets stay right.
 
     >>> split_name("out << SELECT 1")
     ('out', '       SELECT 1')
@@ -157,16 +162,12 @@ def split_name(text: str) -> tuple[str | None, str]:
 def parse_flags(line: str, flags: tuple[Flag, ...]) -> CellOptions:
     """Parse the flags and words of a line of the magic, as :func:`parse_words`."""
     rest, given = parse_words(line, flags)
-    fields: dict[str, Any] = {_FIELDS.get(name, name.lstrip("-")): value for name, value in given.items()}
+    fields: dict[str, Any] = {_FIELDS.get(n, n.lstrip("-").replace("-", "_")): v for n, v in given.items()}
     return CellOptions(**fields, rest=rest)
 
 
 def parse_words(line: str, flags: tuple[Flag, ...]) -> tuple[tuple[str, ...], dict[str, str | bool]]:
-    """Parse a line into its words and its flags with their values, True for a switch.
-
-    Raises:
-        ParseError: an unknown flag (the nearest is named), a missing value, an open quote.
-    """
+    """Parse a line into its words and its flags with their values, True for a switch; ParseError names the nearest flag."""
     try:
         tokens = shlex.split(line)
     except ValueError:
@@ -205,25 +206,25 @@ def _flag(token: str, flags: tuple[Flag, ...]) -> Flag | None:
 COMMANDS = {
     "connect": "open a session: %dpsql connect [data.duckdb] --policy policy.toml, or %dpsql connect grpc+tls://host:31337",
     "demo": "open a session on the demo's health records",
-    "budget": "how much is left, and what each cell cost",
-    "why": "the last answer or refusal explained: who is protected, where the cost came from, what would be cheaper",
-    "ledger": "every charge: when, who, cell, loss, outcome (also: %dpsql log)",
-    "log": "the same as ledger",
+    "budget": "the remaining budget, and the cost of each cell",
+    "why": "the last answer or refusal explained: protection, parts of the cost, cheaper statements",
+    "ledger": "all charges: time, analyst, cell, loss, outcome (also: %dpsql log)",
+    "log": "another name of ledger",
     "tables": "the tables that the policy names, and kept results",
     "keep": "the last result, or a variable's, as a relation of later cells: %dpsql keep out",
     "columns": "the columns of a table: %dpsql columns visits",
-    "policy": "what the data owner declared; %dpsql policy init SOURCE -o policy.toml, %dpsql policy check policy.toml",
+    "policy": "the data owner's declarations; %dpsql policy init SOURCE -o policy.toml, %dpsql policy check policy.toml",
     "mechanisms": "every way to get an answer, with an example",
     "sessions": "the open sessions; %dpsql sessions name makes one current",
     "session": "the open session as a Python object: session = %dpsql session",
     "report": "the owner's report: %dpsql report [file.html]",
     "close": "close the session: %dpsql close [name]",
-    "help": "this; %dpsql help WORD says what a word of the language, a table or a column is",
+    "help": "this list; %dpsql help WORD explains a word of the language, a table or a column",
 }
 
 
 _MODES = (
-    ("WITH PTR", "a precise value, when the data are stable", "SELECT WITH PTR IQR(age) FROM t"),
+    ("WITH PTR", "a precise value if the data are stable", "SELECT WITH PTR IQR(age) FROM t"),
     (
         "WITH STABLE",
         "as near as the data allow, without delta or NULL",
@@ -232,7 +233,7 @@ _MODES = (
     ("WITH SUBSAMPLE", "any query, run on blocks and combined", "SELECT WITH SUBSAMPLE CORR(a, b) FROM t"),
     (
         "DECLARE ... STABLE",
-        "exact answers, paid only where blocks disagree",
+        "exact answers, paid only if blocks disagree",
         "DECLARE alarm STABLE OPTIONS (epsilon = 1, delta = 1e-6)",
     ),
     (
@@ -244,63 +245,64 @@ _MODES = (
 
 OPTIONS = {
     "epsilon": "the block's whole epsilon",
-    "mu": "the block's whole mu in place of epsilon: Gaussian noise of exactly that (gdp, zcdp, rdp)",
-    "rho": "the block's whole rho in place of epsilon: Gaussian noise of exactly that (gdp, zcdp, rdp)",
+    "mu": "the block's whole mu instead of epsilon: Gaussian noise of exactly this mu (gdp, zcdp, rdp)",
+    "rho": "the block's whole rho instead of epsilon: Gaussian noise of exactly this rho (gdp, zcdp, rdp)",
     "delta": "the block's whole delta",
     "privacy_unit_column": "restates the policy's privacy unit",
-    "max_groups_contributed": "groups that one privacy unit may touch, or AUTO to find a cap privately",
-    "max_rows_contributed": "rows that one privacy unit may contribute in all, or AUTO to find a cap privately",
-    "max_rows_per_group": "rows that one privacy unit may contribute to one group, or AUTO to find a cap privately",
+    "max_groups_contributed": "the most groups of one privacy unit, or AUTO to find a cap privately",
+    "max_rows_contributed": "the most rows of one privacy unit in all, or AUTO to find a cap privately",
+    "max_rows_per_group": "the most rows of one privacy unit in one group, or AUTO to find a cap privately",
     "group_selection_strategy": "LAPLACE_THRESHOLD, OPTIMAL or PUBLIC_GROUPS",
     "min_privacy_units_per_group": "a threshold before groups are selected",
     "group_selection_epsilon": "the share of epsilon for choosing private groups",
     "noise": "LAPLACE, GAUSSIAN (one calibration for all numbers) or AUTO, which has the smaller error at equal charge",
     "confidence": "level of the intervals",
-    "error": "counts, sums and means with intervals this narrow, charged for what that took",
-    "report_cut": "TRUE: a tenth of the budget tells in notes how much caps and bounds cut",
+    "error": "counts, sums and means with intervals this narrow, charged for the epsilon used",
+    "report_cut": "TRUE: notes report the effect of caps and bounds, for a tenth of the budget",
     "consistent": "TRUE: cells of GROUPING SETS are made to add up",
-    "strategy": "how numbers that are asked together are measured: AUTO, EVEN, MARGINALS, TREE or SQUARE_ROOT",
-    "blocks": "how many blocks people are put into",
-    "combine": "how the blocks' results become one: mean, median, winsorized_mean, votes",
+    "strategy": "the way to measure numbers of one statement: AUTO, EVEN, MARGINALS, TREE or SQUARE_ROOT",
+    "blocks": "the number of blocks of people",
+    "combine": "the way to combine the blocks' results: mean, median, winsorized_mean, votes",
     "bounds": "(low, high): the range of a block's result",
     "trim": "the share of results cut off at each end",
-    "sampling": "partition, rounds or bernoulli: how blocks are drawn",
-    "rounds": "how many partitions rounds makes",
-    "candidates": "the results that may be voted for",
-    "units": "how many privacy units there are, where that is public",
-    "most": "how many items one block may vote for",
-    "top": "how many items win",
-    "max_hits": "DECLARE: stop after this many",
+    "sampling": "the way to draw blocks: partition, rounds or bernoulli",
+    "rounds": "the number of partitions of rounds",
+    "candidates": "the results that blocks may vote for",
+    "units": "the number of privacy units, if it is public",
+    "most": "the most items that one block may vote for",
+    "top": "the number of items that win",
+    "max_hits": "DECLARE: the number of hits after which it closes",
     "answer": "DECLARE: TRUE for a fresh noisy value of each hit, from a share of its own",
     "gap": "DECLARE: TRUE for the noisy gap of each hit above the threshold, which is free",
     "budget_split": "DECLARE: (0.3, 0.7), the shares of threshold and questions; a third one for answers",
-    "threshold": "a question to a declared threshold: its own, in place of the declared one",
-    "max_unstable": "DECLARE ... STABLE: close after so many questions on which the blocks disagree",
+    "threshold": "a question to a declared threshold: its own, instead of the declared one",
+    "max_unstable": "DECLARE ... STABLE: the number of unstable questions after which it closes",
     "refresh": "DECLARE: TRUE for a fresh threshold after each hit",
 }
 """Options of the modes and of DECLARE."""
 
 ARGUMENTS = {
-    "contribution_bounds_per_row": "(low, high) that each row is held to, or AUTO",
-    "contribution_bounds_per_group": "(low, high) that a unit's own aggregate is held to",
+    "contribution_bounds_per_row": "(low, high) to which each row is clamped, or AUTO",
+    "contribution_bounds_per_group": "(low, high) to which a unit's own aggregate is clamped",
     "epsilon": "this aggregate's share",
     "report_format": "'JSON'",
-    "max_hits": "ABOVE_THRESHOLD: stop after this many",
+    "max_hits": "ABOVE_THRESHOLD: the number of hits after which it stops",
     "answer": "TRUE: also a fresh noisy value of each choice",
     "gap": "TRUE: also the noisy gap above the threshold",
     "refresh": "TRUE: a fresh threshold for each round",
-    "passes": "ABOVE_THRESHOLD: ask candidates that were missed again, while hits are left; free",
+    "passes": "ABOVE_THRESHOLD: the rounds over candidates that were missed, while hits are left; free",
     "budget_split": "ABOVE_THRESHOLD: (0.3, 0.7), the shares of threshold and questions; a third one for answers",
-    "method": "EXPMECH: its way to choose",
+    "method": "EXPMECH: the method of choice",
     "top": "EXPMECH: this many distinct winners",
     "base": "PTR's IQR: the factor that one unit may change it by; tested (chosen by a noisy count if not given)",
     "test": "PTR: 'pure', 'gaussian' (cheaper by rho, and needs twice the lead), or AUTO, which passes sooner",
-    "local_sensitivity": "PTR: how far one unit may move the answer; tested, and the noise fits it",
+    "local_sensitivity": "PTR: the most that one unit may change the answer; it is tested, and sets the noise",
     "trim": "PTR's AVG, VARIANCE and STDDEV: the part of the values left out at each end",
 }
 """Named arguments of aggregates and mechanisms, written ``name => value``."""
 
 _TRUTH = ("TRUE", "FALSE")
+_COMBINERS = "mean median trimmed_mean winsorized_mean noisy_mode stable_mode noisy_votes"
 OPTION_VALUES: dict[str, tuple[str, ...]] = {
     "noise": ("LAPLACE", "GAUSSIAN", "AUTO"),
     "group_selection_strategy": ("OPTIMAL", "LAPLACE_THRESHOLD", "PUBLIC_GROUPS"),
@@ -310,15 +312,13 @@ OPTION_VALUES: dict[str, tuple[str, ...]] = {
     "consistent": (*_TRUTH, "NONNEGATIVE"),
     "report_cut": _TRUTH,
     "strategy": ("AUTO", "EVEN", "MARGINALS", "TREE", "SQUARE_ROOT"),
-    "combine": (
-        "'mean'", "'median'", "'trimmed_mean'", "'winsorized_mean'", "'noisy_mode'", "'stable_mode'", "'noisy_votes'",
-    ),
+    "combine": tuple(f"'{word}'" for word in _COMBINERS.split()),
     "sampling": ("'partition'", "'rounds'", "'bernoulli'"),
     "answer": _TRUTH,
     "gap": _TRUTH,
     "refresh": _TRUTH,
-}  # fmt: skip
-"""The words that options take, where there is a list of them."""
+}
+"""The words that options take, if they are listed."""
 ARGUMENT_VALUES: dict[str, tuple[str, ...]] = {
     "contribution_bounds_per_row": ("AUTO",),
     "report_format": ("'JSON'",),
@@ -328,12 +328,12 @@ ARGUMENT_VALUES: dict[str, tuple[str, ...]] = {
     "gap": _TRUTH,
     "refresh": _TRUTH,
 }
-"""The words that named arguments take, where there is a list of them."""
+"""The words that named arguments take, if they are listed."""
 
 MODE_HELP = {
-    "DP": "noisy aggregates, and choices among public candidates; the mode where none is written",
+    "DP": "noisy aggregates, and choices among public candidates; the default mode",
     "DIFFERENTIAL_PRIVACY": "the long spelling of DP",
-    "PTR": "propose, test, release: a precise value where the data are stable, else NULL",
+    "PTR": "propose, test, release: a precise value if the data are stable, else NULL",
     "STABLE": "values as near as the data allow, without delta and without NULL",
     "SUBSAMPLE": "any query, run on blocks of people, whose answers are combined privately",
 }
@@ -351,11 +351,11 @@ def show_mechanisms() -> Sheet:
         if row.help:
             same.setdefault(row.help, []).append(row)
     lines = [(", ".join(row.name for row in rows), gives, rows[0].example) for gives, rows in same.items()]
-    return make_sheet(("mechanism", "what it gives", "for example"), [*lines, *_MODES])
+    return make_sheet(("mechanism", "result", "example"), [*lines, *_MODES])
 
 
 def write_help(table: str | None, default: bool = False) -> Panel:
-    """Write short help with an example that runs as it stands, on ``table`` when a session is open."""
+    """Return short help with an example that runs, on ``table`` if a session is open."""
     from dpsql.notebook.render import Panel
 
     lines = [
@@ -392,11 +392,11 @@ Flags:
 
 Values from Python: write $city in the SQL and it is bound to the variable city, as a value, never as text.
 
-Running a cell again shows the stored answer at no cost. Fresh answers to average the noise away are paid each
-time: the mean of twenty costs twenty times as much, and one answer with twenty times the epsilon is better.
+Running a cell again shows the stored answer at no cost. Each fresh answer is paid: the mean of twenty answers costs
+twenty times as much, and one answer with twenty times the epsilon is more exact.
 
-Settings: %config DpsqlMagic, or [tool.dpsql] in pyproject.toml.  %alias_magic sql dpsql makes %%sql cells
-ours, which editors colour as SQL.
+Settings: %config DpsqlMagic, or [tool.dpsql] in pyproject.toml.  %alias_magic sql dpsql makes %%sql an alias,
+which editors colour as SQL.
 """
 
 
@@ -411,11 +411,11 @@ def says_anything(text: str) -> bool:
 
 
 def refuse_templates(text: str) -> None:
-    """Refuse ``{{city}}``: in quotes it is a string to SQL, and nobody else would notice that a value was meant."""
+    """Raise ParseError for ``{{city}}``, which SQL would read as a plain string if it is in quotes."""
     found = _TEMPLATE.search(text)
     if found:
         raise ParseError(
-            "text is never pasted into SQL, so {{...}} has no meaning here.",
+            "text is never inserted into SQL, so {{...}} has no meaning here.",
             span=found.span(),
             hint=f"write ${found[1]} without quotes: it is bound to the variable {found[1]}, as a value.",
             text=text,

@@ -1,7 +1,7 @@
 """Help on one word: an option, a mechanism, a table or a flag.
 
 JupyterLab shows it at Shift-Tab and next to completion; ``%dpsql help WORD`` and the prompt's ``.help WORD`` print it. It
-uses public names only: no private row is read.
+reads public names only, and no private row.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _OURS = {
     "EXPLAIN": "EXPLAIN SELECT ...: what would run and what it would cost. Spends nothing, reads no private row.",
     "SHOW": f"SHOW {' | '.join(SHOWN)}: a relation about the session.",
     "DECLARE": "DECLARE name ABOVE_THRESHOLD 100 OPTIONS (epsilon = 1): questions asked one by one, paid for beforehand.",
-    "CLOSE": "CLOSE name: settles a declared threshold; what was not used is given back.",
+    "CLOSE": "CLOSE name: settles a declared threshold, and gives the unused budget back.",
     "CREATE": "CREATE SYNTHETIC TABLE s AS SELECT WITH DP OPTIONS (epsilon = 1) ward FROM t: public rows of a model.",
 }
-_MODE_NAMES = {"DP": "SELECT WITH DP", "CHOICE": "SELECT WITH DP, OVER candidates", "PTR": "SELECT WITH PTR",
-               "STABLE": "SELECT WITH STABLE", "SUBSAMPLE": "SELECT WITH SUBSAMPLE"}  # fmt: skip
+_MODE_NAMES = {mode: f"SELECT WITH {mode}" for mode in ("DP", "PTR", "STABLE", "SUBSAMPLE")}
+_MODE_NAMES["CHOICE"] = "SELECT WITH DP, OVER candidates"
 
 
 def list_helped_words() -> tuple[str, ...]:
@@ -36,12 +36,7 @@ def list_helped_words() -> tuple[str, ...]:
 
 
 def describe_word(word: str, known: KnownNames) -> str:
-    """Return the help on a word: each of its meanings, in paragraphs; empty if it is unknown.
-
-    Args:
-        word: a word, in any case; for a parameter with its ``$``.
-        known: the public names of the session.
-    """
+    """Return the help on a word, or ``$name``: each of its meanings, in paragraphs; empty if it is unknown."""
     if word.startswith("$"):
         held = known.parameters.get(word[1:])
         bound = (
@@ -54,15 +49,7 @@ def describe_word(word: str, known: KnownNames) -> str:
 
 
 def explain_word(word: str, known: KnownNames) -> str:
-    """Return the help on a word that was asked for by name.
-
-    Args:
-        word: as for :func:`describe_word`.
-        known: the public names of the session.
-
-    Raises:
-        BindError: there is no help on it; the nearest word is named.
-    """
+    """Return the help on a word that was asked for by name; BindError, with the nearest word, if there is none."""
     told = describe_word(word, known)
     if told:
         return told
@@ -141,14 +128,7 @@ class MagicPlace(NamedTuple):
 
 
 def find_magic(shell: Any, text: str, row: int, column: int) -> MagicPlace | None:
-    """Return the magic at a cursor; None for another magic, or Python.
-
-    Args:
-        shell: IPython's.
-        text: the cell.
-        row: the cursor's line, from 0.
-        column: the cursor's place in that line.
-    """
+    """Return the magic at a cursor, by line and column from 0; None for another magic, or Python."""
     lines = text.split("\n")
     before = lines[row][:column]
     first = re.match(r"\s*%%(\w+)", text)
@@ -169,12 +149,7 @@ def find_magic(shell: Any, text: str, row: int, column: int) -> MagicPlace | Non
 
 
 def describe_at(place: MagicPlace, known: KnownNames) -> str:
-    """Return the help on the word under the cursor of a magic; empty without help.
-
-    Args:
-        place: the cursor's place, on the magic's line or in its SQL.
-        known: the public names of the session.
-    """
+    """Return the help on the word under the cursor of a magic; empty without help."""
     if place.line is not None:
         found = re.search(r"[-\w]+$", place.line)
         return _describe_line_word(found[0]) if found else ""
@@ -206,18 +181,18 @@ def _describe_line_word(word: str) -> str:
 
 
 DescribeCursor = Callable[[str, int], str]
-"""Returns the help on what is under the cursor of a cell; empty where the cell is not ours, or the word."""
+"""Returns the help on the word under the cursor of a cell; empty for other cells and unknown words."""
 
 
 def hook_kernel(kernel: Any, describe: DescribeCursor) -> None:
-    """Make a kernel answer Shift-Tab in our cells; other cells keep the kernel's own answer."""
+    """Answer Shift-Tab in our cells; other cells keep the kernel's own answer."""
     unhook_kernel(kernel)
     own = kernel.do_inspect
 
     def do_inspect(code: str, cursor_pos: int, *args: Any, **kwargs: Any) -> Any:
         try:
             told = describe(code, cursor_pos)
-        except Exception:  # whoever hovers need not hear that a server went away
+        except Exception:  # such as a lost connection, which is no business of a tooltip
             told = ""
         if not told:
             return own(code, cursor_pos, *args, **kwargs)

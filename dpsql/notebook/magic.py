@@ -4,29 +4,35 @@ from __future__ import annotations
 
 import atexit
 import gc
+import getpass
 import json
 import keyword
 import re
 import shlex
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from IPython.core.error import StdinNotImplementedError
 from IPython.core.magic import Magics, line_cell_magic, magics_class, needs_local_scope, no_var_expand
 from IPython.display import display
 from traitlets import Enum, Int, Unicode, observe
 
 from dpsql import __version__
-from dpsql.errors import BindError, Error, ParseError, PolicyError, did_you_mean
+from dpsql.client.channel import find_token, is_address, parse_address
+from dpsql.client.connect import connect_server
+from dpsql.errors import BindError, Error, ParseError, PolicyError, ServerError, did_you_mean
 from dpsql.language.parameter_values import Params, name_parameters
-from dpsql.notebook import guide, inspection, policy_commands, render, servers, sessions
+from dpsql.notebook import guide, inspection, render, sessions
 from dpsql.notebook.completion import KnownNames
-from dpsql.notebook.guide import CellOptions
+from dpsql.notebook.guide import CellOptions, parse_words
 from dpsql.notebook.matcher import Matcher
 from dpsql.notebook.panel import CellTexts, PanelComms
-from dpsql.notebook.sessions import Sessions
+from dpsql.notebook.render import Panel
+from dpsql.notebook.sessions import Sessions, is_frame
 from dpsql.report.tables import Sheet
 from dpsql.session.explanation import Why, explain_refusal
 from dpsql.session.result import Result
@@ -34,11 +40,13 @@ from dpsql.session.result import Result
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
+    from dpsql.client.session import RemoteSession
     from dpsql.notebook.sessions import OpenSession
 
 
 _PARAMETER = re.compile(r"\$([A-Za-z_]\w*)")
 _KEPT = "_dpsql_sessions"
+_display: Callable[..., object] = display
 
 
 @magics_class
@@ -46,15 +54,20 @@ class DpsqlMagic(Magics):
     """Settings of the dpsql magic."""
 
     output = Enum(
-        ("result", "pandas", "polars", "arrow"), "result", help="What a cell gives: a Result, or a frame."
+        ("result", "pandas", "polars", "arrow"),
+        "result",
+        help="The type of a cell's value: a Result, or a frame.",
     ).tag(config=True)
-    rows = Int(render.ROWS, min=2, help="Rows shown before the middle of a long result is left out.").tag(
+    rows = Int(render.ROWS, min=2, help="The most rows shown; a longer result lacks its middle.").tag(
         config=True
     )
-    ledger = Unicode("", help="Where %dpsql connect keeps charges, when it isn't told.").tag(config=True)
+    ledger = Unicode("", help="The ledger of %dpsql connect, if it names none.").tag(config=True)
 
     def __init__(self, shell: InteractiveShell, sessions: Sessions) -> None:
         super().__init__(shell)
+        self._shell = shell
+        self._in_kernel = hasattr(shell, "kernel")
+        self._push: Callable[[dict[str, Any]], object] = shell.push
         self.sessions = sessions
         self.cells = CellTexts()
         self.panels = PanelComms(
@@ -133,20 +146,20 @@ class DpsqlMagic(Magics):
                     session.check_name(name)  # before anything is paid
                 if options.explain:
                     return session.explain(text, params, epsilon=options.epsilon)
-            results = sessions.ask(session, text, params, options, kernel=hasattr(self.shell, "kernel"))
+            results = sessions.ask(session, text, params, options, kernel=self._in_kernel)
         except Error as error:
             for answered in error.answered:
-                display(answered)  # type: ignore[no-untyped-call]
-            sessions.mention_frame(error, text, self.shell.user_ns)  # type: ignore[union-attr]
+                _display(answered)
+            sessions.mention_frame(error, text, self._shell.user_ns)
             if error.text == text:
                 error.text = written  # show the line as it was typed
             raise
         if not results:
             return None
         for result in results[:-1]:
-            display(result)  # type: ignore[no-untyped-call]
+            _display(result)
         for kept, result in sessions.pair_kept_results(text, params, results):
-            self.shell.push({kept: self._converted(result)})  # type: ignore[union-attr]
+            self._push({kept: self._converted(result)})
         self._last = results[-1]
         value = self._converted(results[-1])
         if name is None:
@@ -154,16 +167,16 @@ class DpsqlMagic(Magics):
                 self._cost(results[-1])
             return value
         session.keep(name, results[-1])
-        self.shell.push({name: value})  # type: ignore[union-attr]
+        self._push({name: value})
         if options.show:
-            display(results[-1])  # type: ignore[no-untyped-call]
-        elif not silent or results[-1].event is not None:  # what is paid is told, however quiet the cell
+            _display(results[-1])
+        elif not silent or results[-1].event is not None:  # a cost is always shown
             self._cost(results[-1])
         return None
 
     @contextmanager
     def _noting_unheard(self, text: str) -> Iterator[None]:
-        """Note a refusal that is no session's last statement, so that it can be explained too."""
+        """Remember a refusal that no session knows, so that it can be explained, too."""
         self._unheard = None
         try:
             yield
@@ -173,7 +186,7 @@ class DpsqlMagic(Magics):
 
     def _parameters(self, options: CellOptions, text: str, local: dict[str, Any]) -> Params:
         """Return values of the ``$name``s in the text: the notebook's variables, then ``--params``; a list is for ``?``."""
-        space: dict[str, Any] = {**self.shell.user_ns, **local}  # type: ignore[union-attr]
+        space: dict[str, Any] = {**self._shell.user_ns, **local}
         params = {name: space[name] for name in _PARAMETER.findall(text) if name in space}
         if options.params is None:
             return params
@@ -204,7 +217,7 @@ class DpsqlMagic(Magics):
 
     def _cost(self, result: Result) -> None:
         line = " · ".join(render.write_caption(result))
-        display({"text/plain": line}, raw=True)  # type: ignore[no-untyped-call]
+        _display({"text/plain": line}, raw=True)
 
     # -- commands
 
@@ -232,12 +245,12 @@ class DpsqlMagic(Magics):
         return lambda rest: self.sessions.get_open(rest or None).sql(f"SHOW {what.upper()}")
 
     def _policy(self, rest: str) -> Any:
-        if not policy_commands.is_policy_command(rest):
+        if not is_policy_command(rest):
             return self._show("policy")(rest)
-        return policy_commands.run_policy_command(rest, self.shell.user_ns)  # type: ignore[union-attr]
+        return run_policy_command(rest, self._shell.user_ns)
 
     def _why(self, rest: str) -> Why:
-        """Explain the last answer or refusal of all sessions, or that no session heard of; of a named session, its own."""
+        """Explain the last answer or refusal: of a named session, or of all, with those that no session knows."""
         if self._unheard and not rest:
             return self._unheard
         asked = self._asked if self._asked in self.sessions else None
@@ -257,11 +270,11 @@ class DpsqlMagic(Magics):
         given = self._fill_connect(given)
         if given.database is not None:
             given = replace(given, rest=(*given.rest, given.database))
-        if servers.names_server(given):
-            self._hold(given.session, servers.open_server(given, hasattr(self.shell, "kernel")))
+        if names_server(given):
+            self._hold(given.session, open_server(given, self._in_kernel))
             return
-        if any(getattr(given, name) for name in servers.SERVER_FILES):
-            raise ParseError("a token and certificates are for servers.", hint=servers.CONNECT)
+        if any(getattr(given, name) for name in SERVER_FILES):
+            raise ParseError("a token and certificates are for servers.", hint=CONNECT)
         if len(given.rest) > 1:
             raise ParseError(f"%dpsql connect takes one database, not {' '.join(map(str, given.rest))}.")
         if given.policy is None:
@@ -269,16 +282,16 @@ class DpsqlMagic(Magics):
             hint = f"add --policy policy.toml; %dpsql policy init {source} -o policy.toml writes a first one."
             raise PolicyError("a session needs the policy that the data owner wrote.", hint=hint)
         database: Any = given.rest[0] if given.rest else ":memory:"
-        variable = self.shell.user_ns.get(database) if isinstance(database, str) else None  # type: ignore[union-attr]
+        variable = self._shell.user_ns.get(database) if isinstance(database, str) else None
         if variable is not None and not isinstance(variable, str):
-            # an open DuckDB connection, frames by name, or one frame, whose table is called as the variable
+            # an open DuckDB connection, frames by name, or one frame, whose table has the variable's name
             database = {database: variable} if sessions.is_frame(variable) else variable
         ledger = given.ledger or self.ledger or None
         self._open(given.session, database, given.policy, ledger, given.analyst)
 
     def _fill_connect(self, given: CellOptions) -> CellOptions:
-        """Put the values of ``$name`` in their places: paths, an open connection, a mapping of frames."""
-        space = self.shell.user_ns  # type: ignore[union-attr]
+        """Replace ``$name`` by its value: a path, an open connection, a mapping of frames."""
+        space = self._shell.user_ns
 
         def fill(word: Any) -> Any:
             if not isinstance(word, str) or not re.fullmatch(r"\$[A-Za-z_]\w*", word):
@@ -288,7 +301,7 @@ class DpsqlMagic(Magics):
             found = space[word[1:]]
             return str(found) if isinstance(found, Path) else found
 
-        names = ("policy", "database", "ledger", "analyst", "session", *servers.SERVER_FILES)
+        names = ("policy", "database", "ledger", "analyst", "session", *SERVER_FILES)
         texts = {name: fill(getattr(given, name)) for name in names}
         return replace(given, rest=tuple(map(fill, given.rest)), **texts)
 
@@ -306,7 +319,7 @@ class DpsqlMagic(Magics):
         self._hold(name, open_session(database, policy=policy, ledger=ledger, analyst=analyst))
 
     def _hold(self, name: str | None, session: OpenSession) -> None:
-        """Take a session in place of the one of its name, and say what it is."""
+        """Store a session instead of the one of its name, and print its summary."""
         name = name or "main"
         if name in self.sessions:
             self.sessions[name].close()
@@ -315,11 +328,11 @@ class DpsqlMagic(Magics):
         print(sessions.summarise_session(session))
 
     def _keep(self, rest: str) -> None:
-        """Keep the Result or table of a variable, which stays as it is, as a relation of later cells; by a new name, the last."""
+        """Keep a variable's Result or table as a relation of later cells; for a new name, the last result."""
         words = rest.split()
         if len(words) != 1:
             raise ParseError("%dpsql keep takes one name.", hint="%dpsql keep out")
-        name, space = words[0], self.shell.user_ns  # type: ignore[union-attr]
+        name, space = words[0], self._shell.user_ns
         if name in space:
             try:
                 self.sessions.get_open().keep(name, space[name])
@@ -328,9 +341,9 @@ class DpsqlMagic(Magics):
                 raise
             return
         if self._last is None:
-            raise BindError("there is no result yet that could be kept.", hint="run a %%dpsql cell first.")
+            raise BindError("there is no result to keep yet.", hint="run a %%dpsql cell first.")
         self.sessions.get_open().keep(name, self._last)
-        self.shell.push({name: self._converted(self._last)})  # type: ignore[union-attr]
+        self._push({name: self._converted(self._last)})
 
     def _sessions(self, rest: str) -> Sheet:
         if rest:
@@ -382,14 +395,14 @@ def load(shell: InteractiveShell) -> None:
 
 
 def unload(shell: InteractiveShell) -> None:
-    """Take away the magic, its settings and completion. Open sessions wait for the next load."""
+    """Remove the magic, its settings and completion. Open sessions stay for the next load."""
     _forget(shell)
     for kind in ("line", "cell"):
         shell.magics_manager.magics[kind].pop("dpsql", None)
 
 
 def _leave(shell: InteractiveShell, opened: Sessions) -> None:
-    """Close every session as the shell ends: what an engine still holds then is told as a leak, on forty lines."""
+    """Close all sessions as the shell ends, since an engine that is still open prints a long warning."""
     for session in opened.values():
         session.close()
     opened.clear()
@@ -410,3 +423,113 @@ def _forget(shell: InteractiveShell) -> None:
             panels.stop()
     shell.configurables[:] = [c for c in shell.configurables if type(c).__name__ != "DpsqlMagic"]
     shell.magics_manager.registry.pop("DpsqlMagic", None)
+
+
+# -- connections to an owner's server -------------------------------------------------------------------------------
+
+CONNECT = "%dpsql connect grpc+tls://host:31337 --token-file FILE"
+SERVER_FILES = ("token_file", "tls_ca", "tls_client_cert", "tls_client_key")
+"""Options of ``%dpsql connect`` that name files for a server alone."""
+_NO_TOKEN = "a file with the token, or the variable DPSQL_TOKEN; a notebook would store and share it."
+
+
+def names_server(given: CellOptions) -> bool:
+    """Return whether the line of ``%dpsql connect`` names a server."""
+    return any(is_address(word) for word in given.rest)
+
+
+def open_server(given: CellOptions, kernel: bool) -> RemoteSession:
+    """Open a session on a server.
+
+    ``kernel``: whether to ask for the token in a notebook, unseen and without storing it.
+
+    Raises:
+        ParseError: more than an address, or a flag that the server decides.
+        ServerError: it can't be reached, or there is no token.
+    """
+    if len(given.rest) > 1:  # not repeated: it may be the token
+        raise ParseError("%dpsql connect takes one address and flags.", hint=CONNECT)
+    named = [flag for flag in ("policy", "ledger", "analyst") if getattr(given, flag) is not None]
+    if named:
+        raise ParseError(f"a server has its own {' and '.join(named)}.", hint=CONNECT)
+    address = str(parse_address(given.rest[0]))
+    token = find_token(None, given.token_file)
+    if token is None and given.tls_client_cert is None:
+        token = _ask_token(address, kernel)
+    return connect_server(
+        address,
+        token,
+        given.tls_ca,
+        tls_client_cert=given.tls_client_cert,
+        tls_client_key=given.tls_client_key,
+    )
+
+
+def _ask_token(address: str, kernel: bool) -> str | None:
+    """Ask for the token, unseen; ServerError without a terminal."""
+    if not kernel and not sys.stdin.isatty():
+        raise ServerError(f"there is no token for {address}.", hint=f"--token-file FILE: {_NO_TOKEN}")
+    try:
+        return find_token(getpass.getpass(f"token for {address}: ").strip())
+    except (StdinNotImplementedError, EOFError, KeyboardInterrupt):
+        raise ServerError(
+            f"there is no token for {address}.", hint=f"--token-file FILE: {_NO_TOKEN}"
+        ) from None
+
+
+# -- the owner's commands -------------------------------------------------------------------------------------------
+
+INIT = "%dpsql policy init visits.parquet -o policy.toml"
+CHECK = "%dpsql policy check policy.toml"
+
+
+def is_policy_command(rest: str) -> bool:
+    """Return whether the words after ``%dpsql policy`` are an owner's command rather than a session's name."""
+    return rest.partition(" ")[0].lower() in ("init", "check")
+
+
+def run_policy_command(rest: str, space: Mapping[str, Any]) -> Panel:
+    """Run ``init``, which writes a first policy, or ``check``.
+
+    A source or a database may be a variable of ``space``: a frame, a mapping of names to frames, or a connection.
+
+    Raises:
+        ParseError: words or flags that the command does not take.
+        PolicyError: the source or the policy can't be read.
+    """
+    first, _, words = rest.partition(" ")
+    return _init(words, space) if first.lower() == "init" else _check(words, space)
+
+
+def _init(words: str, space: Mapping[str, Any]) -> Panel:
+    from dpsql.owner.policy_init import init_policy
+
+    given, flags = parse_words(words, guide.INIT_FLAGS)
+    if "--database" in flags:
+        given = (*given, str(flags["--database"]))
+    if len(given) != 1:
+        raise ParseError("%dpsql policy init takes one source.", hint=INIT)
+    source = _find(given[0], space)
+    if is_frame(source):
+        source = {given[0]: source}
+    unit, output = (str(flags[name]) if name in flags else None for name in ("--unit", "-o"))
+    draft = init_policy(source, unit, output)
+    return Panel(str(draft).rstrip("\n") if output is None else draft.summary(output, "%dpsql"))
+
+
+def _check(words: str, space: Mapping[str, Any]) -> Panel:
+    from dpsql.owner.policy_check import check_policy
+
+    given, flags = parse_words(words, guide.CHECK_FLAGS)
+    if "--database" in flags:
+        given = (*given, str(flags["--database"]))
+    if not 1 <= len(given) <= 2:
+        raise ParseError("%dpsql policy check takes a policy, and a database if it has one.", hint=CHECK)
+    data = _find(given[1], space) if len(given) > 1 else ":memory:"
+    return Panel(str(check_policy(Path(given[0]), data, "--data" in flags)))
+
+
+def _find(word: str, space: Mapping[str, Any]) -> Any:
+    """Return the variable of that name, unless it is a text; else the word, which is a path."""
+    found = space.get(word) if word.isidentifier() else None
+    return found if found is not None and not isinstance(found, str) else word

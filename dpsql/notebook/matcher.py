@@ -1,4 +1,7 @@
-"""Completion in JupyterLab and IPython's terminal, in our cells and lines only."""
+"""Completion in JupyterLab and IPython's terminal, in our cells and lines only.
+
+It stands apart from the magic, because it answers keystrokes and must never ask or spend.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.completer import SimpleCompletion
 
-from dpsql.notebook import guide, inspection, policy_commands, sessions
+from dpsql.notebook import guide, inspection, sessions
 from dpsql.notebook.completion import KnownNames, Offer, complete_sql
 from dpsql.session.result import Result
 
@@ -26,10 +29,16 @@ MAX_PATHS = 200
 _BOUND = (bool, int, float, str, Decimal, datetime.date, type(None))
 _DATA = (".duckdb", ".db", ".parquet", ".csv", ".tsv", ".json", ".jsonl", ".ndjson")
 _PATHS = {
-    "--policy": (".toml",), "--ledger": (".ledger",), "--file": (".sql",), "--token-file": (), "--tls-ca": (".pem", ".crt"),
-    "--tls-client-cert": (".pem", ".crt"), "--tls-client-key": (".key", ".pem"),
-    "--database": (".duckdb", ".db"), "-o": (),
-}  # fmt: skip
+    "--policy": (".toml",),
+    "--ledger": (".ledger",),
+    "--file": (".sql",),
+    "--token-file": (),
+    "--tls-ca": (".pem", ".crt"),
+    "--tls-client-cert": (".pem", ".crt"),
+    "--tls-client-key": (".key", ".pem"),
+    "--database": (".duckdb", ".db"),
+    "-o": (),
+}
 """The flags that take a path, and the endings that are offered; none for all."""
 
 
@@ -53,12 +62,7 @@ def list_parameters(space: Mapping[str, Any]) -> dict[str, str]:
 
 
 def offer_paths(typed: str, endings: tuple[str, ...] = ()) -> list[Offer]:
-    """Return the files and folders whose path begins with the typed word.
-
-    Args:
-        typed: the beginning of a path.
-        endings: of the offered files; all if empty.
-    """
+    """Return the files (with one of the endings, if any are given) and folders whose path begins with the typed word."""
     folder, slash, stem = typed.rpartition("/")
     try:
         place = Path(folder + slash or ".").expanduser()
@@ -117,12 +121,7 @@ class Matcher:
         )
 
     def describe(self, text: str, at: int) -> str:
-        """Return the help on the word under a cursor; empty outside of our cells, and without help.
-
-        Args:
-            text: the cell.
-            at: the cursor, in characters from its beginning.
-        """
+        """Return the help on the word under a cursor; empty outside of our cells, and without help."""
         row = text.count("\n", 0, at)
         place = inspection.find_magic(self._shell, text, row, at - (text.rfind("\n", 0, at) + 1))
         if place is None:
@@ -157,9 +156,7 @@ class Matcher:
         if command in ("connect", "demo"):
             return guide.CONNECT_FLAGS
         if command == "policy" and len(words) > 1:
-            return {"init": policy_commands.INIT_FLAGS, "check": policy_commands.CHECK_FLAGS}.get(
-                words[1], ()
-            )
+            return {"init": guide.INIT_FLAGS, "check": guide.CHECK_FLAGS}.get(words[1], ())
         return () if command in guide.COMMANDS else guide.RUN_FLAGS
 
     def _offer_values(self, flag: str, typed: str) -> list[Offer] | None:

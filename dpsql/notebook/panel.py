@@ -2,7 +2,8 @@
 
 The panel is a comm that the front end opens once the extension is loaded. It asks for the budget and for the price of a
 text; the kernel also sends the budget after each cell. These messages spend nothing, read no private row, and are not
-written to the ledger. Without a panel the kernel sends nothing.
+written to the ledger. Without a panel the kernel sends nothing. The module stands apart from the magic, because it is the
+kernel's side of the front end's protocol.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ MAX_PRICED_TEXT = 65_536
 
 _CLIPPED = "..."
 _SHORTEST = 8
-"""Characters of a statement that can be told from other text."""
+"""The length of the shortest statement that is searched in cells."""
 
 
 class CellTexts:
@@ -90,14 +91,7 @@ def write_refusal(error: Error) -> Html:
 
 
 class PanelComms:
-    """The open panels of a kernel, and their messages.
-
-    Args:
-        shell: the kernel's.
-        cells: the texts of its cells.
-        sessions: the open ones.
-        find_parameters: returns the parameters of a cell's text.
-    """
+    """The open panels of a kernel, and their messages."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
-"""Pictures. Each function draws on a matplotlib Axes, imported when it is asked for.
+"""Pictures on a matplotlib Axes; matplotlib is imported at the first picture.
 
-Pictures are transparent, and drawn in middle tones that can be read on light and on dark pages.
+Pictures are transparent, in middle tones that are readable on light and on dark pages.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def _place_dates(labels: Sequence[Any]) -> list[float] | None:
 
 
 def _show_dates(drawn: Axes) -> None:
-    """Make the x axis a time axis, with ticks at round dates only."""
+    """Turn the x axis into a time axis, with ticks at round dates only."""
     dates: Any = importlib.import_module("matplotlib.dates")
     locator = dates.AutoDateLocator(minticks=3, maxticks=9)
     drawn.xaxis.set_major_locator(locator)
@@ -191,7 +191,7 @@ def plot_tradeoff(curves: Mapping[str, Sequence[tuple[float, float]]]) -> Axes:
     for number, (name, points) in enumerate(curves.items()):
         colour = CURVES[number % len(CURVES)]
         drawn.plot(*zip(*points, strict=True), color=colour)
-        height = 0.86 - 0.09 * number  # beside its curve, below the label of the one before
+        height = 0.86 - 0.09 * number  # next to its curve, below the previous label
         place = min(points, key=lambda point: abs(point[1] - height))
         words = (min(0.97 - 0.022 * len(name), place[0] + 0.28), height)
         line = {"arrowstyle": "-", "color": colour, "linewidth": 0.6}

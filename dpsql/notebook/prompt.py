@@ -1,7 +1,7 @@
 """The prompt of ``dpsql sql``: statements of several lines with completion and colours, and commands that begin with a dot.
 
-It uses prompt_toolkit, as IPython's terminal does. The history is a private file, unless the owner's policy says
-``prompt_history = false`` or the analyst says ``--no-history``: then the history ends with the process.
+It uses prompt_toolkit, as IPython's terminal does. The history is a private file. With ``prompt_history = false`` in the
+owner's policy, or the analyst's ``--no-history``, it ends with the process.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ if TYPE_CHECKING:
     from dpsql.session.result import Result
 
 PROMPT_COMMANDS = {
-    ".help": "this; .help WORD says what a word of the language is",
+    ".help": "this list; .help WORD explains a word of the language",
     ".tables": "the tables that the policy names, and kept results",
     ".columns": "the columns of a table: .columns visits",
-    ".budget": "how much is left, and what each statement cost",
+    ".budget": "the remaining budget, and the cost of each statement",
     ".why": "the last answer or refusal explained",
-    ".ledger": "every charge: when, who, statement, loss, outcome",
-    ".policy": "what the data owner declared",
+    ".ledger": "all charges: time, analyst, statement, loss, outcome",
+    ".policy": "the data owner's declarations",
     ".mechanisms": "every way to get an answer, with an example",
     ".set": 'a value for $name: .set city Delft, or as JSON: .set cities ["Delft", "Leiden"]',
     ".read": "answer the statements of a file: .read q.sql",
     ".quit": "leave; so does Ctrl-D",
 }
 _USAGE = """\
-A statement may have several lines, and ends with a semicolon. Tab completes. Escape, then Enter, asks without a semicolon.
-Ctrl-C drops what is typed, and stops a statement that runs: what was charged stays charged."""
+A statement may have several lines, and ends with a semicolon. Tab completes. Escape, then Enter, runs it without a semicolon.
+Ctrl-C discards the typed text, or stops a running statement: its charge stays."""
 HISTORY_FILE = "history"
-"""The file in the state directory that holds what was asked at the prompt."""
+"""The file in the state directory with the prompt's history."""
 
 
 def run_prompt(
@@ -56,12 +56,7 @@ def run_prompt(
 ) -> None:
     """Ask for statements and answer them, until the end of the input.
 
-    Args:
-        session: an open one.
-        show: writes a result.
-        params: initial values of parameters.
-        fresh: pay for new answers even if stored ones are free.
-        history: whether to keep a history after the process; the policy may forbid it.
+    ``fresh``: pay for new answers even if stored ones are free; ``history``: keep one after the process, if the policy allows.
     """
     prompt = Prompt(session, show, params, fresh)
     print(sessions.summarise_session(session))
@@ -79,12 +74,7 @@ def run_prompt(
 
 
 def open_history(session: OpenSession, wanted: bool = True) -> History:
-    """Return the history: a private file if owner and analyst allow it, else memory.
-
-    Args:
-        session: the session whose policy decides.
-        wanted: whether the analyst wants a file.
-    """
+    """Return the history: a private file if the policy and the analyst (``wanted``) allow it, else memory."""
     from prompt_toolkit.history import FileHistory, InMemoryHistory
 
     from dpsql.ledger.state_files import find_state_directory, make_private_directory, make_private_file
@@ -95,20 +85,13 @@ def open_history(session: OpenSession, wanted: bool = True) -> History:
             make_private_directory(path.parent)
             make_private_file(path)
             return FileHistory(path)
-        except OSError:  # nothing is remembered where nothing can be written
+        except OSError:  # without a writable file there is no history
             pass
     return InMemoryHistory()
 
 
 class Prompt:
-    """A prompt's state, and its reaction to a text.
-
-    Args:
-        session: an open one.
-        show: writes a result.
-        params: initial values of parameters.
-        fresh: pay for new answers.
-    """
+    """A prompt's state, and its reaction to a text."""
 
     def __init__(
         self,
@@ -122,11 +105,7 @@ class Prompt:
         self.options = CellOptions(fresh=fresh)
 
     def make_reader(self, history: History) -> PromptSession[str]:
-        """Return the reader of statements from the terminal.
-
-        Args:
-            history: where statements are kept.
-        """
+        """Return the reader of statements from the terminal."""
         from prompt_toolkit import PromptSession
         from prompt_toolkit.completion import Completer, Completion
         from prompt_toolkit.document import Document
@@ -154,16 +133,22 @@ class Prompt:
         def _(event: KeyPressEvent) -> None:
             buffer = event.current_buffer
             if buffer.complete_state:
-                buffer.complete_state = None  # what was chosen stays
+                buffer.complete_state = None  # keep the chosen completion
             elif is_whole(buffer.text):
                 buffer.validate_and_handle()
             else:
                 buffer.newline()
 
         return PromptSession(
-            multiline=True, lexer=PygmentsLexer(DpsqlLexer), completer=Offers(), key_bindings=keys, history=history,
-            complete_while_typing=False, enable_history_search=True, prompt_continuation="   ... ",
-        )  # fmt: skip
+            multiline=True,
+            lexer=PygmentsLexer(DpsqlLexer),
+            completer=Offers(),
+            key_bindings=keys,
+            history=history,
+            complete_while_typing=False,
+            enable_history_search=True,
+            prompt_continuation="   ... ",
+        )
 
     def complete(self, text: str, at: int) -> tuple[int, list[Offer]]:
         """Return the start of the word at the cursor, and its completions. No private row is read."""
@@ -206,11 +191,7 @@ class Prompt:
             self.show(result)
 
     def _do(self, line: str) -> None:
-        """Run a command.
-
-        Raises:
-            ParseError: there is no such command, or it lacks something.
-        """
+        """Run a command; ParseError if there is none of that name."""
         command, _, rest = line.partition(" ")
         rest = rest.strip()
         if command not in PROMPT_COMMANDS:
@@ -261,7 +242,7 @@ class Prompt:
             raise ParseError(".read takes one file.", hint=".read q.sql")
         try:
             text = Path(words[0]).expanduser().read_text(encoding="utf-8")
-        except (OSError, RuntimeError, ValueError):  # RuntimeError: ~name where nobody is called so
+        except (OSError, RuntimeError, ValueError):  # RuntimeError: ~name of an unknown user
             raise ParseError(f"the file {words[0]} can't be read.") from None
         self._ask(text)
 

@@ -15,16 +15,7 @@ from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Decimal
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dpsql.report.tables import (
-    LEDGER_COLUMNS,
-    LEDGER_TEXT,
-    Display,
-    Sheet,
-    SheetColumn,
-    clip_text,
-    join,
-    tag,
-)
+from dpsql.report.tables import LEDGER_COLUMNS, LEDGER_TEXT, Display, Sheet, SheetColumn, clip_text, join, tag
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,11 +26,11 @@ ROWS = 20
 """Rows shown before the middle is left out; ``%config DpsqlMagic.rows`` changes it for a notebook."""
 
 NOISY_DIGITS = 4
-"""Digits shown of a noisy number that has no interval to say how many count."""
+"""Digits shown of a noisy number without an interval."""
 
 NOISE_ONLY = "the interval is for the noise alone"
 EXACT_SQL = "Exact SQL:"
-"""The line of an explanation below which its SQL stands."""
+"""The line of an explanation before its SQL."""
 NOT_LASTING = 'this budget lasts for this process only: dpsql.connect(..., ledger="name.ledger") keeps it'
 NO_INTERVAL = "no interval: computed after the release"
 _PRE = (
@@ -228,8 +219,8 @@ def _measures(result: Result) -> bool:
 def make_sheet(headings: Sequence[str], rows: Iterable[Sequence[Any]], caption: Iterable[str] = ()) -> Sheet:
     """Return a sheet of Python values, with numbers to the right."""
     listed = list(rows)
-    numbers = [h for h, values in zip(headings, zip(*listed, strict=True), strict=False)
-               if all(is_number(v) or v is None for v in values)]  # fmt: skip
+    columns = zip(headings, zip(*listed, strict=True), strict=False)
+    numbers = [h for h, values in columns if all(is_number(v) or v is None for v in values)]
     cells = [["" if v is None else format_cell(v) for v in row] for row in listed]
     return Sheet.of(headings, cells, numbers, caption=tuple(caption))
 

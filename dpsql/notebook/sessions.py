@@ -1,8 +1,7 @@
-"""The sessions that a notebook has open, and the one that its cells mean.
+"""The open sessions of a notebook, the settings of a project, and displays of a session.
 
-``[tool.dpsql]`` in pyproject.toml: where the data and the policy are, and how results are shown.
-
-What the magic asks of a session, how the budget, a plan and the tables are shown, and a sign of life meanwhile.
+``[tool.dpsql]`` in pyproject.toml has the paths of data and policy, and the form of results. While a statement runs, a line
+shows its progress.
 """
 
 from __future__ import annotations
@@ -49,11 +48,7 @@ class Sessions(dict[str, "OpenSession"]):
     current: str = "main"
 
     def get_open(self, name: str | None = None) -> OpenSession:
-        """Return the session of that name, else the current one.
-
-        Raises:
-            BindError: there is none; the hint says how to open one.
-        """
+        """Return the session of that name, else the current one; BindError, with the way to open one, if there is none."""
         wanted = name or self.current
         if wanted not in self:
             if name and self:
@@ -75,17 +70,13 @@ class Settings(Section):
 
 
 def read_settings(folder: Path) -> Settings:
-    """Read the settings of the nearest pyproject.toml, in this folder or above; there need not be one.
-
-    Raises:
-        PolicyError: an unknown key, or a value of the wrong type.
-    """
+    """Return the settings of the nearest pyproject.toml, in this folder or above; PolicyError if one is wrong."""
     for place in (folder, *folder.parents):
         file = place / "pyproject.toml"
         try:
             document = parse_toml(file.read_text(encoding="utf-8"), str(file))
         except (OSError, UnicodeDecodeError, PolicyError):
-            continue  # a broken file is other tools' to complain about
+            continue  # other tools report a broken file
         tool = document.data.get("tool")
         if not isinstance(tool, Mapping) or not isinstance(tool.get("dpsql"), Mapping):
             break
@@ -101,7 +92,7 @@ def read_settings(folder: Path) -> Settings:
 def ask(
     session: OpenSession, text: str, params: Params, options: CellOptions, *, kernel: bool = False
 ) -> list[Result]:
-    """Answer a cell's statements under its flags, with a sign of life in a kernel's cell or a terminal."""
+    """Answer a cell's statements under its flags, with a progress line in a kernel's cell or a terminal."""
     stage = (lambda: session.stage) if isinstance(session, RemoteSession) else str
     with show_progress(draw_in_kernel() if kernel else draw_in_terminal, stage=stage):
         if not options.plan:
@@ -121,12 +112,12 @@ def pair_kept_results(text: str, params: Params, results: list[Result]) -> list[
 
 
 def mention_frame(error: Error, text: str, space: Mapping[str, Any]) -> None:
-    """Add to the refusal of an unknown table that a frame of its name is not read, and what to type instead."""
+    """Add to the refusal of an unknown table that a frame of its name is not read, and the commands to write."""
     name = text[slice(*error.span)] if error.span and error.message.startswith("there is no table") else ""
     if name in space and is_frame(space[name]):
         error.hint = (
-            f"the variable {name} is not read as long as nothing bounds its rows: %dpsql policy init {name} -o policy.toml, "
-            f"then %dpsql connect {name} --policy policy.toml"
+            f"the variable {name} is not read without a policy: %dpsql policy init {name} -o policy.toml, then %dpsql connect "
+            f"{name} --policy policy.toml"
         )
 
 
@@ -157,10 +148,10 @@ def describe_session(session: OpenSession) -> list[str]:
 
 def list_schema(session: OpenSession) -> Mapping[str, list[str]]:
     """List tables and kept results with their columns, for completion. No private row is read."""
-    if isinstance(session, RemoteSession):  # it remembers them between two statements
+    if isinstance(session, RemoteSession):  # it caches them between two statements
         try:
             return session.schema()
-        except Error:  # the server went away: whoever types need not hear of it
+        except Error:  # a lost connection is reported by statements, not by completion
             return {}
     held = _COLUMNS.setdefault(session, {})
     schema = {}
@@ -172,16 +163,11 @@ def list_schema(session: OpenSession) -> Mapping[str, list[str]]:
 
 
 _COLUMNS: WeakKeyDictionary[Session, dict[str, list[str]]] = WeakKeyDictionary()
-"""The columns of a session's tables, which stay; they are asked for at each keystroke."""
+"""The columns of a session's tables, which completion needs at each keystroke."""
 
 
 def list_known_names(session: OpenSession, parameters: Mapping[str, str] | None = None) -> KnownNames:
-    """Gather the public names of a session for completion: tables and columns, declared values, open thresholds. No row is read.
-
-    Args:
-        session: an open one.
-        parameters: names for ``$name``, with the type of each.
-    """
+    """Gather the public names of a session for completion. No row is read."""
     declared = {table.name.lower(): table for table in session.policy.tables.values()}
     tables = {
         name: _describe_columns(declared.get(name.lower()), tuple(columns))
@@ -193,12 +179,12 @@ def list_known_names(session: OpenSession, parameters: Mapping[str, str] | None 
 
 @lru_cache(maxsize=512)
 def _describe_columns(table: Table | None, columns: tuple[str, ...]) -> Mapping[str, ColumnFacts]:
-    """Return what the policy declares of a table's columns. It is asked at each keystroke, and kept."""
+    """Return the policy's declarations of a table's columns; cached, since completion needs them at each keystroke."""
     return {column: describe_column(table, column) for column in columns}
 
 
 def describe_column(table: Table | None, column: str) -> ColumnFacts:
-    """Return what the policy declares of a column: its values as SQL writes them, its bounds, whether it is the privacy unit."""
+    """Return the policy's declarations of a column: its values as SQL literals, its bounds, whether it is the privacy unit."""
     if table is None:
         return ColumnFacts(help="a kept result's column", declared=False)
     said = next((told for name, told in table.columns.items() if name.lower() == column.lower()), None)
@@ -228,11 +214,7 @@ def choose_example_table(session: OpenSession) -> str | None:
 
 
 def show_columns(session: OpenSession, name: str) -> Sheet:
-    """Show a table's columns: their types, and the bounds or values that the policy declares.
-
-    Raises:
-        BindError: no table is named, or there is none of that name.
-    """
+    """Show a table's columns: their types, and the bounds or values that the policy declares."""
     tables = session.policy.tables
     if not name:
         raise BindError("which table?", hint=f"%dpsql columns {choose_example_table(session) or 'visits'}")
@@ -256,7 +238,7 @@ def show_columns(session: OpenSession, name: str) -> Sheet:
 
 
 def show_report(session: OpenSession, path: str) -> Panel:
-    """Return the owner's report as text, or write it to a file; the ending .html, .csv or .json says how."""
+    """Return the owner's report as text, or write it to a file of the format .html, .csv or .json."""
     account = session.account  # a server's is refused here, before anything is loaded
     from dpsql.report.pages import report_text, write_report
 
@@ -267,7 +249,7 @@ def show_report(session: OpenSession, path: str) -> Panel:
 
 
 NOTICE_DAYS = 14
-"""Days before its end in which a token's end is told."""
+"""The number of days before a token's end from which it is announced."""
 PATIENCE = 1.0
 """Seconds before anything is shown of a statement that runs."""
 
@@ -276,14 +258,10 @@ PATIENCE = 1.0
 def show_progress(
     show: Callable[[str], None], every: float = 1.0, stage: Callable[[], str] = str
 ) -> Iterator[None]:
-    """Show a line with the running time of a statement, from :data:`PATIENCE` seconds on.
+    """Show a line with the running time of a statement, from :data:`PATIENCE` seconds on, or the ``stage`` that a server reports.
 
-    The stop button (or Ctrl-C) interrupts the engine; the reservation stays charged.
-
-    Args:
-        show: draws a line in place of the last one; the empty line wipes it.
-        every: seconds between two lines.
-        stage: the stage that a server reports.
+    The stop button (or Ctrl-C) interrupts the engine; the reservation stays charged. ``show`` draws a line over the last one;
+    an empty line erases it.
     """
     started, done, steps = time.monotonic(), threading.Event(), [""]
 

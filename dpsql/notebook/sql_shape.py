@@ -67,7 +67,7 @@ def ends_statement(text: str) -> bool:
 
 
 ShownRelation = str | tuple[str, ...]
-"""A relation by its name, or the columns of a query; ``t*`` stands for those of ``t``."""
+"""A relation by its name, or the columns of a query; ``t*`` means those of ``t``."""
 
 
 def find_parenthesis_end(words: Sequence[Word], opened: int) -> int:

@@ -1,6 +1,6 @@
-"""Checks of what a policy says of single columns against their types, and of its delta against how many units there may be.
+"""Checks of a policy's columns against their types, and of its delta against the possible number of units.
 
-Each finding says what is wrong and proposes the line to write. None looks at a row.
+Each finding names the error and proposes the line to write. None reads a row.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dpsql.policy.toml import write_toml
 from dpsql.policy.validate import DateBound, write_bound
 
 KNOWN_BOUNDS = (
-    (r"age(_years)?|years_old", "[0, 120]", "nobody is older"),
+    (r"age(_years)?|years_old", "[0, 120]", "no one is older"),
     (r"month", "[1, 12]", "months"),
     (r"day(_of_month)?", "[1, 31]", "days of a month"),
     (r"weekday|day_of_week", "[0, 7]", "days of a week"),
@@ -29,10 +29,10 @@ KNOWN_BOUNDS = (
     (r".*(percent|percentage|pct)", "[0, 100]", "percent"),
     (r"(share|fraction|probability|proportion)(_.*)?", "[0, 1]", "a part of a whole"),
 )
-"""Bounds that anybody knows: a pattern of the whole name, the bounds, and why."""
+"""Bounds that are public knowledge: a pattern of the whole name, the bounds, and the reason."""
 
 RECKLESS = Fraction(1, 10**5)
-"""A delta beyond which an owner is asked how many units there could be, where nothing else says it."""
+"""The delta above which the owner is warned if the number of units is unknown."""
 
 _INTEGERS = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?$")
 _NUMBERS = re.compile(r"FLOAT$|DOUBLE$|REAL$|DECIMAL|NUMERIC|BIGNUM$|VARINT$")
@@ -49,10 +49,10 @@ _FITTING = {
 
 
 def find_known_bounds(name: str) -> tuple[str, str] | None:
-    """Return bounds that anybody knows of a column with that name, and why; None where there are none.
+    """Return publicly known bounds of a column with that name, and the reason; None if there are none.
 
     >>> find_known_bounds("Age"), find_known_bounds("amount")
-    (('[0, 120]', 'nobody is older'), None)
+    (('[0, 120]', 'no one is older'), None)
     """
     return next(
         ((bounds, why) for pattern, bounds, why in KNOWN_BOUNDS if re.fullmatch(pattern, name, re.I)), None
@@ -77,7 +77,7 @@ def find_kind(kind: str) -> str:
 
 
 def check_columns(table: Table, schema: Mapping[str, str]) -> Iterator[str]:
-    """Find bounds and values that do not fit the type of their column, and propose a line for each."""
+    """Yield findings on bounds and values that do not fit their column's type, with a line to write."""
     kinds = NameMapping(schema)
     for name, column in table.columns.items():
         if name not in kinds:
@@ -91,20 +91,20 @@ def check_columns(table: Table, schema: Mapping[str, str]) -> Iterator[str]:
 
 
 def _check_bounds(name: str, column: Column, kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield what is wrong with the bounds of a column, and what to declare instead."""
+    """Yield errors of a column's bounds, with a better declaration."""
     if column.bounds is None:
         return
     sort, rest = find_kind(kind), {k: v for k, v in column.collect().items() if k != "bounds"}
-    given = {"date": "dates", "time": "times"}.get(getattr(column.bounds[0], "kind", ""), "numbers")
     low, high = column.bounds
+    given = f"{low.kind}s" if isinstance(low, DateBound) else "numbers"
     if sort in ("text", "boolean", "other"):
-        yield f"bounds are for numbers, dates and times, and its type is {kind}.", rest
+        yield f"bounds are for numbers, dates and times, but its type is {kind}.", rest
     elif given != _FITTING[sort].partition(" ")[0]:
         bounds = _EXAMPLES.get(sort)
-        yield f"bounds are {given}, and its type is {kind}.", {**rest, "bounds": bounds} if bounds else rest
+        yield f"bounds are {given}, but its type is {kind}.", {**rest, "bounds": bounds} if bounds else rest
     elif low == high:
         yield (
-            f"bounds are equal, so every value counts as {write_bound(low)}, and a sum tells nothing but a count.",
+            f"bounds are equal, so each value counts as {write_bound(low)}, and sums are only counts.",
             {**rest, "bounds": _widen(low, high)},
         )
 
@@ -118,14 +118,14 @@ _EXAMPLES = {
 
 
 def _widen(low: Fraction, high: Fraction) -> tuple[Fraction, Fraction]:
-    """Return bounds that begin or end at 0 where both were one number, as an example."""
+    """Return example bounds from or to 0, given equal bounds."""
     if isinstance(low, DateBound):
         return _EXAMPLES[low.kind]
     return (Fraction(0), high) if high > 0 else (low, Fraction(0)) if low < 0 else (Fraction(0), Fraction(1))
 
 
 def _check_values(name: str, column: Column, kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield what is wrong with the values of a column, and what to declare instead."""
+    """Yield errors of a column's values, with a better declaration."""
     if column.values is None:
         return
     sort, first = find_kind(kind), column.values[0]
@@ -140,7 +140,7 @@ def _check_values(name: str, column: Column, kind: str) -> Iterator[tuple[str, d
     if not fits:
         better = [_convert(value, sort, bool(_INTEGERS.match(kind.upper()))) for value in column.values]
         instead = {**rest, "values": better} if None not in better else rest
-        yield f"values are {given}, and its type is {kind}: no row has them.", instead
+        yield f"values are {given}, but its type is {kind}, so no row has them.", instead
 
 
 def _name_kind(value: object) -> str:
@@ -149,7 +149,7 @@ def _name_kind(value: object) -> str:
 
 
 def _convert(value: Any, sort: str, whole: bool) -> Any:
-    """Write a value as the kind of its column has it; None where there is none such."""
+    """Return a value converted to a column's kind; None if it has no such value."""
     text = write_toml({"v": value}).partition("=")[2].strip().strip('"')
     if sort == "text":
         return text
@@ -170,7 +170,7 @@ def _convert(value: Any, sort: str, whole: bool) -> Any:
 
 
 def count_possible_units(table: Table, schema: Mapping[str, str]) -> int | None:
-    """Count the units that could be in a table, from what is declared of the unit's column; None where nothing says."""
+    """Return the possible number of units, from the declaration of the unit's column; None if it sets no limit."""
     if table.public or table.row_level or not table.unit_path:
         return None
     name = table.unit_path[0].column
@@ -185,22 +185,22 @@ def count_possible_units(table: Table, schema: Mapping[str, str]) -> int | None:
 
 
 def check_delta(policy: Policy, units: int | None) -> tuple[str, Fraction] | None:
-    """Find a delta that is no protection for that many units, and propose one.
+    """Return a warning about a delta that protects no unit, and a better delta; None if it is small enough.
 
-    To publish one unit's rows, chosen at random of n, is private at a delta of 1/n: so delta must be far smaller.
+    Publishing the rows of one unit, chosen at random among n, is private at a delta of 1/n, so delta must be far smaller.
     """
     delta = policy.budget.delta
     if units is not None and delta * units >= 1:
         better = round_significant(Fraction(1, 100 * units), 1)
         return (
-            f"delta = {write_number(delta)} is more than 1 over the {units:,} units that there could be: at that delta the rows "
-            "of one of them, chosen at random, could be published.",
+            f"delta = {write_number(delta)} is at least 1 over {units:,}, the possible number of units: this delta allows "
+            "publishing the rows of one of them, chosen at random.",
             better,
         )
     if units is None and delta > RECKLESS:
         return (
-            f"delta = {write_number(delta)} protects nobody where {round(1 / delta):,} people or more could be in the data: the "
-            "rows of one of them, chosen at random, could be published.",
+            f"delta = {write_number(delta)} protects no one among {round(1 / delta):,} or more possible people: it allows "
+            "publishing the rows of one of them, chosen at random.",
             Fraction(1, 10**6),
         )
     return None

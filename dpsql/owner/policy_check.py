@@ -1,14 +1,12 @@
-"""The command ``dpsql policy check``: a policy against its data's columns, with what is missing and what to declare.
+"""The command ``dpsql policy check``, for the data owner: compares a policy with its data's columns.
 
-For the data owner. It shows column names and types, never rows: a bound that was looked up in the data would
-tell about the data. The bounds that it proposes are public knowledge only (an age, a month, a latitude); for
-everything else it says whom to ask. Types, where a source has none and the policy leaves them out, are proposed from
-the rows: the owner declares them once, and then no row decides them.
+It shows column names and types, never rows, because a bound that is looked up in the data reveals something about them.
+The bounds that it proposes are public knowledge (an age, a month, a latitude). If neither the source nor the policy has
+types, it proposes them from the rows. Once the owner declares them, no row decides them.
 
-Exact counts of what a policy leaves out of the data, for ``dpsql policy check --data``: for the owner's eyes only.
-
-Nothing of it is private and nothing of it may be published: a policy that is chosen by these numbers tells a little about
-the data. They show mistakes, such as a bound in another unit of measure or a cap that leaves out most rows.
+With ``--data`` it counts exactly the rows that a policy leaves out. These counts are not private, and must not be
+published: a policy chosen by them reveals a little about the data. They show mistakes, such as a bound in another unit
+of measure or a cap that leaves out most rows.
 """
 
 from __future__ import annotations
@@ -58,13 +56,9 @@ _MOST_CAPS = 6
 def count_misfits(
     engine: DuckDBEngine, table: Table, schema: Mapping[str, str], tables: Mapping[str, Table]
 ) -> Iterator[str]:
-    """Yield what of a private table's rows never counts, or counts as another value, in sentences.
+    """Yield sentences on a private table's rows that never count, or count as another value.
 
-    Args:
-        engine: reads the rows.
-        table: the table.
-        schema: its columns.
-        tables: all tables of the policy by name, to which the path of its unit may lead.
+    ``tables``: all tables of the policy by name; the path to the unit may go through them.
     """
     if table.public:
         return
@@ -74,7 +68,7 @@ def count_misfits(
         if table.period is None:
             yield from _count_capped(engine, _Units.of(engine, table, tables), table)
         else:
-            yield f"{table.name}: rows of one unit are not counted here, for a period parts the units"
+            yield f"{table.name}: rows of one unit are not counted, because a period divides the units"
     yield from _count_outside(engine, table, schema)
 
 
@@ -86,18 +80,16 @@ def _count_without_unit(engine: DuckDBEngine, table: Table, unit: str) -> Iterat
 
 @dataclass(frozen=True)
 class _Units:
-    """The rows of a table with the unit of each: ``rows`` stands in FROM, and ``unit`` in the SELECT."""
+    """A FROM item with the rows of a table, and the SQL expression of their unit."""
 
     rows: str
     unit: str
 
     @classmethod
     def of(cls, engine: DuckDBEngine, table: Table, tables: Mapping[str, Table]) -> _Units:
-        """Follow the path from a table's rows to their units, as statements do: to one row of each key."""
-        text, unit = (
-            f"{engine.relation(table)} AS rows",
-            f"rows.{quote_identifier(table.unit_path[0].column)}",
-        )
+        """Join the tables on the path to the unit as statements do, with one row of each key."""
+        text = f"{engine.relation(table)} AS rows"
+        unit = f"rows.{quote_identifier(table.unit_path[0].column)}"
         named = NameMapping(tables)
         for place, hop in enumerate(table.unit_path[1:]):
             key, column = quote_identifier(hop.key), quote_identifier(hop.column)
@@ -108,13 +100,7 @@ class _Units:
 
 
 def _count_capped(engine: DuckDBEngine, units_of: _Units, table: Table) -> Iterator[str]:
-    """Count what caps on the rows of a unit leave out, in all and in groups of declared values, beside their noise.
-
-    Args:
-        engine: reads the rows.
-        units_of: the rows with their units.
-        table: with its caps.
-    """
+    """Count the rows that caps leave out, in all and in groups of declared values, with the noise under these caps."""
     unit = units_of.unit
     of_units = f"(SELECT COUNT(*) AS n FROM {units_of.rows} WHERE {unit} IS NOT NULL GROUP BY {unit})"
     key, cap = "max_rows", table.max_rows
@@ -129,28 +115,28 @@ def _count_capped(engine: DuckDBEngine, units_of: _Units, table: Table) -> Itera
     if cap is not None:
         yield (
             f"{table.name}: {above[cap][0]:,} of {units:,} units have more than {key} = {cap} rows; without groups "
-            f"{_share(above[cap][1], rows)} are left out, and a count has {_say_noise(cap)}"
+            f"{_share(above[cap][1], rows)} are left out, and a count has {_describe_noise(cap)}"
         )
     others = [c for c in caps if c != cap and above[c][0]][-_MOST_CAPS:]
     if others:
-        told = "; ".join(f"{_percent(above[c][1], rows)} above {c:,}, with {_say_noise(c)}" for c in others)
+        told = "; ".join(
+            f"{_percent(above[c][1], rows)} above {c:,}, with {_describe_noise(c)}" for c in others
+        )
         yield f"{table.name}: rows that other caps would leave out without groups, and their noise: {told}"
     for column, declared in table.columns.items():
         if declared.values is not None and (table.max_rows is not None or table.max_groups is not None):
             yield from _count_grouped(engine, units_of, table, column, declared)
 
 
-def _say_noise(rows: int) -> str:
-    """Return the noise of a count under a cap, where one unit moves it by so many rows and epsilon is 1."""
-    return (
-        f"noise of about ±{3 * rows:,} at ε=1"  # Laplace noise is within 3.0 of its scale in 95 of 100 draws
-    )
+def _describe_noise(rows: int) -> str:
+    """Return the noise of a count that one unit changes by at most ``rows``, at epsilon 1."""
+    return f"noise of about ±{3 * rows:,} at ε=1"  # 95 % of Laplace noise is within 3 times its scale
 
 
 def _count_grouped(
     engine: DuckDBEngine, units_of: _Units, table: Table, column: str, declared: Column
 ) -> Iterator[str]:
-    """Count what is left out where a column's declared values are the groups: those of one unit share its rows."""
+    """Count the rows that caps leave out if a column's declared values are the groups."""
     caps = RowCaps(table.max_rows, table.max_rows_per_group, table.max_groups)
     if caps.total is None or caps.each is None:
         return
@@ -163,17 +149,17 @@ def _count_grouped(
     count, many, total, kept = _read(engine, f"SELECT COUNT(*), {more}, SUM(n), SUM(kept) FROM {units}")
     if not total:
         return
-    several = "" if caps.groups is None else (
-        f"{many:,} of {count:,} units are in more than max_groups = {caps.groups} groups; "
-    )  # fmt: skip
+    several = ""
+    if caps.groups is not None:
+        several = f"{many:,} of {count:,} units are in more than max_groups = {caps.groups} groups; "
     yield (
-        f"{table.name} by {column}: {several}{_share(total - kept, total)} are left out under the caps together, and a count has "
-        f"{_say_noise(caps.total)}"
+        f"{table.name} by {column}: {several}{_share(total - kept, total)} are left out under all caps together, and a count has "
+        f"{_describe_noise(caps.total)}"
     )
 
 
 def _count_outside(engine: DuckDBEngine, table: Table, schema: Mapping[str, str]) -> Iterator[str]:
-    """Count values outside of the bounds, and such as are not declared; NULLs are neither."""
+    """Count values outside of the bounds, and undeclared values; NULLs are neither."""
     kinds = NameMapping(schema)
     for name, column in table.columns.items():
         if name not in kinds:
@@ -182,12 +168,10 @@ def _count_outside(engine: DuckDBEngine, table: Table, schema: Mapping[str, str]
         if column.bounds is not None:
             test = _write_outside(key, find_kind(kinds[name]), column)
             low, high = map(write_bound, column.bounds)
-            told = f"are outside of {low} to {high}, and count as the nearest of them"
+            told = f"are outside of {low} to {high}, and count as the nearest bound"
         elif column.values is not None:
-            test, told = (
-                f"NOT {_write_among(key, column)}",
-                "are none of the declared values, and in no public group",
-            )
+            test = f"NOT {_write_among(key, column)}"
+            told = "are not among the declared values, and in no public group"
         else:
             continue
         many, rows = _ask(
@@ -211,7 +195,7 @@ def _write_among(key: str, column: Column) -> str:
 
 
 def _write_value(value: Any) -> str:
-    """Write a value as the engine casts it to text."""
+    """Return a value as the engine casts it to text."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, datetime.datetime):
@@ -233,7 +217,7 @@ def _share(part: int, whole: int, what: str = "rows") -> str:
 
 
 def _percent(part: int, whole: int) -> str:
-    """Write a part in per cent, and never as 0 or 100 where it is neither.
+    """Return a share in per cent; 0 and 100 only if exact.
 
     >>> [_percent(part, 1000000) for part in (0, 1, 7000, 123456, 999999, 1000000)]
     ['0%', '<0.1%', '0.7%', '12.3%', '>99.9%', '100%']
@@ -247,59 +231,57 @@ def _percent(part: int, whole: int) -> str:
 
 
 _DECISIONS = {
-    "privacy_unit": 'the column that says whose row it is, or "ROW"',
-    "max_rows": "the rows that one unit may have in all, as max_rows = 20",
-    "max_rows_per_group": "the rows of one unit that count in one group, as max_rows_per_group = 5",
-    "max_groups": "the groups of one answer that one unit counts in, as max_groups = 3",
-    "bounds": "the lowest and the highest value that count, as bounds = [0, 100]; delete the line where nobody adds it up",
-    "values": 'every value that there can be, as values = ["A", "B"]',
-    "type": "paste the section below in place of what is there, and correct it",
+    "privacy_unit": 'the column that identifies the person, or "ROW"',
+    "max_rows": "the most rows of one unit that count in all, such as max_rows = 20",
+    "max_rows_per_group": "the most rows of one unit that count in one group, such as max_rows_per_group = 5",
+    "max_groups": "the most groups that one unit counts in, such as max_groups = 3",
+    "bounds": "the lowest and the highest value, such as bounds = [0, 100]; delete the line if no sum or mean needs it",
+    "values": 'all possible values, such as values = ["A", "B"]',
+    "type": "replace the section with the one below, and correct it",
 }
-"""The answer that each key asks of the owner."""
+"""The decision that each key asks of the owner."""
 _GUESS = re.compile(r"\s*(privacy_unit\s*=[^#]*?)\s*#.*\bGUESS\b")
 
 
 @dataclass(frozen=True)
 class Undecided:
-    """The places of a policy that wait for its owner.
+    """The open decisions of a policy.
 
     Args:
         places: table, column (empty for the table itself), key and line of each TODO.
-        guesses: the text and the line of each privacy unit that is called a guess.
+        guesses: the text and the line of each privacy unit that is marked as a guess.
     """
 
     places: tuple[tuple[str, str, str, int], ...]
     guesses: tuple[tuple[str, int], ...]
 
     def has(self, key: str, table: str | None = None, column: str = "") -> bool:
-        """Tell whether a key of a table, or of one of its columns, is a TODO; without a table, of any."""
+        """Return whether a key of a table, or of one of its columns, is a TODO; without a table, of any."""
         return any(
             key == there and (table is None or (fold(table), fold(column)) == (fold(name), fold(within)))
             for name, within, there, _ in self.places
         )
 
     def lines(self) -> list[str]:
-        """Return what is to be decided as sentences, columns of one table together."""
+        """Return the open decisions as sentences, columns of one table together."""
         together: dict[tuple[str, str, bool], list[tuple[str, int]]] = {}
         for table, column, key, line in self.places:
             together.setdefault((table, key, column != ""), []).append((column, line))
-        lines = [_say(table, key, found) for (table, key, _), found in together.items()]
+        lines = [_describe(table, key, found) for (table, key, _), found in together.items()]
         return lines + [
-            f"{text} (line {line}) is a guess: is that whose presence is to be hidden? Correct it, or delete the word GUESS."
+            f"{text} (line {line}) is a guess: does it identify the people to protect? Correct it, or delete the word GUESS."
             for text, line in self.guesses
         ]
 
 
 def find_undecided(path: Path) -> Undecided:
-    """Find what a policy file leaves to its owner.
-
-    Raises:
-        PolicyError: the file can't be read, or is not TOML.
-    """
+    """Return the open decisions of a policy file; PolicyError if it can't be read, or is not TOML."""
     try:
         text = path.read_bytes().decode("utf-8")
     except (OSError, UnicodeDecodeError):
-        raise PolicyError(f"the policy file {path} can't be read.", hint="is the path right?") from None
+        raise PolicyError(
+            f"the policy file {path} can't be read.", hint="check the path and its permissions."
+        ) from None
     document = parse_toml(text, path.name)
     places = []
     for keys in _find_todos(document.data, ()):
@@ -319,7 +301,7 @@ def _find_todos(section: Mapping[str, Any], keys: tuple[str, ...]) -> Iterator[t
             yield (*keys, key)
 
 
-def _say(table: str, key: str, places: list[tuple[str, int]]) -> str:
+def _describe(table: str, key: str, places: list[tuple[str, int]]) -> str:
     where = f"line {places[0][1]}" if len(places) == 1 else f"lines {places[0][1]} to {places[-1][1]}"
     names = ", ".join(name for name, _ in places if name)
     verb = "are" if key in ("bounds", "values") else "is"
@@ -330,7 +312,7 @@ def _say(table: str, key: str, places: list[tuple[str, int]]) -> str:
 
 @dataclass(repr=False)
 class Findings:
-    """The findings of a check: `missing` must be mended, `advice`, `budget` and `proposals` may be taken."""
+    """The findings of a check: ``missing`` has the errors, ``advice``, ``budget`` and ``proposals`` are optional."""
 
     declared: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
@@ -341,22 +323,26 @@ class Findings:
     counted: list[str] = field(default_factory=list)
 
     def lines(self) -> list[str]:
-        """Return everything as text, with what is missing right after what is declared."""
+        """Return the findings as lines of text."""
         lines = list(self.declared)
         for title, said in (("Missing:", self.missing), ("To consider:", self.advice)):
             if said:
                 lines += ["", title, *(f"  - {line}" for line in said)]
         if self.types:
-            lines += ["", "Types, proposed from the rows; correct them where you know better, and paste:", ""]
+            lines += ["", "Types, proposed from the rows. Correct them if necessary, and paste:", ""]
             lines += [f"    {line}" for line in self.types]
         proposals = [*(["[budget]"] if self.budget else []), *self.budget, *self.proposals]
         if proposals:
-            lines += ["", "From public knowledge, without looking at a row, you could declare:", ""]
+            lines += [
+                "",
+                "You could declare these values, which are public knowledge and no row decides:",
+                "",
+            ]
             lines += [f"    {line}" for line in proposals]
         if not self.missing:
-            lines += ["", "Nothing is missing. Nothing above tells about a row."]
+            lines += ["", "Nothing is missing. Nothing above depends on a row."]
         if self.counted:
-            lines += ["", "What does not fit, counted exactly, for your eyes only:"]
+            lines += ["", "Exact counts, which must not be published:"]
             lines += [f"  - {line}" for line in self.counted]
         return lines
 
@@ -367,13 +353,9 @@ class Findings:
 
 
 def _describe_missing_column(error: PolicyError, declared: Policy, base: Path, said: list[str]) -> list[str]:
-    """Return sentences about a column that a text file lacks, with the names that it has; none about another error.
+    """Return sentences about a column that a text file lacks, with the file's names; none about another error.
 
-    Args:
-        error: why the policy's tables can't be opened.
-        declared: the policy.
-        base: the folder of its sources.
-        said: what is missing so far: a column that is named there is not named again.
+    ``said``: the missing columns so far, which are not named again.
     """
     table = declared.tables.get(error.keys[1]) if error.keys[:1] == ("tables",) and error.keys[2:3] else None
     if table is None or table.text is None:
@@ -388,12 +370,12 @@ def _describe_missing_column(error: PolicyError, declared: Policy, base: Path, s
 def check_policy(policy: str | Path, data: Any = ":memory:", rows: bool = False) -> Findings:
     """Check a policy against its data's columns.
 
-    Files are read once for values that DuckDB can't take; the result is remembered until they change.
+    Files are read once for values that DuckDB can't read; the result is cached until they change.
 
     Args:
         policy: the TOML file.
-        data: a DuckDB file or connection, or a mapping of names to frames, that holds tables without a source of their own.
-        rows: whether to count records that can't be read and values that do not fit.
+        data: a DuckDB file or connection, or a mapping of names to frames, with the tables that have no source.
+        rows: whether to count unreadable records and values that do not fit.
 
     Raises:
         PolicyError: the file is not a policy, or the database can't be opened.
@@ -407,7 +389,7 @@ def check_policy(policy: str | Path, data: Any = ":memory:", rows: bool = False)
     except PolicyError as error:
         if not undecided.has("privacy_unit") or error.keys[-1:] != ("privacy_unit",):
             raise
-        return findings  # the rest can be checked once it is known whose rows they are
+        return findings  # the rest needs the privacy unit
     _check_budget(declared, findings)
     declared = _propose_missing_types(declared, policy.parent, data, findings)
     try:
@@ -417,7 +399,7 @@ def check_policy(policy: str | Path, data: Any = ":memory:", rows: bool = False)
         if not found:
             raise
         findings.missing += found
-        return findings  # the rest can be checked once the columns are there
+        return findings  # the rest needs the columns
     units: list[int] = []
     try:
         for table in declared.tables.values():
@@ -439,7 +421,7 @@ def check_policy(policy: str | Path, data: Any = ":memory:", rows: bool = False)
     finally:
         engine.close()
     if not declared.tables:
-        findings.missing.append("the policy names no table, so there is nothing to ask about.")
+        findings.missing.append("the policy names no table, so no statement can read data.")
     reckless = check_delta(declared, max(units, default=None))
     if reckless is not None:
         (findings.missing if units else findings.advice).append(reckless[0])
@@ -448,7 +430,7 @@ def check_policy(policy: str | Path, data: Any = ":memory:", rows: bool = False)
 
 
 def _propose_missing_types(policy: Policy, base: Path, data: Any, findings: Findings) -> Policy:
-    """Return the policy with proposed types where they are missing, so that the rest can be checked."""
+    """Return the policy with proposals for missing types, so that the rest can be checked."""
     tables = {}
     for name, table in policy.tables.items():
         tables[name] = table
@@ -463,7 +445,7 @@ def _propose_missing_types(policy: Policy, base: Path, data: Any, findings: Find
         try:
             files = find_files(table, base)
         except PolicyError:
-            continue  # said when the engine opens it
+            continue  # the engine reports it
         _check_format(table, files, findings)
         there = model.NameMapping(propose_types(table, files))
         named = table.format is None or table.format.header
@@ -476,7 +458,7 @@ def _propose_missing_types(policy: Policy, base: Path, data: Any, findings: Find
         unnamed = [column for column in there if column not in spoken] if there and named else []
         if unnamed and any(column.type for column in table.columns.values()):
             findings.advice.append(
-                f"{name}: {', '.join(unnamed)}: in {table.source} and not in the policy, so nobody can ask about it."
+                f"{name}: {', '.join(unnamed)}: in {table.source} but not in the policy, so statements can't use it."
             )
         missing = model.list_untyped(policy, table)
         if not missing and any(column.type for column in table.columns.values()):
@@ -485,13 +467,13 @@ def _propose_missing_types(policy: Policy, base: Path, data: Any, findings: Find
         spoken = model.NameMapping({**table.columns, **dict.fromkeys(missing)})
         kinds |= {column: kind for column, kind in there.items() if column not in spoken}
         kinds = kinds or {"column": "VARCHAR"}
-        findings.missing.append(f"{name}: the types of its columns, which {table.source} does not say.")
+        findings.missing.append(f"{name}: the types of its columns, because {table.source} has none.")
         tables[name] = _propose_types(table, kinds, findings)
     return replace(policy, tables=tables)
 
 
 def _propose_types(table: Table, kinds: Mapping[str, str], findings: Findings) -> Table:
-    """Note types as proposed, and return the table with them."""
+    """Record proposed types, and return the table with them."""
     table = replace(table, columns={**table.columns, **_bound_known(table, kinds)})
     findings.types += model.write_columns(table, kinds)
     typed = {
@@ -502,7 +484,7 @@ def _propose_types(table: Table, kinds: Mapping[str, str], findings: Findings) -
 
 
 def _bound_known(table: Table, kinds: Mapping[str, str]) -> dict[str, model.Column]:
-    """Return columns of numbers with the bounds that anybody knows, where the policy says nothing of them."""
+    """Return undeclared columns of numbers with bounds that are public knowledge."""
     made = {}
     for name, kind in kinds.items():
         column = table.columns[name] if name in table.columns else model.Column()
@@ -514,16 +496,16 @@ def _bound_known(table: Table, kinds: Mapping[str, str]) -> dict[str, model.Colu
 
 
 def _check_format(table: Table, files: list[str], findings: Findings) -> None:
-    """Note what a text source's format risks."""
+    """Report risks of a text source's format."""
     form = table.format or model.Format()
     if form.quoted_newlines:
         findings.advice.append(
-            f"{table.name}: quoted_newlines: one stray quote changes the rows after it, so one person's row can. "
+            f"{table.name}: quoted_newlines: one stray quote, and so one person's row, changes the rows after it. "
             "Write the file without newlines in its fields, if you can."
         )
     if form.records == "array":
         findings.advice.append(
-            f'{table.name}: records = "array": one bad record ends the file, so one person\'s record can. '
+            f'{table.name}: records = "array": one bad record, and so one person\'s, ends the file. '
             "Write one object on each line, if you can."
         )
     elif table.text == "json":
@@ -533,7 +515,7 @@ def _check_format(table: Table, files: list[str], findings: Findings) -> None:
             return
         if any(starts):
             findings.missing.append(
-                f"{table.name}: {table.source} looks like one array; every line of it would be a row of NULLs. "
+                f"{table.name}: {table.source} looks like one array, each line of which would be a row of NULLs. "
                 'Write one object on each line, or declare format = { records = "array" }.'
             )
 
@@ -541,19 +523,19 @@ def _check_format(table: Table, files: list[str], findings: Findings) -> None:
 def _count_units(
     engine: DuckDBEngine, table: Table, schema: Mapping[str, str], policy: Policy, findings: Findings
 ) -> None:
-    """Count the units of a table whose own column says whose row it is: an exact number, which only the owner may see."""
+    """Count exactly the units of a table that has their column itself."""
     path = table.unit_path
     if table.public or len(path) > 1 or (path and path[0].column not in model.NameMapping(schema)):
         return
     what = f"COUNT(DISTINCT {quote_identifier(path[0].column)})" if path else "COUNT(*)"
     count = engine.execute(f"SELECT {what} AS n FROM {engine.relation(table)}").to_pylist()[0]["n"]
     risk = policy.budget.delta * count
-    much = "; that is much: write a smaller delta" if risk > Fraction(1, 10) else ""
+    much = "; write a smaller delta, because this is high" if risk > Fraction(1, 10) else ""
     findings.counted.append(f"{table.name}: {count:,} units; delta times that is {float(risk):.2g}{much}")
 
 
 def _count_unreadable(engine: DuckDBEngine, table: Table, files: list[str], findings: Findings) -> None:
-    """Count rows and values that can't be read: exact numbers, which only the owner may see."""
+    """Count exactly the rows and values that can't be read."""
     relation, columns = engine.relation(table), list(engine.schema(table))
     quoted = [quote_identifier(name) for name in columns]
     nulls = " AND ".join(f"{name} IS NULL" for name in quoted)
@@ -564,7 +546,7 @@ def _count_unreadable(engine: DuckDBEngine, table: Table, files: list[str], find
     findings.counted.append(f"{table.name}: {total} rows, {bad} of them with no value at all")
     for name, count in zip(columns, empty, strict=True):
         if count:
-            findings.counted.append(f"{table.name}.{name}: {count} NULL, or do not fit")
+            findings.counted.append(f"{table.name}.{name}: {count} are NULL or do not fit")
     if table.text is None:
         for path in files:
             bad = find_bad_columns(path, describe_parquet(path))
@@ -604,33 +586,33 @@ def _check_budget(policy: Policy, findings: Findings) -> None:
         findings.budget.append(f"default_delta = {write_number(suggest_delta(budget.mechanism_delta))}")
     elif budget.default_delta > budget.mechanism_delta:
         findings.advice.append(
-            f"default_delta: more than the δ={write_number(budget.mechanism_delta)} that mechanism_delta_share leaves for it, so "
-            "no statement can spend it."
+            f"default_delta: more than δ={write_number(budget.mechanism_delta)}, which mechanism_delta_share leaves, so no "
+            "statement can spend it."
         )
     for name, analyst in policy.analysts.items():
         said = [
-            f"{sign}={float(share):g}" for key, sign in SYMBOLS.items() if (share := getattr(analyst, key))
+            f"{sign}={float(share):g}" for key, sign in SYMBOLS.items() if (share := analyst.amounts[key])
         ]
         findings.declared.append(f"analyst {name}: {', '.join(said)} of the whole")
-    own = "epsilon" if budget.own is None else budget.own.currency
-    power = 2 if own == "mu" else 1  # losses in mu add up by their squares
-    shares = sum(getattr(analyst, own) ** power for analyst in policy.analysts.values())
-    if shares > getattr(budget, own) ** power:
+    power = 2 if budget.currency == "mu" else 1  # losses in mu add up by their squares
+    shares = sum((a.amounts[budget.currency] or 0) ** power for a in policy.analysts.values())
+    if shares > budget.amounts[budget.currency] ** power:
         findings.advice.append(
-            "the analysts' shares add up to more than the whole: who asks early may leave the others less than their share."
+            "the analysts' shares add up to more than the whole: analysts who ask early may leave the others less than their "
+            "share."
         )
 
 
 def _say_caps(table: Table) -> Iterator[str]:
-    """Yield what a reader of earlier policies should know of caps that meant something else there."""
+    """Yield notes on caps that had another meaning in earlier versions, and on caps without effect."""
     rows, each, groups = table.max_rows, table.max_rows_per_group, table.max_groups
     if rows is not None and rows > 1 and groups is not None and each is None:
         yield (
-            f"{table.name}: max_rows = {rows} is now the rows of one unit in all, no longer those in each of "
+            f"{table.name}: max_rows = {rows} now limits the rows of one unit in all, no longer those in each of "
             f"max_groups = {groups} groups; for that meaning write max_rows_per_group = {rows}."
         )
     if rows is not None and each is not None and groups is not None and each * groups < rows:
-        yield f"{table.name}: max_rows = {rows} cuts nothing where {each} rows in each of {groups} groups count at most."
+        yield f"{table.name}: max_rows = {rows} has no effect, since at most {each} rows in each of {groups} groups count."
 
 
 def _check_table(table: Table, schema: Mapping[str, str], undecided: Undecided, findings: Findings) -> None:
@@ -665,23 +647,19 @@ def _check_table(table: Table, schema: Mapping[str, str], undecided: Undecided, 
     claimed += [table.declared_period.column] if table.declared_period is not None else []
     for name in claimed:
         if name.lower() not in names:
-            what = f"{name}, which leads to the privacy unit or parts it, is not a column."
+            what = f"{name}, which leads to the privacy unit or divides it, is not a column."
             findings.missing.append(f"{table.name}: {what} {_suggest(name, schema)}")
     if claimed and not table.row_level and any(name.lower() in names for name in claimed):
         findings.declared += _say_claims(table)
-    given = [
-        getattr(table, key) is not None or undecided.has(key, table.name)
-        for key in ("max_rows", "max_rows_per_group")
-    ]
-    if not table.row_level and not any(given):
+    given = {key for key, cap in table.caps.items() if cap is not None or undecided.has(key, table.name)}
+    if not table.row_level and not given & {"max_rows", "max_rows_per_group"}:
         findings.advice.append(
-            f"{table.name}: max_rows, the rows that one {column} may have in all; without it each statement names a cap, or asks "
-            "for one to be found: max_rows_contributed = AUTO. What reads rows as they are (PTR, STABLE, EXPMECH, "
-            "ABOVE_THRESHOLD) needs a number."
+            f"{table.name}: max_rows, the most rows of one {column} that count. Without it each statement must name a cap, or "
+            "max_rows_contributed = AUTO to find one; PTR, STABLE, EXPMECH and ABOVE_THRESHOLD need a number."
         )
-    if not given[0] and given[1] and table.max_groups is None and not undecided.has("max_groups", table.name):
+    if given == {"max_rows_per_group"}:
         findings.advice.append(
-            f"{table.name}: max_rows or max_groups; without either each grouped statement must name a cap, or write AUTO."
+            f"{table.name}: max_rows or max_groups; without either each grouped statement must name a cap, or AUTO."
         )
     for name in table.columns:
         if name.lower() not in names:
@@ -694,7 +672,7 @@ def _check_table(table: Table, schema: Mapping[str, str], undecided: Undecided, 
 
 
 def _check_units(policy: Policy, engine: DuckDBEngine, findings: Findings) -> None:
-    """Note why the units of a table can't be computed from the columns there are, each reason once."""
+    """Report, once each, the reasons why units can't be computed from the columns."""
     catalog = Catalog(policy, engine, policy.budget.accountant)
     for table in policy.tables.values():
         try:
@@ -705,25 +683,25 @@ def _check_units(policy: Policy, engine: DuckDBEngine, findings: Findings) -> No
 
 
 def _check_ledger(policy: Policy, engine: DuckDBEngine, place: Path, findings: Findings) -> None:
-    """Note what the ledger that lies beside the policy does not grant."""
+    """Report terms that the policy's ledger does not grant."""
     if not place.exists():
         return
     try:
         with Ledger.read(place) as ledger:
             wants = ledger.terms.grants(Terms.of(policy, engine.dataset))
     except LedgerError as error:
-        findings.advice.append(f"the ledger beside it can't be used: {error.message}")
+        findings.advice.append(f"the ledger {place.name} can't be used: {error.message}")
         return
     if wants:
         command = f"dpsql ledger adopt --policy {place.name.removesuffix('.ledger')}"
         findings.advice.append(
-            f"the ledger {place.name} was kept for other terms, and refuses these until the owner adopts them: "
-            f"{'; '.join(wants)}. Adopt them by {command}; spent budget stays spent."
+            f"the ledger {place.name} has other terms, and refuses these until the owner adopts them: {'; '.join(wants)}. Adopt "
+            f"them by {command}; spent budget stays spent."
         )
 
 
 def _say_claims(table: Table) -> list[str]:
-    """Say what the owner claims of further ways to the unit, none of which is trusted."""
+    """Return a line on the joins that the owner's assertions allow, without trust in them."""
     ways = [*(path[0].column for path in table.unit_paths[1:]), *sorted(table.determining)]
     if not ways:
         return []
@@ -759,13 +737,11 @@ def _check_columns(table: Table, schema: Mapping[str, str], unit: str, findings:
         if name.lower() not in spoken and not any(line.startswith(f"{name} = ") for line in proposed)
     ]
     if unnamed and table.text is None:
-        findings.declared.append(
-            f"  not named here, and open to questions all the same: {', '.join(unnamed)}"
-        )
+        findings.declared.append(f"  not in the policy, but open to statements: {', '.join(unnamed)}")
     if undeclared:
         findings.advice.append(
-            f"{table.name}: {', '.join(undeclared)}: no bounds, so no sums or means of them. Ask "
-            "somebody who knows what they mean; don't look in the data."
+            f"{table.name}: {', '.join(undeclared)}: no bounds, so no sums or means of them. Ask someone who knows their "
+            "meaning; don't look in the data."
         )
     if proposed:
         findings.proposals += [f"[tables.{table.name}.columns]", *proposed]

@@ -1,7 +1,7 @@
 """The command ``dpsql policy init``: a first policy, written from a source's schema alone.
 
-No value is read: not to find bounds, not to list groups, not to count units. So the text tells nothing about a row, and what
-only the owner can know stands there as ``"TODO"``, which ``dpsql policy check`` insists on.
+No value is read, neither for bounds nor for groups nor for the number of units, so the text reveals nothing about a row.
+Decisions that only the owner can make are ``"TODO"``; ``dpsql policy check`` requires them.
 """
 
 from __future__ import annotations
@@ -25,17 +25,20 @@ from dpsql.privacy.accountants import suggest_delta
 from dpsql.privacy.filters import MECHANISM_SHARE
 
 EPSILON, DELTA = Fraction(1), Fraction(1, 10**6)
-"""The budget that a first policy grants: a usual start."""
+"""The budget of a first policy, a common choice."""
 _MARGIN = 40
 _INLINE = frozenset(("bounds", "values", "type", "max_length"))
 
 _EXAMPLES = {
-    "date": ("bounds = [2020-01-01, 2020-12-31]", "if wanted: the first and the last that count"),
-    "time": ("bounds = [08:00:00, 18:00:00]", "if wanted: the first and the last that count"),
-    "text": ('values = ["...", "..."]', "if all its values are public, list them: such groups need no delta"),
+    "date": ("bounds = [2020-01-01, 2020-12-31]", "optional: the first and the last that count"),
+    "time": ("bounds = [08:00:00, 18:00:00]", "optional: the first and the last that count"),
+    "text": (
+        'values = ["...", "..."]',
+        "if all its values are public, list them, since such groups need no delta",
+    ),
 }
-"""Lines that an owner may take up, by the kind of the column: none is needed."""
-_REST = {"boolean": "; its groups are public as they are"}
+"""Optional lines by the kind of the column."""
+_REST = {"boolean": "; its groups are public"}
 _TYPES = '"BIGINT", "DOUBLE", "VARCHAR", "BOOLEAN", "DATE", "TIMESTAMP" ...'
 
 
@@ -45,7 +48,7 @@ class PolicyDraft:
 
     Args:
         text: TOML with a comment on each line.
-        open: what is still to be decided, as ``visits.max_rows``.
+        open: the open decisions, such as ``visits.max_rows``.
     """
 
     text: str
@@ -64,15 +67,15 @@ class PolicyDraft:
         except FileExistsError:
             raise PolicyError(
                 f"{place} exists already.",
-                hint="name another file, or move it away; tables of several files are written at once: dpsql policy init a.csv "
+                hint="name another file, or move this one away. One policy can cover several files: dpsql policy init a.csv "
                 "b.csv -o policy.toml",
             ) from None
         except OSError:
-            raise PolicyError(f"{place} can't be written.", hint="is there such a folder?") from None
+            raise PolicyError(f"{place} can't be written.", hint="check that its folder exists.") from None
         return place
 
     def summary(self, path: str | Path, command: str = "dpsql") -> str:
-        """Return one line for the file that it was written to: how much is still to be decided, and how to go on."""
+        """Return one line on the written file: the number of open decisions, and the next command."""
         number = len(self.open)
         todo = (
             f'{number} value{"" if number == 1 else "s"} to decide, marked "{TODO}"'
@@ -91,17 +94,17 @@ def init_policy(source: Any, unit: str | None = None, output: str | Path | None 
     """Write a first policy of a source from its schema alone; no value is read.
 
     Args:
-        source: a Parquet, CSV or JSON file, a glob, a list of these, each of which is a table, a DuckDB file or connection, a
-            pandas, polars or Arrow table (called ``data``), or a mapping of names to such tables.
-        unit: the column that says whose row it is, or ``"ROW"``; without it, one is guessed from the names of columns, and
+        source: a Parquet, CSV or JSON file, a glob, or a list of these (each is a table). Or a DuckDB file or connection, a
+            pandas, polars or Arrow table (named ``data``), or a mapping of names to such tables.
+        unit: the column that identifies the person, or ``"ROW"``; by default it is guessed from the columns' names, and
             marked as a guess.
-        output: the file to write, which must not exist; paths in the policy start from its folder.
+        output: the file to write, which must not exist; paths in the policy are relative to its folder.
 
     Returns:
-        The text. Each ``"TODO"`` in it is the owner's to decide; :func:`dpsql.check_policy` lists them.
+        The text. The owner has to decide each ``"TODO"`` in it; :func:`dpsql.check_policy` lists them.
 
     Raises:
-        PolicyError: the source can't be read, has no such unit, or the file exists.
+        PolicyError: the source can't be read or has no such column, or the file exists.
 
     >>> import pyarrow as pa
     >>> print(init_policy({"visits": pa.table({"patient_id": [1], "amount": [9.5]})}).open)
@@ -111,7 +114,9 @@ def init_policy(source: Any, unit: str | None = None, output: str | Path | None 
     named = read_schemas(source, base)
     tables = [table for table in named if _has_name(table.name)]
     if not tables:
-        raise PolicyError("the source has no table that a policy could name.")
+        raise PolicyError(
+            "the source has no table whose name a policy can have.", hint="give a view a plain name."
+        )
     row = unit is not None and fold(unit.strip()) == "row"
     units = dict.fromkeys((t.name for t in tables), "ROW") if row else dict(find_units(tables, unit))
     if not units and unit is not None:
@@ -136,33 +141,28 @@ def _has_name(name: str) -> bool:
 
 
 def _write_head(source: Any, unnamed: Sequence[str]) -> Iterator[str]:
-    """Write what the owner should know first."""
+    """Yield the comments at the start of the file."""
     paths = source if isinstance(source, list | tuple) else [source]
     named = all(isinstance(path, str | os.PathLike) for path in paths)
     said = " and ".join(os.path.basename(os.fspath(path)) for path in paths) if named else "tables in memory"
-    yield f"# A first policy for {said}, written from names and types alone: no value was looked at."
-    yield "# A policy is public. Decide from how the data were made, never from what they say."
+    yield f"# A first policy for {said}, written from names and types alone: no value was read."
+    yield "# A policy is public. Decide from the way the data were made, never from the data."
     yield f'# 1. Replace each "{TODO}". 2. Confirm each GUESS, and delete that word. 3. Run: dpsql policy check policy.toml'
     for name in unnamed:
-        yield f"# Left out: {name!r}, for a policy can't have such a name. A view with another name would do."
+        yield f"# Left out: {name!r}, because a policy can't have such a name. Use a view with another name."
 
 
 def _write_budget() -> Iterator[str]:
     mechanisms = DELTA * MECHANISM_SHARE
     yield from ("", "[budget]")
+    risk = "the chance of a worse loss: far less than 1 over the number of people in the data"
     yield _line(
-        "epsilon",
-        EPSILON,
-        "what may be lost in all, for good: 1 is a usual start; above 10 little is protected",
+        "epsilon", EPSILON, "the privacy loss of all statements: 1 is common; above 10 protects little"
     )
-    yield _line(
-        "delta", DELTA, "the chance of a worse loss: far less than 1 over the number of people in the data"
-    )
-    yield _line("default_epsilon", EPSILON / 10, "what a statement costs that does not say")
-    yield _line(
-        "default_delta", suggest_delta(mechanisms), "the same for delta, which groups with private keys need"
-    )
-    yield _line("max_epsilon_per_query", EPSILON / 2, "no statement may ask for more")
+    yield _line("delta", DELTA, risk)
+    yield _line("default_epsilon", EPSILON / 10, "the cost of a statement that names none")
+    yield _line("default_delta", suggest_delta(mechanisms), "its delta, which groups with private keys need")
+    yield _line("max_epsilon_per_query", EPSILON / 2, "the limit of one statement")
 
 
 def _line(key: str, value: Any, comment: str) -> str:
@@ -174,7 +174,7 @@ def _comment(line: str, comment: str) -> str:
 
 
 def _write_table(table: TableSchema, unit: str | None, given: bool, still: list[str]) -> Iterator[str]:
-    """Write the section of one table, and note in `still` what its owner has to decide."""
+    """Yield the lines of one table's section, and add open decisions to ``still``."""
     (head,) = [
         line for line in write_toml({"tables": {table.name: {"x": 1}}}).splitlines() if line.startswith("[")
     ]
@@ -193,76 +193,66 @@ def _write_unit(table: TableSchema, unit: str | None, given: bool, still: list[s
         still.append(f"{table.name}.privacy_unit")
         near = ", ".join(list_candidates(table)[:5])
         said = f" ({near}?)" if near else ""
-        yield _line(
-            "privacy_unit",
-            TODO,
-            f'the column that says whose row it is{said}; or "ROW" if each row is another person\'s',
-        )
-        yield _comment("# public = true", "in its place, if nothing in the table is about anybody")
+        which = f'the column that identifies the person{said}, or "ROW" if no person has two rows'
+        yield _line("privacy_unit", TODO, which)
+        yield _comment("# public = true", "instead, if the table has no personal data")
     elif unit == "ROW":
         yield _line(
             "privacy_unit",
             unit,
-            "each row is another person's: two rows of one person are not protected together",
+            "each row is another person's; two rows of one person aren't protected together",
         )
         return
     else:
         guess = "" if given and "->" not in unit else "GUESS, from names: "
-        yield _line(
-            "privacy_unit",
-            unit,
-            f"{guess}whose presence is hidden: all rows with one value of it, together; rows "
-            "without one count nowhere",
-        )
+        which = f"{guess}all rows with one value are protected together; rows without a value count nowhere"
+        yield _line("privacy_unit", unit, which)
     path = parse_path(table.name, unit) if unit else ()
     one = path[-1].column if path else "unit"
     if len(path) == 1 and fold(path[0].column) in table.unique:
-        yield _line("max_rows", 1, f"rows of one {one} that count: it is a key of the table")
+        yield _line("max_rows", 1, f"the most rows of one {one} that count: it is a key of the table")
         return
     still += [f"{table.name}.max_rows"]
     yield _line(
         "max_rows",
         TODO,
-        f"how many rows may one {one} have in all? More is noisier, less leaves more out",
+        f"the most rows of one {one} that count: more has more noise, fewer leaves out more rows",
     )
 
 
 def _write_columns(table: TableSchema, unit: str | None, head: str, still: list[str]) -> Iterator[str]:
     yield from ("", f"{head[:-1]}.columns]")
     if not table.columns:
-        yield '# JSON has no schema; "dpsql policy check" proposes names and types from the rows, for you to correct'
+        yield '# JSON has no schema; "dpsql policy check" proposes names and types from the rows: correct them'
         return
     path = parse_path(table.name, unit) if unit not in (None, "ROW") else ()
     own = fold(path[0].column) if path else ""
     names = NameMapping(dict.fromkeys(table.columns))
     for name in names:
         line = _write_column(table.name, name, table.columns[name], fold(name) == own, still)
-        yield line if line.isprintable() else f"# {name!a}: left out, for its name can't be printed"
+        yield line if line.isprintable() else f"# {name!a}: left out, because its name can't be printed"
 
 
 def _write_column(table: str, name: str, kind: str | None, unit: bool, still: list[str]) -> str:
     if kind is None:
         still.append(f"{table}.{name}.type")
         known = find_known_bounds(name)
-        said = f", then perhaps bounds = {known[0]}" if known else ""
-        return _inline(name, {"type": TODO}, f"what its texts are: {_TYPES}{said}")
+        said = f", perhaps with bounds = {known[0]}" if known else ""
+        return _inline(name, {"type": TODO}, f"the type of its texts: {_TYPES}{said}")
     sort = find_kind(kind)
     if unit:
-        return f"# {name}: {kind}; the privacy unit can be counted, and never shown"
+        return f"# {name}: {kind}; the privacy unit can be counted, but never shown"
     if sort == "number" and not names_a_thing(name):
         known = find_known_bounds(name)
         if known is not None:
-            return _comment(
-                f"{_key(name)} = {{ bounds = {known[0]} }}", f"{kind}; GUESS, from the name: {known[1]}"
-            )
+            guess = f"{kind}; GUESS, from the name: {known[1]}"
+            return _comment(f"{_key(name)} = {{ bounds = {known[0]} }}", guess)
         still.append(f"{table}.{name}.bounds")
         return _inline(
-            name,
-            {"bounds": TODO},
-            f"{kind}; [lowest, highest] that count, for sums and means; or delete the line",
+            name, {"bounds": TODO}, f"{kind}; [lowest, highest], for sums and means; or delete the line"
         )
     if sort == "number":
-        return f"# {name}: {kind}; it names something, so nobody adds it up: no bounds"
+        return f"# {name}: {kind}; a key or code, whose sums mean nothing, so it has no bounds"
     if sort in _EXAMPLES and not names_a_person(name):
         example, said = _EXAMPLES[sort]
         return _comment(f"# {_key(name)} = {{ {example} }}", f"{kind}; {said}")

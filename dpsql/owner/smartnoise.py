@@ -1,9 +1,9 @@
 """The command ``dpsql policy import``: SmartNoise's metadata as a policy.
 
-Declarations that have a counterpart are carried over: tables, the private identifier or row privacy, ``max_ids``,
-bounds. Others are reported, never guessed: a cardinality is no list of values, and where dimensions were declared
-harmless the values must be declared here. Switches that turn protection off (``sample_max_ids``, ``clamp_columns``,
-``censor_dims``) are not carried over. The budget is no part of the metadata, so the caller gives it.
+Declarations with a counterpart are carried over: tables, the private identifier or row privacy, ``max_ids``, bounds.
+Others are reported, never guessed. A cardinality is no list of values, so harmless dimensions need declared values.
+Switches that turn protection off (``sample_max_ids``, ``clamp_columns``, ``censor_dims``) are not carried over. The
+metadata have no budget, so the caller gives it.
 """
 
 from __future__ import annotations
@@ -21,13 +21,10 @@ from dpsql.policy.model import Budget, Column, Policy, Table
 from dpsql.policy.tables import TEXT_KINDS
 from dpsql.session.result import MissingLibrary
 
-_TABLE_KEYS = (
-    "rows", "max_ids", "row_privacy", "sample_max_ids", "censor_dims", "clamp_counts", "clamp_columns", "use_dpsu",
-)  # fmt: skip
-_COLUMN_KEYS = (
-    "name", "type", "private_id", "is_key", "lower", "upper", "min", "max", "nullable", "missing_value", "sensitivity",
-    "cardinality", "bounded", "auto_lower", "auto_upper",
-)  # fmt: skip
+_TABLE_KEYS = "rows max_ids row_privacy sample_max_ids censor_dims clamp_counts clamp_columns use_dpsu"
+_COLUMN_KEYS = """
+    name type private_id is_key lower upper min max nullable missing_value sensitivity cardinality bounded auto_lower
+    auto_upper"""
 _NUMBERS = ("int", "float", "integer", "number", "decimal")
 _TYPES = {
     "int": "BIGINT", "integer": "BIGINT", "float": "DOUBLE", "number": "DOUBLE", "decimal": "DOUBLE",
@@ -36,16 +33,16 @@ _TYPES = {
 
 
 _ALWAYS_ON = {
-    "sample_max_ids": "rows over the limit of a unit are always held back here",
-    "clamp_columns": "values are always clamped to their bounds here",
-    "censor_dims": "rare groups are always held back here; declare the values of harmless columns, and all are shown",
+    "sample_max_ids": "dpsql always leaves out rows over the limit of a unit",
+    "clamp_columns": "dpsql always clamps values to their bounds",
+    "censor_dims": "dpsql never shows rare private groups; declare the values of harmless columns to see all groups",
 }
-"""Protections that SmartNoise's metadata may switch off, and what to know here."""
+"""Protections that SmartNoise's metadata may switch off, and dpsql's behaviour."""
 
 
 @dataclass(frozen=True)
 class Imported:
-    """A policy, with notes for the owner on how it was made."""
+    """A policy, with notes for the owner on the import."""
 
     policy: Policy
     notes: tuple[str, ...]
@@ -53,7 +50,7 @@ class Imported:
     def text(self) -> str:
         """Return TOML with the notes as comments."""
         head = [
-            "Made from SmartNoise's metadata. Read it before it is used: it says what may be lost.",
+            "Made from SmartNoise's metadata. Read it before use: it sets the limits on the privacy loss.",
             *self.notes,
         ]
         return "".join(f"# {line}\n" for line in head) + "\n" + self.policy.dumps()
@@ -62,17 +59,16 @@ class Imported:
 def import_smartnoise(
     text: str, epsilon: Fraction, delta: Fraction = Fraction(0), sources: Mapping[str, str] | None = None
 ) -> Imported:
-    """Read SmartNoise's metadata, YAML or JSON.
+    """Convert SmartNoise's metadata, YAML or JSON.
 
     Args:
         text: the metadata.
-        epsilon: the whole budget, for all analysts and for good.
-        delta: that of the budget.
-        sources: file or glob by table name, as ``source`` has it.
+        epsilon, delta: the whole budget, for all analysts.
+        sources: the ``source`` of tables by name, a file or a glob.
 
     Raises:
         MissingLibrary: it is not JSON, and PyYAML is not installed.
-        PolicyError: it is no metadata, or says something that a policy can't.
+        PolicyError: it is no metadata, or has settings that no policy can have.
     """
     root = _read(text)
     notes: list[str] = []
@@ -95,7 +91,7 @@ def import_smartnoise(
         if not found:
             raise _make_refusal()
         raise PolicyError(
-            "there is no table in it that can be asked about.",
+            "the metadata have no table with a privacy unit.",
             hint="each table needs a column with private_id: True, or row_privacy: True.",
         )
     return Imported(Policy(Budget(epsilon, delta), tables), tuple(notes))
@@ -122,16 +118,17 @@ def _read(text: str) -> Mapping[str, Any]:
 
 def _make_refusal() -> PolicyError:
     return PolicyError(
-        "this is no metadata of SmartNoise's.",
-        hint="it reads database, schema, table, column: each column with a type.",
+        "these are not metadata of SmartNoise.",
+        hint="nest database, schema, table and column; each column has a type.",
     )
 
 
-def _check_keys(given: Iterable[object], known: tuple[str, ...], where: str, what: str) -> None:
+def _check_keys(given: Iterable[object], keys: str, where: str, what: str) -> None:
+    known = keys.split()
     for key in given:
         if key not in known:
             raise PolicyError(
-                f"the {where} has an {what} {key} that SmartNoise's metadata do not have.",
+                f"the {where} has an {what} {key}, which SmartNoise does not have.",
                 hint=did_you_mean(str(key), known),
             )
 
@@ -149,12 +146,12 @@ def _tables(
 
 
 def _name(written: str) -> str:
-    """Make a table's name that a policy can have."""
+    """Return a table's name as a policy can have it."""
     return re.sub(r"\W", "_", _bare(written), flags=re.ASCII)
 
 
 def _bare(written: str) -> str:
-    """Take away the quotes of any engine."""
+    """Return a name without the quotes of any engine."""
     for left, right in ('""', "``", "[]"):
         if len(written) > 1 and written[0] == left and written[-1] == right:
             return written[1:-1]
@@ -162,7 +159,7 @@ def _bare(written: str) -> str:
 
 
 def _type(source: str | None, item: Mapping[str, Any]) -> str | None:
-    """Return the type of a column, where the source is text, which has none of its own."""
+    """Return the type of a column if the source is text; None for sources with types."""
     text = source is not None and source.lower().endswith(tuple(TEXT_KINDS))
     return _TYPES.get(str(item.get("type", "")).lower()) if text else None
 
@@ -191,28 +188,30 @@ def _table(
         if options.get(option) is False:
             notes.append(f"{name}: {option} = False is not carried over: {said}.")
     if options.get("clamp_counts"):
-        notes.append(f"{name}: clamp_counts is for the query to say: GREATEST(COUNT(*), 0), at no cost.")
+        notes.append(
+            f"{name}: clamp_counts is not carried over; a query can write GREATEST(COUNT(*), 0), at no cost."
+        )
     rows = options.get("max_ids", 1)
     if not isinstance(rows, int) or isinstance(rows, bool) or rows < 1:
-        raise PolicyError(f"the table {path[-1]} has a max_ids that is no whole number above 0.")
+        raise PolicyError(f"max_ids of the table {path[-1]} must be a whole number above 0.")
     own = _bare(path[-1])
     if source is None and name != own:  # not a plain name, or one that two schemas have
         source = own if name == _name(own) else f"{_bare(path[-2])}.{own}"
-        notes.append(f"{name}: this is the table {source} of the database.")
+        notes.append(f"{name}: the table {source} of the database.")
     if options.get("row_privacy"):
         if rows != 1:
             raise PolicyError(f"the table {path[-1]} has row_privacy, so its max_ids is 1.")
         return Table(name, source=source, privacy_unit="ROW", columns=columns)
     if not units:
-        notes.append(f"{name}: left out, for it has neither a private_id nor row_privacy.")
+        notes.append(f"{name}: left out, because it has neither a private_id nor row_privacy.")
         return None
     if len(units) > 1:
         raise PolicyError(
             f"the table {path[-1]} has {len(units)} private identifiers: {', '.join(units)}.",
-            hint="make one column of them in the data; a policy names one.",
+            hint="combine them in one column of the data, because a policy names one.",
         )
     if rows > 1:
-        notes.append(f"{name}: max_ids = {rows} bounds a unit's rows in all, and so does max_rows = {rows}.")
+        notes.append(f"{name}: max_ids = {rows} becomes max_rows = {rows}; both limit a unit's rows in all.")
     return Table(name, source=source, privacy_unit=units[0], max_rows=rows, columns=columns)
 
 
@@ -224,8 +223,8 @@ def _bounds(where: str, item: Mapping[str, Any], notes: list[str]) -> tuple[Any,
             "cardinality",
             f" = {item.get('cardinality')} is not carried over; values = [...] make its groups public.",
         ),
-        ("sensitivity", " is not carried over; it is derived from the bounds."),
-        ("missing_value", f" is for the query to say: COALESCE({where.split('.')[-1]}, ...)."),
+        ("sensitivity", " is not carried over; dpsql derives it from the bounds."),
+        ("missing_value", f" is not carried over; a query can write COALESCE({where.split('.')[-1]}, ...)."),
     ):
         if item.get(key) is not None:
             notes.append(f"{where}: {key}{said}")
@@ -234,10 +233,8 @@ def _bounds(where: str, item: Mapping[str, Any], notes: list[str]) -> tuple[Any,
         notes.append(f"{where}: one bound alone is not carried over; sums need both.")
     if low is None or high is None:
         if kind in _NUMBERS and low is high:
-            notes.append(
-                f"{where}: no bounds; sums of it must give their own, and nothing is added up without."
-            )
+            notes.append(f"{where}: no bounds; sums and means must give their own.")
         return None
     if isinstance(low, bool | str) or isinstance(high, bool | str):
-        raise PolicyError(f"the bounds of {where} are no numbers.", hint="lower: 0 and upper: 100")
+        raise PolicyError(f"the bounds of {where} are not numbers.", hint="lower: 0 and upper: 100")
     return low, high

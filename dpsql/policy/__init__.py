@@ -2,7 +2,7 @@
 
 model.py       its declarations
 tables.py      tables, columns and formats of text sources
-toml.py        TOML with exact numbers and positions
+toml.py        exact numbers and positions of TOML
 validate.py    checks of values
-unit_guess.py  guesses at the column of the privacy unit
+unit_guess.py  guesses of the privacy unit's column
 """

@@ -1,8 +1,8 @@
 """The data owner's declarations: tables, privacy unit, bounds, public values, budget.
 
-A policy is a TOML file or the same in Python (frozen values). It is read when a session opens and never changed
-by SQL; a table that it does not name does not exist. Everything it says is public: it must come from how the
-data were made, never from looking at them.
+A policy is a TOML file, or equal frozen values in Python. It is read when a session opens, and SQL never changes it.
+Tables that it does not name don't exist. All its declarations are public: they must come from the way the data were
+made, never from the data.
 
 >>> policy = Policy.loads('''
 ... [budget]
@@ -16,10 +16,8 @@ data were made, never from looking at them.
 >>> policy.table("VISITS").columns["amount"].bounds
 (Fraction(0, 1), Fraction(500, 1))
 
-The ``[server]`` section of a policy: the grid of answer times, and the limits of what analysts may send.
-
-None of it is part of the policy's fingerprint: it changes when answers leave and what is refused for its size, and
-neither what is drawn nor what that costs.
+The ``[server]`` section has the grid of answer times and the limits on requests. It is not part of the policy's
+fingerprint: it changes no draw and no cost, only the time of answers and the refusals for size.
 """
 
 from __future__ import annotations
@@ -44,7 +42,7 @@ from dpsql.privacy.amounts import LARGEST, SYMBOLS, Amount
 from dpsql.privacy.filters import ACCOUNTANTS, MECHANISM_SHARE
 
 MAX_ANSWER_TIMES = 1000
-"""Times of the grid that a policy may list; beyond the last one they double."""
+"""The most times of the grid that a policy may list; after the last one they double."""
 _DAY = 86_400
 _EARLIEST = Fraction(1, 1000)
 
@@ -52,12 +50,17 @@ _EARLIEST = Fraction(1, 1000)
 def settle_answer_times(key: str, value: object) -> tuple[Fraction, ...]:
     """Read rising times in seconds; an empty list switches the grid off."""
     if not isinstance(value, list | tuple) or len(value) > MAX_ANSWER_TIMES:
-        raise PolicyError(f"{key} are a list of seconds.", hint=f"{key} = [0.25, 0.5, 1, 2, 4]")
+        raise PolicyError(
+            f"{key} is a list of up to {MAX_ANSWER_TIMES:,} numbers of seconds.",
+            hint=f"{key} = [0.25, 0.5, 1, 2, 4]",
+        )
     times = tuple(validate.settle_positive(key, item) for item in value)
     if any(later <= earlier for earlier, later in itertools.pairwise(times)):
-        raise PolicyError(f"{key} must rise.", hint=f"{key} = [0.25, 0.5, 1, 2, 4]")
+        raise PolicyError(f"{key} must be in ascending order.", hint=f"{key} = [0.25, 0.5, 1, 2, 4]")
     if times and not (times[0] >= _EARLIEST and times[-1] <= _DAY):
-        raise PolicyError(f"{key} lie between a millisecond and a day.", hint=f"{key} = [0.25, 0.5, 1, 2, 4]")
+        raise PolicyError(
+            f"{key} must be between a millisecond and a day.", hint=f"{key} = [0.25, 0.5, 1, 2, 4]"
+        )
     return times
 
 
@@ -80,19 +83,18 @@ class ServerRules(Section):
     """The times and limits of ``dpsql serve``.
 
     Args:
-        answer_times: seconds after a request at which an answer that touched private data may leave; beyond the last one they
-            double. An empty list switches this off: answers leave when they are ready, and their times tell about the data.
+        answer_times: seconds after a request at which an answer from private data may leave; after the last one they double.
+            With an empty list answers leave when they are ready, and their times depend on the data.
         time_zone: the time zone of all workers.
-        keep_text_days: days for which the ledger keeps the texts of statements, with their stored answers; by default all are
-            kept.
+        keep_text_days: days for which the ledger keeps statements' texts and stored answers; for ever by default.
         max_statement_bytes: the largest text of a request.
-        max_parameter_bytes: the largest parameters of a request, all together.
-        max_result_bytes: the largest answer that is sent, and the largest release that is stored.
+        max_parameter_bytes: the total size of a request's parameters.
+        max_result_bytes: the largest answer that is sent, and the largest stored release.
         max_requests_per_minute: requests of one analyst.
         max_sessions: open sessions of one analyst.
-        max_idle_minutes: minutes after which a session that asks nothing is closed, with its thresholds.
+        max_idle_minutes: minutes after which an idle session is closed, with its thresholds.
         max_memory_mb: memory of one analyst's worker.
-        max_seconds: seconds that a statement may run; one that runs longer is stopped and stays charged.
+        max_seconds: seconds after which a running statement is stopped; it stays charged.
     """
 
     answer_times: tuple[Fraction, ...] = declare_field(
@@ -112,9 +114,9 @@ class ServerRules(Section):
     def _check_together(self) -> None:
         if self.max_memory_mb < _LEAST_MEMORY:
             raise PolicyError(
-                "no worker runs with so little memory.",
+                f"a worker needs at least {_LEAST_MEMORY} MB of memory.",
                 keys=("max_memory_mb",),
-                hint=f"{_LEAST_MEMORY} is the least.",
+                hint=f"max_memory_mb = {_LEAST_MEMORY}",
             )
 
 
@@ -128,30 +130,29 @@ __all__ = [
 
 
 USUAL_DELTA = Fraction(1, 10**6)
-"""The delta at which a mu or rho is shown as an epsilon where the budget has none."""
+"""The delta at which a mu or rho is shown as an epsilon if the budget has none."""
 
 
 @dataclass(frozen=True)
 class Budget(Section):
-    """The privacy that may be lost in all, and by one statement.
+    """The limits on the privacy loss of all statements, and of one.
 
     Args:
-        epsilon, delta: the whole.
-        mu, rho: the whole in the currency of gdp or of zcdp, in place of epsilon. That limit itself is what is promised then,
-            delta is for mechanisms that have one of their own, and epsilon is what the limit comes to at that delta (at
-            1e-6 where there is none), for comparison.
-        accountant: the way losses are summed: one of :data:`dpsql.privacy.filters.ACCOUNTANTS`, by default ``"zcdp"``, and
-            ``"gdp"`` beside mu.
-        max_epsilon_per_query: no block may ask for more; of one that asks for a mu or rho, the epsilon at the budget's delta
-            counts.
-        default_epsilon, default_delta: what a block costs that does not say.
+        epsilon, delta: the limit on the whole.
+        mu, rho: the limit in the currency of gdp or of zcdp, in place of epsilon. The guarantee is then this limit. Delta
+            pays for mechanisms with a delta of their own, and epsilon is the limit converted at that delta (1e-6 by
+            default), for comparison.
+        accountant: the rule that adds up losses: one of :data:`dpsql.privacy.filters.ACCOUNTANTS`, by default ``"zcdp"``,
+            with mu ``"gdp"``.
+        max_epsilon_per_query: the limit on one block; a mu or rho counts as its epsilon at the budget's delta.
+        default_epsilon, default_delta: the cost of a block that names none.
         mechanism_delta_share: the part of delta for mechanisms that have a delta of their own (groups with private
             keys, stability tests); the rest pays for the conversion of zcdp and gdp. ``basic`` sums all deltas and
-            takes no notice of it. A ledger keeps the share that it was opened with.
-        answers: ``"shared"``: a stored answer is free for everybody who may ask its statement. ``"own"``: it is the same draw,
-            and an analyst's share is debited once for each stored answer that another analyst paid for; the whole is not.
+            ignores it. A ledger keeps the share that it was opened with.
+        answers: ``"shared"``: a stored answer is free for all analysts who may ask its statement. ``"own"``: an analyst's
+            share, but not the whole, is debited once for each stored answer that another analyst paid for.
 
-    Numbers may be ints, Fractions, or floats (taken by the digits that print them).
+    Numbers may be ints, Fractions, or floats, which count as the decimal that prints them.
 
     >>> Budget(1, 1e-6).delta
     Fraction(1, 1000000)
@@ -170,12 +171,11 @@ class Budget(Section):
 
     def _check_together(self) -> None:
         self._settle_own()
-        for key, limit in (
-            ("default_epsilon", "max_epsilon_per_query"),
-            ("default_epsilon", "epsilon"),
-            ("default_delta", "delta"),
+        for key, value, limit, most in (
+            ("default_epsilon", self.default_epsilon, "max_epsilon_per_query", self.max_epsilon_per_query),
+            ("default_epsilon", self.default_epsilon, "epsilon", self.epsilon),
+            ("default_delta", self.default_delta, "delta", self.delta),
         ):
-            value, most = getattr(self, key), getattr(self, limit)
             if value is not None and most is not None and value > most:
                 raise PolicyError(
                     f"{key} is more than {limit}, so it could never be spent.",
@@ -184,11 +184,11 @@ class Budget(Section):
                 )
 
     def _settle_own(self) -> None:
-        """Find the accountant and the epsilon of a budget in mu or rho; exactly one currency says what the whole is."""
+        """Find the accountant and the epsilon of a budget in mu or rho; exactly one currency states the whole."""
         own = self.own
         if own is None:
             if self.epsilon is None:
-                raise PolicyError("[budget] has no epsilon.", hint="epsilon = 1 is a usual start.")
+                raise PolicyError("[budget] has no epsilon.", hint="write epsilon = 1, a common choice.")
             assign(self, "accountant", self.accountant or "zcdp")
             return
         named = own.currency
@@ -197,22 +197,25 @@ class Budget(Section):
         if own.amount > LARGEST[named]:
             most = f"{named} = {write_number(LARGEST[named])}"
             raise PolicyError(
-                f"nothing is hidden under such a {named}.", keys=(named,), hint=f"{most} is the largest."
+                f"this {named} is so large that it protects nothing.",
+                keys=(named,),
+                hint=f"the largest is {most}.",
             )
         epsilon = own.bound_epsilon(self.at_delta)
         if self.epsilon not in (None, epsilon):
             raise PolicyError(
                 f"epsilon and {named} are both given.",
                 keys=(named,),
-                hint="keep the one that you want to promise.",
+                hint="keep the one that the guarantee should be stated in.",
             )
         assign(self, "epsilon", epsilon)
         kind = next(name for name, accountant in ACCOUNTANTS.items() if accountant.currency == named)
         if self.accountant not in (None, kind):
             raise PolicyError(
-                f"a budget in {named} is counted by {kind}, not by {self.accountant}.", keys=("accountant",),
+                f"a budget in {named} is counted by {kind}, not by {self.accountant}.",
+                keys=("accountant",),
                 hint=f'write accountant = "{kind}", or leave it out.',
-            )  # fmt: skip
+            )
         assign(self, "accountant", kind)
 
     def collect(self) -> dict[str, Any]:
@@ -225,19 +228,29 @@ class Budget(Section):
 
     @property
     def own(self) -> Amount | None:
-        """The whole, where it is given in mu or rho."""
+        """The whole in mu or rho; None if it is in epsilon."""
         if self.mu is not None:
             return Amount.of_mu(self.mu)
         return None if self.rho is None else Amount("rho", self.rho)
 
     @property
+    def currency(self) -> str:
+        """The currency of the whole: ``epsilon``, ``mu`` or ``rho``."""
+        return "epsilon" if self.own is None else self.own.currency
+
+    @property
+    def amounts(self) -> dict[str, Any]:
+        """The whole by currency; None if it is not given."""
+        return {"epsilon": self.epsilon, "mu": self.mu, "rho": self.rho, "delta": self.delta}
+
+    @property
     def at_delta(self) -> Fraction:
-        """The delta at which a mu or rho is shown as an epsilon: the budget's, or a usual one where it has none."""
+        """The delta at which a mu or rho is shown as an epsilon: the budget's, or :data:`USUAL_DELTA` if it has none."""
         return self.delta or USUAL_DELTA
 
     @property
     def mechanism_delta(self) -> Fraction:
-        """The delta of all mechanisms that have one of their own, together."""
+        """The total delta of the mechanisms that have one of their own."""
         if self.own is not None:
             return self.delta
         return ACCOUNTANTS[self.accountant].split(self.delta, self.mechanism_delta_share)
@@ -245,23 +258,27 @@ class Budget(Section):
 
 @dataclass(frozen=True)
 class Analyst(Section):
-    """One analyst's share of the budget, in its currency. Without delta, the whole delta is open to them."""
+    """One analyst's share of the budget, in its currency; without delta, the analyst may use the whole delta."""
 
     epsilon: Fraction | None = declare_field(validate.settle_positive)
     delta: Fraction | None = declare_field(validate.settle_probability)
     mu: Fraction | None = declare_field(validate.settle_positive)
     rho: Fraction | None = declare_field(validate.settle_positive)
 
+    @property
+    def amounts(self) -> dict[str, Any]:
+        """The share by currency; None if it is not given."""
+        return {"epsilon": self.epsilon, "mu": self.mu, "rho": self.rho, "delta": self.delta}
+
 
 @dataclass(frozen=True)
 class LedgerRules(Section):
-    """The owner's choice of what the ledger keeps beside the charges.
+    """The owner's choice of the data that the ledger keeps in addition to charges.
 
     Args:
-        keep_answers_mb: megabytes of answers that are kept, so that to ask again is free; the oldest are dropped to make
-            room, and then to ask again is charged again. By default all are kept; 0 keeps none.
-        prompt_history: whether the prompt of ``dpsql sql`` may remember statements in a file of the analyst's; by default it
-            may.
+        keep_answers_mb: megabytes of stored answers, which are free; the oldest are dropped to make room, and cost again
+            afterwards. By default all are kept; 0 keeps none.
+        prompt_history: whether the prompt of ``dpsql sql`` may keep its history in a file of the analyst's.
     """
 
     keep_answers_mb: int | None = declare_field(validate.settle_count)
@@ -269,7 +286,7 @@ class LedgerRules(Section):
 
     @property
     def answer_bytes(self) -> int | None:
-        """The same in bytes; None for no limit."""
+        """The limit on stored answers in bytes; None for no limit."""
         return None if self.keep_answers_mb is None else self.keep_answers_mb * 10**6
 
 
@@ -278,15 +295,15 @@ class Policy(Section):
     """The owner's declaration as a whole.
 
     Args:
-        budget: what may be lost.
-        tables: what may be asked about, by name.
+        budget: the limits on the privacy loss.
+        tables: the tables that statements may name, by name.
         analysts: shares of the budget, by name.
-        ledger: what the ledger keeps beside the charges.
-        server: the times, limits and rules of a server.
+        ledger: the data that the ledger keeps in addition to charges.
+        server: the times and limits of a server.
         base: the folder that relative sources start from.
 
     Raises:
-        PolicyError: when made, if its parts do not fit each other.
+        PolicyError: its parts contradict each other.
     """
 
     budget: Budget = declare_field(
@@ -307,18 +324,20 @@ class Policy(Section):
         if any(found is not None for found in periods.values()):
             settled = {name: table.parted_by(periods[name]) for name, table in self.tables.items()}
             assign(self, "tables", NameMapping(settled))
+        own, whole = self.budget.currency, self.budget.amounts
         for name, analyst in self.analysts.items():
-            own = "epsilon" if self.budget.own is None else self.budget.own.currency
-            others = [key for key in SYMBOLS if key != own and getattr(analyst, key) is not None]
-            if others or getattr(analyst, own) is None:
-                wrong = f"has {others[0]}, and the budget is in {own}" if others else f"has no {own}"
+            shares = analyst.amounts
+            others = [key for key in SYMBOLS if key != own and shares[key] is not None]
+            if others or shares[own] is None:
+                wrong = f"has {others[0]}, but the budget is in {own}" if others else f"has no {own}"
                 raise PolicyError(
-                    f"the share of {name} {wrong}.", keys=("analysts", name, *others[:1]),
-                    hint=f"write {own} = {write_number(getattr(self.budget, own) / 2)}.",
-                )  # fmt: skip
+                    f"the share of {name} {wrong}.",
+                    keys=("analysts", name, *others[:1]),
+                    hint=f"write {own} = {write_number(whole[own] / 2)}.",
+                )
             for key in (own, "delta"):
-                share = getattr(analyst, key)
-                if share is not None and share > getattr(self.budget, key):
+                share = shares[key]
+                if share is not None and share > whole[key]:
                     raise PolicyError(
                         f"the share of {name} is more than the whole {key}.",
                         keys=("analysts", name, key),
@@ -341,7 +360,7 @@ class Policy(Section):
                 )
             through = self.tables[hop.table]
             rest = [fold(step.column) for step in path[index:]]
-            known = [through.unit_path] if first else through.unit_paths  # the unit itself goes by the first
+            known = [through.unit_path] if first else through.unit_paths  # the first path decides the unit
             if not through.public and rest not in [[fold(step.column) for step in way] for way in known]:
                 raise PolicyError(
                     f"{table.name} and {hop.table} do not lead to the same privacy unit.",
@@ -350,12 +369,12 @@ class Policy(Section):
                 )
 
     def _find_period(self, table: Table) -> Period | None:
-        """Find what parts the units of a table: its own period, or that of the table which its path leads to."""
+        """Return the period of a table's units: its own, or that of the table at the end of its path."""
         end = table.unit_path[-1].table if len(table.unit_path) > 1 else table.name
         return self.tables[end].declared_period
 
     def table(self, name: str) -> Table | None:
-        """Return the table of that name, whatever its case (ASCII); None where the policy names none."""
+        """Return the table of a name in any (ASCII) case; None if there is none."""
         return self.tables.get(name)
 
     @classmethod
@@ -369,17 +388,19 @@ class Policy(Section):
         try:
             text = path.read_bytes().decode("utf-8")
         except OSError:
-            raise PolicyError(f"the policy file {path} can't be read.", hint="is the path right?") from None
+            raise PolicyError(
+                f"the policy file {path} can't be read.", hint="check the path and its permissions."
+            ) from None
         except UnicodeDecodeError:
             raise PolicyError(f"{path.name}: the file is not UTF-8 text.") from None
         return cls.loads(text, base=path.absolute().parent, name=path.name)
 
     @classmethod
     def loads(cls, text: str, base: str | Path | None = None, name: str = "policy") -> Policy:
-        """Read policy text; `name` begins each message.
+        """Read policy text; ``name`` begins each message.
 
         Raises:
-            PolicyError: the text is not TOML, has an unknown key, or says something that can't be.
+            PolicyError: the text is not TOML, or has an unknown key or a wrong value.
         """
         return read_section(parse_toml(text, name), (), cls, base=None if base is None else Path(base))
 
@@ -392,14 +413,11 @@ class Policy(Section):
         return write_toml({**said, **{name: rules for name, rules in kept.items() if rules}}, _INLINE)
 
     def find_analyst(self, name: str) -> str | None:
-        """Return an analyst's name as the policy writes it, whatever the case; None for whom it gives no share."""
+        """Return an analyst's name as the policy writes it, given any case; None for analysts without a share."""
         return next((known for known in self.analysts if fold(known) == fold(name)), None)
 
     def for_analyst(self, name: str | None) -> Policy:
-        """Return the policy that one analyst may read: no source of a table, no other analyst, of [server] the times alone.
-
-        Of [ledger] it has whether a prompt may remember statements.
-        """
+        """Return the policy that one analyst may read: without sources, other analysts, or server settings other than times."""
         tables = {key: replace(table, source=None, format=None) for key, table in self.tables.items()}
         known = None if name is None else self.find_analyst(name)
         mine = {} if known is None else {known: self.analysts[known]}
@@ -408,7 +426,7 @@ class Policy(Section):
         return replace(self, tables=tables, analysts=mine, ledger=kept, server=server, base=None)
 
     def _collect_meaning(self) -> dict[str, Any]:
-        """Return all that draws and charges rest on: whose share is debited for a stored answer is no part of it."""
+        """Return all settings that decide draws and charges; the share that pays for stored answers is not one."""
         said = {"budget": replace(self.budget, answers="shared").collect()}
         said["tables"] = {name: table.collect() for name, table in self.tables.items()}
         said["analysts"] = {name: analyst.collect() for name, analyst in self.analysts.items()}
@@ -420,7 +438,7 @@ class Policy(Section):
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of what the policy says of answers and charges, however it was written down."""
+        """SHA-256 of the settings that decide answers and charges, independent of their spelling."""
         return hashlib.sha256(write_toml(self._collect_meaning(), _INLINE).encode()).hexdigest()
 
 
@@ -428,7 +446,7 @@ _INLINE = frozenset(Column.__dataclass_fields__)
 
 
 def list_mentioned(policy: Policy, table: Table) -> list[str]:
-    """List the columns of a table that the policy names: declared ones, and those that lead to a privacy unit or part it."""
+    """List the columns of a table that the policy names: declared ones, and those of paths to a privacy unit and of periods."""
     named = NameMapping({name: name for name in table.columns})
     met = [
         name
@@ -444,16 +462,16 @@ def list_mentioned(policy: Policy, table: Table) -> list[str]:
 
 
 def list_untyped(policy: Policy, table: Table) -> list[str]:
-    """List the columns that the policy speaks of without saying their type."""
+    """List the columns that the policy names without a type."""
     types = {fold(name) for name, column in table.columns.items() if column.type is not None}
     return [name for name in list_mentioned(policy, table) if fold(name) not in types]
 
 
 def list_types(policy: Policy, table: Table) -> dict[str, str]:
-    """Give the columns of a source that has no types of its own, as the policy declares them.
+    """Return the declared column types of a source without types of its own.
 
     Raises:
-        PolicyError: a column that it speaks of has no type, or none is declared; the hint has the lines to paste.
+        PolicyError: a named column has no type, or there is none; the hint has the lines to paste.
     """
     missing = list_untyped(policy, table)
     types = {name: column.type for name, column in table.columns.items() if column.type is not None}
@@ -463,26 +481,20 @@ def list_types(policy: Policy, table: Table) -> dict[str, str]:
 
 
 def explain_missing_types(table: Table, missing: list[str]) -> PolicyError:
-    """Make the error of a policy that leaves types out, with the lines to paste."""
-    said = (
-        f"; {', '.join(missing)} {'have' if len(missing) > 1 else 'has'} none in the policy"
-        if missing
-        else ""
-    )
+    """Return the error about missing types, with the lines to paste."""
+    lacks = f", and the policy declares none for {', '.join(missing)}" if missing else ""
     lines = write_columns(table, dict.fromkeys(missing or ["column"]))
     return PolicyError(
-        f"the source of {table.name} does not say what types its columns have{said}.",
+        f"the source of {table.name} has no column types{lacks}.",
         keys=("tables", table.name),
-        hint="\n".join(["declare them (dpsql policy check proposes types), for instance:", *lines]),
+        hint="\n".join(["declare them (dpsql policy check proposes types), for example:", *lines]),
     )
 
 
 def write_columns(table: Table, types: Mapping[str, str | None]) -> list[str]:
-    """Write lines of a policy that declare types of a table's columns, with what is said of them already.
+    """Return lines of a policy that declare column types, and repeat the columns' other settings.
 
-    Args:
-        table: as it is now.
-        types: the columns, and the type of each; None for one that what is said of it suggests.
+    ``types``: the type of each column; None for one that its settings suggest.
     """
     known = NameMapping({**dict.fromkeys(types, Column()), **table.columns})
     lines = {n: {"type": kind or known[n].suggest_type(), **known[n].collect()} for n, kind in types.items()}

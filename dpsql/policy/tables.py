@@ -1,8 +1,8 @@
-"""The tables of a policy: their columns, the format of text sources, and whose rows they hold.
+"""The tables of a policy: their columns, the format of text sources, and the privacy units of their rows.
 
-Of several paths to the privacy unit the first decides whose row it is. The others, and dependencies, are the owner's word: they
-open joins, in which the exact query demands equal units all the same, so data that break the word change answers and no
-guarantee.
+If there are several paths to the privacy unit, the first decides the unit of a row. The owner asserts the others, and
+dependencies; they allow joins. The exact query of such a join still demands equal units, so data that contradict an
+assertion change answers, but no guarantee.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ FILE_ENDINGS = (".parquet", *TEXT_KINDS)
 
 @dataclass(frozen=True)
 class Column(Section):
-    """The owner's word on one column: its type, its range, the list of its public values.
+    """The owner's declaration of one column: its type, its range, the list of its public values.
 
     Args:
-        type: DuckDB's type of it. A value that does not fit is NULL. Sources whose types would be inferred from rows
-            (CSV, JSON, columns of Python objects, several Parquet files) must have it.
-        bounds: the lowest and the highest value that count; rows beyond are clamped. Numbers (of an INTERVAL column,
-            seconds), or dates or times without a zone, which are kept as :class:`dpsql.policy.validate.DateBound`.
-        values: every value there can be, in the order in which groups are shown. Keys over it cost no delta.
-        max_length: letters of a text (items of a list) that count, 65,536 where it is left out; where an expression needs
-            a length, a longer value is NULL.
+        type: DuckDB's type. A value that does not fit is NULL. Required for sources whose types would be inferred from
+            rows (CSV, JSON, columns of Python objects, several Parquet files).
+        bounds: the lowest and the highest value; values outside are clamped. Numbers (seconds for INTERVAL), or dates
+            or times without a zone, which are kept as :class:`dpsql.policy.validate.DateBound`.
+        values: all possible values, in the order of displayed groups. Keys over them cost no delta.
+        max_length: the greatest length of a text or a list, 65,536 by default; a longer value is NULL in expressions
+            that need a length.
     """
 
     bounds: tuple[Fraction, Fraction] | None = declare_field(validate.settle_bounds, todo=True)
@@ -57,7 +57,7 @@ class Column(Section):
             )
 
     def suggest_type(self) -> str:
-        """Return a type that fits what the policy says of the column, which is all that is known here."""
+        """Return a type that fits the column's values or bounds."""
         ends: tuple[object, ...] = self.values or self.bounds or ("",)
         first = ends[0].written if isinstance(ends[0], DateBound) else ends[0]
         for kind, name in _TYPES_OF_VALUES.items():
@@ -73,20 +73,20 @@ _TYPES_OF_VALUES = {
 
 @dataclass(frozen=True)
 class Format(Section):
-    """The format of a text source. What is left out has one fixed meaning: nothing is guessed.
+    """The format of a text source. Each setting has a fixed default: nothing is guessed.
 
     Args:
-        delimiter: one letter between two fields; a comma, of TSV a tab.
-        quote: what encloses a field that holds the delimiter; ``""`` where nothing does.
-        escape: what stands before a quote within quotes (the quote itself, or a backslash).
-        header: whether the first line of each file names the columns. Without it, they come in the policy's order.
+        delimiter: the character between two fields; a comma, in TSV a tab.
+        quote: the character around fields that contain the delimiter; ``""`` if there is none.
+        escape: the character before a quote within quotes (the quote itself, or a backslash).
+        header: whether the first line of each file names the columns. Otherwise they are in the policy's order.
         encoding: ``"utf-8"``, ``"latin-1"`` or ``"windows-1252"``.
-        null: the text without quotes that means NULL.
-        date_format, timestamp_format: as strptime has them; without, ISO dates.
-        quoted_newlines: whether a quoted field may go on in the next line. Then one stray quote changes the rows after
-            it, so one person's row can: the check of the policy warns.
-        records: of JSON: ``"lines"`` (an object on each line), or ``"array"`` (one array of objects, where one bad
-            record ends the file; the check of the policy warns).
+        null: the unquoted text that means NULL.
+        date_format, timestamp_format: patterns of strptime; by default ISO dates.
+        quoted_newlines: whether quoted fields may contain newlines. One stray quote, and so one person's row, then
+            changes the rows after it: the check of the policy warns.
+        records: for JSON: ``"lines"`` (an object on each line), or ``"array"`` (one array of objects). One bad record
+            ends an array: the check of the policy warns.
     """
 
     delimiter: str | None = declare_field(validate.settle_letter, only="csv")
@@ -102,30 +102,30 @@ class Format(Section):
 
     def _check_together(self) -> None:
         if self.quote and self.quote == self.delimiter:
-            raise PolicyError("delimiter and quote are the same.", keys=("quote",))
+            raise PolicyError("delimiter and quote must differ.", keys=("quote",))
         if self.escape is not None and (not self.quote or self.escape == self.delimiter):
-            raise PolicyError("there is no such escape: it stands before a quote.", keys=("escape",))
+            raise PolicyError("escape needs a quote, and must differ from the delimiter.", keys=("escape",))
         if self.quoted_newlines and not self.quote:
-            raise PolicyError("without quotes no newline is quoted.", keys=("quoted_newlines",))
+            raise PolicyError("quoted_newlines needs a quote.", keys=("quoted_newlines",))
 
     def fit(self, source: str | None, text: str | None) -> Format:
-        """Return this format for a source of one kind of text (``"csv"``, ``"tsv"``, ``"json"``), its defaults settled.
+        """Return this format with the defaults of a kind of text: ``"csv"``, ``"tsv"`` or ``"json"``.
 
         Raises:
-            PolicyError: the source is no text, or the format says what its kind does not have.
+            PolicyError: the source is no text, or its kind does not have one of the settings.
         """
         if text is None:
             wrong = (
-                f"the source {source} has a format of its own."
+                f"the source {source} is no text file, so it has no format."
                 if source
-                else "only a text file has a format."
+                else "only text files have a format."
             )
             raise PolicyError(wrong, keys=("format",), hint="remove format.")
         for key in self.find_given("csv" if text == "json" else "json"):
             raise PolicyError(f"{text.upper()} has no {key}.", keys=("format", key), hint=f"remove {key}.")
         comma = self.delimiter or ("\t" if text == "tsv" else ",")
         if comma == self.quote:
-            raise PolicyError("delimiter and quote are the same.", keys=("format", "quote"))
+            raise PolicyError("delimiter and quote must differ.", keys=("format", "quote"))
         made = copy.copy(self)
         assign(made, "delimiter", comma)
         assign(made, "escape", self.escape or self.quote)
@@ -140,14 +140,14 @@ _TRUNCATED = re.compile(rf"\s*date_trunc\s*\(\s*'([a-z]+)'\s*,\s*{_NAME}\s*\)\s*
 _PART = re.compile(rf"\s*([a-z]+)\s*\(\s*{_NAME}\s*\)\s*", re.IGNORECASE)
 
 TRUNCATED_TO = ("hour", "day", "week", "month", "quarter", "year")
-"""Parts that ``date_trunc`` of a period takes."""
+"""The parts that ``date_trunc`` of a period may take."""
 PERIOD_PARTS = ("year", "quarter", "month", "week", "dayofweek", "dayofyear", "day", "hour")
 """Functions of a date that may be a period."""
 
 
 @dataclass(frozen=True)
 class Hop:
-    """A step of the path to the privacy unit: read `column` of the row of `table` where `key` matches.
+    """A step of the path to the privacy unit: read ``column`` of the row of ``table`` whose ``key`` matches.
 
     The first hop starts in the table itself; its key is empty.
     """
@@ -159,13 +159,7 @@ class Hop:
 
 @dataclass(frozen=True)
 class Period:
-    """The part of a privacy unit that a row's own column gives: a function of it, or the column itself.
-
-    Args:
-        function: ``"date_trunc"``, one of :data:`PERIOD_PARTS`, or nothing for the column itself.
-        part: to which ``date_trunc`` goes.
-        column: the column.
-    """
+    """A function of a column that divides privacy units: ``date_trunc`` with a part, one of :data:`PERIOD_PARTS`, or none."""
 
     function: str
     part: str
@@ -173,12 +167,12 @@ class Period:
 
     @property
     def kind(self) -> tuple[str, str]:
-        """The function without the column: units of two tables are alike where it is the same."""
+        """The function without the column; tables with equal kinds have comparable units."""
         return self.function, self.part
 
     @property
     def words(self) -> str:
-        """The words for rows of one person in one period, to stand after "rows".
+        """The words for one period, to follow "rows".
 
         >>> parse_period("date_trunc('month', day)").words, parse_period("year(day)").words
         ('within one month', 'with one value of year(day)')
@@ -193,7 +187,7 @@ class Period:
 
 
 def settle_paths(key: str, value: object) -> str | tuple[str, ...]:
-    """Read a column or a path to the privacy unit, or a list of them, the first of which decides; a list of one is that one."""
+    """Read a column or a path to the privacy unit, or a list of them; a list of one is that one."""
     if not isinstance(value, list | tuple):
         return settle_text(key, value)
     if not value or not all(isinstance(item, str) and item.strip() for item in value):
@@ -214,7 +208,7 @@ def settle_dependencies(key: str, value: object) -> tuple[str, ...]:
     for item in given:
         if not isinstance(item, str) or _DEPENDENCY.fullmatch(item) is None:
             raise PolicyError(
-                f"{item!r} is no dependency of one column on another.",
+                f'{item!r} is not a dependency of the form "key -> unit".',
                 hint=f'{key} = ["order_number -> customer_id"], one column on each side.',
             )
     return tuple(given)
@@ -259,14 +253,14 @@ def _unquoted(quoted: str | None, bare: str | None) -> str:
 
 
 def settle_period(key: str, value: object) -> str:
-    """Read an expression whose values part a privacy unit, and return its one spelling."""
+    """Read the expression of a period, and return its canonical spelling."""
     text = settle_text(key, value)
     try:
         return str(parse_period(text))
     except ValueError as error:
         raise PolicyError(
             f"{text!r} is no period{error}.",
-            hint=f"""{key} = "date_trunc('month', day)"; or one of {", ".join(PERIOD_PARTS)} of a column, or a column.""",
+            hint=f"""{key} = "date_trunc('month', day)", or {", ".join(PERIOD_PARTS)} of a column, or a column.""",
         ) from None
 
 
@@ -274,18 +268,18 @@ def parse_period(text: str) -> Period:
     """Parse the expression of a period: a closed list of functions of one column.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a period.
 
     >>> parse_period("DATE_TRUNC('Month', day)")
     Period(function='date_trunc', part='month', column='day')
     """
     if found := _TRUNCATED.fullmatch(text):
         if fold(found[1]) not in TRUNCATED_TO:
-            raise ValueError(f": date_trunc goes to {', '.join(TRUNCATED_TO)}")
+            raise ValueError(f": date_trunc takes {', '.join(TRUNCATED_TO)}")
         return Period("date_trunc", fold(found[1]), _unquoted(found[2], found[3]))
     if found := _PART.fullmatch(text):
         if fold(found[1]) not in PERIOD_PARTS:
-            raise ValueError(f": there is no function {found[1]} here")
+            raise ValueError(f": {found[1]} can't make a period")
         return Period(fold(found[1]), "", _unquoted(found[2], found[3]))
     if found := _START.fullmatch(text):
         return Period("", "", _unquoted(found[1], found[2]))
@@ -298,26 +292,25 @@ class Table(Section):
 
     Args:
         name: its name in SQL.
-        public: nothing in it is private; it is joined, read and shown as it is.
-        source: a file, a glob, or a table of the database; without it, the database's table of that name.
-        privacy_unit: whose presence is hidden: ``"ROW"``, a column, or a path
-            ``"order_id -> orders.id, user_id"`` (follow order_id to the row of orders with that id, whose
-            user_id is the unit). Of a list, the first decides whose row it is; the others are the owner's word that they
-            lead to the same unit, which opens joins by them: the exact query demands equal units all the same.
-        determines: columns whose values belong to one unit each, as ``["order_number -> customer_id"]``: joins by them
-            are open, under the same demand.
-        privacy_period: a function of the row that parts each unit, as ``"date_trunc('month', day)"``: then one person's
-            rows within one month are the unit. A table whose path leads here has the period of the row that it finds.
-        max_rows: how many rows of one unit count in one statement in all (1 where the unit is ROW). A query starts from it,
-            and may name another; of a cap that is found privately (``max_rows_contributed = AUTO``) it is the ceiling.
-        max_rows_per_group: how many rows of one unit count in one group. Without groups, the whole is one group.
-        max_groups: in how many groups one unit counts; the rows of ``max_rows_per_group`` in so many groups are all that count.
+        public: it has no private data; it is joined, read and shown unchanged.
+        source: a file, a glob, or a table of the database; by default the database's table of that name.
+        privacy_unit: the unit whose presence is hidden: ``"ROW"``, a column, or a path
+            ``"order_id -> orders.id, user_id"`` (follow order_id to the row of orders with that id; its user_id is the
+            unit). The first path of a list decides the unit of a row. By the others the owner asserts that they lead to
+            that unit, too, which allows joins by them; their exact queries still demand equal units.
+        determines: columns each of whose values belongs to one unit, as ``["order_number -> customer_id"]``. This
+            allows joins by them; their exact queries still demand equal units.
+        privacy_period: a function of the row that divides units, as ``"date_trunc('month', day)"``: one person's rows
+            within one month are then a unit. A table whose path leads here takes the period of the row that it finds.
+        max_rows: the most rows of one unit that count in one statement (1 if the unit is ROW). It is a default: a query
+            may name another cap. For a cap that is found privately (``max_rows_contributed = AUTO``) it is the ceiling.
+        max_rows_per_group: the most rows of one unit that count in one group. Without groups, all rows are one group.
+        max_groups: the most groups that one unit counts in.
         columns: types, bounds and public values, by column name.
-        format: how a text source is written.
-        version: which version of the data this is, for instance a date; without it, the files' sizes and times.
-        max_fan_out: how many public rows one private row may meet; 10,000 where it is left out.
-        max_unit_rows: how many rows one unit may become where its own rows meet each other; a million where it is left
-            out.
+        format: the format of a text source.
+        version: the version of the data, such as a date; by default the files' sizes and times.
+        max_fan_out: the most public rows that one private row may join; 10,000 by default.
+        max_unit_rows: the most rows that one unit may have after its rows are joined with each other; a million by default.
     """
 
     name: str = declare_field(validate.settle_name, MISSING)
@@ -344,7 +337,7 @@ class Table(Section):
             raise PolicyError(
                 f"the source of {self.name} is not a local file or table.",
                 keys=("source",),
-                hint="copy it beside the policy, or into the database.",
+                hint="copy it into the policy's folder, or into the database.",
             )
         if self.public:
             for key in self.find_given("private"):
@@ -357,25 +350,25 @@ class Table(Section):
             raise PolicyError(
                 f"the table {self.name} has no privacy unit.",
                 keys=("privacy_unit",),
-                hint='add privacy_unit = "<the column that says whose row it is>", or public = true.',
+                hint='add privacy_unit = "<the column that identifies the person>", or public = true.',
             )
         elif self.row_level:
-            for key in ("max_rows", "max_rows_per_group"):
-                if getattr(self, key) not in (None, 1):
+            for key, cap in self.caps.items():
+                if key != "max_groups" and cap not in (None, 1):
                     raise PolicyError(
                         f"the privacy unit of {self.name} is the row, so {key} is 1.",
                         keys=(key,),
-                        hint=f"remove {key}, or name the column that says whose row it is.",
+                        hint=f"remove {key}, or name the column that identifies the person in privacy_unit.",
                     )
             assign(self, "max_rows", 1)
         self._check_claims()
 
     def _check_claims(self) -> None:
-        """Check what the owner says of further ways to the unit."""
+        """Check periods, dependencies, and paths to the unit after the first."""
         starts = [fold(path[0].column) for path in self.unit_paths]
         if "row" in starts:
             raise PolicyError(
-                f"one path to the privacy unit of {self.name} is ROW, which no other way leads to.",
+                f"one path to the privacy unit of {self.name} is ROW, so there can be no other.",
                 keys=("privacy_unit",),
                 hint='privacy_unit = "ROW", alone.',
             )
@@ -383,40 +376,51 @@ class Table(Section):
             raise PolicyError(
                 f"two paths to the privacy unit of {self.name} start from one column.",
                 keys=("privacy_unit",),
-                hint="list the one that decides whose row it is.",
+                hint="keep the one that decides the unit of a row.",
             )
         if self.privacy_period is not None and (self.row_level or len(self.unit_path) > 1):
             last = "each row is a unit" if self.row_level else "its path leads to another table's rows"
             raise PolicyError(
-                f"{self.name} has a privacy period, and {last}.",
+                f"{self.name} can't have a privacy period: {last}.",
                 keys=("privacy_period",),
-                hint="remove it: such a row belongs to one unit already." if self.row_level else
-                f"declare privacy_period in {self.unit_path[-1].table}: {self.name} has its periods then.",
-            )  # fmt: skip
+                hint="remove privacy_period."
+                if self.row_level
+                else f"declare privacy_period in {self.unit_path[-1].table}; {self.name} takes its periods.",
+            )
         ends = [self.unit_path[at].column for at in (0, -1)] if self.unit_path else []
         for key, unit in map(parse_dependency, self.determines):
             if fold(unit) not in map(fold, ends) or fold(key) in map(fold, ends):
                 said = f"its privacy unit is {ends[-1]}" if ends else "each of its rows is a unit"
                 raise PolicyError(
-                    f"{self.name} determines {unit} by {key}, and {said}.",
+                    f"{self.name} can't determine {unit} by {key}: {said}.",
                     keys=("determines",),
-                    hint=f'determines = ["{key} -> {ends[-1]}"]' if ends and fold(key) not in map(fold, ends)
+                    hint=f'determines = ["{key} -> {ends[-1]}"]'
+                    if ends and fold(key) not in map(fold, ends)
                     else "remove determines.",
-                )  # fmt: skip
+                )
+
+    @property
+    def caps(self) -> dict[str, int | None]:
+        """The caps by name; None if not given."""
+        return {
+            "max_rows": self.max_rows,
+            "max_rows_per_group": self.max_rows_per_group,
+            "max_groups": self.max_groups,
+        }
 
     @property
     def unit_text(self) -> str | None:
-        """The column or path that decides whose row it is: the only one, or the first of a list."""
+        """The column or path that decides the unit of a row: the only one, or the first of a list."""
         return self.privacy_unit[0] if isinstance(self.privacy_unit, tuple) else self.privacy_unit
 
     @property
     def row_level(self) -> bool:
-        """True where each row is its own privacy unit."""
+        """Whether each row is its own privacy unit."""
         return isinstance(self.privacy_unit, str) and fold(self.privacy_unit.strip()) == "row"
 
     @property
     def unit_paths(self) -> tuple[tuple[Hop, ...], ...]:
-        """The ways from a row to its privacy unit: the first decides whose row it is, the others are claims."""
+        """The paths from a row to its privacy unit: the first decides, the owner asserts the others."""
         if self.privacy_unit is None or self.row_level:
             return ()
         given = (self.privacy_unit,) if isinstance(self.privacy_unit, str) else self.privacy_unit
@@ -424,7 +428,7 @@ class Table(Section):
 
     @property
     def unit_path(self) -> tuple[Hop, ...]:
-        """The way from a row to its privacy unit, one hop for a column; empty for public and row-level tables.
+        """The path from a row to its privacy unit, one hop for a column; empty for public and row-level tables.
 
         >>> Table("items", privacy_unit="order_id -> orders.id, user_id").unit_path[1]
         Hop(table='orders', key='id', column='user_id')
@@ -433,16 +437,16 @@ class Table(Section):
 
     @property
     def declared_period(self) -> Period | None:
-        """The period that the table itself declares."""
+        """The period that this table declares."""
         return None if self.privacy_period is None else parse_period(self.privacy_period)
 
     @property
     def period(self) -> Period | None:
-        """The period that parts the units of its rows: its own or, within a policy, that of the table its path leads to."""
+        """The period that divides its units: its own or, within a policy, that of the table at the end of its path."""
         return self._parted or self.declared_period
 
     def parted_by(self, period: Period | None) -> Table:
-        """Return the table with the period of the table that its path leads to."""
+        """Return the table with the period of the table at the end of its path."""
         made = copy.copy(self)
         assign(made, "_parted", period)
         return made
@@ -456,13 +460,18 @@ class Table(Section):
         return f"all rows of any one {path[-1].column}{f' {self.period.words}' if self.period else ''}"
 
     @property
+    def unit_label(self) -> str:
+        """The column or path of the privacy unit, with its period; empty for public and row-level tables without one."""
+        return f"{self.unit_text or ''}{f' {self.period.words}' if self.period else ''}"
+
+    @property
     def determining(self) -> frozenset[str]:
-        """The columns whose values belong to one unit each, as the owner says, folded."""
+        """The folded columns each of whose values belongs to one unit, as the owner asserts."""
         return frozenset(fold(parse_dependency(text)[0]) for text in self.determines)
 
     @property
     def unit_domain(self) -> str:
-        """A name of the kind of unit; tables whose units are the same people share it."""
+        """A name of the kind of unit, shared by tables whose units are the same people."""
         path = self.unit_path
         if not path:
             return f"row of {fold(self.name)}"
@@ -471,21 +480,21 @@ class Table(Section):
 
     @property
     def file(self) -> bool:
-        """True where the source is a file or a glob rather than a table of the database."""
+        """Whether the source is a file or a glob rather than a table of the database."""
         source = "" if self.source is None else self.source.lower()
         return source.endswith(FILE_ENDINGS) or "/" in source or "*" in source
 
     @property
     def text(self) -> str | None:
-        """The kind of text (``"csv"``, ``"tsv"``, ``"json"``); None for a source that has types of its own."""
+        """The kind of text (``"csv"``, ``"tsv"``, ``"json"``); None for a source with types of its own."""
         source = "" if self.source is None else self.source.lower()
         return next((kind for ending, kind in TEXT_KINDS.items() if source.endswith(ending)), None)
 
     @property
     def several(self) -> bool:
-        """True where the source is a pattern, which may find any number of files."""
+        """Whether the source is a pattern, which may match several files."""
         return self.file and any(letter in (self.source or "") for letter in "*?[")
 
     def path(self, base: Path | None) -> Path:
-        """Return the path of the source file, which starts from the policy's folder."""
+        """Return the path of the source file, relative to the policy's folder."""
         return (base or Path()) / Path(self.source or "").expanduser()

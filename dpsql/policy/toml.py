@@ -1,8 +1,7 @@
-"""TOML with exact numbers and known positions, and the frozen sections that a policy is made of.
+"""TOML with exact numbers and positions, and the frozen sections of a policy.
 
-The standard library's reader gives values but not where they stand, and floats that are no longer what was
-written. Here every number is a ``Fraction`` of its own digits (or an ``int``), and :meth:`Document.error` draws
-a caret under the key that is wrong.
+The standard library's reader gives no positions, and rounds decimals to floats. Here each number is the ``Fraction`` of
+its digits (or an ``int``), and :meth:`Document.error` draws a caret under the wrong key.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from dpsql.errors import PolicyError, Span, did_you_mean
 Keys = tuple[str, ...]
 
 TODO = "TODO"
-"""The text that stands in a policy in place of a value that its owner has still to decide; nothing is declared by it."""
+"""Placeholder in a policy for a value that its owner has not decided yet; it declares nothing."""
 
 _DECIMAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE]([+-]?\d{1,4}))?", re.ASCII)
 _RATIO = re.compile(r"[+-]?\d{1,400}/\d{1,400}", re.ASCII)
@@ -47,10 +46,10 @@ class NotExact:
 
 
 def parse_number(text: str) -> Fraction:
-    """Read ASCII decimal digits, or a ratio of two integers, as an exact number.
+    """Parse ASCII decimal digits, or a ratio of two integers, as an exact number.
 
     Raises:
-        ValueError: anything else: nan, inf, other digits, or an exponent beyond 400.
+        ValueError: anything else: nan, inf, other digits, or an exponent above 400.
 
     >>> parse_number("1e-6")
     Fraction(1, 1000000)
@@ -84,11 +83,7 @@ class Document:
     name: str
 
     def section(self, keys: Keys) -> Mapping[str, Any]:
-        """Return what stands below `keys`.
-
-        Raises:
-            PolicyError: it is not a section.
-        """
+        """Return the section of these keys; PolicyError if they name a value."""
         found: Any = self.data
         for key in keys:
             found = found[key]
@@ -101,13 +96,13 @@ class Document:
         return found
 
     def error(self, keys: Keys, message: str, hint: str | None = None) -> PolicyError:
-        """Make a policy error that points at `keys`, or at the nearest key above it in the text."""
+        """Return a policy error that points at a key, or at the nearest one above it in the text."""
         return PolicyError(
             f"{self.name}: {message}", span=self.span(keys), hint=hint, text=self.text, keys=keys
         )
 
     def span(self, keys: Keys) -> Span | None:
-        """Find where a key stands, or the nearest key above it."""
+        """Return the position of a key, or of the nearest one above it."""
         while keys:
             found = _find_places(self.text).get(keys)
             if found is not None:
@@ -118,7 +113,7 @@ class Document:
 
 @dataclass(frozen=True)
 class Section:
-    """A frozen part of a policy, read, checked and written by what each of its fields declares."""
+    """A frozen part of a policy that is read, checked and written by the declarations of its fields."""
 
     def __post_init__(self) -> None:
         for item in fields(self):
@@ -132,15 +127,15 @@ class Section:
         self._check_together()
 
     def _check_together(self) -> None:
-        """Check what the fields say of each other, once each is settled."""
+        """Check that the fields, once each is settled, agree with each other."""
 
     def find_given(self, only: str) -> list[str]:
-        """List the fields that are given and belong to one kind of section alone."""
+        """List the fields with values that only one kind of section may have."""
         mine = (item for item in fields(self) if item.metadata.get("only") == only)
         return [item.name for item in mine if getattr(self, item.name) != item.default]
 
     def collect(self) -> dict[str, Any]:
-        """Return the fields that say something, in order, without the name that a section's key gives."""
+        """Return the fields that differ from their defaults, in order, without the name, which is the section's key."""
         said: dict[str, Any] = {}
         for item in fields(self):
             value = getattr(self, item.name)
@@ -169,32 +164,37 @@ def declare_field(
     """Declare a field of a section.
 
     Args:
-        read: settles a value, given the key that it stands under, or raises PolicyError.
-        default: the value where it is left out; None says that there is none, `MISSING` that it must be given.
-        section: the kind of section that stands there.
-        sections: the kind of several sections, by name.
-        start: what to write first, where the field is missing.
-        only: the kind of section that alone has the field.
-        todo: whether :data:`TODO` may stand there, which is read as if the field were left out.
+        read: settles a value, given its key, or raises PolicyError.
+        default: the value if it is left out; None for no value, ``MISSING`` if it is required.
+        section: the type of its section.
+        sections: the type of its sections, by name.
+        start: the hint if the field is missing.
+        only: the only kind of section that may have the field.
+        todo: whether it may be :data:`TODO`, which is read as if the field were left out.
     """
     about = {
-        "read": read, "section": section, "sections": sections, "start": start, "only": only, "todo": todo,
-    }  # fmt: skip
+        "read": read,
+        "section": section,
+        "sections": sections,
+        "start": start,
+        "only": only,
+        "todo": todo,
+    }
     if sections is not None:
         return field(default_factory=dict, metadata=about)
     return field(default=default, metadata=about)
 
 
 def assign(target: object, key: str, value: object) -> None:
-    """Set a field of a frozen value, while it is being made."""
+    """Set a field of a frozen value while it is constructed."""
     object.__setattr__(target, key, value)
 
 
 def read_section(document: Document, keys: Keys, kind: type[S], **extra: Any) -> S:
-    """Make a section from what a document says below `keys`.
+    """Build a section from a document's values below these keys.
 
     Raises:
-        PolicyError: a key is unknown or missing, or a value is wrong; it points at the place.
+        PolicyError: a key is unknown or missing, or a value is wrong; it has the position.
     """
     given = document.section(keys)
     known = {item.name: item for item in fields(kind) if item.name not in extra}
@@ -216,8 +216,8 @@ def read_section(document: Document, keys: Keys, kind: type[S], **extra: Any) ->
     except PolicyError as error:
         message, hint = error.message, error.hint
         if error.keys and given.get(error.keys[0]) == TODO:
-            message = f"{error.keys[0]} of {keys[-1]} is still {TODO}: it is for the data owner to decide."
-            hint = f"dpsql policy check {document.name} lists all that is left to decide."
+            message = f"{error.keys[0]} of {keys[-1]} is still {TODO}: the data owner has to decide it."
+            hint = f"dpsql policy check {document.name} lists all open decisions."
         raise document.error((*keys, *error.keys), message, hint) from None
 
 
@@ -234,7 +234,7 @@ def parse_toml(text: str, name: str) -> Document:
     """Parse TOML.
 
     Raises:
-        PolicyError: the text is not TOML, with a caret where it stops being so.
+        PolicyError: the text is not TOML; it has the position.
     """
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     try:
@@ -254,7 +254,7 @@ def parse_toml(text: str, name: str) -> Document:
         f"{name}: not TOML: {sentence[:1].lower()}{sentence[1:]}.",
         span=span,
         text=text,
-        hint='a line is a [section] or key = value; text stands in "quotes".',
+        hint='a line is a [section] or key = value, with texts in "quotes".',
     )
 
 
@@ -263,7 +263,7 @@ _SAID = re.compile(r"""(?:[^#"']|"(?:\\.|[^"\\])*"|'[^']*')*""")
 
 
 def _find_places(text: str) -> dict[Keys, Span]:
-    """Find where each key stands; a best effort over the lines, for carets and never for values."""
+    """Return the positions of keys, by a best effort over the lines: they serve for carets, never for values."""
     places: dict[Keys, Span] = {}
     section: Keys = ()
     offset = 0
@@ -273,10 +273,7 @@ def _find_places(text: str) -> dict[Keys, Span]:
             for depth in range(1, len(section) + 1):
                 places.setdefault(section[:depth], (offset + head.start(1), offset + head.end(1)))
         elif _ASSIGNED.match(line):
-            within, keys = (
-                [section],
-                section,
-            )  # the last one is what the keys of an open inline table stand under
+            within, keys = [section], section  # the prefixes of keys, by depth of inline tables; the last key
             for found in _ITEM.finditer(line):
                 if found["key"]:
                     keys = within[-1] + _split_keys(found["key"])
@@ -291,7 +288,7 @@ def _find_places(text: str) -> dict[Keys, Span]:
 
 
 def _find_end(line: str) -> int:
-    """Return where an assignment ends: before its comment, and the blanks in front of that."""
+    """Return the end of an assignment, without the comment and the blanks before it."""
     found = _SAID.match(line)
     return len((line if found is None else found[0]).rstrip())
 
@@ -301,11 +298,9 @@ def _split_keys(dotted: str) -> Keys:
 
 
 def write_toml(data: Mapping[str, Any], inline: Set[str] = frozenset()) -> str:
-    """Write TOML that :func:`parse_toml` reads back as `data`, with a section for each mapping.
+    """Return TOML that :func:`parse_toml` reads back as ``data``, with a section for each mapping.
 
-    Args:
-        data: what is written.
-        inline: keys of mappings that are written on one line.
+    Mappings all of whose keys are in ``inline`` are written on one line.
     """
     lines: list[str] = []
     _write_section(data, (), inline, lines)
@@ -332,9 +327,8 @@ def _write_key(key: str) -> str:
 
 def _write_text(value: str) -> str:
     escapes = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
-    return '"' + "".join(
-        escapes.get(c) or (f"\\u{ord(c):04X}" if ord(c) < 32 or ord(c) == 127 else c) for c in value
-    ) + '"'  # fmt: skip
+    written = (escapes.get(c) or (f"\\u{ord(c):04X}" if ord(c) < 32 or ord(c) == 127 else c) for c in value)
+    return f'"{"".join(written)}"'
 
 
 def _write_value(value: Any) -> str:
@@ -358,7 +352,7 @@ def _write_value(value: Any) -> str:
 
 
 def write_decimal(number: Fraction) -> str | None:
-    """Write a number as its shortest exact decimal; return None where it has none.
+    """Return a number as its shortest exact decimal; None if it has none.
 
     >>> [write_decimal(Fraction(text)) for text in ("1/1000000", "3", "5/2", "1/3")]
     ['1e-6', '3', '2.5', None]

@@ -1,6 +1,7 @@
-"""Guesses at the column that says whose row it is, from the names of columns and declared keys alone.
+"""Guesses of the privacy unit's column, from the names of columns and declared keys alone.
 
-A guess is for the owner to confirm: no name proves whose row it is. Where nothing looks like a person, there is no guess.
+The owner has to confirm a guess, because no name proves that a column identifies a person. If no column looks like a
+person, there is no guess.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _JOINED = re.compile(rf"({'|'.join(sorted(_PERSON | _GROUP, key=len, reverse=Tru
 
 
 class Described(Protocol):
-    """A table's name, columns and declared keys, as :class:`dpsql.engine.schemas.TableSchema` has them."""
+    """A table's name, columns and declared keys, like :class:`dpsql.engine.schemas.TableSchema`."""
 
     @property
     def name(self) -> str: ...
@@ -57,7 +58,7 @@ def split_words(name: str) -> list[str]:
 
 
 def names_a_thing(name: str) -> bool:
-    """Tell whether a number of that name is a key or a code, which nobody adds up.
+    """Return whether a number of that name is a key or a code, whose sum has no meaning.
 
     >>> names_a_thing("order_id"), names_a_thing("zip"), names_a_thing("amount")
     (True, True, False)
@@ -67,7 +68,7 @@ def names_a_thing(name: str) -> bool:
 
 
 def names_a_person(name: str) -> bool:
-    """Tell whether a text of that name is somebody's name or address, which no list of public values has.
+    """Return whether a text of that name is a person's name or address, which no list of public values has.
 
     >>> names_a_person("e_mail"), names_a_person("last_name"), names_a_person("ward")
     (True, True, False)
@@ -85,7 +86,7 @@ def _singular(word: str) -> str:
 
 
 def _rank(column: str, table: str) -> int:
-    """Return how much a name looks like that of a person's key: 0 most, 9 not at all."""
+    """Return the likeness of a name to that of a person's key: 0 is closest, 9 is none."""
     words = split_words(column)
     singular = [_singular(word) for word in words]
     key = bool(words) and words[-1] in _KEY
@@ -104,26 +105,21 @@ def _rank(column: str, table: str) -> int:
 
 
 def guess_unit(table: Described) -> str | None:
-    """Return the column that most looks like a person's key; None where none does."""
+    """Return the column that looks most like a person's key; None if none does."""
     ranked = [(_rank(column, table.name), place, column) for place, column in enumerate(table.columns)]
     best = min(ranked, default=(9, 0, ""))
     return best[2] if best[0] < 9 else None
 
 
 def list_candidates(table: Described) -> list[str]:
-    """Return the columns that are keys by their names: one of them may say whose row it is."""
+    """Return the columns that are keys by their names: one of them may be the privacy unit."""
     return [c for c in table.columns if (w := split_words(c)) and (w[-1] in _KEY or w[-1] in _ADDRESS)]
 
 
 def find_units(tables: Sequence[Described], wanted: str | None) -> dict[str, str]:
-    """Find the way from each table's rows to their unit: a column, or a path over other tables of the source.
+    """Return units by table as the policy writes them: a column, or a path through other tables of the source.
 
-    Args:
-        tables: the tables of one source.
-        wanted: the column that the owner named; then nothing else is guessed.
-
-    Returns:
-        By table's name, a unit as the policy writes it; tables without any are left out.
+    ``wanted``: the column that the owner named; None for a guess.
     """
     found: dict[str, str] = {}
     for table in tables:
@@ -134,16 +130,10 @@ def find_units(tables: Sequence[Described], wanted: str | None) -> dict[str, str
     own = dict(found)
     for table in tables:
         for column, (there, key) in _list_references(table, tables).items():
-            if (
-                wanted is None
-                and there in own
-                and own.get(table.name) == column
-                and fold(own[there]) == fold(key)
-            ):
-                found[table.name] = (
-                    f"{_quote(column)} -> {there}.{_quote(key)}, {_quote(key)}"  # a person's own table
-                )
-    for _ in tables:  # then tables that lead to these, however far
+            known = there in own and own.get(table.name) == column and fold(own[there]) == fold(key)
+            if known and wanted is None:  # `there` is the table of persons
+                found[table.name] = f"{_quote(column)} -> {there}.{_quote(key)}, {_quote(key)}"
+    for _ in tables:  # tables that lead to these, in any number of steps
         for table in tables:
             for column, (there, key) in _list_references(table, tables).items():
                 if there in found and table.name not in found:
@@ -153,12 +143,12 @@ def find_units(tables: Sequence[Described], wanted: str | None) -> dict[str, str
 
 
 def _quote(name: str) -> str:
-    """Quote a column's name where a path would take it for something else."""
+    """Quote a column's name if it is no plain word."""
     return name if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_$]*", name) else '"{}"'.format(name.replace('"', '""'))
 
 
 def _list_references(table: Described, tables: Sequence[Described]) -> dict[str, tuple[str, str]]:
-    """Return the columns that lead to another table: by declared keys, else by names like ``order_id`` of ``orders``."""
+    """Return the columns that lead to another table, by declared keys or by names like ``order_id`` of ``orders``."""
     by_name = {fold(other.name): other for other in tables if other is not table and "." not in other.name}
     found: dict[str, tuple[str, str]] = {}
     for column in table.columns:
@@ -181,24 +171,19 @@ def _list_references(table: Described, tables: Sequence[Described]) -> dict[str,
 
 
 def write_unit(column: str) -> str:
-    r"""Write a column as ``privacy_unit`` takes it: in double quotes where it is no plain word.
+    r"""Return the ``privacy_unit`` line of a column: in double quotes if it is no plain word.
 
     >>> write_unit("person"), write_unit("Kunden Nr.")
     ('privacy_unit = "person"', 'privacy_unit = \'"Kunden Nr."\'')
     """
-    if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_$]*", column):
-        return f'privacy_unit = "{column}"'
-    quoted = column.replace('"', '""')
-    return f"privacy_unit = '\"{quoted}\"'"
+    quoted = _quote(column)
+    return f'privacy_unit = "{column}"' if quoted == column else f"privacy_unit = '{quoted}'"
 
 
 def suggest_unit(column: str, known: Iterable[str], alone: bool) -> str | None:
-    """Return a hint with the nearest column, or with those that there are.
+    """Return a hint with the nearest of the known columns, or with all of them.
 
-    Args:
-        column: what is no column.
-        known: the columns.
-        alone: whether it is the whole of ``privacy_unit``, so that the hint can show how that is written.
+    ``alone``: whether the column is the whole of ``privacy_unit``, so that the hint can write that line.
     """
     names = list(known)
     near = find_nearest(column, names) if alone else None

@@ -1,7 +1,7 @@
 """Checks of a policy's values: names, numbers, bounds and types.
 
-Each takes the key that a value stands under, and returns the settled value or raises PolicyError with something to
-write instead. Types are a closed list: what is not in it is an error of the policy, never a guess over the data.
+Each takes a key and its value, and returns the settled value or raises PolicyError with a value to write instead. Types
+are a closed list: any other type is an error of the policy, and none is inferred from the data.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TABLE_NAME = re.compile(rf"{_WORD}(?:\.{_WORD}){{0,2}}")
 
 
 def fold(name: str) -> str:
-    r"""Fold a name as DuckDB compares them: case does not matter, for ASCII letters only.
+    r"""Return a name in lower case, for ASCII letters only, as DuckDB compares names.
 
     >>> fold("Visits") == fold("VISITS"), fold("\u212a") == fold("k")
     (True, False)
@@ -35,7 +35,7 @@ def fold(name: str) -> str:
 
 
 class NameMapping(Mapping[str, V]):
-    """A read-only mapping whose keys are found whatever their case (ASCII), in the order they were given."""
+    """A read-only, ordered mapping that finds its keys in any (ASCII) case."""
 
     __slots__ = ("_items",)
 
@@ -66,13 +66,13 @@ def settle_names(key: str, value: Mapping[str, V]) -> NameMapping[V]:
     seen: set[str] = set()
     for name in value:
         if fold(name) in seen:
-            raise PolicyError(f"{name} stands twice in {key} (case does not matter).", keys=(key, name))
+            raise PolicyError(f"{key} has {name} twice (case does not matter).", keys=(key, name))
         seen.add(fold(name))
     return NameMapping(value)
 
 
 def settle_name(key: str, value: str) -> str:
-    """Read the name of a table: letters, digits, _ and spaces of ASCII; a schema and a catalog may stand before it."""
+    """Read the name of a table: ASCII letters, digits, _ and spaces, after an optional catalog and schema."""
     if _TABLE_NAME.fullmatch(value) is None:
         raise PolicyError(
             f"{value!r} can't be the {key} of a table.",
@@ -84,19 +84,19 @@ def settle_name(key: str, value: str) -> str:
 def settle_flag(key: str, value: object) -> bool:
     """Read a boolean."""
     if not isinstance(value, bool):
-        raise PolicyError(f"{key} is true or false.")
+        raise PolicyError(f"{key} must be true or false.")
     return value
 
 
 def settle_text(key: str, value: object) -> str:
     """Read a text that is not blank."""
     if not isinstance(value, str) or not value.strip():
-        raise PolicyError(f"{key} is text in quotes.")
+        raise PolicyError(f"{key} must be a text in quotes.")
     return value
 
 
 def settle_choice(*known: str) -> Callable[[str, object], str]:
-    """Return a reader of one of these words."""
+    """Return a reader that accepts these words."""
 
     def read(key: str, value: object) -> str:
         if isinstance(value, str) and value.lower() in known:
@@ -109,32 +109,34 @@ def settle_choice(*known: str) -> Callable[[str, object], str]:
 
 
 def settle_letter(key: str, value: object) -> str:
-    """Read one letter of ASCII; a quote may be empty."""
+    """Read one ASCII character; a quote may be empty."""
     if value == "" and key == "quote":
         return ""
     if not isinstance(value, str) or len(value) != 1 or value in "\r\n\0" or ord(value) > 126:
-        raise PolicyError(f"{key} is one letter of ASCII.", hint=f"{key} = ';'")
+        raise PolicyError(f"{key} must be one ASCII character.", hint=f"{key} = ';'")
     return value
 
 
 def settle_null(key: str, value: object) -> str:
     """Read the text that means NULL."""
     if not isinstance(value, str) or "\n" in value or len(value) > 100:
-        raise PolicyError(f"{key} is a short text.", hint=f'{key} = "NA"')
+        raise PolicyError(
+            f"{key} must be a text of at most 100 characters on one line.", hint=f'{key} = "NA"'
+        )
     return value
 
 
 def settle_pattern(key: str, value: object) -> str:
     """Read a pattern of strptime."""
     if not isinstance(value, str) or not value or "%" not in value:
-        raise PolicyError(f"{key} is a pattern.", hint=f'{key} = "%d.%m.%Y"')
+        raise PolicyError(f"{key} must be a pattern of strptime.", hint=f'{key} = "%d.%m.%Y"')
     if "%" in _SPECIFIER.sub("", value) or "\n" in value:
-        raise PolicyError(f"{key} has a % that means nothing here.", hint="%Y %m %d %H %M %S %f")
+        raise PolicyError(f"{key} has an unsupported % code.", hint="use %Y %m %d %H %M %S %f.")
     return value
 
 
 def settle_fraction(key: str, value: object) -> Fraction:
-    """Read a number exactly; of a float, the digits that print it."""
+    """Read a number exactly; a float counts as the decimal that prints it."""
     if isinstance(value, int | Fraction) and not isinstance(value, bool):
         return Fraction(value)
     with contextlib.suppress(ValueError):
@@ -144,12 +146,10 @@ def settle_fraction(key: str, value: object) -> Fraction:
             return parse_number(value)
     said = f'"{value}"' if isinstance(value, str) else repr(value)
     if not isinstance(value, str | float | bool) and len(said) > 20:
-        said = "what is written"
-    hint = (
-        f"write {key} = 0.1, without quotes."
-        if isinstance(value, str)
-        else "write plain decimal digits, like 0.1 or 1e-6."
-    )
+        said = "this value"
+    hint = "write decimal digits, like 0.1 or 1e-6."
+    if isinstance(value, str):
+        hint = f"write {key} = 0.1, without quotes."
     raise PolicyError(f"{key} is not a number: {said}.", hint=hint)
 
 
@@ -171,25 +171,25 @@ def settle_share(key: str, value: object, hint: str | None = None) -> Fraction:
 
 def settle_probability(key: str, value: object) -> Fraction:
     """Read a delta."""
-    return settle_share(key, value, "far less than one over the number of privacy units, like 1e-6.")
+    return settle_share(key, value, "use far less than one over the number of privacy units, like 1e-6.")
 
 
 def settle_count(key: str, value: object) -> int:
-    """Accept a whole number, which may be 0."""
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**31:
-        raise PolicyError(f"{key} is a whole number, at least 0.", hint=f"{key} = 1000")
-    return value
+    """Read a whole number, which may be 0."""
+    return settle_whole(key, value, least=0)
 
 
-def settle_whole(key: str, value: object) -> int:
-    """Read a whole number of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**31:
-        raise PolicyError(f"{key} is a whole number, at least 1.", hint=f"{key} = 1")
+def settle_whole(key: str, value: object, least: int = 1) -> int:
+    """Read a whole number from ``least`` to 2,147,483,647."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**31:
+        raise PolicyError(
+            f"{key} must be a whole number, at least {least}.", hint=f"{key} = {1000 if least == 0 else 1}"
+        )
     return value
 
 
 class DateBound(Fraction):
-    """A bound that is written as a date or a time; its number is seconds since 1970, or since midnight.
+    """A bound given as a date or a time; its number is seconds since 1970, or since midnight.
 
     >>> DateBound(datetime.date(1970, 1, 2)) == 86400, str(DateBound(datetime.date(1970, 1, 2)))
     (True, '1970-01-02')
@@ -199,7 +199,6 @@ class DateBound(Fraction):
     written: datetime.date | datetime.time
 
     def __new__(cls, written: datetime.date | datetime.time) -> DateBound:
-        """Make the number of a date or a time."""
         if isinstance(written, datetime.time):
             since = datetime.datetime.combine(datetime.datetime.min, written) - datetime.datetime.min
         elif isinstance(written, datetime.datetime):
@@ -219,7 +218,7 @@ class DateBound(Fraction):
         return self.written.isoformat(*([" "] if isinstance(self.written, datetime.datetime) else []))
 
     def __repr__(self) -> str:
-        return f"Moment({self.written!r})"  # as it stands in the keys of stored answers
+        return f"Moment({self.written!r})"  # the keys of stored answers contain it
 
     def __copy__(self) -> DateBound:
         return self
@@ -232,7 +231,7 @@ class DateBound(Fraction):
 
 
 def write_bound(end: Fraction) -> str:
-    """Write a bound for people: as it was written where that is a date or a time."""
+    """Return a bound as text: a date or a time as it was written."""
     return str(end) if isinstance(end, DateBound) else f"{float(end):g}"
 
 
@@ -240,7 +239,7 @@ def _read_end(key: str, item: object) -> Fraction:
     if isinstance(item, DateBound):
         return item
     if isinstance(item, datetime.date | datetime.time):
-        if getattr(item, "tzinfo", None) is not None:
+        if isinstance(item, datetime.datetime | datetime.time) and item.tzinfo is not None:
             raise PolicyError("bounds have no time zone.", hint="bounds = [2020-01-01, 2020-12-31]")
         return DateBound(item)
     return settle_fraction(key, item)
@@ -249,14 +248,13 @@ def _read_end(key: str, item: object) -> Fraction:
 def settle_bounds(key: str, value: object) -> tuple[Fraction, Fraction]:
     """Read a lowest and a highest value: two numbers, two dates or two times."""
     if not isinstance(value, list | tuple) or len(value) != 2:
-        raise PolicyError("bounds are a lowest and a highest number.", hint="bounds = [0, 100]")
+        raise PolicyError("bounds must be a list of a lowest and a highest number.", hint="bounds = [0, 100]")
     low, high = (_read_end(key, item) for item in value)
-    if getattr(low, "kind", "number") != getattr(high, "kind", "number"):
-        raise PolicyError("bounds are two numbers, two dates or two times.")
+    if len({end.kind if isinstance(end, DateBound) else "number" for end in (low, high)}) > 1:
+        raise PolicyError("bounds must be two numbers, two dates or two times.")
     if low > high:
         raise PolicyError(
-            "the bounds are reversed: the lowest comes first.",
-            hint="swap the two numbers of bounds.",
+            "the bounds are reversed: the lowest comes first.", hint="swap the two numbers of bounds."
         )
     return low, high
 
@@ -264,7 +262,7 @@ def settle_bounds(key: str, value: object) -> tuple[Fraction, Fraction]:
 def settle_values(key: str, value: object) -> tuple[Value, ...]:
     """Read a list of public values, all of one kind and none twice."""
     if not isinstance(value, list | tuple) or not value:
-        raise PolicyError(f"{key} are a list with at least one value.", hint='values = ["A", "B"]')
+        raise PolicyError(f"{key} must be a list of at least one value.", hint='values = ["A", "B"]')
     settled: list[Value] = []
     kinds: set[str] = set()
     for item in value:
@@ -279,7 +277,7 @@ def settle_values(key: str, value: object) -> tuple[Value, ...]:
 
 
 def _read_value(key: str, item: object) -> tuple[str, Value]:
-    """Return the kind of a value, and the value; a fraction becomes the decimal that was written."""
+    """Return the kind of a value, and the value; a fraction becomes its decimal."""
     if isinstance(item, bool):
         return "booleans", item
     if isinstance(item, int | Decimal):
@@ -291,7 +289,7 @@ def _read_value(key: str, item: object) -> tuple[str, Value]:
         return "text", item
     if isinstance(item, datetime.date):
         return ("times" if isinstance(item, datetime.datetime) else "dates"), item
-    raise PolicyError(f"{key} holds something that is not text, a number, a boolean or a date: {item!r}.")
+    raise PolicyError(f"{key} may list texts, numbers, booleans and dates, not {item!r}.")
 
 
 _TYPE_NAMES = (
@@ -314,10 +312,7 @@ _SPECIFIER = re.compile(r"%(?:-?[dmyHIMSj]|[YbBfgnpaA%])")
 
 
 def settle_type(key: str, value: object) -> str:
-    """Read a type of a column, and return DuckDB's own spelling of it.
-
-    Raises:
-        PolicyError: it is none of those that a column may have.
+    """Read a type of a column, and return DuckDB's spelling of it.
 
     >>> [settle_type("type", text) for text in ("int", "decimal(10, 2)", "text[]")]
     ['INTEGER', 'DECIMAL(10,2)', 'VARCHAR[]']
@@ -326,7 +321,7 @@ def settle_type(key: str, value: object) -> str:
     if found is None:
         known = did_you_mean(str(value).upper(), (*_TYPE_NAMES, "DECIMAL", *_SPELLINGS))
         raise PolicyError(
-            f"{value!r} is no type of a column.",
+            f"{value!r} is not a column type that dpsql supports.",
             hint=known or 'type = "INTEGER", "DOUBLE", "VARCHAR", "DATE", "TIMESTAMP" and so on.',
         )
     return found
@@ -375,5 +370,5 @@ def _split_fields(body: str) -> list[str]:
 
 
 def has_length(kind: str) -> bool:
-    """Tell whether values of a type have a length: texts, bytes and lists."""
+    """Return whether values of a type have a length: texts, bytes and lists."""
     return kind in ("VARCHAR", "BLOB") or kind.endswith("[]")

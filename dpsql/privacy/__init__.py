@@ -14,7 +14,6 @@ pld.py               the privacy loss distribution of statements that were decla
 curves.py            trade-off curves as objects
 tradeoff.py          f-DP and Gaussian DP: curves made, compared and judged
 records.py           the state of a budget and the entries of a ledger, for display
-cost_words.py        the parts of a cost in words
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ _NOTHING = Fraction(0)
 
 @dataclass(frozen=True)
 class Spent:
-    """The sums of all charges so far, which suffice for every accountant and any number of statements.
+    """The sums of all charges, which suffice for every accountant and any number of statements.
 
     Args:
         count: number of events.
@@ -41,8 +41,7 @@ class Spent:
         rho: sum of the zCDP losses.
         mu_squared: sum of the squared Gaussian-DP losses.
         aside: sum of the mechanisms' own deltas.
-        renyi: sums of the Renyi divergences, one for each of ``orders``.
-        orders: the orders that the accountant fixed when it was opened.
+        renyi: sums of the Renyi divergences, one for each of the accountant's fixed ``orders``.
     """
 
     count: int = 0
@@ -56,7 +55,7 @@ class Spent:
     orders: tuple[Fraction, ...] = ()
 
     def plus(self, event: Event, times: int = 1) -> Spent:
-        """Add one event, or many equal ones. The sums are exact while the numbers are short, else rounded up.
+        """Return the sums after ``times`` equal events: exact while the numbers are short, else rounded up.
 
         Raises:
             TypeError: not an event, but an approximation, which must not be charged.
@@ -82,7 +81,7 @@ class Spent:
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Spent | None:
-        """Read the sums that :meth:`to_json` wrote; None if another version of dpsql kept other sums.
+        """Read the sums of :meth:`to_json`; None if another version of dpsql kept other sums.
 
         Raises:
             ValueError, TypeError, ZeroDivisionError: not sums, or below 0.
@@ -99,7 +98,6 @@ class Spent:
 
 
 def _grow(total: Fraction, cost: Fraction, times: int) -> Fraction:
-    """Add a cost to a total a number of times."""
     if not cost:
         return total  # it is short already
     return shorten(total + (cost if times == 1 else times * cost))
@@ -149,14 +147,14 @@ class Room:
 
     @property
     def epsilon_spent(self) -> Fraction:
-        """The part of epsilon that one statement can't have any more."""
+        """The part of epsilon that is no longer available to one statement."""
         return self.epsilon - self.epsilon_left
 
     @property
     def sentence(self) -> str:
         """``"ε=0.8 of ε=1 left"``; by the rule ``"ε=0.19 of ε=1 left for one more, 21% of the rule used"``.
 
-        For an accountant with a currency of its own ``"μ=0.8 of μ=1 left"``.
+        For an accountant with its own currency ``"μ=0.8 of μ=1 left"``.
         """
         if self.own is not None:
             return self.own.say(self.epsilon)
@@ -167,8 +165,7 @@ class Room:
 class Accountant:
     """A rule for adaptively chosen events, opened for one budget. It has no state: the sums are in :class:`Spent`.
 
-    Args:
-        epsilon, delta: the guarantee for the whole session.
+    ``epsilon`` and ``delta`` are the guarantee for the whole session.
     """
 
     name: ClassVar[str] = ""
@@ -190,7 +187,7 @@ class Accountant:
 
     @classmethod
     def open(cls, epsilon: Fraction, delta: Fraction, share: Fraction) -> Self:
-        """Open the accountant for a budget. Its limits are solved here, so never at a time that depends on data."""
+        """Return the accountant for a budget. Its limits are solved here, so never at a time that depends on data."""
         return cls(epsilon, delta)
 
     @classmethod
@@ -200,7 +197,7 @@ class Accountant:
 
     @classmethod
     def split(cls, delta: Fraction, share: Fraction) -> Fraction:
-        """Return the part of delta for mechanisms that have a delta of their own."""
+        """Return the part of delta for mechanisms with their own delta."""
         return delta * share if cls.has_rule else delta
 
     @property
@@ -210,12 +207,12 @@ class Accountant:
 
     @property
     def speaks(self) -> bool:
-        """Whether amounts are displayed in :attr:`symbol`, and not in epsilon."""
+        """Whether amounts are displayed in :attr:`symbol` instead of epsilon."""
         return False
 
     @property
     def promises_rule(self) -> bool:
-        """Whether the rule's own limit is promised, and not the pair (epsilon, delta)."""
+        """Whether the rule's own limit is guaranteed instead of the pair (epsilon, delta)."""
         return False
 
     def write_charge(self, event: Event) -> str:
@@ -228,7 +225,6 @@ class Accountant:
 
     @property
     def start(self) -> Spent:
-        """The sums before any charge."""
         return Spent()
 
     def admits(self, spent: Spent, event: Event) -> bool:
@@ -236,22 +232,20 @@ class Accountant:
         return self.holds(self.add(spent, event)) or self._admits_whole_plan(spent, event)
 
     def add(self, spent: Spent, event: Event, times: int = 1) -> Spent:
-        """Return the sums after an event ran (or many equal ones), admitted or not: a log is folded as it is."""
+        """Return the sums after ``times`` equal events, admitted or not: a log is folded as it is."""
         return spent.plus(event, times)
 
     def fold(self, events: Iterable[Event]) -> Spent:
-        """Return the sums of a list of events."""
         spent = self.start
         for event in events:
             spent = self.add(spent, event)
         return spent
 
     def holds(self, spent: Spent) -> bool:
-        """Return whether sums are within the limits."""
         raise NotImplementedError
 
     def more(self, spent: Spent, event: Event) -> int:
-        """Count how many more such statements would be admitted, one after another; at most :data:`MANY`."""
+        """Return how many more such statements would be admitted, one after another; at most :data:`MANY`."""
         raise NotImplementedError
 
     def sentence(self, spent: Spent) -> str:
@@ -288,7 +282,6 @@ class Accountant:
         return max(by_sum, self.left_by_rule(spent, by_sum))
 
     def room(self, spent: Spent) -> Room:
-        """Return the room left of the budget."""
         by_sum = max(_NOTHING, self.left_by_sum(spent))
         by_rule = self.left_by_rule(spent, by_sum)
         delta_left = max(_NOTHING, self.mechanism_delta - self.spent_delta(spent))
@@ -296,11 +289,11 @@ class Accountant:
         return Room(self.epsilon, max(by_sum, by_rule), delta_left, rule, self.own_room(spent))
 
     def _admits_whole_plan(self, spent: Spent, event: Event) -> bool:
-        """Charge a plan that was declared before anything was spent by its loss distribution, as the whole session.
+        """Return whether a declared plan, as the whole session, fits by its loss distribution.
 
-        The choice is made before the first answer, so it is the bound of one fixed list. Nothing else is ever
-        admitted after it unless the running sums allow it too; a sparse vector, or noise that is reduced, would make them
-        shrink when it is settled, so a plan with one inside has to fit the rule.
+        The choice precedes the first answer, so it is the bound of one fixed list. Nothing else is ever admitted after it unless
+        the running sums allow it too. Settling a sparse vector or noise reduction would make them smaller, so a plan with one of
+        these has to fit the rule.
         """
         if spent.count or self.promises_rule or not isinstance(event, DeclaredPlan):
             return False
@@ -312,16 +305,16 @@ class Accountant:
 
 @dataclass(frozen=True)
 class RuleAccountant(Accountant):
-    """An accountant that admits by the plain sum or by a rule, with a limit of their own for the mechanisms' deltas.
+    """An accountant that admits by the plain sum or by a rule, with a separate limit for the mechanisms' deltas.
 
-    The rule is one or several sums, each with its own limit; one of them within its limit is enough. The proof at the head of
-    :mod:`dpsql.privacy.filters` states the equations of the limits.
+    The rule is one or several sums, each with its own limit; one of them within its limit is enough. The proof and the
+    equations of the limits are in :mod:`dpsql.privacy.filters`.
 
     Args:
         limit: of the rule's currency; 0 without a delta to convert with.
-        aside: the delta of all mechanisms with one of their own.
-        plain: whether the plain sum may admit as well. It may not if the rule's limit itself is promised: then epsilon is
-            only the equivalent of that limit at a delta, for comparison.
+        aside: the delta of all mechanisms with their own delta.
+        plain: whether the plain sum may also admit. It may not if the rule's limit itself is guaranteed: then epsilon is only
+            the equivalent of that limit at a delta, for comparison.
     """
 
     has_rule = True
@@ -337,12 +330,12 @@ class RuleAccountant(Accountant):
 
     @classmethod
     def solve(cls, epsilon: Fraction, aside: Fraction, rest: Fraction) -> Self:
-        """Solve the rule's limits; delta, which is above 0, is ``aside`` for mechanisms and the ``rest`` for the rule."""
+        """Return the accountant with the rule's limits; delta, which is above 0, is ``aside`` for mechanisms and the ``rest``."""
         raise NotImplementedError
 
     @classmethod
     def open_own(cls, limit: Fraction, epsilon: Fraction, delta: Fraction) -> Self:
-        """Open the accountant for a budget in its own currency: the rule alone admits, and all of delta is for mechanisms."""
+        """Return the accountant for a budget in its own currency: the rule alone admits, and all of delta is for mechanisms."""
         return cls(epsilon, delta, limit, delta, plain=False)
 
     @property
@@ -369,11 +362,10 @@ class RuleAccountant(Accountant):
         return tuple(event.renyi(order) for order in self.orders)
 
     def rule_sums(self, spent: Spent) -> tuple[Fraction, ...]:
-        """Return the rule's sums."""
         return spent.renyi
 
     def guess_costs(self) -> tuple[Callable[[float], float], ...]:
-        """Return an estimate of the summand of a pure epsilon, for each of the rule's sums. It decides nothing."""
+        """Return an estimate of a pure epsilon's summand, for each of the rule's sums. It decides nothing."""
         return tuple(partial(guess_renyi, float(order)) for order in self.orders)
 
     @property
@@ -385,7 +377,7 @@ class RuleAccountant(Accountant):
         return self.aside
 
     def add(self, spent: Spent, event: Event, times: int = 1) -> Spent:
-        """Return the sums after an event ran, with hits that were not found.
+        """Return the sums after an event, whose missing hits are charged.
 
         Raises:
             ValueError: the sums were begun for another filter, with other orders.
@@ -480,14 +472,14 @@ class RuleAccountant(Accountant):
 
 
 def count_repeats(left: Fraction, each: Fraction) -> int:
-    """Count how often an amount fits into the remaining one; at most :data:`MANY`."""
+    """Return how often an amount fits into the remaining one; at most :data:`MANY`."""
     if left < 0:
         return 0
     return MANY if each <= 0 else min(MANY, int(left // each))
 
 
 def suggest_delta(left: Fraction) -> Fraction:
-    """Suggest a delta for one statement: a fiftieth of the room for mechanisms, rounded down to one digit.
+    """Return a delta for one statement: a fiftieth of the room for mechanisms, rounded down to one digit.
 
     >>> write_number(suggest_delta(Fraction(5, 10**7))), suggest_delta(Fraction(0))
     ('1e-08', Fraction(0, 1))

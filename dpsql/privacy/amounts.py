@@ -1,11 +1,10 @@
-"""Amounts that a statement may lose, in the currency that it was asked in: epsilon, mu or rho.
+"""Amounts of privacy loss of a statement, in the requested currency: epsilon, mu or rho.
 
-An amount is kept as the number that adds up when mechanisms compose: epsilon, mu squared, rho. So equal parts of it are equal
-shares, and what the parts cost together is the whole.
+An amount is stored as the number that adds up under composition: epsilon, mu squared, rho. So its equal parts are equal
+shares, and their costs add up to the whole.
 
-Gaussian noise has a mu of its own, and gets a sigma that makes it exactly that. A pure mechanism gets the largest epsilon
-whose proved cost, the very number that the accountant will charge, is within its share: looked for with floats, decided
-exactly, rounded down.
+Gaussian noise gets the sigma that makes it exactly mu-GDP. A pure mechanism gets the largest epsilon whose proved cost, as
+the accountant will charge it, is within its share: searched with floats, decided exactly, rounded down.
 
 >>> from dpsql.privacy.events import BoundedRange, PureDP
 >>> half = Amount.of_mu(Fraction(1, 2))
@@ -41,7 +40,7 @@ _STEPS = 24
 
 @dataclass(frozen=True)
 class GaussianByMu(RoundedGaussian):
-    """Rounded Gaussian noise that was asked for by mu or rho: the declared pair is its equivalent at some delta.
+    """Rounded Gaussian noise that was requested by mu or rho: the declared pair is its equivalent at some delta.
 
     Only its name differs from :class:`RoundedGaussian`: accountants in mu or rho display these.
     """
@@ -51,26 +50,20 @@ class GaussianByMu(RoundedGaussian):
 
 @dataclass(frozen=True)
 class Amount:
-    """A loss in one currency.
-
-    Args:
-        currency: ``"epsilon"``, ``"mu"`` or ``"rho"``.
-        total: epsilon, mu squared, or rho: the quantity that adds up.
-    """
+    """A loss in one currency: ``"epsilon"``, ``"mu"`` or ``"rho"``. ``total`` is epsilon, mu squared, or rho."""
 
     currency: str
     total: Fraction
 
     @classmethod
     def of_mu(cls, mu: Fraction) -> Amount:
-        """Return the amount of a mu."""
         return cls("mu", mu * mu)
 
     def __truediv__(self, parts: int) -> Amount:
         return Amount(self.currency, self.total / parts)
 
     def times(self, factor: Fraction) -> Amount:
-        """Return what noise of one part in ``factor`` of the deviation comes to: rho grows by the square of it."""
+        """Return the amount for noise of one part in ``factor`` of the deviation: rho grows by its square."""
         return Amount(self.currency, self.total * (factor if self.currency == "epsilon" else factor * factor))
 
     def __str__(self) -> str:
@@ -78,7 +71,7 @@ class Amount:
 
     @property
     def amount(self) -> Fraction:
-        """The number that people write: mu and not its square, rounded up."""
+        """The number for display: mu instead of its square, rounded up."""
         return compute_root(self.total) if self.currency == "mu" else self.total
 
     @property
@@ -87,7 +80,6 @@ class Amount:
         return {"mu": self.total, "rho": 2 * self.total}.get(self.currency)
 
     def cost(self, event: Event) -> Fraction:
-        """Return the cost of an event in this currency, as :attr:`total` counts it."""
         if self.currency == "mu":
             return event.mu**2
         return event.rho if self.currency == "rho" else event.basic[0]
@@ -103,11 +95,7 @@ class Amount:
         return conversions.find_smallest_epsilon(self.total, delta) if self.currency == "rho" else self.total
 
     def find_epsilon(self, price: Callable[[Fraction], Event]) -> Fraction:
-        """Return the largest epsilon, to nine digits, whose event is within this amount.
-
-        Args:
-            price: the event of a mechanism with an epsilon; its cost grows with epsilon.
-        """
+        """Return the largest epsilon, to nine digits, whose event ``price(epsilon)`` is within this amount."""
         if self.currency == "epsilon":
             return self.total
         target = math.log(float(self.total))
@@ -147,7 +135,6 @@ class OwnRoom:
     by_sum: Fraction | None = None
 
     def say(self, epsilon: Fraction, whose: str = "") -> str:
-        """Return the sentence ``"μ=0.6 of μ=0.63 left, or ε=2.9 of ε=3 by the plain sum"``."""
         left, limit = (write_number(amount, up=False) for amount in (self.left, self.limit))
         text = f"{self.symbol}={left} of {whose}{self.symbol}={limit} left"
         if self.by_sum is None or self.by_sum <= 0:

@@ -1,28 +1,24 @@
-"""Costs of one mechanism in each currency, as numbers rounded up: zCDP's rho and Gaussian DP's mu.
+"""Costs of one mechanism in each currency, rounded up, and conversions of zCDP to (epsilon, delta) and back.
 
-Why the divergence at order one (the KL divergence) is the zCDP constant of a symmetric mechanism on a
-lattice: write K(t) for the log of the moment generating function of the loss. Symmetry makes ``h(s) = K(s -
-1/2)`` even with ``h(1/2) = 0``. Where all zeros of ``exp(h)`` are imaginary, ``exp(h(s))`` is a product of
-``1 + s^2/b^2``, so h is concave in ``s^2``, stays below its tangent at ``s = 1/2``, and ``D_alpha <= alpha *
-KL`` follows. For the discrete Laplace noise the zeros are those of ``z^n (A z - B) = A - B z`` with ``A > B >
-0``: the quotient of both sides is a finite Blaschke product, which has modulus one on the unit circle only.
-Sums of independent losses multiply the products, so for them the constants *add up exactly*: no joint bound
-of this kind is better.
+Why the divergence at order one (the KL divergence) is the zCDP constant of a symmetric mechanism on a lattice: write K(t)
+for the log of the moment generating function of the loss. Symmetry makes ``h(s) = K(s - 1/2)`` even with ``h(1/2) = 0``. If
+all zeros of ``exp(h)`` are imaginary, ``exp(h(s))`` is a product of ``1 + s^2/b^2``, so h is concave in ``s^2``, stays below
+its tangent at ``s = 1/2``, and ``D_alpha <= alpha * KL`` follows. For the discrete Laplace noise the zeros are those of
+``z^n (A z - B) = A - B z`` with ``A > B > 0``: the quotient of both sides is a finite Blaschke product, which has modulus one
+on the unit circle only. Sums of independent losses multiply the products, so for them the constants *add up exactly*: no
+joint bound of this kind is better.
 
-Why a mu is read off one point: a trade-off function that is piecewise linear lies above the convex G_mu as
-soon as its corners do. The corners of the discrete Laplace noise satisfy ``alpha * beta = c^2``, and ``log
-Phi`` is concave, so ``alpha * G_mu(alpha) <= Phi(-mu/2)^2`` everywhere: ``Phi(-mu/2) = c`` is enough (and
-needed when the sensitivity is one step; randomised response is that case).
+Why a mu is read off one point: a piecewise linear trade-off function is above the convex G_mu if its corners are. The
+corners of the discrete Laplace noise satisfy ``alpha * beta = c^2``, and ``log Phi`` is concave, so ``alpha * G_mu(alpha) <=
+Phi(-mu/2)^2`` everywhere: ``Phi(-mu/2) = c`` is enough (and needed when the sensitivity is one step, as for randomised
+response).
 
-Zero-concentrated DP to (epsilon, delta) and back, rounded to the safe side.
-
-The conversion is that of Canonne, Kamath and Steinke (2020): rho-zCDP implies, at every alpha > 1,
+The conversion of zCDP is that of Canonne, Kamath and Steinke (2020): rho-zCDP implies, at every alpha > 1,
 
     epsilon = rho * alpha + ln(1 - 1/alpha) - ln(delta * alpha) / (alpha - 1).
 
-*Every* alpha gives a true statement. So a good alpha is looked for with floats, and the number that counts is
-then worked out at that alpha, as an exact fraction, with far more digits than are kept and rounded to the
-safe side.
+*Every* alpha gives a true statement. So floats search for a good alpha, and the result at that alpha is computed as an exact
+fraction, with far more digits than are kept, and rounded to the safe side.
 """
 
 from __future__ import annotations
@@ -128,7 +124,7 @@ def laplace_mu(epsilon: Fraction, sensitivity: int = 1) -> Fraction:
 
 @_exactly
 def _mu_from_corner(corner: Decimal) -> Fraction:
-    """Return ``-2 Phi^-1(corner)``, rounded up: the result is checked, not the way to it."""
+    """Return ``-2 Phi^-1(corner)``, rounded up; the result is checked."""
     if corner < Decimal("1e-200"):  # Phi(-x) <= exp(-x^2/2) / 2, so this x is enough
         return round_up(2 * (-2 * (2 * corner).ln()).sqrt())
     half = Decimal(-NormalDist().inv_cdf(float(corner)))
@@ -148,7 +144,7 @@ def _density(x: Decimal) -> Decimal:
 
 @lru_cache(maxsize=4096)
 def normal_tail(x: Decimal) -> Decimal:
-    """Compute ``Phi(-x)`` to :data:`DIGITS` significant digits; 0 beyond a billion, where no exponent is small enough."""
+    """Return ``Phi(-x)`` to :data:`DIGITS` significant digits; 0 above a billion, where no exponent is small enough."""
     if x > 10**9:
         return Decimal(0)
     root = libmp.mpf_sqrt(libmp.from_int(2), _BITS, "n")
@@ -168,7 +164,7 @@ def gaussian_delta(mu: Fraction, epsilon: Fraction) -> Fraction:
 
 @_exactly
 def gaussian_delta_digits(mu: Fraction, epsilon: Fraction) -> Decimal:
-    """Compute the same delta with many digits and no rounding up: for curves that are looked at."""
+    """Return this delta with many digits and without rounding up, for display."""
     if mu == 0:
         return Decimal(0) if epsilon >= 0 else 1 - to_decimal(epsilon).exp()
     near = normal_tail(to_decimal(epsilon / mu - mu / 2))
@@ -204,7 +200,7 @@ def gaussian_epsilon(mu: Fraction, delta: Fraction) -> Fraction:
 
 
 def _close_in(holds: Callable[[Fraction], bool], digits: int) -> tuple[Fraction, Fraction]:
-    """Return a number that a falling condition was checked to hold for, and one so near above it for which it does not."""
+    """Return two close numbers: a falling condition was checked to hold for the first, and to fail for the second."""
     low, high = Fraction(0), Fraction(1)
     while holds(high):
         low, high = high, 2 * high
@@ -216,10 +212,10 @@ def _close_in(holds: Callable[[Fraction], bool], digits: int) -> tuple[Fraction,
 
 @lru_cache(maxsize=256)
 def find_best_order(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """Find the order alpha that allows the most rho, to eight digits of alpha - 1.
+    """Return the order alpha that allows the most rho, to eight digits of alpha - 1.
 
-    Any order is safe, but a ledger must be folded at the same one on every machine. So floats only say where to look, and
-    exact values decide which of the numbers with eight digits is the best.
+    Any order is safe, but a ledger must be folded at one order on every machine. So floats only propose, and exact values decide
+    which of the numbers with eight digits is the best.
 
     >>> round(float(find_best_order(Fraction(1), Fraction(9, 10**7))), 2)
     22.18
@@ -254,10 +250,10 @@ def find_best_order(epsilon: Fraction, delta: Fraction) -> Fraction:
 
 @lru_cache(maxsize=256)
 def find_largest_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """Find the largest rho, rounded down, with which rho-zCDP is certain to imply (epsilon, delta)-DP.
+    """Return the largest rho, rounded down, with which rho-zCDP certainly implies (epsilon, delta)-DP.
 
     A mechanism whose Renyi divergence of order ``find_best_order(epsilon, delta)`` is at most that order times this rho is
-    (epsilon, delta)-DP too: the conversion looks at one order only.
+    (epsilon, delta)-DP too: the conversion uses one order only.
 
     >>> round(float(find_largest_rho(Fraction(1), Fraction(1, 10**6))), 8)
     0.02435597
@@ -270,7 +266,7 @@ def find_largest_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
 
 @lru_cache(maxsize=4096)
 def find_smallest_epsilon(rho: Fraction, delta: Fraction) -> Fraction:
-    """Find the epsilon, rounded up, that rho-zCDP implies at ``delta``.
+    """Return the epsilon, rounded up, that rho-zCDP implies at ``delta``.
 
     >>> float(find_smallest_epsilon(Fraction(1, 20), Fraction(1, 10**6)))
     1.471594750532416
@@ -300,7 +296,6 @@ def _check(delta: Fraction) -> None:
 
 @_exactly
 def _overhead(alpha: Fraction, delta: Fraction) -> Decimal:
-    """Compute ``ln(1 - 1/alpha) - ln(delta * alpha) / (alpha - 1)`` with all digits."""
     return to_decimal((alpha - 1) / alpha).ln() - to_decimal(delta * alpha).ln() / to_decimal(alpha - 1)
 
 
@@ -315,19 +310,18 @@ def _rho_at(alpha: Fraction, epsilon: Fraction, delta: Fraction) -> Decimal:
 def find_renyi_limit(order: Fraction, epsilon: Fraction, delta: Fraction) -> Fraction:
     """Return the largest Renyi divergence of one order, rounded down, that implies (epsilon, delta)-DP.
 
-    Canonne, Kamath and Steinke 2020, Proposition 12. Below 0 where this order implies nothing for this delta.
+    Canonne, Kamath and Steinke 2020, Proposition 12. Below 0 if this order implies nothing for this delta.
     """
     _check(delta)
     return round_down(to_decimal(epsilon) - _overhead(order, delta))
 
 
 def _order(log_excess: float) -> Fraction:
-    """Return alpha as an exact number, from the logarithm of alpha - 1."""
     return 1 + Fraction(math.exp(log_excess)).limit_denominator(10**12)
 
 
 def _maximum(f: Callable[[float], float], low: float = -16.0, high: float = 30.0) -> float:
-    """Find the maximum of a unimodal function of log(alpha - 1): a grid, then golden sections."""
+    """Return the maximiser of a unimodal function of log(alpha - 1): a grid, then golden sections."""
     points = [low + (high - low) * i / 184 for i in range(185)]
     best = max(points, key=f)
     a, b = best - 0.25, best + 0.25

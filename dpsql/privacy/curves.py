@@ -1,6 +1,6 @@
-"""The curves of f-DP as objects: what :mod:`dpsql.privacy.tradeoff` makes.
+"""The curves of f-DP that :mod:`dpsql.privacy.tradeoff` makes.
 
-Where a curve can't be had in closed form it is bounded from *below*, so that it stays a guarantee.
+A curve without a closed form is bounded from *below*, so that it stays a guarantee.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ATOMS = 2_000_000  # pairs of atoms that are still composed one by one
 
 
 class TradeOff:
-    """A trade-off function. Subclasses give ``__call__``; all else has a numerical default."""
+    """A trade-off function. Subclasses define ``__call__``; all else has a numerical default."""
 
     symmetric: ClassVar[bool] = False
     """True where exchanging the two data sets gives the same curve."""
@@ -39,7 +39,7 @@ class TradeOff:
         return max(0.0, _highest(lambda alpha: 1 - self(alpha) - slope * alpha))
 
     def epsilon(self, delta: float) -> float:
-        """Return the smallest epsilon >= 0 whose delta is at most ``delta``; infinite when there is none."""
+        """Return the smallest epsilon >= 0 whose delta is at most ``delta``; infinite if there is none."""
         high = 1.0
         while self.delta(high) > delta:
             high *= 2
@@ -68,11 +68,10 @@ class TradeOff:
         return self if k == 1 else _Group(self, k)
 
     def tensor(self, other: TradeOff) -> TradeOff:
-        """Compose: both mechanisms on the same data, their parameters fixed in advance.
+        """Return the composition: both mechanisms on equal data, their parameters fixed in advance.
 
-        Exact for Gaussians and for piecewise linear curves with few corners; else a lower bound from the grid
-        of :mod:`dpsql.privacy.pld`. As a stopping rule for parameters chosen on the way it is *not*
-        valid.
+        Exact for Gaussians and for piecewise linear curves with few corners; else a lower bound from the grid of
+        :mod:`dpsql.privacy.pld`. As a stopping rule for adaptively chosen parameters it is *not* valid.
         """
         if self.total_variation == 0 or other.total_variation == 0:
             return other if self.total_variation == 0 else self
@@ -114,7 +113,7 @@ class TradeOff:
         return None
 
     def _reach(self) -> float:
-        """Return a loss beyond which nothing matters."""
+        """Return a loss above which nothing matters."""
         return max(self.epsilon(1e-15), 1e-6) if self.delta(700.0) == 0 else 40.0
 
     def _loss(self, step: float) -> Loss:
@@ -234,8 +233,8 @@ class PiecewiseLinear(TradeOff):
 
     Args:
         losses: log likelihood ratios.
-        masses: their probabilities where the ratio's numerator holds.
-        infinite: the probability of an output that betrays the data set.
+        masses: their probabilities under the ratio's numerator.
+        infinite: the probability of an output that reveals the data set.
     """
 
     def __init__(self, losses: Floats, masses: Floats, infinite: float) -> None:
@@ -283,7 +282,7 @@ class EpsilonDelta(PiecewiseLinear):
 
 
 class Profile(TradeOff):
-    """The largest lower bound that finitely many points of a symmetric privacy profile give."""
+    """The largest lower bound from finitely many points of a symmetric privacy profile."""
 
     def __init__(self, profile: Callable[[float], float], epsilons: Iterable[float]) -> None:
         self._profile = profile
@@ -339,9 +338,9 @@ class _Group(TradeOff):
 
 
 class BesideDelta(TradeOff):
-    """``f`` composed with ``f_{0, delta}``: with probability delta all is betrayed, else f holds.
+    """``f`` composed with ``f_{0, delta}``: with probability delta the output reveals the data set, else f holds.
 
-    In closed form (Dong, Roth, Su 2022): ``(1 - delta) f(alpha / (1 - delta))``, and 0 beyond ``1 - delta``.
+    In closed form (Dong, Roth, Su 2022): ``(1 - delta) f(alpha / (1 - delta))``, and 0 above ``1 - delta``.
     """
 
     def __init__(self, curve: TradeOff, delta: Real) -> None:
@@ -377,7 +376,7 @@ def _merged(a: tuple[Floats, Floats, float], b: tuple[Floats, Floats, float]) ->
 
 
 def _highest(f: Callable[[float], float]) -> float:
-    """Find the maximum of a concave function on [0, 1] whose top may lie very near 0."""
+    """Return the maximum of a concave function on [0, 1] whose maximiser may be very near 0."""
     points = [0.0, *(10.0 ** (-i / 8) for i in range(8 * 16, -1, -1)), *(i / 64 for i in range(1, 64))]
     points.sort()
     best = max(range(len(points)), key=lambda i: f(points[i]))

@@ -61,7 +61,7 @@ class Event:
 
         @property
         def epsilon(self) -> Fraction | None:
-            """The loss of all pairs that delta does not cover; None for Gaussian noise."""
+            """The loss of all pairs outside delta; None for Gaussian noise."""
 
         @property
         def delta(self) -> Fraction:
@@ -69,7 +69,6 @@ class Event:
 
     @property
     def pure(self) -> Fraction | None:
-        """The pure loss, or None."""
         return self.epsilon if self.delta == 0 else None
 
     @property
@@ -110,7 +109,7 @@ class Event:
         return (self,)
 
     def leaves(self) -> tuple[Event, ...]:
-        """Return the events that it was composed from, down to single mechanisms."""
+        """Return the single mechanisms that it was composed from."""
         return (self,)
 
     @property
@@ -132,7 +131,7 @@ class Event:
     def is_within(self, reserved: Event) -> bool:
         """Return whether the event is the reserved one, or cheaper by a proved rule.
 
-        The only such rule: a sparse vector that was reserved with unknown hits is settled with the hits found.
+        The only such rule: a sparse vector that was reserved with unknown hits is settled with the found ones.
         """
         return self == reserved
 
@@ -162,11 +161,9 @@ class Event:
         return kind(**{name: _read(body[name], declared) for name, declared in wanted.items()})
 
     def _rho_of(self, epsilon: Fraction) -> Fraction:
-        """Return the zCDP loss of one of the mechanisms, with its share of epsilon."""
         return conversions.laplace_rho(epsilon)
 
     def _mu_of(self, epsilon: Fraction) -> Fraction:
-        """Return the Gaussian-DP loss of one of the mechanisms, with its share of epsilon."""
         return conversions.laplace_mu(epsilon)
 
     def _near(self) -> Fraction:
@@ -208,8 +205,8 @@ def require(holds: bool, what: str) -> None:
 class DiscreteLaplace(Event):
     """Discrete Laplace noise on ``count`` independent coordinates of one privacy unit.
 
-    Each coordinate is answered with ``epsilon / count`` and moves by at most ``sensitivity`` grid steps. One step is as
-    costly as randomised response; a fine grid tends to the continuous Laplace constant.
+    Each coordinate is answered with ``epsilon / count`` and moves by at most ``sensitivity`` grid steps. One step costs as much
+    as randomised response; a fine grid tends to the continuous Laplace constant.
     """
 
     kind: ClassVar[str] = "discrete_laplace"
@@ -307,10 +304,10 @@ class PureDP(Event):
 class SparseVector(Event):
     """The sparse vector technique: at most ``max_hits`` answers above a noisy threshold.
 
-    ``hits`` is None while it is reserved, and is settled with the number found. With one threshold noise the loss of a
-    path with h hits is at most ``epsilon1 + h * epsilon2 / max_hits``: path by path, so only basic composition may use
-    it; the divergences average over paths and are charged the whole. With ``refresh`` every round is a fresh mechanism,
-    chosen after the one before, so rounds that never began cost nothing in any currency.
+    ``hits`` is None while it is reserved, and is settled with the number found. With one threshold noise the loss of a path with
+    h hits is at most ``epsilon1 + h * epsilon2 / max_hits``: path by path, so only basic composition may use it; the divergences
+    average over paths and are charged the whole. With ``refresh`` every round is a fresh mechanism, chosen after the previous
+    one, so rounds that never began cost nothing in any currency.
     """
 
     kind: ClassVar[str] = "sparse_vector"
@@ -394,8 +391,8 @@ class StableTest(Event):
 class EventList(Event):
     """Several events as one. Every currency adds up (mu by squares).
 
-    For rho that is not only safe but exact, see :mod:`dpsql.privacy.conversions`; and since ``epsilon * tanh(epsilon / 2)`` is
-    superadditive, the constant of the summed pure loss can never be smaller than the sum of the constants.
+    For rho that is exact (:mod:`dpsql.privacy.conversions`); and since ``epsilon * tanh(epsilon / 2)`` is superadditive, the
+    constant of the summed pure loss is never smaller than the sum of the constants.
     """
 
     events: tuple[Event, ...]
@@ -460,7 +457,7 @@ class Composed(EventList):
 
 
 def compose_events(events: Iterable[Event]) -> Event:
-    """Compose events that were fixed jointly; nested compositions are opened, one event stays itself.
+    """Compose events that were fixed jointly; nested compositions are opened, one event stays as it is.
 
     Those that were calibrated together become one (:meth:`Event.join`).
 
@@ -475,7 +472,7 @@ def compose_events(events: Iterable[Event]) -> Event:
 
 
 def _join(events: Iterable[Event]) -> tuple[Event, ...]:
-    """Replace jointly calibrated events by one event, at the place of the first of them."""
+    """Replace jointly calibrated events by one event, at the first one's place."""
     listed = tuple(events)
     together: dict[object, list[Event]] = {}
     for event in listed:

@@ -1,13 +1,13 @@
-"""Filters: the rules that decide whether the next statement may still run, and why they hold.
+"""Filters: the rules that decide whether the next statement may still run, and their proofs.
 
-In a notebook each query, and its epsilon, may be chosen from earlier answers. A filter keeps running sums and
-admits an event only while they stay below limits that are solved once, when it is opened; the guarantee
-(epsilon, delta) then holds for the whole adaptive session, wherever it stops. These rules are proved:
+In a notebook each query, and its epsilon, may be chosen from earlier answers. A filter keeps running sums and admits an
+event only while they stay below limits that are solved once, when it is opened; the guarantee (epsilon, delta) then holds
+for the whole adaptive session, wherever it stops. These rules are proved:
 
 ``basic``
-    Sums of epsilon and of delta (Rogers et al. 2016). Pure losses may be summed path by path, which is why a sparse
-    vector that found fewer hits may be settled with less: on every path the loss is at most the sum of what that
-    path was charged, and the reservation was admitted in full before it ran.
+    Sums of epsilon and of delta (Rogers et al. 2016). Pure losses may be summed path by path, which is why a sparse vector
+    that found fewer hits may be settled with less: on every path the loss is at most the sum of that path's charges, and
+    the reservation was admitted in full before it ran.
 ``zcdp``
     The sum of rho, and of the deltas set aside (Feldman-Zrnic 2021; Whitehouse et al. 2023).
 ``gdp``
@@ -15,41 +15,38 @@ admits an event only while they stay below limits that are solved once, when it 
 ``rdp``
     Sums of Renyi divergences, one of which is within its limit: see :class:`Rdp`.
 
-Except under ``basic``, delta has two parts: ``aside`` for mechanisms with a delta of their own, the rest for
-the conversion of the rule. The next event is admitted when, with it counted, the deltas fit ``aside`` and
+Except under ``basic``, delta has two parts: ``aside`` for mechanisms with their own delta, the rest for the conversion of
+the rule. The next event is admitted when, with it counted, the deltas fit ``aside`` and
 
     the plain sum of the epsilons is at most epsilon, OR the rule holds.
 
-The plain sum counts the epsilon of every event, also of those with a delta; an event that has none (Gaussian
-noise) ends it for good. All deltas together are at most ``aside``, whichever of the two admits.
+The plain sum counts the epsilon of every event, also of those with a delta; an event without one (Gaussian noise) ends it
+for good. All deltas together are at most ``aside``, whichever of the two admits.
 
-Proof. Every event comes apart in the same way under two neighbouring data sets: with a probability of at most
-its delta something happens that may betray all; otherwise the answer has the likelihood ratios that epsilon
-and rho (or mu) describe. So a whole session goes well with a probability w of at least ``1 - aside``, w being
-the same under both. It remains to show that sessions in which all went well are (epsilon, rest)-close.
-Those that end with the plain sum within epsilon have a likelihood ratio of at most ``e^epsilon`` and add
-nothing to ``P(S) - e^epsilon Q(S)``. Those that end with the rule within its limit had it there all along,
-because its sums only grow: they happen, with the same probabilities, in a session that the rule alone would have
-stopped, and add at most what that one is promised to. A session ends in at least one of the two ways, hence
-``delta <= 1 - (1 - aside)(1 - rest) <= aside + rest``. (Of noise that is reduced step by step epsilon is that of the path,
-which is all that the first way asks; the rule is charged the stages that were begun, see :mod:`dpsql.privacy.gradual_events`.)
+Proof. Every event decomposes alike under two neighbouring data sets: with probability at most its delta the output may
+reveal everything; otherwise the answer has the likelihood ratios that epsilon and rho (or mu) describe. So a whole session
+goes well with a probability w of at least ``1 - aside``, equal under both. It remains to show that sessions in which all
+went well are (epsilon, rest)-close. Those that end with the plain sum within epsilon have a likelihood ratio of at most
+``e^epsilon`` and add nothing to ``P(S) - e^epsilon Q(S)``. Those that end with the rule within its limit had it there all
+along, because its sums only grow: they happen, with unchanged probabilities, in a session that the rule alone would have
+stopped, and add at most that session's delta. A session ends in at least one of the two ways, hence ``delta <= 1 - (1 -
+aside)(1 - rest) <= aside + rest``. (For noise that is reduced step by step, epsilon is that of the path, which is all that
+the first way requires; the rule is charged the stages that were begun, see :mod:`dpsql.privacy.gradual_events`.)
 
-A budget may also be given in the currency of its rule, as a mu or a rho (:func:`open_own_filter`). What is promised then is
-that limit itself, ``G_mu`` composed with ``f_{0, aside}``, for every epsilon and not for one alone. A plain sum beside it
-would spoil that: a session of one pure loss within epsilon lies below ``G_mu`` elsewhere on the curve. So the rule alone
-admits, and no delta is needed to convert with: all of it is ``aside``.
+A budget may also be given in the currency of its rule, as a mu or a rho (:func:`open_own_filter`). Then that limit itself is
+guaranteed, ``G_mu`` composed with ``f_{0, aside}``, for every epsilon instead of a single one. An additional plain sum would
+spoil that: a session of one pure loss within epsilon is below ``G_mu`` elsewhere on the curve. So the rule alone admits, and
+no delta is needed for conversion: all of it is ``aside``.
 
-The same proof takes any rule whose sums only grow. Of zCDP's conversion to (epsilon, delta) only one order
-counts: the one at which it allows the most. ``zcdp`` therefore fixes this order when it is opened, and sums the
-Renyi divergences of that order instead of rho: never more than order times rho, and for one large pure loss
-far less, which is where rho is wasteful. What the sum of rho would admit is always admitted.
+This proof covers any rule whose sums only grow. Of zCDP's conversion to (epsilon, delta) only one order counts: the one that
+allows the most. ``zcdp`` therefore fixes this order when it is opened, and sums the Renyi divergences of that order instead
+of rho: never more than order times rho, and far less for one large pure loss, for which rho is wasteful. Everything that the
+sum of rho would admit is admitted.
 
-What must not be done, because an analyst who knows the rule gets more than delta (the tests play these games): give
-all of delta to the plain sum as well as to the rule; solve the limit anew from the delta that is left; pass
-over Gaussian noise in the plain sum, or count its declared epsilon there while its declared delta shares
-``aside``; go on while any of several orders has room, each with all of delta; go
-on while the composed privacy loss distribution so far
-is fine.
+The following give an analyst who knows the rule more than delta (the tests play these games): all of delta to the plain sum
+and also to the rule; a limit solved anew from the remaining delta; a plain sum that omits Gaussian noise, or counts its
+declared epsilon while its declared delta shares ``aside``; going on while any of several orders has room, each with all of
+delta; going on while the composed privacy loss distribution so far fits.
 
 Without delta only pure mechanisms are admitted.
 
@@ -206,21 +203,18 @@ RENYI_ORDERS = tuple(map(Fraction, (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 1
 class Rdp(RuleAccountant):
     """The plain sum, or the Renyi divergences of one of several fixed orders.
 
-    The rest of delta, after ``aside``, is dealt out to :data:`RENYI_ORDERS` when the budget is opened: half to the
-    order that allows the most rho, the other half in equal parts to the others. The limit of each order is solved
-    from its own delta alone, and orders whose limit is not above 0 are left out.
+    The rest of delta, after ``aside``, is divided among :data:`RENYI_ORDERS` when the budget is opened: half to the order that
+    allows the most rho, the other half in equal parts to the others. The limit of each order is solved from its own delta alone;
+    orders whose limit is not above 0 are omitted. ``curve`` has the orders with their limits.
 
-    Proof. As at the head of this module, only sessions in which all went well matter, and those that end with the
-    plain sum within epsilon add nothing. Give each other session to one order that is within its limit when the
-    session ends. The sums only grow, so that order was within its limit all along: the session happens, with the same
-    probabilities, in one that the filter of that order alone would have stopped. That filter has a fixed order and a
-    fixed limit, so it holds for adaptive choices (Feldman-Zrnic 2021), and its conversion promises the order's own
-    delta (Canonne, Kamath and Steinke 2020). The sessions of one order therefore add at most its delta, and those of
-    all orders at most the sum of the deltas, which is the rest. With all of the rest for every order the proof fails,
-    and so does the rule: an analyst reaches 1.15 times delta (the tests play that game).
-
-    Args:
-        curve: the orders with their limits.
+    Proof. As in this module's docstring, only sessions in which all went well matter, and those that end with the plain sum
+    within epsilon add nothing. Assign each other session to one order that is within its limit when the session ends. The sums
+    only grow, so that order was within its limit all along: the session happens, with unchanged probabilities, in one that the
+    filter of that order alone would have stopped. That filter has a fixed order and a fixed limit, so it holds for adaptive
+    choices (Feldman-Zrnic 2021), and its conversion gives the order's own delta (Canonne, Kamath and Steinke 2020). The sessions
+    of one order therefore add at most its delta, and those of all orders at most the sum of the deltas, which is the rest. With
+    all of the rest for every order the proof fails, and so does the rule: an analyst reaches 1.15 times delta (the tests play
+    that game).
     """
 
     name = "rdp"
@@ -236,7 +230,7 @@ class Rdp(RuleAccountant):
 
     @staticmethod
     def deal(epsilon: Fraction, rest: Fraction) -> dict[Fraction, Fraction]:
-        """Deal delta out to the orders: the parts add up to ``rest``."""
+        """Return each order's part of delta; the parts add up to ``rest``."""
         half = rest / 2
         best = max(RENYI_ORDERS, key=lambda a: conversions.find_renyi_limit(a, epsilon, half) / a)
         return {a: half if a == best else half / (len(RENYI_ORDERS) - 1) for a in RENYI_ORDERS}
@@ -262,12 +256,11 @@ ACCOUNTANTS = {kind.name: kind for kind in _KINDS}
 def open_filter(
     accountant: str, epsilon: Fraction, delta: Fraction, share: Fraction = MECHANISM_SHARE
 ) -> Accountant:
-    """Open an accountant for a budget.
+    """Open an accountant, one of :data:`ACCOUNTANTS`, for a budget.
 
     Args:
-        accountant: one of :data:`ACCOUNTANTS`.
         epsilon, delta: the guarantee for the whole session. With delta 0 only pure mechanisms are admitted.
-        share: the part of delta for mechanisms that have one of their own (``basic`` sums all deltas and needs none).
+        share: the part of delta for mechanisms with their own (``basic`` sums all deltas and needs none).
 
     Raises:
         ValueError: an unknown accountant, an epsilon that is not above 0, a delta or a share outside [0, 1).
@@ -284,13 +277,12 @@ def open_filter(
 
 
 def open_own_filter(currency: str, amount: Fraction, epsilon: Fraction, delta: Fraction) -> RuleAccountant:
-    """Open the accountant of a budget that is given in mu or rho.
+    """Open the accountant of a budget in ``"mu"`` or ``"rho"``.
 
     Args:
-        currency: ``"mu"`` or ``"rho"``.
         amount: the mu or rho of the whole session.
-        epsilon: what that comes to at a delta, for people to compare; it admits nothing.
-        delta: for mechanisms that have one of their own.
+        epsilon: its equivalent at a delta, for comparison; it admits nothing.
+        delta: for mechanisms with their own delta.
 
     Raises:
         ValueError: no such currency, an amount that is not above 0, or a delta outside [0, 1).

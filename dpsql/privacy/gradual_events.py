@@ -1,8 +1,8 @@
 """The event of noise that is removed step by step until the answers are as accurate as requested.
 
 Each look at the answers is the next one plus independent noise (:mod:`dpsql.noise.gradual`), so a path of looks reveals no
-more than its last look. The decision to stop depends on the looks. The whole was reserved before any data were touched, and
-never is more charged than that.
+more than its last look. The decision to stop depends on the looks. The whole is reserved before data are touched, and never
+is more charged.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _FIRST = 4096
 class NoiseReduction(Event):
     """Answers whose noise was reduced until they were accurate, at no more than ``most``.
 
-    ``epsilon`` is ``most`` while it is reserved, and is settled with that of the last look. On every path the likelihood
-    ratio is at most ``exp(epsilon)``, with the epsilon of that path; so plain sums of pure losses, which hold path by path,
-    charge what was used (ex-post privacy: Ligett et al. 2017; Rogers et al. 2023).
+    ``epsilon`` is ``most`` while it is reserved, and is settled with that of the last look. On every path the likelihood ratio is
+    at most ``exp(epsilon)``, with the epsilon of that path; so plain sums of pure losses, which hold path by path, charge the
+    used part (ex-post privacy: Ligett et al. 2017; Rogers et al. 2023).
 
-    Divergences average over paths, so for them the looks are cut into stages, each with epsilons up to 8/5 of those of the
-    stage before. To begin a stage is to choose a mechanism from what was seen, and every filter allows that. All that was
-    seen by the end of a stage has a likelihood ratio of at most ``exp(top)``, and all before it one of at least
-    ``exp(-top)`` of the stage before; so, whatever was seen before, the stage itself is pure with the sum of both tops.
-    Stages that were begun are charged so, the others are not.
+    Divergences average over paths, so for them the looks are divided into stages, each with epsilons up to 8/5 of the previous
+    stage's. To begin a stage is to choose a mechanism from earlier looks, and every filter allows that. Everything up to the end
+    of a stage has a likelihood ratio of at most ``exp(top)``, and everything before it one of at least ``exp(-top)`` of the
+    previous stage; so, given the earlier looks, the stage itself is pure with the sum of both tops. Stages that were begun are
+    charged so, the others are not.
 
     Raises:
         ValueError: more was used than was reserved.
@@ -58,7 +58,7 @@ class NoiseReduction(Event):
 
     @property
     def stages(self) -> tuple[Event, ...]:
-        """The event of each stage that was begun, whatever was seen before."""
+        """The event of each stage that was begun, whatever the earlier looks."""
         return tuple(PureDP(top + before) for before, top in itertools.pairwise((Fraction(0), *self.tops)))
 
     @property

@@ -1,15 +1,14 @@
 """The cost of a plan that was declared as a whole: its privacy loss distribution.
 
-For a list of mechanisms fixed before the first answer, the distribution of the summed privacy loss is the
-tightest account there is. (It is *no* filter: as a stopping rule it fails, see :mod:`dpsql.privacy.filters`.)
-Each mechanism is replaced by its dominating pair of distributions, whose losses are put on a grid
-*pessimistically*: the mass p between two grid points goes to these two, so that its mass under both
-distributions is kept. This is a mean-preserving spread of the likelihood ratio (connect-the-dots on the
-privacy profile), so the result dominates.
+For a list of mechanisms fixed before the first answer, the distribution of the summed privacy loss is the tightest account.
+(It is *no* filter: as a stopping rule it fails, see :mod:`dpsql.privacy.filters`.) Each mechanism is replaced by its
+dominating pair of distributions, whose losses are put on a grid *pessimistically*: the mass p between two grid points goes to
+these two, so that its mass under both distributions is kept. This is a mean-preserving spread of the likelihood ratio
+(connect-the-dots on the privacy profile), so the result dominates.
 
-Floats are used, with a bound on their error: all numbers are positive and convolutions are summed directly,
-without a Fourier transform, so every mass is right up to a relative ``slack`` that is carried along and
-charged at the end; what is cut off at the ends is moved to a larger loss.
+Floats are used, with a bound on their error: all numbers are positive and convolutions are summed directly, without a Fourier
+transform, so every mass is right up to a relative ``slack`` that is carried along and charged at the end. Mass cut off at the
+ends is moved to a larger loss.
 
 >>> from dpsql.privacy.events import DiscreteLaplace
 >>> hundred = [DiscreteLaplace(Fraction("0.1"), 1000)] * 100
@@ -213,11 +212,10 @@ def is_proved(events: tuple[Event, ...], epsilon: Fraction, delta: Fraction) -> 
 
 @dataclass(frozen=True)
 class DeclaredPlan(EventList):
-    """Statements declared together before the first one ran, none chosen from another's answer.
+    """Statements declared together before the first one ran, none chosen from another's answer; made by :func:`declare`.
 
-    ``basic`` is the declared pair, which the construction checks against the privacy loss distribution of all
-    parts: that bound holds for a list fixed in advance, and not when the next part depends on earlier answers. Made
-    by :func:`declare`.
+    ``basic`` is the declared pair, which the construction checks against the privacy loss distribution of all parts: that bound
+    holds for a list fixed in advance, and not if the next part depends on earlier answers.
 
     Raises:
         ValueError: the plan costs more than the declared pair.
@@ -244,8 +242,8 @@ def declare(events: Iterable[Event], delta: Fraction) -> DeclaredPlan:
 
     Args:
         events: one for each statement.
-        delta: that basic composition charges for the plan; the epsilon is :func:`find_cost` there. With 0 the plan must be
-            pure, and costs the sum.
+        delta: charged by basic composition; the epsilon is :func:`find_cost` there. With 0 the plan must be pure, and costs the
+            sum.
 
     Raises:
         ValueError: there is no event, or delta does not cover the mechanisms' own deltas.
@@ -257,12 +255,9 @@ def declare(events: Iterable[Event], delta: Fraction) -> DeclaredPlan:
 
 
 def _step(plain: Counter[tuple[str, Fraction, int]], mu_squared: float, points: float) -> float:
-    """Choose a grid fine enough for the whole, of which a multiple hits the smallest epsilon.
+    """Return a grid fine enough for the whole, of which a multiple hits the smallest epsilon, which has most of the mass.
 
-    Most of the mass is there.
-
-    For discrete Laplace noise it also hits the losses between, where that takes at most three times the
-    points.
+    For discrete Laplace noise it also hits the losses between, if that takes at most three times the points.
     """
     sizes = [(float(epsilon), count) for (_, epsilon, _), count in plain.items()]
     deviation = math.sqrt(sum(count * e * e for e, count in sizes) + mu_squared)
@@ -279,7 +274,7 @@ def _step(plain: Counter[tuple[str, Fraction, int]], mu_squared: float, points: 
 
 
 def _laplace(epsilon: float, sensitivity: int, step: float) -> Loss:
-    """Compute the loss of discrete Laplace noise: ``sensitivity + 1`` losses with geometric masses."""
+    """Return the loss of discrete Laplace noise: ``sensitivity + 1`` losses with geometric masses."""
     slope = epsilon / sensitivity
     ratio = math.exp(-slope)
     ends = np.array([epsilon, -epsilon])
@@ -302,7 +297,7 @@ def _laplace(epsilon: float, sensitivity: int, step: float) -> Loss:
 
 
 def _range(epsilon: float, step: float) -> Loss:
-    """Compute losses in a range of length epsilon: density ``e^((s - epsilon) / 2)`` up to a constant."""
+    """Return losses in a range of length epsilon: density ``e^((s - epsilon) / 2)`` up to a constant."""
     cells = np.arange(math.floor(-epsilon / step), math.ceil(epsilon / step))
     a, b = np.maximum(cells * step, -epsilon), np.minimum((cells + 1) * step, epsilon)
     full = b > a
@@ -312,7 +307,7 @@ def _range(epsilon: float, step: float) -> Loss:
 
 
 def gaussian_loss(mu: float, step: float) -> Loss:
-    """Compute the loss of a mu-GDP mechanism: N(mu^2 / 2, mu^2), and N(-mu^2 / 2, mu^2) on the other side."""
+    """Return the loss of a mu-GDP mechanism: N(mu^2 / 2, mu^2), and N(-mu^2 / 2, mu^2) on the other side."""
     middle, reach = mu * mu / 2, 10.5 * mu
     cells = np.arange(math.floor((middle - reach) / step), math.ceil((middle + reach) / step))
     edges = np.append(cells, cells[-1] + 1) * step
@@ -366,9 +361,9 @@ def _sum(a: Loss, b: Loss) -> Loss:
 
 
 def _convolved(a: Floats, b: Floats) -> Floats:
-    """Convolve in pieces so short that the linear algebra library starts no threads of its own.
+    """Convolve in pieces so short that the linear algebra library starts no threads.
 
-    Threads that wait for each other on a busy machine made the first call take seconds.
+    Threads waiting for each other on a busy machine made the first call take seconds.
     """
     short, long = (a, b) if len(a) <= len(b) else (b, a)
     joint = np.zeros(len(a) + len(b) - 1)

@@ -1,6 +1,6 @@
-"""The records that people read of a budget: its state at one moment, and its statements.
+"""Records for display: the state of a budget at one moment, and its statements.
 
-Plain records, tied to no ledger: a client of a server reads the very same.
+They are tied to no ledger: a client of a server reads them too.
 """
 
 from __future__ import annotations
@@ -22,15 +22,13 @@ BAR_WIDTH = 20
 
 @dataclass(frozen=True, repr=False)
 class BudgetState:
-    """The budget at one moment: of the whole, or of an analyst's share.
-
-    ``whole`` is the state of the whole, for a share.
+    """The budget at one moment: of the whole, or of an analyst's share (then ``whole`` is the state of the whole).
 
     ``spent_epsilon`` is the plain sum over all charges; ``spent_delta`` the sum of the mechanisms' own deltas (under ``basic``:
-    of all deltas), limited by ``mechanism_delta``. ``left_epsilon`` is, under every accountant, the largest epsilon of one
-    further statement (for a share: that both allow). ``about`` counts further statements at the default epsilon. ``rule_used``
-    is the used part of the rule of zcdp or gdp, None without a rule. ``rule`` equals it if the rule, not the plain sum,
-    decides how much is left.
+    of all deltas), limited by ``mechanism_delta``. ``left_epsilon`` is, under every accountant, the largest epsilon of one more
+    statement (for a share: that both allow). ``about`` counts further statements at the default epsilon. ``rule_used`` is the
+    used part of the rule of zcdp or gdp, None without a rule. ``rule`` equals it if the rule, not the plain sum, decides how much
+    is left.
     """
 
     accountant: str
@@ -106,10 +104,10 @@ class BudgetState:
 
     @property
     def sentence(self) -> str:
-        """The amount left, ``"ε=0.8 of ε=1 left"``, with whose share it is; and the part of the rule, where that decides.
+        """The amount left, ``"ε=0.8 of ε=1 left"``, with the share's owner; and the used part of the rule, if that decides.
 
-        Where less is left of the whole than of a share, both are said: ``"ε=1.73 of ana's ε=2 left, but only ε=0.93 of the
-        whole"``.
+        With less left of the whole than of a share, both are named:
+        ``"ε=1.73 of ana's ε=2 left, but only ε=0.93 of the whole"``.
         """
         mine = f"{self.analyst}'s " if self.analyst else ""
         if self.own is not None and self.share_own is not None:
@@ -141,7 +139,7 @@ class BudgetState:
 
     @property
     def title(self) -> str:
-        """The title of a display, ``"budget ε=1, δ=1e-06"``, or whose share it is."""
+        """The title of a display, ``"budget ε=1, δ=1e-06"``, or with the share's owner."""
         whose = "budget" if self.analyst is None else f"share of {self.analyst}"
         if self.promises_rule:
             return f"{whose} {self.limit}"
@@ -149,7 +147,7 @@ class BudgetState:
 
     @property
     def amounts(self) -> str:
-        """The remaining and the spent amount, in the figures of every other display."""
+        """The remaining and the spent amount, as in every display."""
         short = f"{self.left} left" if self.share_left is None else self.sentence
         left = self.sentence if self.has_rule else f"{self.spent} spent, {short}"
         if not self.has_rule:
@@ -163,7 +161,6 @@ class BudgetState:
 
     @property
     def bar_line(self) -> str:
-        """The title, a bar of the spent part, and the amounts."""
         filled = round(float(self.share) * BAR_WIDTH)
         if self.share > 0:
             filled = max(1, filled)
@@ -212,7 +209,7 @@ class Entry:
     """The loss of each private block, if there are several, by its key."""
 
     def lost(self, key: str) -> Event | None:
-        """Return the loss of one of its private blocks; without a loss of its own, that of the whole statement."""
+        """Return the loss of one of its private blocks; without a separate loss, that of the whole statement."""
         return self.parts.get(key, self.event)
 
     def kept(self, key: str) -> str | None:
@@ -253,7 +250,7 @@ _zone = {"told": False}
 
 
 def tell_time_zone() -> None:
-    """Make the local times of this process name their zone, since readers may live in another one."""
+    """Make the local times of this process name their zone, for readers in another one."""
     _zone["told"] = True
 
 

@@ -1,17 +1,17 @@
-"""The event of groups that are chosen by one table of probabilities for all groups of a unit together.
+"""The event of groups chosen by one table of probabilities for all groups of a unit together.
 
-What is known of the choice (:mod:`dpsql.mechanisms.renyi_selection`): apart from a probability ``aside`` in which something
-may betray all, the Rényi divergence of one order is at most ``divergence``, both ways; so the whole is (epsilon, delta)-DP by
-the conversion of Canonne, Kamath and Steinke 2020, which the construction checks.
+By :mod:`dpsql.mechanisms.renyi_selection`, outside a probability ``aside`` of revealing everything, the Rényi divergence of one
+order is at most ``divergence``, both ways; so the whole is (epsilon, delta)-DP by the conversion of Canonne, Kamath and
+Steinke 2020, which the construction checks.
 
-Why epsilon is a pure part beside delta, as the filters need it, and not only a declared pair. Let P and Q be what two
-neighbouring data sets give, with l = dP/dQ, and let both be (epsilon, d)-close. Cut l off at the t <= epsilon at which
-``P - e^t Q`` has a positive part of exactly d, and 1/l in the same way; divide both measures by 1 - d. That gives P' and Q'
-with ``P = (1 - d) P' + d P''`` and the same for Q, whose ratio lies between e^-epsilon and e^epsilon. Their divergence at
-e^x is ``(h(x) - d) / (1 - d) <= h(x)`` between the two ends, where h is that of P and Q, and is the least that there can be
-outside of them. So P' and Q' are a processing of P and Q (Blackwell), and what holds for P and Q in any currency holds for
-them: one decomposition, in which the loss is at most epsilon, and rho, mu and the divergence of every order are no
-larger than they were. (Where P and Q differ by less than d in all, P' = Q' does.)
+Why epsilon is a pure part outside delta, as the filters need it, and not only a declared pair. Let P and Q be the output
+distributions of two neighbouring data sets, with l = dP/dQ, and let both be (epsilon, d)-close. Cut l off at the t <= epsilon
+at which ``P - e^t Q`` has a positive part of exactly d, and 1/l likewise; divide both measures by 1 - d. This defines P' and Q'
+with ``P = (1 - d) P' + d P''`` and likewise for Q, whose ratio is between e^-epsilon and e^epsilon. Their divergence at e^x is
+``(h(x) - d) / (1 - d) <= h(x)`` between the two ends, where h is that of P and Q, and is the least possible outside of them.
+So P' and Q' are a processing of P and Q (Blackwell), and bounds on P and Q in any currency hold for them: one decomposition,
+in which the loss is at most epsilon, and rho, mu and the divergence of every order are no larger than before. (If P and Q
+differ by less than d in all, P' = Q' does.)
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dpsql.privacy.events import Event, GroupSelection, require
 
 
 def find_rest(delta: Fraction, aside: Fraction) -> Fraction:
-    """Return the delta that is left beside another: ``1 - (1 - aside) (1 - rest)`` is delta."""
+    """Return the rest of a delta after ``aside``: ``1 - (1 - aside) (1 - rest)`` is delta."""
     return (delta - aside) / (1 - aside)
 
 
@@ -34,8 +34,8 @@ def find_rest(delta: Fraction, aside: Fraction) -> Fraction:
 class RenyiSelection(Event):
     """Groups chosen by the number of privacy units in them: of one unit, ``groups`` decisions that are accounted together.
 
-    Outside of the probability delta the loss is at most epsilon, and the divergence of ``order`` at most ``divergence``. At each
-    of ``orders`` no decision diverges by more than an (epsilon / groups)-DP one; with ``held`` none has more rho or mu either.
+    Outside the probability delta the loss is at most epsilon, and the divergence of ``order`` at most ``divergence``. At each of
+    ``orders`` no decision diverges by more than an (epsilon / groups)-DP one; with ``held`` none has more rho or mu either.
 
     Raises:
         ValueError: the divergence does not imply the pair.
@@ -73,5 +73,5 @@ class RenyiSelection(Event):
 
     @property
     def mu_squared(self) -> Fraction:
-        """The squared mu, for what is composed with other Gaussian noise."""
+        """The squared mu, for composition with other Gaussian noise."""
         return self.mu * self.mu

@@ -1,7 +1,7 @@
-"""Events of thresholds that are more than the plain sparse vector: with a delta, or with Gaussian noise.
+"""Events of thresholds with a delta or with Gaussian noise.
 
-Both are charged as :class:`~dpsql.privacy.events.SparseVector` is: the whole is reserved, and it is settled with the hits
-that were found, path by path in basic composition, by the rounds begun where each round has noise of its own.
+Both are charged like :class:`~dpsql.privacy.events.SparseVector`: the whole is reserved, and it is settled with the found hits,
+path by path in basic composition, or by the rounds begun if each round has its own noise.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from dpsql.privacy.events import Event, SparseVector, StableTest, require
 
 @dataclass(frozen=True)
 class StableQuestions(SparseVector):
-    """A stream of questions that are answered exactly where the answer is stable; unstable ones are its hits.
+    """A stream of questions that are answered exactly if the answer is stable; unstable ones are its hits.
 
-    A sparse vector on the distances to another answer, and with a probability of at most ``failure`` for each threshold
-    noise that is drawn (one, or one a round) an answer that some neighbour does not have. So it is (epsilon, delta)-DP
-    under every way of asking; an interactive mechanism of which that holds is the processing of one draw of randomised
-    response that betrays all with probability delta (Vadhan and Zhang 2023): the decomposition that every currency needs.
-    On a path with h unstable questions that did not fail, the loss is that of a sparse vector with h hits.
+    It is a sparse vector on the distances to another answer; with a probability of at most ``failure`` for each drawn threshold
+    noise (one, or one a round) it gives an answer that some neighbour doesn't have. So it is (epsilon, delta)-DP under every way
+    of asking. Such an interactive mechanism is a processing of one draw of randomised response that reveals everything with
+    probability delta (Vadhan and Zhang 2023): the decomposition that every currency needs. On a path with h unstable questions
+    that did not fail, the loss is that of a sparse vector with h hits.
     """
 
     kind: ClassVar[str] = "stable_questions"
@@ -32,7 +32,7 @@ class StableQuestions(SparseVector):
 
     @property
     def delta(self) -> Fraction:  # type: ignore[override]
-        """The chance that any of the threshold noises drawn lets an unstable answer out."""
+        """The probability that any of the drawn threshold noises releases an unstable answer."""
         return self.failure * self.repeats
 
     @property
@@ -48,20 +48,20 @@ class StableQuestions(SparseVector):
 class GaussianSparseVector(Event):
     """The sparse vector technique with Gaussian noise of ``sigma`` sensitivities on the threshold.
 
-    The noise of the statistics stays one-sided geometric, and its hits share ``epsilon2``. Given the threshold noise,
-    the answers on one data set are at most ``exp(epsilon2)`` times as likely as those on a neighbour whose threshold
-    noise is one sensitivity larger, whatever they are; so with ``g`` the Gaussian mechanism of ``mu = 1 / sigma``
+    The noise of the statistics stays one-sided geometric, and its hits share ``epsilon2``. Given the threshold noise, the answers
+    on one data set are at most ``exp(epsilon2)`` times as likely as those on a neighbour whose threshold noise is one sensitivity
+    larger; so with ``g`` the Gaussian mechanism of ``mu = 1 / sigma``
 
         D_alpha <= alpha mu^2 / 2 + epsilon2          delta(x) <= delta_g(x - epsilon2)
 
-    and, path by path, the likelihood is at most ``exp(e + h epsilon2 / max_hits)`` times as large on a path with h hits,
-    but for a part of probability ``delta_g(e)``, for every e: ``declared_epsilon``, whose delta the construction checks.
-    The inequality given the noise goes one way only, so epsilon2 is no pure part: it is paid in full by every divergence.
-    With ``refresh`` all of this holds for one round, with ``epsilon2 / max_hits``.
+    and, path by path, the likelihood is at most ``exp(e + h epsilon2 / max_hits)`` times as large on a path with h hits, except
+    for a part of probability ``delta_g(e)``, for every e: ``declared_epsilon``, whose delta the construction checks. The
+    inequality given the noise goes one way only, so epsilon2 is no pure part: every divergence pays it in full. With ``refresh``
+    all of this holds for one round, with ``epsilon2 / max_hits``.
 
-    ``mu`` follows from ``delta(x)``: the loss is below a normal one of mean ``mu^2 / 2 + epsilon2`` and deviation ``mu``,
-    and above 0 that one is below the loss of the Gaussian mechanism of ``mu + 2 epsilon2 / mu``; below 0 both follow from
-    above 0, as data sets are neighbours both ways.
+    ``mu`` follows from ``delta(x)``: the loss is below a normal one of mean ``mu^2 / 2 + epsilon2`` and deviation ``mu``, and
+    above 0 that one is below the loss of the Gaussian mechanism of ``mu + 2 epsilon2 / mu``; below 0 both follow from above 0,
+    as data sets are neighbours both ways.
     """
 
     kind: ClassVar[str] = "gaussian_sparse_vector"
@@ -87,14 +87,14 @@ class GaussianSparseVector(Event):
 
     @property
     def rounds(self) -> int:
-        """Threshold noises that are charged."""
+        """The charged threshold noises."""
         if not self.refresh:
             return 1
         return self.max_hits if self.hits is None else min(self.hits + 1, self.max_hits)
 
     @property
     def share(self) -> Fraction:
-        """The part of ``epsilon2`` that one threshold noise is charged with, all of its hits found."""
+        """The part of ``epsilon2`` charged for one threshold noise, with all of its hits found."""
         return self.epsilon2 / self.max_hits if self.refresh else self.epsilon2
 
     @property

@@ -1,12 +1,12 @@
 """Trade-off functions as objects (f-DP; Dong, Roth, Su 2022): the best that an attacker can do.
 
-``f(alpha)`` is the smallest rate of misses of a test that raises false alarms at rate ``alpha``, when it
-tries to tell two neighbouring data sets apart from a mechanism's output; ``1 - alpha`` is perfect privacy. A
-function is one exactly when it is convex, continuous, non-increasing and at most ``1 - alpha``. A mechanism
-is f-DP for every ordered pair of neighbours of the session's relation, hence also ``f.symmetrised()``-DP.
+``f(alpha)`` is the smallest rate of misses of a test that raises false alarms at rate ``alpha``, when it distinguishes two
+neighbouring data sets by a mechanism's output; ``1 - alpha`` is perfect privacy. Trade-off functions are those that are convex,
+continuous, non-increasing and at most ``1 - alpha``. A mechanism is f-DP for every ordered pair of neighbours of the session's
+relation, hence also ``f.symmetrised()``-DP.
 
-Where a curve can't be had in closed form it is bounded from *below*, so that it stays a guarantee. Curves are
-for looking at and for calibration: what is charged is decided from events, by filters, in exact arithmetic.
+A curve without a closed form is bounded from *below*, so that it stays a guarantee. Curves are for display and calibration:
+filters decide the charge from events, in exact arithmetic.
 
 >>> gaussian(1).delta(1)
 0.12693673750664394
@@ -15,11 +15,10 @@ for looking at and for calibration: what is charged is decided from events, by f
 >>> round(from_epsilon_delta(1, 0).tensor(from_epsilon_delta(1, 0)).delta(1), 6)
 0.337835
 
-Limits are not guarantees. The central limit theorem for f-DP says that many small mechanisms look like one
-Gaussian; for any finite number of them that may be wrong in either direction: twenty rare events can have
-1900 times the delta that the limit shows. An :class:`Approximation` therefore is neither an event nor a
-trade-off function: it draws a curve, says what it is, and bounds its own error where a bound is known.
-Nothing can be charged by it.
+Limits are not guarantees. The central limit theorem for f-DP says that many small mechanisms look like one Gaussian; for any
+finite number of them that may be wrong in either direction: twenty rare events can have 1900 times the delta of the limit. An
+:class:`Approximation` therefore is neither an event nor a trade-off function: it draws a curve, names it, and bounds its own
+error if a bound is known. Nothing can be charged by it.
 """
 
 from __future__ import annotations
@@ -50,12 +49,12 @@ _NEAR = 1e-9
 
 
 def gaussian(mu: Real) -> TradeOff:
-    """Return ``G_mu``: telling N(0, 1) from N(mu, 1). A mu-GDP mechanism is G_mu-DP."""
+    """Return ``G_mu``: N(0, 1) against N(mu, 1). A mu-GDP mechanism is G_mu-DP."""
     return Gaussian(mu)
 
 
 def laplace(epsilon: Real) -> TradeOff:
-    """Return the curve of telling Laplace noise of scale 1 at 0 from the same at epsilon."""
+    """Return the curve of Laplace noise of scale 1 at 0 against that at epsilon."""
     return Laplace(epsilon)
 
 

@@ -1,10 +1,9 @@
 """The owner's report, and the displays of budget and ledger.
 
-data.py         the report as plain data, from one pass over the ledger
-charges.py      the distinct events of a ledger with their counts
-figures.py      curves, errors, groups and accountants side by side
-entry_chain.py  the explanation of one statement's charge, for the owner
-pages.py        the report as HTML, text, JSON or CSV
-charts.py       axes, lines and marks as inline SVG
-tables.py       tables and the budget panel, as text and HTML
+data.py                the report as plain data, from one pass over the ledger
+figures.py             distinct charges; curves, errors, groups and accountants side by side
+charge_explanation.py  the parts of a charge and, for the owner, cheaper options
+pages.py               the report as HTML, text, JSON or CSV
+charts.py              axes, lines and marks as inline SVG
+tables.py              tables and the budget panel, as text and HTML
 """

@@ -12,10 +12,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from dpsql.report.figures import certainty_text
-from dpsql.report.tables import Html, fill, join, tag
+from dpsql.report.tables import Data, Html, fill, join, tag
 
 Point = tuple[float, float]
 
@@ -86,8 +85,13 @@ class Picture:
 
     def line(self, points: Sequence[Point], kind: str = "first", dash: str | None = None) -> None:
         """Draw a line through the points; ``kind`` is the class that colours it."""
-        self._add("polyline", f"line {kind}", fill="none", stroke="currentColor", stroke_width=2, stroke_dasharray=dash,
-                  stroke_linejoin="round", points=self._path(points))  # fmt: skip
+        pen = {
+            "stroke": "currentColor",
+            "stroke_width": 2,
+            "stroke_dasharray": dash,
+            "stroke_linejoin": "round",
+        }
+        self._add("polyline", f"line {kind}", fill="none", points=self._path(points), **pen)
 
     def area(self, points: Sequence[Point], kind: str = "first") -> None:
         """Draw the area between the points and the x axis."""
@@ -99,21 +103,29 @@ class Picture:
         """Draw a bar from the x axis, ``width`` in units of x."""
         left, top = self.at(x - width / 2, y)
         right, bottom = self.at(x + width / 2, self.y.low)
-        self._add("rect", f"bar {kind}", fill="currentColor", fill_opacity=0.25, x=left, y=top, width=right - left,
-                  height=max(0.5, bottom - top), rx=3)  # fmt: skip
+        box = {"x": left, "y": top, "width": right - left, "height": max(0.5, bottom - top), "rx": 3}
+        self._add("rect", f"bar {kind}", fill="currentColor", fill_opacity=0.25, **box)
 
     def dot(self, x: float, y: float, kind: str = "first", hollow: bool = False, title: str = "") -> None:
         """Draw a mark; hollow for refused statements. Browsers show ``title`` as a tooltip."""
         px, py = self.at(x, y)
         inner = tag("title", title) if title else ""
+        pen: dict[str, object] = {"fill": "currentColor"}
         if hollow:
-            self._add("circle", f"dot {kind} hollow", inner, fill="none", stroke="currentColor", stroke_width=1.5,
-                      cx=px, cy=py, r=4)  # fmt: skip
-        else:
-            self._add("circle", f"dot {kind}", inner, fill="currentColor", cx=px, cy=py, r=4)
+            kind, pen = f"{kind} hollow", {"fill": "none", "stroke": "currentColor", "stroke_width": 1.5}
+        self._add("circle", f"dot {kind}", inner, cx=px, cy=py, r=4, **pen)
 
-    def label(self, x: float, y: float, text: str, *, kind: str = "", anchor: str = "start",
-              dx: float = 6, dy: float = -6) -> None:  # fmt: skip
+    def label(
+        self,
+        x: float,
+        y: float,
+        text: str,
+        *,
+        kind: str = "",
+        anchor: str = "start",
+        dx: float = 6,
+        dy: float = -6,
+    ) -> None:
         """Write text next to a point."""
         px, py = self.at(x, y)
         self._write(f"label {kind}", px + dx, py + dy, text, anchor)
@@ -138,8 +150,8 @@ class Picture:
         drawn, self.shapes = self.shapes, []
         self._draw_grid()
         drawn, self.shapes = [*self.shapes, *drawn], drawn
-        return fill("chart.svg", width=self.width, height=self.height, title=self.title, text=self.text,
-                    shapes=join(drawn))  # fmt: skip
+        head = {"width": self.width, "height": self.height, "title": self.title, "text": self.text}
+        return fill("chart.svg", **head, shapes=join(drawn))
 
     def _draw_grid(self) -> None:
         (x0, y0), (x1, y1) = self.at(self.x.low, self.y.low), self.at(self.x.high, self.y.high)
@@ -179,7 +191,7 @@ _FLOOR = 1e-12
 _LINES = [("whole budget", "second", "7 4"), ("spent so far", "first", None)]
 
 
-def draw_charts(data: dict[str, Any]) -> Html:
+def draw_charts(data: Data) -> Html:
     """Draw all figures as HTML, each with a caption that says in words what it shows."""
     drawn = data["pictures"]
     figures = (
@@ -192,7 +204,7 @@ def draw_charts(data: dict[str, Any]) -> Html:
     return tag("div", join(figures), class_="gallery")
 
 
-def draw_burn_down(data: dict[str, Any]) -> Picture:
+def draw_burn_down(data: Data) -> Picture:
     """Draw epsilon left after each charge."""
     steps, limit, charges = data["steps"], data["limit"], max(1, data["charges"])
     sign = data["symbol"]
@@ -224,7 +236,7 @@ def draw_burn_down(data: dict[str, Any]) -> Picture:
     return picture
 
 
-def draw_privacy_profile(data: dict[str, Any], left: dict[str, Any]) -> Picture:
+def draw_privacy_profile(data: Data, left: Data) -> Picture:
     """Draw delta as a function of epsilon, for the promise and for the charges."""
     limit = left["limit"]
     text = (
@@ -244,7 +256,7 @@ def draw_privacy_profile(data: dict[str, Any], left: dict[str, Any]) -> Picture:
     return picture
 
 
-def draw_tradeoff(data: dict[str, Any]) -> Picture:
+def draw_tradeoff(data: Data) -> Picture:
     """Draw the trade-off between the two errors of an attacker who tests for one unit."""
     text = (
         "An attacker who tests whether one unit is in the data: the share of false alarms against the least "
@@ -267,7 +279,7 @@ def draw_tradeoff(data: dict[str, Any]) -> Picture:
     return picture
 
 
-def draw_certainty(data: dict[str, Any]) -> Picture:
+def draw_certainty(data: Data) -> Picture:
     """Draw the highest certainty about one unit, as a function of epsilon."""
     (limit, most), (spent, sure) = data["promise"], data["spent"]
     text = (
@@ -300,11 +312,14 @@ def draw_certainty(data: dict[str, Any]) -> Picture:
 def draw_groups(data: list[tuple[int, float, float, float]], sign: str = "ε") -> Picture:
     """Draw the certainty about one to five units together."""
     times = "k² times" if sign == "ρ" else "k times"
-    together = "a family say, or one person's months where a unit is one of them"
-    text = f"The same when several units belong together ({together}): k units have {times} the {sign}." + (
-        f" The chance of failure grows too: δ={data[0][2]:.2g} for one, δ={data[-1][2]:.2g} for five."
-        if data[0][2]
-        else ""
+    together = "such as a family, or one person's months if a unit is one month"
+    text = (
+        f"The certainty about several units that belong together ({together}): k units have {times} the {sign}."
+        + (
+            f" The chance of failure grows too: δ={data[0][2]:.2g} for one, δ={data[-1][2]:.2g} for five."
+            if data[0][2]
+            else ""
+        )
     )
     x = Scale("units together", 0.4, 5.6, tuple((float(k), str(k)) for k, *_ in data))
     picture = Picture("Group privacy", text, x, Scale.linear("certainty", 0.5, 1.0, "%"))

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from fractions import Fraction
-from typing import Any
 
 from dpsql.errors import BindError, did_you_mean
 from dpsql.ledger.ledger import Ledger
@@ -23,12 +22,13 @@ from dpsql.privacy.accountants import Accountant, RuleAccountant, Spent, format_
 from dpsql.privacy.amounts import SYMBOLS, OwnRoom
 from dpsql.privacy.events import Event
 from dpsql.privacy.records import BudgetState, Entry
-from dpsql.report.charges import Charges
-from dpsql.report.entry_chain import explain_entry
+from dpsql.report.charge_explanation import explain_entry
 from dpsql.report.figures import (
     ALPHAS,
+    GROUP_FIGURES,
     PEOPLE,
     BudgetLoss,
+    Charges,
     certainty_text,
     compute_tradeoff,
     describe_group,
@@ -38,7 +38,7 @@ from dpsql.report.figures import (
     find_spent,
     list_accountants,
 )
-from dpsql.report.tables import clip_text, name_of
+from dpsql.report.tables import Data, clip_text, name_of
 
 STATEMENTS_ON_A_PAGE = 1000
 """Statements on one page of the report."""
@@ -77,12 +77,7 @@ class Tally:
 
 @dataclass
 class LedgerSums:
-    """The sums of all statements, and the statements of one page.
-
-    Args:
-        ledger: an open ledger.
-        page: number of the kept page of statements: 1 has the newest.
-    """
+    """The sums of all statements, and the statements of one page: 1 has the newest."""
 
     ledger: Ledger
     page: int = 1
@@ -94,7 +89,7 @@ class LedgerSums:
     entries: list[Entry] = field(default_factory=list)
     """The statements of the page, in order."""
     unsettled: int = 0
-    burn_down: dict[str, Any] = field(default_factory=dict)
+    burn_down: Data = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         count = self.ledger.count
@@ -123,7 +118,7 @@ class LedgerSums:
 
 
 class _BurnDown:
-    """The greatest cost of one more statement after each charge, and the level that each refused statement asked for."""
+    """The greatest cost of one more statement after each charge, and the level that each refused statement requested."""
 
     def __init__(self, ledger: Ledger, count: int) -> None:
         self._rule = ledger.accountant
@@ -133,11 +128,11 @@ class _BurnDown:
         self._charges = 0
         self._since: Counter[Event] = Counter()
         self._last = ""
-        self._told = 0
+        self._shown = 0
         self.events: Counter[Event] = Counter()
         self.newest: Event | None = None
-        self.steps: list[dict[str, Any]] = [{"charges": 0, "left": float(self._left), "text": ""}]
-        self.refused: list[dict[str, Any]] = []
+        self.steps: list[Data] = [{"charges": 0, "left": float(self._left), "text": ""}]
+        self.refused: list[Data] = []
 
     def add(self, entry: Entry) -> None:
         if entry.event is not None:
@@ -151,24 +146,19 @@ class _BurnDown:
             level = float(self._left - find_cost_of(self._rule, entry.asked))
             self.refused.append({"charges": self._charges, "level": level, "text": clip_text(entry.text, 90)})
 
-    def finish(self) -> dict[str, Any]:
-        if self._told < self._charges:
+    def finish(self) -> Data:
+        if self._shown < self._charges:
             self._step()
         symbol = self._rule.symbol if self._rule.speaks else "ε"
-        return {
-            "limit": float(self._limit),
-            "symbol": symbol,
-            "charges": self._charges,
-            "steps": self.steps,
-            "refused": self.refused,
-        }
+        curve = {"limit": float(self._limit), "symbol": symbol, "charges": self._charges}
+        return {**curve, "steps": self.steps, "refused": self.refused}
 
     def _step(self) -> None:
         for event, times in self._since.items():
             self._spent = self._rule.add(self._spent, event, times)
         self.events.update(self._since)
         self._since.clear()
-        self._told = self._charges
+        self._shown = self._charges
         self._left = find_left(self._rule, self._spent)
         self.steps.append(
             {"charges": self._charges, "left": float(self._left), "text": clip_text(self._last, 90)}
@@ -199,10 +189,8 @@ def sum_days(days: dict[tuple[str, str], Tally], most: int) -> list[tuple[str, s
             _join(found.setdefault((day[:length], who), Tally()), tally)
         if len(found) <= most:
             break
-    rows = [
-        (day, who, tally)
-        for (day, who), tally in sorted(found.items(), key=lambda item: item[0][0], reverse=True)
-    ]
+    newest = sorted(found.items(), key=lambda item: item[0][0], reverse=True)
+    rows = [(day, who, tally) for (day, who), tally in newest]
     if len(rows) > most:
         rest = Tally()
         for _, _, tally in rows[most - 1 :]:
@@ -212,12 +200,8 @@ def sum_days(days: dict[tuple[str, str], Tally], most: int) -> list[tuple[str, s
 
 
 def _join(tally: Tally, other: Tally) -> None:
-    tally.statements += other.statements
-    tally.refused += other.refused
-    tally.debits += other.debits
-    tally.debited += other.debited
-    tally.epsilon += other.epsilon
-    tally.delta += other.delta
+    for item in fields(Tally):
+        setattr(tally, item.name, getattr(tally, item.name) + getattr(other, item.name))
 
 
 FORMAT = 1
@@ -227,7 +211,7 @@ SECTIONS = ("left", "asked", "refused", "guarantee", "assumptions", "pictures")
 """The parts of a report, in their order."""
 
 
-def make_report(ledger: Ledger, policy: Policy | None = None, *, page: int = 1) -> dict[str, Any]:
+def make_report(ledger: Ledger, policy: Policy | None = None, *, page: int = 1) -> Data:
     """Return the report as plain data: numbers, texts, lists and dictionaries only.
 
     Args:
@@ -242,7 +226,7 @@ def make_report(ledger: Ledger, policy: Policy | None = None, *, page: int = 1) 
     state = ledger.state()
     whole = state.whole or state
     sums = LedgerSums(ledger, page)
-    entries = sums.entries
+    names, accountants = list_accountants(ledger, sums.charged)
     return {
         "format": FORMAT,
         "written": format_now(),
@@ -259,30 +243,27 @@ def make_report(ledger: Ledger, policy: Policy | None = None, *, page: int = 1) 
             "count": sums.count,
         },
         "asked": _asked(ledger, sums, policy),
-        "accountants": _accountants(ledger, sums),
-        "refused": [describe_entry(e, ledger.accountant, policy) for e in entries if e.outcome == "refused"],
+        "accountants": [dict(zip(names, row, strict=True)) for row in accountants],
+        "refused": [
+            describe_entry(e, ledger.accountant, policy) for e in sums.entries if e.outcome == "refused"
+        ],
         "guarantee": _guarantee(ledger, sums, whole, policy),
         "assumptions": _assumptions(policy),
         "pictures": _pictures(ledger, whole, sums),
     }
 
 
-def list_pictures(ledger: Ledger, what: str) -> dict[str, Any]:
-    """Return the numbers of one picture of a ledger.
+def list_pictures(ledger: Ledger, what: str) -> Data:
+    """Return the numbers of one picture of a ledger; BindError if there is none of that name.
 
-    Args:
-        ledger: an open ledger.
-        what: ``"budget"``: the remaining budget after each charge. ``"tradeoff"``: the curves of the promise and of the charges.
-
-    Raises:
-        BindError: there is no picture of that name.
+    ``budget`` is the remaining budget after each charge, ``tradeoff`` the curves of the guarantee and of the charges.
     """
     if what not in PICTURES:
         raise BindError(f"there is no picture of {what}.", hint=did_you_mean(what, PICTURES))
     return ledger.tabulate(f"picture {what}", PICTURES[what])
 
 
-def _left(whole: BudgetState, sums: LedgerSums) -> dict[str, Any]:
+def _left(whole: BudgetState, sums: LedgerSums) -> Data:
     return {
         "sentence": whole.sentence,
         "accountant": whole.accountant,
@@ -304,38 +285,26 @@ def _left(whole: BudgetState, sums: LedgerSums) -> dict[str, Any]:
     }
 
 
-def _own(room: OwnRoom) -> dict[str, Any]:
-    return {
-        "symbol": room.symbol,
-        **{name: float(getattr(room, name)) for name in ("limit", "spent", "left")},
-    }
+def _own(room: OwnRoom) -> Data:
+    amounts = {"limit": room.limit, "spent": room.spent, "left": room.left}
+    return {"symbol": room.symbol, **{name: float(amount) for name, amount in amounts.items()}}
 
 
-def _asked(ledger: Ledger, sums: LedgerSums, policy: Policy | None) -> dict[str, Any]:
-    accountant = ledger.accountant
-    shares = ledger.terms.shares
-    return {
-        "people": [
-            {"who": who, "statements": tally.statements, "epsilon": float(tally.epsilon),
-             "debited": float(tally.debited), "share": float(shares[who][0]) if who in shares else None}
-            for who, tally in sums.people.items() if tally.statements or tally.debits
-        ],
-        "days": [
-            {"day": day, "who": who, "statements": tally.statements, "refused": tally.refused,
-             "epsilon": float(tally.epsilon), "delta": float(tally.delta)}
-            for day, who, tally in sum_days(sums.days, _DAYS)
-        ],
-        "statements": [
-            describe_entry(e, accountant, policy)
-            for e in sums.entries if e.event is not None or e.debit is not None
-        ],
-    }  # fmt: skip
-
-
-def _accountants(ledger: Ledger, sums: LedgerSums) -> list[dict[str, Any]]:
-    """Return what was asked so far as each way of adding up has it."""
-    names, rows = list_accountants(ledger, sums.charged)
-    return [dict(zip(names, row, strict=True)) for row in rows]
+def _asked(ledger: Ledger, sums: LedgerSums, policy: Policy | None) -> Data:
+    shares = {who: float(share[0]) for who, share in ledger.terms.shares.items()}
+    people, days = [], []
+    for who, tally in sums.people.items():
+        if tally.statements or tally.debits:
+            charged = {"epsilon": float(tally.epsilon), "debited": float(tally.debited)}
+            people.append({"who": who, "statements": tally.statements, **charged, "share": shares.get(who)})
+    for day, who, tally in sum_days(sums.days, _DAYS):
+        counts = {"statements": tally.statements, "refused": tally.refused}
+        days.append(
+            {"day": day, "who": who, **counts, "epsilon": float(tally.epsilon), "delta": float(tally.delta)}
+        )
+    charged_entries = [e for e in sums.entries if e.event is not None or e.debit is not None]
+    statements = [describe_entry(e, ledger.accountant, policy) for e in charged_entries]
+    return {"people": people, "days": days, "statements": statements}
 
 
 def _price(rule: Accountant, event: Event | None) -> str:
@@ -346,8 +315,8 @@ def _price(rule: Accountant, event: Event | None) -> str:
     return rule.write_charge(event) if part is None else f"{format_percent(part)} of the rule"
 
 
-def describe_entry(entry: Entry, accountant: Accountant, policy: Policy | None) -> dict[str, Any]:
-    """Return a statement of the ledger as plain data: who asked what when, the charge, its end, and where that comes from."""
+def describe_entry(entry: Entry, accountant: Accountant, policy: Policy | None) -> Data:
+    """Return a statement of the ledger as plain data: analyst, text, time, charge, outcome, and their explanation."""
     event = entry.charged(accountant)
     charged = (Fraction(0), Fraction(0)) if event is None else event.basic
     return {
@@ -368,7 +337,7 @@ def describe_entry(entry: Entry, accountant: Accountant, policy: Policy | None) 
     }
 
 
-def _guarantee(ledger: Ledger, sums: LedgerSums, whole: BudgetState, policy: Policy | None) -> dict[str, Any]:
+def _guarantee(ledger: Ledger, sums: LedgerSums, whole: BudgetState, policy: Policy | None) -> Data:
     promise, spent = find_promise(ledger, sums.charged), find_spent(ledger, sums.charged)
     at_delta = find_conversion_delta(ledger)
     units = sorted({t.unit_words for t in policy.tables.values() if not t.public}) if policy else []
@@ -399,8 +368,8 @@ def _say_promise(promise: BudgetLoss, whole: BudgetState, unit: str) -> str:
     sure, even = promise.certainty, "if they gave it even odds before."
     if sure > 0.999:
         return (
-            f"S{knows} may become all but certain whether {unit} in the data: a budget of {_say_amount(promise, whole)} "
-            "promises next to nothing."
+            f"S{knows} may become almost certain whether {unit} in the data: a budget of {_say_amount(promise, whole)} protects "
+            "hardly anyone."
         )
     if promise.currency != "epsilon":
         told = f"guesses right with a chance of at most {certainty_text(sure)} whether {unit} in the data"
@@ -431,21 +400,20 @@ def _say_formal(promise: BudgetLoss, whole: BudgetState) -> str:
     amount = f"{promise.amount:.4g}"
     name = f"{amount}-Gaussian differentially private" if promise.currency == "mu" else f"{amount}-zCDP"
     if promise.delta:
-        name += f" but for an event of probability {promise.delta:.4g}"
+        name += f" except with probability {promise.delta:.4g}"
     if not whole.promises_rule:
         return name
     return f"{name} (the curve alone: ε={write_short(whole.limit_epsilon, UP)} at δ={write_short(whole.at_delta)})"
 
 
-def _errors(of: str, loss: BudgetLoss) -> dict[str, Any]:
+def _errors(of: str, loss: BudgetLoss) -> Data:
     """Return the least type II errors at public type I errors."""
     curve = loss.curve
     return {"of": of, "type_ii": [[alpha, float(curve(alpha))] for alpha in ALPHAS]}
 
 
-def _group(loss: BudgetLoss, k: int, at_delta: float) -> dict[str, Any]:
-    names = ("epsilon", "delta", "mu", "rho", "certainty", "type_ii_at_1", "type_ii_at_5", "type_ii_at_10")
-    return {"size": k, **dict(zip(names, describe_group(loss, k, at_delta), strict=True))}
+def _group(loss: BudgetLoss, k: int, at_delta: float) -> Data:
+    return {"size": k, **dict(zip(GROUP_FIGURES, describe_group(loss, k, at_delta), strict=True))}
 
 
 def _parts(whole: BudgetState) -> str:
@@ -454,38 +422,29 @@ def _parts(whole: BudgetState) -> str:
         return ""
     rest = whole.limit_delta - whole.mechanism_delta
     return (
-        f" Of δ, {write_short(whole.mechanism_delta)} is for mechanisms that have one of their own and {write_short(rest)} for "
-        "the rule. A statement is admitted while the plain sum of ε or the rule has room for it."
+        f" Of δ, {write_short(whole.mechanism_delta)} is for mechanisms with a δ of their own and {write_short(rest)} for the "
+        "rule. A statement is admitted if the plain sum of ε or the rule has room for it."
     )
 
 
-def _assumptions(policy: Policy | None) -> dict[str, Any]:
+def _assumptions(policy: Policy | None) -> Data:
     if policy is None:
         return {"sentences": [], "tables": []}
     tables, sentences = [], []
     for table in policy.tables.values():
         if table.public:
-            sentences.append(f"{table.name} is public: nothing in it is protected.")
+            sentences.append(f"{table.name} is public: it has no protection.")
             continue
-        rows = 1 if table.row_level else table.max_rows
         limits = filter(None, (_rows(table), _groups(table.max_groups)))
         sentences.append(f"{table.name} protects {table.unit_words}: {', '.join(limits)}.")
-        columns = [
-            {
-                "name": name,
-                "bounds": _bounds(column),
-                "values": None if column.values is None else list(column.values),
-            }
-            for name, column in table.columns.items()
-        ]
-        tables.append({"name": table.name, "unit": _unit_text(table), "max_rows": rows,
-                       "max_rows_per_group": table.max_rows_per_group, "max_groups": table.max_groups,
-                       "columns": columns})  # fmt: skip
+        columns = [_describe_column(name, column) for name, column in table.columns.items()]
+        unit = table.unit_label or None
+        tables.append({"name": table.name, "unit": unit, **table.caps, "columns": columns})
     sentences += _say_server(policy)
     sentences.append("Declared bounds and values are public: they must not be read off the data.")
     sentences.append(
-        "The promise covers what dpsql released from this ledger. It does not cover another ledger for the "
-        "same people, nor somebody who can read the data themselves."
+        "The guarantee covers the releases recorded in this ledger. It does not cover another ledger about the same people, nor "
+        "anyone with access to the data."
     )
     return {"sentences": sentences, "tables": tables}
 
@@ -496,11 +455,11 @@ def _say_server(policy: Policy) -> list[str]:
     if policy.analysts and policy.budget.answers == "own":
         said.append(
             "A stored answer is debited once to the share of each other analyst who asks for it. The whole is not "
-            "charged again, for nothing is drawn."
+            "charged again, because nothing is drawn."
         )
     elif policy.analysts:
         said.append(
-            "A stored answer is free for every analyst: the whole bounds what all of them see together."
+            "A stored answer is free for every analyst, because the whole budget bounds all answers together."
         )
     if not policy.server.answer_times:
         said.append(
@@ -509,7 +468,7 @@ def _say_server(policy: Policy) -> list[str]:
     return said
 
 
-def _pictures(ledger: Ledger, whole: BudgetState, sums: LedgerSums) -> dict[str, Any]:
+def _pictures(ledger: Ledger, whole: BudgetState, sums: LedgerSums) -> Data:
     epsilon = float(whole.limit_epsilon)
     charged = sums.charged
     promise, spent = find_promise(ledger, charged), find_spent(ledger, charged)
@@ -539,12 +498,12 @@ def _pictures(ledger: Ledger, whole: BudgetState, sums: LedgerSums) -> dict[str,
     }
 
 
-def _draw_picture(ledger: Ledger, name: str) -> dict[str, Any]:
+def _draw_picture(ledger: Ledger, name: str) -> Data:
     state = ledger.state()
     return {name: _pictures(ledger, state.whole or state, LedgerSums(ledger))[name]}
 
 
-PICTURES: Mapping[str, Callable[[Ledger], dict[str, Any]]] = {
+PICTURES: Mapping[str, Callable[[Ledger], Data]] = {
     "budget": lambda ledger: _draw_picture(ledger, "burn_down"),
     "tradeoff": lambda ledger: _draw_picture(ledger, "tradeoff"),
 }
@@ -558,7 +517,7 @@ def _draw_curve(loss: BudgetLoss, epsilon: float) -> list[tuple[float, float]]:
     return [(i / 100, curve(i / 100)) for i in range(101)]
 
 
-def _attacker(whole: BudgetState, promise: BudgetLoss, spent: BudgetLoss) -> dict[str, Any]:
+def _attacker(whole: BudgetState, promise: BudgetLoss, spent: BudgetLoss) -> Data:
     """Compute the attacker's certainty along the currency of the promise, and the session's place on it."""
     limit, now = promise.amount, spent
     if promise.currency == "epsilon":
@@ -573,9 +532,11 @@ def _attacker(whole: BudgetState, promise: BudgetLoss, spent: BudgetLoss) -> dic
     }
 
 
-def _bounds(column: Column) -> list[str | float] | None:
-    ends = column.bounds
-    return None if ends is None else [str(end) if isinstance(end, DateBound) else float(end) for end in ends]
+def _describe_column(name: str, column: Column) -> Data:
+    bounds = None
+    if column.bounds is not None:
+        bounds = [str(end) if isinstance(end, DateBound) else float(end) for end in column.bounds]
+    return {"name": name, "bounds": bounds, "values": None if column.values is None else list(column.values)}
 
 
 def _rows(table: Table) -> str:
@@ -583,22 +544,13 @@ def _rows(table: Table) -> str:
     rows, each = 1 if table.row_level else table.max_rows, table.max_rows_per_group
     if rows is None and each is None:
         return "any number of rows"
-    in_all = (
-        "" if rows is None else "one row each" if rows == 1 else f"at most {rows} rows of each count in all"
-    )
-    in_group = (
-        ""
-        if each is None or table.row_level
-        else f"at most {each} row{'s' * (each > 1)} of each count in a group"
-    )
-    return ", ".join(filter(None, (in_all, in_group)))
+    caps = []
+    if rows is not None:
+        caps.append("one row each" if rows == 1 else f"at most {rows} rows of each count in all")
+    if each is not None and not table.row_level:
+        caps.append(f"at most {each} row{'s' * (each > 1)} of each count in a group")
+    return ", ".join(caps)
 
 
 def _groups(count: int | None) -> str:
     return "" if count is None else "one group each" if count == 1 else f"at most {count} groups each"
-
-
-def _unit_text(table: Table) -> str | None:
-    """Return the column or path of the privacy unit, with its period."""
-    period = "" if table.period is None else f" {table.period.words}"
-    return None if table.unit_text is None else f"{table.unit_text}{period}"

@@ -1,31 +1,35 @@
-"""The figures of a budget: the promise and the charges, as curves, errors, groups and sums side by side.
+"""The figures of a budget: the guarantee and the charges, as curves, errors, groups and sums side by side.
 
 They use the currency of the session. For a budget in mu, or a session that only the Gaussian rule can admit, the curve is
-``G_mu`` itself, k people together have k times mu, and rho grows with the square of k. All figures are floats for display,
+``G_mu`` itself. k people together have k times mu; rho grows with the square of k. All figures are floats for display,
 computed from exact sums; the filters decide charges.
+
+A ledger of a million statements has few distinct prices, so figures are computed from these without walking it again.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from operator import methodcaller
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dpsql.numerics.exact_numbers import compute_root, write_number
 from dpsql.privacy import conversions
-from dpsql.privacy.accountants import Accountant, RuleAccountant
+from dpsql.privacy.accountants import Accountant, RuleAccountant, Spent
 from dpsql.privacy.curves import BesideDelta, TradeOff
 from dpsql.privacy.events import Event, PureDP
 from dpsql.privacy.filters import ACCOUNTANTS, RENYI_ORDERS
 from dpsql.privacy.pld import compute_loss, find_cost
 from dpsql.privacy.tradeoff import from_epsilon_delta, from_profile, gaussian
-from dpsql.report.charges import Charges, count_charges
+from dpsql.report.tables import Figures
 
 if TYPE_CHECKING:
     from dpsql.ledger.ledger import Ledger
+
 
 PrivacyProfile = Callable[[float], float]
 """Delta as a function of epsilon: smaller is more private."""
@@ -224,9 +228,9 @@ class BudgetLoss:
 
 
 def find_promise(ledger: Ledger, charges: Charges) -> BudgetLoss:
-    """Return the loss that the whole budget promises.
+    """Return the loss that the whole budget guarantees.
 
-    A budget in mu or rho promises that amount. So does gdp if the first statement had no pure loss: it was chosen before any
+    A budget in mu or rho guarantees that amount. So does gdp if the first statement had no pure loss: it was chosen before any
     answer, and after it the plain sum admits nothing in any continuation, so only the rule admits statements. Otherwise the
     pair (epsilon, delta) is proved.
     """
@@ -259,7 +263,7 @@ def find_spent(ledger: Ledger, charges: Charges) -> BudgetLoss:
     return BudgetLoss("epsilon", epsilon, min(1.0, delta), spent_profile(charged))
 
 
-def list_curve(ledger: Ledger, spent: bool) -> tuple[tuple[str, ...], list[tuple[float, ...]]]:
+def list_curve(ledger: Ledger, spent: bool) -> Figures:
     """Return columns and rows of ``SHOW TRADEOFF``, and of ``SHOW TRADEOFF SPENT``."""
     charges = count_charges(ledger)
     loss = (find_spent if spent else find_promise)(ledger, charges)
@@ -269,30 +273,24 @@ def list_curve(ledger: Ledger, spent: bool) -> tuple[tuple[str, ...], list[tuple
     if rule is not None:
         curves.append(rule)
         names.append("type_ii_error_by_rule")
-    rows = [(i / 50, *(float(curve(i / 50)) for curve in curves)) for i in range(51)]
-    return tuple(names), rows
+    return tuple(names), [(i / 50, *(float(curve(i / 50)) for curve in curves)) for i in range(51)]
 
 
-def list_unit_groups(ledger: Ledger) -> tuple[tuple[str, ...], list[tuple[str | int | float | None, ...]]]:
+_ERRORS = ("type_ii_at_1", "type_ii_at_5", "type_ii_at_10")
+GROUP_FIGURES = ("epsilon", "delta", "mu", "rho", "certainty", *_ERRORS)
+"""The figures of several units together, as :func:`describe_group` yields them."""
+
+
+def list_unit_groups(ledger: Ledger) -> Figures:
     """Return columns and rows of ``SHOW GROUPS``: one to five units together, for budget and charges."""
-    names = (
-        "loss",
-        "units",
-        "epsilon",
-        "delta",
-        "mu",
-        "rho",
-        "certainty",
-        "type_ii_at_1",
-        "type_ii_at_5",
-        "type_ii_at_10",
-    )
-    rows: list[tuple[str | int | float | None, ...]] = []
     at_delta, charges = find_conversion_delta(ledger), count_charges(ledger)
-    for name, loss in (("budget", find_promise(ledger, charges)), ("spent", find_spent(ledger, charges))):
-        for k in range(1, PEOPLE + 1):
-            rows.append((name, k, *describe_group(loss, k, at_delta)))
-    return names, rows
+    losses = {"budget": find_promise(ledger, charges), "spent": find_spent(ledger, charges)}
+    rows: list[tuple[str | int | float | None, ...]] = [
+        (name, k, *describe_group(loss, k, at_delta))
+        for name, loss in losses.items()
+        for k in range(1, PEOPLE + 1)
+    ]
+    return ("loss", "units", *GROUP_FIGURES), rows
 
 
 def find_conversion_delta(ledger: Ledger) -> float:
@@ -322,9 +320,7 @@ _SIDE_BY_SIDE = ("basic", "zcdp", "gdp")
 """Accountants shown together with the session's own."""
 
 
-def list_accountants(
-    ledger: Ledger, charges: Charges | None = None
-) -> tuple[tuple[str, ...], list[tuple[str | int | float | bool | None, ...]]]:
+def list_accountants(ledger: Ledger, charges: Charges | None = None) -> Figures:
     """Return columns and rows of ``SHOW ACCOUNTANTS``: the charges so far under each accountant.
 
     ``epsilon`` is at the budget's delta: the loss of a session with these charges. ``left_epsilon`` is the largest pure epsilon
@@ -343,20 +339,15 @@ def list_accountants(
         events = charges.counted_by(kind)
         more = None if events.last is None else held.more(spent, events.last)
         epsilon = _at_delta(name, events, delta)
-        rows.append((name, name == own, _say_spent(held, events), *_pair(epsilon, name, events, delta), held.holds(spent),
-                     float(held.fits(spent)), more))  # fmt: skip
+        summed = events.add_up(lambda e: e.basic[1]) if name == "basic" else delta
+        pair = (None if epsilon is None else float(epsilon), float(summed))
+        figures = (*pair, held.holds(spent), float(held.fits(spent)), more)
+        rows.append((name, name == own, _write_spent(held, events), *figures))
     rows.append(("pld", False, "declared as one list", *_describe_plan(charges, terms.epsilon, delta)))
     return names, rows
 
 
-def _pair(
-    epsilon: Fraction | None, name: str, events: Charges, delta: Fraction
-) -> tuple[float | None, float]:
-    summed = events.add_up(lambda e: e.basic[1]) if name == "basic" else delta
-    return (None if epsilon is None else float(epsilon)), float(summed)
-
-
-def _say_spent(held: Accountant, events: Charges) -> str:
+def _write_spent(held: Accountant, events: Charges) -> str:
     """Return the sum in the accountant's own currency."""
     if held.currency == "mu":
         return f"μ={write_number(compute_root(events.add_up(lambda e: e.mu**2)))}"
@@ -393,7 +384,7 @@ _MOST_EVENTS = 1000
 def _describe_plan(
     charges: Charges, limit: Fraction, delta: Fraction
 ) -> tuple[float | None, float, bool, float | None, int | None]:
-    """Return what a declared list of these events costs at delta, and how much more it would have had room for."""
+    """Return the cost of a declared list of these events at delta, and the room that it would have left."""
     if charges.add_up(lambda e: e.basic[0]) > _MOST_EPSILON:
         return None, float(delta), False, None, None
     events = [event for event, times in charges.counts.items() for _ in range(times)]
@@ -439,17 +430,64 @@ def _count_more(fits: Callable[[Event, int], bool], last: Event) -> int:
     return low
 
 
-Figures = tuple[tuple[str, ...], list[tuple[Any, ...]]]
-"""Names of columns, and rows of texts, numbers, booleans and NULLs."""
 FIGURES: Mapping[str, Callable[[Ledger], Figures]] = {
     "TRADEOFF": lambda ledger: list_curve(ledger, spent=False),
     "TRADEOFF SPENT": lambda ledger: list_curve(ledger, spent=True),
     "GROUPS": list_unit_groups,
     "ACCOUNTANTS": list_accountants,
 }
-"""The functions that make SHOW's tables of everybody's statements, by the word after SHOW."""
+"""The functions that make SHOW's tables over all analysts' statements, by the word after SHOW."""
 
 
 def list_figures(ledger: Ledger, what: str) -> Figures:
     """Return columns and rows of one of :data:`FIGURES`, of the whole ledger."""
     return ledger.tabulate(what, FIGURES[what])
+
+
+# -- the charges of a ledger ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Charges:
+    """The distinct charged events, the oldest first, with the number of statements each. No sum depends on their order."""
+
+    counts: Mapping[Event, int] = field(default_factory=dict)
+    last: Event | None = None
+
+    @property
+    def first(self) -> Event | None:
+        """The oldest event; None if there is none."""
+        return next(iter(self.counts), None)
+
+    def add_up(self, cost: Callable[[Event], Fraction]) -> Fraction:
+        """Add up a cost over all statements."""
+        return sum((times * cost(event) for event, times in self.counts.items()), Fraction(0))
+
+    def add_up_pairs(self) -> tuple[float, float]:
+        """Add up the pairs (epsilon, delta) of all statements."""
+        return float(self.add_up(lambda e: e.basic[0])), float(self.add_up(lambda e: e.basic[1]))
+
+    def counted_by(self, rule: type[Accountant] | Accountant) -> Charges:
+        """Return the charges as an accountant counts them."""
+        counts: Counter[Event] = Counter()
+        for event, times in self.counts.items():
+            counts[rule.charge(event)] += times
+        return Charges(counts, None if self.last is None else rule.charge(self.last))
+
+    def fold(self, rule: Accountant) -> Spent:
+        """Return an accountant's sums of all charges."""
+        spent = rule.start
+        for event, times in self.counts.items():
+            spent = rule.add(spent, event, times)
+        return spent
+
+
+def count_charges(ledger: Ledger) -> Charges:
+    """Count the charges of all statements of a ledger, in one pass."""
+    counts: Counter[Event] = Counter()
+    last = None
+    for entry in ledger.walk(1, ledger.count):
+        if entry.event is not None:
+            counts[entry.event] += 1
+            last = entry.event
+    return Charges(counts, last)

@@ -1,4 +1,4 @@
-"""The owner's report written down: an HTML page, text, JSON or CSV.
+"""The owner's report as an HTML page, text, JSON or CSV.
 
 The page has no script, fetches nothing, follows light and dark, and is readable with styles off.
 """
@@ -20,22 +20,33 @@ from dpsql.policy.model import Policy
 from dpsql.report.charts import draw_charts
 from dpsql.report.data import make_report
 from dpsql.report.figures import certainty_text
-from dpsql.report.tables import Html, Sheet, clip_text, fill, join, list_entries, read_template, tag
+from dpsql.report.tables import (
+    LEDGER_COLUMNS,
+    Data,
+    Html,
+    Sheet,
+    clip_text,
+    fill,
+    join,
+    list_entries,
+    read_template,
+    tag,
+)
 
 
-def write_page(data: dict[str, Any]) -> str:
+def write_page(data: Data) -> str:
     """Write the whole page of a report (see :func:`dpsql.report.data.make_report`)."""
     sections = (
-        ("left", "How much is left", _write_left(data)),
+        ("left", "The remaining budget", _write_left(data)),
         (
             "asked",
-            "What was asked, by whom, and what it cost",
+            "Statements and their costs",
             _write_asked(data["asked"], data["pages"]) + write_accountants(data["accountants"]),
         ),
-        ("refused", "What was refused", _write_refused(data["refused"])),
-        ("guarantee", "What is promised", write_guarantee(data["guarantee"])),
-        ("assumptions", "Under which assumptions", write_assumptions(data["assumptions"])),
-        ("pictures", "In pictures", draw_charts(data)),
+        ("refused", "Refusals", _write_refused(data["refused"])),
+        ("guarantee", "The guarantee", write_guarantee(data["guarantee"])),
+        ("assumptions", "Assumptions", write_assumptions(data["assumptions"])),
+        ("pictures", "Pictures", draw_charts(data)),
     )
     warnings = (tag("p", text, class_="warning", role="alert") for text in data["warnings"])
     return fill(
@@ -49,15 +60,11 @@ def write_page(data: dict[str, Any]) -> str:
     )
 
 
-def _write_left(data: dict[str, Any]) -> Html:
+def _write_left(data: Data) -> Html:
     left = data["left"]
-    facts = [
-        f"{left['charges']} statements charged",
-        left["about_text"],
-        left["detail"],
-        f"accountant {left['accountant']}",
-        f"{left['unsettled']} not settled, charged in full" if left["unsettled"] else "",
-    ]
+    unsettled = f"{left['unsettled']} not settled, charged in full" if left["unsettled"] else ""
+    facts = [f"{left['charges']} statements charged", left["about_text"], left["detail"]]
+    facts += [f"accountant {left['accountant']}", unsettled]
     return fill(
         "left.html",
         sentence=left["sentence"],
@@ -68,12 +75,7 @@ def _write_left(data: dict[str, Any]) -> Html:
 
 
 def write_bar(share: float, label: str) -> Html:
-    """Return a bar of the spent part of a budget.
-
-    Args:
-        share: from 0 to 1.
-        label: for screen readers.
-    """
+    """Return a bar of the spent share of a budget; ``label`` is for screen readers."""
     percent = 100 * min(1.0, max(0.0, share))
     return fill("bar.html", percent=f"{percent:.0f}", width=f"{percent:.1f}", label=label)
 
@@ -81,58 +83,48 @@ def write_bar(share: float, label: str) -> Html:
 def write_table(headings: str, rows: list[tuple[Any, ...]], caption: str, numbers: str = "") -> Html:
     """Return a table with a caption, which scrolls if it is too wide, also by the keyboard.
 
-    Args:
-        headings: of the columns, with ``|`` between them.
-        rows: the cells; all but :class:`Html` are escaped.
-        caption: the subject of the table.
-        numbers: the headings of columns of numbers.
+    ``headings``, and those of columns of ``numbers``, have ``|`` between them. All cells but :class:`Html` are escaped.
     """
     table = Sheet.of(headings.split("|"), rows, numbers.split("|"), caption=(caption,), caption_style=None)
     return tag("div", table.html(), class_="scroll", role="region", tabindex="0", aria_label=caption)
 
 
-def _write_asked(asked: dict[str, Any], pages: dict[str, Any]) -> Html:
+_GAP = Html("<br>")
+
+
+def _write_asked(asked: Data, pages: Data) -> Html:
     if not asked["people"]:
         return tag("p", "Nothing yet.")
-    caption = f"Statements in order{_say_page(pages)}; times as where this was written"
-    return write_sums(asked) + Html("<br>") + write_statements(asked["statements"], caption)
+    caption = f"Statements in order{_write_range(pages)}; times of the place where this was written"
+    return write_sums(asked) + _GAP + write_statements(asked["statements"], caption)
 
 
-def write_sums(asked: dict[str, Any]) -> Html:
+def write_sums(asked: Data) -> Html:
     """Write the sums by person, and by day and person."""
     days = [
         (d["day"], d["who"] or "not named", str(d["statements"]), str(d["refused"]), f"ε={d['epsilon']:.4g}")
         for d in asked["days"]
     ]
-    debits = any(p["debited"] for p in asked["people"])
-    people = [
-        (p["who"] or "not named", str(p["statements"]), f"ε={p['epsilon']:.4g}",
-         *([f"ε={p['debited']:.4g}"] if debits else []), _write_share(p["share"]))
-        for p in asked["people"]
-    ]  # fmt: skip
-    heads = "who|statements|charged|" + ("share alone|" if debits else "") + "of"
-    return (
-        write_table(heads, people, "Sums by person: plain sums of epsilon", "statements|charged|share alone|of")
-        + Html("<br>")
-        + write_table("day|who|statements|refused|charged", days,
-                      "Sums by day (UTC) and person: plain sums of epsilon", "statements|refused|charged")
-    )  # fmt: skip
-
-
-def write_statements(entries: list[dict[str, Any]], caption: str) -> Html:
-    """Return a table of charged statements: time, analyst, charge, outcome, text."""
-    rows = [
-        (
-            e["when_text"],
-            e["who"],
-            _write_charge(e),
-            e["outcome"],
-            tag("code", clip_text(e["text"], _TEXT_WIDTH))
-            + (tag("span", clip_text(e["reason"], _TEXT_WIDTH), class_="reason") if e["reason"] else Html())
-            + _write_why(e),
+    debits, people = any(p["debited"] for p in asked["people"]), []
+    for p in asked["people"]:
+        debited = [f"ε={p['debited']:.4g}"] if debits else []
+        share = "the whole" if p["share"] is None else f"ε={p['share']:.4g}"
+        people.append(
+            (p["who"] or "not named", str(p["statements"]), f"ε={p['epsilon']:.4g}", *debited, share)
         )
-        for e in entries
-    ]
+    numbers = f"statements|charged|{'share alone|' if debits else ''}of"
+    sums = "plain sums of epsilon"
+    by_day = f"Sums by day (UTC) and person: {sums}"
+    return (
+        write_table(f"who|{numbers}", people, f"Sums by person: {sums}", numbers)
+        + _GAP
+        + write_table("day|who|statements|refused|charged", days, by_day, "statements|refused|charged")
+    )
+
+
+def write_statements(entries: list[Data], caption: str) -> Html:
+    """Return a table of charged statements: time, analyst, charge, outcome, text."""
+    rows = [(e["when_text"], e["who"], _write_charge(e), e["outcome"], _write_statement(e)) for e in entries]
     return write_table("when|who|charge|outcome|statement", rows, caption, "charge")
 
 
@@ -140,7 +132,7 @@ _TEXT_WIDTH = 600
 """Characters of a statement on a page; the CSV has all of them."""
 
 
-def _say_page(pages: dict[str, Any]) -> str:
+def _write_range(pages: Data) -> str:
     """Return the range of statements on a page; empty if all are on it."""
     if pages["of"] == 1:
         return ""
@@ -151,12 +143,12 @@ def _say_page(pages: dict[str, Any]) -> str:
 
 
 _SIDE_BY_SIDE = (
-    "What was asked so far, as other ways of adding up have it: the ε at the budget's δ, the largest ε of one more "
-    "pure statement, and how many more like the last one. pld is for a list that was declared as a whole."
+    "The charges so far under other accountants: the ε at the budget's δ, the largest ε of one more pure statement, and the "
+    "number of further statements like the last one. pld is for a list that was declared as a whole."
 )
 
 
-def write_accountants(rows: list[dict[str, Any]]) -> Html:
+def write_accountants(rows: list[Data]) -> Html:
     """Write the accountants side by side."""
     cells = [
         (
@@ -178,7 +170,7 @@ def _write_figure(value: float | None) -> str:
     return "—" if value is None else f"{value:.4g}"
 
 
-def write_guarantee(told: dict[str, Any]) -> Html:
+def write_guarantee(told: Data) -> Html:
     """Write the promise in words, the errors of an attacker, and groups."""
     errors = [(row["of"], *(f"{beta:.4g}" for _, beta in row["type_ii"])) for row in told["errors"]]
     alphas = [f"α = {alpha:.0%}" for alpha, _ in told["errors"][0]["type_ii"]]
@@ -195,57 +187,53 @@ def write_guarantee(told: dict[str, Any]) -> Html:
         )
         for group in told["groups"]
     ]
-    heads = [sign] * bool(own) + ["ε", "δ", "certainty", *alphas]
+    numbers, heads = "|".join(alphas), "|".join([sign] * bool(own) + ["ε", "δ", "certainty", *alphas])
+    least = "The least type II error (misses) of any test whose type I error is α"
     return (
         fill("guarantee.html", sentence=told["sentence"], formal=told["formal"])
-        + write_table("|".join(["loss", *alphas]), errors, "The least type II error (misses) of any test whose type I error is α",
-                  "|".join(alphas))
-        + Html("<br>")
-        + write_table("|".join(["units", *heads]), groups, "The whole budget, for several units together", "|".join(heads))
-    )  # fmt: skip
+        + write_table(f"loss|{numbers}", errors, least, numbers)
+        + _GAP
+        + write_table(f"units|{heads}", groups, "The whole budget, for several units together", heads)
+    )
 
 
-def _write_charge(entry: dict[str, Any]) -> Html:
+def _write_charge(entry: Data) -> Html:
     """Return the charge, and its price in the accountant's own currency."""
     price = "" if entry["price"] == entry["charge"] else entry["price"]
     return tag("span", entry["charge"]) + (tag("span", price, class_="reason") if price else Html())
 
 
-def _write_why(entry: dict[str, Any]) -> Html:
+def _write_why(entry: Data) -> Html:
     """Return the explanation of a charge, folded."""
     if not entry["why"]:
         return Html()
     return tag("details", tag("summary", "why") + tag("ul", join(tag("li", told) for told in entry["why"])))
 
 
-def _write_share(share: float | None) -> str:
-    return "the whole" if share is None else f"ε={share:.4g}"
-
-
-def _write_refused(refused: list[dict[str, Any]]) -> Html:
+def _write_refused(refused: list[Data]) -> Html:
     if not refused:
         return tag("p", "Nothing.")
     return write_refusals(refused, REFUSALS)
 
 
-REFUSALS = (
-    "Refused statements cost nothing. They are the best sign that a bound is missing or a budget too small."
-)
+REFUSALS = "Refused statements cost nothing. They are the best sign of a missing bound or a budget that is too small."
 
 
-def write_refusals(refused: list[dict[str, Any]], caption: str) -> Html:
+def write_refusals(refused: list[Data], caption: str) -> Html:
     """Return a table of refused statements: time, analyst, requested cost, text and reason."""
-    rows = [
-        (e["when_text"], e["who"], e["asked"] or "—",
-         tag("code", clip_text(e["text"], _TEXT_WIDTH))
-         + tag("span", clip_text(e["reason"], _TEXT_WIDTH), class_="reason") + _write_why(e))
-        for e in refused
-    ]  # fmt: skip
+    rows = [(e["when_text"], e["who"], e["asked"] or "—", _write_statement(e)) for e in refused]
     return write_table("when|who|asked for|statement", rows, caption, "asked for")
 
 
-def write_assumptions(assumed: dict[str, Any]) -> Html:
-    """Write what the owner declared, table by table."""
+def _write_statement(entry: Data) -> Html:
+    """Return a statement with its reason and the explanation of its charge."""
+    text = tag("code", clip_text(entry["text"], _TEXT_WIDTH))
+    reason = entry["reason"] and tag("span", clip_text(entry["reason"], _TEXT_WIDTH), class_="reason")
+    return text + (reason or Html()) + _write_why(entry)
+
+
+def write_assumptions(assumed: Data) -> Html:
+    """Write the owner's declarations, table by table."""
     items = join(tag("li", sentence) for sentence in assumed["sentences"])
     rows = [
         (table["name"], column["name"], _write_declared(column))
@@ -257,7 +245,7 @@ def write_assumptions(assumed: dict[str, Any]) -> Html:
     )
 
 
-def _write_declared(column: dict[str, Any]) -> str:
+def _write_declared(column: Data) -> str:
     told = []
     if column["bounds"] is not None:
         low, high = (end if isinstance(end, str) else f"{end:g}" for end in column["bounds"])
@@ -269,21 +257,16 @@ def _write_declared(column: dict[str, Any]) -> str:
 
 
 def write_report(
-    ledger: Ledger,
-    policy: Policy | None,
-    path: str | Path,
-    *,
-    accountant: str | None = None,
-    page: int = 1,
+    ledger: Ledger, policy: Policy | None, path: str | Path, *, accountant: str | None = None, page: int = 1
 ) -> Path:
-    """Write the report to a file, as its suffix says: ``.html``, ``.json``, ``.csv``, else text.
+    """Write the report to a file in the format of its suffix: ``.html``, ``.json``, ``.csv``, else text.
 
     Args:
         ledger: the ledger to report on.
-        policy: for the assumptions; None takes the one that the ledger holds.
+        policy: the policy with the assumptions; by default the one in the ledger.
         path: the file to write.
-        accountant: counts the same events as this accountant would have; the whole report says so.
-        page: which statements are told one by one: 1, the newest. Sums, and the CSV, are of all.
+        accountant: the accountant that counts the events; by default the ledger's.
+        page: the page of single statements: 1 has the newest. Sums, and the CSV, are of all.
 
     Raises:
         LedgerError: the ledger can't be read or trusted.
@@ -302,7 +285,7 @@ def write_report(
 def report_text(
     ledger: Ledger, policy: Policy | None = None, *, accountant: str | None = None, page: int = 1
 ) -> str:
-    """Return the report for a terminal; with ``accountant``, as that one would have counted."""
+    """Return the report for a terminal; ``accountant`` counts the events instead of the ledger's."""
     return _write_as(".txt", ledger, policy, accountant, page)
 
 
@@ -312,13 +295,9 @@ def _write_as(suffix: str, ledger: Ledger, policy: Policy | None, accountant: st
             return _write_as(suffix, other, policy or ledger.policy, None, page)
     if suffix == ".csv":
         sheet = io.StringIO()
-        names: tuple[str, ...] = ()
+        csv.writer(sheet).writerow(LEDGER_COLUMNS)
         for entry in ledger.walk():
-            told, rows = list_entries([entry], ledger.accountant)
-            csv.writer(sheet).writerows(rows if names else [told, *rows])
-            names = told
-        if not names:
-            csv.writer(sheet).writerow(list_entries([], ledger.accountant)[0])
+            csv.writer(sheet).writerows(list_entries([entry], ledger.accountant)[1])
         return sheet.getvalue()
     data = make_report(ledger, policy, page=page)
     if suffix in (".html", ".htm"):
@@ -328,8 +307,8 @@ def _write_as(suffix: str, ledger: Ledger, policy: Policy | None, accountant: st
     return _write_text(data)
 
 
-def _sum_people(days: list[dict[str, Any]]) -> Iterator[str]:
-    """Write what each person asked and was charged in all, as plain sums."""
+def _sum_people(days: list[Data]) -> Iterator[str]:
+    """Yield the sums of each person's statements and charges."""
     people: dict[str, list[float]] = {}
     for day in days:
         sums = people.setdefault(day["who"], [0, 0, 0.0])
@@ -342,18 +321,19 @@ def _sum_people(days: list[dict[str, Any]]) -> Iterator[str]:
         yield ""
 
 
-def _write_text(data: dict[str, Any]) -> str:
+def _write_text(data: Data) -> str:
     left, promise = data["left"], data["guarantee"]
     lines = [f"WARNING: {warning}" for warning in data["warnings"]]
     lines += [f"{data['ledger'] or 'ledger in memory'} · {data['dataset']} · {data['written'][:16]}Z", ""]
     lines += [left["sentence"] + (f" ({left['about_text']})" if left["about_text"] else ""), ""]
     lines += [*_sum_people(data["asked"]["days"])]
     if data["pages"]["of"] > 1:
-        lines += ["By day (UTC) and person, plain sums of epsilon:"] + [
+        days = (
             f"  {d['day']:<10}  {d['who']:<12} {d['statements']:>8} charged {d['refused']:>6} refused  ε={d['epsilon']:.4g}"
             for d in data["asked"]["days"]
-        ] + [""]  # fmt: skip
-    lines += [f"Asked{_say_page(data['pages'])}:"] + [
+        )
+        lines += ["By day (UTC) and person, plain sums of epsilon:", *days, ""]
+    lines += [f"Asked{_write_range(data['pages'])}:"] + [
         f"  {e['statement']:>4}  {e['when_text']}  {e['who']:<12} {e['charge']:<16} {e['outcome']:<11} {clip_text(e['text'], 90)}"
         for e in data["asked"]["statements"]
     ]

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from dpsql.privacy.records import BudgetState, Entry
 
 _Value = str | int | float | None
+Figures = tuple[tuple[str, ...], list[tuple[_Value, ...]]]
+"""Names of columns, and rows of texts, numbers, booleans and NULLs."""
+Data = dict[str, Any]
+"""The report's plain data: texts, numbers, lists and dictionaries."""
 _CELL_WIDTH = 48
 _GAP = "   "
 _CAPTION = (
@@ -32,7 +36,7 @@ _CAPTION = (
 
 
 NO_MATH = "mathjax_ignore"
-"""A class of HTML in which JupyterLab leaves ``$`` alone: two parameters of a statement would become a formula."""
+"""An HTML class without formulas in JupyterLab, which would render two parameters of a statement as one."""
 
 
 class Html(str):
@@ -58,7 +62,7 @@ def fill(template: str, **values: object) -> Html:
 
 
 def tag(name: str, inner: object, **attributes: object) -> Html:
-    """Write an element. In names of attributes ``_`` is ``-``, at the end nothing; None leaves the attribute out."""
+    """Return an element. In names of attributes ``_`` is ``-``, at the end nothing; None leaves the attribute out."""
     given = (
         f' {key.strip("_").replace("_", "-")}="{quote(f"{value:g}" if isinstance(value, float) else value)}"'
         for key, value in attributes.items()
@@ -217,17 +221,14 @@ def fold_lines(parts: Sequence[str]) -> list[str]:
     return lines
 
 
-LEDGER_COLUMNS = (
-    "statement", "when", "analyst", "charge", "epsilon", "delta", "outcome", "text", "reason", "mu", "rho",
-)  # fmt: skip
+_LEDGER_COLUMNS = "statement when analyst charge epsilon delta outcome text reason mu rho"
+LEDGER_COLUMNS = tuple(_LEDGER_COLUMNS.split())
 """The columns of ``SHOW LEDGER``."""
 LEDGER_TEXT = 60
 """Characters of a text or a reason in its display; the value has all of them."""
 
 
-def list_entries(
-    entries: list[Entry], accountant: Accountant
-) -> tuple[tuple[str, ...], list[tuple[_Value, ...]]]:
+def list_entries(entries: list[Entry], accountant: Accountant) -> Figures:
     """Return columns and rows of ``SHOW LEDGER``, in the session's time zone, with the accountant's charges.
 
     ``mu`` under gdp and ``rho`` under zcdp are the rule's summands (mu by squares); NULL under other accountants.
@@ -237,8 +238,10 @@ def list_entries(
         event = entry.charged(accountant)
         epsilon, delta = event.basic if event is not None else (0, 0)
         when = datetime.fromisoformat(entry.when).astimezone().isoformat(" ", "seconds")
-        rows.append((entry.statement_id or None, when, name_of(entry), entry.charge(accountant), float(epsilon), float(delta),
-                     entry.outcome, entry.text, entry.reason, *_own_costs(entry, accountant)))  # fmt: skip
+        charge = (entry.charge(accountant), float(epsilon), float(delta))
+        said = (entry.outcome, entry.text, entry.reason)
+        own = _own_costs(entry, accountant)
+        rows.append((entry.statement_id or None, when, name_of(entry), *charge, *said, *own))
     return LEDGER_COLUMNS, rows
 
 
@@ -253,32 +256,34 @@ def _own_costs(entry: Entry, accountant: Accountant) -> tuple[float | None, floa
     return (float(event.mu) if mu else None), (float(event.rho) if rho else None)
 
 
-def list_budget(state: BudgetState, lasting: bool = True) -> tuple[tuple[str, ...], list[tuple[_Value, ...]]]:
-    """Return columns and rows of ``SHOW BUDGET``: the whole, and the analyst's own share where there is one.
+_BUDGET_COLUMNS = """
+    whose accountant epsilon delta spent_epsilon spent_delta left_epsilon left_delta more_at_default mechanism_delta rule_used
+    currency amount amount_spent amount_left answers lasts"""
+
+
+def list_budget(state: BudgetState, lasting: bool = True) -> Figures:
+    """Return columns and rows of ``SHOW BUDGET``: the whole, and the analyst's own share if there is one.
 
     The remaining amount of a share is that of its own limit: a statement needs room in both rows.
 
-    ``answers`` is, beside a share, who pays for a stored answer that another analyst paid for: nobody (``shared``), or the
-    share alone (``own``). ``lasts`` says whether a ledger keeps the budget, or only this process.
+    With a share, ``answers`` is ``shared`` if stored answers that another analyst paid for are free, or ``own`` if the
+    share pays for them. ``lasts`` says whether a ledger keeps the budget, or only this process.
     """
-    names = ("whose", "accountant", "epsilon", "delta", "spent_epsilon", "spent_delta", "left_epsilon", "left_delta",
-             "more_at_default", "mechanism_delta", "rule_used", "currency", "amount", "amount_spent",
-             "amount_left", "answers", "lasts")  # fmt: skip
     rows: list[tuple[_Value, ...]] = []
     for s in _states(state):
         left, room = s.left_epsilon if s.share_left is None else s.share_left, s.share_own or s.own
-        amounts = s.limit_epsilon, s.limit_delta, s.spent_epsilon, s.spent_delta, left, s.left_delta
-        used = None if s.rule_used is None else float(s.rule_used)
-        rest = s.about, float(s.mechanism_delta), used
-        own = ("epsilon", s.limit_epsilon, s.spent_epsilon, left)
+        amounts = map(
+            float, (s.limit_epsilon, s.limit_delta, s.spent_epsilon, s.spent_delta, left, s.left_delta)
+        )
+        rest = s.about, float(s.mechanism_delta), None if s.rule_used is None else float(s.rule_used)
+        currency, own = "epsilon", (s.limit_epsilon, s.spent_epsilon, left)
         if room is not None:
-            own = (s.currency, room.limit, room.spent, room.left)
-        rows.append(
-            (s.analyst or "whole", s.accountant, *map(float, amounts), *rest, own[0], *map(float, own[1:]),
-             None if state.whole is None else state.answers,
-             "in the ledger" if lasting else "for this process only")
-        )  # fmt: skip
-    return names, rows
+            currency, own = s.currency, (room.limit, room.spent, room.left)
+        answers = None if state.whole is None else state.answers
+        lasts = "in the ledger" if lasting else "for this process only"
+        head = (s.analyst or "whole", s.accountant)
+        rows.append((*head, *amounts, *rest, currency, *map(float, own), answers, lasts))
+    return tuple(_BUDGET_COLUMNS.split()), rows
 
 
 class Charge(NamedTuple):
@@ -298,12 +303,7 @@ class Charge(NamedTuple):
 class BudgetPanel(Display):
     """The budget as a bar, and the latest charges, in the reader's time zone.
 
-    Args:
-        state: the remaining budget.
-        charges: the latest statements.
-        count: the number of all statements.
-        lasting: False if the budget lasts for one process only.
-        notices: sentences for readers of the budget.
+    ``count`` is the number of all statements; ``lasting`` is False if the budget lasts for one process only.
     """
 
     state: BudgetState

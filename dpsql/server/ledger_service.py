@@ -22,9 +22,8 @@ from typing import Any
 import dpsql.privacy.filters  # noqa: F401 - it imports every kind of event
 from dpsql.client.wire import MALFORMED, Message, WireError, get_field, write_entry, write_error, write_state
 from dpsql.errors import Error, Interrupted, LedgerError
-from dpsql.ledger.entries import OUTCOMES
-from dpsql.ledger.ledger import BudgetState, KeptReleases, Ledger, Ticket
-from dpsql.ledger.own_statements import OwnStatements, conceal_entry
+from dpsql.ledger.ledger import BudgetState, KeptReleases, Ledger, OwnStatements, Ticket, conceal_entry
+from dpsql.ledger.log_file import OUTCOMES
 from dpsql.ledger.store import ReplacedLedgerError
 from dpsql.privacy.events import Event
 from dpsql.report.data import PICTURES

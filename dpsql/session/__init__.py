@@ -1,13 +1,12 @@
 """Sessions: from a statement's text to its private answer.
 
-session.py        the session and its methods
+session.py        the session and its methods; plans of statements priced together
 pipeline.py       the steps of a statement, in order
 session_state.py  kept results and open thresholds
 stored_blocks.py  stored answers: free, or paid and drawn
 block_keys.py     keys under which answers are stored
-declared_plan.py  statements priced together
 result.py         the result of a statement
-explain.py        EXPLAIN, SHOW and why
-explanation.py    their values, without a session
-description.py    columns and price before payment
+explain.py        explains plans, prices, answers and refusals
+explanation.py    values of explanations, and their text, HTML and JSON
+description.py    SHOW, and columns and price before payment
 """

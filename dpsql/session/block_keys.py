@@ -5,7 +5,7 @@ the operator with its caps, epsilon, delta and noise; its exact texts in normal 
 zone; the policy's rules and the data version of each table read; and the content of each public relation. It omits
 names chosen by the analyst or by the binder, and the confidence if intervals can be recomputed.
 
-Relation and guarantee: none. Showing a release again is post-processing, whatever the key. Too coarse a key would give
+Relation and guarantee: none. Showing a release again is post-processing under any key. Too coarse a key would give
 a wrong answer, too fine a key an unnecessary charge.
 """
 
@@ -341,10 +341,9 @@ def digest_lent(table: pa.Table) -> str:
 
 
 def _sorts(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_string(kind) or pa.types.is_boolean(kind)
-        or pa.types.is_date(kind) or pa.types.is_timestamp(kind) or pa.types.is_decimal(kind)
-    )  # fmt: skip
+    is_ = pa.types
+    tests = (is_.is_integer, is_.is_floating, is_.is_string, is_.is_boolean)
+    return any(test(kind) for test in (*tests, is_.is_date, is_.is_timestamp, is_.is_decimal))
 
 
 def _digest(*parts: str) -> str:

@@ -1,27 +1,31 @@
-"""The columns, parameters and price of a statement before it is asked, for clients that prepare statements.
+"""SHOW's relations; and the columns, parameters and price of a statement before it is asked, for clients that prepare it.
 
-They follow from the texts, the policy and the schema: nothing is spent, and no private row is read.
+They follow from the text, the policy, the schema and the ledger: nothing is spent, and no private row is read.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from fractions import Fraction
 from typing import Any
 
 import pyarrow as pa
 
 from dpsql.binding.plan import Plan
 from dpsql.binding.selection.declared import Declaration
-from dpsql.binding.values.declared_values import stand_in_values
 from dpsql.errors import BindError, Error
-from dpsql.language.parameter_values import Params, number_marks
+from dpsql.language.parameter_values import Params, StandIn, number_marks
 from dpsql.language.parameters import list_parameter_names
 from dpsql.language.statements import Statement, parse
+from dpsql.ledger.ledger import Ledger
 from dpsql.policy.model import Policy
 from dpsql.privacy.events import compose_events
-from dpsql.session.explain import show
+from dpsql.report.figures import FIGURES, list_figures
+from dpsql.report.tables import list_budget, list_entries
+from dpsql.session.explain import NO_CHARGE
 from dpsql.session.explanation import Description
 from dpsql.session.pipeline import Bound, Pipeline
 from dpsql.session.result import Result
@@ -44,26 +48,78 @@ _STAND_INS: tuple[tuple[Any, pa.DataType], ...] = (
 """Values tried for a parameter without one, with their types; doubles first, or clients would truncate decimals."""
 
 
+# -- SHOW -------------------------------------------------------------------------------------------------------------
+
+
+def show(
+    policy: Policy, ledger: Ledger, what: str, kept: Iterable[str] = (), limit: int | None = None
+) -> Result:
+    """Return the relation that ``SHOW <what>`` displays; ``limit`` is SHOW LEDGER's number of rows, the last ones."""
+    if what == "LEDGER":
+        names, rows = list_entries(ledger.entries(limit), ledger.accountant)
+    elif what in FIGURES:
+        names, rows = list_figures(ledger, what)
+    elif what == "BUDGET":
+        names, rows = list_budget(ledger.state(), ledger.lasting)
+    elif what == "TABLES":
+        names = ("table", "kind", "privacy_unit", "max_rows", "max_rows_per_group", "max_groups")
+        tables = policy.tables.values()
+        rows = [(t.name, "public" if t.public else "private", t.unit_label, *t.caps.values()) for t in tables]
+        rows += [(name, "kept result", "", None, None, None) for name in kept]
+    else:
+        names, rows = ("where", "name", "declared"), [*_list_settings(policy)]
+    columns = {name: [row[i] for row in rows] for i, name in enumerate(names)}
+    return Result(pa.table(columns), cost_line=NO_CHARGE, lasting=ledger.lasting or what != "BUDGET")
+
+
+def _list_settings(policy: Policy) -> Iterator[tuple[str, str, str]]:
+    """Yield the rows of SHOW POLICY: where a setting is declared, its name and its value."""
+    for field in dataclasses.fields(policy.budget):
+        yield "budget", field.name, _text(getattr(policy.budget, field.name))
+    if policy.ledger.keep_answers_mb is not None:
+        yield "ledger", "keep_answers_mb", str(policy.ledger.keep_answers_mb)
+    if not policy.ledger.prompt_history:
+        yield "ledger", "prompt_history", "false"
+    for name, value in policy.server.collect().items():
+        yield "server", name, ", ".join(map(_text, value)) if isinstance(value, tuple) else _text(value)
+    for table in policy.tables.values():
+        if not table.public:
+            yield table.name, "privacy_unit", table.unit_text or "ROW"
+            yield from ((table.name, name, str(cap)) for name, cap in table.caps.items() if cap is not None)
+        if table.period is not None:
+            rows = f"one {table.unit_path[-1].column}'s rows {table.period.words}"
+            yield table.name, "privacy_period", rows
+        if table.determines:
+            yield table.name, "determines", "; ".join(table.determines)
+        for name, column in table.columns.items():
+            if column.bounds is not None:
+                low, high = map(_text, column.bounds)
+                yield table.name, name, f"bounds {low} to {high}"
+            if column.values is not None:
+                yield table.name, name, "values " + ", ".join(map(str, column.values))
+
+
+def _text(value: Any) -> str:
+    return f"{float(value):g}" if isinstance(value, Fraction) else "" if value is None else str(value)
+
+
+# -- columns and price ------------------------------------------------------------------------------------------------
+
+
 def describe_cell(line: Pipeline, policy: Policy, text: str, params: Params | None) -> Description:
     """Describe the last statement of a cell, and price all of them. The caller has the turn.
 
-    Args:
-        policy: the part of the policy that the session shows.
-        params: values of its parameters; None if not known yet.
-
-    Raises:
-        ParseError, BindError, PrivacyError: it can't be answered. Refusals for privacy are recorded in the ledger.
+    ``policy`` is the part that the session shows. Refusals for privacy are recorded in the ledger.
     """
     names = list_parameter_names(text) if params is None else ()
     if not names:
         return _describe(line, policy, text, params)
     text, _ = number_marks(text)
-    with stand_in_values():
-        given = _guess(line, text, names)
-        if given is None:
-            return Description(None, pa.schema([(name, _UNKNOWN) for name in names]), "")
-        values, kinds = given
-        found = _describe(line, policy, text, values)
+    given = _guess(line, text, names)
+    if given is None:
+        return Description(None, pa.schema([(name, _UNKNOWN) for name in names]), "")
+    values, kinds = given
+    found = _describe(line, policy, text, _stand_in(values))
     return Description(found.schema, pa.schema(list(zip(names, kinds, strict=True))), found.price)
 
 
@@ -121,11 +177,7 @@ def _make_field(line: Pipeline, name: str, kind: str) -> pa.Field:
 def match_parameters(text: str, bound: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return a text and its parameters' values by name, given a client's bound values.
 
-    Values are matched by name if the names are the statement's own, otherwise by order.
-
-    Raises:
-        ParseError: the text does not end.
-        BindError: there are more or fewer values than parameters.
+    Values are matched by name if the names are the statement's own, otherwise by order. BindError if there are more or fewer.
     """
     names = list_parameter_names(text)
     text, _ = number_marks(text)
@@ -167,12 +219,22 @@ def _list_tries(names: tuple[str, ...]) -> Iterator[dict[str, Any]]:
             yield dict(zip(names, pair, strict=True))
 
 
-def _binds(line: Pipeline, text: str, params: Mapping[str, Any]) -> bool:
-    """Return whether a cell can be bound with these values. Nothing is written to the ledger."""
+def _stand_in(values: Mapping[str, Any]) -> dict[str, StandIn]:
+    return {name: StandIn(value) for name, value in values.items()}
+
+
+def _binds(line: Pipeline, text: str, values: Mapping[str, Any]) -> bool:
+    """Return whether a cell can be bound with values of these types. Nothing is written to the ledger.
+
+    Raises:
+        BindError: a constant is not among a column's declared values, whatever the parameters are.
+    """
     try:
         cell = line.open_cell()
-        for statement in parse(text, params):
+        for statement in parse(text, _stand_in(values)):
             line.bind(statement, cell)
-    except Error:
+    except Error as error:
+        if isinstance(error, BindError) and error.decided:
+            raise
         return False
     return True

@@ -1,14 +1,11 @@
-"""The answer of EXPLAIN: price, numbered sentences, expected errors, and exact SQL.
+"""Explanations as plain data, and their text, HTML and JSON: of plans, prices, answers and refusals.
 
-The explanation of an answer or a refusal as plain data, independent of session, engine and ledger.
-
-Clients of a server read the same records.
+They are independent of session, engine and ledger, because clients of a server read them, too.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -32,21 +29,35 @@ from dpsql.report.tables import NO_MATH, Display, Html, Sheet, clip_text, join, 
 from dpsql.session.result import Result
 
 SHOWN_TEXT = 400
-"""The most characters of the statement that are repeated."""
+"""The most characters of the statement that are shown."""
 
 _RULES: tuple[tuple[type[Error], str], ...] = (
-    (PrivacyError, "Rows of a private table become public only through a mechanism: a noisy aggregate, a choice among public "
-                   "candidates, or a test, with a public bound on what one privacy unit can move."),
-    (BudgetExceeded, "What a statement may lose is compared with what is left, and with the policy's limit for one query, "
-                     "before any data are read."),
-    (ParseError, "A text is read before anything is paid; no data were read."),
-    (PostprocessingError, "What was released is paid and stored; the SQL above it failed on released values alone."),
-    (BindError, "Names, types and options are checked against the policy and the schema before anything is paid; no private row "
-                "was read."),
-    (EngineError, "The charge was durable before data were touched. Why the engine failed is withheld: it could tell about "
-                  "values that were not paid for."),
-    (Interrupted, "A stop gives nothing back once data were touched: how far a statement came could tell about them."),
-)  # fmt: skip
+    (
+        PrivacyError,
+        "Rows of a private table become public only through a mechanism: a noisy aggregate, a choice among public candidates, or "
+        "a test, with a public bound on the effect of one privacy unit.",
+    ),
+    (
+        BudgetExceeded,
+        "Before any data are read, the statement's loss is compared with the remaining budget, and with the policy's limit for "
+        "one query.",
+    ),
+    (ParseError, "A text is parsed before anything is paid; no data were read."),
+    (
+        PostprocessingError,
+        "The release is paid and stored; the SQL above it failed on released values alone.",
+    ),
+    (
+        BindError,
+        "Names, types and options are checked against policy and schema before anything is paid; no private row was read.",
+    ),
+    (
+        EngineError,
+        "The charge was durable before data were read. The reason of the failure is withheld, because it could reveal values "
+        "that were not paid for.",
+    ),
+    (Interrupted, "A stop gives nothing back once data were read, because its time could depend on them."),
+)
 
 
 @dataclass(frozen=True)
@@ -70,7 +81,7 @@ class Why(Display):
     parts: tuple[WhyPart, ...]
 
     def text(self) -> str:
-        lines = [f"{clip_text(self.statement, SHOWN_TEXT)}", f"was {self.outcome}."]
+        lines = [clip_text(self.statement, SHOWN_TEXT), f"was {self.outcome}."]
         for part in self.parts:
             lines += ["", f"{part.title}:"]
             for sentence in part.sentences:
@@ -92,10 +103,10 @@ class Why(Display):
 
 def explain_refusal(text: str, error: Error) -> Why:
     """Explain the refusal of a text before any session was asked."""
-    return Why(text, "refused", (WhyPart("Why it was refused", tuple(say_refusal(error))),))
+    return Why(text, "refused", (WhyPart("Why it was refused", tuple(explain_error(error))),))
 
 
-def say_refusal(error: Error) -> list[str]:
+def explain_error(error: Error) -> list[str]:
     """Return an error's sentence with its excerpt, and the rule behind it."""
     rule = next((rule for kind, rule in _RULES if isinstance(error, kind)), "")
     excerpt = "\n".join(error.excerpt())
@@ -105,9 +116,12 @@ def say_refusal(error: Error) -> list[str]:
 
 def end_sentence(sentence: str) -> str:
     """Return a note as a sentence."""
-    begins = re.match(r"[a-z]\w* ", sentence)  # one of our words, neither a name nor a sign
-    told = f"{sentence[:1].upper()}{sentence[1:]}" if begins else sentence
-    return told if "\n" in told or told.endswith((".", "!", "?")) else f"{told}."
+    first, blank, _ = sentence.partition(" ")
+    if (
+        blank and first.isidentifier() and first[0].isascii() and first[0].islower()
+    ):  # a word, neither a name nor a sign
+        sentence = f"{sentence[0].upper()}{sentence[1:]}"
+    return sentence if "\n" in sentence or sentence.endswith((".", "!", "?")) else f"{sentence}."
 
 
 _FIXED_WIDTH = (
@@ -124,9 +138,6 @@ class Explanation:
 
     A notebook shows it as HTML with the exact SQL folded away; ``repr()`` omits SQL of more than a few lines. For
     several statements, ``parts`` are their explanations, and ``price`` is the total.
-
-    ``errors`` are the expected errors on a small grid of epsilons: ``errors.epsilons`` and, for each answer, its name
-    and one error per epsilon.
     """
 
     sentences: tuple[str, ...]
@@ -154,7 +165,7 @@ class Explanation:
         of caps and clipping, which ``OPTIONS (report_cut = TRUE)`` reports. Errors that depend on the rows (means,
         spreads, quantiles) assume 1,000 rows spread evenly between the bounds. If caps are to be found, it assumes a
         cap of 1, the smallest: noise is proportional to the cap, and the result's ``expected_error`` uses the cap
-        found. If bounds are to be found, only the result has it.
+        found. If bounds are to be found, only the result knows it.
         """
         return {name: error for part in (self, *self.parts) for name, error in part._first_errors}
 
@@ -164,7 +175,7 @@ class Explanation:
 
     def __str__(self) -> str:
         queries = _format_queries(self)
-        rows = [self._tell()]
+        rows = [self._write_text()]
         for query in queries:
             rows += ["", "Exact SQL:", *("  " + line for line in query.split("\n"))]
         return "\n".join(rows)
@@ -172,20 +183,21 @@ class Explanation:
     def __repr__(self) -> str:
         queries = _format_queries(self)
         lines = sum(query.count("\n") + 1 for query in queries)
-        return str(self) if lines <= SHORT_SQL else f"{self._tell()}\n\nExact SQL: {lines} lines, in .sql"
+        return (
+            str(self) if lines <= SHORT_SQL else f"{self._write_text()}\n\nExact SQL: {lines} lines, in .sql"
+        )
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         return {"text/plain": repr(self), "text/html": str(self.html())}
 
-    def _tell(self) -> str:
+    def _write_text(self) -> str:
         """Return the text before the exact SQL, with the total price first."""
         if self.parts:
-            told = (
-                f"Statement {i} of {len(self.parts)}:\n{part._tell()}" for i, part in enumerate(self.parts, 1)
-            )
-            return "\n\n".join([self.price, *told])
+            heads = (f"Statement {i} of {len(self.parts)}:" for i in range(1, len(self.parts) + 1))
+            texts = (f"{head}\n{part._write_text()}" for head, part in zip(heads, self.parts, strict=True))
+            return "\n\n".join([self.price, *texts])
         rows = [self.price, *(f"{i}. {sentence}" for i, sentence in enumerate(self.sentences, 1))]
-        if said := self._say_mean_errors():
+        if said := self._describe_mean_errors():
             rows.append(said)
         if self.errors is not None:
             rows += ["", *self.errors.lines()]
@@ -193,9 +205,9 @@ class Explanation:
 
     def html(self) -> Html:
         """Return the explanation as HTML, with the exact SQL folded away."""
-        parts = [self._write_words()]
+        parts = [self._write_html()]
         for number, part in enumerate(self.parts, 1):
-            parts += [tag("h4", f"Statement {number} of {len(self.parts)}"), part._write_words()]
+            parts += [tag("h4", f"Statement {number} of {len(self.parts)}"), part._write_html()]
         queries = _format_queries(self)
         if queries:
             text = "\n\n".join(queries)
@@ -203,20 +215,20 @@ class Explanation:
             parts.append(tag("details", join([tag("summary", many), tag("pre", text, style=_FIXED_WIDTH)])))
         return tag("div", join(parts), class_=f"dpsql-explanation {NO_MATH}")
 
-    def _write_words(self) -> Html:
+    def _write_html(self) -> Html:
         parts = [tag("p", self.price)]
         if self.parts:
             return parts[0]
         if self.sentences:
             items = join(tag("li", sentence) for sentence in self.sentences)
             parts.append(tag("ol", items, style="list-style: decimal; padding-left: 2em"))
-        if said := self._say_mean_errors():
+        if said := self._describe_mean_errors():
             parts.append(tag("p", said))
         if self.errors is not None:
             parts += [tag("p", self.errors.title), self.errors.sheet.html()]
         return join(parts)
 
-    def _say_mean_errors(self) -> str:
+    def _describe_mean_errors(self) -> str:
         """Return a sentence on the columns without an error in the table; empty if it has all of them."""
         listed = () if self.errors is None else tuple(name for name, _ in self.errors.rows)
         by_name = {
@@ -239,12 +251,12 @@ class Explanation:
         caps = (
             ", with caps of 1 (noise grows in proportion to those that are found)" if self.least_caps else ""
         )
-        return f"Expected absolute error{rows}{caps}: {'; '.join(told) if rows else ', '.join(told)}."
+        return f"Mean absolute error{rows}{caps}: {'; '.join(told) if rows else ', '.join(told)}."
 
     def json(self) -> str:
         """Return a JSON object: sentences, price, sql, finish, errors by epsilon, the expected error of each column.
 
-        ``strategies`` lists the strategies chosen, with the root mean squared error of one number by strategy and
+        ``strategies`` lists the chosen strategies, with the root mean squared error of one number by strategy and
         column. For several statements, ``statements`` is a list of such objects, with the total price.
         """
         if self.parts:
@@ -279,7 +291,7 @@ class Errors:
     def title(self) -> str:
         """The description of the table's rows."""
         others = "epsilons" if self.currency == "epsilon" else self.currency
-        return f"Expected error, with {self.confidence:.4g} probability, at other {others}:"
+        return f"Error that {self.confidence:.4g} of all answers stay within, at other {others}:"
 
     @property
     def sheet(self) -> Sheet:

@@ -49,7 +49,15 @@ from dpsql.noise.entropy import Entropy
 from dpsql.policy.model import Policy
 from dpsql.privacy.events import Composed, Event
 from dpsql.session.block_keys import BlockKeys
-from dpsql.session.explain import AskedStatement, Explanation, explain_declaration, explain_plan
+from dpsql.session.explain import (
+    NO_CHARGE,
+    AskedStatement,
+    explain_declaration,
+    explain_plan,
+    write_charge,
+    write_cost_line,
+)
+from dpsql.session.explanation import Explanation
 from dpsql.session.result import Result
 from dpsql.session.session_state import KeptResults, OpenCell, OpenThresholds, require_libraries
 from dpsql.session.stored_blocks import CORRECT, PreparedPlan, RequestedBlock, StoredBlocks, list_shown
@@ -76,12 +84,7 @@ class PlanCheck:
         return {**lent, **block.operator.provides}
 
     def check(self, plan: Plan) -> None:
-        """Prove a plan's texts, and refuse before payment any text that the engine would refuse on every data set.
-
-        Raises:
-            Unproved: a text may do more than its operator charges for.
-            BindError: the engine refuses a text.
-        """
+        """Prove a plan's texts, and refuse before payment any text that the engine would refuse on every data set."""
         released = {b.name for b in plan.blocks}
         for block in plan.blocks:
             lent = self.describe_lent(plan, block)
@@ -139,7 +142,6 @@ def name_columns(lent: Mapping[str, Columns]) -> dict[str, list[str]]:
     return {name: [column for column, _ in columns] for name, columns in lent.items()}
 
 
-_FREE = "no charge"
 _LIMITS = "dpsql.connect(resources=...) sets how much memory and time a query may take."
 _WITHHELD = "the engine failed while it read private data; the statement stays charged, and why is withheld."
 
@@ -288,12 +290,9 @@ class Pipeline:
     def look_up(
         self, plans: Sequence[Plan], fresh: bool = False, paid: dict[str, RequestedBlock] | None = None
     ) -> list[PreparedPlan]:
-        """Find the stored blocks, which are free, of plans that are paid together.
+        """Find the stored blocks, which are free, of plans that are paid together, in the order of payment.
 
-        Args:
-            plans: in the order of payment.
-            fresh: ignore stored answers.
-            paid: as for :meth:`explain`.
+        ``fresh``: ignore stored answers; ``paid``: as for :meth:`explain`.
         """
         return self._blocks.prepare(plans, fresh, paid)
 
@@ -313,14 +312,9 @@ class Pipeline:
     # -- spent, then touched ------------------------------------------------------------------------------------
 
     def reserve(self, event: Event | None, text: str, prepared: Sequence[PreparedPlan]) -> Ticket | None:
-        """Charge an event durably before data are touched. Free statements need no ticket.
+        """Charge an event durably before data are touched; BudgetExceeded if the budget is too small.
 
-        Args:
-            event: the cost of the blocks to draw; None if all are stored.
-            prepared: the paid plans: the analyst's share may be debited for their stored answers.
-
-        Raises:
-            BudgetExceeded: the budget is too small; nothing was charged.
+        Free statements need no ticket. The analyst's share may be debited for stored answers of the ``prepared`` plans.
         """
         shown, ticket, number = list_shown(prepared), None, None
         if event is None and not shown:
@@ -357,9 +351,7 @@ class Pipeline:
         blocks = [item.block for one in prepared for item in one.asked]
         return self.engine.parallel and not self.functions and not any(block.prepaid for block in blocks)
 
-    def release(
-        self, prepared: Sequence[PreparedPlan], ticket: Ticket | None, alone: bool = False
-    ) -> None:  # fmt: skip
+    def release(self, prepared: Sequence[PreparedPlan], ticket: Ticket | None, alone: bool = False) -> None:
         """Draw the blocks that are not stored.
 
         ``alone``: whether this is its cell's only statement, so that other threads' statements may run between its steps.
@@ -395,10 +387,22 @@ class Pipeline:
             return self.gate.reading(chosen), self.gate.proving(chosen)
 
         return Reader(
-            engine.execute, lent, engine.room, engine.batches, engine.apart, exact, prove=prove, hold=hold,
-            little=engine.reads_little, memory=engine.remember, unit_memory=engine.remember_units,
-            snapshot=engine.hold_snapshot, threads=engine.threads, numbers=engine.numbers, rows=engine.count_rows,
-        )  # fmt: skip
+            engine.execute,
+            lent,
+            engine.room,
+            engine.batches,
+            engine.apart,
+            exact,
+            prove=prove,
+            hold=hold,
+            little=engine.reads_little,
+            memory=engine.remember,
+            unit_memory=engine.remember_units,
+            snapshot=engine.hold_snapshot,
+            threads=engine.threads,
+            numbers=engine.numbers,
+            rows=engine.count_rows,
+        )
 
     def _fail_above(self, prepared: Sequence[PreparedPlan], ticket: Ticket | None) -> NoReturn:
         """Store the blocks drawn before public SQL failed on them, charging only these if a rule prices a part."""
@@ -447,11 +451,13 @@ class Pipeline:
             plan.columns,
             plan.intervals,
             plan.spreads,
-            loss=_FREE if event is None and debit is None and prepared.stored else self.price(event, debit),
+            loss=NO_CHARGE
+            if event is None and debit is None and prepared.stored
+            else self.price(event, debit),
             event=event,
             notes=(*plan.list_notes(prepared.notes, relations, table), *notes),
             statement_id=max(statements, default=None),
-            cost_line=self._cost_line(event, prepared.since, debit),
+            cost_line=write_cost_line(self.ledger, event, prepared.since, debit),
             confidence=plan.confidence,
             lasting=self.ledger.lasting or (event is None and not prepared.stored),
             expected_error=prepared.expected_errors,
@@ -465,12 +471,7 @@ class Pipeline:
         return plan.find_orders(self.finisher.describe(plan.finish, plan.schemas, plan.public))
 
     def _run_above(self, prepared: PreparedPlan, relations: Mapping[str, pa.Table]) -> pa.Table:
-        """Run the SQL above the private blocks.
-
-        Raises:
-            PostprocessingError: it failed on released values.
-            BindError: it failed and nothing had been released.
-        """
+        """Run the SQL above the private blocks; PostprocessingError if it fails on released values."""
         plan = prepared.plan
         try:
             return self.finisher.finish(plan.finish, prepared.adjust(relations), plan.public)
@@ -494,20 +495,7 @@ class Pipeline:
 
     def price(self, event: Event | None, debit: Event | None = None) -> str:
         """Return the session accountant's charge for an event, and the debit of the analyst's share alone, in words."""
-        write = self.ledger.accountant.write_charge
-        shared = [] if debit is None else [f"{write(debit)} of {self.ledger.analyst}'s share"]
-        return " and ".join([*([] if event is None else [write(event)]), *shared])
-
-    def _cost_line(self, event: Event | None, since: str = "", debit: Event | None = None) -> str:
-        """Return the line under an answer: its cost, the time its free parts were stored, and the remaining budget."""
-        charge = self.price(event)
-        if not charge and not since:
-            return _FREE
-        left, stored = self.ledger.say_left(), self.price(None, debit)
-        if not charge:
-            return f"{since}, {stored or _FREE} · {left}"
-        rest = f" (the rest is {since}: {stored or 'free'})" if since else ""
-        return f"cost {charge}{rest} · {left}"
+        return write_charge(self.ledger, event, debit)
 
     # -- thresholds ---------------------------------------------------------------------------------------------
 
@@ -528,7 +516,7 @@ class Pipeline:
             loss=self.price(event),
             event=event,
             statement_id=ticket.statement_id,
-            cost_line=self._cost_line(event),
+            cost_line=write_cost_line(self.ledger, event),
             lasting=self.ledger.lasting,
         )
 

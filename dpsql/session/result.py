@@ -82,9 +82,9 @@ class Result:
         cost_line: the cost and the remaining budget, ``"cost ε=0.1 · ε=0.8 of ε=1 left"``.
         confidence: level of the intervals.
         whole: shown without cuts: it is text to read, like a plan.
-        lasting: False where the budget that paid for it lasts for one process only.
-        expected_error: of output columns, where it is known.
-        orders: columns of labels of an ENUM, in the type's order, which a kept result has again.
+        lasting: False if the budget that paid for it lasts for one process only.
+        expected_error: known expected errors of output columns.
+        orders: columns of an ENUM's labels, in the type's order, which a kept result has again.
 
     >>> r = Result(pa.table({"n": [1240]}), intervals={"n": [(1210.0, 1270.0)]}, loss="ε=0.1")
     >>> r.fetchall(), r.intervals, r.shape

@@ -57,7 +57,7 @@ def in_our_words(method: Callable[Concatenate[Any, _P], _T]) -> Callable[Concate
         if not value:  # raised here, so that the engine's error is not in the new error's context
             raise EngineError(
                 "the engine failed.",
-                hint="are the data still there? SHOW LEDGER says whether it was charged.",
+                hint="check that the data still exist; SHOW LEDGER shows whether it was charged.",
             )
         return value[0]
 
@@ -68,7 +68,7 @@ _ENGINES = ("duckdb", "_duckdb", "pyspark", "py4j")
 
 
 def require_libraries(blocks: Iterable[PrivateBlock]) -> None:
-    """Raise MissingLibrary, with what to install, if drawing the blocks needs a missing library; called before payment."""
+    """Raise MissingLibrary, with the extra to install, if drawing the blocks needs a missing library; called before payment."""
     for block in blocks:
         found = True
         try:
@@ -225,12 +225,7 @@ class OpenThresholds:
         return [opened.declaration.name for opened in self._open.values()]
 
     def open(self, declaration: Declaration, text: str) -> Ticket:
-        """Reserve the whole cost, and draw the noisy threshold.
-
-        Raises:
-            BindError: the name is already open.
-            BudgetExceeded: the budget is too small.
-        """
+        """Reserve the whole cost, and draw the noisy threshold; BindError if the name is already open."""
         key = declaration.name.lower()
         if key in self._open:
             raise BindError(

@@ -22,7 +22,7 @@ from dpsql.binding.public.kept_results import FORETOLD
 from dpsql.errors import BindError, PostprocessingError
 from dpsql.ledger.answers import StoredRelease, hash_release
 from dpsql.ledger.ledger import KeptReleases, Ledger
-from dpsql.mechanisms.base import Release
+from dpsql.mechanisms.base import ErrorBasis, Release
 from dpsql.mechanisms.empty_groups import choose_shown_groups
 from dpsql.mechanisms.quantile_tree import KeptTree
 from dpsql.mechanisms.strategies import EVEN, StrategyChoice
@@ -111,7 +111,7 @@ Lend = Callable[[str, Mapping[str, pa.Table], tuple[str, ...]], pa.Table]
 Draw = Callable[[PrivateBlock, Mapping[str, pa.Table]], Release]
 """Releases a block over its public relations."""
 
-CORRECT = "correct the text above the private part: what was released is stored, and asking again is free."
+CORRECT = "correct the text above the private part: the release is stored, and asking again is free."
 """The hint if public SQL fails on released values."""
 _RELEASE, _NOISY = "release", "noisy"
 _NEVER = itertools.count()
@@ -208,9 +208,8 @@ class PreparedPlan:
     @property
     def expected_errors(self) -> dict[str, float]:
         """The expected absolute errors of output columns, once all is released."""
-        return self.answered.find_errors(
-            {i.block.name: i.release for i in self.asked if i.release is not None}
-        )
+        released = ((item.block.name, item.release) for item in self.asked if item.release is not None)
+        return self.answered.expect_errors({name: ErrorBasis(release=release) for name, release in released})
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -260,12 +259,9 @@ class StoredBlocks:
     def prepare(
         self, plans: Sequence[Plan], fresh: bool = False, paid: dict[str, RequestedBlock] | None = None
     ) -> list[PreparedPlan]:
-        """Look up all blocks of statements that are paid together, in the order of payment. Reads only public relations
-        and the ledger.
+        """Look up all blocks of statements that are paid together, in order. Reads only public relations and the ledger.
 
-        Args:
-            fresh: ignore stored answers.
-            paid: blocks that earlier statements will pay, by key; the blocks of these plans are added.
+        ``fresh``: ignore stored answers; ``paid``: earlier statements' blocks by key, to which those of these plans are added.
         """
         first: dict[str, RequestedBlock] = {} if paid is None else paid
         if any(plan.blocks for plan in plans):
@@ -507,7 +503,7 @@ def _show_groups(plan: Plan, asked: Iterable[RequestedBlock]) -> dict[str, pa.Ta
 
 def _shows_numbers(plan: Plan, block: PrivateBlock) -> bool:
     """Return whether a statement shows individual numbers of a block, not only their sums."""
-    told = block.operator.mean_errors(1)
+    told = {error.name for error in block.operator.errors(ErrorBasis(rows=(1,)))}
     terms = (term for _, traces in plan.traced for trace in traces for term in trace)
     return any(name == block.name and column in told for name, column, _ in terms)
 
@@ -515,7 +511,7 @@ def _shows_numbers(plan: Plan, block: PrivateBlock) -> bool:
 def _compare_strategies(chosen: StrategyChoice | None, stored: StrategyVariant, single: bool) -> str:
     """Return a note on how much smaller a fresh answer's error would be; empty if hardly, or for numbers that aren't shown."""
     alone = stored.single_gain if single else 1.0
-    gain, where = max((stored.gain, "what is shown"), (alone, "single numbers"))
+    gain, where = max((stored.gain, "the shown numbers"), (alone, "single numbers"))
     if gain < _WORTH:
         return ""
     best = EVEN if chosen is None else chosen.chosen

@@ -1,8 +1,7 @@
-"""Spark: the same exact queries on a cluster.
+"""Spark: exact queries on a cluster.
 
 spark_engine.py       the engine
 spark_writer.py       exact queries in Spark's SQL
 spark_expressions.py  operators, aggregates and windows
-spark_calls.py        functions and dates
-spark_values.py       types, quotes and casts
+spark_values.py       types, casts, functions and dates
 """

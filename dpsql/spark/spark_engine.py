@@ -1,12 +1,11 @@
 """Spark as the engine: the exact aggregates of a plan on a cluster; mechanisms, budget and post-processing stay here.
 
-The plan is the same value as for DuckDB. Its queries are bound against DuckDB's empty copy of the schema, which says
-what types their columns have; then they are written in Spark's SQL (:mod:`dpsql.spark.spark_writer`), where what has no
-equal is refused before it is paid. What comes back has the size of the answer (groups, bins, order statistics), and is
-cast to the types that DuckDB would have given, so no mechanism knows which engine it reads from.
+Plans don't depend on the engine. Their queries are bound against DuckDB's empty copy of the schema, which gives their columns'
+types, and then translated (:mod:`dpsql.spark.spark_writer`). A query without a translation is refused before payment. Answers
+have the size of a release (groups, bins, order statistics). They are cast to DuckDB's types, so mechanisms don't depend on the
+engine either.
 
-Spark's own pages and event logs show how many rows each stage had. Who may read them sees exact numbers: they belong
-to the data owner.
+Spark's web pages and event logs show exact numbers of rows, so only the data owner should have access to them.
 """
 
 from __future__ import annotations
@@ -46,11 +45,11 @@ _SETTINGS = {
     "spark.sql.groupByOrdinal": "true",
     "spark.sql.orderByOrdinal": "true",
 }
-"""Settings that the translation relies on, made in a session of our own."""
+"""Settings that the translation relies on, in a separate session."""
 ROWS_PER_BATCH = 1 << 20
-"""Rows of a result that are held at once, where its reader takes it in parts."""
+"""Approximate rows per part of an answer that is read in parts."""
 MAX_TRANSLATIONS = 500
-"""Exact queries whose text in Spark's SQL is remembered."""
+"""Cached translations."""
 
 
 class SparkEngine(Engine):
@@ -58,8 +57,8 @@ class SparkEngine(Engine):
 
     Args:
         database: a master (``"spark://host:7077"``, ``"local[2]"``), a Spark Connect address (``"sc://host"``), or a
-            SparkSession, classic or Connect; it is used through a session of our own, its settings left alone.
-        policy: the owner's declaration.
+            SparkSession, classic or Connect; it is used through a separate session, with unchanged settings.
+        policy: the policy.
         base: the folder that relative sources start from.
 
     Raises:
@@ -72,7 +71,7 @@ class SparkEngine(Engine):
         self._given: SparkSession = self._start(database) if isinstance(database, str) else database
         self._session: SparkSession = self._given.newSession()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # one of them is deprecated, and still decides what a text means
+            warnings.simplefilter("ignore")  # one setting is deprecated, and still affects the meaning of SQL
             for setting, value in _SETTINGS.items():
                 self._session.conf.set(setting, value)
         self._lent_globally: list[str] = []
@@ -89,7 +88,7 @@ class SparkEngine(Engine):
             if address.startswith("sc://"):
                 from pyspark.sql.connect.session import SparkSession as Remote
 
-                place = urlsplit(address)  # asked first, for Spark's client would go on asking for minutes
+                place = urlsplit(address)  # connect first, since Spark's client would retry for minutes
                 socket.create_connection((place.hostname or "", place.port or 15002), 10).close()
                 session = Remote.builder.remote(address).create()
                 self._started = True
@@ -105,7 +104,7 @@ class SparkEngine(Engine):
     # -- tables -------------------------------------------------------------------------------------------------
 
     def _open(self, table: Table) -> dict[str, str]:
-        """Make the view that exact queries read; return its columns, as DuckDB spells their types."""
+        """Create the view that exact queries read, and return its columns with DuckDB's types."""
         frame = self._frame(table)
         shown, columns = [], {}
         for field in frame.schema.fields:
@@ -124,7 +123,7 @@ class SparkEngine(Engine):
         with contextlib.suppress(Exception):
             return _resolve(self._session.table(source))
         with contextlib.suppress(Exception):
-            # A temporary view belongs to the session that was given; a global name carries it over to ours.
+            # A temporary view belongs to the owner's session; a global view makes it visible in ours.
             shared = f"dpsql_{self._token}_{len(self._lent_globally)}"
             self._given.table(source).createGlobalTempView(shared)
             self._lent_globally.append(shared)
@@ -138,35 +137,35 @@ class SparkEngine(Engine):
         return self._schemas[table.name]
 
     def place(self, table: Table) -> tuple[str, str, str]:
-        """Return the name of a table's view, in the catalog and schema where DuckDB has its views."""
+        """Return the name of a table's view, in the catalog and schema of DuckDB's temporary views."""
         return ("temp", "main", name_view(table))
 
     @property
     def dataset(self) -> str:
-        """The name of the data in the ledger: from the files, or from the tables' names and where Spark is."""
+        """The name of the data in the ledger, from files, or from the names of tables and Spark's address."""
         tables = self.policy.tables.values()
         parts = [path for t in tables if t.file for path in self._sources[t.name]]
         parts += [f"{self._address} {t.source or t.name}" for t in tables if not t.file]
         return hash_lines(sorted(parts))[:32]
 
     def files(self, table: Table) -> list[str] | None:
-        """Return a table's files where all are on this machine."""
+        """Return a table's files if all are on this machine."""
         paths = self._sources.get(table.name, [])
         return paths if paths and all(os.path.isfile(path) for path in paths) else None
 
     def check(self, sql: str, lent: Mapping[str, TypedColumns], apart: bool = False) -> str | None:
-        """Bind an exact query in DuckDB and in Spark, on nothing, before anything is paid; return Spark's text.
+        """Bind an exact query in DuckDB and in Spark on empty tables, before payment, and return Spark's text.
 
-        One that is run apart is DuckDB's alone.
+        With ``apart`` only DuckDB runs it.
 
         Raises:
-            BindError: one of them would refuse it whatever the data are, or Spark has no equal of it.
+            BindError: an engine refuses it whatever the data, or Spark has no equivalent.
         """
         with self._lock:
             super().check(sql, lent, apart)
             if apart:
                 return None
-            # In the types that Arrow will give the lent relations, which are not those of the text.
+            # Passed relations have Arrow's types when the query runs, which may differ from those of the text.
             shapes = {name: self.replica.shape(write_empty_query(given), {}) for name, given in lent.items()}
             empty = {name: shape.empty_table() for name, shape in shapes.items()}
             text = self.translate(sql, empty)
@@ -183,43 +182,29 @@ class SparkEngine(Engine):
         return text
 
     def check_lent(self, table: pa.Table) -> None:
-        """Check that Spark has the types of all columns, and that no whole number has more than 38 digits.
-
-        Raises:
-            BindError: one has.
-        """
+        """Refuse a relation with a type that Spark lacks, or with an integer of more than 38 digits."""
         self._list_columns(table)
         with contextlib.suppress(pa.ArrowInvalid):
             table.validate(full=True)
             return
-        raise BindError("a whole number of more than 38 digits has no equal on Spark.")
+        raise BindError("an integer of more than 38 digits isn't supported on Spark.")
 
     def translate(self, sql: str, lent: Mapping[str, pa.Table]) -> str:
-        """Return Spark's text of an exact query: the one that is proved is the one that runs."""
+        """Return Spark's text of an exact query, which is proved and then run."""
         known = {name: self._list_columns(table) for name, table in lent.items()}
         known |= {name_view(t): list(self._schemas[t.name].items()) for t in self.policy.tables.values()}
         return _translate(sql, tuple((name, tuple(columns)) for name, columns in known.items()))
 
     def execute(self, sql: str, lent: Mapping[str, pa.Table] | None = None) -> pa.Table:
-        """Run one exact query, with public relations lent to it under their names.
-
-        Raises:
-            EngineError: it failed; Spark's message, which may hold values, is dropped.
-            KeyboardInterrupt: the user stopped it.
-        """
         (table,) = self._run_parts(self._answer(sql, lent or {}, None), self._session.interruptAll)
         return table
 
     def batches(self, sql: str, lent: Mapping[str, pa.Table] | None = None) -> Iterator[pa.Table]:
-        """Yield the rows of an exact query a million or so at a time; the rest stays on the cluster.
-
-        Raises:
-            EngineError, KeyboardInterrupt: as for :meth:`execute`.
-        """
+        """Yield the rows of an exact query in parts; the other parts stay on the cluster."""
         return self._run_parts(self._answer(sql, lent or {}, ROWS_PER_BATCH), self._session.interruptAll)
 
     def _answer(self, sql: str, lent: Mapping[str, pa.Table], rows: int | None) -> Generator[pa.Table]:
-        """Yield the rows of a query in the types that DuckDB would have given, so many or all at once."""
+        """Yield the rows of a query in DuckDB's types, some ``rows`` at a time or all at once."""
         with contextlib.ExitStack() as stack:
             stack.callback(self._forget, lent)
             text = self.translate(sql, lent)
@@ -236,13 +221,13 @@ class SparkEngine(Engine):
                 yield cast_to_schema(part.toArrow(), shape)
 
     def _list_columns(self, table: pa.Table) -> list[tuple[str, str]]:
-        """List names and DuckDB types of an Arrow table's columns, all of which Spark has."""
+        """Return names and DuckDB types of an Arrow table's columns; BindError if Spark lacks a type."""
         columns = self.replica.describe(table)
         for _, kind in columns:
             with contextlib.suppress(BindError):
                 spark_type(Type.parse(kind))
                 continue
-            raise BindError(f"a relation with {kind} can't be lent to Spark.")
+            raise BindError(f"Spark has no type for a relation's column of type {kind}.")
         return [(name, kind.replace("DECIMAL(38,0)", "HUGEINT")) for name, kind in columns]
 
     def _lend(self, name: str, table: pa.Table) -> None:
@@ -257,7 +242,7 @@ class SparkEngine(Engine):
                 self._session.catalog.dropTempView(name)
 
     def close(self) -> None:
-        """Drop our views; stop Spark where this engine started it."""
+        """Drop our views, and stop Spark if this engine started it."""
         with contextlib.suppress(Exception):
             self._forget(name_view(table) for table in self.policy.tables.values())
             for name in self._lent_globally:
@@ -275,18 +260,18 @@ def _translate(sql: str, relations: tuple[tuple[str, tuple[tuple[str, str], ...]
 
 
 def _resolve(frame: DataFrame) -> DataFrame:
-    """Return a frame once its columns are known; over Spark Connect, what is missing is noticed only then."""
+    """Return a frame with resolved columns; Spark Connect reports missing relations only then."""
     frame.schema  # noqa: B018
     return frame
 
 
 def _write_total(name: str, kind: str) -> str:
-    """Write a column as exact queries read it, without values that one of their functions fails over."""
+    """Return a column as exact queries read it, without values on which one of their functions fails."""
     if kind == "VARCHAR":
         # People must not become one because their names differ by case or an accent.
         return f"collate({name}, 'UTF8_BINARY')"
     if kind in _CALENDAR:
-        # Spark holds dates of other years, and fails where it computes with them: one row would be seen.
+        # Spark stores dates of other years but can't compute with them, so one row would make a query fail.
         low, high = (_CALENDAR[kind].format(day) for day in ("0001-01-01", "9999-12-31"))
         return f"CASE WHEN {name} BETWEEN {low} AND {high} THEN {name} END"
     if kind.removesuffix("[]") in _CALENDAR:
@@ -299,12 +284,12 @@ _CALENDAR = {"DATE": "DATE '{}'", "TIMESTAMP": "TIMESTAMP_NTZ '{} 00:00:00'"}
 
 
 def _find_source(table: Table, base: Path) -> list[str]:
-    """Return files of this machine by their real names; an address of some store as it is."""
+    """Return the real paths of local files; the address of a remote store is unchanged."""
     source = table.source or ""
     if not source.lower().endswith(".parquet") and "://" not in source:
         raise PolicyError(
-            f"the source {source} of {table.name} is not Parquet, which is what is read on Spark.",
-            hint="write it as Parquet, or as a table: text has no types, and two engines would read two.",
+            f"the source {source} of {table.name} is not Parquet, the only file format that dpsql reads on Spark.",
+            hint="write it as Parquet or as a table. Text has no types, so two engines may read it differently.",
         )
     return [source] if "://" in source else find_files(table, base)
 
@@ -317,7 +302,7 @@ _TYPES = {
 
 
 def _to_duckdb_type(kind: Any) -> str:
-    """Spell one of Spark's types as DuckDB does; what has no name there is a BLOB, which no expression takes."""
+    """Return DuckDB's name of a Spark type; BLOB, which no expression accepts, if it has none."""
     name = str(kind.typeName())
     if name == "decimal":
         return f"DECIMAL({kind.precision},{kind.scale})"
@@ -327,6 +312,6 @@ def _to_duckdb_type(kind: Any) -> str:
 
 
 def cast_to_schema(table: pa.Table, shape: pa.Schema) -> pa.Table:
-    """Cast Spark's rows to the types that DuckDB would have given."""
+    """Cast Spark's rows to DuckDB's types."""
     columns = [table.column(i).cast(field.type) for i, field in enumerate(shape)]
     return pa.table(columns, names=shape.names)

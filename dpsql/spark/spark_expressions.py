@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from dpsql.binding.values.operators import decimal_result
 from dpsql.binding.values.sql_types import BOOLEAN, DOUBLE, FLOAT, HUGEINT, NULL, TEXT, Type, decimal
-from dpsql.spark import spark_calls, spark_values
+from dpsql.spark import spark_values
 from dpsql.spark.spark_values import (
     HASH,
     LONG,
@@ -25,14 +25,14 @@ from dpsql.spark.spark_values import (
 
 def translate(walk: Walk, node: exp.Expr) -> SparkValue:
     """Translate an expression to Spark; BindError if it has no equivalent."""
-    for table in (_NODES, spark_calls.CALL_NODES):
+    for table in (_NODES, spark_values.CALL_NODES):
         if type(node) in table:
             return table[type(node)](walk, node)
     if type(node) in _OPERATORS:
         return _OPERATORS[type(node)](walk.of(node.this), walk.of(node.args["expression"]))
     if isinstance(node, exp.AggFunc):
         return _aggregate(walk, node)
-    return spark_calls.translate_call(walk, node)
+    return spark_values.translate_call(walk, node)
 
 
 # -- queries ----------------------------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ _TRYING: dict[type[exp.Expr], str] = {exp.Add: "try_add", exp.Sub: "try_subtract
 def _arithmetic(word: str, walk: Walk, node: exp.Expr, trying: bool = False) -> SparkValue:
     left, right = walk.of(node.this), walk.of(node.args["expression"])
     if {left.type.kind, right.type.kind} & {"DATE", "TIMESTAMP", "INTERVAL"}:
-        return spark_calls.translate_date_arithmetic(word, left, right)
+        return spark_values.translate_date_arithmetic(word, left, right)
     kind = find_common_type((left.type, right.type))
     if not kind.numeric:
         raise refusal(f"{left.type.sql} {word} {right.type.sql}")
@@ -264,8 +264,8 @@ def _cast(walk: Walk, node: exp.Expr) -> SparkValue:
     if isinstance(inner, exp.Literal) and inner.is_string and kind != TEXT:
         return spark_values.translate_constant(inner.name, kind)
     if isinstance(inner, exp.Array) and kind.element is not None:  # the binder wrote its items in one type
-        items = [spark_values.write_cast(walk.of(item), kind.element) for item in inner.expressions]
-        return spark_values.SparkValue(f"array({', '.join(items)})", kind)
+        items = [write_cast(walk.of(item), kind.element) for item in inner.expressions]
+        return SparkValue(f"array({', '.join(items)})", kind)
     return spark_values.translate_cast(walk.of(inner), kind)
 
 

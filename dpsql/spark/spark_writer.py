@@ -2,8 +2,8 @@
 
 Plans are generated in DuckDB's SQL by this package alone. So the translation is a walk over the few shapes in plans,
 with a type for every expression, and closed by default: a node without a rewrite is refused by name before payment. The
-rewrites, each with its reason, are in the tables of :mod:`dpsql.spark.spark_values` (operators and casts) and
-:mod:`dpsql.spark.spark_calls` (functions); the clauses are here.
+rewrites of operators, casts and functions, each with its reason, are in the tables of :mod:`dpsql.spark.spark_values`; the
+clauses are here.
 
 The output assumes Spark's ANSI mode, in which nothing wraps around: an operation that may overflow is a ``try_``
 function, which returns NULL like DuckDB's TRY.
@@ -128,7 +128,7 @@ class _Scope:
         raise BindError(f"there is no column {node.name} for Spark.")
 
     def has(self, node: exp.Column) -> bool:
-        """Tell whether a column is known."""
+        """Return whether a column is known."""
         try:
             self.column(node)
         except BindError:
@@ -152,13 +152,13 @@ class _Scope:
             raise refusal(node.key.upper())
         return self._select(node)
 
-    def _beside(self, node: exp.Expr) -> SparkQuery:
+    def _without_outer_columns(self, node: exp.Expr) -> SparkQuery:
         """Translate a query with the same relations, but without this one's columns."""
         return _Scope(self.known, self.outer, self.own).query(node)
 
     def _union(self, node: exp.Union) -> SparkQuery:
         _only(node, "UNION", "this", "expression", "distinct")
-        sides = [self._beside(side) for side in (node.this, node.expression)]
+        sides = [self._without_outer_columns(side) for side in (node.this, node.expression)]
         (left, right), aliases = (side.columns for side in sides), [self._alias() for _ in sides]
         if len(left) != len(right):
             raise refusal("a UNION of unlike queries")
@@ -179,7 +179,7 @@ class _Scope:
         self.known, parts = dict(self.known), []
         for cte in with_.expressions:
             _only(cte, "a CTE", "this", "alias")
-            made, given = self._beside(cte.this), cte.args["alias"].args.get("columns")
+            made, given = self._without_outer_columns(cte.this), cte.args["alias"].args.get("columns")
             columns = _rename(made.columns, cte.args["alias"])
             name, shown = backquote(cte.alias), f" ({_list_names(columns)})" if given else ""
             parts.append(f"{name}{shown} AS ({made.sql})")
@@ -199,7 +199,9 @@ class _Scope:
             if isinstance(node, exp.Subquery):
                 _only(node, "a subquery", "this", "alias")
             inner = node if isinstance(node, exp.Values) else node.this
-            made = self._values(inner) if isinstance(inner, exp.Values) else self._beside(inner)
+            made = (
+                self._values(inner) if isinstance(inner, exp.Values) else self._without_outer_columns(inner)
+            )
             made = SparkQuery(f"({made.sql})", made.columns)
         else:
             raise refusal(f"{node.key.upper()} in FROM")
@@ -355,7 +357,7 @@ class _Scope:
             elif isinstance(place, exp.Column) and fold(place.name) in names:
                 shown = str(names.index(fold(place.name)) + 1)
             elif node.args.get("qualify") is not None:
-                raise refusal("ORDER BY something else than an output beside QUALIFY")
+                raise refusal("ORDER BY an expression that is no output, with QUALIFY,")
             else:
                 shown = self.of(place).sql
             parts.append(shown + write_direction(item))
@@ -399,16 +401,16 @@ def _rename(columns: SparkColumns, alias: exp.Expr | None) -> SparkColumns:
     return tuple((new, kind) for new, (_, kind) in zip(names, columns, strict=False)) + columns[len(names) :]
 
 
-# -- shapes that Spark had better have otherwise ----------------------------------------------------------------
+# -- rewrites for speed and memory ------------------------------------------------------------------------------
 
 
 def _number_within_units(node: exp.Expr) -> exp.Expr:
     """Rewrite a look back in one long sort, as in plans, as numbers within each unit.
 
-    DuckDB is fast at one long sort; Spark would do it in one task, while units can be sorted separately. That the row n
-    places before has another u means that fewer than n rows of its u precede; that the first row n groups of peers
-    before has another u, that fewer than n such groups do. Several columns differ if one of them does; between them in
-    the order is a hash of them.
+    DuckDB is fast at one long sort; Spark would run it in one task, but can sort units separately. The row n places before
+    has another u if and only if fewer than n rows of this u precede. The first row n groups of peers before has another
+    u if and only if fewer than n such groups precede. Several columns differ if one of them does. A hash of them may be
+    between them in the order.
     """
     node = node.unnest()
     if isinstance(node, exp.And):

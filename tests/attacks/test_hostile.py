@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import dpsql
+from dpsql.mechanisms.contribution_caps import CapLadder
 from tests.support import inside
 from tests.support.hostile_statements import (
     CORPUS,
@@ -36,21 +37,32 @@ def test_the_corpus_is_large_and_has_both_verdicts() -> None:
     assert len({item.text for item in CORPUS}) == len(CORPUS)
 
 
-@pytest.mark.parametrize("item", CORPUS, ids=[f"{item.attacks}: {item.text[:80]}" for item in CORPUS])
+FOUND = "_contributed = AUTO"
+CASES = [(item, rung) for item in CORPUS for rung in ((0, 1, 99) if FOUND in item.text else (None,))]
+"""The statements; those that find caps under the first cap, the second and the last."""
+
+
+@pytest.mark.parametrize(
+    ("item", "rung"), CASES, ids=[f"{item.attacks}: {item.text[:80]} {rung or ''}" for item, rung in CASES]
+)
 def test_neighbours_give_the_same(
-    sessions: tuple[dpsql.Session, dpsql.Session], asked: tuple[list[str], list[str]], item: Hostile
+    sessions: tuple[dpsql.Session, dpsql.Session],
+    asked: tuple[list[str], list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    item: Hostile,
+    rung: int | None,
 ) -> None:
-    """The same outcome, after the same number of questions to the engine: none where it is refused."""
-    for attempt in range(
-        30 if "_contributed = AUTO" in item.text else 1
-    ):  # found caps are released, and decide the route
-        for questions in asked:
-            questions.clear()
-        given, without = (outcome(session, item.text, attempt > 0) for session in sessions)
-        assert given[0] == item.verdict, given
-        assert given == without
-        if len(asked[0]) == len(asked[1]):
-            break
+    """The same outcome, after the same number of questions to the engine: none where it is refused.
+
+    A found cap is released, and decides which texts are read. So both neighbours find one cap, whatever the noise is.
+    """
+    if rung is not None:
+        monkeypatch.setattr(CapLadder, "climb", lambda ladder, *_: min(rung, len(ladder.caps) - 1))
+    for questions in asked:
+        questions.clear()
+    given, without = (outcome(session, item.text, rung is not None) for session in sessions)
+    assert given[0] == item.verdict, given
+    assert given == without
     assert len(asked[0]) == len(asked[1])
     if "refused" in given[0]:
         assert not asked[0]

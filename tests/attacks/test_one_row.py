@@ -149,7 +149,7 @@ def test_amplification_is_refused_with_the_function_s_name(name: str) -> None:
         said.append(str(caught.value))
     assert said[0] == said[1]
     assert f"{name} could" in said[0] or f"with {name}," in said[0]
-    assert "LEFT(x" in said[0]
+    assert "LEFT first" in said[0]
 
 
 REMEDIES = (

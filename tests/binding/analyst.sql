@@ -97,10 +97,10 @@ SELECT COUNT(*) FROM (SELECT visits.* FROM visits)
 -- hint: add COUNT(*) to SELECT, or another aggregate: rows themselves are not shown.
 SELECT COLUMNS('co.*') FROM visits
 
--- refused: columns can't be used on private rows: it stands for several columns; name each.
+-- refused: columns can't be used on private rows: it means several columns; name each.
 SELECT AVG(COLUMNS(['cost','score'])) FROM visits
 
--- refused: columns can't be used on private rows: it stands for several columns; name each.
+-- refused: columns can't be used on private rows: it means several columns; name each.
 SELECT MIN(COLUMNS(*)) FROM visits
 
 -- refused: USING SAMPLE can't be used on private rows.
@@ -126,7 +126,7 @@ SELECT * FROM (PIVOT visits ON ward USING COUNT(*) GROUP BY urgent)
 -- hint: for the rows outside of the declared values, write ward NOT IN ('A', 'B', 'C', 'D').
 SELECT * FROM (PIVOT visits ON ward IN ('A', '') USING COUNT(*) GROUP BY urgent)
 
--- refused: the columns of a PIVOT are named where it is written.
+-- refused: the columns of a PIVOT must be listed.
 -- hint: list the values of ward that become columns, in parentheses after it and the word in.
 PIVOT (SELECT ward, urgent, COUNT(*) AS n FROM visits GROUP BY ALL) ON ward USING SUM(n)
 
@@ -798,7 +798,7 @@ SELECT COUNT(*) FROM visits WHERE patient = 7
 -- answered
 SELECT COUNT(*) FROM visits WHERE patient % 2 = 0
 
--- refused: hash can't be used on private rows: it differs between versions; write md5(x::VARCHAR).
+-- refused: hash can't be used on private rows: it differs between versions; md5 of a text doesn't.
 SELECT COUNT(*) FROM visits WHERE hash(patient) % 2 = 0
 
 -- refused: the privacy unit can't be a group: each group would be one unit.
@@ -1014,7 +1014,7 @@ WITH b AS MATERIALIZED (SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward) SE
 -- answered
 SELECT n FROM (SELECT COUNT(*) FROM visits) AS t(n)
 
--- refused: the columns of a private table keep their names.
+-- refused: an alias can't rename the columns of a private table.
 -- hint: write visits AS v: a subquery may rename its columns.
 SELECT COUNT(*) FROM visits AS v(a, b, c)
 
@@ -1268,7 +1268,7 @@ SELECT month, COUNT(*) FROM visits ASOF JOIN months ON visits.day >= months.mont
 SELECT COUNT(*), COUNT(month) FROM visits ASOF LEFT JOIN months ON visits.day > months.month
 
 -- refused: an ASOF join here goes from private rows to the nearest public ones.
--- hint: put the public table last; for the nearest of a unit's own rows, join on the unit and keep the first row of each, by a window over the unit's rows.
+-- hint: put the public table last. For the nearest of a unit's own rows, join on the unit, and keep the first row of each by a window over the unit's rows.
 SELECT COUNT(*) FROM months ASOF JOIN visits ON visits.day >= months.month
 
 -- answered
@@ -1329,14 +1329,14 @@ SELECT COUNT(*), COUNT(t.kind) FROM patients p LEFT JOIN (visits v JOIN tests t 
 -- answered
 SELECT COUNT(*) FROM patients p JOIN visits v ON p.patient = v.patient JOIN (tests t JOIN wards w ON t.kind <> w.ward) ON t.visit = v.visit AND w.ward = v.ward
 
--- refused: such joins in parentheses are not known here.
+-- refused: this join can't be taken out of its parentheses.
 -- hint: write the join in parentheses as a named query before the statement, and join that.
 SELECT COUNT(*) FROM patients p JOIN visits v ON p.patient = v.patient LEFT JOIN (wards w JOIN months m ON m.month = DATE '2024-01-01') ON w.ward = v.ward
 
--- refused: unnest can't be used on private rows: it makes rows of a row; write FROM t, UNNEST(x) AS u(y).
+-- refused: unnest can't be used on private rows: it makes rows of a row; in FROM it may stand, behind the table and a comma.
 SELECT COUNT(*) FROM (SELECT unnest(tags) AS t, unnest(tags) AS q FROM visits)
 
--- refused: unnest can't be used on private rows: it makes rows of a row; write FROM t, UNNEST(x) AS u(y).
+-- refused: unnest can't be used on private rows: it makes rows of a row; in FROM it may stand, behind the table and a comma.
 SELECT COUNT(*) FROM (SELECT upper(unnest(tags)) AS t FROM visits)
 
 -- refused: with rows as the privacy unit, each may meet one row of u, and here it may meet several.
@@ -1593,7 +1593,7 @@ UNPIVOT (SELECT COUNT(*) AS n, COUNT(DISTINCT patient) AS s FROM visits) ON n, s
 -- hint: list the values of doctor that become columns, in parentheses after it and the word in.
 PIVOT visits ON doctor USING COUNT(*) GROUP BY ward
 
--- refused: the columns of a PIVOT are named where it is written.
+-- refused: the columns of a PIVOT must be listed.
 -- hint: list the values of ward that become columns, in parentheses after it and the word in.
 PIVOT (SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward) ON ward USING SUM(n)
 
@@ -1614,10 +1614,10 @@ SELECT w.ward FROM wards w WHERE w.floor < 3 AND (SELECT COUNT(*) FROM visits v 
 -- answered
 SELECT *, (SELECT COUNT(*) FROM visits WHERE day < month) AS earlier FROM months
 
--- refused: beside a public row, a subquery reads one private relation.
+-- refused: a subquery of a public row reads one private relation.
 -- hint: write the join as a named query of private rows before the statement.
 SELECT w.ward, (SELECT COUNT(*) FROM visits v JOIN patients p ON p.patient = v.patient WHERE v.ward = w.ward) AS n FROM wards w
 
--- refused: a subquery beside a public row compares a column of its own with that row.
+-- refused: a subquery of a public row compares one of its columns with that row.
 -- hint: compare one of its columns with one of that row, as they are.
 SELECT w.ward, (SELECT COUNT(*) FROM visits v WHERE v.ward || w.ward = 'AA') AS n FROM wards w

@@ -114,6 +114,23 @@ def test_a_parameter_is_read_like_a_constant(session: dpsql.Session, text: str, 
     assert refuse(session, text, params).hint == "did you mean 'JFK'?"
 
 
+@pytest.mark.parametrize("text", [text for text in STRANGE if "EXPLAIN" not in text])
+def test_a_value_that_stands_in_for_a_parameter_is_accepted(session: dpsql.Session, text: str) -> None:
+    text = text.replace("'jfk'", "$at")
+    assert session.describe(text).schema is not None
+    assert refuse(session, text, {"at": "jfk"}).hint == "did you mean 'JFK'?"
+
+
+def test_a_constant_is_refused_in_a_description_with_unknown_parameters(session: dpsql.Session) -> None:
+    asked = "SELECT COUNT(*) FROM flights WHERE origin = 'jfk' AND age > $1"
+    with pytest.raises(dpsql.BindError, match="the policy declares no value 'jfk' for origin"):
+        session.describe(asked)
+    first = "SELECT COUNT(*) FROM flights WHERE origin = 'JFk'"
+    with pytest.raises(dpsql.BindError, match="the policy declares no value 'JFk' for origin"):
+        session.describe(f"{first}; SELECT COUNT(*) FROM flights WHERE age > $1")
+    assert refuse(session, first).hint == "did you mean 'JFK'?"
+
+
 @pytest.mark.parametrize(
     "condition", ["gate = 7", "gate IN (1, 7)", "gate = '7'", "7.0 = gate", "gate + 0 = 7 OR gate = 7"]
 )

@@ -6,8 +6,10 @@ is put where the hint says (``tests/support/pasting.py``); statements are only b
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -20,6 +22,7 @@ from tests.support.clinic import open_clinic
 from tests.support.corpora import CORPORA, POLICIES, cases
 from tests.support.pasting import follow, paste
 
+SOURCES = Path(dpsql.__file__).parent
 PASTED = {"corpora": 180, "peers": 115, "analyst": 80}
 """The number of hints of each collection that lead to a bound statement, at least; the others have no code."""
 CODE = re.compile(
@@ -110,6 +113,27 @@ def test_hints_lead_to_statements_that_are_bound(name: str, collect: Callable[[]
 def test_at_least_two_hundred_hints_are_pasted() -> None:
     assert sum(PASTED.values()) >= 200
     assert len(NOT_CODE) <= 6
+
+
+PLACEHOLDER = re.compile(r"\b[A-Za-z_]+\(x\b|\bFROM t\b|\bu\(y\)|\bSUM\(x\)|\(condition\)|THEN a ELSE b")
+FORMS = {"FILTER belongs behind an aggregate: write SUM(x) FILTER (WHERE ...)."}
+"""Hints on the form of a clause."""
+
+
+def test_no_hint_has_a_placeholder() -> None:
+    """A hint has the names of the statement, or words alone: x, t and u(y) are names of nobody."""
+    found = []
+    for path in sorted([*SOURCES.glob("binding/**/*.py"), *SOURCES.glob("language/**/*.py")]):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                text = node.value.replace("{x}", "")
+                if (
+                    re.search(r"\b(write|such as|would fit)\b", text)
+                    and PLACEHOLDER.search(text)
+                    and "\n" not in text
+                ):
+                    found.append(f"{path.name}:{node.lineno}: {text}")
+    assert not [line for line in found if not any(form in line for form in FORMS)], found
 
 
 # -- hints that failed, or misled ------------------------------------------------------------------------------------------

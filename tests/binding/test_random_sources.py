@@ -43,7 +43,7 @@ def clean() -> Iterator[Clean]:
                 unit = con.execute("SELECT unit FROM o WHERE oid = ?", [row[1]]).fetchall()[0][0]
                 row = [unit, row[1], unit, *row[3:]]
             con.execute(f"INSERT INTO {name} VALUES ({', '.join('?' * len(row))})", row)
-    wide = re.sub(r"max_(rows|groups) = \d", r"max_\1 = 1000000", POLICY)
+    wide = re.sub(r"max_(rows_per_group|rows|groups) = \d", r"max_\1 = 1000000", POLICY)
     with con, dpsql.connect(con, policy=dpsql.Policy.loads(wide)) as session:
         yield con, session
 

@@ -132,7 +132,7 @@ class TestOpening:
             ("nowhere.duckdb", None, "there is no database"),
             (":memory:", None, "does not have"),
             (":memory:", "nowhere.parquet", "does not exist"),
-            (":memory:", "policy.py/x", "not a kind of file"),
+            (":memory:", "policy.py/x", "does not read files like"),
             (":memory:", "broken.parquet", "can't be read as parquet"),
             ("broken.parquet", None, "can't be opened"),
         ],

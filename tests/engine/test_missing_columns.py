@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import decimal
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -119,11 +120,59 @@ def test_a_text_file_with_them_is_read(tmp_path: Path, name: str, data: str, mor
         assert session.sql("SELECT COUNT(*), COUNT(x) FROM t").fetchone() == (50, 50)
 
 
-def test_an_optional_key_of_json_and_an_empty_file_are_no_mistakes(tmp_path: Path) -> None:
+def test_an_optional_key_of_json_and_a_source_without_rows_are_no_mistakes(tmp_path: Path) -> None:
     with opened(tmp_path, "short.jsonl", b'{"uid": 1}\n') as session:
         assert session.sql("SELECT COUNT(*), COUNT(x) FROM t").fetchone() == (1, 0)
-    with opened(tmp_path, "empty.csv", b"") as session:
-        assert session.sql("SELECT COUNT(*) FROM t").fetchone() == (0,)
+    for name, data, more in (
+        ("heading.csv", b"uid,x\n", ""),
+        ("empty.csv", b"", "format = { header = false }"),
+        ("empty.jsonl", b"", ""),
+    ):
+        with opened(tmp_path, name, data, more) as session:
+            assert session.sql("SELECT COUNT(*) FROM t").fetchone() == (0,)
+
+
+@pytest.mark.parametrize("data", [b"", b"\xef\xbb\xbf"])
+def test_an_empty_file_lacks_its_first_line(tmp_path: Path, data: bytes) -> None:
+    with pytest.raises(dpsql.PolicyError, match=r"empty.csv of t is empty: it has no first line"):
+        opened(tmp_path, "empty.csv", data)
+
+
+def test_one_file_of_several_may_be_empty(tmp_path: Path) -> None:
+    (tmp_path / "part-0.csv").write_bytes(b"")
+    with opened(tmp_path, "part-1.csv", ("uid,x\n" + ROWS).encode()):
+        pass
+    policy = POLICY.format(source=f'source = "{tmp_path}/part-*.csv"', more="")
+    with dpsql.connect(policy=dpsql.Policy.loads(policy), ledger=tmp_path / "ledger") as session:
+        assert session.sql("SELECT COUNT(*) FROM t").fetchone() == (50,)
+
+
+@pytest.mark.parametrize(
+    ("rows", "more"),
+    [
+        (ROWS.replace("\n", ",\n"), ""),
+        (ROWS.replace("\n", ",\n"), "format = { quoted_newlines = true }"),
+        (ROWS.replace(",", ";"), ""),
+        (ROWS.replace(",", ",7,") * 3, ""),
+    ],
+)
+def test_rows_that_all_have_another_width_than_the_first_line_are_refused(
+    tmp_path: Path, rows: str, more: str
+) -> None:
+    with pytest.raises(
+        dpsql.PolicyError, match=r"none of the first 100 rows of wide\.csv has as many fields"
+    ):
+        opened(tmp_path, "wide.csv", ("uid,x\n" + rows).encode(), more)
+    (tmp_path / "policy.toml").write_text(POLICY.format(source='source = "wide.csv"', more=more))
+    with pytest.raises(dpsql.PolicyError, match="none of the first 100 rows"):
+        check_policy(tmp_path / "policy.toml")
+
+
+@pytest.mark.parametrize("rows", ["1,2,3\n" * 9, "1,2,3\n" * 50 + ROWS, '"a,b",2,3\n' * 50 + '"1",1\n'])
+def test_rows_of_which_some_fit_are_read(tmp_path: Path, rows: str) -> None:
+    fitting = rows.count("\n") - rows.count("2,3\n")
+    with opened(tmp_path, "some.csv", ("uid,x\n" + rows).encode()) as session:
+        assert session.sql("SELECT COUNT(*) FROM t").fetchone() == (fitting,)
 
 
 BARE = "[budget]\nepsilon = 1e9\ndefault_epsilon = 1e6\n[tables.t]\nprivacy_unit = 'uid'\nmax_rows = 5\n"
@@ -155,3 +204,34 @@ def test_half_floats_and_wide_decimals_are_read(tmp_path: Path) -> None:
             2,
             1,
         )
+
+
+KEYS = pa.table(
+    {
+        "uid": range(40),
+        "s": pa.array([{"a": None, "NULL": 1}] * 40),
+        "l": pa.array([[None]] * 40),
+        "e": pa.array([[]] * 40),
+        "n": pa.array([{"a": {"b": [None]}}] * 40),
+    }
+)
+ABOVE = (
+    "SELECT {k} AS k, COUNT(*) AS c FROM t GROUP BY k HAVING COUNT(*) > 5",
+    "SELECT {k} AS k, COUNT(*) AS c FROM t GROUP BY k ORDER BY k DESC NULLS FIRST",
+    "SELECT k, c FROM (SELECT {k} AS k, COUNT(*) AS c FROM t GROUP BY k) WHERE c > 5 AND k IS NOT NULL",
+)
+
+
+@pytest.fixture(scope="module")
+def of_nulls() -> Iterator[dpsql.Session]:
+    policy = BARE.replace("[tables.t]", "delta = 0.1\ndefault_delta = 1e-6\n[tables.t]") + "max_groups = 1\n"
+    with dpsql.connect({"t": KEYS}, policy=dpsql.Policy.loads(policy)) as session:
+        yield session
+
+
+@pytest.mark.parametrize("key", ["s", "l", "e", "n", "n.a"])
+def test_a_key_whose_parts_are_all_null_is_used_above(of_nulls: dpsql.Session, key: str) -> None:
+    (value,) = KEYS.column(key[0]).slice(0, 1).to_pylist()
+    for text in ABOVE:
+        found = of_nulls.sql(text.format(k=key)).fetchall()
+        assert found == [(value["a"] if "." in key else value, 40)]

@@ -178,7 +178,7 @@ def test_without_a_place_it_is_the_state_directory(
 
 def test_a_place_that_can_not_be_is_refused_in_our_words(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(PolicyError, match="no directory for what does not fit memory below") as told:
+    with pytest.raises(PolicyError, match="create a directory for spilled rows below") as told:
         spill.make_spill_directory(str(tmp_path / "file" / "below"))
     assert told.value.hint is not None
     assert "temp_directory" in told.value.hint

@@ -224,8 +224,8 @@ def test_tpch(engine: Engine, query: tpch.Query, shop: Opened) -> None:
 # -- hostile statements -----------------------------------------------------------------------------------------
 
 SPARK_HAS_NOT = {
-    r"has no equal on Spark": "the translation refuses what would give other rows, by its name",
-    r"can't be lent to Spark": "a relation of a type that Spark has not",
+    r"Spark has no equivalent of": "the translation refuses what would give other rows, by its name",
+    r"Spark has no type for a relation's column": "a relation of a type that Spark has not",
     r"(column|table) (clock|gap|info)\b": "TIME, INTERVAL and STRUCT columns do not exist there",
     r"\buid\b|UUID": "Spark has no UUID: the column is a text",
     r"\bhuge\b|HUGEINT": "whole numbers of 38 digits are DECIMAL(38, 0) there",

@@ -92,7 +92,7 @@ def nasty(spark: Any) -> Iterator[Nasty]:
 
 @pytest.mark.parametrize("text", chosen("refused"))
 def test_what_has_no_equal_is_refused_by_name(nasty: Nasty, text: str) -> None:
-    with pytest.raises(BindError, match=r"has no equal on Spark"):
+    with pytest.raises(BindError, match=r"Spark has no equivalent of"):
         nasty.spark.check(nasty.query([text]), {})
 
 

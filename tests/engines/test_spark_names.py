@@ -161,7 +161,7 @@ def texts_of(made: Neighbours, statement: str) -> list[str]:
             try:
                 found.append(spark_sql(fill_parameters(text, VALUES), {**tables, **lent}))
             except BindError as refused:
-                assert "has no equal on Spark" in str(refused)
+                assert "Spark has no equivalent of" in str(refused)
                 return []
     return found
 

@@ -6,8 +6,9 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.language.advice import MODES, find_mode
+from dpsql.language.advice import find_mode
 from dpsql.language.dialect import mode_clauses, spell_statement
+from dpsql.language.functions import MODES
 from dpsql.language.statements import parse
 
 

@@ -15,8 +15,8 @@ import pytest
 import dpsql
 from dpsql.errors import BudgetExceeded, LedgerError
 from dpsql.ledger.answers import hash_release
-from dpsql.ledger.entries import DEBIT_ALONE
 from dpsql.ledger.ledger import KeptReleases, Ledger
+from dpsql.ledger.log_file import DEBIT_ALONE
 from dpsql.ledger.upkeep import back_up, forget_before, restore_ledger, verify_ledger
 from dpsql.policy.model import Policy
 from dpsql.privacy.events import DiscreteLaplace, Event, PureDP, compose_events
@@ -313,7 +313,7 @@ def test_statements_that_are_partly_stored_pay_both_ways(
     ada, bob = sessions
     ada.sql(ONE)
     both = f"SELECT n, s FROM ({ONE}) AS a, ({TWO}) AS b"
-    assert "ε=1, and ε=1 of bob's share" in bob.explain(both).price
+    assert "ε=1 and ε=1 of bob's share" in bob.explain(both).price
     result = bob.sql(both)
     assert left(bob) == (8, 1)
     assert result.loss == "ε=1 and ε=1 of bob's share"

@@ -20,9 +20,9 @@ import pytest
 from dpsql.errors import BudgetExceeded, LedgerError
 from dpsql.ledger import store
 from dpsql.ledger.accounts import Account
-from dpsql.ledger.entries import Entry
 from dpsql.ledger.ledger import KeptReleases, Ledger
 from dpsql.privacy.events import PureDP, SparseVector
+from dpsql.privacy.records import Entry
 from tests.support.ledgers import policy_of
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

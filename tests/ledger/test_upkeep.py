@@ -19,8 +19,8 @@ import dpsql
 from dpsql.cli import main
 from dpsql.errors import BindError, BudgetExceeded, LedgerError, ParseError, PolicyError
 from dpsql.ledger import log_file, store
-from dpsql.ledger.entries import FORGOTTEN
 from dpsql.ledger.ledger import KeptReleases, Ledger
+from dpsql.ledger.log_file import FORGOTTEN
 from dpsql.ledger.upkeep import back_up, forget_before, restore_ledger, verify_ledger
 from dpsql.policy.model import Policy
 from dpsql.privacy.events import GroupSelection, PureDP
@@ -381,7 +381,7 @@ def test_the_limit_is_no_term_and_no_part_of_a_policy_s_meaning(path: Path) -> N
     assert Policy.loads(keeping(7).dumps()) == keeping(7)
     assert "[ledger]" not in policy_of().dumps()
     for wrong in (-1, '"1 GB"', 1.5, "true"):
-        with pytest.raises(PolicyError, match="keep_answers_mb is a whole number, at least 0"):
+        with pytest.raises(PolicyError, match="keep_answers_mb must be a whole number, at least 0"):
             policy_of(more=f"[ledger]\nkeep_answers_mb = {wrong}\n")
 
 

@@ -144,19 +144,19 @@ UNIT_LOST = [
     Case(
         "the unit may be missing: rows of nobody",
         counted(visits(1)),
-        counted(visits(1).replace(' WHERE "r1b"."patient_id" IS NOT NULL', "")), "rows of nobody are added up",
+        counted(visits(1).replace(' WHERE "r1b"."patient_id" IS NOT NULL', "")), "rows without a unit are added up",
     ),
     Case(
         "not null of another column",
         counted(visits(1)),
         counted(visits(1).replace('WHERE "r1b"."patient_id" IS NOT NULL', 'WHERE "r1b"."ward" IS NOT NULL')),
-        "rows of nobody are added up",
+        "rows without a unit are added up",
     ),
     Case(
         "not null under OR",
         counted(visits(1)),
         counted(visits(1).replace('"r1b"."patient_id" IS NOT NULL', '("r1b"."patient_id" IS NOT NULL OR "r1b"."ward" = 1)')),
-        "rows of nobody are added up",
+        "rows without a unit are added up",
     ),
     Case(
         "a struct's field that is named like the unit",
@@ -235,13 +235,13 @@ LINK_LOST = [
         "public rows are kept where nobody meets them",
         counted(f'"memory"."main"."wards" AS "r3" LEFT JOIN {visits(1)} ON "r3"."ward" = "r1"."c2"', where=f' WHERE "r1".{U} IS NOT NULL'),
         counted(f'"memory"."main"."wards" AS "r3" LEFT JOIN {visits(1)} ON "r3"."ward" = "r1"."c2"'),
-        "rows of nobody are added up",
+        "rows without a unit are added up",
     ),
     Case(
         "the unit's presence only in the condition of a join that keeps the other side",
         counted(f'"memory"."main"."wards" AS "r3" LEFT JOIN {visits(1)} ON "r3"."ward" = "r1"."c2"', where=f' WHERE "r1".{U} IS NOT NULL'),
         counted(f'"memory"."main"."wards" AS "r3" LEFT JOIN {visits(1)} ON "r3"."ward" = "r1"."c2" AND "r1".{U} IS NOT NULL'),
-        "rows of nobody are added up",
+        "rows without a unit are added up",
     ),
     Case(
         "both sides are kept, and one unit is taken",
@@ -326,13 +326,13 @@ PATHS = [
     ),
     Case(
         "a path whose end is another column",
-        path('"r3"."order_id" = "r2"."id"'), path('"r3"."order_id" = "r2"."id"', '"r2"."id"'), "rows of nobody are added up",
+        path('"r3"."order_id" = "r2"."id"'), path('"r3"."order_id" = "r2"."id"', '"r2"."id"'), "rows without a unit are added up",
     ),
     Case(
         "a path that is not followed",
         path('"r3"."order_id" = "r2"."id"'),
         counted(f'(SELECT "r3"."order_id" AS {U} FROM "memory"."main"."items" AS "r3" WHERE "r3"."order_id" IS NOT NULL) AS "r1"'),
-        "rows of nobody are added up",
+        "rows without a unit are added up",
     ),
     Case(
         "rows that are units meet private rows",
@@ -388,11 +388,11 @@ FORM = [
          OTHERS),
     Case("a lateral column in place of the unit", over(f'SELECT "r2".{U} AS {U} FROM {visits(2)}, (SELECT "r2"."c3" * 2 AS "x") AS "r3"'),
          over(f'SELECT "r3"."x" AS {U} FROM {visits(2)}, (SELECT "r2"."c3" * 2 AS "x") AS "r3"'), BY_OTHER),
-    Case("a table that the policy does not name", COUNTED, COUNTED.replace('"memory"."main"."visits"', '"visits"'), "a relation that nobody lent"),
+    Case("a table that the policy does not name", COUNTED, COUNTED.replace('"memory"."main"."visits"', '"visits"'), "an unknown relation"),
     Case("a table with half its path", COUNTED, COUNTED.replace('"memory"."main"."visits"', '"main"."visits"'), "a table that the policy does not name"),
     Case("a view, or any table that the policy does not name", COUNTED,
          COUNTED.replace('"memory"."main"."visits"', '"memory"."main"."all_visits"'), "a table that the policy does not name"),
-    Case("a file", COUNTED, COUNTED.replace('"memory"."main"."visits"', "'visits.parquet'"), "a relation that nobody lent"),
+    Case("a file", COUNTED, COUNTED.replace('"memory"."main"."visits"', "'visits.parquet'"), "an unknown relation"),
     Case("a table function that reads", COUNTED,
          counted("(SELECT \"r2\".\"x\" AS \"unit7f3a\" FROM read_csv('x.csv') AS \"r2\"(\"x\")) AS \"r1\""), "a table function"),
     Case("columns renamed by an alias", COUNTED, COUNTED.replace('AS "r1b"', 'AS "r1b"("patient_id")'), "BASE_TABLE with column_name_alias"),
@@ -407,7 +407,7 @@ FORM = [
     Case("ALL", counted(visits(1), where=' WHERE "r1"."c2" IN (SELECT "r4"."c0" AS "c0" FROM "lent1" AS "r4")'),
          counted(visits(1), where=' WHERE "r1"."c2" > ALL (SELECT "r4"."c0" AS "c0" FROM "lent1" AS "r4")'), ""),
     Case("a limit in percent", over(f'SELECT "r2".{U} AS {U} FROM {visits(2)}'), over(f'SELECT "r2".{U} AS {U} FROM {visits(2)} LIMIT 10%'), "a"),
-    Case("a relation that is not lent", simple('"r4"."c0" AS "p0"', '"lent1" AS "r4"'), simple('"r4"."c0" AS "p0"', '"lent9" AS "r4"'), "a relation that nobody lent"),
+    Case("a relation that is not lent", simple('"r4"."c0" AS "p0"', '"lent1" AS "r4"'), simple('"r4"."c0" AS "p0"', '"lent9" AS "r4"'), "an unknown relation"),
     Case("a column that is not there", simple('"r4"."c0" AS "p0"', '"lent1" AS "r4"'), simple('"r4"."c7" AS "p0"', '"lent1" AS "r4"'), "a column that is not there"),
 ]  # fmt: skip
 
@@ -454,7 +454,7 @@ CAPS = [
     Case("clamped before it is doubled", groups(), groups(clamp='LEAST(GREATEST("r94"."p1", {low}), {high}) * 2'), MORE, GROUPED),
     Case("clamped by another column", groups(), groups(clamp='LEAST(GREATEST("r94"."p1", {low}), "r94"."p0")'), BY_OTHER, GROUPED),
     Case("the grid in doubles", groups(), groups(clamp='LEAST(GREATEST(CAST("r94"."p1" AS DOUBLE), {low}), {high})'), BY_OTHER, GROUPED),
-    Case("an order that everybody can foresee", groups(), groups(salt="CAST(7 AS UBIGINT)"), "an order that everybody can foresee", GROUPED),
+    Case("a predictable order", groups(), groups(salt="CAST(7 AS UBIGINT)"), "a predictable order", GROUPED),
     Case("the cap of another column", groups(), groups(first='"r93"."k0"'), "a group may have several rows", SumsClaim(("k0",), (("p0", SensitivityClaim(10, 3)),), True)),
     Case("groups chosen by less than what they are", groups(), groups(hashed='"r93"."u"'), "a column that the secret order does not decide", GROUPED),
     Case("other groups than those that were chosen", groups(), groups(key='"r94"."p0"'), MORE, GROUPED),
@@ -484,10 +484,10 @@ TEN_ROWS = f'SELECT "r1"."c3" AS "c3" FROM {visits(1)} QUALIFY row_number() OVER
 ROWS = [
     Case("eleven rows, and charged for ten", held(), held(rows="11"), MANY, HELD),
     Case("four groups, and charged for three", held(), held(groups="4"), "one unit is in more groups than are charged", HELD),
-    Case("the groups of another column", held(), held(other='"r94"."v"'), "a group that others' rows decide about", HELD),
-    Case("rows that do not stand together", held(), held(by='"r94"."u", "r94"."g", "r94"."v", "r94"."k0"'), "a group that others' rows decide about", HELD),
+    Case("the groups of another column", held(), held(other='"r94"."v"'), "a group that depends on others' rows", HELD),
+    Case("rows that do not stand together", held(), held(by='"r94"."u", "r94"."g", "r94"."v", "r94"."k0"'), "a group that depends on others' rows", HELD),
     Case("rows chosen by less than what they are", held(), held(hashed='"r93"."u"'), "a column that the secret order does not decide", HELD),
-    Case("a frame that looks ahead", held(), held(frame="FOLLOWING"), "a group that others' rows decide about", HELD),
+    Case("a frame that looks ahead", held(), held(frame="FOLLOWING"), "a group that depends on others' rows", HELD),
     Case("groups by a column that is not the unit", held(), held(first='"r94"."k0"'), "", HELD),
     Case("rows that nothing bounds", held(), f'SELECT "r1"."c4" AS "k0", "r1"."c3" AS "v" FROM {visits(1)}', MANY, HELD),
     Case(
@@ -602,15 +602,15 @@ TURNED = (
 BLOCKS = [
     Case("blocks dealt by another column", block(), block(NUMBER.replace(f'"r1".{U}', '"r1"."c1"')), "one unit is in more blocks than are charged", BlocksClaim("block")),
     Case("blocks dealt by the unit and another column", block(), block(NUMBER.replace(f'CAST("r1".{U} AS BIGINT)', f'hash("r1".{U}, "r1"."c2")')), "one unit is in more blocks than are charged", BlocksClaim("block")),
-    Case("blocks without a salt", block(), block(NUMBER.replace("$salt", "CAST(7 AS BIGINT)")), "blocks that everybody can foresee", BlocksClaim("block")),
-    Case("a block that is numbered by its average", block(), block(shown='"r4"."a0"'), "a group that others' rows decide about", BlocksClaim("block")),
-    Case("every block with every average", block(), block(above='"r5"."b" <= "r4"."block"'), "a group that others' rows decide about", BlocksClaim("block")),
+    Case("blocks without a salt", block(), block(NUMBER.replace("$salt", "CAST(7 AS BIGINT)")), "predictable blocks", BlocksClaim("block")),
+    Case("a block that is numbered by its average", block(), block(shown='"r4"."a0"'), "a group that depends on others' rows", BlocksClaim("block")),
+    Case("every block with every average", block(), block(above='"r5"."b" <= "r4"."block"'), "a group that depends on others' rows", BlocksClaim("block")),
     Case(
         "a window over all blocks", f'SELECT "r1"."c3" AS "v", {NUMBER} AS "block", COUNT(*) OVER (PARTITION BY {NUMBER}) AS "n" FROM {visits(1)}',
         f'SELECT "r1"."c3" AS "v", {NUMBER} AS "block", COUNT(*) OVER (PARTITION BY "r1"."c2") AS "n" FROM {visits(1)}',
-        "a group that others' rows decide about", BlocksClaim("block"),
+        "a group that depends on others' rows", BlocksClaim("block"),
     ),
-    Case("the first row of all blocks", block(), block() + " LIMIT 1", "a group that others' rows decide about", BlocksClaim("block")),
+    Case("the first row of all blocks", block(), block() + " LIMIT 1", "a group that depends on others' rows", BlocksClaim("block")),
     Case(
         "four turns, and charged for three", block(TURNED, ', range(3) AS "r6"("t")'), block(TURNED, ', range(4) AS "r6"("t")'),
         "one unit is in more blocks than are charged", BlocksClaim("block", 3),
@@ -646,7 +646,7 @@ WEIGHED = [
     Case("weights by different values", weighed(), weighed(of='COUNT(DISTINCT "r1"."c2")'), BY_OTHER, WEIGHED_BY),
     Case("weights by less than the rows", weighed(), weighed(over="LEAST({of}, {least})"), BY_OTHER, WEIGHED_BY),
     Case("weights that may divide by nothing", weighed(), weighed(over="{of}"), BY_OTHER, WEIGHED_BY),
-    Case("a value beyond its bounds, weighed", weighed(), weighed(value=VALUE.replace("50", "51")), MORE, WEIGHED_BY),
+    Case("a value outside its bounds, weighed", weighed(), weighed(value=VALUE.replace("50", "51")), MORE, WEIGHED_BY),
     Case("a value without bounds, weighed", weighed(), weighed(value='"r1"."c2"'), BY_OTHER, WEIGHED_BY),
 ]  # fmt: skip
 

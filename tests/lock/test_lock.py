@@ -206,9 +206,9 @@ BITS = PackingClaim(0, (202,), (("p0", 303), ("units", 1)), (("p0", SensitivityC
 
 PACKED = {
     "the unit's bits are another column's": (packed(unit='"r1"."k0"'), BITS, "packed rows without one unit"),
-    "a value beyond its bits": (packed(value="COALESCE(ABS(\"r1\".\"y0\" - 0) - ABS(\"r1\".\"y0\" - 200) + 202, 0)"), BITS, "a packed value beyond its bits"),
-    "a value that is not clamped": (packed(value='"r1"."y0"'), BITS, "a packed value beyond its bits"),
-    "a value that may be negative": (packed(value="COALESCE(ABS(\"r1\".\"y0\" - 0) - ABS(\"r1\".\"y0\" - 100), 0)"), BITS, "a packed value beyond its bits"),
+    "a value beyond its bits": (packed(value="COALESCE(ABS(\"r1\".\"y0\" - 0) - ABS(\"r1\".\"y0\" - 200) + 202, 0)"), BITS, "a packed value outside its bits"),
+    "a value that is not clamped": (packed(value='"r1"."y0"'), BITS, "a packed value outside its bits"),
+    "a value that may be negative": (packed(value="COALESCE(ABS(\"r1\".\"y0\" - 0) - ABS(\"r1\".\"y0\" - 100), 0)"), BITS, "a packed value outside its bits"),
     "the unit shares bits": (packed(top=128), BITS, "the unit shares bits"),
     "a value in other bits": (packed(at=2), BITS, "packed values that share bits"),
     "a group that nobody asked for": (packed(code=CODE, top=2048), BITS, "packed groups of another number"),

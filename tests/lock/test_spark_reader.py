@@ -153,11 +153,11 @@ MORE_WRONG = {
         "SELECT ward, MEDIAN(amount) FROM visits GROUP BY ward", rf"dense_rank\(\) OVER \(PARTITION BY `{ROW}`.`u` ", "dense_rank() OVER (",
     ),
     "a greater weight": ("SELECT AVG(amount) FROM visits", "1288490188800L", "1288490188801L"),
-    "a value beyond its bounds": ("SELECT SUM(amount) FROM visits", "4915200L", "4915202L"),
+    "a value outside its bounds": ("SELECT SUM(amount) FROM visits", "4915200L", "4915202L"),
     "a rung of a greater total": (
         "SELECT SUM(amount, contribution_bounds_per_row => AUTO) FROM visits", "1048576L", "1048577L",
     ),
-    "blocks that everybody can foresee": (
+    "predictable blocks": (
         "SELECT WITH SUBSAMPLE OPTIONS (blocks = 8, bounds = (0, 400)) COUNT(*) FROM visits", r" \^ 12345L", " ^ 12346L",
     ),
     "blocks by another column": (

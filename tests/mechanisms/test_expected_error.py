@@ -76,7 +76,7 @@ def test_an_error_is_what_the_sentence_says(session: dpsql.Session) -> None:
     own = errors[explained.errors.epsilons.index(Fraction(1))]
     assert name == "n"
     assert f"within ±{own:g} with 0.95" in str(explained)
-    assert f"±{own:g}" in str(explained).split("Expected error")[1].split("Exact SQL")[0]
+    assert f"±{own:g}" in str(explained).split("Error that")[1].split("Exact SQL")[0]
     assert json.loads(explained.json())["errors"]["n"]["1"] == own
 
 
@@ -91,7 +91,7 @@ def test_choices_too(session: dpsql.Session) -> None:
     assert "compared with the threshold" in text
     with_none = session.explain("SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-5) MEDIAN(x) FROM t")
     assert with_none.errors is None
-    assert "Expected error" not in str(with_none)
+    assert "Error that" not in str(with_none)
 
 
 def test_explain_is_never_cut(session: dpsql.Session) -> None:
@@ -117,9 +117,10 @@ def test_the_error_of_a_mean_covers_what_noise_does(whole: int) -> None:
     total = Statistic("s", LaplaceNoise(Fraction(1, 10), 10 * whole))
     mean = Mean("m", total, count, Fraction(1), Fraction(10), (Fraction(0), Fraction(20)), whole)
     from dpsql.mechanisms.aggregation import Aggregation
+    from dpsql.mechanisms.base import ErrorBasis
 
-    errors = list(Aggregation("", (), (mean,)).expect_errors(Fraction(1), 0.95))
-    assert [error.name for error in errors] == [f"m, of {rows:,} rows" for rows in MEAN_ROWS]
+    errors = list(Aggregation("", (), (mean,)).errors(ErrorBasis(MEAN_ROWS, confidence=0.95)))
+    assert [error.label for error in errors] == [f"m, of {rows:,} rows" for rows in MEAN_ROWS]
     assert errors[0].error > 9 * errors[1].error > 80 * errors[2].error
     entropy, draws, said = Entropy(), 4000, errors[0]
     exact_total, exact_count = (
@@ -130,5 +131,7 @@ def test_the_error_of_a_mean_covers_what_noise_does(whole: int) -> None:
     off = np.abs(np.asarray(mean.show(noisy, 0.95).value) - 17.0)
     assert (off > said.error).mean() < 0.05
     assert (off > said.error / 20).mean() > 0.05, "and it is not empty talk"
-    (less,) = Aggregation("", (), (Count("c", count),)).expect_errors(Fraction(2), 0.95)
+    (less,) = Aggregation("", (), (Count("c", count),)).errors(
+        ErrorBasis(confidence=0.95, factor=Fraction(2))
+    )
     assert less.error < count.noise.half_width(0.95)

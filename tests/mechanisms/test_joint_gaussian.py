@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from dpsql.mechanisms.aggregation import Aggregation, Together
+from dpsql.mechanisms.base import ErrorBasis
 from dpsql.mechanisms.joint_gaussian import calibrate_together, find_pair
 from dpsql.mechanisms.moments import Count, Sum
 from dpsql.mechanisms.per_group import (
@@ -264,6 +265,6 @@ def test_the_mean_error_is_that_of_the_distribution(sigma: Fraction) -> None:
 def test_outputs_tell_the_same_of_joint_noise() -> None:
     noise = joint(ONE, TINY, [(10, 1)] * 4)[0]
     total = Sum("s", Statistic("p0", noise), Fraction(4))
-    (said,) = total.expect_errors(ONE, 0.95)
+    (said,) = total.errors(ErrorBasis(confidence=0.95))
     assert said.error == noise.half_width(0.95) / 4
     assert "jointly" in total.sentences(0.95)[0]

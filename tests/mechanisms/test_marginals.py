@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from dpsql.mechanisms.aggregation import Aggregation
-from dpsql.mechanisms.base import SumsClaim
+from dpsql.mechanisms.base import ErrorBasis, SumsClaim
 from dpsql.mechanisms.joint_gaussian import calibrate_together, find_pair
 from dpsql.mechanisms.marginals import (
     SET_COLUMN,
@@ -309,7 +309,9 @@ def test_statements_of_a_plan_are_calibrated_together() -> None:
     apart = planned(half, (3, 2), [(), (0, 1)]), planned(half, (4,), [(), (0,)])
     both = calibrate_together(apart)
     assert [find_pair(one) for one in both] == [(ONE / 2, TINY / 2)] * 2
-    errors = [one.mean_errors(1)["n"] for one in (*apart, *both)]
+    errors = [
+        error.error for one in (*apart, *both) for error in one.errors(ErrorBasis()) if error.name == "n"
+    ]
     assert errors[2] < errors[0]
     assert errors[3] < errors[1]
     assert isinstance(both[0], Marginals)

@@ -1,4 +1,4 @@
-"""Expected absolute errors: what EXPLAIN tells of each output column is what releases are off by, on average."""
+"""Mean absolute errors: what EXPLAIN tells of each output column is what releases are off by, on average."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import dpsql
+from dpsql.mechanisms.base import ErrorBasis
 from dpsql.mechanisms.moments import (
     PAIR_KINDS,
     TYPICAL_ROWS,
@@ -23,7 +24,6 @@ from dpsql.mechanisms.moments import (
     Sum,
     Variance,
     add_errors,
-    expect_mean_error,
 )
 from dpsql.mechanisms.per_group import GaussianNoise, JointGaussianNoise, LaplaceNoise, Noise, Statistic
 from tests.support.goodness import fixed
@@ -122,8 +122,7 @@ def test_what_is_told_is_what_releases_are_off_by(kind: str, name: str) -> None:
     truth = output.show({s: np.full(1, exact[s.column]) for s in output.statistics}, 0.95).value[0].as_py()
     shown = np.asarray(output.show(noisy, 0.95).value.to_numpy(zero_copy_only=False), dtype=np.float64)
     off = float(np.abs(shown - truth).mean())
-    said = expect_mean_error(output, TYPICAL_ROWS)
-    assert said is not None
+    (said,) = (error.error for error in output.errors(ErrorBasis((TYPICAL_ROWS,))))
     # what lies at the middle of the bounds has less than what lies a quarter off, for which it is told
     exactly = {
         "count": (0.95, 1.05),
@@ -143,8 +142,7 @@ def test_the_worst_place_of_a_mean_is_within_a_factor() -> None:
     exact = {mean.total: 4 * 1024 * TYPICAL_ROWS, mean.count: TYPICAL_ROWS}
     noisy = {s: s.noise.add(np.full(draws, v), entropy) for s, v in exact.items()}
     off = float(np.abs(np.asarray(mean.show(noisy, 0.95).value) - 8.0).mean())
-    said = expect_mean_error(mean, TYPICAL_ROWS)
-    assert said is not None
+    (said,) = (error.error for error in mean.errors(ErrorBasis((TYPICAL_ROWS,))))
     assert off < 2 * said
 
 
@@ -273,14 +271,14 @@ def test_gaussian_noise_is_told_too(session: dpsql.Session) -> None:
 
 def test_it_is_shown_and_written(session: dpsql.Session) -> None:
     explained = session.explain("SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) AS n, SUM(x) AS s FROM t")
-    assert "Expected absolute error" not in str(explained)  # one measure each: the table's, of 95 %
+    assert "Mean absolute error" not in str(explained)  # one measure each: the table's, of 95 %
     added = session.explain(
         "SELECT n + s AS both FROM (SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) AS n, SUM(x) AS s FROM t)"
     )
-    assert f"Expected absolute error: both ±{added.expected_error['both']:.4g}" in str(added)
+    assert f"Mean absolute error: both ±{added.expected_error['both']:.4g}" in str(added)
     assert json.loads(explained.json())["expected_error"] == explained.expected_error
     mean = session.explain("SELECT WITH DP OPTIONS (epsilon = 1) MEDIAN(x) AS m FROM t")
-    assert "Expected absolute error (rows spread evenly between the bounds): m ±" in str(mean)
+    assert "Mean absolute error (rows spread evenly between the bounds): m ±" in str(mean)
     both = session.explain(
         "SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) AS n FROM t; SELECT WITH DP OPTIONS (epsilon = 1) SUM(x) AS s FROM t"
     )

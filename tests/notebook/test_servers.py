@@ -20,7 +20,7 @@ import dpsql
 from dpsql import cli
 from dpsql.client.session import RemoteSession
 from dpsql.demo import POLICY
-from dpsql.notebook import servers
+from dpsql.notebook import magic
 from dpsql.session.result import Result
 from tests.support.remote import NearServer
 
@@ -184,7 +184,7 @@ def test_a_notebook_that_can_not_ask(monkeypatch: pytest.MonkeyPatch, failure: B
 
     monkeypatch.setattr(getpass, "getpass", ask)
     with pytest.raises(dpsql.ServerError, match="there is no token") as caught:
-        servers._ask_token("grpc+tls://host:1", kernel=True)
+        magic._ask_token("grpc+tls://host:1", kernel=True)
     assert "--token-file" in str(caught.value.hint)
 
 

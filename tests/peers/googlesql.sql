@@ -666,7 +666,7 @@ refused: BudgetExceeded: this query asks for ε=1e+20; the policy allows ε=1000
 -- reason: fault-option
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e309, delta=1e-9) SUM(x) FROM one_each
 ----
-refused: BudgetExceeded: this query asks for more ε than numbers go;
+refused: BudgetExceeded: this query asks for an ε above all numbers;
 ====
 -- case: bounds the wrong way round
 -- from: GoogleSQL, zetasql/compliance/testdata/differential_privacy_errors.test

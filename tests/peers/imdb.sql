@@ -175,7 +175,7 @@ answered
 -- reason: subquery
 SELECT COUNT(*) FROM film f WHERE NOT EXISTS (SELECT 1 FROM vote v WHERE v.film_id = f.film_id)
 ----
-refused: PrivacyError: EXISTS over private rows would tell exactly whether there
+refused: PrivacyError: EXISTS over private rows would show exactly whether there
 ====
 -- case: views and ratings by film
 -- from: Netflix and MovieLens ratings, as in PipelineDP's examples/movie_view_ratings and Google's beam codelabs

@@ -84,7 +84,7 @@ def test_values_that_do_not_fit_are_told_apart_from_nulls(trips: list[tuple[obje
     days = sum(not "2025-01-01" <= str(row[2]) <= "2025-01-31 00:00:00" for row in trips)
     assert any(text.startswith(f"trips.day: {days} of 400 values ") for text in said)
     assert any(
-        text.startswith("trips.city: 80 of 320 values (25%) are none of the declared") for text in said
+        text.startswith("trips.city: 80 of 320 values (25%) are not among the declared") for text in said
     )
     gates = sum(row[4] == 0 for row in trips)
     assert any(text.startswith(f"trips.gate: {gates} of 400 values ") for text in said)
@@ -155,7 +155,7 @@ def test_shares_beyond_the_whole_are_told(
 def test_columns_that_the_policy_does_not_name(trips: list[tuple[object, ...]]) -> None:
     text = POLICY.format(rows=5, groups=2)
     Path("p.toml").write_text(text.replace('city = { values = ["A", "B", "it\'s"] }', ""))
-    assert "  not named here, and open to questions all the same: city" in check_policy("p.toml").declared
+    assert "  not in the policy, but open to statements: city" in check_policy("p.toml").declared
     Path("t.csv").write_text("tail,fare,late\na,1,2\n")
     typed = (
         '[tables.trips.columns]\ntail = { type = "VARCHAR" }\nfare = { type = "DOUBLE", bounds = [0, 9] }\n'
@@ -164,6 +164,6 @@ def test_columns_that_the_policy_does_not_name(trips: list[tuple[object, ...]]) 
         text.partition("[tables.trips.columns]")[0].replace("trips.parquet", "t.csv") + typed
     )
     assert any(
-        line.startswith("trips: late: in t.csv and not in the policy")
+        line.startswith("trips: late: in t.csv but not in the policy")
         for line in check_policy("p.toml").advice
     )

@@ -20,7 +20,7 @@ import dpsql
 from dpsql import cli
 from dpsql.engine.base import find_files
 from dpsql.errors import ParseError, PolicyError
-from dpsql.notebook.policy_commands import is_policy_command, run_policy_command
+from dpsql.notebook.magic import is_policy_command, run_policy_command
 from dpsql.owner.policy_check import check_policy
 from dpsql.owner.policy_init import PolicyDraft, init_policy
 from dpsql.policy.model import Policy
@@ -111,7 +111,7 @@ def test_from_a_file_to_an_answer() -> None:
     assert draft.open == ("visits.max_rows", "visits.amount.bounds")
     assert 'privacy_unit = "patient_id"' in draft.text
     assert "age = { bounds = [0, 120] }" in draft.text
-    assert "zip: BIGINT; it names something" in draft.text
+    assert "zip: BIGINT; a key or code" in draft.text
     missing = check_policy("policy.toml").missing
     assert [line.split(" ")[1] for line in missing] == ["max_rows", "bounds", "="]
     line = next(n for n, text in enumerate(draft.text.splitlines(), 1) if text.startswith("amount"))
@@ -334,7 +334,7 @@ VISITS = '[tables.visits]\nsource = "visits.parquet"\nprivacy_unit = "patient_id
 WRONG = [
     ('ward = { bounds = [0, 1] }', "bounds are for numbers, dates and times", "Remove bounds."),
     ('stayed = { bounds = [0, 1] }', "its type is BOOLEAN", "Remove bounds."),
-    ('amount = { bounds = [5, 5] }', "every value counts as 5", "amount = { bounds = [0, 5] }"),
+    ('amount = { bounds = [5, 5] }', "each value counts as 5", "amount = { bounds = [0, 5] }"),
     ('amount = { bounds = [2020-01-01, 2021-01-01] }', "bounds are dates", "amount = { bounds = [0, 100] }"),
     ('day = { bounds = [0, 100] }', "bounds are numbers", "day = { bounds = [2020-01-01, 2020-12-31] }"),
     ('zip = { values = ["1", "2"] }', "values are text", "zip = { values = [1, 2] }"),
@@ -403,6 +403,6 @@ def test_units_are_counted_for_the_owners_eyes_only() -> None:
     Path("p.toml").write_text(f"[budget]\nepsilon = 1\ndelta = 0.1\n{VISITS}")
     assert check_policy("p.toml").counted == []
     assert (
-        "visits: 2 units; delta times that is 0.2; that is much: write a smaller delta"
+        "visits: 2 units; delta times that is 0.2; write a smaller delta, because this is high"
         in check_policy("p.toml", rows=True).counted
     )

@@ -84,8 +84,9 @@ def test_what_is_carried_over() -> None:
     "said",
     [
         "Lookup: left out", "Ward: cardinality = 12", "Cost: sensitivity", "Weight: no bounds", "Weight: missing_value",
-        "Visits: censor_dims = False is not carried over", "Visits: clamp_columns = False is not", "clamp_counts is for",
-        "max_ids = 4 bounds a unit's rows in all",
+        "Visits: censor_dims = False is not carried over", "Visits: clamp_columns = False is not",
+        "clamp_counts is not carried over",
+        "max_ids = 4 becomes max_rows = 4",
     ],
 )  # fmt: skip
 def test_what_is_said_instead(said: str) -> None:
@@ -126,16 +127,16 @@ def test_other_shapes_of_the_same() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("- a\n- b\n", "no metadata"),
+        ("- a\n- b\n", "not metadata of SmartNoise"),
         ("a: [1, 2\n", "not YAML"),
-        ("a: 1\n", "no metadata"),
-        ("d:\n  s:\n    t:\n      a: {type: int}\n", "no table in it"),
+        ("a: 1\n", "not metadata of SmartNoise"),
+        ("d:\n  s:\n    t:\n      a: {type: int}\n", "no table with a privacy unit"),
         ("d:\n  s:\n    t:\n      row_privacy: true\n      max_ids: 3\n      a: {type: int}\n", "max_ids is 1"),
         ("d:\n  s:\n    t:\n      max_ids: none\n      a: {type: int, private_id: true}\n", "whole number"),
         ("d:\n  s:\n    t:\n      max_idz: 3\n      a: {type: int, private_id: true}\n", "max_idz"),
         ("d:\n  s:\n    t:\n      row_privacy: true\n      a: {type: int, lowr: 3}\n", "lowr"),
         ("d:\n  s:\n    t:\n      a: {type: int, private_id: true}\n      b: {type: int, private_id: true}\n", "2 private"),
-        ("d:\n  s:\n    t:\n      row_privacy: true\n      a: {type: int, lower: x, upper: y}\n", "no numbers"),
+        ("d:\n  s:\n    t:\n      row_privacy: true\n      a: {type: int, lower: x, upper: y}\n", "not numbers"),
         ("d:\n  s:\n    t:\n      row_privacy: true\n      a: {type: int, lower: 9, upper: 1}\n", "reversed"),
     ],
 )  # fmt: skip

@@ -19,8 +19,8 @@ import dpsql
 from dpsql.client.wire import Message, WireError, read_error
 from dpsql.errors import BudgetExceeded, Error, Interrupted, LedgerError
 from dpsql.ledger.answers import hash_release
-from dpsql.ledger.entries import FORGOTTEN
 from dpsql.ledger.ledger import KeptReleases, Ledger
+from dpsql.ledger.log_file import FORGOTTEN
 from dpsql.ledger.upkeep import forget_before, verify_ledger
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import KINDS, Composed, DiscreteLaplace, Event, PureDP, SparseVector

@@ -5,28 +5,37 @@ The operations are found by looking at the adapters: one that is new fails here 
 
 from __future__ import annotations
 
+import http.client
+import re
 import signal
+import socket
+import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
+pytest.importorskip("uvicorn")
+pytest.importorskip("starlette")
+
 from dpsql.cli import main
 from dpsql.client.wire import Message, encode
 from dpsql.server import operations
+from dpsql.server.console_app import FrontLink, make_app
 from dpsql.server.flight_sql.messages import pack_message
 from dpsql.server.flight_sql.service import ACTIONS
 from dpsql.server.front import OWN_ACTIONS, Front
 from dpsql.server.lapses import Lapse, RightError
 from dpsql.server.ledger_service import _METHODS, PAYING_CALLS
-from dpsql.server.postgres.connection import _LETTING_GO, HANDLERS
+from dpsql.server.postgres.connection import _LETTING_GO, HANDLERS, PostgresConnection
 from dpsql.server.tokens import TokenFile
 from tests.support.flight_sql_client import shake_hands
 from tests.support.postgres import (
@@ -66,7 +75,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]
     folder = tmp_path_factory.mktemp("rights")
     write_data(folder)
     names = [name_analyst(state) for state in ["fine", *STATES]]
-    with PostgresServer(write(folder, names)) as running:
+    with PostgresServer(write(folder, names), "--console", "127.0.0.1:0") as running:
         for name in names:
             make_token(running.policy, name)
         yield running
@@ -161,6 +170,111 @@ def judge_postgres(state: str, kind: bytes, came: list[tuple[bytes, bytes]]) -> 
         assert came[-1][0] == b"Z", "the session goes on"
 
 
+# A request to cancel comes in a connection of its own and is no message. Nothing is said to it under any state. It stops only the
+# analyst's own statement, so a pause and a limit do not forbid it; the end of a right has stopped everything already.
+CANCELS = {Lapse.PAUSED: True, Lapse.TOO_MANY: True, Lapse.ENDED: False, Lapse.NO_SHARE: False}
+"""Whether a request to cancel stops something once a right has lapsed."""
+
+
+def ask_to_cancel(server: PostgresServer, key: bytes) -> bytes:
+    """Ask for the end of a statement, and return what is said to that."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as asker:
+        asker.sendall(struct.pack(">ii", 16, 80877102) + key)
+        return asker.recv(10)
+
+
+@pytest.mark.parametrize("lapse", [None, *CANCELS])
+def test_a_request_to_cancel_asks_the_right(lapse: Lapse | None) -> None:
+    stopped: list[str] = []
+
+    def check(letting_go: bool) -> None:
+        if lapse is not None and not (CANCELS[lapse] and letting_go):
+            raise RightError(lapse)
+
+    def interrupt(handle: str) -> bool:
+        stopped.append(handle)
+        return True
+
+    connection = SimpleNamespace(
+        _right=SimpleNamespace(check=check), _key=(7, b"1234"), _desk=SimpleNamespace(interrupt=interrupt),
+        _record=SimpleNamespace(handle="own"),
+    )  # fmt: skip
+    assert not PostgresConnection.cancel(cast("PostgresConnection", connection), b"4321")
+    assert not stopped
+    allowed = lapse is None or CANCELS[lapse]
+    assert PostgresConnection.cancel(cast("PostgresConnection", connection), b"1234") is allowed
+    assert stopped == ["own"] * allowed
+
+
+def test_every_lapse_is_listed_for_a_request_to_cancel() -> None:
+    assert {*CANCELS, Lapse.TOO_LARGE} == {*Lapse}
+
+
+# -- the owner's page ------------------------------------------------------------------------------------------------------
+
+PAGES = {
+    "/": 303,
+    "/enter": 403,
+    "/console.css": 200,
+    "/console.js": 200,
+    "/policy/{policy}/": 200,
+    "/policy/{policy}/{tab}": 200,
+}
+"""The owner's pages, and what comes of them with the owner's cookie: a link works once.
+
+They ask no analyst's right, for they are the owner's: the one-time link that the server prints opens them, and nothing of an
+analyst's does, in any state. They only show; no method but GET and HEAD is taken up.
+"""
+
+
+def list_pages(folder: Path) -> list[Any]:
+    one = {"name": "a", "policy": str(folder / "p.toml"), "ledger": str(folder / "ledger")}
+    return make_app(cast("FrontLink", None), {"policies": [one], "host": ""}).routes
+
+
+def test_every_page_of_the_owners_is_listed(tmp_path: Path) -> None:
+    routes = list_pages(tmp_path)
+    assert {route.path for route in routes} == {*PAGES}
+    assert all(route.methods <= {"GET", "HEAD"} for route in routes)
+
+
+def ask_page(address: str, path: str, method: str = "GET", **headers: str) -> http.client.HTTPResponse:
+    connection = http.client.HTTPConnection(address, timeout=90)
+    connection.request(method, path, headers=headers)
+    reply = connection.getresponse()
+    reply.read()
+    connection.close()
+    return reply
+
+
+@pytest.fixture(scope="module")
+def owner(server: PostgresServer) -> tuple[str, str]:
+    """Open the owner's link, and return the page's address and the cookie."""
+    assert server.process.stdout is not None
+    found = re.match(r"console at http://([^/]+)(/enter\?key=\S+)", server.process.stdout.readline())
+    assert found is not None
+    reply = ask_page(found[1], found[2])
+    assert reply.status == 200
+    return found[1], str(reply.headers["set-cookie"]).partition(";")[0]
+
+
+def judge_console(owner: tuple[str, str], token: str) -> None:
+    """Check that the owner's pages open by the owner's link alone."""
+    address, cookie = owner
+    (place,) = [ask_page(address, "/", Cookie=cookie).headers["location"]]
+    for page, expected in PAGES.items():
+        path = page.replace("/policy/{policy}/", place).replace("{tab}", "live")
+        assert ask_page(address, path, Cookie=cookie).status == expected, page
+        assert ask_page(address, path, "POST", Cookie=cookie).status == 405
+        for given in (
+            {"Authorization": f"Bearer {token}"},
+            {"Cookie": f"dpsql-console={token}"},
+            {"Authorization": f"Bearer {token}", "Cookie": cookie[:-1]},
+        ):
+            assert ask_page(address, path, **given).status == 403, page
+    assert ask_page(address, f"/enter?key={token}").status == 403
+
+
 # -- Flight ----------------------------------------------------------------------------------------------------------------
 
 ASK = flight.FlightDescriptor.for_command(pack_message("CommandStatementQuery", query=COUNT))
@@ -238,11 +352,14 @@ def judge_flight(state: str, name: str, error: Exception | None) -> None:
 
 
 @pytest.mark.parametrize("state", ["fine", *STATES])
-def test_every_operation_of_every_protocol_asks_the_right(server: PostgresServer, state: str) -> None:
+def test_every_operation_of_every_protocol_asks_the_right(
+    server: PostgresServer, owner: tuple[str, str], state: str
+) -> None:
     analyst = name_analyst(state)
     token = make_token(server.policy, analyst)
     opened = {kind: prepare(server, analyst, sent) for kind, (sent, _) in MESSAGES.items()}
     fetching = prepare(server, analyst, OPEN_PORTAL)
+    waiting = prepare(server, analyst, [])
     inside = BareClient(server.url, token)
     headers = [(b"authorization", b"Bearer " + token.encode()), (b"dpsql-session", inside.session.encode())]
     options = flight.FlightCallOptions(headers=headers, timeout=60)
@@ -263,7 +380,10 @@ def test_every_operation_of_every_protocol_asks_the_right(server: PostgresServer
         exhaust()
         judge_postgres(state, kind, opened[kind].ask(sent, SYNC))
     judge_postgres(state, b"F" if state != "too many" else b"S", fetching.ask(execute("p", 1), SYNC))
-    for client in [*opened.values(), fetching]:
+    assert ask_to_cancel(server, waiting.key) == b""
+    judge_postgres(state, b"S", waiting.ask(SYNC))
+    judge_console(owner, token)
+    for client in [*opened.values(), fetching, waiting]:
         client.close()
     with suppress(PermissionError):
         server.open(analyst, token).close()

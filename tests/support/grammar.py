@@ -135,7 +135,7 @@ class Databases:
         return "\n".join(f"{name}: {self.con.sql(f'FROM d{number}.{name}').fetchall()}" for name in SCHEMA)
 
 
-WITHOUT_CAPS = re.sub(r"max_(rows|groups) = \d+\n", "", POLICY)
+WITHOUT_CAPS = re.sub(r"max_(rows_per_group|rows|groups) = \d+\n", "", POLICY)
 """The same where the owner says nothing of how many rows or groups a unit has."""
 
 

@@ -19,7 +19,7 @@ from typing import ClassVar
 import pyarrow as pa
 import pytest
 
-from dpsql.mechanisms.base import Operator, Reader, Release, list_claims
+from dpsql.mechanisms.base import ErrorBasis, Operator, Reader, Release, list_claims
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import Event
 from tests.support.goodness import fixed
@@ -100,9 +100,19 @@ class OperatorContract:
         said = self.operator.sentences(0.95)
         assert said
         assert all(text and text == text.strip() for text in said)
-        errors = [
-            {e.name: e.error for e in self.operator.expect_errors(f, 0.95)}
+        widths = [
+            {e.label: e.error for e in self.operator.errors(ErrorBasis((1000,), confidence=0.95, factor=f))}
             for f in (Fraction(1), Fraction(4))
         ]
-        assert errors[0].keys() == errors[1].keys()
-        assert all(0 <= errors[1][name] <= error for name, error in errors[0].items())
+        assert widths[0].keys() == widths[1].keys()
+        assert all(0 <= widths[1][name] <= error for name, error in widths[0].items())
+
+    def test_expected_errors_need_assumed_rows_or_none(self) -> None:
+        """What is known without row counts is known, and equal, with assumed ones; more rows are no less exact."""
+        known, few, many = (
+            {e.name: e.error for e in self.operator.errors(ErrorBasis(rows))}
+            for rows in ((), (100,), (10_000,))
+        )
+        assert known.items() <= few.items()
+        assert few.keys() == many.keys()
+        assert all(0 < many[name] <= error for name, error in few.items())

@@ -85,6 +85,8 @@ class Aggregate(BlockOutput):
     """The expression that the finished statement makes of the released column, where that is more than a cast to ``type``."""
     noise_step: Fraction | None = None
     """The step of the noise, in units, where the released number is an exact count or sum with noise, and no more."""
+    rounded: bool = False
+    """True for a sum of weighed rows, whose fraction is in the middle of its interval alone."""
 
     def express(self, confidence: float) -> exp.Expr:
         """Return a cast of the column, what ``shown`` makes of it, or GoogleSQL's report."""
@@ -174,6 +176,7 @@ class AggregateCall:
         self, kind: str, said: str, formula: Formula | None = None, *,
         part: Callable[[Fraction], Part] | None = None, quantile: QuantileRequest | None = None,
         shown: Back | None = None, intervals: bool | None = None, noise_step: Fraction | None = None,
+        rounded: bool = False,
     ) -> Aggregate:  # fmt: skip
         """Return the aggregate: its SQL type, its sentence, how it is released, and the step of plainly added noise."""
         bars = (formula or part) is not None if intervals is None else intervals
@@ -184,6 +187,7 @@ class AggregateCall:
         return Aggregate(
             self.name, self.call, self.options.get("epsilon"), kind, bars, said, formula, quantile, part,
             self.options.get("report_format"), shown, None if shown is not None else noise_step,
+            rounded and shown is None,
         )  # fmt: skip
 
     def propose_auto(self, item: Bounded) -> str:

@@ -1,16 +1,15 @@
-"""Caps on what a unit adds, found before the answer: ``max_rows_contributed = AUTO``, ``max_groups_contributed = AUTO``.
+"""Caps on a unit's contribution, found before the answer: ``max_rows_contributed = AUTO``, ``max_groups_contributed = AUTO``.
 
-A unit's rows are bounded over all of its groups together: then the noise on each group is that of the cap, however many
-groups the unit is in, and none of them has to be left out. How many groups a unit is in is bounded besides only where
-something depends on it: where units themselves are counted or bounded per group, or where rows are bounded per group alone.
-``max_rows_per_group = AUTO`` finds a cap on the most rows that a unit has in any one group.
+A unit's rows are bounded over all of its groups together: the noise on each group is then that of the cap, for any number
+of groups, and no group is left out. The number of groups is bounded too if an answer depends on it: if units are counted or
+bounded per group, or if rows are bounded only per group. ``max_rows_per_group = AUTO`` caps a unit's rows in any one group.
 
-Groups whose keys are private are chosen first, as a release of their own, with a cap that suits most units: a cap cuts the noise
-of the choice in the same proportion as the counts that it is made by, so little is lost by a low one. The groups that were
-kept are public from then on, and rows in others no longer use up what counts.
+Private groups are chosen first, as a release of their own, with a cap that suits most units. A low cap loses little, since
+it reduces the noise and the counts of the choice in proportion. The groups that were kept are public from then on, and rows
+in other groups use up no cap.
 
-The caps get a stated share of the block's epsilon, and are paid first. What is answered then has the noise of the caps that
-were found. The policy's caps are ceilings; where it has none, there are :data:`MOST_ROWS` and :data:`MOST_GROUPS`.
+The searches get a stated share of the block's epsilon, and are paid first. The answers have the noise of the found caps.
+The policy's caps are ceilings; without them these are :data:`MOST_ROWS` and :data:`MOST_GROUPS`.
 """
 
 from __future__ import annotations
@@ -36,26 +35,21 @@ from dpsql.privacy.events import DiscreteLaplace, SparseVector
 
 ROWS, GROUPS, EACH = CAPS = "max_rows_contributed", "max_groups_contributed", "max_rows_per_group"
 MOST_ROWS = 1 << 20
-"""The highest cap on the rows of a unit that is tried where the policy has none."""
+"""The highest cap on the rows of a unit that is tried if the policy has none."""
 MOST_GROUPS = 1 << 10
-"""The highest cap on the groups of a unit that is tried where the policy has none."""
+"""The highest cap on the groups of a unit that is tried if the policy has none."""
 SHARE, SHARE_OF_MANY = Fraction(1, 4), Fraction(1, 8)
-"""The part of epsilon that finds the caps; the smaller one where noise on many numbers weighs more than the caps do."""
+"""The part of epsilon that finds the caps; the smaller one for more than :data:`MANY_NUMBERS` noisy numbers."""
 MANY_NUMBERS = 16
-"""The noisy numbers from which on there are many."""
 
 
 @dataclass(frozen=True)
 class AutoCaps:
-    """The caps of a block that are to be found.
+    """The caps of a block to find: ``rows`` over all groups, ``groups``, and rows in ``each``.
 
-    Args:
-        rows: the highest cap on rows over all groups; None where that on rows is given.
-        groups: the highest cap on groups; None where that is not found.
-        each: the highest cap on the rows in one group; None where that is not found.
-        given: the cap on groups where none is found, or none is needed; None where a unit may be in all there are.
-        known: the caps on rows, in all and in one group, that are not found.
-        limits: the owner's caps, which are the highest on rows, as people read them; empty where there are none.
+    Each is the highest cap to try, or None if it is not searched for. ``given`` is the cap on groups if none is searched for
+    (None if a unit may be in all groups); ``known`` are the caps on rows, in all and in one group, that are not searched for.
+    ``limits`` states the owner's caps if these are the highest on rows.
     """
 
     rows: int | None
@@ -67,57 +61,49 @@ class AutoCaps:
 
     @property
     def fixed(self) -> tuple[int | None, int | None]:
-        """The caps on rows, in all and in one group, with 1 for one that is found."""
+        """The caps on rows, in all and in one group, with 1 for a cap to find."""
         rows, each = self.known
         return rows if self.rows is None else 1, each if self.each is None else 1
 
     @property
     def finds_rows(self) -> bool:
-        """Tell whether a cap on rows is found."""
+        """Whether a cap on rows is to be found."""
         return self.rows is not None or self.each is not None
 
     @property
     def ceiling(self) -> int | None:
-        """The most rows of one unit that may come to count in one group; None where no cap on rows is found."""
+        """The most rows of one unit that may count in one group; None if no cap on rows is to be found."""
         tops = [n for n in (self.rows, self.each, *self.known) if n is not None]
         return min(tops) if self.finds_rows else None
 
 
 def find_auto_caps(block: AggregatingBlock) -> AutoCaps | None:
-    """Return the caps that a block asks for; None where it asks for none.
-
-    Where caps that are known and asked for leave a unit's rows or groups unbounded, the missing one is found too.
+    """Return the caps that a block asks to find, with any other cap that its unit needs; None if it asks for none.
 
     Raises:
-        BindError: another option that can't stand beside them.
+        BindError: another option excludes them.
     """
     options, bound = block.options, block.bound
     asked = {name for name in CAPS if options.get(name) == AUTO}
     if not asked or bound.row_level:
         return None
-    for name, hint in (
-        ("error", "the noise follows from the caps, which are found first: leave error out, or write caps."),
-        ("consistent", "leave consistent out, or write caps."),
-    ):
+    for name in ("error", "consistent"):
         if options.get(name):
-            raise options.refuse(name, f"{name} needs caps that are known beforehand.", hint)
+            what = f"{name} needs caps that are known before the answer."
+            raise options.refuse(name, what, f"leave {name} out, or write caps.")
     grouped, private = bool(block.keys), bool(block.keys) and block.domain is None
     size = block.domain.size if block.domain is not None else None
     rows, each = (None if isinstance(cap, str) else cap for cap in bound.row_caps(options))
     groups = options.get(GROUPS, bound.max_groups)
-    bounded = rows is not None or (
-        (each is not None or EACH in asked) and (not grouped or groups is not None)
-    )
-    if not bounded:
+    in_groups = (each is not None or EACH in asked) and (not grouped or groups is not None)
+    if rows is None and not in_groups:
         asked.add(ROWS)
     if groups is None and private and rows is None:
         asked.add(GROUPS)
-    written = options.get(GROUPS)
-    given = written if isinstance(written, int) else None
-    if written is None or written == AUTO:
-        given = (
-            bound.max_groups if private or GROUPS in asked or (rows is None and ROWS not in asked) else None
-        )
+    given = options.get(GROUPS)
+    if given is None or given == AUTO:
+        needed = private or GROUPS in asked or (rows is None and ROWS not in asked)
+        given = bound.max_groups if needed else None
     given = rows if given is None and private else given
     given = None if given is None or not grouped or (size is not None and size <= given) else given
     most_groups = min((n for n in (given, size) if n is not None), default=MOST_GROUPS) if grouped else 1
@@ -139,7 +125,7 @@ def find_auto_caps(block: AggregatingBlock) -> AutoCaps | None:
 
 
 def without_auto(options: Options, caps: AutoCaps | None) -> Options:
-    """Return the options with the lowest cap for each that is to be found, and without AUTO."""
+    """Return the options with 1 for each cap to find, and without AUTO."""
     values = {name: value for name, value in options.values.items() if value != AUTO or name not in CAPS}
     found = {} if caps is None else {ROWS: caps.rows, GROUPS: caps.groups, EACH: caps.each}
     values |= {name: 1 for name, top in found.items() if top is not None}
@@ -147,7 +133,7 @@ def without_auto(options: Options, caps: AutoCaps | None) -> Options:
 
 
 def write_unit_sizes(exact: Exact, top: int, option: str) -> str:
-    """Write the query of how many units have so much as a cap counts: each counts once, with no more than ``top``."""
+    """Return the query of the number of units by their rows or groups, at most ``top``, as the cap ``option`` counts them."""
     names = exact.names
     rows, by = exact.rows(inside=True), write_group_by(["u", *names])
     pairs = f"SELECT {', '.join(['u', *names, 'COUNT(*) AS n'])} FROM ({rows}) AS rows{by}"
@@ -171,14 +157,7 @@ def write_unit_sizes(exact: Exact, top: int, option: str) -> str:
 
 @dataclass
 class CapBuilder:
-    """A maker of the operators of a block whose caps are found.
-
-    Args:
-        block: the block.
-        exact: its exact query, which is written anew for each cap.
-        caps: the caps to find.
-        aggregates: what is asked for.
-    """
+    """Makes the operators of a block whose caps are found; its exact query is written anew for each cap."""
 
     block: AggregatingBlock
     exact: Exact
@@ -187,40 +166,40 @@ class CapBuilder:
 
     @property
     def private(self) -> bool:
-        """Tell whether the groups have to be chosen first."""
+        """Whether the groups have to be chosen first."""
         return bool(self.block.keys) and self.block.domain is None
 
     @cached_property
     def _needs_rows(self) -> bool:
-        """Tell whether any answer depends on how many rows of a unit count."""
         own = any(a.part is not None or a.quantile is not None for a in self.aggregates)
         return own or any(not partial.fixed for partial in self.exact.partials)
 
     @cached_property
+    def _counts_units(self) -> bool:
+        return any(partial.fixed for partial in self.exact.partials)
+
+    @cached_property
     def _rows(self) -> int | None:
-        """The highest cap on rows, where any answer depends on it."""
+        """The highest cap on rows, if any answer depends on it."""
         return self.caps.rows if self._needs_rows else None
 
     @cached_property
     def _each(self) -> int | None:
-        """The highest cap on the rows in one group, where any answer depends on it."""
+        """The highest cap on the rows in one group, if any answer depends on it."""
         return self.caps.each if self._needs_rows else None
 
     @cached_property
     def _groups(self) -> int | None:
-        """The highest cap on groups, where any answer to groups that are known depends on it."""
-        fixed = any(partial.fixed for partial in self.exact.partials)
-        alone = (
-            self.caps.known[0] is None or self.caps.known[1] is not None
-        )  # else that on all rows is the least
-        needed = fixed or (self._rows is None and alone)
+        """The highest cap on groups, if any answer to known groups depends on it."""
+        rows, each = self.caps.known
+        alone = rows is None or each is not None  # otherwise the cap on all rows is the least
+        needed = self._counts_units or (self._rows is None and alone)
         return self.caps.groups if needed and self.aggregates else None
 
     @cached_property
     def _given(self) -> int | None:
-        """The cap on groups where none is found: none where public groups share the rows that are found."""
-        fixed = any(partial.fixed for partial in self.exact.partials)
-        shared = self.block.domain is not None and self._rows is not None and not fixed
+        """The cap on groups if none is to be found: None if public groups share the rows of a cap to find."""
+        shared = self.block.domain is not None and self._rows is not None and not self._counts_units
         return None if shared else self.caps.given
 
     @property
@@ -241,7 +220,7 @@ class CapBuilder:
         return SHARE_OF_MANY if size * len(self.aggregates) > MANY_NUMBERS else SHARE
 
     def reduce(self, options: Options) -> tuple[Options, Amount]:
-        """Return the options with what is left for the answers, and what each search gets.
+        """Return the options with the loss left for the answers, and the loss of each search.
 
         Raises:
             BindError: the aggregates' own shares leave nothing. BudgetExceeded: it asks for more than the policy allows.
@@ -251,14 +230,11 @@ class CapBuilder:
         named = [a.share for a in self.aggregates if a.share is not None]
         if asked is None:
             if len(named) == len(self.aggregates) and named and not self.private:
-                hint = f"name the epsilon of the whole among its options: {share} of it finds the caps."
-                what, place = (
-                    "caps that are found need an epsilon of the whole.",
-                    self.aggregates[0].call.node,
-                )
-                raise bind_error(place, what, hint)
+                hint = f"give the whole block's epsilon in OPTIONS: {share} of it finds the caps."
+                what = "AUTO caps need an epsilon for the whole block."
+                raise bind_error(self.aggregates[0].call.node, what, hint)
             if catalog.default_epsilon is None:
-                return options, Amount("epsilon", Fraction(0))  # dealing says what is missing
+                return options, Amount("epsilon", Fraction(0))  # `deal` refuses this
             asked = Amount("epsilon", catalog.default_epsilon)
             if catalog.epsilon is None:
                 block.binder.notes.append(f"ε={float(asked.total):g} is the policy's default")
@@ -272,29 +248,16 @@ class CapBuilder:
         values = {**options.values, asked.currency: written}
         return replace(options, values=values), searched / max(1, self.searches)
 
-    def find_epsilon(self, amount: Amount) -> Fraction:
-        """Return the epsilon of a search that costs an amount."""
-        return amount.find_epsilon(_price_search)
-
     # -- private groups --------------------------------------------------------------------------------------------
 
     def select_groups(
         self, name: str, chosen: Amount, delta: Fraction, searched: Amount, sentences: tuple[str, ...]
     ) -> int:
-        """Add the release of the groups that are kept, under a name; the block's groups are those from then on.
+        """Add the release ``name`` of the groups that are kept, and return the number of its searches.
 
-        Args:
-            name: of the release.
-            chosen: what the choice of groups may lose.
-            delta: its delta.
-            searched: what the search of its cap may lose.
-            sentences: what EXPLAIN says of it.
-
-        Returns:
-            The number of searches that it takes.
+        The choice of groups may lose ``chosen`` and ``delta``, the search of its cap ``searched``.
         """
-        block = self.block
-        exact = self.exact
+        block, exact = self.block, self.exact
         keys = Exact(exact.bound, exact.where, exact.keys, exact.per_group, None)
 
         def build(groups: int) -> Operator:
@@ -307,13 +270,10 @@ class CapBuilder:
         if top is None or top == 1:
             operator = build(self.caps.given or 1)
         else:
-            query = write_unit_sizes(keys, top, GROUPS)
-            caps = list_caps(top)
+            query, caps = write_unit_sizes(keys, top, GROUPS), list_caps(top)
             least, *between, most = map(build, caps)
-            epsilon = self.find_epsilon(searched)
-            operator = CapSearch(
-                GROUPS, query, caps, epsilon, Fraction(1), 1, least, most, tuple(between), halfway=True
-            )
+            shared = GROUPS, query, caps, searched.find_epsilon(_price_search), Fraction(1), 1
+            operator = CapSearch(*shared, least, most, tuple(between), halfway=True)
         released = [Released(key.name, key.type, order=key.order) for key in exact.keys]
         searches = int(isinstance(operator, CapSearch))
         whole = Amount(chosen.currency, chosen.total + searches * searched.total)
@@ -323,26 +283,24 @@ class CapBuilder:
         return searches
 
     def keep_groups(self, name: str) -> Input:
-        """Make the groups of a release the block's public groups, and return them as they are lent."""
-        block = self.block
-        lent, names = block.binder.name("kept"), ", ".join(self.exact.names)
-        self.exact.domain = PublicGroups(
-            f"SELECT DISTINCT {names} FROM {lent}", None, "kept before", nullable=True
-        )
-        return Input(lent, f"SELECT {names} FROM {name}")
+        """Make the groups of a release the block's public groups, and return them as an input of its queries."""
+        kept, names = self.block.binder.name("kept"), ", ".join(self.exact.names)
+        listed = f"SELECT DISTINCT {names} FROM {kept}"
+        self.exact.domain = PublicGroups(listed, None, "kept before", nullable=True)
+        return Input(kept, f"SELECT {names} FROM {name}")
 
     # -- the searches -----------------------------------------------------------------------------------------------
 
     def search(
         self, answer: Callable[[], Operator], share: BudgetShare, searched: Amount, groups: int | str
     ) -> Operator:
-        """Return the operator: a search for each cap that is needed, the one on groups first, around what is answered.
+        """Return the searches for each cap that is needed, first that on groups, around the operators of the answers.
 
         Args:
             answer: makes the operator of the aggregates, for the caps that the block's exact query has.
             share: the shares of the aggregates.
-            searched: what each search may lose.
-            groups: how many groups are answered, or a query of that.
+            searched: the loss of each search.
+            groups: the number of groups, or a query of it.
         """
         rows, top, cost = self._rows, self._groups, self._cost(share)
 
@@ -372,14 +330,12 @@ class CapBuilder:
             self._use(1, None)
         query, caps = write_unit_sizes(self.exact, top, option), list_caps(top)
         least, *between, most = map(build, caps)
-        epsilon = self.find_epsilon(searched)
         limits = self.caps.limits if option == ROWS else f"{top:,} groups" if top == self.caps.given else ""
-        return CapSearch(
-            option, query, caps, epsilon, cost, groups, least, most, tuple(between), limits=limits
-        )
+        shared = option, query, caps, searched.find_epsilon(_price_search), cost, groups
+        return CapSearch(*shared, least, most, tuple(between), limits=limits)
 
     def use_middle(self) -> None:
-        """Let the exact query have caps in the middle of those that are tried."""
+        """Set the exact query's caps to the middle of those that are tried."""
         middles = []
         for top, otherwise in ((self._rows, 1), (self._groups, self._given), (self._each, 1)):
             caps = list_caps(top) if top is not None else ()
@@ -387,7 +343,6 @@ class CapBuilder:
         self._use(middles[0] or 1, middles[1], middles[2] or 1)
 
     def _use(self, rows: int, groups: int | None, each: int = 1) -> None:
-        """Let the exact query have these caps."""
         block, exact = self.block, self.exact
         if self.caps.rows is not None:
             exact.row_budget = rows if self._rows is not None else None
@@ -399,7 +354,7 @@ class CapBuilder:
         block.per_unit_groups = min(found, default=1) if block.keys else 1
 
     def _cost(self, share: BudgetShare) -> Fraction:
-        """Return by how much the noise on a group's answer grows with a cap, on average over the aggregates."""
+        """Return the growth of the noise on a group's answer with a cap, on average over the aggregates."""
         shares = share.amounts[: len(self.aggregates)]
         epsilons = [amount.find_epsilon(lambda epsilon: DiscreteLaplace(epsilon, 1)) for amount in shares]
         return sum((1 / epsilon for epsilon in epsilons), Fraction(0)) / max(1, len(epsilons))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from sqlglot import exp
 
@@ -34,11 +34,7 @@ def require_rows(
     bound: From, options: Options, place: exp.Expr | None,
     hint: str = "write OPTIONS (max_rows_contributed = AUTO) to find it privately, or ask the owner for max_rows.",
 ) -> int:  # fmt: skip
-    """Return how many rows of one unit count where nothing is grouped: the whole is one group.
-
-    Raises:
-        PrivacyError: nothing bounds them.
-    """
+    """Return the number of rows of one unit that count without groups; PrivacyError if nothing bounds them."""
     if bound.row_level:
         return 1
     refuse_auto(options, "max_rows_contributed")
@@ -51,11 +47,7 @@ def require_rows(
 
 
 def find_groups(bound: From, options: Options, place: exp.Expr | None) -> int | None:
-    """Return the cap on the groups of one unit; None where the cap on its rows in all bounds them.
-
-    Raises:
-        PrivacyError: nothing bounds them.
-    """
+    """Return the cap on the groups of one unit; None if the cap on its rows in all bounds them, PrivacyError if none does."""
     if bound.row_level:
         return 1
     refuse_auto(options, "max_groups_contributed")
@@ -69,46 +61,22 @@ def find_groups(bound: From, options: Options, place: exp.Expr | None) -> int | 
 
 
 def refuse_auto(options: Options, name: str) -> None:
-    """Refuse AUTO where a cap has to be known before anything is answered.
-
-    Raises:
-        PrivacyError: AUTO is asked for.
-    """
+    """Raise PrivacyError for AUTO if a cap has to be known before the answer."""
     if options.get(name) == AUTO:
-        what = f"{name} = AUTO is for counts, sums and what is made of them, in SELECT WITH DP."
+        what = f"{name} = AUTO is for counts, sums and formulas of them, in SELECT WITH DP."
         raise options.refuse(name, what, "write a number instead of AUTO.", PrivacyError)
-
-
-def _without(options: Options, select: exp.Select) -> str:
-    """Return what needs a delta here."""
-    if options.get("noise") == "GAUSSIAN":
-        return "Gaussian noise"
-    return "private groups" if select.args.get("group") is not None else "an answer that is tested first"
-
-
-def _hint(binder: Binder, grouped: bool) -> str:
-    """Return what to write instead, with a delta that is sized from what is left for it."""
-    catalog = binder.catalog
-    left = catalog.delta_left() if catalog.delta_left else catalog.policy.budget.mechanism_delta
-    delta = suggest_delta(left)
-    if not delta:
-        declared = ": declare the groups' values in the policy." if grouped else "."
-        return f"no delta is left for it{declared}"
-    return f"write OPTIONS (delta = {write_number(delta)})" + (
-        ", or declare the groups' values in the policy." if grouped else "."
-    )
 
 
 @dataclass
 class BudgetShare:
-    """The block's epsilon and delta, and how they are dealt out."""
+    """The block's epsilon and delta, and their shares."""
 
     whole: Amount
     delta: Fraction
     amounts: list[Amount]
     delta_parts: int
     apart: Amount | None = None
-    """The amount that is set apart for something beside the answers."""
+    """The amount that is set apart for a report with the answers."""
 
     @property
     def epsilon(self) -> Fraction:
@@ -119,14 +87,6 @@ class BudgetShare:
     def parts(self) -> list[Fraction]:
         """The shares of a block that was given an epsilon."""
         return [_as_epsilon(amount) for amount in self.amounts]
-
-    def find_epsilons(self, prices: Sequence[Callable[[Fraction], Event]]) -> list[Fraction]:
-        """Return the epsilon of each mechanism: its share, or the largest one whose event is within its share.
-
-        Args:
-            prices: for each mechanism, the event that it has with an epsilon.
-        """
-        return [amount.find_epsilon(price) for amount, price in zip(self.amounts, prices, strict=True)]
 
     @property
     def delta_part(self) -> Fraction:
@@ -140,27 +100,35 @@ def _as_epsilon(amount: Amount) -> Fraction:
     return amount.total
 
 
+class Priced(Protocol):
+    """A mechanism with a loss."""
+
+    @property
+    def event(self) -> Event:
+        """Its loss."""
+        ...
+
+
+def price_of(build: Callable[[Fraction], Priced]) -> Callable[[Fraction], Event]:
+    """Return the loss of what ``build`` makes of an epsilon."""
+    return lambda epsilon: build(epsilon).event
+
+
 _LARGEST_EPSILON = Fraction(10**9)
 """No epsilon above this but the policy's own default: exp(-epsilon) is 0 to every purpose long before."""
 
 
 def within_limit(budget: Budget, epsilon: Fraction, asked: exp.Expr | None) -> None:
-    """Refuse what is over the policy's limit per query, pointing at where it was asked for.
-
-    Raises:
-        BudgetExceeded: with the largest epsilon that may be asked for, as text to paste.
-    """
-    per_query, what = budget.max_epsilon_per_query, "per query"
+    """Raise BudgetExceeded, with the largest epsilon that is allowed, for more than the policy's limit per query."""
+    per_query, scope = budget.max_epsilon_per_query, "per query"
     largest = max(_LARGEST_EPSILON, budget.default_epsilon or Fraction(0))
     if per_query is None and epsilon > largest:  # less than this may still cost less than it asks for
-        per_query, what = min(budget.epsilon, largest), "in all"
+        per_query, scope = min(budget.epsilon, largest), "in all"
     if per_query is not None and epsilon > per_query:
         most = write_number(per_query, up=False)
-        shown = f"ε={float(epsilon):g}" if epsilon < 10**300 else "more ε than numbers go"
-        raise BudgetExceeded(
-            f"this query asks for {shown}; the policy allows ε={most} {what}.",
-            span=span_of(asked), hint=f"write epsilon = {most}.",
-        )  # fmt: skip
+        shown = f"ε={float(epsilon):g}" if epsilon < 10**300 else "an ε above all numbers"
+        what = f"this query asks for {shown}; the policy allows ε={most} {scope}."
+        raise BudgetExceeded(what, span=span_of(asked), hint=f"write epsilon = {most}.")
 
 
 def within_limits(catalog: Catalog, asked: Amount, place: exp.Expr | None) -> None:
@@ -168,40 +136,33 @@ def within_limits(catalog: Catalog, asked: Amount, place: exp.Expr | None) -> No
 
     Raises:
         PrivacyError: the accountant sums epsilon alone.
-        BudgetExceeded: the owner allows one query less.
+        BudgetExceeded: the owner allows less for one query.
     """
-    budget, held = catalog.policy.budget, ACCOUNTANTS[catalog.accountant]
+    budget, accountant = catalog.policy.budget, ACCOUNTANTS[catalog.accountant]
     if asked.currency == "epsilon":
         within_limit(budget, asked.total, place)
         return
     epsilon = asked.bound_epsilon(budget.at_delta)
-    if not held.has_rule or not (budget.delta or budget.own):
-        why = f"the accountant {held.name} does" if not held.has_rule else "a budget without delta does"
+    if not accountant.has_rule or not (budget.delta or budget.own):
+        who = "a budget without delta" if accountant.has_rule else f"the accountant {accountant.name}"
         # A small mu or rho is within delta alone, and an epsilon of 0 can't be asked for.
         least = Fraction(math.sqrt(asked.total)) if asked.currency == "mu" else asked.total
         about = write_number(round_significant(max(epsilon, least), 2, up=True))
-        raise privacy_error(
-            place, f"{why} not count in {asked.currency}.",
-            f"write epsilon = {about}" + (f", delta = {write_number(suggest_delta(budget.delta))}" if budget.delta else "")
-            + f", or ask the owner for {_OWNERS[asked.currency]}.",
-        )  # fmt: skip
+        delta = f", delta = {write_number(suggest_delta(budget.delta))}" if budget.delta else ""
+        hint = f"write epsilon = {about}{delta}, or ask the owner for {_OWNERS[asked.currency]}."
+        raise privacy_error(place, f"{who} does not count in {asked.currency}.", hint)
     most = budget.max_epsilon_per_query
     if most is not None and epsilon > most:
-        raise BudgetExceeded(
-            f"{asked} is ε={write_number(epsilon)} at δ={write_number(budget.at_delta)}; the policy allows "
-            f"ε={write_number(most, up=False)} per query.",
-            span=span_of(place), hint=f"write {asked.currency} = {_find_largest(asked.currency, most, budget.at_delta)}.",
-        )  # fmt: skip
+        at = budget.at_delta
+        allowed = f"the policy allows ε={write_number(most, up=False)} per query."
+        what = f"{asked} is ε={write_number(epsilon)} at δ={write_number(at)}; {allowed}"
+        exact = find_largest_rho(most, at) if asked.currency == "rho" else gaussian_mu(most, at)
+        hint = f"write {asked.currency} = {write_number(round_significant(exact, 3), up=False)}."
+        raise BudgetExceeded(what, span=span_of(place), hint=hint)
 
 
 _OWNERS = {"mu": 'accountant = "gdp"', "rho": 'accountant = "zcdp" with a delta'}
 """The lines that an owner writes for a session that counts in a currency."""
-
-
-def _find_largest(currency: str, epsilon: Fraction, delta: Fraction) -> str:
-    """Return the largest mu or rho, to three digits, that comes to at most this epsilon."""
-    exact = find_largest_rho(epsilon, delta) if currency == "rho" else gaussian_mu(epsilon, delta)
-    return write_number(round_significant(exact, 3), up=False)
 
 
 def choose_declared_delta(budget: Budget, options: Options) -> Fraction:
@@ -214,12 +175,10 @@ def deal(
     binder: Binder, options: Options, select: exp.Select,
     shares: Sequence[tuple[Fraction | None, exp.Expr | None]], deltas: int, apart: Fraction = Fraction(0),
 ) -> BudgetShare:  # fmt: skip
-    """Deal the block's epsilon: named shares first, the rest in equal parts; and checks the owner's limits.
-
-    A part of the whole may be set ``apart`` before that.
+    """Divide the block's epsilon, without the part ``apart``: named shares first, the rest in equal parts.
 
     Raises:
-        PrivacyError: there is no epsilon or no delta to deal.
+        PrivacyError: there is no epsilon or no delta to divide.
         BindError: the named shares add up to more than the block's epsilon.
         BudgetExceeded: the block asks for more than the policy allows one query.
     """
@@ -234,9 +193,9 @@ def deal(
             raise bind_error(place or select, what, f"leave epsilon out: {asked} is split evenly.")
         within_limits(binder.catalog, asked, options.nodes.get(asked.currency))
         delta = _find_delta(binder, options, select) if deltas else Fraction(0)
-        held = Amount(asked.currency, asked.total * apart)
-        left = Amount(asked.currency, asked.total - held.total)
-        return BudgetShare(asked, delta, [left / len(shares)] * len(shares), deltas, held)
+        reserved = Amount(asked.currency, asked.total * apart)
+        left = Amount(asked.currency, asked.total - reserved.total)
+        return BudgetShare(asked, delta, [left / len(shares)] * len(shares), deltas, reserved)
     epsilon = options.get("epsilon")
     if epsilon is None:
         epsilon = sum(named, Fraction(0)) / (1 - apart) if not open_parts else binder.catalog.default_epsilon
@@ -252,49 +211,54 @@ def deal(
         binder.notes.append(f"ε={float(epsilon):g} is the policy's default")
     place = next((n for s, n in shares if s and n is not None), None)
     within_limit(budget, epsilon, options.nodes.get("epsilon") or place)
-    held = Amount("epsilon", epsilon * apart)
-    rest = epsilon - held.total - sum(named, Fraction(0))
+    reserved = Amount("epsilon", epsilon * apart)
+    rest = epsilon - reserved.total - sum(named, Fraction(0))
     if rest < 0 or (rest == 0 and open_parts):
         what = f"Epsilon overconsumption: the shares add up to {float(sum(named)):g} of ε={float(epsilon):g}"
         if apart:
-            what += f", and ε={write_number(held.total)} is set apart for what is cut"
+            what += f", and ε={write_number(reserved.total)} is reserved for the report of cuts"
         what += ", and nothing is left for the rest." if rest == 0 else "."
         span = next((span_of(node) for share, node in shares if share is not None), None)
         raise BindError(what, span=span, hint="lower the shares, or raise the epsilon of the block.")
     parts = [share if share is not None else rest / open_parts for share, _ in shares]
     delta = _find_delta(binder, options, select) if deltas else Fraction(0)
     amounts = [Amount("epsilon", part) for part in parts]
-    return BudgetShare(Amount("epsilon", epsilon), delta, amounts, deltas, held)
+    return BudgetShare(Amount("epsilon", epsilon), delta, amounts, deltas, reserved)
 
 
 def _find_delta(binder: Binder, options: Options, select: exp.Select) -> Fraction:
-    delta = options.get("delta", binder.catalog.policy.budget.default_delta)
-    if not delta:
-        raise PrivacyError(
-            f"this needs a delta: {_without(options, select)} can't be released without one.",
-            span=span_of(options.nodes.get("delta")) or span_of(options.mode_node)
-            or span_of(select.args.get("group")) or span_of(select),
-            hint=_hint(binder, select.args.get("group") is not None),
-        )  # fmt: skip
-    return Fraction(delta)
+    catalog, group = binder.catalog, select.args.get("group")
+    if delta := options.get("delta", catalog.policy.budget.default_delta):
+        return Fraction(delta)
+    left = catalog.delta_left() if catalog.delta_left else catalog.policy.budget.mechanism_delta
+    suggested, declare = suggest_delta(left), "declare the groups' values in the policy"
+    hint = "no delta is left for it" + (f": {declare}." if group is not None else ".")
+    if suggested:
+        hint = f"write OPTIONS (delta = {write_number(suggested)})" + (
+            f", or {declare}." if group is not None else "."
+        )
+    user = "private groups" if group is not None else "an answer that is tested first"
+    user = "Gaussian noise" if options.get("noise") == "GAUSSIAN" else user
+    what = f"this needs a delta: {user} can't be released without one."
+    places = (options.nodes.get("delta"), options.mode_node, group, select)
+    raise PrivacyError(what, span=next(filter(None, map(span_of, places)), None), hint=hint)
 
 
 def choose_selector(
     options: Options, units: str, catalog: Catalog, amount: Amount, delta: Fraction, groups: int
 ) -> GroupSelector:
-    """Return the mechanism that chooses a block's private groups, the one of these that keeps most.
+    """Return the mechanism that chooses a block's private groups by the column ``units``: the one that keeps most groups.
 
-    With ``group_selection_strategy = OPTIMAL``, the default, that is the optimum for one decision where a unit is in one or
-    two groups, and where it may be in more a table that is accounted for all of them together, see
-    :mod:`dpsql.mechanisms.renyi_selection`. Whatever the session sums (divergences of fixed orders, rho or mu), the table has no
-    more of it than even shares of epsilon would have: a statement is admitted wherever it was. Which one it is depends on
-    the statement and on the policy's budget, on no data and not on what was spent.
+    With ``group_selection_strategy = OPTIMAL``, the default, that is the optimum for one decision if a unit is in one or
+    two groups; for more, it is a table that is accounted for all of them together (:mod:`dpsql.mechanisms.renyi_selection`).
+    In the session's currency (divergences of fixed orders, rho or mu), the table costs no more than even shares of epsilon
+    would. The choice depends on the statement and the policy's budget, not on data or on the budget spent.
 
     Args:
         options: of the block.
         units: the column with the number of units in each group.
         catalog: with the session's accountant and budget.
-        amount: what the choice may lose.
+        amount: the loss of the choice.
         delta: its delta.
         groups: groups that one unit may be in.
     """
@@ -313,17 +277,10 @@ def choose_selector(
 
 # -- aggregates without a noisy form -----------------------------------------------------------------------------
 
-_NAMES: dict[type[exp.Expr], str] = {
-    exp.ArrayAgg: "LIST",
-    exp.GroupConcat: "STRING_AGG",
-    exp.LogicalOr: "BOOL_OR",
-    exp.LogicalAnd: "BOOL_AND",
-    exp.BitwiseAndAgg: "BIT_AND",
-    exp.BitwiseOrAgg: "BIT_OR",
-    exp.BitwiseXorAgg: "BIT_XOR",
-    exp.ArgMax: "ARG_MAX",
-    exp.ArgMin: "ARG_MIN",
-}
+_NAMES: dict[type[exp.Expr], str] = {exp.ArrayAgg: "LIST", exp.GroupConcat: "STRING_AGG"}
+_NAMES |= {exp.LogicalOr: "BOOL_OR", exp.LogicalAnd: "BOOL_AND", exp.BitwiseAndAgg: "BIT_AND"}
+_NAMES |= {exp.BitwiseOrAgg: "BIT_OR", exp.BitwiseXorAgg: "BIT_XOR"}
+_NAMES |= {exp.ArgMax: "ARG_MAX", exp.ArgMin: "ARG_MIN"}
 _ELSEWHERE = "write an aggregate that has one, such as a sum, a mean or a quantile."
 _COUNTED = "group by its values, and count the rows of each."
 _TYPICAL = "write MEDIAN({x}): it is a value in the middle; a mode, under PTR, is the most common one."
@@ -348,11 +305,7 @@ _INSTEAD = {
 
 
 def refuse_elsewhere(node: exp.Expr) -> None:
-    """Refuse an aggregate that has no noisy form, and say what to write.
-
-    Raises:
-        PrivacyError: always for such an aggregate; never for another node.
-    """
+    """Raise PrivacyError, with an alternative, for an aggregate that has no noisy form."""
     if isinstance(node, exp.IgnoreNulls | exp.RespectNulls | exp.Filter | exp.WithinGroup):
         node = node.this
     if isinstance(node, exp.AggFunc):
@@ -366,11 +319,11 @@ def refuse_elsewhere(node: exp.Expr) -> None:
         argument = argument.expressions[0]
     if isinstance(argument, exp.Order):
         argument = argument.this
-    plain = isinstance(argument, exp.Column | exp.Binary | exp.Paren) and not argument.find(
+    shown = "x"
+    if isinstance(argument, exp.Column | exp.Binary | exp.Paren) and not argument.find(
         exp.Query, exp.AggFunc
-    )
-    shown = to_sql(argument) if plain and isinstance(argument, exp.Expr) else "x"
-    shown = shown if len(shown) <= 60 else "x"
+    ):
+        shown = text if len(text := to_sql(argument)) <= 60 else "x"
     written = node.meta.get("called", name).upper() if isinstance(node, exp.AggFunc) else name
     select = node.find_ancestor(exp.Select)
     hint = _INSTEAD.get(name, _ELSEWHERE).format(x=shown)
@@ -385,8 +338,8 @@ def refuse_elsewhere(node: exp.Expr) -> None:
         after = f"GROUP BY {shown} ORDER BY 2{' DESC' if name == 'ARG_MAX' else ''} LIMIT 1"
         whole = public_statement.write_over_rows(select, f"{shown}, AVG({to_sql(by)})", after)
     if whole is not None:
-        counts = (
+        why = (
             "it counts how often each value occurs" if by is None else "the row of an extreme is one person's"
         )
-        hint = f"write {whole}: {counts}."
+        hint = f"write {whole}: {why}."
     raise privacy_error(node, f"{written} has no noisy form.", hint)

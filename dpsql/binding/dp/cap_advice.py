@@ -7,7 +7,7 @@ would cost rows, and how many such units there are is left to the analyst and th
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dpsql.binding.relations.unit_rows import name_unit
 from dpsql.exact.exact_query import Exact
@@ -58,7 +58,9 @@ def find_cap_change(exact: Exact, groups: int) -> CapChange | None:
     if total is None or each is None or total < 2:
         return None
     most = max(each, total // each)
-    free = most < total and not exact.budgeted
+    free = (
+        most < total and caps.in_all is None
+    )  # an owner who gives a cap on all rows knows that units have so many
     rows = most if free else total // 2
     loses = f"rows of one {unit} above {rows:,} in all are left out"
     return CapChange(f"max_rows_contributed = {rows}", total / rows, loses, free)
@@ -77,7 +79,7 @@ def describe_caps(exact: Exact, groups: int) -> Iterator[str]:
     if exact.counts_rows and caps.total is not None and names:
         many = f"{caps.total:,} row{'s' * (caps.total > 1)}"
         why = "" if len(names) == 1 else f", the least that they allow ({_say_product(exact)})"
-        yield f"Caps: {', '.join(names)}. The noise is that of {many} of one privacy unit{why}."
+        yield f"Caps: {', '.join(names)}. The noise is that of {many} of one privacy unit{why}.{_say_parts(exact)}"
     elif names and exact.keys and groups > 1:
         yield f"Caps: {', '.join(names)}. The noise is that of {groups:,} groups of one privacy unit."
     change = find_cap_change(exact, groups)
@@ -111,5 +113,23 @@ def _say_product(exact: Exact) -> str:
     caps = exact.caps
     parts = [] if caps.in_all is None else [f"{caps.in_all:,} in all"]
     if caps.per_group is not None and caps.groups is not None:
-        parts.append(f"{caps.per_group:,} in each of {caps.groups:,} groups")
+        many = f" in each of {caps.groups:,} groups" if caps.groups > 1 else " in one group"
+        parts.append(f"{caps.per_group:,}{many}")
     return ", ".join(parts)
+
+
+def _say_parts(exact: Exact) -> str:
+    """Return how many rows the noise would be for without each of several caps; empty where one cap alone is in force."""
+    own = exact.caps
+    found = []
+    for name, cap in (("in_all", "max_rows"), ("per_group", "max_rows_per_group"), ("groups", "max_groups")):
+        if getattr(own, name) is None or (name == "groups" and exact.groups is None):
+            continue
+        total = replace(own, **{name: None}).total
+        if total == own.total:
+            found.append(f"{cap} changes nothing")
+        elif total is not None:
+            found.append(f"without {cap} it would be that of {total:,}")
+    if len(found) > 1 and all(part.endswith("changes nothing") for part in found):
+        return " Each of these caps could be left out without a change."
+    return f" Of these caps, {'; '.join(found)}." if len(found) > 1 else ""

@@ -1,9 +1,8 @@
-"""The query of what a block's caps and bounds take away of its rows, for ``OPTIONS (report_cut = TRUE)``.
+"""The report of rows, groups and values that caps and bounds leave out (``OPTIONS (report_cut = TRUE)``), and its notes.
 
-Each number is added up by unit first, and held to what the caps let a unit add to the answers: the rows beyond the cap on rows,
-the groups beyond the cap on groups, and by how much values lie beyond the bounds that an aggregate holds them to.
-
-What stands under every answer of what caps and bounds leave out is public, and says nothing of data: :func:`list_cuts`.
+The report adds up, per unit, the rows above the cap on rows, the groups above the cap on groups, and the excess of values
+over an aggregate's bounds. Each unit's number is clamped to its caps. The notes under every answer are public, and depend
+on no data: :func:`list_cuts`.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from dpsql.privacy.amounts import Amount
 from dpsql.privacy.events import DiscreteLaplace
 
 _WIDEST = 1 << 90
-"""The most steps that count of one unit: 128 bits hold the sum over more units than there are people."""
+"""The most steps that count of one unit: the sum over 10^10 units fits 128 bits."""
 _LONG = 1 << 61
 _SHOWN_CLAMPS = 3
 """Clamped values that one note names."""
@@ -33,15 +32,10 @@ _SHOWN_CLAMPS = 3
 
 @dataclass(frozen=True)
 class _Cut:
-    """A number of what is cut.
+    """A number that is left out, described by ``what``.
 
-    Args:
-        of_group: SQL over the rows of one unit in one group.
-        of_unit: SQL of a unit's number, with ``{}`` for the sum of that over its groups.
-        most: what counts of one unit at most, in grid steps.
-        what: what lies beyond what.
-        counted: the same as ``most`` in words.
-        steps: grid steps to a unit.
+    ``of_group`` is SQL over the rows of one unit in one group; ``of_unit`` makes a unit's number of the sum ``{}`` of that
+    over its groups. At most ``most`` grid steps (``counted`` in words) count of one unit; ``steps`` are grid steps to one.
     """
 
     of_group: str
@@ -55,21 +49,10 @@ class _Cut:
 def make_cut_report(
     exact: Exact, groups: int, options: Options, amount: Amount, confidence: float
 ) -> CutReport:
-    """Return the part that tells what is cut.
-
-    Args:
-        exact: the block's exact query, with all that its aggregates ask for.
-        groups: how many groups one unit counts in.
-        options: for the place of a refusal.
-        amount: what it may lose.
-        confidence: of what is told.
-
-    Raises:
-        BindError: nothing is cut.
-    """
+    """Return the report of a block's exact query, whose units count in ``groups`` groups; BindError if nothing is cut."""
     cuts = [*_list_cap_cuts(exact, groups), *_list_clips(exact, groups)]
     if not cuts:
-        what = "nothing is cut here: no cap and no bound takes anything away."
+        what = "nothing is cut here: no cap and no bound applies."
         raise options.refuse("report_cut", what, "leave report_cut out.", BindError)
     numbers = []
     for place, cut in enumerate(cuts):
@@ -80,7 +63,6 @@ def make_cut_report(
 
 
 def _list_cap_cuts(exact: Exact, groups: int) -> list[_Cut]:
-    """Return what the caps on a unit's rows and groups take away."""
     if exact.bound.row_level:
         return []
     budget, rows = exact.caps.total if exact.budgeted else None, exact.caps.each
@@ -91,12 +73,12 @@ def _list_cap_cuts(exact: Exact, groups: int) -> list[_Cut]:
         found.append(_Cut(f"GREATEST(COUNT(*) - {rows}, 0)", "{}", most, what, f"{most:,} rows"))
     if budget is not None:
         what = f"rows beyond {budget:,} of one privacy unit in all"
-        held = "COUNT(*)" if rows == budget else f"LEAST(COUNT(*), {rows})"
-        found.append(_Cut(held, f"GREATEST({{}} - {budget}, 0)", budget, what, f"{budget:,} rows"))
+        capped = "COUNT(*)" if rows == budget else f"LEAST(COUNT(*), {rows})"
+        found.append(_Cut(capped, f"GREATEST({{}} - {budget}, 0)", budget, what, f"{budget:,} rows"))
     if (shared := exact.shared_rows) is not None:
         what = f"shared rows beyond {shared:,} of one privacy unit in all groups"
-        held = f"LEAST(COUNT(*), {rows})"
-        found.append(_Cut(held, f"GREATEST({{}} - {shared}, 0)", shared, what, f"{shared:,} rows"))
+        capped = f"LEAST(COUNT(*), {rows})"
+        found.append(_Cut(capped, f"GREATEST({{}} - {shared}, 0)", shared, what, f"{shared:,} rows"))
     elif exact.keys and (cap := exact.kept_groups) is not None:
         what = f"groups beyond {cap:,} of one privacy unit"
         found.append(_Cut("1", f"GREATEST({{}} - {cap}, 0)", cap, what, f"{cap:,} groups"))
@@ -104,7 +86,6 @@ def _list_cap_cuts(exact: Exact, groups: int) -> list[_Cut]:
 
 
 def _list_clips(exact: Exact, groups: int) -> list[_Cut]:
-    """Return by how much values lie beyond the bounds that they are held to."""
     rows = exact.caps.total or groups
     found: dict[str, _Cut] = {}
     for clip in exact.clipped:
@@ -117,9 +98,9 @@ def _list_clips(exact: Exact, groups: int) -> list[_Cut]:
 
 
 def _write_excess(clip: ClippedValue, most: int) -> str:
-    """Write by how much a row's value lies beyond the bounds: no more than all of a unit may, so nothing overflows.
+    """Return the SQL of a row's excess over the bounds, clamped to a unit's ``most``, so that it can't overflow.
 
-    ``LEAST`` passes over NULL, so a row without a value is left out first.
+    ``LEAST`` skips NULL, so a row without a value is left out first.
     """
     y = f"CAST({clip.y} AS HUGEINT)" if max(abs(clip.low), abs(clip.high)) + most > _LONG else clip.y
     near = f"LEAST(GREATEST({y}, {clip.low}), {clip.high})"
@@ -130,45 +111,41 @@ def _write_excess(clip: ClippedValue, most: int) -> str:
 def _write_query(exact: Exact, cuts: Sequence[_Cut]) -> str:
     head = "" if exact.domain is None else f"WITH domain AS ({exact.domain.sql}) "
     rows = f"({exact.rows(inside=True)}) AS rows"
-    if exact.bound.row_level:  # each row is a unit: what it adds is held already
-        return (
-            f"{head}SELECT {', '.join(f'{cut.of_group} AS c{i}' for i, cut in enumerate(cuts))} FROM {rows}"
-        )
     of_groups = [cut.of_group for cut in cuts]
+    if exact.bound.row_level:  # each row is a unit, and clamped already
+        return f"{head}SELECT {', '.join(f'{sql} AS c{i}' for i, sql in enumerate(of_groups))} FROM {rows}"
     if exact.keys:
         pairs = ", ".join(["u", *(f"{sql} AS e{i}" for i, sql in enumerate(of_groups))])
         rows = f"(SELECT {pairs} FROM {rows}{write_group_by(['u', *exact.names])}) AS pairs"
         of_groups = [f"SUM(e{i})" for i in range(len(cuts))]
-    own = (
-        f"{cut.of_unit.format(sql)} AS s{i}" for i, (cut, sql) in enumerate(zip(cuts, of_groups, strict=True))
+    own = [cut.of_unit.format(sql) for cut, sql in zip(cuts, of_groups, strict=True)]
+    units = (
+        f"SELECT {', '.join(['u', *(f'{sql} AS s{i}' for i, sql in enumerate(own))])} FROM {rows} GROUP BY u"
     )
-    units = f"SELECT {', '.join(['u', *own])} FROM {rows} GROUP BY u"
-    held = (f"COALESCE(SUM(LEAST(GREATEST(s{i}, 0), {cut.most})), 0) AS c{i}" for i, cut in enumerate(cuts))
-    return f"{head}SELECT {', '.join(held)} FROM ({units}) AS units"
+    sums = (f"COALESCE(SUM(LEAST(GREATEST(s{i}, 0), {cut.most})), 0) AS c{i}" for i, cut in enumerate(cuts))
+    return f"{head}SELECT {', '.join(sums)} FROM ({units}) AS units"
 
 
 # -- in words ----------------------------------------------------------------------------------------------------------
 
 
 def list_cuts(exact: Exact, drops_rows: bool, finds_groups: bool = False) -> Iterator[str]:
-    """Yield what the caps on a unit and the bounds of values leave out of a block's numbers.
+    """Yield the notes on rows and values that caps and bounds leave out of a block's numbers.
 
     Args:
         exact: the block's exact query, with all that its aggregates ask for.
         drops_rows: whether an aggregate has a query of its own, which leaves rows out.
-        finds_groups: whether the cap on groups is found privately: it is told with the answer.
+        finds_groups: whether the cap on groups is found privately, and reported with the answer.
     """
     yield from _list_caps(exact, drops_rows, finds_groups)
-    clamps = dict.fromkeys(
-        f"{c.source} to [{float(c.low / c.steps):g}, {float(c.high / c.steps):g}]" for c in exact.clipped
-    )
+    ends = [(c.source, float(c.low / c.steps), float(c.high / c.steps)) for c in exact.clipped]
+    clamps = list(dict.fromkeys(f"{source} to [{low:g}, {high:g}]" for source, low, high in ends))
     if clamps:
         more = ", and others" if len(clamps) > _SHOWN_CLAMPS else ""
-        yield f"values are clamped: {', '.join(list(clamps)[:_SHOWN_CLAMPS])}{more}"
+        yield f"values are clamped: {', '.join(clamps[:_SHOWN_CLAMPS])}{more}"
 
 
 def _list_caps(exact: Exact, drops_rows: bool, finds_groups: bool) -> Iterator[str]:
-    """Yield what caps leave out; those that are found privately are told with what was found."""
     if exact.bound.row_level or exact.ceiling is not None:
         return
     unit, capped = name_unit(exact.bound), []
@@ -195,9 +172,9 @@ def _list_caps(exact: Exact, drops_rows: bool, finds_groups: bool) -> Iterator[s
 
 
 def is_surely_within(typed: Typed) -> bool:
-    """Tell whether the bounds of an expression hold for every row, whatever columns hold.
+    """Return whether an expression is within its bounds for all values of columns: if columns are only compared.
 
-    That is so where columns are only compared: ``CASE WHEN x > 60 THEN 1 ELSE 0 END`` is 0 or 1.
+    ``CASE WHEN x > 60 THEN 1 ELSE 0 END``, for example, is 0 or 1.
     """
     return typed.type.kind == "BOOLEAN" or not any(_find_values(typed.node))
 
@@ -207,11 +184,10 @@ def _find_values(node: exp.Expr) -> Iterator[exp.Column]:
     if isinstance(node, exp.Column):
         yield node
     elif isinstance(node, exp.If | exp.Case):
-        branches = node.args.get("ifs") or []
         values = [node.args.get("true"), node.args.get("false"), node.args.get("default")]
-        for value in [*values, *(branch.args.get("true") for branch in branches)]:
-            if value is not None:
-                yield from _find_values(value)
+        values += [branch.args.get("true") for branch in node.args.get("ifs") or []]
+        for value in filter(None, values):
+            yield from _find_values(value)
     elif not isinstance(node, exp.Predicate | exp.Connector | exp.Not):
         for child in node.iter_expressions():
             yield from _find_values(child)

@@ -1,12 +1,8 @@
-"""The statement above the groups of all grouping sets: window functions, and what ORDER BY sorts by.
+"""ROLLUP, CUBE and GROUPING SETS: one private block for each grouping set, combined by UNION ALL.
 
-Each set is a block of its own. What the statement above them is made of (keys, aggregates, GROUPING) becomes items of the
-blocks; the statement above names these items.
-
-ROLLUP, CUBE and GROUPING SETS: one private block for each grouping set, put together by UNION ALL.
-
-A unit is in a group of every grouping set, so the sets share the block's epsilon and delta in equal parts: what they compose to
-is what one block would cost whose unit touches the groups of all of them.
+A unit is in a group of every grouping set, so the sets share the block's epsilon and delta in equal parts: together they
+cost as much as one block whose unit is in the groups of all of them. Keys, aggregates and GROUPING that window functions or
+ORDER BY need become items of the blocks; the statement above names these items.
 """
 
 from __future__ import annotations
@@ -52,11 +48,11 @@ _SHARED = ("epsilon", "delta", "mu", "rho")
 """Options that are shared by all sets."""
 _STRUCTURE = (exp.Order, exp.Ordered, exp.WindowSpec, exp.Where)
 _AROUND = (exp.Filter, exp.IgnoreNulls, exp.RespectNulls)
-"""The nodes that may stand around a window's own function."""
+"""The nodes that may wrap a window's own function."""
 
 
 def spell_alike(select: exp.Select, names: Names) -> None:
-    """Spell each column as GROUP BY does, for a key is looked for by its spelling."""
+    """Spell each column as GROUP BY does, since keys are found by their spelling."""
     group = select.args["group"]
     aliases = {fold(item.alias) for item in select.expressions if isinstance(item, exp.Alias)}
     spelled: dict[str, exp.Column] = {}
@@ -73,17 +69,15 @@ def spell_alike(select: exp.Select, names: Names) -> None:
                 same = first.copy()
                 for part in same.parts:
                     part.meta.clear()
-                same.this.meta.update(found.this.meta)  # so that a caret points to what is written here
+                same.this.meta.update(found.this.meta)  # a caret points to the spelling here
                 found.replace(same)
 
 
 def lift_windows(select: exp.Select, binder: Binder) -> dict[int, exp.Expr]:
-    """Take window functions out of the SELECT list and out of QUALIFY: they run over the groups of all sets.
+    """Move window functions out of the SELECT list and QUALIFY, to run over the groups of all sets.
 
-    What they are made of becomes items behind the others.
-
-    Returns:
-        What stands above the blocks, by the places of items with a window function. NULL is left there.
+    Their parts become items after the others. Return the expressions above the blocks, by the place of their item, which
+    becomes NULL.
     """
     added: dict[str, exp.Expr] = {}
     windowed: set[str] = set()
@@ -96,7 +90,7 @@ def lift_windows(select: exp.Select, binder: Binder) -> dict[int, exp.Expr]:
                 added[node.sql()] = exp.alias_(node.copy(), binder.name("part"), quoted=True)
             return column(added[node.sql()].alias)
         if isinstance(node, exp.Column):
-            return node  # the name of an item that stands above, too
+            return node  # the name of another item above
         wraps = isinstance(node, exp.Window) or (function and isinstance(node, _AROUND))
         for child in list(node.iter_expressions()):
             new = lift(child, function=wraps and child is node.this)
@@ -119,9 +113,9 @@ def lift_windows(select: exp.Select, binder: Binder) -> dict[int, exp.Expr]:
 
 
 def is_above(node: exp.Expr, windowed: Set[str]) -> bool:
-    """Say whether a window function of SQL stands in it, or the name of an item that holds one.
+    """Return whether an expression contains a SQL window function, or the name of an item with one.
 
-    A name alone behind OVER is that of a mechanism's histogram; a query has windows of its own.
+    A bare name after OVER is that of a mechanism's histogram; a query has windows of its own.
     """
     for part in node.walk(prune=lambda n: isinstance(n, exp.Query)):
         if isinstance(part, exp.Window) and call_of(part) is None:
@@ -132,10 +126,9 @@ def is_above(node: exp.Expr, windowed: Set[str]) -> bool:
 
 
 def sort_items(select: exp.Select, binder: Binder, windowed: Set[str]) -> list[tuple[int, exp.Ordered]]:
-    """Return what ORDER BY sorts by that only a block can read, with its place in the SELECT list.
+    """Return the nodes of ORDER BY that only a block can read, with their places in the SELECT list, which gets missing ones.
 
-    The list gets what it lacks: what names a column by its table, or holds an aggregate, GROUPING or a key that it does not
-    name.
+    These name a column by its table, or contain an aggregate, GROUPING or a key that the list does not name.
     """
     order = select.args.get("order")
     names = {fold(item.alias_or_name) for item in select.expressions}
@@ -159,13 +152,13 @@ def sort_items(select: exp.Select, binder: Binder, windowed: Set[str]) -> list[t
 
 _KINDS = (exp.Rollup, exp.Cube, exp.GroupingSets)
 MOST = 64
-"""Grouping sets in one statement: each costs its part."""
+"""The most grouping sets in one statement."""
 _COUNTED = 10**9
-"""Grouping sets from which on their number is not told."""
+"""The number of grouping sets from which on it is not stated exactly."""
 
 
 def has_sets(select: exp.Select) -> bool:
-    """Say whether a SELECT groups by several sets at once."""
+    """Return whether a SELECT groups by several sets at once."""
     group = select.args.get("group")
     return group is not None and any(isinstance(node, _KINDS) for node in _elements(group))
 
@@ -182,10 +175,9 @@ def _members(node: exp.Expr) -> tuple[exp.Expr, ...]:
 
 def _sets_of(node: exp.Expr) -> Iterator[tuple[exp.Expr, ...]]:
     if isinstance(node, exp.Rollup | exp.Cube):
-        for i in range(len(node.expressions), -1, -1):
-            whole = (
-                [node.expressions[:i]] if isinstance(node, exp.Rollup) else combinations(node.expressions, i)
-            )
+        items = node.expressions
+        for i in range(len(items), -1, -1):
+            whole = [items[:i]] if isinstance(node, exp.Rollup) else combinations(items, i)
             yield from (tuple(m for item in chosen for m in _members(item)) for chosen in whole)
     elif isinstance(node, exp.GroupingSets):
         for item in node.expressions:
@@ -195,7 +187,7 @@ def _sets_of(node: exp.Expr) -> Iterator[tuple[exp.Expr, ...]]:
 
 
 def _count_sets(node: exp.Expr) -> int:
-    """Count the sets of an element of GROUP BY, which CUBE doubles with each key, before any is made."""
+    """Return the number of sets of an element of GROUP BY, without making any: CUBE doubles it with each key."""
     if isinstance(node, exp.Cube):
         return 1 << len(node.expressions)
     if isinstance(node, exp.Rollup):
@@ -206,7 +198,7 @@ def _count_sets(node: exp.Expr) -> int:
 
 
 class Key(NamedTuple):
-    """One key of a grouping set: an expression over rows, or the item whose name or place was written.
+    """One key of a grouping set: an expression over rows, or an item by its name or place.
 
     Two items that are equal are two keys, as for DuckDB: ``SELECT w AS a, w AS b ... ROLLUP (a, b)``.
     """
@@ -221,7 +213,7 @@ class Key(NamedTuple):
 
 
 def _find_key(node: exp.Expr, select: exp.Select, names: Names, places: bool = True) -> Key:
-    """Return what a node stands for; ``places`` are items by number. A column of the rows goes before an item's name."""
+    """Return the key of a node; ``places``: whether a number is an item. A column of the rows precedes an item's name."""
     items = select.expressions
     if places and isinstance(node, exp.Literal) and node.name.isdigit() and not node.is_string:
         return Key(resolve_key(node, select).copy(), int(node.name) - 1)
@@ -236,7 +228,7 @@ def bind_sets(binder: Binder, select: exp.Select, options: Options | None, env: 
     """Replace a SELECT, in place, by the union of a block for each grouping set.
 
     Raises:
-        BindError: too many sets, or shares of their own beside them. BudgetExceeded: over the policy's limit per query.
+        BindError: too many sets, or shares of epsilon. BudgetExceeded: over the policy's limit per query.
     """
     options = options or Options("DP", {}, {})
     if "error" in options.values:
@@ -248,8 +240,8 @@ def bind_sets(binder: Binder, select: exp.Select, options: Options | None, env: 
     group = select.args["group"]
     many = math.prod(_count_sets(node) for node in _elements(group))
     if many > MOST:
-        told = f"{many:,}" if many < _COUNTED else "billions of"
-        raise bind_error(group, f"these are {told} grouping sets; at most {MOST} are answered at once.")
+        number = f"{many:,}" if many < _COUNTED else "billions of"
+        raise bind_error(group, f"these are {number} grouping sets; at most {MOST} are answered at once.")
     sets = [
         tuple(_find_key(m, select, names) for part in chosen for m in part)
         for chosen in product(*(list(_sets_of(n)) for n in _elements(group)))
@@ -268,12 +260,12 @@ def bind_sets(binder: Binder, select: exp.Select, options: Options | None, env: 
         bound = binder.private_from(part, env)
         refuse_row_choice(part)
         chosen = blocks[0].noise if blocks else None
-        if blocks and shared.get("report_cut"):  # told once, of the first set
+        if blocks and shared.get("report_cut"):  # for the first set only
             shared = replace(shared, values={k: v for k, v in shared.values.items() if k != "report_cut"})
         nodes = [key.node for key in everything]
         block = NoisyBlock(binder, part, bound, shared, env, every=nodes, blocks=len(parts), noise=chosen)
         blocks.append(block)
-        blocks[-1].bind()
+        block.bind()
         for i, (item, label) in enumerate(zip(part.expressions, labels, strict=True)):
             inner = f"dpsql_above_{i}" if i in windows else label
             item.set("alias", exp.to_identifier(inner, quoted=True))
@@ -281,7 +273,7 @@ def bind_sets(binder: Binder, select: exp.Select, options: Options | None, env: 
     _calibrate(binder, blocks)
 
     def join() -> JointBlock:
-        # In an order of their own, so that CUBE (w, k) finds what CUBE (k, w) has released.
+        # In a canonical order, so that CUBE (w, k) finds the release of CUBE (k, w).
         whole = _part(select, tuple(sorted(everything, key=lambda key: key.node.sql())), everything, names)
         values = {k: v for k, v in shared.values.items() if k not in ("report_cut", "strategy")}
         values |= {k: v / Fraction(1, len(parts)) for k, v in values.items() if k in _SHARED}
@@ -306,17 +298,12 @@ def bind_sets(binder: Binder, select: exp.Select, options: Options | None, env: 
 
 
 def _refuse_no_choice(options: Options, blocks: list[NoisyBlock]) -> None:
-    """Refuse what is for private groups where no grouping set has any.
-
-    Raises:
-        BindError: such an option is given.
-    """
+    """Raise BindError for options of private groups if no grouping set has any."""
     if len(blocks) > 1 and not any(block.keys and block.domain is None for block in blocks):
         for name in ("group_selection_epsilon", "min_privacy_units_per_group"):
             if name in options.values:
-                raise options.refuse(
-                    name, "the groups of all sets are public: none is chosen.", "leave it out."
-                )
+                what = "the groups of all sets are public: none is chosen."
+                raise options.refuse(name, what, "leave it out.")
 
 
 def _calibrate(binder: Binder, blocks: list[NoisyBlock]) -> None:
@@ -329,33 +316,26 @@ def _calibrate(binder: Binder, blocks: list[NoisyBlock]) -> None:
 
 
 def _adjust(
-    binder: Binder,
-    options: Options,
-    blocks: list[NoisyBlock],
-    keys: list[exp.Expr],
-    chosen: MarginalsChoice,
+    binder: Binder, options: Options, blocks: list[NoisyBlock], keys: list[exp.Expr], chosen: MarginalsChoice
 ) -> None:
     """Make the cells of COUNT and SUM add up, after they are released."""
     open_keys = blocks[0].open_keys
     if chosen.joint is None:
-        sets = tuple(
-            GroupingSet(b.name, _columns(b, keys), _adding(b, find_operator(binder, b))) for b in blocks
-        )
+        found = ((b, find_operator(binder, b)) for b in blocks)
+        sets = tuple(GroupingSet(b.name, _columns(b, keys), _adding(b, operator)) for b, operator in found)
     else:
         sets = tuple(_list_joint_sets(binder, chosen, blocks, keys))
     names = {tuple(c.name for c in cells.columns) for cells in sets}
     if len(names) != 1 or not sets[0].columns:
-        raise options.refuse(
-            "consistent", "there is nothing here that adds up.",
-            "cells of COUNT and of SUM with bounds per row add up; leave consistent out for others.",
-        )  # fmt: skip
+        hint = "cells of COUNT and of SUM with bounds per row add up; leave consistent out for others."
+        raise options.refuse("consistent", "no cells here add up.", hint)
     binder.adjustments.append(Consistent(sets, options.get("consistent") == NONNEGATIVE, open_keys))
     last = binder.blocks[-1]
     binder.blocks[-1] = replace(last, sentences=(*last.sentences, CONSISTENCY_SENTENCE))
     note = "the cells of COUNT and SUM were made to add up"
     if any(open_keys):
         named = " or ".join(spell(key) for key, other in zip(keys, open_keys, strict=True) if other)
-        note += f"; totals also count rows in no group of {named}, if they show through the noise"
+        note += f"; totals also count rows in no group of {named}, if these exceed the noise"
     binder.notes.append(note)
 
 
@@ -387,7 +367,7 @@ def _adding(block: NoisyBlock, operator: Operator) -> tuple[AddingColumn, ...]:
     found = []
     for output in aggregation.outputs:
         if not isinstance(output, Count | Sum) or output.statistic.column in fixed:
-            continue  # a mean, or what one unit counts for once in each cell
+            continue  # a mean, or a number of units, each of which counts once in each cell
         steps = output.steps if isinstance(output, Sum) else Fraction(1)
         found.append(AddingColumn(output.name, output.statistic.noise, steps, isinstance(output, Count)))
     return tuple(found)
@@ -398,11 +378,8 @@ def _shares(binder: Binder, options: Options, count: int, select: exp.Select) ->
     for node in select.walk():
         call = call_of(node)
         if call is not None and "epsilon" in call.named:
-            raise bind_error(
-                node,
-                "shares can't be named beside grouping sets.",
-                "leave epsilon out, and give one for all of them among the options.",
-            )
+            what = "an aggregate over several grouping sets takes no epsilon of its own."
+            raise bind_error(node, what, "leave epsilon out, and give one for all of them in OPTIONS.")
     values, asked = dict(options.values), options.amount
     if asked is not None and asked.currency != "epsilon":
         within_limits(binder.catalog, asked, options.nodes.get(asked.currency))
@@ -415,10 +392,10 @@ def _shares(binder: Binder, options: Options, count: int, select: exp.Select) ->
     for name, value in (("epsilon", epsilon), ("delta", values.get("delta", budget.default_delta))):
         if value is not None:
             values[name] = value / count
-    if "group_selection_epsilon" in values:  # of each set's own share as much as of the whole
+    if "group_selection_epsilon" in values:  # each set's share is divided as the whole
         chosen = values["group_selection_epsilon"]
         if epsilon is not None and chosen >= epsilon:
-            what = f"groups are chosen with ε={float(chosen):g} of ε={float(epsilon):g}: nothing is left for the rest."
+            what = f"groups are chosen with ε={float(chosen):g} of ε={float(epsilon):g}: nothing is left for the aggregates."
             raise options.refuse("group_selection_epsilon", what, "lower it, or raise epsilon.")
         values["group_selection_epsilon"] = chosen / count
     return replace(options, values=values)
@@ -445,7 +422,7 @@ def _part(select: exp.Select, chosen: tuple[Key, ...], everything: list[Key], na
 
 
 class _Set:
-    """One grouping set: which keys it has, and what stands for those that it has not."""
+    """One grouping set: its keys, and the replacement of others."""
 
     def __init__(
         self, select: exp.Select, chosen: frozenset[int | str], everything: list[Key], names: Names
@@ -455,21 +432,21 @@ class _Set:
         spelled: dict[str, list[Key]] = {}
         for key in everything:
             spelled.setdefault(key.node.sql(), []).append(key)
-        # What is a key as it is spelled stands for itself; else it is that of the items that are equal to it.
+        # A key that is spelled out counts itself; otherwise an expression is the key of any equal item.
         self.present = {
             text: any(key.identity in chosen for key in [k for k in keys if k.item is None] or keys)
             for text, keys in spelled.items()
         }
 
     def has(self, node: exp.Expr) -> bool | None:
-        """Return whether the set groups by a node; None where none does."""
+        """Return whether the set groups by a node; None if no set does."""
         key = _find_key(node, self.select, self.names, places=False)
         if key.item is not None and key.item in self.items:
             return key.item in self.chosen
         return self.present.get(node.sql())
 
     def without(self, node: exp.Expr) -> exp.Expr:
-        """Return the node with NULL for what the set does not group by; aggregates see the rows as they are."""
+        """Return the node with NULL for keys that the set does not group by; aggregates read the rows unchanged."""
         if isinstance(node, exp.Grouping | exp.GroupingId):
             return self._bits(node)
         call = call_of(node)

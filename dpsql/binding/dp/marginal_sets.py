@@ -1,32 +1,32 @@
 """Grouping sets as one private block: the finest cells of all their keys, capped once, and all marginals by ResidualPlanner.
 
-Where groups are public and what is asked adds up over them (counts, and sums with bounds per row), the sets may be measured
-together, see :mod:`dpsql.mechanisms.marginals`. The keys' values are crossed; a key whose rows may have another value than
-those of its groups gets NULL for these rows, so that they count in the sets without that key, as they do set by set.
+If groups are public and the aggregates add up over them (counts, and sums with bounds per row), the sets may be measured
+together (:mod:`dpsql.mechanisms.marginals`). The keys' values are crossed. A row with a value outside of a key's groups gets
+NULL for it, so that the row counts in the sets without that key, as it does set by set.
 
-Caps apply once, to the finest cells, and a unit's cells that more of the sets show go first. A set shows a cell or hides it;
-let the sets be nested, so that of any two that hide some cells one hides all that the other does. Then no unit counts with
-fewer rows in COUNT(*) of any set than by itself:
+Caps apply once, to the finest cells, and keep those of a unit first that more of the sets show. A set shows a cell or hides
+it. If the sets are nested (of any two that hide some cells, one hides all that the other does), then no unit counts with
+fewer rows in COUNT(*) of any set than in the set alone:
 
-* Under a cap of B rows in all, a set by itself keeps min(B, N) of the N rows that it shows. These come before all others, whose
+* Under a cap of B rows in all, a set alone keeps min(B, N) of the N rows that it shows. These come before all others, whose
   cells fewer of the sets show, so of the B rows that are kept together min(B, N) are its own.
 * Under caps of C rows in each of L groups, which share C times L rows, it keeps the least of C L and the sum of min(C, n) over
-  its groups of n rows. A group is made of finest cells, whose sum of min(C, n) is no less, and these come first as above.
-* With C = 1 the same holds for the number of groups, at most L of them, in the place of rows.
+  its groups of n rows. A group consists of finest cells, whose sum of min(C, n) is no less, and these come first as above.
+* With C = 1 this applies to the number of groups, at most L of them, instead of rows.
 
-That order depends on the unit's own rows and on public values, so what one unit moves is what it was. Whatever is no count of all
-rows may lose: a sum by itself is held to what B rows can add up to, from all rows, and together it is the sum of B of them. Where
-sets are not nested, cells of declared values in all keys come first: every set shows these. A set that shows rows beyond another
-set's values may then lose some of them, of units that have more rows than the caps allow.
+That order depends on the unit's own rows and on public values, so a unit's sensitivity is unchanged. Other aggregates may
+lose: a sum alone is clamped to B rows' bounds, from all rows, and together it is the sum of B of them. If sets are not nested,
+cells of declared values in all keys come first: every set shows these. A set that shows rows outside of another set's values
+may then lose some of them, of units that have more rows than the caps allow.
 
-The shares of the residuals' noise are those of the least total squared error for which no set has more than :data:`WORST_SET`
-times the error that it has by itself. AUTO takes MARGINALS where such shares exist and the total is less than that of EVEN.
+The shares of the residuals' noise minimise the total squared error, with no set above :data:`WORST_SET` times its own error
+alone. AUTO takes MARGINALS if such shares exist and the total is less than that of EVEN.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import pairwise
@@ -36,7 +36,6 @@ from sqlglot import exp
 from dpsql.binding.dp.noisy_block import NoisyBlock
 from dpsql.binding.dp.ordered_steps import find_forced, note_strategy, refuse_unfit
 from dpsql.binding.dp.public_groups import MAX_GROUPS, Pairs, find_public_groups
-from dpsql.binding.plan import PrivateBlock
 from dpsql.binding.relations.catalog import Binder
 from dpsql.binding.relations.relation import column
 from dpsql.binding.relations.unit_rows import BinderState
@@ -56,11 +55,11 @@ from dpsql.privacy.filters import ACCOUNTANTS
 MAX_RESIDUALS = 256
 """Residuals of one block: each has noise of its own, and is added to the marginals above it."""
 _NO_DEARER = 1 + Fraction(1, 10**9)
-"""The most that the residuals may cost, in parts of the sets one by one: what rounding leaves."""
+"""The most that the residuals may cost, relative to the sets one by one: 1, and a margin for rounding."""
 
 
 class Unfit(Exception):
-    """Raised inside where MARGINALS does not fit; the reason is public, and a clause."""
+    """Raised internally if MARGINALS does not fit; the reason is public, and a clause."""
 
 
 @dataclass
@@ -74,32 +73,33 @@ class JointBlock(NoisyBlock):
 
     @property
     def others_use_caps(self) -> bool:
-        """Tell whether a unit's rows beyond the declared values, which few sets show, compete with others for its caps."""
+        """Whether a unit's rows with undeclared values, which few sets show, compete with others for its caps."""
         return self.exact.bound.unit is not None and any(self.others)
 
     def place_groups(self, keys: tuple[GroupKey, ...], typed: Pairs) -> tuple[GroupKey, ...]:
-        """Cross the values of all keys, each with a group for the rows beyond them where there may be such."""
+        """Cross the values of all keys, each with a group for rows with other values if there may be any."""
         placed, queries, origins = [], [], []
         nullable, ranged = False, frozenset[str]()
         for key, pair in zip(keys, typed, strict=True):
             own = find_public_groups(self, [pair], self.range_groups())
             if own is None or own.size is None:
                 raise Unfit(f"nothing public says how many values {to_sql(self.key_sources[key.name])} has")
-            beyond = not own.complete
-            if beyond and own.nullable:
+            other = not own.complete
+            if other and own.nullable:
                 raise Unfit(f"NULL is a group of {to_sql(self.key_sources[key.name])}")
-            self.sizes.append(own.size + beyond)
-            self.others.append(beyond)
-            nullable = nullable or beyond or own.nullable
+            self.sizes.append(own.size + other)
+            self.others.append(other)
+            nullable = nullable or other or own.nullable
             ranged |= own.ranged
             origins.append(own.origin)
             query = own.sql
-            if beyond:
-                held = own.holds([f"({key.sql})"], [key], "within")
-                key = replace(key, sql=f"CASE WHEN {held} THEN {key.sql} END")
-                both = (
-                    f"SELECT {key.name} FROM ({own.sql}) AS listed UNION ALL SELECT CAST(NULL AS {key.type})"
+            if other:
+                within, missing = (
+                    own.holds([f"({key.sql})"], [key], "within"),
+                    f"SELECT CAST(NULL AS {key.type})",
                 )
+                key = replace(key, sql=f"CASE WHEN {within} THEN {key.sql} END")
+                both = f"SELECT {key.name} FROM ({own.sql}) AS listed UNION ALL {missing}"
                 query = f"SELECT DISTINCT {key.name} FROM ({both}) AS extended"
             placed.append(key)
             queries.append(query)
@@ -119,32 +119,31 @@ class JointBlock(NoisyBlock):
         super().bind_clauses()
 
     def _list_hidden(self) -> Iterator[str]:
-        """Yield the conditions under which each set hides a cell; where sets aren't nested, those of a key beyond its values."""
+        """Yield the conditions under which each set hides a cell; if sets aren't nested, those of undeclared values."""
         named = {text: key.name for text, key in self.keys.items()}
-        beyond = {name for name, other in zip(named.values(), self.others, strict=True) if other}
+        open_keys = {name for name, other in zip(named.values(), self.others, strict=True) if other}
         if not self.is_nested:
-            yield from (f"{name} IS NULL" for name in named.values() if name in beyond)
+            yield from (f"{name} IS NULL" for name in named.values() if name in open_keys)
             return
-        told: set[str] = set()
+        seen: set[str] = set()
         for block in self.sets:
-            parts = [f"{named[text]} IS NULL" for text in block.keys if named[text] in beyond]
+            parts = [f"{named[text]} IS NULL" for text in block.keys if named[text] in open_keys]
             if block.domain is not None and self.has_listing(block):
                 values = [named[text] for text in block.keys]
-                listed = block.domain.holds(values, tuple(block.keys.values()), "shown")
-                parts.append(f"NOT {listed}")
-            if parts and (condition := " OR ".join(sorted(parts))) not in told:
-                told.add(condition)
+                parts.append(f"NOT {block.domain.holds(values, tuple(block.keys.values()), 'shown')}")
+            if parts and (condition := " OR ".join(sorted(parts))) not in seen:
+                seen.add(condition)
                 yield condition
 
     def has_listing(self, block: NoisyBlock) -> bool:
-        """Tell whether a set has fewer groups than its keys' values crossed."""
+        """Return whether a set has fewer groups than its keys' values crossed."""
         places = [list(self.keys).index(text) for text in block.keys]
         full = math.prod(self.sizes[i] - self.others[i] for i in places)
         return block.domain is not None and block.domain.size != full
 
     @property
     def is_nested(self) -> bool:
-        """Tell whether of any two sets that hide cells one hides all that the other does."""
+        """Whether of any two sets that hide cells one hides all that the other does."""
         others = dict(zip(self.keys, self.others, strict=True))
         listings = [block for block in self.sets if self.has_listing(block)]
         if any(block.domain is not None and block.domain.nullable for block in listings):
@@ -162,18 +161,15 @@ class JointBlock(NoisyBlock):
             return super()._protection()
         if not self.is_nested:
             return (*super()._protection(), _LAST)
-        first = "Where caps cut, a privacy unit's rows that more of the grouping sets show are kept first."
+        first = "If caps leave out rows, a privacy unit's rows that more of the grouping sets show are kept first."
         return (*super()._protection(), first)
 
 
 @dataclass
 class MarginalsChoice:
-    """The choice for grouping sets: their blocks one by one, or one block for all.
+    """The choice for grouping sets: their blocks one by one, or one block ``joint`` for all.
 
-    Args:
-        choice: the strategy, and the errors of all that fit; None where EVEN alone does.
-        joint: the block of the finest cells, where MARGINALS was chosen.
-        places: for each set as it is written, its marginal.
+    ``choice`` is the strategy, with the errors of all that fit (None if only EVEN does); ``places`` has each set's marginal.
     """
 
     choice: StrategyChoice | None = None
@@ -184,37 +180,32 @@ class MarginalsChoice:
 def choose_for_sets(
     binder: Binder, options: Options, blocks: Sequence[NoisyBlock], join: Callable[[], JointBlock]
 ) -> MarginalsChoice:
-    """Choose how grouping sets are measured; where it is MARGINALS, their blocks leave the plan for one.
+    """Choose how grouping sets are measured; under MARGINALS, one block replaces those of the plan.
 
     Args:
-        binder: which has been given the blocks.
+        binder: of the statement, whose plan has the blocks.
         options: of the statement.
-        blocks: those of the sets one by one, bound, with their noise calibrated together.
+        blocks: of the sets one by one, bound, with their noise calibrated together.
         join: makes the block of the finest cells, not bound yet.
 
     Raises:
-        BindError: MARGINALS is named, and does not fit.
+        BindError: MARGINALS is requested, and does not fit.
     """
     if find_forced(options) == EVEN and "strategy" not in options.nodes:
-        return MarginalsChoice()  # nobody asks for the errors of others
+        return MarginalsChoice()  # the errors of other strategies are not needed
     before = BinderState(binder)
     try:
         operator, places, joint = _plan(binder, blocks, join)
-    except Unfit as reason:
+    except (Unfit, Error) as reason:
         before.restore()
-        refuse_unfit(options, (), str(reason))
-        return MarginalsChoice()
-    except Error as error:
-        before.restore()
-        refuse_unfit(options, (), error.message.rstrip("."))
+        refuse_unfit(options, (), reason.message.rstrip(".") if isinstance(reason, Error) else str(reason))
         return MarginalsChoice()
     plain = [(block, find_operator(binder, block)) for block in blocks]
+    cells = [_count_cells(block) for block in blocks]
+    joined = [operator.outputs[at] for at in places]
     errors = {
-        EVEN: _measure([(_outputs_of(one), _count_cells(block)) for block, one in plain], blocks[0]),
-        MARGINALS: _measure(
-            [(operator.outputs[at], _count_cells(block)) for at, block in zip(places, blocks, strict=True)],
-            blocks[0],
-        ),
+        EVEN: _measure(zip((_outputs_of(one) for _, one in plain), cells, strict=True), blocks[0]),
+        MARGINALS: _measure(zip(joined, cells, strict=True), blocks[0]),
     }
     forced = find_forced(options)
     dearer = _costs_more(binder, operator.event, [one.event for _, one in plain])
@@ -238,29 +229,23 @@ def choose_for_sets(
         binder.intervals.pop(name, None)
         binder.noise_steps.pop(name, None)
     kept = [block for block in binder.blocks if block.name not in gone and block.name != joint.name]
-    sentences = (*own.sentences, *_say_worse(ratios))
-    binder.blocks[:] = [
-        *kept, replace(_with_set(own), operator=operator, strategy=choice, sentences=sentences)
-    ]  # fmt: skip
+    sentences, columns = (*own.sentences, *_say_worse(ratios)), ((SET_COLUMN, "INTEGER"), *own.columns)
+    own = replace(own, columns=columns, operator=operator, strategy=choice, sentences=sentences)
+    binder.blocks[:] = [*kept, own]
     return MarginalsChoice(choice, joint, places)
 
 
 def _say_worse(ratios: Mapping[str, float]) -> Iterator[str]:
-    """Yield sentences on the sets whose numbers are less exact than by themselves, and on the bound that all sets meet."""
+    """Yield sentences on the sets whose numbers are less exact than alone, and on the bound that all sets meet."""
     worse = {name: ratio for name, ratio in ratios.items() if ratio > _NOTABLY}
     if worse:
-        told = ", ".join(f"{name} ({ratio:.3g} times)" for name, ratio in worse.items())
-        yield _WORSE.format(told)
+        yield _WORSE.format(", ".join(f"{name} ({ratio:.3g} times)" for name, ratio in worse.items()))
         if max(worse.values()) <= WORST_SET:
-            yield f"The noise of each set is chosen so that no set has more than {WORST_SET:g} times its own error by itself."
-
-
-def _with_set(block: PrivateBlock) -> PrivateBlock:
-    return replace(block, columns=((SET_COLUMN, "INTEGER"), *block.columns))
+            yield f"The noise of each set is chosen so that no set has more than {WORST_SET:g} times its own error alone."
 
 
 def find_operator(binder: Binder, block: NoisyBlock) -> Operator:
-    """Return the operator of a block that was given to the plan."""
+    """Return the operator of a block of the plan."""
     return next(item.operator for item in binder.blocks if item.name == block.name)
 
 
@@ -316,23 +301,13 @@ def _plan(
 
 
 def _find_limit(plain: Sequence[Output], table: Sequence[Output]) -> float:
-    """Return the most variance of a set's cells, in parts of the finest cells' own: for its output with the least room.
-
-    Args:
-        plain: the outputs of the set by itself.
-        table: those of the finest cells.
-    """
+    """Return the most variance of a set's cells, in parts of the finest cells' own: for the output with the least room."""
     pairs = zip(plain, table, strict=True)
     return WORST_SET**2 * min(_variance(own) / _variance(finest) for own, finest in pairs)
 
 
 def _find_worst(operator: Marginals, plain: Sequence[tuple[int, Operator]]) -> dict[str, float]:
-    """Return how many times the error of each set is that of the set by itself, by the sets' names.
-
-    Args:
-        operator: of all sets.
-        plain: the place of each set's marginal, and its operator by itself.
-    """
+    """Return the ratio of each set's error to that of the set alone, by name; ``plain``: its marginal's place, and operator."""
     found: dict[str, float] = {}
     for place, one in plain:
         pairs = zip(operator.outputs[place], _outputs_of(one), strict=True)
@@ -359,7 +334,7 @@ def _count_cells(block: NoisyBlock) -> int:
 def _check_adds_up(block: NoisyBlock, operator: Operator) -> None:
     """Raise Unfit unless a block has public groups, and cells of counts and sums that add up."""
     if type(operator) is not Aggregation or not operator.outputs:
-        raise Unfit("something else than counts and sums with known caps is asked for")
+        raise Unfit("an aggregate is no count or sum with known caps")
     if block.keys and (block.domain is None or block.domain.size is None):
         raise Unfit("not all groups are public")
     fixed = {partial.name for partial in block.exact.partials if partial.fixed}
@@ -369,8 +344,9 @@ def _check_adds_up(block: NoisyBlock, operator: Operator) -> None:
             raise Unfit(f"{output.name} does not add up over groups")
 
 
-def _measure(sets: Sequence[tuple[Sequence[Output], int]], block: NoisyBlock) -> dict[str, float]:
+def _measure(sets: Iterable[tuple[Sequence[Output], int]], block: NoisyBlock) -> dict[str, float]:
     """Return the root mean squared error of one cell by column, over all cells of all sets."""
+    sets = list(sets)
     cells = sum(count for _, count in sets)
     found = {}
     for place, item in enumerate(block.asked.values()):
@@ -386,36 +362,34 @@ def _variance(output: Output) -> float:
 
 
 WORST_SET = 1.3
-"""The most that AUTO lets a set's error grow, in parts of the error that it has by itself."""
+"""The largest ratio of a set's error to its error alone that AUTO accepts."""
 _NOTABLY = 1.05
-"""The factor from which on it is told that a set's numbers are less exact together with others than by themselves."""
+"""The ratio above which EXPLAIN names a set as less exact than alone."""
 _WORSE = (
     "All numbers together have less squared error, but those by {} are less exact than set by set: OPTIONS (strategy = EVEN), or "
     "a statement for these sets alone, has less error there."
 )
 _LESS_NOISE = (
     "These grouping sets would have less noise if they were measured together (strategy = MARGINALS), but {}: so that is done "
-    "where it is asked for."
+    "only on request."
 )
 _WHOLE_CELLS = "whole cells of all keys would then be left out"
 _ONE_SET = f"the numbers by {{}} would then have more than {WORST_SET:g} times their error"
 _LAST = (
-    "Where caps cut, a privacy unit's rows with declared values in all keys are kept first; rows beyond these values may be left "
-    "out of sets that would show them by themselves."
+    "If caps leave out rows, a privacy unit's rows with declared values in all keys are kept first; rows with other values may "
+    "be left out of sets that would show them alone."
 )
 
 
 def _find_loss(joint: JointBlock) -> str:
-    """Return what units may lose beside the sets one by one, as a clause; empty where none can, see the module."""
+    """Return the loss of units compared with the sets one by one, as a clause; empty if there is none."""
     exact = joint.exact
     many = exact.bound.unit is not None and exact.rows_in_group != 1 and not exact.budgeted
-    if many and exact.groups is not None and exact.shared_rows is None:
-        return _WHOLE_CELLS
-    return ""
+    return _WHOLE_CELLS if many and exact.groups is not None and exact.shared_rows is None else ""
 
 
 def _costs_more(binder: Binder, joint: Event, single: Sequence[Event]) -> bool:
-    """Tell whether one block for all sets would cost the session more than blocks one by one, where it sums rho or mu."""
+    """Return whether one block for all sets would cost a session that sums rho or mu more than blocks one by one."""
     if not ACCOUNTANTS[binder.catalog.accountant].has_rule:
         return False
     plain = compose_events(single)
@@ -426,7 +400,7 @@ def _costs_more(binder: Binder, joint: Event, single: Sequence[Event]) -> bool:
 
 
 def read_marginal(part: exp.Select, block: NoisyBlock, joint: JointBlock, place: int) -> None:
-    """Let the SELECT of one grouping set read its rows of the joint release, by the names of its own block."""
+    """Make the SELECT of one grouping set read its rows of the joint release, by the names of its own block."""
     texts = list(joint.asked)
     pairs = [(joint.keys[text].name, key.name) for text, key in block.keys.items()]
     pairs += [(joint.asked[text].name, item.name) for text, item in block.asked.items() if text in texts]

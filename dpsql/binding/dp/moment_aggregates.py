@@ -5,6 +5,7 @@ Each is made of noisy moments: exact partials of one query, which :class:`Aggreg
 
 from __future__ import annotations
 
+import contextlib
 import decimal
 import math
 from collections.abc import Callable
@@ -62,9 +63,16 @@ def _count(asked: AggregateCall) -> Aggregate:
 
 
 def _write_present(typed: Typed) -> str:
-    """Write a value that is there where a sum or an average has it: NaN is in none of them."""
+    """Write a value that is missing where sums and averages lack it, so that all of them describe the same rows.
+
+    NaN and the infinities are in none of them, nor is a value too far from its column's bounds for exact sums.
+    """
+    if typed.type.numeric and typed.bounds is not None and None not in (typed.bounds.low, typed.bounds.high):
+        with contextlib.suppress(BindError):  # bounds too wide for a sum
+            grid = grids.choose_grid(typed.type, typed.bounds.low, typed.bounds.high)
+            return to_sql(grids.write_steps(typed, grid))
     value = to_sql(typed.node)
-    return f"CASE WHEN NOT ISNAN({value}) THEN {value} END" if typed.type.kind == "DOUBLE" else value
+    return f"CASE WHEN ISFINITE({value}) THEN {value} END" if typed.type.kind == "DOUBLE" else value
 
 
 def _write_count(asked: AggregateCall, value: str | None) -> str:
@@ -195,7 +203,12 @@ def _sum(asked: AggregateCall) -> Aggregate:
     said += asked.say_weighing(partial.weighing)
     formula = Formula([partial], lambda total: Sum(asked.name, total, steps * whole, whole=whole))
     return asked.make(
-        "HUGEINT" if integers else typed.type.sum_type, said, formula, shown=item.shown, noise_step=1 / steps
+        "HUGEINT" if integers else typed.type.sum_type,
+        said,
+        formula,
+        shown=item.shown,
+        noise_step=1 / steps,
+        rounded=whole > 1,
     )
 
 

@@ -138,7 +138,11 @@ class NoisyBlock(AggregatingBlock):
             return
         self.binder.blocks[:] = [
             replace(
-                block, sentences=tuple(line.replace(_SOME_SHOWN, _STEPS_SHOWN) for line in block.sentences)
+                block,
+                sentences=tuple(
+                    line.replace(_SOME_SHOWN, _STEPS_SHOWN) if _SOME_SHOWN in line else line
+                    for line in block.sentences
+                ),
             )
             if block.name == self.name
             else block
@@ -304,9 +308,14 @@ class NoisyBlock(AggregatingBlock):
         aggregates = [item for item in self.asked.values() if isinstance(item, Aggregate)]
         private = bool(self.keys) and self.domain is None
         if not aggregates and not private:
-            why = (
-                "these groups are public, they all appear." if self.keys else "rows themselves are not shown."
-            )
+            why = "rows themselves are not shown."
+            if self.domain is not None and self.keys:
+                ranged = bool(self.domain.ranged)
+                why = (
+                    "these groups are all values within public bounds, and counts show which have rows."
+                    if ranged
+                    else "these groups are public, they all appear."
+                )
             what = "there is nothing noisy to release here."
             raise privacy_error(self.select, what, f"add COUNT(*) to SELECT, or another aggregate: {why}")
         if self.options.get("error") is not None:
@@ -521,7 +530,8 @@ class NoisyBlock(AggregatingBlock):
     def _protection(self) -> tuple[str, ...]:
         """Return what EXPLAIN says of who is protected, and which groups there are."""
         found = self.caps is not None and self.caps.finds_rows
-        said = describe_protection(self.bound, None if found else self.exact.caps, bool(self.keys))
+        groups = self.per_unit_groups if self.keys and self.caps is None else 1
+        said = describe_protection(self.bound, None if found else self.exact.caps, bool(self.keys), groups)
         if not self.keys:
             return said
         shown = "Groups are private: each is shown by the number of its privacy units"

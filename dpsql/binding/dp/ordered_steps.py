@@ -1,17 +1,17 @@
-"""The strategy of a block whose groups have a public order: which noise serves best what a statement asks of it.
+"""The strategy of a block whose groups have a public order: the noise with the least error in what a statement shows.
 
-The choice depends on public numbers alone: how many steps there are, what the statement shows (window sums above the block,
-and single cells), and how each strategy's noise adds up over them. All strategies cost the same: what the plain noise costs,
-and where the session counts in another currency than epsilon, no more there.
+The choice depends on public numbers alone: the number of steps, what the statement shows (window sums above the block, and
+single cells), and how each strategy's noise adds up over them. All strategies cost the same epsilon as the plain noise, and
+no more than it in the session's own currency.
 
-The strategy belongs to the block, not to what is shown: its shape depends on the number of steps, so a stored answer under any
-strategy serves every statement over the block.
+The strategy belongs to the block: its shape depends on the number of steps, so a stored answer under any strategy serves
+every statement over the block.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -52,22 +52,13 @@ _FITS = {
 
 
 def find_forced(options: Options) -> str | None:
-    """Return the strategy that the statement names; None where it leaves the choice open."""
+    """Return the strategy that the statement names; None if it leaves the choice open."""
     word = options.get("strategy", AUTO)
     return None if word == AUTO else str(word)
 
 
 def refuse_unfit(options: Options, fits: Collection[str] = (), why: str = "") -> None:
-    """Refuse a strategy that is named where it does not fit.
-
-    Args:
-        options: of the block.
-        fits: the strategies that fit besides EVEN.
-        why: the reason why the one that is named does not, where it is a particular one; a clause without a full stop.
-
-    Raises:
-        BindError: the strategy that is named answers other questions.
-    """
+    """Raise BindError, with a particular reason ``why`` if any, for a named strategy other than EVEN and ``fits``."""
     word = find_forced(options)
     if word is None or word == EVEN or word in fits:
         return
@@ -76,28 +67,19 @@ def refuse_unfit(options: Options, fits: Collection[str] = (), why: str = "") ->
 
 
 def note_strategy(binder: Binder, name: str, choice: StrategyChoice) -> None:
-    """Let a block that was given to the plan say how its numbers, and those chosen with it, are measured.
-
-    Args:
-        binder: of the statement.
-        name: of the block.
-        choice: what was chosen, and among what.
-    """
+    """Record the strategy of a block of the plan, and of those chosen with it."""
     place = next(place for place, block in enumerate(binder.blocks) if block.name == name)
     binder.blocks[place] = replace(binder.blocks[place], strategy=choice)
 
 
-MAKERS: Mapping[str, Callable[[Noise, int], OrderedNoise]] = {
-    TREE: make_tree,
-    SQUARE_ROOT: make_square_root,
-}
-"""The strategies for steps in an order, by the word that forces them."""
+MAKERS: Mapping[str, Callable[[Noise, int], OrderedNoise]] = {TREE: make_tree, SQUARE_ROOT: make_square_root}
+"""The strategies for ordered steps, by the word that forces them."""
 MAX_ORDERED_STEPS = 1 << 16
-"""Steps for which there are such strategies."""
+"""The most steps with such strategies."""
 _ORDERED_KINDS = frozenset({"INTEGER", "DECIMAL", "DOUBLE", "DATE", "TIMESTAMP", "TEXT"})
 _Made = TypeVar("_Made")
 _MIXED = 2
-"""Statistics up to which stored answers of all mixtures of strategies are looked for."""
+"""The most statistics for which stored answers of all mixtures of strategies are looked up."""
 
 
 @dataclass(frozen=True)
@@ -108,10 +90,10 @@ class StepBlock:
         name: the relation that it releases.
         options: its options, as written.
         keys: the kinds of its keys' types, by column.
-        count_steps: returns the most values of a key; None where that is not known.
-        labels: the words for its keys, as the analyst wrote them.
+        count_steps: returns the most values of a key; None if that is not known.
+        labels: the analyst's expressions of its keys.
         nullable: whether a key may be NULL.
-        fits: the strategies that fit its quantiles, whatever fits its sums.
+        fits: the strategies that fit its quantiles.
     """
 
     name: str
@@ -131,15 +113,10 @@ class StepBlock:
 
 
 def choose_order(binder: Binder, block: StepBlock, tree: exp.Expr) -> None:
-    """Give a block of a plan the strategy that serves a statement best, or the one that is asked for.
-
-    Args:
-        binder: holds the plan's blocks.
-        block: one of them.
-        tree: the whole statement, bound.
+    """Set the best or the requested strategy of a block of the plan for the bound statement ``tree``.
 
     Raises:
-        PrivacyError: a strategy is asked for that the block can't have.
+        PrivacyError: the requested strategy does not fit the block.
     """
     place = next(i for i, item in enumerate(binder.blocks) if item.name == block.name)
     item = binder.blocks[place]
@@ -155,14 +132,16 @@ def choose_order(binder: Binder, block: StepBlock, tree: exp.Expr) -> None:
         return
     orders = dict(block.list_orders())
     if not orders or not outputs:
-        refuse_unfit(block.options, block.fits, "here nothing adds up, or no key has an order of known steps")
+        refuse_unfit(
+            block.options, block.fits, "here no output adds up, or no key has an order of known steps"
+        )
         return
     uses = Uses()
     if windowed:
         uses = find_uses(tree, block.name, block.keys, [output.name for output in outputs])
         most = max(orders.values())
         some = tuple(window for window in uses.windows if len(window.list_ranges(most)[0]))
-        uses = replace(uses, windows=some)  # frames beyond all steps hold nothing
+        uses = replace(uses, windows=some)  # frames outside of all steps are empty
     if word == EVEN and not uses.windows:
         return
     if word is None and not uses.windows:
@@ -172,14 +151,12 @@ def choose_order(binder: Binder, block: StepBlock, tree: exp.Expr) -> None:
         return
     key = _choose_order(uses, orders, _list_windows(tree, block, outputs) if windowed else [])
     if word == SQUARE_ROOT and orders[key] > MAX_SQUARE_ROOT_STEPS:
-        refuse_unfit(
-            block.options,
-            why=f"here it has {orders[key]:,} steps, and at most {MAX_SQUARE_ROOT_STEPS:,} are taken",
-        )
+        why = f"here it has {orders[key]:,} steps, and at most {MAX_SQUARE_ROOT_STEPS:,} are supported"
+        refuse_unfit(block.options, why=why)
     strategies = _Strategies(binder, item.operator, key, orders[key], uses, word)
     choice, best = strategies.choose()
     shown = "what is shown of each column" if uses.windows else "its running totals"
-    said = f"Sums go by the order of {block.labels[key]}, {orders[key]:,} steps; the errors of strategies are those of {shown}."
+    said = f"Sums follow the order of {block.labels[key]}, {orders[key]:,} steps; the errors of strategies are those of {shown}."
     before = () if item.strategy is None else (item.strategy.sentence(),)  # that of quantiles
     variants = () if word else (*item.variants, *strategies.list_others(best), *strategies.list_forced(best))
     binder.blocks[place] = replace(
@@ -190,11 +167,6 @@ def choose_order(binder: Binder, block: StepBlock, tree: exp.Expr) -> None:
 
 Words = Mapping[Statistic, str]
 """The strategy of each statistic that adds up."""
-
-
-def _name_words(words: Iterable[str]) -> str:
-    """Return the names of a block's strategies, each once."""
-    return " and ".join(dict.fromkeys(words))
 
 
 def _list_adding(operator: Operator) -> list[Count | Sum]:
@@ -208,19 +180,16 @@ def _find_aggregation(operator: Operator) -> Aggregation | None:
 
 
 def _list_windows(tree: exp.Expr, block: StepBlock, outputs: Sequence[Count | Sum]) -> list[WindowSum]:
-    """Return all window sums of a block's columns, those too whose errors nobody can tell."""
+    """Return all window sums of a block's columns, including those with unknown errors."""
     names = frozenset(output.name for output in outputs)
     finder = WindowFinder(tree, block.name, frozenset(block.keys), names)
     return [window for select in tree.find_all(exp.Select) for window in finder.find_windows(select)]
 
 
 def _choose_order(uses: Uses, orders: Mapping[str, int], windows: Sequence[WindowSum]) -> str:
-    """Return the key of most windows that have one, weighed ones first; without such, the last that parts no window.
+    """Return the key that orders most windows, first of those in ``uses``; if there is none, the last that partitions none.
 
-    Args:
-        uses: the windows that are weighed.
-        orders: the keys that there are, with their steps, in the order of GROUP BY.
-        windows: all windows.
+    ``orders``: the keys with their steps, in the order of GROUP BY.
     """
     for some in (uses.windows, windows):
         if asked := [window.order for window in some if window.order in orders]:
@@ -230,7 +199,7 @@ def _choose_order(uses: Uses, orders: Mapping[str, int], windows: Sequence[Windo
 
 
 def _make_noise(noise: Noise, word: str, steps: int, accountant: str | None) -> OrderedNoise:
-    """Return the noise of a strategy; with an accountant, such as costs the session no more than plain noise in its currency."""
+    """Return the noise of a strategy; with an accountant, its cost in that currency is at most that of plain noise."""
     made = MAKERS[word](noise, steps)
     kind = None if accountant is None else ACCOUNTANTS[accountant]
     if kind is None or not kind.has_rule or not isinstance(made.base, LaplaceNoise):
@@ -239,30 +208,24 @@ def _make_noise(noise: Noise, word: str, steps: int, accountant: str | None) -> 
     def cost(one: Noise) -> Fraction:
         return one.event.mu**2 if kind.currency == "mu" else one.event.rho
 
-    most, held, factor = cost(made.base), made, Fraction(1)
-    while cost(held) > most:
-        root = math.sqrt(float(most / cost(held)))
+    most, scaled, factor = cost(made.base), made, Fraction(1)
+    while cost(scaled) > most:
+        root = math.sqrt(float(most / cost(scaled)))
         factor = factor * Fraction(math.floor(min(root, 0.999) * 1000), 1000)
-        held = made.rescale(factor)
-    return held
+        scaled = made.rescale(factor)
+    return scaled
 
 
 _REMEMBERED_STEPS = 1000
 _make_remembered = lru_cache(maxsize=128)(_make_noise)
-"""The same for few steps: statements repeat their noise, and its variances take longer than all else of a small plan."""
+"""The cache for few steps: statements repeat their noise, and its variances take most of a small plan's time."""
 
 
 @dataclass(frozen=True)
 class _Strategies:
-    """The strategies of one block in the order of one key, and what they come to.
+    """The strategies of one block in the order of the key ``key`` with ``steps`` values, and their errors.
 
-    Args:
-        binder: of the statement.
-        even: the operator with plain noise.
-        key: the ordered one.
-        steps: its values.
-        uses: what the statement shows.
-        forced: the strategy that is asked for: nothing holds that to what plain noise costs but epsilon.
+    ``even`` is the operator with plain noise; ``forced`` a requested strategy, whose cost is limited in epsilon only.
     """
 
     binder: Binder
@@ -279,12 +242,12 @@ class _Strategies:
 
     @cached_property
     def statistics(self) -> tuple[Statistic, ...]:
-        """The statistics of these."""
+        """The statistics of these outputs."""
         return tuple(dict.fromkeys(output.statistic for output in self.outputs))
 
     @cached_property
     def words(self) -> tuple[str, ...]:
-        """The strategies that there are."""
+        """The available strategies."""
         long = self.steps > MAX_SQUARE_ROOT_STEPS
         return tuple(word for word in (EVEN, *MAKERS) if not (long and word == SQUARE_ROOT))
 
@@ -295,40 +258,36 @@ class _Strategies:
 
     @cached_property
     def squared(self) -> Mapping[tuple[Statistic, str], float]:
-        """The expected squared errors of all that is shown of each statistic, in parts of its plain noise's variance."""
-        return {
-            (s, word): sum(self._list_errors(s, noise)) / s.noise.variance
-            for (s, word), noise in self.noises.items()
-        }
+        """The expected squared errors of all shown numbers of each statistic, in parts of its plain noise's variance."""
+        noises = self.noises.items()
+        return {(s, word): sum(self._list_errors(s, n)) / s.noise.variance for (s, word), n in noises}
 
     def _make(self, noise: Noise, word: str) -> Noise:
         if word == EVEN:
             return noise
         make = _make_remembered if self.steps <= _REMEMBERED_STEPS else _make_noise
-        held = self.binder.catalog.accountant if self.forced in (None, EVEN) else None
-        return make(noise, word, self.steps, held)
+        accountant = self.binder.catalog.accountant if self.forced in (None, EVEN) else None
+        return make(noise, word, self.steps, accountant)
 
     def choose(self) -> tuple[StrategyChoice, Words]:
-        """Return the strategy, with the error of each, and what it is for each statistic.
+        """Return the strategy, with the errors of all, and the one of each statistic.
 
-        Without a forced one, a strategy leaves the plain noise where it would be worse: no column is ever worse than that.
+        Unless it is forced, a strategy keeps the plain noise of a column that it would make worse.
         """
         errors = {word: self._find_errors(word) for word in self.words}
-        plain = errors[EVEN]
-        held = {word: {c: min(e, plain[c]) for c, e in own.items()} for word, own in errors.items()}
-        choice = choose_strategy(held if self.forced is None else errors, self.forced)
-        if self.forced is None:
-            told = errors | {choice.chosen: held[choice.chosen]}
-            choice = replace(choice, errors=tuple((w, tuple(own.items())) for w, own in told.items()))
         if self.forced is not None:
-            return choice, dict.fromkeys(self.statistics, self.forced)
-        better = (
-            s for s in self.statistics if self.squared[s, choice.chosen] < self.squared[s, EVEN] * CLEARLY
-        )
-        return choice, dict.fromkeys(self.statistics, EVEN) | dict.fromkeys(better, choice.chosen)
+            return choose_strategy(errors, self.forced), dict.fromkeys(self.statistics, self.forced)
+        plain = errors[EVEN]
+        least = {word: {c: min(e, plain[c]) for c, e in own.items()} for word, own in errors.items()}
+        choice = choose_strategy(least, None)
+        shown = errors | {choice.chosen: least[choice.chosen]}
+        choice = replace(choice, errors=tuple((w, tuple(own.items())) for w, own in shown.items()))
+        squared, words = self.squared, dict.fromkeys(self.statistics, EVEN)
+        better = (s for s in words if squared[s, choice.chosen] < squared[s, EVEN] * CLEARLY)
+        return choice, words | dict.fromkeys(better, choice.chosen)
 
     def _find_errors(self, word: str) -> dict[str, float]:
-        """Return the root mean squared error of what is shown of each column, in its own units."""
+        """Return the root mean squared error of each column's shown numbers, in its own units."""
         found = {}
         for output in self.outputs:
             shown = list(self._list_errors(output.statistic, self.noises[output.statistic, word]))
@@ -338,21 +297,18 @@ class _Strategies:
         return found
 
     def measure(self, words: Words) -> float:
-        """Return the expected squared error of all that is shown, each number's in parts of its plain noise's variance."""
+        """Return the expected squared error of all shown numbers, each in parts of its plain noise's variance."""
         return sum(self.squared[s, word] for s, word in words.items())
 
     def list_uniform(self) -> Iterator[StrategyVariant]:
-        """Yield the block under each strategy for steps in an order, in all of its sums, for statements that show no window."""
-        for word in self.words:
-            if word != EVEN:
-                ratios = [self.noises[s, word].variance / s.noise.variance for s in self.statistics]
-                gain = math.sqrt(math.exp(fmean(map(math.log, ratios))))
-                yield StrategyVariant(
-                    word, self.apply(dict.fromkeys(self.statistics, word)), single_gain=gain
-                )
+        """Yield the block with each strategy for ordered steps in all of its sums, for statements that show no window."""
+        for word in self.words[1:]:
+            ratios = [self.noises[s, word].variance / s.noise.variance for s in self.statistics]
+            gain = math.sqrt(math.exp(fmean(map(math.log, ratios))))
+            yield StrategyVariant(word, self.apply(dict.fromkeys(self.statistics, word)), single_gain=gain)
 
     def list_forced(self, best: Words | None = None) -> Iterator[StrategyVariant]:
-        """Yield the block as statements that force a strategy have it, where it costs the session more than plain noise then."""
+        """Yield the block with each forced strategy, if that may cost the session more than plain noise."""
         kind = ACCOUNTANTS[self.binder.catalog.accountant]
         if not kind.has_rule or not any(isinstance(s.noise, LaplaceNoise) for s in self.statistics):
             return
@@ -366,20 +322,19 @@ class _Strategies:
 
     def list_others(self, best: Words) -> tuple[StrategyVariant, ...]:
         """Return the block under other strategies than the best, the better first."""
-        mixed = len(self.statistics) <= _MIXED
-        chosen = (
-            list(product(self.words, repeat=len(self.statistics)))
-            if mixed
-            else [(w,) * len(self.statistics) for w in self.words]
-        )
+        many = len(self.statistics)
+        uniform = [(word,) * many for word in self.words]
+        chosen = list(product(self.words, repeat=many)) if many <= _MIXED else uniform
         every = [dict(zip(self.statistics, words, strict=True)) for words in chosen]
         others = sorted((words for words in every if words != best), key=self.measure)
         least = self.measure(best)
-        gains = ((w, math.sqrt(self.measure(w) / least) if least else 1.0) for w in others)
-        return tuple(StrategyVariant(_name_words(w.values()), self.apply(w), gain) for w, gain in gains)
+        gains = [math.sqrt(self.measure(words) / least) if least else 1.0 for words in others]
+        names = [" and ".join(dict.fromkeys(words.values())) for words in others]
+        found = zip(names, map(self.apply, others), gains, strict=True)
+        return tuple(StrategyVariant(*variant) for variant in found)
 
     def apply(self, words: Words) -> Operator:
-        """Return the operator with other noise on what adds up; whatever else shares a statistic has its noise too."""
+        """Return the operator with other noise on statistics that add up, also in other outputs that share them."""
 
         def change(statistic: Statistic) -> Statistic:
             word = words.get(statistic)
@@ -394,7 +349,7 @@ class _Strategies:
         return replace(self.even, aggregation=made) if isinstance(self.even, Together) else made
 
     def _list_errors(self, statistic: Statistic, noise: Noise) -> Iterator[float]:
-        """Yield the mean squared error of each number that is made of a statistic; of running totals where no window is."""
+        """Yield the mean squared error of each shown number of a statistic; without windows, that of its running totals."""
         names = {output.name for output in self.outputs if output.statistic == statistic}
         if not self.uses.windows:
             yield _average(noise, WindowSum("", self.key), self.steps)
@@ -412,11 +367,13 @@ class _Strategies:
 
 
 def _change_statistics(item: _Made, change: Callable[[Statistic], Statistic]) -> _Made:
-    """Return a statistic, or a dataclass that is made of several, with others in their place."""
+    """Return a statistic, or a dataclass of several, with changed statistics."""
     if isinstance(item, Statistic):
         return change(item)  # type: ignore[return-value]
-    held = {f.name: getattr(item, f.name) for f in fields(item)}  # type: ignore[arg-type]
-    changed = {name: _change_statistics(value, change) for name, value in held.items() if is_dataclass(value)}
+    values = {f.name: vars(item)[f.name] for f in fields(item)}  # type: ignore[arg-type]
+    changed = {
+        name: _change_statistics(value, change) for name, value in values.items() if is_dataclass(value)
+    }
     return replace(item, **changed)  # type: ignore[type-var]
 
 

@@ -1,11 +1,9 @@
 """Aggregates that read rows rather than sums: histograms, modes, sums within bounds that are found.
 
-``HISTOGRAM(x)`` over declared values, ``HISTOGRAM(x, [bins])`` and ``HISTOGRAM_EXACT(x, [values])`` are DuckDB's maps, noisy. As
-in DuckDB, the bins of ``HISTOGRAM(x, [b1, b2])`` are closed above, (.., b1] and (b1, b2], and what is in none of them is counted
-under the greatest value of the type ('' for text). Here that key is always there, and counts may be negative. ``MODE(x)``
-chooses among public values.
-
-``contribution_bounds_per_row => AUTO`` finds clipping bounds in one pass.
+``HISTOGRAM(x)`` over declared values, ``HISTOGRAM(x, [bins])`` and ``HISTOGRAM_EXACT(x, [values])`` are DuckDB's maps, noisy.
+As in DuckDB, the bins of ``HISTOGRAM(x, [b1, b2])`` are closed above, (.., b1] and (b1, b2], and values in none of them are
+counted under the greatest value of the type ('' for text). Unlike DuckDB, that key always exists, and counts may be
+negative. ``MODE(x)`` chooses among public values. ``contribution_bounds_per_row => AUTO`` finds clipping bounds in one pass.
 """
 
 from __future__ import annotations
@@ -14,13 +12,13 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 from fractions import Fraction
+from functools import partial
 from itertools import pairwise
 
 from sqlglot import exp
 
 from dpsql.binding.dp.aggregates import Aggregate, AggregateCall
 from dpsql.binding.dp.quantile_calls import QUANTILES, find_ladder
-from dpsql.binding.values.fixed_point import Back
 from dpsql.binding.values.sql_types import BOOLEAN, DOUBLE, Bounds, Type, Typed, make_cast
 from dpsql.errors import BindError, did_you_mean
 from dpsql.language.dialect import bind_error, privacy_error, span_of, to_sql
@@ -36,17 +34,14 @@ from dpsql.mechanisms.selection.exponential import MostFrequent
 # -- histograms, modes -------------------------------------------------------------------------------------------
 
 _MAX_BINS = 10_000
-"""Bins of one histogram."""
 _NUMBERS = ("INTEGER", "DECIMAL", "DOUBLE")
 
 
 def _histogram(asked: AggregateCall) -> Aggregate:
     call, block = asked.call, asked.block
     if len(call.args) not in (1, 2) or call.distinct:
-        what = f"{call.name} takes a column, and a list of bins."
-        raise bind_error(
-            call.node, what, f"write HISTOGRAM({to_sql(call.args[0])}, [0, 10, 20])." if call.args else None
-        )
+        hint = f"write HISTOGRAM({to_sql(call.args[0])}, [0, 10, 20])." if call.args else None
+        raise bind_error(call.node, f"{call.name} takes a column, and a list of bins.", hint)
     asked.refuse_options()
     asked.require_rows()
     typed = block.expression(call.args[0])
@@ -73,19 +68,13 @@ def _histogram(asked: AggregateCall) -> Aggregate:
         return Histogram(query, exact.names, asked.name, len(shown), noise, exact.budgeted)
 
     origin = "true and false" if kind == BOOLEAN else "declared by the policy"
-    said = f"count the rows with {asked.source()} in {len(shown)} bins ({'given' if others is not None else origin})"
-    return asked.make(
-        "BIGINT[]", f"{said}; all of them are shown", part=part, intervals=False,
-        shown=lambda column: _write_map(shown, column),
-    )  # fmt: skip
+    origin = "given" if others is not None else origin
+    said = f"count the rows with {asked.source()} in {len(shown)} bins ({origin}); all of them are shown"
+    return asked.make("BIGINT[]", said, part=part, intervals=False, shown=partial(_write_map, shown))
 
 
 def _refuse_other_bins(node: exp.Expr, bins: list[exp.Expr]) -> None:
-    """Refuse a bin that a histogram does not have, where it stands as a literal in brackets: it would be NULL, and paid.
-
-    Raises:
-        BindError: with the bins that there are.
-    """
+    """Raise BindError for a literal in brackets that is none of the bins: its count would be NULL, and charged."""
     place = node.parent
     while isinstance(place, exp.Paren):
         node, place = place, place.parent
@@ -93,7 +82,9 @@ def _refuse_other_bins(node: exp.Expr, bins: list[exp.Expr]) -> None:
     names = [_name_bin(bin_) for bin_ in bins]
     if key is None or not isinstance(key, exp.Literal) or None in names:
         return
-    wanted = key.name if key.is_string or not key.is_int else str(int(key.name) + 1)  # read as a place from 0
+    wanted = (
+        key.name if key.is_string or not key.is_int else str(int(key.name) + 1)
+    )  # parsed as an index from 0
     known = [name for name in names if name is not None]
     number = _read_number(wanted)
     if wanted in known or (number is not None and number in map(_read_number, known)):
@@ -116,10 +107,10 @@ def _read_number(text: str) -> Fraction | None:
 
 
 def _write_map(bins: list[exp.Expr], counts: exp.Expr) -> exp.Map:
-    """Write the map of bins to their counts, of no known type.
+    """Return the map of bins to their counts, of unknown type.
 
-    What stands in brackets after the call was read before its type was known, as the place in a list from 0. It is written
-    from 1 again only where the type is not known then either: a bin of whole numbers would become the one before.
+    A key in brackets after the call was parsed as an index from 0. sqlglot writes it from 1 again only for an unknown type;
+    otherwise a bin of whole numbers would become the one before.
     """
     made = exp.Map(keys=exp.Array(expressions=bins).copy(), values=counts)
     made.type = exp.DataType(this=exp.DataType.Type.UNKNOWN)
@@ -127,14 +118,12 @@ def _write_map(bins: list[exp.Expr], counts: exp.Expr) -> exp.Map:
 
 
 def _write_bins(asked: AggregateCall, value: str, place: str) -> str:
-    """Write the query of how many rows are in each bin: ``place`` gives the bin of ``v``, NULL where it is in none."""
+    """Return the query of the number of rows in each bin: ``place`` is the bin of ``v``, NULL if it is in none."""
     keys = asked.exact.names
-    held = asked.exact.held(asked.block.filtered(asked.call, value), asked.groups)
-    placed = f"SELECT {', '.join([*keys, place])} AS {BIN} FROM ({held}) AS held"
-    by = ", ".join([*keys, BIN])
-    return (
-        f"SELECT {by}, COUNT(*) AS {BIN_ROWS} FROM ({placed}) AS placed WHERE {BIN} IS NOT NULL GROUP BY {by}"
-    )
+    rows = asked.exact.held(asked.block.filtered(asked.call, value), asked.groups)
+    placed = f"SELECT {', '.join([*keys, place])} AS {BIN} FROM ({rows}) AS held"
+    by, counted = ", ".join([*keys, BIN]), f"({placed}) AS placed WHERE {BIN} IS NOT NULL"
+    return f"SELECT {by}, COUNT(*) AS {BIN_ROWS} FROM {counted} GROUP BY {by}"
 
 
 def _mode(asked: AggregateCall) -> Aggregate:
@@ -143,34 +132,26 @@ def _mode(asked: AggregateCall) -> Aggregate:
     asked.refuse_distinct()
     asked.refuse_options()
     asked.require_rows()
-    typed, value = asked.block.expression(asked.call.args[0]), "v"
-    ends = typed.bounds if typed.type.kind == "INTEGER" and typed.values is None else None
-    if (
-        ends is not None
-        and ends.low is not None
-        and ends.high is not None
-        and ends.high - ends.low < _MAX_BINS
-    ):
+    typed = asked.block.expression(asked.call.args[0])
+    value = f"({to_sql(typed.node)})"
+    ends = (typed.bounds if typed.type.kind == "INTEGER" and typed.values is None else None) or Bounds()
+    low, high, bins = 0, 0, list[exp.Expr]()
+    if ends.low is not None and ends.high is not None and ends.high - ends.low < _MAX_BINS:
         low, high = math.floor(ends.low), math.ceil(ends.high)
         place, many = (
             f"CASE WHEN v IS NOT NULL THEN LEAST(GREATEST(v, {low}), {high}) - {low} END",
             high - low + 1,
         )
-        shown: Back = lambda column: make_cast(  # noqa: E731
-            exp.Add(this=column, expression=make_literal(low)), typed.type
-        )
     else:
         bins = _declared_bins(asked, typed)
         cases = " ".join(f"WHEN v = {_write_bin(end, typed.type)} THEN {i}" for i, end in enumerate(bins))
         place, many = f"CASE WHEN v IS NULL THEN NULL {cases} END", len(bins)
-        shown = lambda column: exp.Anonymous(  # noqa: E731
-            this="list_extract",
-            expressions=[
-                exp.Array(expressions=bins).copy(),
-                exp.Add(this=column, expression=exp.Literal.number(1)),
-            ],
-        )
-    value = f"({to_sql(typed.node)})"
+
+    def shown(column: exp.Expr) -> exp.Expr:
+        if not bins:
+            return make_cast(exp.Add(this=column, expression=make_literal(low)), typed.type)
+        index = exp.Add(this=column, expression=exp.Literal.number(1))
+        return exp.Anonymous(this="list_extract", expressions=[exp.Array(expressions=bins).copy(), index])
 
     def part(epsilon: Fraction) -> MostFrequent:
         query, exact = _write_bins(asked, value, place), asked.exact
@@ -192,23 +173,20 @@ def _declared_bins(asked: AggregateCall, typed: Typed) -> list[exp.Expr]:
         return [make_cast(make_literal(value), typed.type) for value in typed.values]
     if typed.type.kind == "BOOLEAN":
         return [exp.false(), exp.true()]
-    name, source = asked.call.name, asked.source()
+    name, source, kind = asked.call.name, asked.source(), typed.type.kind
     what = f"{name}({source}) needs public values of {source}; the policy declares none."
-    bins = {"DATE": "[DATE '2024-06-30', DATE '2024-12-31']", "TEXT": "['a', 'b']"}.get(
-        typed.type.kind, "[10, 20, 30]"
-    )
-    exactly = "_EXACT" if typed.type.kind == "TEXT" else ""
-    hint = f"write the bins, HISTOGRAM{exactly}({source}, {bins}), or ask the data owner for values."
+    examples = {"DATE": "[DATE '2024-06-30', DATE '2024-12-31']", "TEXT": "['a', 'b']"}
+    call = f"HISTOGRAM{'_EXACT' * (kind == 'TEXT')}({source}, {examples.get(kind, '[10, 20, 30]')})"
+    hint = f"write the bins, {call}, or ask the data owner for values."
     if name == "MODE":
-        counted = asked.block.write_select(
-            f"{source}, COUNT(*) AS n", f"GROUP BY {source} ORDER BY n DESC LIMIT 1"
-        )
+        after = f"GROUP BY {source} ORDER BY n DESC LIMIT 1"
+        counted = asked.block.write_select(f"{source}, COUNT(*) AS n", after)
         hint = f"write SELECT WITH PTR MODE({source}){f', or {counted}' if counted else ''}."
     raise privacy_error(asked.call.node, what, hint)
 
 
 def _given_bins(asked: AggregateCall, typed: Typed) -> tuple[Type, list[exp.Expr]]:
-    """Return the type in which values are compared, and the bins in ascending order."""
+    """Return the type of the comparison, and the bins in ascending order."""
     call, place, kind = asked.call, asked.call.args[1], typed.type
     if not isinstance(place, exp.Array) or not place.expressions:
         span = span_of(place) or span_of(call.node)
@@ -218,26 +196,25 @@ def _given_bins(asked: AggregateCall, typed: Typed) -> tuple[Type, list[exp.Expr
     allowed = (*_NUMBERS, "DATE", "TIMESTAMP", *(("TEXT", "UUID", "BOOLEAN") if exactly else ()))
     if kind.kind not in allowed:
         what = f"{call.name} with bins needs a number or a date, and this is {kind.sql}."
-        hint = "HISTOGRAM_EXACT(x, ['a', 'b']) counts values." if not exactly else None
+        counted = f"HISTOGRAM_EXACT({to_sql(call.args[0])}, {to_sql(place)})"
+        hint = None if exactly else f"write {counted}: it counts values."
         raise bind_error(call.args[0], what, hint)
+    comparable = {kind.kind, *(_NUMBERS if kind.kind in _NUMBERS else ())}
+    comparable |= {"DATE"} if kind.kind == "TIMESTAMP" else set()
     for node, bin_ in zip(place.expressions, bins, strict=True):
-        fits = bin_.constant and (
-            bin_.type.kind == kind.kind or (kind.kind in _NUMBERS and bin_.type.kind in _NUMBERS)
-            or (bin_.type.kind == "DATE" and kind.kind == "TIMESTAMP")
-        )  # fmt: skip
-        if not fits:
+        if not (bin_.constant and bin_.type.kind in comparable):
             raise bind_error(node, f"a bin of {asked.source()} must be a literal of its type.")
     if kind.kind in _NUMBERS:
-        whole = kind.kind == "INTEGER" and all(_is_held(kind, bin_) for bin_ in bins)
+        whole = kind.kind == "INTEGER" and all(_has_room(kind, bin_) for bin_ in bins)
         kind = kind if whole else DOUBLE
         numbers = [b.bounds.low for b in bins if b.bounds is not None and b.bounds.low is not None]
         if any(a >= b for a, b in pairwise(numbers)):
-            raise bind_error(place, "bins go up.", "write [0, 10, 20].")
+            raise bind_error(place, "bins must be in ascending order.", "write [0, 10, 20].")
     return kind, [make_cast(bin_.node, kind) for bin_ in bins]
 
 
-def _is_held(kind: Type, bin_: Typed) -> bool:
-    """Say whether an integer type holds a bin, and a number above it."""
+def _has_room(kind: Type, bin_: Typed) -> bool:
+    """Return whether an integer type contains a bin, and a number above it."""
     low = bin_.bounds.low if bin_.bounds is not None else None
     if bin_.type.kind != "INTEGER" or low is None or kind.reach is None:
         return False
@@ -245,7 +222,7 @@ def _is_held(kind: Type, bin_: Typed) -> bool:
 
 
 def _key_of_others(kind: Type) -> exp.Expr:
-    """Return the key under which values in no bin are counted: as DuckDB has it, the greatest of the type."""
+    """Return the key of values in no bin: as in DuckDB, the greatest value of the type."""
     if kind.kind == "TEXT":
         return exp.Literal.string("")
     if kind.kind in ("UUID", "BOOLEAN"):
@@ -254,7 +231,7 @@ def _key_of_others(kind: Type) -> exp.Expr:
     if kind.kind == "INTEGER" and kind.reach is not None and kind.reach.high is not None:
         greatest = str(int(kind.reach.high))
     elif kind.kind in ("DATE", "TIMESTAMP"):
-        greatest = "9999-12-31"  # infinity is no date to Python; DuckDB's client shows this for it
+        greatest = "9999-12-31"  # Python has no infinite date; DuckDB's client shows this
     return make_cast(exp.Literal.string(greatest), kind)
 
 
@@ -278,28 +255,26 @@ def _auto_bounded(asked: AggregateCall, typed: Typed, kind: AutoKind, epsilon: F
     keys = exact.names
     low, high = find_ladder(typed.type)
     least, most = _declared_bounds(typed)
-    if least is not None and most is not None:  # no rung is needed beyond what is declared
+    if least is not None and most is not None:  # powers of two outside of declared bounds are not needed
         high = max(low, min(high, find_exponent(max(abs(least), abs(most), Fraction(2) ** low))))
     value = f"CAST({block.filtered(asked.call, to_sql(typed.node))} AS DOUBLE)"
-    rung = f"CASE WHEN v = 0 THEN {low} ELSE CAST(LEAST(GREATEST(CEIL(LOG2(ABS(v))), {low}), {high}) AS INTEGER) END"
+    power = f"CASE WHEN v = 0 THEN {low} ELSE CAST(LEAST(GREATEST(CEIL(LOG2(ABS(v))), {low}), {high}) AS INTEGER) END"
 
     def place(given: str) -> str:
-        held = f"SELECT * FROM ({given}) AS given WHERE ABS(v) < CAST('Infinity' AS DOUBLE)"
-        if least is not None or most is not None:  # NULL is gone, of which LEAST would make a bound
+        rows = f"SELECT * FROM ({given}) AS given WHERE ABS(v) < CAST('Infinity' AS DOUBLE)"
+        if least is not None or most is not None:  # without NULL, which LEAST would turn into a bound
             inside = "v"
             for end, pick in ((most, "LEAST"), (least, "GREATEST")):
                 inside = inside if end is None else f"{pick}({inside}, CAST('{float(end)!r}' AS DOUBLE))"
-            held = f"SELECT {', '.join([*keys, inside])} AS v FROM ({held}) AS present"
+            rows = f"SELECT {', '.join([*keys, inside])} AS v FROM ({rows}) AS present"
         sign = "CASE WHEN v > 0 THEN 1 WHEN v < 0 THEN -1 ELSE 0 END"
-        return f"SELECT *, {sign} AS sign, {rung} AS rung FROM ({held}) AS held"
+        return f"SELECT *, {sign} AS sign, {power} AS rung FROM ({rows}) AS held"
 
     steps = f"CAST(LEAST(ROUND(ABS(v) / POW(2.0, rung - {PLACES})), {1 << PLACES}) AS BIGINT)"
     by = ", ".join([*keys, "sign", "rung"])
     squares = "" if kind in ("sum", "avg") else f", SUM({steps} * {steps}) AS squares"
-    placed = place(exact.held(value, asked.groups))
-    query = (
-        f"SELECT {by}, COUNT(*) AS n, SUM({steps}) AS total{squares} FROM ({placed}) AS placed GROUP BY {by}"
-    )
+    placed, found = place(exact.held(value, asked.groups)), f"COUNT(*) AS n, SUM({steps}) AS total{squares}"
+    query = f"SELECT {by}, {found} FROM ({placed}) AS placed GROUP BY {by}"
     sample = ""
     if exact.rows_per_unit * asked.groups > 1:
         sample = f"SELECT sign, rung, COUNT(*) AS n FROM ({place(exact.one_row(value))}) AS placed GROUP BY sign, rung"
@@ -312,13 +287,13 @@ def _auto_bounded(asked: AggregateCall, typed: Typed, kind: AutoKind, epsilon: F
 
 
 def _declared_bounds(typed: Typed) -> tuple[Fraction | None, Fraction | None]:
-    """Return the declared bounds of an expression, rounded outwards to doubles: its values are held to them."""
+    """Return the declared bounds of an expression, rounded outwards to doubles, for clamping its values."""
     bounds = typed.bounds or Bounds()
     return _round_outwards(bounds.low, -math.inf), _round_outwards(bounds.high, math.inf)
 
 
 def _round_outwards(end: Fraction | None, away: float) -> Fraction | None:
-    """Round to the nearest double that is not inside the bounds; None beyond the doubles."""
+    """Round to the nearest double that is not inside the bounds; None if no double is."""
     if end is None:
         return None
     try:
@@ -331,7 +306,7 @@ def _round_outwards(end: Fraction | None, away: float) -> Fraction | None:
 
 
 def _count_auto(asked: AggregateCall) -> int:
-    """Count the aggregates with AUTO in the whole statement: those bound already, and those still to be bound."""
+    """Return the number of aggregates with AUTO in the whole statement, bound or not."""
     binder, root = asked.block.binder, asked.block.select.root()
     waiting = sum(node.name.upper() == "AUTO" for node in root.find_all(exp.Column, exp.Var))
     operators = (_find_innermost(bound.operator) for bound in binder.blocks)
@@ -340,7 +315,7 @@ def _count_auto(asked: AggregateCall) -> int:
 
 
 def _find_innermost(operator: Operator) -> Operator:
-    """Return what is answered for the lowest caps, where these are found."""
+    """Return the operator for the lowest caps, if these are found privately."""
     return _find_innermost(operator.least) if isinstance(operator, CapSearch) else operator
 
 

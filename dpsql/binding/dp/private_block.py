@@ -50,6 +50,11 @@ class BlockOutput:
         return None
 
     @property
+    def rounded(self) -> bool:
+        """Whether the middle of its interval has digits that the number itself lacks."""
+        return False
+
+    @property
     def left(self) -> str:
         """The SQL type in which it leaves the mechanism; ``type`` is its type above."""
         return self.type
@@ -336,7 +341,7 @@ class AggregatingBlock(ABC):
 
     def _release(self, item: BlockOutput) -> Released:
         step = item.noise_step if self.options.get("error") is None else None
-        return Released(item.name, item.left, item.intervals, step)
+        return Released(item.name, item.left, item.intervals, step, rounded=item.rounded)
 
     def _label(self, node: exp.Expr) -> str:
         if isinstance(node, exp.Column):

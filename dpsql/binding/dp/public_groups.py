@@ -1,25 +1,21 @@
-"""Public groups: keys whose values everybody may know, so that all of them appear and no delta is spent.
+"""Public groups: keys with public values, so that all of them appear and no delta is spent.
 
-Each column of a key runs over the values or days that the policy declares, or over the rows of a public table that an outer
-join keeps, and the keys are computed from those. Keys that share a column are computed together, so that year(d) and
-month(d) give the months of d's range and not all pairs of a year and a month.
+Each column of a key has the values or days that the policy declares, or those of a public table that an outer join keeps;
+the keys are computed from these. Keys that share a column are computed together: year(d) and month(d) give the months of
+d's range, not all pairs of a year and a month.
 
-A key that is made of columns may be NULL, as NULLIF(gender, 'male') is for one value: then NULL is a group like the others.
-It may also make a value of NULL, as COALESCE(gender, 'unknown') does: then that value is a group. A plain column of declared
-values or of booleans has no group for NULL, and neither has a key that is NULL only where a column is: rows whose column is
-not declared, or NULL, are left out.
+A key computed from columns may be NULL, as NULLIF(gender, 'male') is for one value: then NULL is a group. It may also turn
+NULL into a value, as COALESCE(gender, 'unknown') does: then that value is a group. A plain column of declared values or of
+booleans has no group for NULL, nor has a key that is NULL only if a column is: rows with other values are left out.
 
-Conditions of WHERE restrict the groups where they name nothing but such columns: a group none of whose public values they
-let through can have no row, whatever the data. A condition that names another column restricts nothing, for which groups it
-leaves would be told by private rows.
+Conditions of WHERE restrict the groups if they name only such columns: no data can have a row in a group whose public
+values all fail them. A condition that names another column restricts nothing, since private rows would decide the groups.
 
-Values that bounds make countable: days and hours, whole numbers, and what a rounded number can come to.
+Bounds make values countable: days and hours, whole numbers, and results of rounding. A range follows from the policy's
+bounds, or from a clamp in the statement. Values outside belong to no group, nor do missing ones: a rule that reveals no data.
 
-A range is what the policy's bounds say, or those that a statement puts around a number itself. The values outside belong to no
-group, as with values that the policy lists, and so do missing ones: that is a rule, and tells nothing about the data.
-
-Times are not listed one by one, but by a step (a day, an hour, a minute) where a statement looks at no more of them than that:
-each value then stands for all times of its step. Where only the time of day counts, one day's steps are all there are.
+Times have steps (a day, an hour, a minute) if a statement reads no finer part of them: a value then represents all times of
+its step. If only the time of day counts, the steps are those of one day.
 """
 
 from __future__ import annotations
@@ -43,7 +39,7 @@ from dpsql.language.dialect import expression_of, join_word, to_sql
 from dpsql.language.parameters import make_literal
 
 MAX_RANGE_GROUPS = 1_000
-"""Groups that ranges are made into where the analyst does not ask for public groups: with more, groups stay private."""
+"""The most groups of ranges without a request for public groups: with more, groups stay private."""
 MAX_VALUES = 100_000
 """Values of a range that groups are computed from."""
 _MAX_DIGITS = 15
@@ -56,7 +52,7 @@ Place = tuple[str, str]
 
 @dataclass(frozen=True)
 class Values:
-    """The public values of one column: a query of them, how many there are, and who says so."""
+    """The public values of one column: a query of them, their number, and their origin."""
 
     name: str
     source: str
@@ -65,13 +61,15 @@ class Values:
     value: str = "v"
     distinct: bool = False
     step: str = ""
-    """A unit where the values are times, each standing for all the times of that unit."""
+    """A unit if the values are times, each of which represents all times of that unit."""
     cyclic: bool = False
-    """True where they are the times of one day, standing for those of every day."""
+    """Whether they are the times of one day, which represent those of every day."""
     kind: str = ""
     """The SQL type of listed values."""
     missing: bool = False
-    """True if NULL is one of them."""
+    """Whether NULL is one of them."""
+    ranged: bool = False
+    """Whether they follow from bounds: many of them may have no rows."""
 
     def with_missing(self) -> Values:
         """Return the values and NULL."""
@@ -83,9 +81,6 @@ class Values:
             return replace(self, source=source, size=size, missing=True)
         value = f"CASE WHEN i < {self.size} THEN {self.value} END"
         return replace(self, source=f"range({size}) AS s(i)", value=value, size=size, missing=True)
-
-    ranged: bool = False
-    """True where bounds make the values: many of them may have no rows."""
 
     @property
     def sql(self) -> str:
@@ -109,18 +104,15 @@ def _counted(
     size = high - low + 1
     if not 0 < size <= MAX_VALUES:
         return None
-    number = f"CAST(i AS BIGINT) + ({low})" if low else "CAST(i AS BIGINT)"
-    return Values(
-        name, f"range({size}) AS s(i)", size, origin, value.format(i=number), step=step, cyclic=cyclic,
-        ranged=True,
-    )  # fmt: skip
+    sql = value.format(i=f"CAST(i AS BIGINT) + ({low})" if low else "CAST(i AS BIGINT)")
+    return Values(name, f"range({size}) AS s(i)", size, origin, sql, step=step, cyclic=cyclic, ranged=True)
 
 
 # -- columns ------------------------------------------------------------------------------------------------------
 
 
 def list_days(name: str, typed: Typed, columns: list[exp.Column]) -> Values | None:
-    """Return every day of a DATE whose bounds the policy declares; of a TIMESTAMP too, where only its day matters."""
+    """Return the days of a DATE within declared bounds, or of a TIMESTAMP of which only the day matters."""
     kind = typed.type.kind
     daily = kind == "DATE" or (kind == "TIMESTAMP" and all(step_of(node) == "DAY" for node in columns))
     bounds = typed.bounds if daily else None
@@ -154,15 +146,12 @@ def list_range(name: str, typed: Typed, columns: list[exp.Column]) -> Values | N
     if None in steps:
         return None
     step = max((s for s in steps if s is not None), key=_STEP_NAMES.index, default="DAY")
-    ends = (math.floor(end / _STEPS[step]) for end in (bounds.low, bounds.high))
-    first, last = ends
-    origin = f"the {step.lower()}s that the policy declares"
-    moment = f"make_timestamp(({{i}}) * {_STEPS[step] * 1_000_000})"
-    if all(_is_of_day(node) for node in columns) and last - first >= DAY // _STEPS[step]:
-        return _counted(
-            name, 0, int(DAY) // _STEPS[step] - 1, f"the {step.lower()}s of a day", moment, step, True
-        )
-    return _counted(name, first, last, origin, moment, step)
+    seconds, words = _STEPS[step], f"the {step.lower()}s"
+    first, last = (math.floor(end / seconds) for end in (bounds.low, bounds.high))
+    moment = f"make_timestamp(({{i}}) * {seconds * 1_000_000})"
+    if all(_is_of_day(node) for node in columns) and last - first >= DAY // seconds:
+        return _counted(name, 0, int(DAY) // seconds - 1, f"{words} of a day", moment, step, True)
+    return _counted(name, first, last, f"{words} that the policy declares", moment, step)
 
 
 _LONG = (
@@ -173,11 +162,10 @@ _FORMATS = {**dict.fromkeys("aAwdbBmyYjUWGVux%n", "DAY"), **dict.fromkeys("HIp",
 
 
 def _use(column: exp.Expr) -> tuple[str, str] | None:
-    """Return what a time is looked at by: the name of a call, and its unit or format."""
+    """Return the use of a time: the name of the call around it, and its unit or format."""
     node: exp.Expr | None = column.parent
-    while isinstance(node, exp.Try | exp.Paren) or (
-        isinstance(node, exp.TryCast) and node.to.is_type("timestamp")
-    ):
+    wrappers = exp.Try | exp.Paren
+    while isinstance(node, wrappers) or (isinstance(node, exp.TryCast) and node.to.is_type("timestamp")):
         node = node.parent
     if isinstance(node, exp.Cast):
         return ("cast", "day") if node.to.is_type("date") else None
@@ -203,21 +191,17 @@ def _letters(form: str) -> Iterator[str]:
 
 
 def step_of(column: exp.Expr) -> str | None:
-    """Return the coarsest unit that a use of a time depends on; None where it may look at all of it."""
-    found = _use(column)
-    if found is None:
-        return None
-    name, part = found
+    """Return the coarsest unit that a use of a time depends on; None if it may depend on all of it."""
+    name, part = _use(column) or ("", "")
     if name == "strftime":
         steps = [_FORMATS.get(letter) for letter in _letters(part)]
-        if None in steps:
-            return None
-        return max((s for s in steps if s is not None), key=_STEP_NAMES.index, default="DAY")
+        known = [s for s in steps if s is not None]
+        return max(known, key=_STEP_NAMES.index, default="DAY") if len(known) == len(steps) else None
     return "DAY" if part in _LONG else part.upper() if part.upper() in _STEPS else None
 
 
 def _is_of_day(column: exp.Expr) -> bool:
-    """Say whether a use of a time looks at its hour and minute alone."""
+    """Return whether a use of a time reads only its hour and minute."""
     name, part = _use(column) or ("", "")
     if name == "strftime":
         return all(letter in "HIpM%" for letter in _letters(part))
@@ -231,16 +215,12 @@ _WHOLE = (exp.Cast, exp.TryCast, exp.Extract, exp.WidthBucket, exp.Hour, exp.Min
 
 
 def may_be_grid(node: exp.Expr) -> bool:
-    """Say whether an analyst's expression may come to few numbers: it is rounded, or a whole number by its type."""
+    """Return whether an analyst's expression may have few values: it is rounded, or a whole number by its type."""
     return isinstance(node, (*_ROUNDED, *_WHOLE))
 
 
 def list_grid(name: str, node: exp.Expr, typed: Typed) -> Values | None:
-    """Return what a rounded number can come to between its bounds.
-
-    Args:
-        name: what the values are called. node: the analyst's expression. typed: the same, bound.
-    """
+    """Return the results of rounding within bounds, as values called ``name``; ``typed`` is the bound ``node``."""
     bounds, kind = typed.bounds, typed.type
     digits = _digits(node) if isinstance(node, _ROUNDED) else 0
     if bounds is None or bounds.low is None or bounds.high is None or digits is None:
@@ -278,16 +258,16 @@ def _digits(node: exp.Expr) -> int | None:
     return -int(inner.name) if isinstance(place, exp.Neg) else int(inner.name)
 
 
-# -- what conditions on rows say of groups ------------------------------------------------------------------------
+# -- conditions on rows that restrict groups ----------------------------------------------------------------------
 
 _COMPARED = (exp.GT, exp.GTE, exp.LT, exp.LTE)
 
 
-def with_keys(node: exp.Expr, held: Mapping[str, Place]) -> exp.Expr:
+def with_keys(node: exp.Expr, keys: Mapping[str, Place]) -> exp.Expr:
     """Return the condition with its keys, spelled as they are in the exact query, as columns of their own."""
     holder = exp.Paren(this=node.copy())
-    for found in list(holder.this.walk()) if held else []:
-        place = held.get(to_sql(found))
+    for found in list(holder.this.walk()) if keys else []:
+        place = keys.get(to_sql(found))
         if place is not None:
             found.replace(column(place[1], place[0]))
     inner: exp.Expr = holder.this
@@ -295,10 +275,9 @@ def with_keys(node: exp.Expr, held: Mapping[str, Place]) -> exp.Expr:
 
 
 def by_steps(node: exp.Expr, steps: Mapping[Place, str]) -> list[exp.Expr]:
-    """Return the condition as conditions on steps, where a time whose step alone is known meets what names no column.
+    """Return the condition with comparisons of steps' times, if the other side names no column, as conditions on steps.
 
-    Some time of a day is before another time if the day's first is, and after it if the day's last is. All other
-    conditions stay as they are.
+    A day has a time before another time if its first time is before it, and a time after it if its last time is.
     """
     bare = node.unnest()
     parts: list[exp.Expr] = [bare]
@@ -326,7 +305,7 @@ def _within_a_step(node: exp.Expr, steps: Mapping[Place, str]) -> exp.Expr:
     if before:  # the first time of the step
         strict = exp.LT if isinstance(node, exp.LT | exp.GT) else exp.LTE
         return strict(this=exp.cast(first, "TIMESTAMP", dialect="duckdb"), expression=bound)
-    # Where the bound is the step's last microsecond and is not meant, the step stays.
+    # If the bound is the step's last microsecond, exclusive, the step stays.
     length = one if step == "DAY" else exp.Interval(this=exp.Literal.string("1"), unit=exp.var(step))
     following = exp.Add(this=first, expression=length)
     return exp.GT(this=exp.cast(following, "TIMESTAMP", dialect="duckdb"), expression=bound)
@@ -338,7 +317,7 @@ def _step(node: exp.Expr, steps: Mapping[Place, str]) -> str | None:
 
 
 def reads_no_more(found: exp.Expr, values: Values) -> bool:
-    """Say whether a use of a column depends on no more than what its values stand for."""
+    """Return whether a use of a column is constant within each of its values' steps."""
     if not values.step:
         return True
     step = step_of(found)
@@ -363,16 +342,16 @@ class KeyGroup:
     keys: Pairs = field(default_factory=list)
     places: dict[Place, Values] = field(default_factory=dict)
     relations: dict[str, exp.Expr] = field(default_factory=dict)
-    """Public tables by alias, as they stand in the exact query."""
+    """Public tables by alias, as in the exact query."""
     conditions: list[exp.Expr] = field(default_factory=list)
     kept: bool = False
-    """True where a key is of a table that an outer join keeps: nothing is known of how many rows it has."""
+    """Whether a key is of a table that an outer join keeps: its number of rows is unknown."""
     missing: frozenset[str] = frozenset()
     """Names of the keys that may be NULL."""
     complete: bool = False
-    """True where no row has other values than those of its groups."""
+    """Whether all rows have values of its groups."""
     without: frozenset[str] = frozenset()
-    """Names of the truths that may be NULL in rows, and are not in a group."""
+    """Names of the booleans that may be NULL in rows, but in no group."""
 
     @property
     def most(self) -> int:
@@ -380,10 +359,9 @@ class KeyGroup:
         return math.prod(values.size for values in self.places.values())
 
     def meets(self, other: KeyGroup) -> bool:
-        """Say whether the two have a column or a table in common."""
-        return not (
-            self.places.keys().isdisjoint(other.places) and self.relations.keys().isdisjoint(other.relations)
-        )
+        """Return whether the two have a column or a table in common."""
+        tables = self.relations.keys() & other.relations.keys()
+        return bool(self.places.keys() & other.places.keys() or tables)
 
     def join(self, other: KeyGroup) -> KeyGroup:
         """Return both as one."""
@@ -395,13 +373,10 @@ class KeyGroup:
 
 
 def find_public_groups(block: AggregatingBlock, keys: Pairs, most: int = 0) -> PublicGroups | None:
-    """Return the domain of all keys together, or None when one of them is private.
-
-    Args:
-        block: the block. keys: its keys. most: groups that may be made of ranges, if any may.
+    """Return the domain of all keys together, with at most ``most`` groups of ranges; None if one of the keys is private.
 
     Raises:
-        PrivacyError: there are too many.
+        PrivacyError: there are too many groups.
     """
     found = _find(block, keys, False)
     if found is None and most:
@@ -440,9 +415,9 @@ def _find(block: AggregatingBlock, keys: Pairs, ranges: bool) -> PublicGroups | 
         nullable = nullable or part.kept or bool(part.missing)
         size = None if found is None or size is None else size * found
         if found is not None and found < part.most:
-            # It was counted here, and noise is made for so many: whatever else an engine may find, there are no more.
-            held = ", ".join(key.name for key, _ in part.keys)
-            query = f"SELECT {held} FROM ({query}) AS counted ORDER BY {held} LIMIT {found}"
+            # The noise covers the groups counted here; the engine may find no more than these.
+            listed = ", ".join(key.name for key, _ in part.keys)
+            query = f"SELECT {listed} FROM ({query}) AS counted ORDER BY {listed} LIMIT {found}"
         queries.append(query)
     names = ", ".join(key.name for key, _ in keys)
     sources = " CROSS JOIN ".join(f"({sql}) AS d{i}" for i, sql in enumerate(queries))
@@ -452,31 +427,38 @@ def _find(block: AggregatingBlock, keys: Pairs, ranges: bool) -> PublicGroups | 
     complete = all(part.complete for part in parts)
     made = (part for part in parts if any(values.ranged for values in part.places.values()))
     ranged = frozenset(key.name for part in made for key, _ in part.keys)
-    query = f"SELECT {names} FROM {sources}"
-    return PublicGroups(query, size, origin, nullable, complete, tuple(left_out), ranged)
+    whole = f"SELECT {names} FROM {sources}"
+    return PublicGroups(whole, size, origin, nullable, complete, tuple(left_out), ranged)
 
 
 def _left_out(part: KeyGroup) -> Iterator[str]:
-    """Yield the keys that may be NULL and have no group for that, but not columns whose values the policy lists."""
+    """Yield the keys that may be NULL without a group for NULL, except columns whose values the policy lists."""
     if part.kept:
         return
-    there = {
-        (c.table, c.name) for node in part.conditions if _is_strict(node) for c in node.find_all(exp.Column)
-    }
+    present: set[Place] = set()
     for node in part.conditions:
         bare = node.unnest()
-        if isinstance(bare, exp.Not) and isinstance(bare.this.unnest(), exp.Is):
-            there |= {(c.table, c.name) for c in bare.find_all(exp.Column)}
+        if _is_strict(node) or (isinstance(bare, exp.Not) and isinstance(bare.this.unnest(), exp.Is)):
+            present |= set(_places(bare))
     for key, typed in part.keys:
         listed = isinstance(typed.node, exp.Column) and typed.values is not None
-        made_of = {(c.table, c.name) for c in typed.node.find_all(exp.Column)}
         nullable = typed.nullable or key.name in part.without
-        if nullable and key.name not in part.missing and not listed and not made_of <= there:
+        if (
+            nullable
+            and key.name not in part.missing
+            and not listed
+            and not set(_places(typed.node)) <= present
+        ):
             yield key.name
 
 
+def _places(node: exp.Expr) -> list[Place]:
+    """Return the columns of an expression, each once."""
+    return list(dict.fromkeys((c.table, c.name) for c in node.find_all(exp.Column)))
+
+
 def _joined(parts: list[KeyGroup], part: KeyGroup) -> list[KeyGroup]:
-    """Return the parts with one more, which takes in all those that it shares a column or a table with."""
+    """Return the parts with one more, merged with all those that it shares a column or a table with."""
     apart = []
     for other in parts:
         if part.meets(other):
@@ -509,7 +491,7 @@ class _Known:
             for use in typed.node.find_all(exp.Column):
                 self._uses.setdefault((use.table, use.name), []).append(use)
         self._grids: dict[Place, Values] = {}
-        """Rounded numbers that stand for columns of their own."""
+        """Rounded numbers that are treated as columns."""
         self._fields = {
             (node.table, node.name): (relation, item)
             for relation in block.bound.relations
@@ -520,13 +502,13 @@ class _Known:
         """Columns that keys are made of."""
         self.kept: dict[str, None] = {}
         """Public tables whose columns are keys, kept by an outer join."""
-        self._held: dict[str, Place] = {}
-        """Keys that are enumerated as they are, by the SQL of what they are made of."""
+        self._listed: dict[str, Place] = {}
+        """Keys that are listed as they are, by the SQL of their expressions."""
         self._tables, self._on = _met(block)
 
     def part(self, key: GroupKey, typed: Typed) -> KeyGroup | None:
-        """Return what a key is computed from; None where it is private."""
-        places = list(dict.fromkeys((c.table, c.name) for c in typed.node.find_all(exp.Column)))
+        """Return the public columns or rows that a key is computed from; None if it is private."""
+        places = _places(typed.node)
         kept = self._preserved(places)
         if kept is not None:
             self.kept[kept.alias] = None
@@ -543,7 +525,7 @@ class _Known:
         if made is None:
             return self._rounded(key, typed, missing) if self._ranges else None
         place = (f"of_{key.name}", key.name)
-        self._held[key.sql] = place
+        self._listed[key.sql] = place
         self._values[place] = made
         own = Typed(column(key.name, place[0]), typed.type, nullable=bool(missing))
         complete = not typed.nullable or bool(missing)
@@ -551,47 +533,45 @@ class _Known:
         return KeyGroup([(key, own)], {place: made}, missing=missing, complete=complete, without=without)
 
     def _rounded(self, key: GroupKey, typed: Typed, missing: frozenset[str]) -> KeyGroup | None:
-        """Return a key that is made of rounded numbers, where those and all else in it are public."""
-        held: dict[str, Place] = {}
+        """Return a key that is computed from rounded numbers, if those and all else in it are public."""
+        grids: dict[str, Place] = {}
         source = self._block.key_sources.get(key.name)
         for node in source.walk() if source is not None else ():
             if not may_be_grid(node):
                 continue
             inner = self._block.expression(node)
-            columns = [(c.table, c.name) for c in inner.node.find_all(exp.Column)]
+            columns = _places(inner.node)
             if not columns or not all(c in self._fields and self._fields[c][1].declared for c in columns):
                 continue
             values = list_grid("n", node, inner)
             if values is not None:
-                place = (f"grid_{key.name}_{len(held)}", "n")
-                text = to_sql(inner.node)
-                # Where zeros are made one, the key was written and read again, which may spell a function otherwise.
-                held |= dict.fromkeys((text, to_sql(expression_of(text))), place)
+                place, text = (f"grid_{key.name}_{len(grids)}", "n"), to_sql(inner.node)
+                # If zeros were unified, the key was written and parsed again, which may spell a function otherwise.
+                grids |= dict.fromkeys((text, to_sql(expression_of(text))), place)
                 self._grids[place] = values
-        made = with_keys(typed.node, held)
-        places = list(dict.fromkeys((c.table, c.name) for c in made.find_all(exp.Column)))
+        made = with_keys(typed.node, grids)
+        places = _places(made)
         listed = {place: self._enumerated(place, typed) for place in places}
         found = {place: known for place, known in listed.items() if known is not None}
         if not places or len(found) < len(places) or math.prod(v.size for v in found.values()) > MAX_GROUPS:
             return None
         self._values |= found
-        self._held |= {text: place for text, place in held.items() if place in found}
+        self._listed |= {text: place for text, place in grids.items() if place in found}
         missing = missing if not isinstance(made, exp.Column) else frozenset()
         return KeyGroup([(key, replace(typed, node=made))], found, {}, missing=missing)
 
     def conditions(self) -> list[KeyGroup]:
-        """Return what every row that is counted meets, where that is about what keys are made of or lent rows alone."""
+        """Return the conditions that all counted rows meet, if they read only keys' columns and public relations."""
         steps = {p: values.step for p, values in self._values.items() if values.step and not values.cyclic}
         given = (*self._block.conditions, *self._on, *self._block.bound.conditions)
-        found = (with_keys(node, self._held) for node in given)
+        found = (with_keys(node, self._listed) for node in given)
         parts = [self._condition(part) for node in found for part in by_steps(node, steps)]
         return [part for part in parts if part is not None]
 
     def _condition(self, node: exp.Expr) -> KeyGroup | None:
-        """Return what a condition is about; None where it names more than what keys are made of, or lent rows."""
         part = KeyGroup(conditions=[node])
         for found in node.walk(prune=lambda n: isinstance(n, exp.Query)):
-            if isinstance(found, exp.Query) and not self._lent(found):
+            if isinstance(found, exp.Query) and not self._reads_inputs(found):
                 return None
             if not isinstance(found, exp.Column):
                 continue
@@ -606,17 +586,16 @@ class _Known:
                 return None
         return part
 
-    def _lent(self, query: exp.Expr) -> bool:
-        """Say whether a subquery reads public relations that are lent only, and no column of the row around it."""
+    def _reads_inputs(self, query: exp.Expr) -> bool:
+        """Return whether a subquery reads only public inputs, and no column of the row around it."""
         names = {item.name for item in self._block.binder.lent_inputs}
         tables = list(query.find_all(exp.Table))
         own = {"", *(table.alias_or_name for table in tables)}
-        return all(table.name in names and not table.db for table in tables) and all(
-            found.table in own for found in query.find_all(exp.Column)
-        )
+        public = all(table.name in names and not table.db for table in tables)
+        return public and all(found.table in own for found in query.find_all(exp.Column))
 
     def _preserved(self, places: list[Place]) -> Relation | None:
-        """Return the public table, kept by an outer join, that all columns of a key come from."""
+        """Return the public table, kept by an outer join, that all columns of a key are of."""
         found = [self._fields[place][0] for place in places if place in self._fields]
         one = bool(found) and len(found) == len(places) and all(relation is found[0] for relation in found)
         return found[0] if one and found[0].public_preserved else None
@@ -641,7 +620,7 @@ class _Known:
         if days is not None or not (self._ranges and found[1].declared):
             return days
         if typed.type.kind == "TIMESTAMP" and not self._block.binder.catalog.engine.lossless:
-            return None  # other engines are not asked to make times of numbers
+            return None  # other engines don't compute times from numbers
         return list_range(place[1], typed, own)
 
 
@@ -657,15 +636,13 @@ def _met(block: AggregatingBlock) -> tuple[dict[str, exp.Expr], list[exp.Expr]]:
     kinds = ("", "INNER", "CROSS", "SEMI")
     inner = [j for j in bound.joins if not j.args.get("side") and join_word(j, "kind") in kinds]
     sources = [bound.source, *(join.this for join in inner)]
-    here = (source for source in sources if isinstance(source, exp.Table | exp.Subquery))
-    tables: dict[str, exp.Expr] = {
-        source.alias_or_name: source for source in here if source.alias_or_name in public
-    }
+    known_sources = [source for source in sources if isinstance(source, exp.Table | exp.Subquery)]
+    tables: dict[str, exp.Expr] = {s.alias_or_name: s for s in known_sources if s.alias_or_name in public}
     return tables, [node for join in inner for node in split_conjuncts(join.args.get("on"))]
 
 
 def _query(part: KeyGroup) -> str:
-    """Return the groups of a part: its keys over everything that they are made of."""
+    """Return the query of a part's groups."""
     keys, places = part.keys, list(part.places)
     if not part.relations and not part.conditions and len(keys) == len(places) == 1:
         key, typed = keys[0]
@@ -687,9 +664,8 @@ def _query(part: KeyGroup) -> str:
             by_alias.setdefault(alias, []).append(f"({values.sql})")
     for alias, found in by_alias.items():
         crossed = " CROSS JOIN ".join(f"{query} AS v{i}" for i, query in enumerate(found))
-        sources.append(
-            f"{found[0] if len(found) == 1 else f'(SELECT * FROM {crossed})'} AS {quote_column(alias)}"
-        )
+        source = found[0] if len(found) == 1 else f"(SELECT * FROM {crossed})"
+        sources.append(f"{source} AS {quote_column(alias)}")
     if not part.kept:
         conditions += [_write_presence(part, key, typed) for key, typed in keys]
     where = f" WHERE {' AND '.join(f'({c})' for c in conditions)}" if conditions else ""
@@ -697,24 +673,22 @@ def _query(part: KeyGroup) -> str:
 
 
 def _write_presence(part: KeyGroup, key: GroupKey, typed: Typed) -> str:
-    """Write which of its values a key has as groups: all that it makes of values, and of NULL all but NULL."""
-    there = f"({to_sql(typed.node)}) IS NOT NULL"
+    """Return the condition on a key's groups: all results of values, and those of NULL that are not NULL."""
+    present = f"({to_sql(typed.node)}) IS NOT NULL"
     if key.name not in part.missing:
-        return there
-    made_of = dict.fromkeys((c.table, c.name) for c in typed.node.find_all(exp.Column))
-    given = [place for place in made_of if place in part.places and part.places[place].missing]
+        return present
+    given = [place for place in _places(typed.node) if place in part.places and part.places[place].missing]
     if not given:
         return "TRUE"
     known = " AND ".join(f"{quote_column(alias)}.{quote_column(name)} IS NOT NULL" for alias, name in given)
-    return f"{there} OR ({known})"
+    return f"{present} OR ({known})"
 
 
 def _with_missing(part: KeyGroup) -> KeyGroup | None:
-    """Return a part in which columns may be NULL too, if its keys may make something else of that; else None."""
-    made_of = {
-        (c.table, c.name) for _, typed in part.keys if not isinstance(typed.node, exp.Column) and not _is_strict(typed.node)
-        for c in typed.node.find_all(exp.Column)
-    }  # fmt: skip
+    """Return a part whose columns may be NULL too, if its keys may turn NULL into a value; otherwise None."""
+    nodes = [typed.node for _, typed in part.keys]
+    loose = [node for node in nodes if not isinstance(node, exp.Column) and not _is_strict(node)]
+    made_of = {place for node in loose for place in _places(node)}
     places = {p: values.with_missing() if p in made_of else values for p, values in part.places.items()}
     if places == part.places:
         return None
@@ -744,15 +718,12 @@ def _is_strict(node: exp.Expr) -> bool:
 
 def _is_uncounted(block: AggregatingBlock, part: KeyGroup) -> bool:
     """Return whether the groups of a part can't be counted here."""
-    lent = any(node.find(exp.Query) is not None for node in part.conditions)
-    return bool(part.relations) or lent or not block.binder.catalog.engine.lossless
+    queries = any(node.find(exp.Query) is not None for node in part.conditions)
+    return bool(part.relations) or queries or not block.binder.catalog.engine.lossless
 
 
 def _size(block: AggregatingBlock, part: KeyGroup) -> tuple[int, frozenset[str]]:
-    """Return how many groups a part has, and which keys are NULL in one of them.
-
-    Both are counted where the part is made of what the policy and the statement say alone.
-    """
+    """Return the number of a part's groups, and the keys that are NULL in one: counted if policy and statement decide them."""
     single = len(part.keys) == len(part.places) == 1 and isinstance(part.keys[0][1].node, exp.Column)
     if _is_uncounted(block, part) or (single and not part.conditions):
         return part.most, part.missing  # another engine may count otherwise
@@ -767,16 +738,16 @@ def _size(block: AggregatingBlock, part: KeyGroup) -> tuple[int, frozenset[str]]
 
 
 def _may_be_null(typed: Typed) -> bool:
-    """Say whether NULL is a group of a key: of a column as it is, groups are the values alone."""
+    """Return whether NULL is a group of a key; a plain column has only values as groups."""
     node = typed.node.this if isinstance(typed.node, exp.Cast) and typed.type.kind == "TEXT" else typed.node
     return typed.nullable and not isinstance(node, exp.Column)
 
 
 def _of_its_own(key: GroupKey, typed: Typed) -> Values | None:
     """Return the few values of a boolean, or of a CASE whose outcomes are written out; None for another key."""
+    if typed.type.kind == "BOOLEAN" and _may_be_null(typed):
+        return Values(key.name, _listed("(FALSE), (TRUE), (NULL)"), 3, "true, false and NULL")
     if typed.type.kind == "BOOLEAN":
-        if _may_be_null(typed):
-            return Values(key.name, _listed("(FALSE), (TRUE), (NULL)"), 3, "true, false and NULL")
         return Values(key.name, _listed("(FALSE), (TRUE)"), 2, "true and false")
     outcomes = _outcomes(typed.node)
     if outcomes is None or typed.nullable:
@@ -786,7 +757,7 @@ def _of_its_own(key: GroupKey, typed: Typed) -> Values | None:
 
 
 def _outcomes(node: exp.Expr) -> list[str] | None:
-    """Return what a CASE can come to, where all of that is written out."""
+    """Return the outcomes of a CASE if all are literals; otherwise None."""
     case = node.unnest()
     if not isinstance(case, exp.Case):
         return None
@@ -806,7 +777,7 @@ _PLAIN = {"TEXT": str, "INTEGER": int, "BOOLEAN": bool}
 
 
 def _all_different(typed: Typed) -> bool:
-    """Say whether the declared values are certain to differ once they are of the column's type."""
+    """Return whether the declared values are certain to differ in the column's type."""
     values = typed.values or ()
     plain = all(type(value) is _PLAIN.get(typed.type.kind) for value in values)
     return plain and len(set(values)) == len(values)

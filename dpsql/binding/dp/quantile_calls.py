@@ -1,14 +1,11 @@
 """Quantiles, medians, and the least and the greatest value: chosen among the points of a public grid.
 
-Quantiles of one column share a histogram.
-
-The strategy of several quantiles of one column: one by one, each with its share of epsilon, or all from one noisy tree.
-
-The choice depends on public numbers alone: which quantiles are asked for, the points of the grid, epsilon and the caps. AUTO
-takes the tree where its expected error in rank is smaller in each column of the answer, both for :data:`TYPICAL_ROWS` rows in a
-group and for very many. It costs what the quantiles cost one by one: the epsilon that was asked for, and in the currency of the
-session's accountant no more than these. The exponential mechanism costs little rho and mu, so under zcdp, gdp and rdp a tree
-pays only for more quantiles.
+Quantiles of one column share a histogram. Several of them are released one by one, each with its share of epsilon, or all
+from one noisy tree. The choice depends on public numbers alone: the ranks, the points of the grid, epsilon and the caps.
+AUTO takes the tree if its expected error in rank is smaller in each column of the answer, both for :data:`TYPICAL_ROWS` rows
+in a group and for very many. The tree costs the requested epsilon, and in the currency of the session's accountant no more
+than the quantiles one by one. The exponential mechanism costs little rho and mu, so under zcdp, gdp and rdp a tree pays only
+for more quantiles.
 """
 
 from __future__ import annotations
@@ -59,16 +56,9 @@ _KEPT = "The tree is kept with the answer: other quantiles of these rows, asked 
 
 
 def choose_quantiles(binder: Binder, name: str, options: Options, currency: str) -> bool:
-    """Give a block of a plan the strategy that serves its quantiles best, or the one that is asked for.
+    """Set the best or the requested strategy of a block's quantiles; return whether some of them could be read from a tree.
 
-    Args:
-        binder: holds the plan's blocks.
-        name: of the block.
-        options: its options.
-        currency: that it was asked in.
-
-    Returns:
-        Whether some of its quantiles could come from a tree, so that one may be asked for.
+    ``currency``: that of the block's requested loss.
     """
     place = next(i for i, item in enumerate(binder.blocks) if item.name == name)
     item, word = binder.blocks[place], find_forced(options)
@@ -88,20 +78,18 @@ def choose_quantiles(binder: Binder, name: str, options: Options, currency: str)
         return False
     kind = ACCOUNTANTS[binder.catalog.accountant]
     own = (kind.currency or "rho",) if kind.has_rule and word != TREE else ()
-    plain: RankErrors = {}
-    told: RankErrors = {}
+    shown: dict[str, RankErrors] = {EVEN: {}, TREE: {}}
     chosen: dict[Part, Part] = {}
     for part in parts:
         tree = make_tree_within(part, (currency, *own), whole)
         even, errors = expect_plain(part, TYPICAL_ROWS), expect_tree(tree, TYPICAL_ROWS)
         better = _is_better(errors, even) and _is_better(expect_tree(tree, None), expect_plain(part, None))
-        plain |= even
-        told |= errors
+        shown[EVEN] |= even
+        shown[TREE] |= errors
         if word == TREE or (better and word is None):
             chosen[part] = tree
     best = TREE if chosen else EVEN
-    shown = {EVEN: plain, TREE: told}
-    if word is None and chosen:  # the others stay as they are
+    if word is None and chosen:  # the other parts stay as they are
         shown[TREE] = expect_chosen(parts, chosen)
     choice = StrategyChoice(best, word is not None, tuple((w, tuple(e.items())) for w, e in shown.items()))
     many = max(len(part.ranks) for part in parts)
@@ -109,37 +97,30 @@ def choose_quantiles(binder: Binder, name: str, options: Options, currency: str)
         f"Up to {many} quantiles are asked of one column; the errors of strategies are in rows of rank, for {TYPICAL_ROWS:,} "
         "rows of a group, spread evenly."
     )
-    dearer = [
-        line
-        for p in parts
-        if p not in chosen and own and word is None
-        for line in _say_dearer(p, currency, own[0])
-    ]
+    open_parts = [part for part in parts if part not in chosen and own and word is None]
+    dearer = [line for part in open_parts for line in _say_dearer(part, currency, own[0])]
     changed = _swap(operator, chosen)
     same = all(tree == forced[part] for part, tree in chosen.items())
     kept = (_KEPT.format(SYMBOLS[currency]),) if isinstance(changed, KeptTree) and same else ()
     variants = () if word else _list_variants(operator, parts, chosen, forced)
-    sentences = (*item.sentences, said, *kept, *dict.fromkeys(dearer))
-    binder.blocks[place] = replace(
-        item, operator=changed, strategy=choice, sentences=sentences, variants=variants
-    )
+    said_of = (*item.sentences, said, *kept, *dict.fromkeys(dearer))
+    item = replace(item, operator=changed, strategy=choice, sentences=said_of, variants=variants)
+    binder.blocks[place] = item
     return True
 
 
 def expect_chosen(parts: Iterable[Quantiles], chosen: Mapping[Part, Part]) -> RankErrors:
-    """Return the errors of quantiles by the way that was chosen for each part."""
+    """Return the errors of quantiles by the strategy that was chosen for each part."""
     found: RankErrors = {}
     for part in parts:
         tree = chosen.get(part)
-        if isinstance(tree, QuantileTree):
-            found |= expect_tree(tree, TYPICAL_ROWS)
-        else:
-            found |= expect_plain(part, TYPICAL_ROWS)
+        tested = isinstance(tree, QuantileTree)
+        found |= expect_tree(tree, TYPICAL_ROWS) if tested else expect_plain(part, TYPICAL_ROWS)
     return found
 
 
 def _say_dearer(part: Quantiles, asked: str, currency: str) -> Iterator[str]:
-    """Yield what a tree of the same epsilon would be worth, and how much more of the session's own currency it would cost."""
+    """Yield the error of a tree with equal epsilon, if it is better, and its cost in the session's own currency."""
     tree = make_tree_within(part, (asked,))
     errors, plain = expect_tree(tree, TYPICAL_ROWS), expect_plain(part, TYPICAL_ROWS)
     if asked == "epsilon" and _is_better(errors, plain):
@@ -159,7 +140,7 @@ def _is_better(tree: RankErrors, plain: RankErrors) -> bool:
 def _list_variants(
     operator: Together, parts: Sequence[Quantiles], chosen: Mapping[Part, Part], forced: Mapping[Part, Part]
 ) -> tuple[StrategyVariant, ...]:
-    """Return the block under other strategies: a stored answer by one of them serves the statement too."""
+    """Return the block under other strategies, whose stored answers also serve the statement."""
     best, found = expect_chosen(parts, chosen), []
     for word, others in ((TREE, forced), (EVEN, {})):
         errors = expect_chosen(parts, others)
@@ -171,7 +152,7 @@ def _list_variants(
 
 
 def _swap(operator: Together, others: Mapping[Part, Part]) -> Together:
-    """Return a block with other parts; one tree over few enough points, which stands alone, is kept with its answers."""
+    """Return a block with other parts; a single tree over few enough points is stored with its answers."""
     parts = tuple(others.get(part, part) for part in operator.parts)
     alone = parts[0] if len(parts) == 1 and operator.aggregation is None else None
     if isinstance(alone, QuantileTree) and alone.high - alone.low < MAX_KEPT_POINTS:
@@ -182,10 +163,7 @@ def _swap(operator: Together, others: Mapping[Part, Part]) -> Together:
 def make_tree_within(part: Quantiles, currencies: Iterable[str], whole: Amount | None = None) -> QuantileTree:
     """Return the best tree for a part's quantiles that costs no more than they do one by one, in any of these currencies.
 
-    Args:
-        part: the quantiles.
-        currencies: that they were asked in, and that the session counts in.
-        whole: what they were asked to cost, where nothing else shares it: a tree of that serves other quantiles as well.
+    ``whole``: their requested loss, if nothing else shares it: a tree of that loss serves other quantiles as well.
     """
     ruled = [word for word in dict.fromkeys(currencies) if word != "epsilon"]
     tree = make_tree_of(part, part.epsilon, 1 if ruled else 2)
@@ -211,14 +189,14 @@ _COARSE = 20
 """About 2^20 grid points for whole numbers and decimals that would have more than 2^24."""
 _MAX_POINTS = 1 << 24
 _ENDS = {Fraction(0): WantedRank.least(), Fraction(1): WantedRank.greatest()}
-"""The quantiles of 0 and 1 are the ends: at such a rank, every point beyond the data would be as good."""
+"""The quantiles of 0 and 1 are the ends: at such a rank, every point outside the data would be as good."""
 _RANKS = {"MEDIAN": WantedRank(Fraction(1, 2)), "MIN": WantedRank.least(), "MAX": WantedRank.greatest()}
 
 
-def write_histogram(exact: Exact, keys: Sequence[str], y: str, held: str, groups: int) -> str:
-    """Write the query of how many rows have each grid step: ``held`` clamps ``v``."""
+def write_histogram(exact: Exact, keys: Sequence[str], y: str, clamped: str, groups: int) -> str:
+    """Return the query of the number of rows at each grid step: ``clamped`` is the step of ``v``."""
     return (
-        f"SELECT {', '.join([*keys, held])} AS {GRID_STEP}, COUNT(*) AS {STEP_ROWS} FROM ({exact.held(y, groups)}) AS held "
+        f"SELECT {', '.join([*keys, clamped])} AS {GRID_STEP}, COUNT(*) AS {STEP_ROWS} FROM ({exact.held(y, groups)}) AS held "
         f"WHERE v IS NOT NULL{write_group_by([*keys, GRID_STEP])}"
     )
 
@@ -226,27 +204,27 @@ def write_histogram(exact: Exact, keys: Sequence[str], y: str, held: str, groups
 def write_points(
     exact: Exact, y: str, narrow: str, grid: grids.Grid, groups: int, graded: GradedGrid | None = None
 ) -> tuple[str, str | None]:
-    """Write the histogram of a column on its grid, and the column itself where nothing is grouped.
+    """Return the histogram of a column on its grid, and a query of the column itself if there are no groups.
 
     Args:
-        y: the even step of a row, or its number where the grid is ``graded``; NULL where it is missing.
-        narrow: the same in fewer bits.
+        y: the even step of a row, or its number if the grid is ``graded``; NULL if it is missing.
+        narrow: ``y`` in fewer bits.
     """
     keys, point = exact.names, "v"
-    # LEAST keeps what DuckDB knows of a column's range, so that it needs no hash table; it would make a bound of
-    # NULL, so missing values go first. For a scaled float nothing is known, and arithmetic is the quickest.
-    held = grids.write_clamped("v", grid)
+    # LEAST keeps DuckDB's statistics of a column's range, which save a hash table; it would turn NULL into a bound, so
+    # missing values are dropped first. A scaled float has no such statistics, and arithmetic is the quickest.
+    clamped = grids.write_clamped("v", grid)
     if graded is not None:
         point = graded.write_step("v")
-        held = f"LEAST(GREATEST({point}, {graded.first}), {graded.last})"
+        clamped = f"LEAST(GREATEST({point}, {graded.first}), {graded.last})"
     elif grid.steps == 1:
-        held = f"LEAST(GREATEST(v, {grid.low}), {grid.high})"
-    query = write_histogram(exact, keys, y, held, groups)
+        clamped = f"LEAST(GREATEST(v, {grid.low}), {grid.high})"
+    query = write_histogram(exact, keys, y, clamped, groups)
     return query, None if keys else f"SELECT {point} AS value FROM ({exact.held(narrow, groups)}) AS held"
 
 
 def choose_points(kind: Type, low: Fraction, high: Fraction) -> grids.Grid:
-    """Choose the public grid among whose points an answer is chosen."""
+    """Return the public grid of the possible answers."""
     grid = grids.choose_grid(kind, low, high, fine=_FINE)
     if grid.high - grid.low > _MAX_POINTS:  # whole numbers and decimals far apart: as fine as that allows
         grid = grids.choose_grid(DOUBLE, low, high, fine=_COARSE)
@@ -254,7 +232,7 @@ def choose_points(kind: Type, low: Fraction, high: Fraction) -> grids.Grid:
 
 
 def refine_points(kind: Type, grid: grids.Grid) -> GradedGrid | None:
-    """Return the grid with more points near 0, where it is too coarse there for values that are small beside the bounds."""
+    """Return the grid with more points near 0, if it is too coarse there for values much smaller than the bounds."""
     if grid.wide or not kind.numeric:
         return None
     finest = Fraction(0)
@@ -264,20 +242,16 @@ def refine_points(kind: Type, grid: grids.Grid) -> GradedGrid | None:
 
 
 def _write_finite(typed: Typed) -> str:
-    """Write a number as a DOUBLE, NULL where it is none."""
+    """Return a number's SQL as a DOUBLE, NULL if it is not finite."""
     number = f"CAST({to_sql(typed.node)} AS DOUBLE)"
     return f"CASE WHEN ABS({number}) < CAST('Infinity' AS DOUBLE) THEN {number} END"
 
 
 def read_probability(call: Call) -> Fraction:
-    """Return the second argument of a quantile.
-
-    Raises:
-        BindError: it is no literal between 0 and 1.
-    """
+    """Return the second argument of a quantile; BindError unless it is a literal between 0 and 1."""
     p = read_number(call.args[1], "the quantile")
     if not 0 <= p <= 1:
-        raise bind_error(call.args[1], "a quantile lies between 0 and 1.")
+        raise bind_error(call.args[1], "a quantile must be between 0 and 1.")
     return p
 
 
@@ -306,27 +280,22 @@ def _quantile(asked: AggregateCall) -> Aggregate:
     y, narrow = (asked.block.filtered(call, sql) for sql in steps)
     whole = place.typed.type.kind == "INTEGER" and grid.steps == 1 and not between
     back = place.between if between else place.own
-    kind = (
-        ("BIGINT" if whole else "DOUBLE") if back is not None else _quantile_type(typed, low, high, between)
-    )
+    kind = "BIGINT" if whole else "DOUBLE"
+    if back is None:
+        kind = _quantile_type(typed, low, high, between)
     many = f"{len(ranks)} quantiles " if len(ranks) > 1 else ""
     points = grid.high - grid.low + 1 if graded is None else graded.last - graded.first + 1
     said = f"{many}among {points} grid points, bounds {origin}"
     request = QuantileRequest(y, narrow, grid, ranks, whole, graded)
-    return asked.make(
-        kind + "[]" * (len(ranks) > 1),
-        said,
-        quantile=request,
-        shown=back,
-        intervals=len(ranks) == 1 and back is None and not call.node.meta.get(IN_LIST),
-    )
+    bars = len(ranks) == 1 and back is None and not call.node.meta.get(IN_LIST)
+    return asked.make(kind + "[]" * (len(ranks) > 1), said, quantile=request, shown=back, intervals=bars)
 
 
 def _unbounded_quantile(asked: AggregateCall, typed: Typed, ranks: tuple[WantedRank, ...]) -> Aggregate:
-    """Bind a quantile of numbers whose bounds nobody gave: the exponential mechanism over a geometric grid of both signs.
+    """Bind a quantile of numbers without bounds: the exponential mechanism over a geometric grid of both signs.
 
-    (Durfee 2023 asks each point of such a grid of the sparse vector technique. Over the same grid the exponential mechanism is
-    off by fewer rows at the same epsilon: the tests compare them.)
+    Durfee 2023 asks the sparse vector technique about each point of such a grid. The exponential mechanism's error is fewer
+    rows at equal epsilon: the tests compare them.
     """
     asked.require_number(typed)
     if asked.options.get("report_format"):
@@ -353,13 +322,13 @@ def _unbounded_quantile(asked: AggregateCall, typed: Typed, ranks: tuple[WantedR
 
 
 IN_LIST = "dpsql_in_list"
-"""The mark of calls whose values stand in a list, which has no intervals."""
+"""The mark of calls whose values are in a list, which has no intervals."""
 _MAX_QUANTILES = 1000
-"""The equal parts into which one call may cut the rows."""
+"""The most equal parts of one call."""
 
 
 def _read_ranks(call: Call) -> tuple[WantedRank, ...]:
-    """Return the ranks that a call asks for: of ``APPROX_QUANTILES(x, n)`` those that cut the rows into n equal parts."""
+    """Return the ranks of a call: for ``APPROX_QUANTILES(x, n)``, those that divide the rows into n equal parts."""
     if (rank := _RANKS.get(call.name)) is not None:
         return (rank,)
     if call.name != "APPROX_QUANTILES":
@@ -367,24 +336,23 @@ def _read_ranks(call: Call) -> tuple[WantedRank, ...]:
         return (_ENDS.get(p, WantedRank(p)),)
     parts = read_whole(call.args[1], "the number of quantiles")
     if parts > _MAX_QUANTILES:
-        what = f"APPROX_QUANTILES cuts rows into at most {_MAX_QUANTILES} parts."
-        raise bind_error(
-            call.args[1], what, "each of its values gets an equal part of epsilon: ask for fewer."
-        )
+        what = f"APPROX_QUANTILES divides rows into at most {_MAX_QUANTILES} parts."
+        hint = "each of its values gets an equal part of epsilon: ask for fewer."
+        raise bind_error(call.args[1], what, hint)
     between = (WantedRank(Fraction(i, parts)) for i in range(1, parts))
     return (WantedRank.least(), *between, WantedRank.greatest())
 
 
 def split_quantiles(node: exp.Expr, call: Call) -> list[exp.Expr]:
-    """Return ``QUANTILE_CONT(x, [0.25, 0.5])`` as one call for each of the list; nothing where no list is asked for.
+    """Return ``QUANTILE_CONT(x, [0.25, 0.5])`` as one call for each of the list; nothing for other calls.
 
     Raises:
-        BindError: the call names a share of epsilon, which would be meant for the whole list.
+        BindError: the call has its own epsilon, which would be for the whole list.
     """
     if not call.name.startswith("QUANTILE") or len(call.args) != 2 or not isinstance(call.args[1], exp.Array):
         return []
     if any(isinstance(p, exp.Array) for p in call.args[1].expressions):
-        raise bind_error(call.node, "quantiles are a list of numbers.")
+        raise bind_error(call.node, "the quantiles must be a list of numbers.")
     if "epsilon" in call.named:
         span = span_of(call.named["epsilon"][1])
         hint = "write a call for each, with its own share."
@@ -401,13 +369,10 @@ def split_quantiles(node: exp.Expr, call: Call) -> list[exp.Expr]:
 
 
 def _quantile_type(typed: Typed, low: Fraction, high: Fraction, between: bool) -> str:
-    """Return the type that DuckDB gives a quantile: its argument's own, but DOUBLE between integers.
-
-    It is DOUBLE, too, where the argument's type does not hold the bounds.
-    """
-    held, most = Bounds(low, high), max(abs(low), abs(high))
+    """Return DuckDB's type of a quantile: its argument's; DOUBLE between integers, or if that type lacks the bounds."""
+    ends, most = Bounds(low, high), max(abs(low), abs(high))
     for kind in (typed.shown, typed.type):
-        if kind.kind == "INTEGER" and (between or (kind.reach is not None and kind.reach.holds(held))):
+        if kind.kind == "INTEGER" and (between or (kind.reach is not None and kind.reach.holds(ends))):
             return "DOUBLE" if between else kind.sql
         if kind.kind == "DECIMAL" and most < Fraction(10) ** kind.digits[0]:
             return kind.sql
@@ -420,12 +385,8 @@ _Points = tuple[str, str, grids.Grid, bool, GradedGrid | None]
 
 
 def quantile_parts(
-    exact: Exact,
-    keys: tuple[str, ...],
-    asked: Sequence[tuple[Aggregate, Fraction]],
-    groups: int,
-    confidence: float,
-) -> tuple[Quantiles, ...]:
+    exact: Exact, keys: tuple[str, ...], asked: Sequence[tuple[Aggregate, Fraction]], groups: int, confidence: float
+) -> tuple[Quantiles, ...]:  # fmt: skip
     """Return one part for each column asked about: its quantiles share the histogram and the sum of their shares."""
     by_column: dict[_Points, list[tuple[str, WantedRank, Fraction]]] = {}
     for item, share in asked:

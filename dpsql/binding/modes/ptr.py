@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
@@ -10,7 +9,7 @@ from typing import Any, Protocol
 
 from sqlglot import exp
 
-from dpsql.binding.dp.budget_split import deal, find_groups, require_rows
+from dpsql.binding.dp.budget_split import deal, find_groups, price_of, require_rows
 from dpsql.binding.dp.noisy_block import NOISY_AGGREGATES
 from dpsql.binding.dp.private_block import AggregatingBlock, BlockOutput
 from dpsql.binding.dp.public_groups import find_public_groups
@@ -20,7 +19,7 @@ from dpsql.binding.relations.relation import column
 from dpsql.binding.relations.unit_rows import check_unit, describe_protection
 from dpsql.binding.values import fixed_point as grids
 from dpsql.binding.values.exits import come_back, hold_to_38_digits, leave
-from dpsql.binding.values.sql_types import Type, Typed
+from dpsql.binding.values.sql_types import Bounds, Type, Typed
 from dpsql.errors import BindError, PrivacyError
 from dpsql.exact.exact_query import write_bounded_rows
 from dpsql.exact.row_caps import RowCaps
@@ -36,22 +35,17 @@ from dpsql.mechanisms.ptr.stability_test import (
     make_stability_test,
 )
 from dpsql.mechanisms.ptr.trimmed import SCALE_STEPS
-from dpsql.privacy.events import Event
 
-PTR_OPTIONS: opt.Readers = {
-    name: opt.COMMON_OPTIONS[name]
-    for name in (
-        "epsilon", "mu", "rho", "delta", "privacy_unit_column", "max_groups_contributed", "max_rows_contributed",
-        "max_rows_per_group", "confidence",
-    )
-}  # fmt: skip
+_CAPS = ("max_groups_contributed", "max_rows_contributed", "max_rows_per_group")
+_COMMON = ("epsilon", "mu", "rho", "delta", "privacy_unit_column", *_CAPS, "confidence")
+PTR_OPTIONS: opt.Readers = {name: opt.COMMON_OPTIONS[name] for name in _COMMON}
 
 
 def read_base(node: exp.Expr, what: str) -> Fraction:
     """Read the base of IQR's logarithm."""
     value, (least, most) = opt.read_number(node, what), iqr_scale.BASES
     if not least <= value <= most:
-        raise bind_error(node, f"{what} must lie between {float(least):.6f} and {float(most):g}.", _BASE_HINT)
+        raise bind_error(node, f"{what} must be between {float(least):.6f} and {float(most):g}.", _BASE_HINT)
     return value
 
 
@@ -59,7 +53,7 @@ def read_trim(node: exp.Expr, what: str) -> Fraction:
     """Read the fraction of the values left out at either end."""
     value = opt.read_number(node, what)
     if not 0 < value < Fraction(1, 2) or value.denominator > 10**6:
-        raise bind_error(node, f"{what} must lie between 0 and 0.5.", f"write {what} => 0.05.")
+        raise bind_error(node, f"{what} must be between 0 and 0.5.", f"write {what} => 0.05.")
     return value
 
 
@@ -99,7 +93,6 @@ class TestedOutput(BlockOutput):
 
     @property
     def left(self) -> str:
-        """The SQL type in which its value leaves the engine."""
         return self.left_as if self.left_as is not None else self.type
 
     def express(self, confidence: float) -> exp.Expr:
@@ -126,7 +119,7 @@ class PtrBlock(AggregatingBlock):
         self.condition_sql = self.where()
         distinct = self.select.args.get("distinct")
         if distinct is not None:
-            hint = "one row comes out, or one for each public group."
+            hint = "leave it out: the answer has one row, or one for each public group."
             raise bind_error(distinct, "DISTINCT is not known with PTR.", hint, around=self.select)
         check_unit(self.options, self.names, self.bound.subject)
         keys, typed = self.bind_keys(self.group_expressions())
@@ -138,7 +131,7 @@ class PtrBlock(AggregatingBlock):
         place, size = self.options.mode_node, self.domain.size if self.domain is not None else None
         hint = "write OPTIONS (max_rows_contributed = 1): one of a unit's rows is chosen at random."
         self.rows = require_rows(self.bound, self.options, place, hint)
-        # a test is made in each group, for all of a unit's rows that may be in it: groups share no cap on all rows
+        # Each group has its own test, for all of a unit's rows that may be in it: groups share no cap on all rows.
         groups = find_groups(self.bound, self.options, place) if keys else 1
         rows = self.bound.row_caps(self.options)[0]
         self.groups = min(n for n in (groups, rows, size) if n is not None)
@@ -157,42 +150,37 @@ class PtrBlock(AggregatingBlock):
             return self.aggregate(call)
         if not isinstance(node, exp.Window) and (name := _name_other(node)):
             hint = (
-                "write SELECT WITH SUBSAMPLE, which takes any query; PTR knows "
-                + ", ".join(PTR_FUNCTIONS)
-                + "."
+                f"write SELECT WITH SUBSAMPLE, which takes any query; PTR knows {', '.join(PTR_FUNCTIONS)}."
             )
             raise privacy_error(node, f"{name} has no stability test.", hint)
         return super().above(node, aliases)
 
     def name_of(self, call: opt.Call, text: str) -> str:
-        """Return the analyst's name for a call, or its label."""
         return self.aliases.get(text, label_of(call))
 
     def build_operator(self) -> None:
         asked = [item for item in self.asked.values() if isinstance(item, TestedOutput)]
         if not asked:
             hint = f"PTR knows {', '.join(PTR_FUNCTIONS)}."
-            raise privacy_error(self.select, "there is nothing to test here.", hint)
+            raise privacy_error(self.select, "this SELECT has no statistic to test.", hint)
         shares = [(item.share, item.call.node) for item in asked]
         share = deal(self.binder, self.options, self.select, shares, len(asked))
-        keys, domain = tuple(self.keys.values()), self.domain
+        bound, keys, domain = self.bound, tuple(self.keys.values()), self.domain
+        groups = self.groups if keys else None
         made = []
         for amount, item in zip(share.amounts, asked, strict=True):
-            query = write_bounded_rows(
-                self.bound, self.condition_sql, keys, item.values, self.rows, self.groups if keys else None, domain
-            )  # fmt: skip
+            where = self.condition_sql
+            query = write_bounded_rows(bound, where, keys, item.values, self.rows, groups, domain)
             build = partial(item.make, query, delta=share.delta_part)
-            made.append(build(amount.find_epsilon(_price(build))))
-        groups = domain.sql if domain else None
-        operator = Stable(tuple(made), tuple(key.name for key in keys), groups, self.confidence)
-        sentences = describe_protection(
-            self.bound, RowCaps(None, self.rows, self.groups), grouped=bool(self.keys)
-        )
+            made.append(build(amount.find_epsilon(price_of(build))))
+        names = tuple(key.name for key in keys)
+        operator = Stable(tuple(made), names, domain.sql if domain else None, self.confidence)
+        said = describe_protection(bound, RowCaps(None, self.rows, self.groups), grouped=bool(keys))
         self.binder.add_block(
-            self.name, operator, self.released, self.bound.inputs, sentences, self.confidence, share.whole
+            self.name, operator, self.released, bound.inputs, said, self.confidence, share.whole
         )
 
-    # -- what is tested -----------------------------------------------------------------------------------------
+    # -- items that are tested ----------------------------------------------------------------------------------
 
     def bind_call(self, call: opt.Call, name: str) -> BlockOutput:
         opt.refuse_equals(call, PTR_ARGUMENTS)
@@ -208,7 +196,7 @@ class PtrBlock(AggregatingBlock):
         call.require(2 if call.name in _TWO else 1)
         span = span_of(call.args[0])
         if any(self.is_unit(node) for node in call.args[0].find_all(exp.Column)):
-            hint = "the number of units is asked for under the mode DP."
+            hint = "count the units with SELECT WITH DP."
             raise PrivacyError("the privacy unit is never released.", span=span, hint=hint)
         typed = self.expression(call.args[0])
         kind = typed.type
@@ -216,10 +204,9 @@ class PtrBlock(AggregatingBlock):
             what = f"equal values of {kind.sql} may look different, and one would be shown exactly."
             hint = "take a number made of it, such as the whole seconds of an interval."
             raise PrivacyError(what, span=span, hint=hint)
-        if call.name in ("MEDIAN", "QUANTILE_DISC", "QUANTILE_CONT", "IQR") and not (
-            kind.numeric or kind.kind in ("DATE", "TIMESTAMP")
-        ):
-            what = f"{call.name} needs values with an order that numbers have, and this is {kind.sql}."
+        ordered = kind.numeric or kind.kind in ("DATE", "TIMESTAMP")
+        if call.name in ("MEDIAN", "QUANTILE_DISC", "QUANTILE_CONT", "IQR") and not ordered:
+            what = f"{call.name} needs values that are ordered as numbers are, and this is {kind.sql}."
             raise BindError(what, span=span, hint=f"write MODE({to_sql(call.args[0])}): it takes any type.")
         proposed = options.get("local_sensitivity")
         if call.name == "QUANTILE_CONT" and proposed is None:
@@ -228,11 +215,8 @@ class PtrBlock(AggregatingBlock):
             raise bind_error(call.node, "a value between two others is not released exactly.", hint)
         noisy = call.name == "IQR" or call.name in trimmed.FORMS or proposed is not None
         if noisy and not kind.numeric:
-            hint = (
-                "leave local_sensitivity out: the mode is then exact, of any type."
-                if call.name == "MODE"
-                else None
-            )
+            exact = "leave local_sensitivity out: the mode is then exact, of any type."
+            hint = exact if call.name == "MODE" else None
             raise BindError(f"{call.name} needs a number here, and this is {kind.sql}.", span=span, hint=hint)
         chosen = call.name in ("MODE", "ARG_MAX") and not noisy
         out = leave(typed) if chosen else hold_to_38_digits(typed)
@@ -249,10 +233,8 @@ class PtrBlock(AggregatingBlock):
             make = self._iqr(name, typed, options.get("base"), test)
         else:
             make = self._order(call, name, kind.kind == "DOUBLE", test)
-        return TestedOutput(
-            name, call, options.get("epsilon"), "DOUBLE" if noisy else kind.sql, noisy, values, make,
-            None if noisy or out.type == kind else out.type.sql,
-        )  # fmt: skip
+        shown, left = "DOUBLE" if noisy else kind.sql, None if noisy or out.type == kind else out.type.sql
+        return TestedOutput(name, call, options.get("epsilon"), shown, noisy, values, make, left)
 
     def _order(self, call: opt.Call, name: str, floating: bool, test: str) -> Make:
         """Return the constructor of a mode's item, or of the value at a rank."""
@@ -266,9 +248,8 @@ class PtrBlock(AggregatingBlock):
         )
 
     def _iqr(self, name: str, typed: Typed, base: Fraction | None, kind: str) -> Make:
-        bounds, ends = typed.bounds, None
-        if bounds is not None and bounds.low is not None and bounds.high is not None:
-            most = Fraction(2) ** 1022
+        bounds, ends, most = typed.bounds or Bounds(), None, Fraction(2) ** 1022
+        if bounds.low is not None and bounds.high is not None:
             ends = max(bounds.low, -most), min(bounds.high, most)
 
         def make(query: str, epsilon: Fraction, delta: Fraction) -> StableItem:
@@ -288,11 +269,10 @@ class PtrBlock(AggregatingBlock):
         def make(query: str, epsilon: Fraction, delta: Fraction) -> StableItem:
             step, bound = proposals.choose_proposal_grid(proposed, epsilon / 2)
             test, noise = self._test_and_noise(kind, epsilon, delta, bound)
+            shared = (name, query, step, bound, test, noise, self.rows)
             if probability is not None:
-                return proposals.ProposedQuantile(
-                    name, query, step, bound, test, noise, self.rows, probability
-                )
-            return proposals.PROPOSED[call.name](name, query, step, bound, test, noise, self.rows)
+                return proposals.ProposedQuantile(*shared, probability)
+            return proposals.PROPOSED[call.name](*shared)
 
         return make
 
@@ -300,42 +280,24 @@ class PtrBlock(AggregatingBlock):
         self, call: opt.Call, name: str, typed: Typed, options: dict[str, Any]
     ) -> tuple[dict[str, str], Make]:
         """Return the constructor of a trimmed mean's or variance's item."""
-        form, kind, proposed = (
-            trimmed.FORMS[call.name],
-            options.get("test", "AUTO"),
-            options.get("local_sensitivity"),
-        )
+        form, proposed = trimmed.FORMS[call.name], options.get("local_sensitivity")
         if form.get("root") and proposed is not None:
             hint = "propose that of the variance, and take the square root of its answer."
             raise bind_error(call.node, f"{call.name} has no local sensitivity that could be tested.", hint)
-        bounds = typed.bounds
-        ends = (bounds.low, bounds.high) if bounds is not None else (None, None)
-        grid = grids.choose_trimmed_grid(typed.type, ends[0], ends[1], form["power"])
+        bounds, power = typed.bounds or Bounds(), form["power"]
+        grid = grids.choose_trimmed_grid(typed.type, bounds.low, bounds.high, power)
         steps = grids.write_clamped(to_sql(grids.write_steps(typed, grid)), grid)
-        steps_proposed = proposed * grid.steps ** form["power"] if proposed is not None else None
+        steps_proposed = proposed * grid.steps**power if proposed is not None else None
 
         def make(query: str, epsilon: Fraction, delta: Fraction) -> StableItem:
-            test, noise = (
-                self._tests_and_noise(kind, epsilon, delta)
-                if proposed is None
-                else self._test_and_noise(kind, epsilon, delta, SCALE_STEPS)
-            )
+            kind, tests = options.get("test", "AUTO"), 2 if proposed is None else 1
+            test, noise = self._test_and_noise(kind, epsilon, delta, SCALE_STEPS, tests)
             return trimmed.Trimmed(
                 name, query, grid.steps, trim=options.get("trim", trimmed.TRIM), test=test, noise=noise, rows=self.rows,
                 proposed=steps_proposed, ends=(grid.low, grid.high), **form,
             )  # fmt: skip
 
         return {"v": self.filtered(call, steps)}, make
-
-    def _tests_and_noise(
-        self, kind: str, epsilon: Fraction, delta: Fraction
-    ) -> tuple[StabilityTest, LaplaceNoise | GaussianNoise]:
-        """Return a test that is run twice, with three eighths of epsilon each, and a noise with a quarter."""
-        share, quarter, steps = 3 * epsilon / 8, epsilon / 4, SCALE_STEPS
-        if kind == "GAUSSIAN":
-            noise = GaussianNoise.calibrate(quarter, delta / 3, steps, self.groups)
-            return self._test(kind, share, delta / 3), noise
-        return self._test(kind, share, delta / 2), LaplaceNoise(quarter, steps, self.groups)
 
     def _arg_max(self, call: opt.Call, name: str, group: Typed, test: str) -> tuple[dict[str, str], Make]:
         """Return the constructor of ``ARG_MAX(k, SUM(x))``: the k with the largest sum."""
@@ -350,8 +312,8 @@ class PtrBlock(AggregatingBlock):
         amount, bound = "1", 1
         if inner.name == "SUM":
             typed = self.expression(inner.args[0])
-            ends = typed.bounds
-            if not typed.type.numeric or ends is None or ends.low is None or ends.high is None:
+            ends = typed.bounds or Bounds()
+            if not typed.type.numeric or ends.low is None or ends.high is None:
                 what = f"{to_sql(inner.node)} needs bounds."
                 raise privacy_error(inner.node, what, "ask the owner for bounds.")
             grid = grids.choose_grid(typed.type, ends.low, ends.high)
@@ -368,18 +330,18 @@ class PtrBlock(AggregatingBlock):
         return make_stability_test(kind, epsilon, delta, self.groups)
 
     def _test_and_noise(
-        self, kind: str, epsilon: Fraction, delta: Fraction, sensitivity: int
+        self, kind: str, epsilon: Fraction, delta: Fraction, sensitivity: int, tests: int = 1
     ) -> tuple[StabilityTest, LaplaceNoise | GaussianNoise]:
-        """Return a test and a noise of its kind, with half of the shares each; Laplace noise needs no delta."""
-        half = epsilon / 2
+        """Return a test, which is run ``tests`` times, and a noise of its kind; Laplace noise needs no delta.
+
+        One test and the noise have half of epsilon each; two tests have three eighths each, and the noise a quarter.
+        """
+        share, rest = (epsilon / 2, epsilon / 2) if tests == 1 else (3 * epsilon / 8, epsilon / 4)
         if kind == "GAUSSIAN":
-            noise = GaussianNoise.calibrate(half, delta / 2, sensitivity, self.groups)
-            return self._test(kind, half, delta / 2), noise
-        return self._test(kind, half, delta), LaplaceNoise(half, sensitivity, self.groups)
-
-
-def _price(build: Callable[[Fraction], StableItem]) -> Callable[[Fraction], Event]:
-    return lambda epsilon: build(epsilon).event
+            part = delta / (tests + 1)
+            noise = GaussianNoise.calibrate(rest, part, sensitivity, self.groups)
+            return self._test(kind, share, part), noise
+        return self._test(kind, share, delta / tests), LaplaceNoise(rest, sensitivity, self.groups)
 
 
 def _name_other(node: exp.Expr) -> str:
@@ -387,6 +349,5 @@ def _name_other(node: exp.Expr) -> str:
     call = opt.call_of(node)
     if call is not None and call.name in NOISY_AGGREGATES:
         return call.name
-    return (
-        node.sql_name() if isinstance(node, exp.AggFunc) and not isinstance(node.parent, exp.Window) else ""
-    )
+    other = isinstance(node, exp.AggFunc) and not isinstance(node.parent, exp.Window)
+    return node.sql_name() if other else ""

@@ -23,6 +23,7 @@ from dpsql.binding.dp.grouping_sets import has_sets
 from dpsql.binding.dp.noisy_block import NOISY_AGGREGATES, NoisyBlock
 from dpsql.binding.dp.private_block import AggregatingBlock
 from dpsql.binding.dp.quantile_calls import choose_points, split_quantiles, write_points
+from dpsql.binding.modes.ptr import PTR_OPTIONS
 from dpsql.binding.values import fixed_point as grids
 from dpsql.language import options as opt
 from dpsql.language.dialect import bind_error, privacy_error, to_sql
@@ -37,16 +38,8 @@ from dpsql.mechanisms.inverse_sensitivity import (
     describe_ways,
 )
 
-STABLE_ANSWER_OPTIONS: opt.Readers = {
-    **{
-        name: opt.COMMON_OPTIONS[name]
-        for name in (
-            "epsilon", "mu", "rho", "privacy_unit_column", "max_groups_contributed", "max_rows_contributed",
-            "max_rows_per_group", "confidence",
-        )
-    },
-    "units": opt.read_whole,
-}  # fmt: skip
+_SHARED_OPTIONS = {name: read for name, read in PTR_OPTIONS.items() if name != "delta"}
+STABLE_ANSWER_OPTIONS: opt.Readers = {**_SHARED_OPTIONS, "units": opt.read_whole}
 _FINEST = 1 << 15
 """About the least number of answers between the bounds, for a statistic between values."""
 _DELTA = Fraction(1, 10**6)
@@ -64,10 +57,8 @@ def _trimmed_mean(asked: AggregateCall) -> Aggregate:
     place = asked.call.args[1]
     part = opt.read_number(place, "the trimmed part")
     if not 0 <= part < Fraction(1, 2):
-        what = "the trimmed part must be at least 0 and below 0.5."
-        raise bind_error(
-            place, what, f"write TRIMMED_MEAN({asked.source()}, 0.1): a tenth is cut off at each end."
-        )
+        hint = f"write TRIMMED_MEAN({asked.source()}, 0.1): a tenth is cut off at each end."
+        raise bind_error(place, "the trimmed part must be at least 0 and below 0.5.", hint)
 
     def between(grid: grids.Grid) -> EditedStatistic:
         finer = 1
@@ -118,16 +109,17 @@ class StableBlock(NoisyBlock):
 
     def bind(self) -> None:
         if has_sets(self.select):
-            hint = "write one SELECT for each grouping set, or SELECT WITH DP."
-            raise privacy_error(
-                self.select.args["group"], "STABLE has no grouping sets.", hint, around=self.select
+            hint, group = (
+                "write one SELECT for each grouping set, or SELECT WITH DP.",
+                self.select.args["group"],
             )
+            raise privacy_error(group, "STABLE has no grouping sets.", hint, around=self.select)
         super().bind()
 
     def _check_strategy(self) -> None:
         group = self.select.args.get("group")
         if self.keys and self.domain is None:
-            what = "STABLE needs public groups: private ones would take a delta."
+            what = "STABLE needs public groups: private ones would need a delta."
             hint = "ask the owner to declare the column's values, or join a public table and keep all of its rows."
             raise privacy_error(group or self.select, what, hint, around=self.select)
 
@@ -135,17 +127,11 @@ class StableBlock(NoisyBlock):
         """Return a list of quantiles unchanged, and other nodes as any block does."""
         call = None if isinstance(node, exp.Window) else opt.call_of(node)
         if call is not None and call.name not in self.known:
-            name = call.name
-            if name in NOISY_AGGREGATES or (
-                isinstance(node, exp.AggFunc) and not isinstance(node.parent, exp.Window)
-            ):
-                what = f"{name} is not known with STABLE."
-                other = (
-                    "SELECT WITH DP answers it"
-                    if name in NOISY_AGGREGATES
-                    else "SELECT WITH SUBSAMPLE takes any query"
-                )
-                raise privacy_error(node, what, f"{other}; STABLE knows {', '.join(self.known)}.")
+            noisy = call.name in NOISY_AGGREGATES
+            if noisy or (isinstance(node, exp.AggFunc) and not isinstance(node.parent, exp.Window)):
+                other = "SELECT WITH DP answers it" if noisy else "SELECT WITH SUBSAMPLE takes any query"
+                hint = f"{other}; STABLE knows {', '.join(self.known)}."
+                raise privacy_error(node, f"{call.name} is not known with STABLE.", hint)
         elif call is not None and (listed := split_quantiles(node, call)):
             return exp.Array(expressions=[self.above(one, aliases) for one in listed])
         return AggregatingBlock.above(self, node, aliases)
@@ -153,7 +139,7 @@ class StableBlock(NoisyBlock):
     def build_operator(self) -> None:
         if not self.asked:
             hint = f"STABLE knows {', '.join(self.known)}."
-            raise privacy_error(self.select, "there is nothing to answer here.", hint)
+            raise privacy_error(self.select, "this SELECT has no statistic to answer.", hint)
         super().build_operator()
 
     def _compare(self, operator: Operator) -> Iterator[str]:

@@ -18,7 +18,7 @@ from typing import cast
 
 from sqlglot import exp
 
-from dpsql.binding.dp.budget_split import BudgetShare, deal
+from dpsql.binding.dp.budget_split import deal
 from dpsql.binding.dp.cut_queries import list_cuts
 from dpsql.binding.dp.noise_choice import Dealt, DealtMoment, NoiseChoice, NoiseMaker
 from dpsql.binding.dp.noisy_block import NoisyBlock
@@ -40,14 +40,11 @@ from dpsql.mechanisms.synthetic.rounds import TOTAL, WEIGHT, SyntheticRows
 from dpsql.privacy.amounts import Amount
 from dpsql.privacy.events import BoundedRange
 
-_KEPT_OPTIONS = ("epsilon", "mu", "rho", "delta", "privacy_unit_column", "noise")
+_COMMON = ("epsilon", "mu", "rho", "delta", "privacy_unit_column", "noise")
+_WHOLE = ("max_groups_contributed", "max_rows_contributed", "max_rows_per_group", "rows")
 SYNTHETIC_OPTIONS: Readers = {
-    **{name: COMMON_OPTIONS[name] for name in _KEPT_OPTIONS},
-    "max_groups_contributed": read_whole,
-    "max_rows_contributed": read_whole,
-    "max_rows_per_group": read_whole,
-    "rows": read_whole,
-}
+    **{name: COMMON_OPTIONS[name] for name in _COMMON}, **dict.fromkeys(_WHOLE, read_whole),
+}  # fmt: skip
 """The options of a synthetic table; ``rows`` is ROWS."""
 
 MAX_COLUMN_VALUES = 10_000
@@ -124,11 +121,9 @@ class SyntheticBlock(NoisyBlock):
         check_unit(self.options, self.names, self.bound.subject)
         keys, typed = self.bind_keys([item.unalias() for item in self.select.expressions])
         self.domains = tuple(self._find_values(pair) for pair in typed)
-        held = [
-            domain.holds([f"({key.sql})"], [key], f"values_{key.name}")
-            for key, domain in zip(keys, self.domains, strict=True)
-        ]
-        where = " AND ".join(f"({text})" for text in [condition, *held] if text)
+        pairs = zip(keys, self.domains, strict=True)
+        listed = [domain.holds([f"({key.sql})"], [key], f"values_{key.name}") for key, domain in pairs]
+        where = " AND ".join(f"({text})" for text in [condition, *listed] if text)
         self._require_caps()
         rows, each = self.bound.row_caps(self.options)
         self.exact = Exact(self.bound, where, keys, each, self._groups(), rows)
@@ -139,38 +134,30 @@ class SyntheticBlock(NoisyBlock):
 
     def _refuse_clauses(self) -> None:
         """Refuse clauses that choose or combine rows: a synthetic table consists of rows' columns."""
-        hint = "ask for it of the synthetic table, which is public once it is there."
-        names = {
-            "group": "GROUP BY",
-            "having": "HAVING",
-            "qualify": "QUALIFY",
-            "order": "ORDER BY",
-            "limit": "LIMIT",
-        }
-        names |= {"offset": "OFFSET", "distinct": "DISTINCT", "windows": "WINDOW"}
+        hint = "query the synthetic table for it: the table is public once it exists."
+        names = {"group": "GROUP BY", "order": "ORDER BY", "windows": "WINDOW"}
+        names |= {key: key.upper() for key in ("having", "qualify", "limit", "offset", "distinct")}
         for key, name in names.items():
             clause = self.select.args.get(key)
             if clause:
                 place = clause if isinstance(clause, exp.Expr) else None
                 raise bind_error(place or self.select, f"a synthetic table has no {name}.", hint)
+        unnamed = "a synthetic table names its columns."
         if not self.select.expressions:
-            raise privacy_error(
-                self.options.mode_node, "a synthetic table names its columns.", SYNTHETIC_USAGE
-            )
+            raise privacy_error(self.options.mode_node, unnamed, SYNTHETIC_USAGE)
         for item in self.select.expressions:
             if item.is_star:
-                hint = "name the columns: CREATE SYNTHETIC TABLE s AS SELECT ward, urgent FROM visits."
-                raise privacy_error(item, "a synthetic table names its columns.", hint)
+                example = "name the columns: CREATE SYNTHETIC TABLE s AS SELECT ward, urgent FROM visits."
+                raise privacy_error(item, unnamed, example)
             for node in item.walk():
                 if (call_of(node) is not None and self._has_aggregate(node)) or isinstance(node, exp.Window):
-                    raise bind_error(node, "a synthetic table is made of rows, and this counts them.", hint)
+                    raise bind_error(node, "a synthetic table consists of rows, and this counts them.", hint)
             if item.find(exp.Column) is None:
-                raise bind_error(
-                    item, "a column of a synthetic table is made of one of the rows'.", "leave it out."
-                )
+                what = "a column of a synthetic table is computed from the rows' columns."
+                raise bind_error(item, what, "leave it out.")
         if len(self.select.expressions) > MAX_COLUMNS:
             many = f"a synthetic table has {MAX_COLUMNS} columns at most."
-            raise bind_error(self.select.expressions[MAX_COLUMNS], many, "choose those that are needed.")
+            raise bind_error(self.select.expressions[MAX_COLUMNS], many, "name fewer columns.")
 
     def _find_values(self, pair: tuple[GroupKey, Typed]) -> PublicGroups:
         """Return the public values of a column; PrivacyError if it has none, or too many."""
@@ -191,13 +178,11 @@ class SyntheticBlock(NoisyBlock):
             return
         groups = self.options.get("max_groups_contributed", self.bound.max_groups)
         if each is None or groups is None:
-            raise privacy_error(
-                self.options.mode_node, f"nothing bounds how many rows of {self.bound.subject} one privacy unit has.",
-                "write OPTIONS (max_rows_contributed = 1), or ask the owner for max_rows.",
-                around=self.select.expressions[0],
-            )  # fmt: skip
+            what = f"nothing bounds how many rows of {self.bound.subject} one privacy unit has."
+            hint = "write OPTIONS (max_rows_contributed = 1), or ask the owner for max_rows."
+            raise privacy_error(self.options.mode_node, what, hint, around=self.select.expressions[0])
 
-    # -- the price --------------------------------------------------------------------------------------------------
+    # -- the loss ---------------------------------------------------------------------------------------------------
 
     @property
     def released(self) -> list[Released]:
@@ -212,15 +197,15 @@ class SyntheticBlock(NoisyBlock):
         candidates = len(list_marginals(sizes))
         rounds = count_rounds(len(keys), candidates)
         choices = rounds if rounds < candidates else 0
-        # all rows of a unit may be in one cell of a marginal
+        # All rows of a unit may be in one cell of a marginal.
         steps = self.exact.caps.total or 1
         maker = _MeasurementMaker(self.exact, self.per_unit_groups, (), (), steps)
         choice = NoiseChoice(maker, self.options, self.binder.catalog, False, True)
         share = deal(self.binder, self.options, self.select, [(None, None)], choice.delta_parts)
-        asked, whole = share.amounts[0], self._rest(share, choices)
-        parts = len(keys) * SINGLE_SHARE + rounds
-        amounts = [Amount(whole.currency, whole.total * part / parts) for part in
-                   [SINGLE_SHARE] * len(keys) + [Fraction(1)] * rounds]  # fmt: skip
+        asked = share.amounts[0]
+        whole = Amount(asked.currency, asked.total * (1 - CHOICE_SHARE)) if choices else asked
+        parts = [SINGLE_SHARE] * len(keys) + [Fraction(1)] * rounds
+        amounts = [Amount(whole.currency, whole.total * part / sum(parts)) for part in parts]
         names = tuple(f"m{i}" for i in range(len(amounts)))
         maker = replace(maker, names=names, amounts=tuple(amounts))
         choice = replace(choice, maker=maker)
@@ -233,12 +218,11 @@ class SyntheticBlock(NoisyBlock):
             None if one is None else one.find_epsilon(BoundedRange),
         )  # fmt: skip
         self.binder.notes += list_cuts(self.exact, False)
-        told = describe_protection(self.bound, self.exact.caps)
         origins = dict.fromkeys(domain.origin for domain in self.domains)
         reach = operator.reach
         sentences = (
-            *told,
-            f"Columns are over public values ({', '.join(origins)}); rows with others are left out.",
+            *describe_protection(self.bound, self.exact.caps),
+            f"Columns have public values ({', '.join(origins)}); rows with other values are left out.",
             f"One privacy unit has {reach:,} row{'s' if reach > 1 else ''} at most among all combinations of values, and all "
             "of them may be in one cell of a marginal.",
             *([noise.said] if noise.said else []),
@@ -247,26 +231,19 @@ class SyntheticBlock(NoisyBlock):
             self.name, operator, self.released, self.bound.inputs, sentences, self.confidence, share.whole
         )
 
-    @staticmethod
-    def _rest(share: BudgetShare, choices: int) -> Amount:
-        """Return the loss left for measurements after the choices'."""
-        whole = share.amounts[0]
-        return Amount(whole.currency, whole.total * (1 - CHOICE_SHARE)) if choices else whole
-
     def _release(self, item: BlockOutput) -> Released:
         raise AssertionError("a synthetic table has no aggregates")
 
     # -- the statement above ------------------------------------------------------------------------------------------
 
     def _make_rows(self) -> None:
-        """Make the statement read rows instead of combinations: the requested or the estimated number."""
+        """Replace combinations in the statement by rows: the requested or the estimated number."""
         names = ", ".join(key.name for key in self.keys.values())
         rows = self.options.get("rows")
         asked = str(rows) if rows is not None else f"LEAST({TOTAL}, {MAX_SYNTHETIC_ROWS})"
         running = f"SUM({WEIGHT}) OVER (ORDER BY {names} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
-        parts = (
-            f"SELECT *, {running} AS upto, SUM({WEIGHT}) OVER () AS whole, {asked} AS asked FROM {self.name}"
-        )
+        whole = f"SUM({WEIGHT}) OVER () AS whole"
+        parts = f"SELECT *, {running} AS upto, {whole}, {asked} AS asked FROM {self.name}"
         times = f"(upto * asked) // whole - ((upto - {WEIGHT}) * asked) // whole"
         text = f"SELECT {names}, UNNEST(RANGE(CAST({times} AS BIGINT))) AS copy FROM ({parts}) AS parts"
         made = expression_of(f"({text})")
@@ -278,7 +255,7 @@ class SyntheticBlock(NoisyBlock):
 def _advise_on_values(name: str, typed: Typed) -> str:
     kind = typed.type.kind
     if kind in ("INTEGER", "DOUBLE", "DECIMAL"):
-        return f"band it, as FLOOR({name} / 10)::INTEGER AS band, where the owner declares bounds; or ask for declared values."
+        return f"if it has declared bounds, write FLOOR({name} / 10)::INTEGER AS band; otherwise ask the owner for its values."
     if kind in ("TIMESTAMP", "DATE"):
-        return f"write date_trunc('month', {name}), where the owner declares bounds."
-    return "ask the owner to declare its values, or write an expression with only the values that are of interest."
+        return f"write date_trunc('month', {name}), if the owner declares bounds."
+    return "ask the owner to declare its values, or write an expression with only the values that you need."

@@ -11,31 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import cast
 
 from sqlglot import exp
 
-from dpsql.binding.public.interval_ends import (
-    BinWidths,
-    ColumnEnds,
-    EndPair,
-    Known,
-    Leaf,
-    find_bin_ends,
-    find_ends,
-    find_map_width,
-    is_exact,
-    list_leaves,
-)
-from dpsql.binding.public.traced_columns import (
-    find_item,
-    is_taken_by_name,
-    list_merged,
-    list_sides,
-    read_relation,
-    read_source,
-    spell_item,
-)
+from dpsql.binding.public.interval_ends import ColumnEnds, Known, Leaf, find_ends, is_exact
+from dpsql.binding.public.traced_columns import PublicColumns
 from dpsql.binding.relations.own_names import MakeName
 from dpsql.binding.relations.relation import column, fold
 from dpsql.language.dialect import bind_error
@@ -69,31 +49,34 @@ class Shapes:
     """The known facts about the noise of released columns, by release and column.
 
     Args:
+        columns: the facts about the statement's columns.
+        releases: the columns of releases with intervals.
+        kept: those of kept results.
+        make_name: makes names for further columns.
+        find_window: finds the ends of a window sum over neighbouring groups in a SELECT.
         noise_steps: the noise steps of exact numbers with symmetric, log-concave noise.
         wholes: the columns of each release with integer types.
-        bins: the half widths of histograms' counts, by relation and column.
+        level: the level of all intervals; None if they differ.
+        rounded: the released numbers that are rounded, while the middles of their intervals are not, by release.
     """
 
-    noise_steps: Mapping[str, Mapping[str, Fraction]] = field(default_factory=dict)
-    level: float | None = None
-    wholes: Mapping[str, Collection[str]] = field(default_factory=dict)
-    bins: BinWidths = field(default_factory=dict)
-    find_window: Callable[[exp.Select, exp.Window], ColumnEnds | None] = lambda _, __: None
-    """Finds the ends of a window sum over neighbouring groups in a SELECT."""
+    columns: PublicColumns
+    releases: Mapping[str, ShownEnds]
+    kept: Mapping[str, ShownEnds]
+    make_name: MakeName
+    find_window: Callable[[exp.Select, exp.Window], ColumnEnds | None]
+    noise_steps: Mapping[str, Mapping[str, Fraction]]
+    wholes: Mapping[str, Collection[str]]
+    level: float | None
+    rounded: Mapping[str, Collection[str]]
 
 
-def propagate_intervals(
-    tree: exp.Select,
-    releases: Mapping[str, ShownEnds],
-    kept: Mapping[str, ShownEnds],
-    shapes: Shapes,
-    make_name: MakeName,
-) -> tuple[list[IntervalEnds], list[str]]:
+def propagate_intervals(tree: exp.Select, shapes: Shapes) -> tuple[list[IntervalEnds], list[str]]:
     """Return the intervals of a statement's columns, and why others have none; add the needed columns to SELECTs below.
 
-    ``shapes``: the facts about the noise. If levels differ, no SELECT below counts, for the display has one level.
+    If levels differ, SELECTs below have none, since the display has one level.
     """
-    carrier = _Carrier(tree, releases, kept, shapes, make_name)
+    carrier = _Carrier(tree, shapes)
     own = carrier.read(tree)
     if own is None and shapes.level is not None and not tree.find(exp.Pivot):
         selects = list(tree.find_all(exp.Select))
@@ -106,21 +89,15 @@ def propagate_intervals(
     return found, carrier.explain_missing(tree, {fold(name) for name, *_ in own or []})
 
 
-def propagate_union_intervals(
-    tree: exp.Expr,
-    releases: Mapping[str, ShownEnds],
-    kept: Mapping[str, ShownEnds],
-    shapes: Shapes,
-    make_name: MakeName,
-) -> list[tuple[str, str, str]]:
+def propagate_union_intervals(tree: exp.Expr, shapes: Shapes) -> list[tuple[str, str, str]]:
     """Return the columns of a UNION ALL with intervals, each with its ends' columns, which its sides now show.
 
-    Takes the arguments of :func:`propagate_intervals`. If levels differ there are none.
+    If levels differ there are none.
     """
-    sides = list_sides(tree) if isinstance(tree, exp.Union) and not tree.find(exp.Pivot) else []
+    sides = _list_sides(tree) if isinstance(tree, exp.Union) and not tree.find(exp.Pivot) else []
     if not isinstance(tree, exp.Union) or shapes.level is None or not sides:
         return []
-    carrier = _Carrier(tree, releases, kept, shapes, make_name)
+    carrier = _Carrier(tree, shapes)
     for select in reversed(list(tree.find_all(exp.Select))):  # innermost first
         carrier.spell_star(select)
     names = [item.alias_or_name for item in sides[0].expressions if not item.is_star]
@@ -132,17 +109,10 @@ _ENDS = {"INTERVAL_LOW": 0, "INTERVAL_HIGH": 1}
 """The calls for an end of an interval."""
 
 
-def replace_interval_calls(
-    tree: exp.Expr,
-    releases: Mapping[str, ShownEnds],
-    kept: Mapping[str, ShownEnds],
-    spell: Callable[[exp.Expr], str],
-    shapes: Shapes,
-    make_name: MakeName,
-) -> None:
+def replace_interval_calls(tree: exp.Expr, shapes: Shapes, spell: Callable[[exp.Expr], str]) -> None:
     """Replace ``INTERVAL_LOW(n)`` and ``INTERVAL_HIGH(n)`` by interval ends or NULL; BindError unless n is one column."""
     calls = [node for node in tree.find_all(exp.Anonymous) if node.name.upper() in _ENDS]
-    carrier = _Carrier(tree, releases, kept, shapes, make_name)
+    carrier = _Carrier(tree, shapes)
     if calls:
         for below in reversed(list(tree.find_all(exp.Select))):  # innermost first
             carrier.spell_star(below, alone=False)
@@ -154,15 +124,61 @@ def replace_interval_calls(
             name = call.name.upper()
             hint = "name one column of a released answer."
             raise bind_error(call, f"{name} takes one released column.", hint)
-        item: exp.Expr = call
-        while item.parent is not None and item.parent is not select:
-            item = item.parent
-        if item.arg_key == "expressions" and not isinstance(item, exp.Alias):
-            alias = exp.Alias(alias=exp.to_identifier(spell(item), quoted=True))
-            item.replace(alias)
-            alias.set("this", item)
-        ends = carrier.ends_in(select, argument, columns[0])
+        _keep_name(call, select, spell)
+        ends = find_ends(argument, carrier._knows(select), shapes.level or 0)
         call.replace(_no_number(argument) if ends is None else ends[_ENDS[call.name.upper()]])
+
+
+def _keep_name(node: exp.Expr, select: exp.Select, spell: Callable[[exp.Expr], str]) -> None:
+    """Give the SELECT item that contains a node its present name as an alias."""
+    item = node
+    while item.parent is not None and item.parent is not select:
+        item = item.parent
+    if item.arg_key == "expressions" and not isinstance(item, exp.Alias):
+        alias = exp.Alias(alias=exp.to_identifier(spell(item), quoted=True))
+        item.replace(alias)
+        alias.set("this", item)
+
+
+def divide_exactly(tree: exp.Expr, shapes: Shapes, spell: Callable[[exp.Expr], str]) -> None:
+    """Divide sums that are rounded by their exact values: a sum of weighed rows over their count is their mean.
+
+    The exact value is the middle of the interval, whose ends are carried to the quotient. If they can't be, the rounded
+    sum is divided.
+    """
+    quotients = list(tree.find_all(exp.Div)) if any(shapes.rounded.values()) else []
+    carrier = _Carrier(tree, shapes)
+    if quotients:
+        for below in reversed(list(tree.find_all(exp.Select))):  # innermost first
+            carrier.spell_star(below, alone=False)
+    for quotient in quotients:
+        select, total = quotient.find_ancestor(exp.Select), quotient.this
+        while isinstance(total, exp.Mul | exp.Paren):
+            sides = [side for side in total.iter_expressions() if side.find(exp.Column)]
+            if len(sides) != 1:
+                break
+            total = sides[0]
+        columns = list(total.find_all(exp.Column))
+        if select is None or select.args.get("group") or len(columns) != 1:
+            continue
+        if not _is_rounded(shapes, select, total, columns[0]):
+            continue
+        if not shapes.columns.is_noisy(select, quotient.expression):
+            continue
+        ends = find_ends(columns[0], carrier._knows(select), shapes.level or 0)
+        if ends is not None:
+            _keep_name(quotient, select, spell)
+            both = exp.Add(this=ends[0], expression=ends[1])
+            total.replace(exp.paren(exp.Div(this=exp.paren(both), expression=exp.Literal.number(2))))
+
+
+def _is_rounded(shapes: Shapes, select: exp.Select, total: exp.Expr, named: exp.Column) -> bool:
+    """Return whether an expression is a released number that is rounded, whatever exact types it is cast to."""
+    facts = shapes.columns.find(select, named)
+    released, step = facts.released, facts.step
+    if released is None or step is None:
+        return False
+    return released.name in shapes.rounded.get(released.relation, ()) and is_exact(total, step)
 
 
 def _no_number(argument: exp.Expr) -> exp.Expr:
@@ -176,26 +192,21 @@ class _Carrier:
     """The columns of ends added to the SELECTs of one statement, in ``shown``."""
 
     tree: exp.Expr
-    releases: Mapping[str, ShownEnds]
-    kept: Mapping[str, ShownEnds]
     shapes: Shapes
-    make_name: MakeName
     shown: dict[tuple[int, str], tuple[str, str, str]] = field(default_factory=dict)
     ends: dict[int, list[IntervalEnds]] = field(default_factory=dict)
     """The ends of the columns of a SELECT below; columns added later have none."""
-    _below: dict[int, tuple[dict[str, exp.Query], Collection[str]]] = field(default_factory=dict)
-    """The sources of a SELECT below and its merged columns, which added columns of ends don't change."""
-    _read: dict[int, dict[str, exp.Expr] | None] = field(default_factory=dict)
-    """The items of a source's SELECT, by name, valid while nothing changes; None for other sources."""
 
     def read(self, select: exp.Select) -> list[IntervalEnds] | None:
         """Return the ends that a SELECT reads from a release or a kept result; None if it reads no such relation."""
-        name = read_relation(select)
+        name = _read_relation(select)
         if select.args.get("distinct"):
             return []
-        if name in self.kept:
-            return [(shown, column(low), column(high)) for shown, (low, high) in self.kept[name].items()]
-        return self._list(select) if name in self.releases else None
+        if name in self.shapes.kept:
+            return [
+                (shown, column(low), column(high)) for shown, (low, high) in self.shapes.kept[name].items()
+            ]
+        return self._list(select) if name in self.shapes.releases else None
 
     def _list(self, select: exp.Select) -> list[IntervalEnds]:
         """Return the ends of a SELECT's items, as far as its columns' are known."""
@@ -212,67 +223,41 @@ class _Carrier:
 
     def _knows(self, select: exp.Select) -> Known:
         """Return the function that finds the ends of a SELECT's columns, from a release or from a SELECT below."""
-        name = read_relation(select)
-        direct = self.releases.get(name) or self.kept.get(name)
-        if name in self.releases or name in self.kept:
-            steps, wholes = self.shapes.noise_steps.get(name, {}), self.shapes.wholes.get(name, ())
+        name = _read_relation(select)
+        direct = self.shapes.releases.get(name) or self.shapes.kept.get(name) or {}
+        known = name in self.shapes.releases or name in self.shapes.kept
+        below = not known and select.args.get("from_") is not None
+        sources, merged = (self._sources(select), _list_merged(select)) if below else ({}, set[str]())
 
-            def read(node: Leaf) -> ColumnEnds | None:
-                if isinstance(node, exp.Window):
-                    return self.shapes.find_window(select, node)
-                if isinstance(node, exp.Bracket):
-                    return find_bin_ends(self.tree, select, node, self.shapes.bins)
-                pair = (direct or {}).get(node.name)
-                if pair is None:
-                    return None
-                whole = node.name in wholes
-                return ColumnEnds(column(pair[0]), column(pair[1]), steps.get(node.name), whole)
-
-            return read
-        if select.args.get("from_") is None:
-            return lambda _: None
-        sources, merged = self._sources(select), list_merged(select)
-
-        def look(node: Leaf) -> ColumnEnds | None:
+        def find(node: Leaf) -> ColumnEnds | None:
+            if not (known or below):
+                return None
             if isinstance(node, exp.Window):
                 return self.shapes.find_window(select, node)
             if isinstance(node, exp.Bracket):
-                return find_bin_ends(self.tree, select, node, self.shapes.bins)
+                return self.shapes.columns.find_bin(select, node)
+            if known:
+                steps, wholes = self.shapes.noise_steps.get(name, {}), self.shapes.wholes.get(name, ())
+                if (pair := direct.get(node.name)) is None:
+                    return None
+                low, high = map(column, pair)
+                return ColumnEnds(low, high, steps.get(node.name), node.name in wholes)
             alias = self._alias(node, sources, merged)
             exposed = self._exposed(sources[alias], node.name) if alias is not None else None
             if exposed is None or alias is None:
                 return None
             low, high = (column(end, alias or None) for end in exposed[1:])
-            return ColumnEnds(low, high, self._find_step(sources[alias], node.name))
+            facts = self.shapes.columns.find_columns(sources[alias], node.name)
+            return ColumnEnds(low, high, facts[0].step if facts else None)
 
-        return look
-
-    def _find_step(self, body: exp.Query, name: str) -> Fraction | None:
-        """Return the noise step of a SELECT's column; None unless it is a released number, unchanged."""
-        item = find_item(body, name) if isinstance(body, exp.Select) else None
-        node = item.find(exp.Column) if item is not None else None
-        if item is None or node is None or not isinstance(body, exp.Select):
-            return None
-        relation = read_relation(body)
-        if isinstance(bracket := item.unalias(), exp.Bracket):
-            found = find_bin_ends(self.tree, body, bracket, self.shapes.bins)
-            return None if found is None else found.step
-        if relation in self.releases:
-            step = self.shapes.noise_steps.get(relation, {}).get(node.name)
-        else:
-            if id(body) not in self._below:
-                self._below[id(body)] = (self._sources(body), list_merged(body))
-            sources, merged = self._below[id(body)]
-            alias = self._alias(node, sources, merged)
-            step = None if alias is None else self._find_step(sources[alias], node.name)
-        return step if step is not None and is_exact(item.unalias(), step) else None
+        return find
 
     def _real_name(self, select: exp.Select, node: exp.Column) -> str | None:
         """Return a column's name at its origin, which may differ in case."""
-        if read_relation(select) in self.releases or select.args.get("from_") is None:
+        if _read_relation(select) in self.shapes.releases or select.args.get("from_") is None:
             return None
         sources = self._sources(select)
-        alias = self._alias(node, sources, list_merged(select))
+        alias = self._alias(node, sources, _list_merged(select))
         exposed = self._exposed(sources[alias], node.name) if alias is not None else None
         return None if exposed is None else exposed[0]
 
@@ -295,60 +280,20 @@ class _Carrier:
             self.ends[id(select)] = self.of(select)
         return self.ends[id(select)]
 
-    def ends_in(self, select: exp.Select, node: exp.Expr, of: exp.Column) -> EndPair | None:
-        """Return the ends of an expression over one column in a SELECT; None if it has no interval."""
-        return find_ends(node, self._knows(select), self.shapes.level or 0)
-
     def explain_missing(self, tree: exp.Select, found: Collection[str]) -> list[str]:
         """Return, for each output of numbers with intervals that has none, the reason."""
-        self._read.clear()
         said = []
         for item in tree.expressions:
             node, name = item.unalias(), item.alias_or_name
             if fold(name) in found or not name or item.is_star or isinstance(node, exp.Predicate):
                 continue
-            if find_map_width(self.tree, tree, name, self.shapes.bins) is not None:
+            if any(facts.widths for facts in self.shapes.columns.find_columns(tree, name)):
                 continue  # each bin has one
-            if any(self._is_noisy(tree, leaf) for leaf in list_leaves(node)):
+            if self.shapes.columns.is_noisy(tree, node):
                 why = _find_reason(tree, node, self.shapes.level)
                 if why is not None:
                     said.append(f"no interval for {name}: {why}")
         return said
-
-    def _is_noisy(self, select: exp.Select, node: Leaf) -> bool:
-        """Return whether a column of a SELECT is a number with an interval, without changing SELECTs below."""
-        if isinstance(node, exp.Window):
-            return any(
-                self._is_noisy(select, leaf) for part in node.iter_expressions() for leaf in list_leaves(part)
-            )
-        if isinstance(node, exp.Bracket):
-            return find_bin_ends(self.tree, select, node, self.shapes.bins) is not None
-        name = read_relation(select)
-        direct = self.releases.get(name) or self.kept.get(name)
-        if direct is not None:
-            return node.name in direct
-        if select.args.get("from_") is None:
-            return False
-        for place in [select.args["from_"], *(select.args.get("joins") or [])]:
-            items = self._read_items(place.this)
-            if items is None or (node.table and fold(node.table) != fold(place.this.alias_or_name)):
-                continue
-            item = items.get(fold(node.name))
-            if item is not None:
-                body = cast(exp.Select, item.parent)
-                return any(self._is_noisy(body, leaf) for leaf in list_leaves(item))
-        return False
-
-    def _read_items(self, source: exp.Expr) -> dict[str, exp.Expr] | None:
-        """Return the items of a source's SELECT, by folded name; None for other sources."""
-        if id(source) not in self._read:
-            body, _ = read_source(self.tree, source)
-            body = body.find(exp.Select) if isinstance(body, exp.SetOperation) else body
-            sides = list_sides(body) if isinstance(body, exp.Select) else None
-            items = sides[0].expressions if sides else []
-            named = {fold(item.alias_or_name): item for item in reversed(items)}
-            self._read[id(source)] = None if sides is None else named
-        return self._read[id(source)]
 
     def _sources(self, select: exp.Select) -> dict[str, exp.Query]:
         """Return the queries in FROM and JOIN that may get further columns, by alias."""
@@ -356,21 +301,28 @@ class _Carrier:
         for place in [select.args["from_"], *(select.args.get("joins") or [])]:
             node = place.this
             body = self._body(node)
-            if body is not None and is_taken_by_name(node, select):
+            if body is not None and _is_taken_by_name(node, select):
                 found[node.alias_or_name] = body
         return found
 
     def _body(self, node: exp.Expr) -> exp.Query | None:
         """Return a source's SELECT or UNION ALL, if it may get further columns."""
-        body, cte = read_source(self.tree, node)
-        if not isinstance(body, exp.Query) or not list_sides(body):
+        body, cte = self._read_source(node)
+        if not isinstance(body, exp.Query) or not _list_sides(body):
             return None
         if cte is None:
             return body
         recursive = cte.parent is not None and cte.parent.args.get("recursive")
         users = [t for t in self.tree.find_all(exp.Table) if fold(t.name) == fold(node.name)]
-        known = all(is_taken_by_name(user, user.find_ancestor(exp.Select)) for user in users)
+        known = all(_is_taken_by_name(user, user.find_ancestor(exp.Select)) for user in users)
         return body if known and not recursive else None
+
+    def _read_source(self, node: exp.Expr) -> tuple[exp.Expr | None, exp.CTE | None]:
+        """Return the query that a source reads, and its CTE, whose columns keep their names."""
+        if isinstance(node, exp.Subquery):
+            return node.this, None
+        cte = self.shapes.columns.find_cte(node) if isinstance(node, exp.Table) else None
+        return (None, None) if cte is None or cte.alias_column_names else (cte.this, cte)
 
     def spell_star(self, select: exp.Select, alone: bool = True) -> None:
         """Replace ``SELECT * FROM one`` by its columns, if known; with ``alone``, only if the star is the only item."""
@@ -382,8 +334,8 @@ class _Carrier:
         if select.args.get("joins") or select.args.get("laterals"):
             return
         node = from_.this
-        body, _ = read_source(self.tree, node)
-        sides = list_sides(body) if isinstance(body, exp.Query) else []
+        body, _ = self._read_source(node)
+        sides = _list_sides(body) if isinstance(body, exp.Query) else []
         if not sides or node.alias_column_names:
             return
         names = [item.alias_or_name for item in sides[0].expressions]
@@ -392,7 +344,6 @@ class _Carrier:
             spelled = [exp.alias_(column(n, node.alias_or_name or None), n, quoted=True) for n in names]
             at = select.expressions.index(star)
             select.set("expressions", [*select.expressions[:at], *spelled, *select.expressions[at + 1 :]])
-            self._below.clear()
 
     def _alias(self, node: exp.Expr, sources: Mapping[str, exp.Query], merged: Collection[str]) -> str | None:
         """Return the source of a column, if it is unambiguous."""
@@ -401,23 +352,22 @@ class _Carrier:
             return next((alias for alias in sources if fold(alias) == fold(node.table)), None)
         if fold(node.name) in merged:
             return None
-        having = [alias for alias, body in sources.items() if find_item(body, node.name) is not None]
+        having = [alias for alias, body in sources.items() if _find_item(body, node.name) is not None]
         return having[0] if len(having) == 1 else None
 
     def _exposed(self, body: exp.Query, name: str) -> tuple[str, str, str] | None:
         """Return a column's shown name, and those of its ends in the query."""
         key = (id(body), fold(name))
         if key not in self.shown:
-            sides = list_sides(body)
+            sides = _list_sides(body)
             ends = self._find_sides(sides, name)
             if not any(end is not None for end in ends):
                 return None
-            real = (
-                next(end for end in ends if end is not None)[0]
-                if len(sides) == 1
-                else spell_item(sides[0], name)
-            )
-            pair = (self.make_name("low"), self.make_name("high"))
+            item = _find_item(body, name)
+            real = name if item is None else item.alias_or_name
+            if len(sides) == 1 and ends[0] is not None:
+                real = ends[0][0]
+            pair = (self.shapes.make_name("low"), self.shapes.make_name("high"))
             for side, end in zip(sides, ends, strict=True):
                 nodes = end[1:] if end is not None else (exp.Null(), exp.Null())
                 for shown, node in zip(pair, nodes, strict=True):
@@ -473,3 +423,59 @@ def _find_reason(tree: exp.Select, node: exp.Expr, level: float | None) -> str |
         several = "it is made of several numbers, and not of noisy counts and sums alone"
         return several + _advise_on_difference(node, level)
     return "intervals are not carried through this expression" if isinstance(node, _NUMBERS_MAKE) else None
+
+
+# -- queries that may get further columns ---------------------------------------------------------------------------
+
+
+def _read_relation(select: exp.Select) -> str:
+    """Return the name of the one table that a SELECT reads; empty if it reads a query."""
+    from_ = select.args.get("from_")
+    return str(from_.this.name) if from_ is not None and isinstance(from_.this, exp.Table) else ""
+
+
+def _list_merged(select: exp.Select) -> set[str]:
+    """Return the columns merged by USING."""
+    joins = select.args.get("joins") or []
+    return {fold(name.name) for join in joins for name in join.args.get("using") or []}
+
+
+def _list_sides(body: exp.Query) -> list[exp.Select]:
+    """Return a query's SELECT, or those of a UNION ALL; empty for other queries, and if it removes duplicates."""
+    if isinstance(body, exp.Select):
+        return [] if body.args.get("distinct") else [body]
+    if isinstance(body, exp.Subquery) and isinstance(body.this, exp.Query) and not body.args.get("alias"):
+        return _list_sides(body.this)
+    if not isinstance(body, exp.Union) or body.args.get("distinct") or body.args.get("by_name"):
+        return []
+    sides = [_list_sides(side) for side in (body.left, body.right)]
+    alike = all(sides) and len({len(side.expressions) for group in sides for side in group}) == 1
+    return [side for group in sides for side in group] if alike else []
+
+
+def _find_item(body: exp.Query, name: str) -> exp.Expr | None:
+    """Return the item of that name in a query, or in the first side of a UNION ALL."""
+    sides = _list_sides(body)
+    items = sides[0].expressions if sides else []
+    return next((item for item in items if fold(item.alias_or_name) == fold(name)), None)
+
+
+def _is_taken_by_name(source: exp.Expr, select: exp.Select | None) -> bool:
+    """Return whether a SELECT uses only named columns of an item in its FROM."""
+    if select is None or any(source.args.get(key) for key in ("pivots", "sample")):
+        return False
+    if source.args.get("alias") and source.args["alias"].args.get("columns"):
+        return False
+    if any(join.args.get("method") for join in select.args.get("joins") or []):
+        return False  # NATURAL, POSITIONAL: all columns matter
+    names = {fold(source.alias_or_name), fold(source.name)}
+    for item in select.find_all(exp.Star, exp.Columns, exp.Column):
+        if isinstance(item, exp.Column):
+            if not item.table and fold(item.name) in names:
+                return False  # a whole row as a value
+            continue
+        of = item.parent.table if isinstance(item.parent, exp.Column) else ""
+        if isinstance(item.parent, exp.Count) or (of and fold(of) != fold(source.alias_or_name)):
+            continue
+        return False
+    return True

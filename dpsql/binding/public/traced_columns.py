@@ -1,17 +1,25 @@
-"""Traces of each output column of a statement to released columns, with factors, so that their errors add up.
+"""The interpreter of the public statement: what the columns above private blocks are made of.
 
-Only linear expressions are traced: passed-on columns, sums and differences, multiples by constants, casts and rounding,
-``GREATEST``, ``LEAST`` and ``COALESCE`` with a constant (which only reduce errors), scalar subqueries, and windows with
-named errors. Other outputs have no trace. An output of a set operation has the traces of its sides, a list those of its items.
+One walk finds a few facts about each column of each query, from the released columns at the bottom up to the outputs:
+its traces to released columns, whether it is one of them unchanged, the step of its noise, the half width of its
+histogram's counts. Intervals, windows and errors of outputs all read these facts.
+
+Traces have factors, so that errors add up. Only linear expressions have traces: passed-on columns, sums and
+differences, multiples by constants, casts and rounding, ``GREATEST``, ``LEAST`` and ``COALESCE`` with a constant (which
+only reduce errors), scalar subqueries, and windows with named errors. An output of a set operation has the traces of
+its sides, a list those of its items.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, cast
 
 from sqlglot import exp
 
+from dpsql.binding.public.interval_ends import ColumnEnds, find_bin_ends, is_exact, list_leaves
 from dpsql.binding.relations.relation import fold
 from dpsql.mechanisms.window_widths import WINDOW_ERROR
 
@@ -24,175 +32,345 @@ TracedColumn = tuple[str, tuple[Trace, ...]]
 
 NameWindow = Callable[[exp.Select, exp.Window], str | None]
 """Returns the relation with the error of a window's sums; None if unknown."""
-FindColumn = Callable[[exp.Column], tuple[str, str] | None]
-"""Returns the release and its column that a name means; None for other names."""
-LookAt = Callable[[exp.Select, FindColumn], None]
 _Sum = Mapping[tuple[str, str], float]
-_Column = tuple[str, tuple[_Sum, ...]]
 
-
-@dataclass(frozen=True)
-class _Scope:
-    """The surroundings of a query: the columns of relations by folded name, and the names of windows."""
-
-    relations: Mapping[str, Sequence[_Column]]
-    name_window: NameWindow
-    look: LookAt | None = None
-    """Called with each SELECT, and the function that finds the released column behind a name in it."""
-
-
-_Named = Mapping[tuple[str | None, str], Sequence[tuple[_Sum, ...]]]
-"""The columns in FROM by folded alias and name; by None and a name, those of all items."""
 _VALUES = (exp.Column, exp.Query, exp.Window)
 """Nodes that an expression treats as units: their inner columns are not its own."""
-_THROUGH = (exp.Paren, exp.Cast, exp.TryCast, exp.Round, exp.Alias)
+_THROUGH = (exp.Paren, exp.Cast, exp.Round, exp.Alias)
 _HELD = (exp.Greatest, exp.Least, exp.Coalesce)
 MAX_TRACES = 256
 """The most traces of one output, for example from nested unions; with more, it has none."""
 
+LAST = ("qualify", "limit", "offset", "distinct")
+"""Clauses that a SELECT applies after its windows."""
+FIRST = ("where", "group", "having", "joins", "laterals", "sample")
+"""Clauses before them: those that hide, change or repeat rows."""
 
-def trace_columns(
-    tree: exp.Expr,
-    releases: Mapping[str, Sequence[str]],
-    name_window: NameWindow = lambda select, node: None,
-    look: LookAt | None = None,
-) -> tuple[TracedColumn, ...]:
-    """Return the output columns of a statement, in order, with their traces; empty if its columns are unknown.
+
+@dataclass(frozen=True)
+class Released:
+    """A released column that a column passes on.
 
     Args:
-        tree: the statement, with relations of these names in place of private blocks.
-        releases: the columns of each.
+        casts: the casts on the way.
+        whole: whether every group is passed on, in one row.
+    """
+
+    relation: str
+    name: str
+    casts: tuple[exp.DataType, ...] = ()
+    whole: bool = True
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The known facts about a column.
+
+    Args:
+        sums: its traces, several for a column of a set operation.
+        released: the released column that it is, at most cast.
+        step: the step of its noise, for exact numbers with symmetric, log-concave noise, passed on exactly.
+        widths: the half widths of the counts of a histogram as released.
+        noisy: whether it is made of a number with an interval.
+    """
+
+    sums: tuple[_Sum, ...] = ()
+    released: Released | None = None
+    step: Fraction | None = None
+    widths: frozenset[float] = frozenset()
+    noisy: bool = False
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """The columns of a query or of an item in FROM, in order.
+
+    Args:
+        star: a SELECT with a star of unknown columns, by which names may still be found.
+    """
+
+    items: tuple[tuple[str, Facts], ...] = ()
+    star: exp.Select | None = None
+
+    def rename(self, names: Sequence[str]) -> _Columns:
+        """Return the columns with the first ones under other names."""
+        renamed = [(name, facts) for name, (_, facts) in zip(names, self.items, strict=False)]
+        return replace(self, items=(*renamed, *self.items[len(renamed) :])) if names else self
+
+
+_UNKNOWN = _Columns()
+_NONE: Mapping[str, Any] = {}
+Relations = Mapping[str, Sequence[tuple[str, Facts]]]
+"""The columns of releases and kept results, by relation."""
+
+
+def list_facts(
+    relation: str,
+    columns: Iterable[str],
+    steps: Mapping[str, Fraction] = _NONE,
+    widths: Mapping[str, float] = _NONE,
+    ends: Container[str] = (),
+) -> list[tuple[str, Facts]]:
+    """Return the facts about the columns of a release.
+
+    Args:
+        steps: the steps of their noise.
+        widths: the half widths of histograms' counts.
+        ends: the columns with intervals.
+    """
+    found = []
+    for name in columns:
+        width = frozenset((widths[name],) if name in widths else ())
+        sums = ({(relation, name): 1.0},)
+        found.append((name, Facts(sums, Released(relation, name), steps.get(name), width, name in ends)))
+    return found
+
+
+class PublicColumns:
+    """The columns of a statement's queries.
+
+    Facts about a query are found once. A statement may get further columns and aliases later, which change none of them.
+
+    Args:
+        tree: the statement, with relations in place of private blocks.
+        relations: their columns.
         name_window: names the errors of windows.
-        look: called with each SELECT that is walked.
     """
-    known = {fold(name): [(c, ({(name, c): 1.0},)) for c in columns] for name, columns in releases.items()}
-    found = _query(tree, _Scope(known, name_window, look))
-    listed = []
-    for name, sums in found or ():
-        traces = tuple(tuple((*place, factor) for place, factor in one.items()) for one in sums)
-        listed.append((name, traces))
-    return tuple(listed)
 
+    def __init__(
+        self, tree: exp.Expr, relations: Relations, name_window: NameWindow = lambda select, node: None
+    ) -> None:
+        self.tree = tree
+        self._relations = {fold(name): _Columns(tuple(columns)) for name, columns in relations.items()}
+        self._name_window = name_window
+        self._queries: dict[int, tuple[exp.Expr, _Columns]] = {}
+        self._froms: dict[int, tuple[exp.Expr, list[tuple[str, _Columns]]]] = {}
 
-def _query(tree: exp.Expr | None, scope: _Scope) -> list[_Column] | None:
-    if tree is None:
-        return None
-    with_ = tree.args.get("with_")
-    if with_ is not None:
-        inner = dict(scope.relations)
-        for cte in with_.expressions:
-            around = _Scope(inner, scope.name_window, scope.look)
-            body = None if with_.args.get("recursive") else _query(cte.this, around)
-            inner[fold(cte.alias)] = _rename(body or [], cte.alias_column_names)
-        scope = _Scope(inner, scope.name_window, scope.look)
-    if isinstance(tree, exp.Subquery):
-        return _query(tree.this, scope)
-    if isinstance(tree, exp.SetOperation):
-        left, right = _query(tree.left, scope), _query(tree.right, scope)
-        if left is None or right is None or len(left) != len(right):
-            return None
-        pairs = [(name, (*sums, *others)) for (name, sums), (_, others) in zip(left, right, strict=True)]
-        return [(name, sums if len(sums) <= MAX_TRACES else ()) for name, sums in pairs]
-    return _select(tree, scope) if isinstance(tree, exp.Select) else None
+    # -- what others ask ------------------------------------------------------------------------------------------
 
+    def trace_outputs(self) -> tuple[TracedColumn, ...]:
+        """Return the output columns in order, with their traces; empty if its columns are unknown."""
+        listed = self._query(self.tree)
+        return () if listed.star is not None else tuple(
+            (name, tuple(tuple((*place, factor) for place, factor in one.items()) for one in facts.sums))
+            for name, facts in listed.items
+        )  # fmt: skip
 
-def _select(select: exp.Select, scope: _Scope) -> list[_Column] | None:
-    sources = _sources(select, scope)
-    named = _name_columns(sources)
-    if scope.look is not None:
-        scope.look(select, lambda node: _find_released(node, named))
-    aggregates = bool(select.args.get("group"))
-    found: list[_Column] = []
-    for item in select.expressions:
-        if item.is_star:
-            columns = list(sources.values())
-            table = item.table if isinstance(item, exp.Column) else ""
-            if table:
-                columns = [sources.get(fold(table), [])]
-            plain = isinstance(item, exp.Column) or not any(item.args.values())
-            if len(columns) != 1 or not columns[0] or not plain or select.args.get("joins"):
-                return None
-            found += columns[0]
-            continue
-        sums = () if aggregates else _alternatives(item.unalias(), select, named, scope)
-        found.append((item.alias_or_name, sums))
-    return found
+    def find_columns(self, query: exp.Expr, name: str) -> list[Facts]:
+        """Return the facts about a query's columns of a name."""
+        return [facts for other, facts in self._query(query).items if fold(other) == fold(name)]
 
+    def find(self, select: exp.Select, node: exp.Column) -> Facts:
+        """Return the facts about a column that a SELECT reads; none if the name is unknown or ambiguous."""
+        found = list(self._named(select, node))
+        return found[0] if len(found) == 1 else Facts()
 
-def _sources(select: exp.Select, scope: _Scope) -> dict[str, list[_Column]]:
-    """Return the columns of the items in FROM and JOIN, by alias; empty if unknown."""
-    from_ = select.args.get("from_")
-    items = [] if from_ is None else [from_.this, *(join.this for join in select.args.get("joins") or [])]
-    found: dict[str, list[_Column]] = {}
-    for node in items:
-        columns: list[_Column] | None = None
-        if isinstance(node, exp.Table) and not node.args.get("db"):
-            columns = list(scope.relations.get(fold(node.name), ()))
-        elif isinstance(node, exp.Subquery):
-            columns = _query(node.this, scope)
+    def find_term(self, select: exp.Select, node: exp.Column) -> tuple[str, str] | None:
+        """Return the release and its column that a name means; None for other names."""
+        sums = self.find(select, node).sums
+        terms = list(sums[0].items()) if len(sums) == 1 else []
+        return terms[0][0] if len(terms) == 1 and terms[0][1] == 1.0 else None
+
+    def find_released(self, select: exp.Select, node: exp.Column) -> Released | None:
+        """Return the first released column that a name may mean, also through a star over a join."""
+        found = (facts.released for facts in self._named(select, node, loose=True))
+        return next((released for released in found if released is not None), None)
+
+    def find_bin(self, select: exp.Select, node: exp.Bracket) -> ColumnEnds | None:
+        """Return the interval ends of one bin of a histogram in a SELECT; None for other nodes."""
+        widths = self._widths(select, node.this.unnest())
+        return find_bin_ends(node, next(iter(widths))) if len(widths) == 1 else None
+
+    def is_noisy(self, select: exp.Select, node: exp.Expr) -> bool:
+        """Return whether an expression of a SELECT is made of a number with an interval."""
+        for leaf in list_leaves(node):
+            if isinstance(leaf, exp.Window):
+                noisy = any(self.is_noisy(select, part) for part in leaf.iter_expressions())
+            elif isinstance(leaf, exp.Bracket):
+                noisy = self.find_bin(select, leaf) is not None
+            else:
+                noisy = any(facts.noisy for facts in self._named(select, leaf, loose=True))
+            if noisy:
+                return True
+        return False
+
+    # -- names ------------------------------------------------------------------------------------------------------
+
+    def _named(self, select: exp.Select, node: exp.Column, loose: bool = False) -> Iterator[Facts]:
+        """Yield the facts about the columns that a name in a SELECT may mean."""
+        name, table = fold(node.name), fold(node.table)
+        for alias, columns in self._sources(select):
+            if table and alias != table:
+                continue
+            found = [facts for other, facts in columns.items if fold(other) == name]
+            if columns.star is None or (loose and found):
+                yield from found
+            elif loose:
+                for facts in self._named(columns.star, exp.column(node.name, quoted=True), loose):
+                    yield _pass_on(facts, columns.star)
+
+    def _sources(self, select: exp.Select) -> list[tuple[str, _Columns]]:
+        """Return the columns of the items in FROM and JOIN, by folded alias."""
+        if id(select) not in self._froms:
+            from_ = select.args.get("from_")
+            joins = select.args.get("joins") or []
+            items = [] if from_ is None else [from_.this, *(join.this for join in joins)]
+            found = [(fold(item.alias_or_name), self._source(item)) for item in items]
+            self._froms[id(select)] = (select, found)
+        return self._froms[id(select)][1]
+
+    def _source(self, node: exp.Expr) -> _Columns:
         if any(node.args.get(key) for key in ("pivots", "sample")):
-            columns = None
-        found[fold(node.alias_or_name)] = _rename(columns or [], node.alias_column_names)
-    return found
+            return _UNKNOWN
+        if isinstance(node, exp.Table) and not node.args.get("db"):
+            cte = self.find_cte(node)
+            found = self._relations.get(fold(node.name), _UNKNOWN) if cte is None else self._cte(cte)
+            return found.rename(node.alias_column_names)
+        return (
+            self._query(node.this).rename(node.alias_column_names)
+            if isinstance(node, exp.Subquery)
+            else _UNKNOWN
+        )
+
+    def find_cte(self, table: exp.Table) -> exp.CTE | None:
+        """Return the CTE that a name in FROM means; None for other relations."""
+        name, node = fold(table.name), table.parent
+        child: exp.Expr = table
+        while node is not None and not table.args.get("db"):
+            with_ = node if isinstance(node, exp.With) else node.args.get("with_")
+            for cte in with_.expressions if with_ is not None and with_ is not child else ():
+                itself = cte is child and with_ is not None and with_.args.get("recursive")
+                if fold(cte.alias) == name and (itself or cte is not child):
+                    return cast(exp.CTE, cte)
+                if cte is child:
+                    break
+            child, node = node, node.parent
+        return None
+
+    def _cte(self, cte: exp.CTE) -> _Columns:
+        itself = any(fold(table.name) == fold(cte.alias) for table in cte.this.find_all(exp.Table))
+        recursive = cte.parent is not None and cte.parent.args.get("recursive")
+        return _UNKNOWN if recursive and itself else self._query(cte.this).rename(cte.alias_column_names)
+
+    # -- queries ------------------------------------------------------------------------------------------------------
+
+    def _query(self, tree: exp.Expr | None) -> _Columns:
+        if tree is None:
+            return _UNKNOWN
+        if id(tree) not in self._queries:
+            with_ = tree.args.get("with_")
+            for cte in with_.expressions if with_ is not None else ():
+                self._cte(cte)
+            self._queries[id(tree)] = (tree, self._find_columns(tree))
+        return self._queries[id(tree)][1]
+
+    def _find_columns(self, tree: exp.Expr) -> _Columns:
+        if isinstance(tree, exp.Subquery):
+            return self._query(tree.this)
+        if isinstance(tree, exp.SetOperation):
+            left, right = self._query(tree.left), self._query(tree.right)
+            if left.star is not None or right.star is not None or len(left.items) != len(right.items):
+                return _UNKNOWN
+            stacked = (
+                isinstance(tree, exp.Union) and not tree.args.get("distinct") and not tree.args.get("by_name")
+            )
+            pairs = zip(left.items, right.items, strict=True)
+            return _Columns(tuple((name, _unite(one, other, stacked)) for (name, one), (_, other) in pairs))
+        return self._select(tree) if isinstance(tree, exp.Select) else _UNKNOWN
+
+    def _select(self, select: exp.Select) -> _Columns:
+        sources = self._sources(select)
+        found: list[tuple[str, Facts]] = []
+        star = None
+        for item in select.expressions:
+            if not item.is_star:
+                found.append((item.alias_or_name, self._item(item.unalias(), select)))
+                continue
+            table = fold(item.table) if isinstance(item, exp.Column) else ""
+            columns = [one for alias, one in sources if not table or alias == table]
+            plain = isinstance(item, exp.Column) or not any(item.args.values())
+            known = len(columns) == 1 and columns[0].items and columns[0].star is None
+            if plain and known and not select.args.get("joins"):
+                found += [(name, _pass_on(facts, select)) for name, facts in columns[0].items]
+            else:
+                star = select if plain and not table else exp.Select()
+        return _Columns(tuple(found), star)
+
+    def _item(self, node: exp.Expr, select: exp.Select) -> Facts:
+        """Return the facts about an item of a SELECT."""
+        sums = () if select.args.get("group") else self._alternatives(node, select)
+        if select.args.get("distinct"):
+            return Facts(sums)
+        inner, casts = node, []
+        while isinstance(inner, exp.Paren | exp.Cast):
+            casts += [inner.to] if isinstance(inner, exp.Cast) else []
+            inner = inner.this
+        released = step = None
+        if isinstance(inner, exp.Column):
+            step, released = self.find(select, inner).step, self.find_released(select, inner)
+            if released is not None:
+                released = replace(released, casts=(*released.casts, *casts))
+        elif isinstance(node, exp.Bracket) and (ends := self.find_bin(select, node)) is not None:
+            step = ends.step
+        if step is not None and not is_exact(node, step):
+            step = None
+        facts = Facts(sums, released, step, self._widths(select, node), self.is_noisy(select, node))
+        return _pass_on(facts, select)
+
+    def _widths(self, select: exp.Select, node: exp.Expr) -> frozenset[float]:
+        """Return the half widths of an item that is a histogram as released, or the map that makes one."""
+        counts = node.args.get("values") if isinstance(node, exp.Map) else node
+        if not isinstance(counts, exp.Column):
+            return frozenset()
+        found = [facts.widths for facts in self._named(select, counts) if facts.widths]
+        return found[0] if len(found) == 1 else frozenset()
+
+    # -- linear expressions -------------------------------------------------------------------------------------------
+
+    def _alternatives(self, node: exp.Expr, select: exp.Select) -> tuple[_Sum, ...]:
+        """Return the alternatives of a linear expression: for several columns, if each has only one.
+
+        Those of a list are its items'; the values of a MAP are a list.
+        """
+        if isinstance(node, exp.Array):
+            return tuple(one for item in node.expressions for one in self._alternatives(item, select))
+        if isinstance(node, exp.Map | exp.VarMap) and isinstance(values := node.args.get("values"), exp.Expr):
+            return self._alternatives(values, select)
+        walked = node.walk(prune=lambda inner: isinstance(inner, _VALUES))
+        columns = {
+            id(inner): self._trace_value(inner, select) for inner in walked if isinstance(inner, _VALUES)
+        }
+        widest = max((len(sums) for sums in columns.values()), default=0)
+        if len(columns) > 1 and widest > 1 and len({len(sums) for sums in columns.values()}) > 1:
+            return ()
+        found = (_linear(node, columns, place) for place in range(widest))
+        return tuple(one for one in found if one)
+
+    def _trace_value(self, node: exp.Expr, select: exp.Select) -> tuple[_Sum, ...]:
+        """Return the alternatives of a column, a window, or a scalar subquery."""
+        if isinstance(node, exp.Column):
+            return self.find(select, node).sums
+        if isinstance(node, exp.Window):
+            name = self._name_window(select, node)
+            return () if name is None else ({(name, WINDOW_ERROR): 1.0},)
+        columns = self._query(node)
+        return columns.items[0][1].sums if len(columns.items) == 1 and columns.star is None else ()
 
 
-def _rename(columns: list[_Column], names: Sequence[str]) -> list[_Column]:
-    renamed = [(name, sums) for name, (_, sums) in zip(names, columns, strict=False)]
-    return [*renamed, *columns[len(renamed) :]]
+def _pass_on(facts: Facts, select: exp.Select) -> Facts:
+    """Return the facts about a column after the clauses of a SELECT that passes it on."""
+    released = facts.released
+    if released is not None and any(select.args.get(key) for key in (*FIRST, *LAST)):
+        released = replace(released, whole=False)
+    return Facts(facts.sums, released) if select.args.get("distinct") else replace(facts, released=released)
 
 
-def _name_columns(sources: Mapping[str, list[_Column]]) -> _Named:
-    found: dict[tuple[str | None, str], list[tuple[_Sum, ...]]] = {}
-    for alias, columns in sources.items():
-        for name, sums in columns:
-            for table in (alias, None):
-                found.setdefault((table, fold(name)), []).append(sums)
-    return found
-
-
-def _alternatives(node: exp.Expr, select: exp.Select, named: _Named, scope: _Scope) -> tuple[_Sum, ...]:
-    """Return the alternatives of a linear expression: for several columns, if each has only one.
-
-    Those of a list are its items'; the values of a MAP are a list.
-    """
-    if isinstance(node, exp.Array):
-        return tuple(one for item in node.expressions for one in _alternatives(item, select, named, scope))
-    if isinstance(node, exp.Map | exp.VarMap) and isinstance(values := node.args.get("values"), exp.Expr):
-        return _alternatives(values, select, named, scope)
-    columns = {id(value): _trace_value(value, select, named, scope) for value in _list_values(node)}
-    widest = max((len(sums) for sums in columns.values()), default=0)
-    if len(columns) > 1 and widest > 1 and len({len(sums) for sums in columns.values()}) > 1:
-        return ()
-    found = (_linear(node, columns, place) for place in range(widest))
-    return tuple(one for one in found if one)
-
-
-def _list_values(node: exp.Expr) -> list[exp.Expr]:
-    """Return the columns, windows and subqueries in an expression, without the subqueries' own columns."""
-    walked = node.walk(prune=lambda inner: isinstance(inner, _VALUES))
-    return [inner for inner in walked if isinstance(inner, _VALUES)]
-
-
-def _trace_value(node: exp.Expr, select: exp.Select, named: _Named, scope: _Scope) -> tuple[_Sum, ...]:
-    """Return the alternatives of a column, a window, or a scalar subquery."""
-    if isinstance(node, exp.Column):
-        return _find(node, named)
-    if isinstance(node, exp.Window):
-        name = scope.name_window(select, node)
-        return () if name is None else ({(name, WINDOW_ERROR): 1.0},)
-    columns = _query(node, scope) or []
-    return columns[0][1] if len(columns) == 1 else ()
-
-
-def _find(node: exp.Column, named: _Named) -> tuple[_Sum, ...]:
-    meant = named.get((fold(node.table) if node.table else None, fold(node.name)), ())
-    return meant[0] if len(meant) == 1 else ()
-
-
-def _find_released(node: exp.Column, named: _Named) -> tuple[str, str] | None:
-    sums = _find(node, named)
-    terms = list(sums[0].items()) if len(sums) == 1 else []
-    return terms[0][0] if len(terms) == 1 and terms[0][1] == 1.0 else None
+def _unite(one: Facts, other: Facts, stacked: bool) -> Facts:
+    """Return the facts about a column of a set operation; ``stacked``: it is a UNION ALL by position."""
+    sums = (*one.sums, *other.sums)
+    known = stacked and one.widths and other.widths
+    widths = one.widths | other.widths if known else frozenset[float]()
+    return Facts(sums if len(sums) <= MAX_TRACES else (), widths=widths, noisy=one.noisy)
 
 
 def _linear(node: exp.Expr, columns: Mapping[int, tuple[_Sum, ...]], place: int) -> _Sum | None:
@@ -237,76 +415,3 @@ def _plus(left: _Sum | None, right: _Sum | None) -> _Sum | None:
     if left is None or right is None:
         return None
     return {place: left.get(place, 0.0) + right.get(place, 0.0) for place in {**left, **right}}
-
-
-# -- columns by name ---------------------------------------------------------------------------------------------
-
-
-def read_relation(select: exp.Select) -> str:
-    """Return the name of the one table that a SELECT reads; empty if it reads a query."""
-    from_ = select.args.get("from_")
-    return str(from_.this.name) if from_ is not None and isinstance(from_.this, exp.Table) else ""
-
-
-def list_merged(select: exp.Select) -> set[str]:
-    """Return the columns merged by USING."""
-    joins = select.args.get("joins") or []
-    return {fold(name.name) for join in joins for name in join.args.get("using") or []}
-
-
-def list_sides(body: exp.Query) -> list[exp.Select]:
-    """Return a query's SELECT, or those of a UNION ALL; empty for other queries, and if it removes duplicates."""
-    if isinstance(body, exp.Select):
-        return [] if body.args.get("distinct") else [body]
-    if isinstance(body, exp.Subquery) and isinstance(body.this, exp.Query) and not body.args.get("alias"):
-        return list_sides(body.this)
-    if not isinstance(body, exp.Union) or body.args.get("distinct") or body.args.get("by_name"):
-        return []
-    sides = [list_sides(side) for side in (body.left, body.right)]
-    alike = all(sides) and len({len(side.expressions) for group in sides for side in group}) == 1
-    return [side for group in sides for side in group] if alike else []
-
-
-def find_item(body: exp.Query, name: str) -> exp.Expr | None:
-    """Return the item of that name in a query, or in the first side of a UNION ALL."""
-    sides = list_sides(body)
-    items = sides[0].expressions if sides else []
-    return next((item for item in items if fold(item.alias_or_name) == fold(name)), None)
-
-
-def spell_item(select: exp.Select, name: str) -> str:
-    """Return a column's name as the SELECT spells it."""
-    item = find_item(select, name)
-    return name if item is None else str(item.alias_or_name)
-
-
-def read_source(tree: exp.Expr, node: exp.Expr) -> tuple[exp.Expr | None, exp.CTE | None]:
-    """Return the query that a source of a statement reads, and its CTE, whose columns keep their names."""
-    if isinstance(node, exp.Subquery):
-        return node.this, None
-    if not isinstance(node, exp.Table) or node.args.get("db"):
-        return None, None
-    ctes = [cte for cte in tree.find_all(exp.CTE) if fold(cte.alias) == fold(node.name)]
-    plain = len(ctes) == 1 and not ctes[0].args["alias"].args.get("columns")
-    return (ctes[0].this, ctes[0]) if plain else (None, None)
-
-
-def is_taken_by_name(source: exp.Expr, select: exp.Select | None) -> bool:
-    """Return whether a SELECT uses only named columns of an item in its FROM."""
-    if select is None or any(source.args.get(key) for key in ("pivots", "sample")):
-        return False
-    if source.args.get("alias") and source.args["alias"].args.get("columns"):
-        return False
-    if any(join.args.get("method") for join in select.args.get("joins") or []):
-        return False  # NATURAL, POSITIONAL: all columns matter
-    names = {fold(source.alias_or_name), fold(source.name)}
-    for item in select.find_all(exp.Star, exp.Columns, exp.Column):
-        if isinstance(item, exp.Column):
-            if not item.table and fold(item.name) in names:
-                return False  # a whole row as a value
-            continue
-        of = item.parent.table if isinstance(item.parent, exp.Column) else ""
-        if isinstance(item.parent, exp.Count) or (of and fold(of) != fold(source.alias_or_name)):
-            continue
-        return False
-    return True

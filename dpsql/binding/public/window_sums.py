@@ -20,28 +20,14 @@ from functools import cached_property
 from sqlglot import exp
 
 from dpsql.binding.public.interval_ends import ColumnEnds
-from dpsql.binding.public.traced_columns import find_item, read_source
+from dpsql.binding.public.traced_columns import FIRST, LAST, PublicColumns, Released, list_facts
 from dpsql.binding.relations.own_names import MakeName
 from dpsql.binding.relations.relation import column, fold
 from dpsql.language.dialect import table_named
 from dpsql.mechanisms.window_widths import WIDTHS_COLUMN, WindowSum, WindowWidths
 
-_FILTERS = (
-    "where",
-    "group",
-    "having",
-    "distinct",
-    "joins",
-    "laterals",
-    "qualify",
-    "limit",
-    "offset",
-    "sample",
-)
-_CUTS = ("where", "having", "qualify", "limit", "offset", "distinct", "sample", "joins", "group")
+_CUTS = (*FIRST, *LAST)
 """Clauses above a release that hide or change some of its numbers."""
-_LAST = ("qualify", "limit", "offset", "distinct")
-"""Clauses that a SELECT applies after its windows."""
 _THROUGH = (exp.Paren, exp.Cast, exp.TryCast, exp.Neg)
 
 
@@ -90,8 +76,14 @@ class WindowFinder:
     release: str
     keys: frozenset[str]
     values: frozenset[str]
-    _cast: bool = False
-    """Whether the last traced column is cast to a type that may round it."""
+    given: PublicColumns | None = None
+
+    @cached_property
+    def columns(self) -> PublicColumns:
+        """The facts about the statement's columns."""
+        return self.given or PublicColumns(
+            self.tree, {self.release: list_facts(self.release, (*self.keys, *self.values))}
+        )
 
     def find_windows(self, select: exp.Select) -> Iterator[WindowSum]:
         """Yield the window sums of a SELECT's own expressions."""
@@ -120,9 +112,10 @@ class WindowFinder:
         for node in _list_own(select):
             if not isinstance(node, exp.Column) or id(node) in inner:
                 continue
-            name = self.trace(select, node, strict=False)
-            if name in self.values and (select is self.tree or not _is_passed_on(node, select)):
-                yield name
+            found = self.trace(select, node, strict=False)
+            shown = found is not None and (select is self.tree or not _is_passed_on(node, select))
+            if found is not None and shown and found.name in self.values:
+                yield found.name
 
     def read_window(self, select: exp.Select, node: exp.Window) -> WindowSum | None:
         """Return a window's sum, if all of it is known."""
@@ -168,59 +161,36 @@ class WindowFinder:
             inner = inner.this
         if not isinstance(inner, exp.Column) or len(columns) != 1:
             return None
-        self._cast = False
-        name = self.trace(select, inner)
-        return (name, factor, cast or self._cast) if name in self.values else None
+        found = self.trace(select, inner)
+        if found is None or found.name not in self.values:
+            return None
+        return found.name, factor, cast or not all(kind.is_type("double") for kind in found.casts)
 
     def has_ordered(self, keys: Collection[str]) -> bool:
         """Return whether a window of the statement is ordered by one of these keys."""
         for select in self.tree.find_all(exp.Select):
             orders = [
-                node.args.get("order") for node in (*_list_own(select), *(select.args.get("windows") or []))
+                node.args.get("order")
+                for node in (*_list_own(select), *(select.args.get("windows") or []))
                 if isinstance(node, exp.Window)
-            ]  # fmt: skip
+            ]
             columns = (found for order in orders if order is not None for found in order.find_all(exp.Column))
-            if any(self.trace(select, found, strict=False) in keys for found in columns):
+            traced = (self.trace(select, found, strict=False) for found in columns)
+            if any(found is not None and found.name in keys for found in traced):
                 return True
         return False
 
     def _read_key(self, select: exp.Select, node: exp.Expr) -> str | None:
-        name = self.trace(select, node) if isinstance(node, exp.Column) else None
-        return name if name in self.keys else None
+        found = self.trace(select, node) if isinstance(node, exp.Column) else None
+        return found.name if found is not None and found.name in self.keys else None
 
-    def trace(self, select: exp.Select, node: exp.Column, strict: bool = True) -> str | None:
+    def trace(self, select: exp.Select, node: exp.Column, strict: bool = True) -> Released | None:
         """Return the release's column behind a SELECT's; ``strict``: every group must be passed on, in one row."""
-        from_ = select.args.get("from_")
-        clauses = [key for key in _FILTERS if select.args.get(key)]
-        if from_ is None or (strict and any(key not in _LAST for key in clauses)):
+        if strict and any(select.args.get(key) for key in FIRST):
             return None
-        joined = [] if strict else [join.this for join in select.args.get("joins") or []]
-        for source in (from_.this, *joined):
-            if node.table and fold(node.table) != fold(source.alias_or_name):
-                continue
-            if (found := self._look(source, node.name, strict)) is not None:
-                return found
-        return None
-
-    def _look(self, source: exp.Expr, name: str, strict: bool) -> str | None:
-        if any(source.args.get(key) for key in ("pivots", "sample")):
-            return None
-        if isinstance(source, exp.Table) and source.name == self.release:
-            return next((c for c in self.keys | self.values if fold(c) == fold(name)), None)
-        body, _ = read_source(self.tree, source)
-        if not isinstance(body, exp.Select) or (strict and any(body.args.get(key) for key in _LAST)):
-            return None
-        item = find_item(body, name)
-        if item is None:
-            stars = [
-                one for one in body.expressions if isinstance(one, exp.Star) and not any(one.args.values())
-            ]
-            return self.trace(body, exp.column(name, quoted=True), strict) if stars else None
-        inner = item.unalias()
-        while isinstance(inner, exp.Paren | exp.Cast):
-            self._cast = self._cast or _may_round(inner)
-            inner = inner.this
-        return self.trace(body, inner, strict) if isinstance(inner, exp.Column) else None
+        found = self.columns.find_released(select, node)
+        known = found is not None and found.relation == self.release and (found.whole or not strict)
+        return found if known else None
 
 
 def _read_constant(node: exp.Expr) -> Fraction | None:
@@ -317,6 +287,7 @@ class WindowEnds:
     releases: Sequence[OrderedRelease]
     noise_steps: Mapping[str, Mapping[str, Fraction]]
     make_name: MakeName
+    columns: PublicColumns
     widths: dict[tuple[str, WindowSum], WindowWidths] = field(default_factory=dict)
     """The relations of half widths needed so far."""
     named: dict[tuple[str, WindowSum], WindowWidths] = field(default_factory=dict)
@@ -340,7 +311,8 @@ class WindowEnds:
 
     def _read(self, select: exp.Select, node: exp.Window) -> tuple[OrderedRelease, WindowSum] | None:
         for release in self.releases:
-            finder = WindowFinder(self.tree, release.name, frozenset(release.keys), frozenset(release.values))
+            keys, values = frozenset(release.keys), frozenset(release.values)
+            finder = WindowFinder(self.tree, release.name, keys, values, self.columns)
             window = finder.read_window(select, node)
             steps = None if window is None else self.noise_steps.get(release.name, {}).get(window.value)
             if window is not None and steps is not None and (steps == 1 or not window.cast):

@@ -7,7 +7,7 @@ avoids a circular import; :mod:`dpsql.binding.statement_binder` implements it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -40,6 +40,7 @@ from dpsql.binding.relations.relation import (
     list_claimed_columns,
     meets_exactly,
     move_column,
+    write_period,
 )
 from dpsql.binding.values.declared_values import Declared
 from dpsql.binding.values.fixed_point import read_declared_bounds as declared_bounds
@@ -230,7 +231,7 @@ class Catalog:
         if table.period is not None and not self.engine.lossless:
             what = f"{table.name} has a privacy period, which only DuckDB computes here."
             raise PolicyError(
-                what, hint="ask the same of DuckDB, or leave the period out: whole units are protected then."
+                what, hint="query DuckDB instead, or leave the period out: whole units are protected then."
             )
         if table.row_level:
             source = exp.Subquery(this=inner, alias=as_named)
@@ -280,16 +281,13 @@ class Catalog:
         """
         period = table.declared_period
         assert period is not None
-        read = exp.Column(this=exp.Identifier(this=period.column, quoted=True))
-        given = [exp.Literal.string(period.part), read] if period.part else [read]
-        node = exp.func(period.function, *given, dialect="duckdb") if period.function else read
         scope = Names((Relation(table.name, table.name, fields, exp.Null(), private=True),))
         try:
-            typed = make_total(node, scope)
+            typed = make_total(write_period(period), scope)
         except Error as error:
             wrong = error.message
         else:
-            taken = scope.find(read).typed.type
+            taken = scope.find(column(period.column)).typed.type
             if typed.type.kind in _PERIODS and (taken.kind != "TIMESTAMP" or taken.sql == "TIMESTAMP"):
                 return typed
             wrong = f"{period.column} is {taken.sql}."
@@ -370,6 +368,8 @@ class Binder(ABC):
     """Columns with intervals, by the name of the release."""
     noise_steps: dict[str, dict[str, Fraction]] = field(default_factory=dict)
     """The noise steps of exact numbers with noise among these, by the name of the release."""
+    rounded: dict[str, Collection[str]] = field(default_factory=dict)
+    """The numbers among these that are rounded, where the middle of the interval is not, by the name of the release."""
     key_values: dict[tuple[str, str], Declared] = field(default_factory=dict)
     """The declared values of released keys, by release and column."""
     sources: list[Relation | None] = field(default_factory=list)
@@ -400,7 +400,7 @@ class Binder(ABC):
     def public_query(self, tree: exp.Expr, env: Env) -> None:
         """Bind, in place, a query that must not keep private rows; PrivacyError if it does."""
         if self.query(tree, env, inner=False) is not None:
-            raise privacy_error(tree, "private rows can't stand here.")
+            raise privacy_error(tree, "private rows can't be used here.")
 
     def add_block(
         self, name: str, operator: Operator, released: Iterable[Released], inputs: Iterable[Input],
@@ -412,6 +412,7 @@ class Binder(ABC):
         self.intervals[name] = {item.name: (item.low, item.high) for item in released if item.interval}
         steps = {item.name: item.noise_step for item in released}
         self.noise_steps[name] = {column: step for column, step in steps.items() if step is not None}
+        self.rounded[name] = {item.name for item in released if item.rounded}
         read = tuple(dict.fromkeys((*inputs, *self.lent_inputs)))
         self.written.add(operator.checked, self.catalog.shared)
         orders = tuple((item.name, item.order) for item in released if item.order is not None)

@@ -39,10 +39,11 @@ from dpsql.language.options import Call, call_of
 
 _KEPT = ("MIN", "MAX", "AVG", "MEDIAN", "MODE", "QUANTILE_CONT", "QUANTILE_DISC", "ARG_MIN", "ARG_MAX")
 _SPREADS: dict[str, Callable[[Fraction], Fraction]] = {
-    "VAR_POP": lambda width: width**2 / 4, "STDDEV_POP": lambda width: width / 2,
+    "VAR_POP": lambda width: width**2 / 4,
+    "STDDEV_POP": lambda width: width / 2,
     **dict.fromkeys(("VARIANCE", "VAR_SAMP"), lambda width: width**2 / 2),
     **dict.fromkeys(("STDDEV", "STDDEV_SAMP"), lambda width: width * 3 / 4),
-}  # fmt: skip
+}
 """The largest spread of values in an interval of this width: half of them at each end, or one of two for a sample."""
 
 
@@ -133,7 +134,7 @@ class Grouped:
         if len(source) * len(apart) > _LONGEST:
             apart = []
         names = [t.node.name for _, t in self.made.values() if t.node.name not in apart]
-        parts = [self._beside(owner, name, source, names)] if names or not apart else []
+        parts = [self._together(owner, name, source, names)] if names or not apart else []
         parts += [self._alone(owner, name, source, made) for made in apart]
         if len(parts) == 1:
             return parts[0]
@@ -150,7 +151,7 @@ class Grouped:
         moments = self.moments[made]
         return write_layers(moments.add_up_alone(owner, name, source), [name], {made: moments})
 
-    def _beside(self, owner: str, name: str, source: str, names: Sequence[str]) -> str:
+    def _together(self, owner: str, name: str, source: str, names: Sequence[str]) -> str:
         """Return the aggregation's SQL with some of the aggregates of the rows."""
         moments = {m: sums for m, sums in self.moments.items() if m in names and not sums.reads_twice}
         items = [f"{owner} AS {name}", *(f"{to_sql(t.node)} AS {n}" for n, t, _ in self.keys)]

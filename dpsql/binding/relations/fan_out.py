@@ -248,7 +248,7 @@ def limit_public(
         # Rows of the left side that an outer join keeps may violate its condition.
         right = next((m.relation for m in public if m.join is join), None)
         alone = join_word(join, "side") in ("LEFT", "FULL") and (
-            right is not None or _private_before(bound, joins[:i], public)
+            right is not None or _private_before(joins[:i], public)
         )
         only = None if not alone else fold(right.alias) if right is not None else ""
         conditions += [(part, only) for part in split_conjuncts(join.args.get("on"))]
@@ -272,7 +272,7 @@ def limit_public(
         replace_source(bound, relation, lambda source: keep_first_rows(relation, source, keys, rows))  # noqa: B023
 
 
-def _private_before(bound: From, joins: Sequence[exp.Join], public: Sequence[MetRelation]) -> bool:
+def _private_before(joins: Sequence[exp.Join], public: Sequence[MetRelation]) -> bool:
     """Return whether private rows precede a join: a FROM that starts with public rows has none until one joins them."""
     brought = [m.join for m in public]
     return None not in brought or any(not any(join is other for other in brought) for join in joins)
@@ -310,7 +310,7 @@ def count_rows_per_key(binder: Binder, item: exp.Expr, relation: Relation, keys:
     return first(f"SELECT COALESCE(MAX(n), 0)::BIGINT AS n FROM ({each}) AS g")
 
 
-# -- rows of nobody ---------------------------------------------------------------------------------------------
+# -- rows without a unit ---------------------------------------------------------------------------------------------
 
 _STRICT = (
     exp.Paren, exp.Cast, exp.TryCast, exp.Try, exp.Neg, exp.Not, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod,

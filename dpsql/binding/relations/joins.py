@@ -39,10 +39,11 @@ from dpsql.binding.relations.relation import (
     fold,
     meets_exactly,
 )
-from dpsql.binding.relations.subqueries import bind_lateral, looks_beside
+from dpsql.binding.relations.subqueries import bind_lateral, may_read_earlier
 from dpsql.binding.relations.unit_rows import advise_one_unit, limit_own, meeting_of
 from dpsql.binding.values.coercion import find_common_order, take_value, unify
 from dpsql.binding.values.sql_types import Typed
+from dpsql.language.advice import LATERAL_HINT
 from dpsql.language.dialect import (
     bind_error,
     join_word,
@@ -78,7 +79,7 @@ def bind_from(
         return relations[id(node)] or binder.lend(node, env)
 
     if views := select.args.get("laterals"):
-        raise privacy_error(views[0], "LATERAL VIEW is not known here.", "write FROM t, UNNEST(x) AS u(y).")
+        raise privacy_error(views[0], "LATERAL VIEW is not known here.", LATERAL_HINT)
     from_ = select.args["from_"]
     first = resolve(from_.this)
     bound = From([first], first.source, unit=first.unit, row_level=first.row_level, unmatched=first.unmatched)
@@ -88,9 +89,9 @@ def bind_from(
     bound.sides = (first,) if first.private else ()
     public = [] if first.private else [MetRelation(first)]
     for join in joins:
-        if looks_beside(join.this):
+        if may_read_earlier(join.this):
             lateral = bind_lateral(binder, join.this, bound, env)
-            _add_beside(binder, bound, join, lateral, env)
+            _add_lateral(binder, bound, join, lateral, env)
             bound.fan_out *= lateral.fan_out
             continue
         right = resolve(join.this)
@@ -114,10 +115,10 @@ def bind_from(
     return bound
 
 
-def _add_beside(binder: Binder, bound: From, join: exp.Join, right: Relation, env: Env) -> None:
+def _add_lateral(binder: Binder, bound: From, join: exp.Join, right: Relation, env: Env) -> None:
     side, kind = (join_word(join, key) for key in ("side", "kind"))
     if side not in ("", "LEFT") or kind not in ("", "INNER", "CROSS", "OUTER") or join.args.get("using"):
-        what = "what looks at the row beside it is joined by CROSS JOIN or LEFT JOIN ... ON TRUE."
+        what = "an item that reads an earlier one is joined by CROSS JOIN or LEFT JOIN ... ON TRUE."
         raise bind_error(join, what)
     if not bound.private:
         what = "LATERAL and UNNEST follow the private table here."
@@ -298,8 +299,8 @@ class _Step:
             raise privacy_error(
                 self.join,
                 "an ASOF join here goes from private rows to the nearest public ones.",
-                "put the public table last; for the nearest of a unit's own rows, join on the unit and "
-                "keep the first row of each, by a window over the unit's rows.",
+                "put the public table last. For the nearest of a unit's own rows, join on the unit, and keep the "
+                "first row of each by a window over the unit's rows.",
             )
         apart = [part for part in self.parts if isinstance(part, _INEQUALITIES)]
         if len(apart) != 1 or self.join.args.get("using") or self.side not in ("", "LEFT"):
@@ -392,7 +393,7 @@ class _Step:
         if period is not None or any(claimed & (a.anchors | b.anchors) for a, b in linked):
             unit = next(t.unit_path[-1].column for r in (self.right,) for t in r.tables)
             of = f"one {unit} {period.words}" if period is not None else f"one {unit}"
-            self.bound.notes.append(f"Private rows meet only where both are of {of}.")
+            self.bound.notes.append(f"Private rows meet only if both are of {of}.")
 
 
 def _join(source: exp.Expr, side: str, kind: str, on: list[exp.Expr], nearest: bool = False) -> exp.Join:

@@ -143,7 +143,7 @@ def refuse_growth(node: exp.Expr, place: exp.Expr) -> None:
 def refuse_rows(bound: From, place: exp.Expr) -> None:
     """Raise PrivacyError if a unit may have more rows in a FROM than can be counted."""
     if bound.most_rows is not None and bound.most_rows > MAX_COUNTED_ROWS:
-        what = "where these relations meet, one privacy unit may have more rows than can be counted."
+        what = "joined, these relations may have more rows of one privacy unit than can be counted."
         hint = "make one row of each unit first, by groups in a subquery."
         raise privacy_error(bound.source, what, hint, around=place)
 
@@ -294,8 +294,8 @@ class WrittenTexts:
             joined, apart = _count_met(parse_fragment(query), {})
             length = BLOCK_CHARACTERS + len(query) + (joined**4 + apart) // JOINING_PER_CHARACTER
             self.other += count * length // 4
-            what = f"{count:,} blocks are too many where a query of {len(query):,} characters runs on each of them"
-            hint = "take fewer blocks, or aggregate without ORDER BY, LIMIT and subqueries: then one query does for all."
+            what = f"{count:,} blocks are too many for a query of {len(query):,} characters on each of them"
+            hint = "write fewer blocks, or aggregate without ORDER BY, LIMIT and subqueries, so that one query serves all."
         self._refuse_other(what, hint, span)
 
     def _refuse_other(self, what: str, hint: str, span: Span | None) -> None:
@@ -368,8 +368,8 @@ def refuse_public_joins(query: exp.Expr) -> None:
     joined, apart = _count_met(query, {})
     if (joined**4 + apart) // JOINING_PER_CHARACTER > MAX_WRITTEN_SIZE:
         most = math.isqrt(math.isqrt(MAX_WRITTEN_SIZE * JOINING_PER_CHARACTER))
-        what = f"up to {joined} relations meet above the private part, where each subquery in place of a value counts twice"
-        hint = "join, instead of asking for one value after another; or keep an answer under a name, and go on with it."
+        what = f"up to {joined} relations meet above the private part; a subquery in place of a value counts twice"
+        hint = "join instead of reading single values by subqueries, or keep an answer under a name and query that."
         raise bind_error(None, f"{what}: {most} are about the most.", hint)
 
 

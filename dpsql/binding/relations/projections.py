@@ -101,9 +101,11 @@ def _choice(select: exp.Select, bound: rel.From) -> exp.Expr | None:
         keys = list(on.expressions) if isinstance(on, exp.Tuple) else [on]
         order = select.args.get("order")
         window = exp.Window(
-            this=exp.RowNumber(), partition_by=[exp_key.copy() for exp_key in keys],
-            order=order.copy() if order is not None else None, over="OVER",
-        )  # fmt: skip
+            this=exp.RowNumber(),
+            partition_by=[exp_key.copy() for exp_key in keys],
+            order=order.copy() if order is not None else None,
+            over="OVER",
+        )
         if not own.is_partitioned_by_unit(window, bound):
             unit = own.find_unit_column(bound)
             what = "DISTINCT ON below the aggregation would choose rows by other people's rows."
@@ -163,7 +165,7 @@ def expand_star(item: exp.Expr, bound: rel.From, binder: Binder, env: Env) -> li
     of = item.table if isinstance(item, exp.Column) else ""
     table = rel.fold(of)
     if not isinstance(star, exp.Star):
-        raise bind_error(item, "only * and table.* stand for all columns here.", "name the columns.")
+        raise bind_error(item, "only * and table.* mean all columns here.", "name the columns.")
     out: list[OutputColumn] = [] if table else [(f.name, f.typed, f) for f in bound.merged.values()]
     if table and all(rel.fold(relation.alias) != table for relation in bound.relations):
         what = f"there is no table {of} in this FROM."

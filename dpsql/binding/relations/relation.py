@@ -227,6 +227,15 @@ def restate_period(relation: Relation, pairs: Iterable[tuple[exp.Expr, exp.Expr]
     return next(iter(restate_conditions([] if relation.period is None else [relation.period], pairs)), None)
 
 
+def write_period(period: Period) -> exp.Expr:
+    """Return the expression of a period over its column's name."""
+    read = exp.column(
+        exp.to_identifier(period.column, quoted=quote_where_needed(period.column) != period.column)
+    )
+    given = [exp.Literal.string(period.part), read] if period.part else [read]
+    return exp.func(period.function, *given, dialect="duckdb") if period.function else read
+
+
 def list_claimed_columns(table: Table) -> list[tuple[str, Anchor]]:
     """Return the columns that lead to the unit by the owner's declaration, folded, with their targets."""
     paths = table.unit_paths

@@ -56,9 +56,7 @@ def combine(binder: Binder, left: Relation, right: Relation, tree: exp.SetOperat
         what = "BY NAME is not known over private rows."
         word = word if tree.args.get("distinct") else f"{word} ALL"
         raise privacy_error(
-            tree.left,
-            what,
-            f"write {word} instead of {word} BY NAME: columns meet by their places.",
+            tree.left, what, f"write {word} instead of {word} BY NAME: columns meet by their places."
         )
     for clause in ("limit", "order"):
         if tree.args.get(clause):
@@ -154,13 +152,13 @@ def _put_together(left: Relation, right: Relation, tree: exp.SetOperation, alias
     )
     tables = tuple(dict.fromkeys((*left.tables, *right.tables)))
     inputs = tuple(dict.fromkeys((*left.inputs, *right.inputs)))
-    sides = (left, right)
-    grouped = any(side.max_rows_per_group is not None for side in sides)
+    both = (left, right)
+    grouped = any(side.max_rows_per_group is not None for side in both)
     rows, each = (
         None if None in known else sum(n for n in known if n is not None)
         for known in (
-            [side.max_rows for side in sides],
-            [(side.max_rows_per_group or side.max_rows) if grouped else None for side in sides],
+            [side.max_rows for side in both],
+            [(side.max_rows_per_group or side.max_rows) if grouped else None for side in both],
         )
     )
     return Relation(
@@ -228,9 +226,7 @@ def _require_values(pivot: exp.Expr) -> None:
             and not place.args.get("field")
         ):
             by = to_sql(place.this)
-            raise bind_error(
-                place.this, "the columns of a PIVOT are named where it is written.", _LIST_HINT.format(by=by)
-            )
+            raise bind_error(place.this, "the columns of a PIVOT must be listed.", _LIST_HINT.format(by=by))
 
 
 def _pivot(binder: Binder, item: exp.Expr, pivot: exp.Expr, relation: Relation, env: Env) -> exp.Select:
@@ -325,9 +321,7 @@ def _filter(node: exp.Expr, conditions: list[exp.Expr]) -> exp.Expr:
         return node
     if call.where is not None:
         raise bind_error(
-            node,
-            "an aggregate of a PIVOT has no FILTER.",
-            "filter the rows in a subquery, and pivot that.",
+            node, "an aggregate of a PIVOT has no FILTER.", "filter the rows in a subquery, and pivot that."
         )
     parts = [condition.copy() for condition in conditions]
     return exp.Filter(this=node.copy(), expression=exp.Where(this=exp.and_(*parts, copy=False)))
@@ -341,17 +335,14 @@ def _unpivot(item: exp.Expr, pivot: exp.Expr, relation: Relation) -> exp.Expr:
     plain = all(isinstance(node, exp.Column) for node in columns) and len(pivot.expressions) == 1
     if place is None or not columns or not plain or pivot.args.get("include_nulls"):
         what = "UNPIVOT of private rows takes plain columns here."
-        raise bind_error(pivot, what, "write FROM t UNPIVOT (value FOR name IN (a, b)).", around=item)
+        raise bind_error(
+            pivot, what, "name plain columns in parentheses, and leave out INCLUDE NULLS.", around=item
+        )
     gone = {fold(node.name) for node in columns}
     kinds = {f.typed.type.kind: f.typed.type.sql for f in relation.fields if fold(f.name) in gone}
     if len(kinds) > 1:
         what = f"UNPIVOT puts these into one column, and they are {' and '.join(kinds.values())}."
-        raise bind_error(
-            place,
-            what,
-            "cast them to one type in a subquery, and unpivot that.",
-            around=item,
-        )
+        raise bind_error(place, what, "cast them to one type in a subquery, and unpivot that.", around=item)
     kept = [
         exp.column(exp.to_identifier(f.name, quoted=True))
         for f in relation.fields
@@ -371,7 +362,7 @@ def _unpivot(item: exp.Expr, pivot: exp.Expr, relation: Relation) -> exp.Expr:
     return whole
 
 
-# -- private subqueries beside public rows ------------------------------------------------------------------------
+# -- private subqueries of public rows ----------------------------------------------------------------------------
 
 _COMPARISONS = (exp.EQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
 
@@ -404,7 +395,7 @@ def group_by_row_around(binder: Binder, query: exp.Expr, around: exp.Select, env
     if not relations or not outer:
         return
     if len(items) > 1:
-        what = "beside a public row, a subquery reads one private relation."
+        what = "a subquery of a public row reads one private relation."
         hint = "write the join as a named query of private rows before the statement."
         raise privacy_error(query.expressions[0], what, hint, around=query)
     where = query.args.get("where")
@@ -416,7 +407,7 @@ def group_by_row_around(binder: Binder, query: exp.Expr, around: exp.Select, env
         if isinstance(side, exp.Column) and not any(side is node for node in outer)
     ]
     if not met:
-        what = "a subquery beside a public row compares a column of its own with that row."
+        what = "a subquery of a public row compares one of its columns with that row."
         raise privacy_error(
             query.expressions[0],
             what,

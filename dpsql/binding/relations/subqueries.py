@@ -110,7 +110,7 @@ def _refuse_unquoted(node: exp.Expr, names: Names) -> None:
     odd = {re.sub(r"\s", "", f.name).lower(): f.name for _, f in names.fields() if "(" in f.name}
     for call in calls if odd else ():
         if (name := odd.get(re.sub(r"\s", "", to_sql(call)).lower())) is not None:
-            what = f"{call.meta['called']} is no function here, and a column's name with parentheses stands in quotes."
+            what = f"{call.meta['called']} is no function here, and a column's name with parentheses is written in quotes."
             raise bind_error(call, what, f"did you mean {quote_where_needed(name)}?")
 
 
@@ -207,10 +207,10 @@ class _Membership:
 
 
 def _sign(node: exp.Expr, condition: bool) -> int:
-    """Return 1 where NULL counts as FALSE in the place of a node, -1 where it counts as TRUE, 0 where it is a value of its own.
+    """Return 1 if NULL counts as FALSE at a node, -1 if it counts as TRUE, and 0 if it is a separate value.
 
     Args:
-        condition: whether rows are kept where the whole expression is TRUE.
+        condition: whether the whole expression is a condition, which keeps rows for TRUE.
     """
     sign = 1
     while (above := node.parent) is not None:
@@ -233,7 +233,7 @@ class _Place:
     names: Names
     env: Env
     condition: bool = False
-    """Whether the whole expression is a condition, which rows meet where it is TRUE."""
+    """Whether the whole expression is a condition, which rows meet if it is TRUE."""
 
     @property
     def sides(self) -> list[exp.Expr]:
@@ -322,8 +322,8 @@ class _Place:
     def _exists(self, same: _Membership, query: Callable[[Sequence[exp.Expr]], exp.Expr]) -> Typed:
         """Return EXISTS or IN.
 
-        IN is NULL where no row is equal and one may be: a value of it is NULL. In a condition that counts as FALSE, and below NOT
-        as TRUE, so that one EXISTS is enough.
+        IN is NULL if no row is equal and one may be, because of a NULL. A condition treats NULL as FALSE, and below NOT
+        as TRUE, so one EXISTS is enough.
         """
         found: exp.Expr = exp.Exists(this=query(same.equal))
         sign = _sign(self.node, self.condition)
@@ -404,12 +404,12 @@ class _Place:
         return privacy_error(place, what, hint)
 
 
-# -- in FROM, beside a row --------------------------------------------------------------------------------------
+# -- LATERAL and UNNEST ----------------------------------------------------------------------------------------
 
 _ROWS = "with rows as the privacy unit, each counts once, and {what} would make several of it."
 
 
-def looks_beside(node: exp.Expr) -> bool:
+def may_read_earlier(node: exp.Expr) -> bool:
     """Return whether a FROM item may name columns of preceding ones."""
     if isinstance(node, exp.Lateral):
         return True
@@ -453,7 +453,9 @@ def bind_lateral(binder: Binder, node: exp.Expr, bound: From, env: Env) -> Relat
     given = node.args["alias"].args.get("columns") if node.args.get("alias") else None
     renamed = [item.name for item in given or []]
     if not isinstance(inner, exp.Select):
-        raise privacy_error(node, "LATERAL takes a SELECT here.", "for a list, write UNNEST(x) AS u(y).")
+        raise privacy_error(
+            node, "LATERAL takes a SELECT here.", "for a list, leave LATERAL out and unnest it in FROM."
+        )
     query, names, found = exp.Select(), bound.names, None
     if inner.args.get("from_") is not None:
         if bound.row_level:
@@ -502,9 +504,12 @@ def _list_values(items: Sequence[Typed]) -> tuple[object, ...] | None:
 
 def _unnested(binder: Binder, node: exp.Unnest, bound: From, env: Env) -> Relation:
     if bound.row_level:
-        raise privacy_error(node, _ROWS.format(what="UNNEST"), "write len(x) or list_contains(x, 'y').")
+        hint = "count the items of a list by its length, or ask whether it has one."
+        raise privacy_error(node, _ROWS.format(what="UNNEST"), hint)
     if len(node.expressions) != 1 or node.args.get("offset"):
-        raise privacy_error(node, "UNNEST takes one list of a private row.", "write UNNEST(x) AS u(y).")
+        raise privacy_error(
+            node, "UNNEST takes one list of a private row.", "unnest each list by a call of its own."
+        )
     argument = node.expressions[0]
     typed = binder.expression(argument, bound.names, env)
     require_kind(typed, ("LIST",), "UNNEST takes a list")

@@ -23,6 +23,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from dpsql.binding.plan import ProtectedUnit
 from dpsql.binding.public_statement import Env, inner_queries
 from dpsql.binding.relations.catalog import Binder, Catalog
 from dpsql.binding.relations.fan_out import choose_rows, floor_root, max_unit_rows, replace_source
@@ -31,12 +32,13 @@ from dpsql.binding.values.lengths import length_of
 from dpsql.errors import PrivacyError
 from dpsql.exact.row_caps import RowCaps
 from dpsql.language.dialect import expression_of, join_word, to_sql
+from dpsql.language.functions import MODES
 from dpsql.language.options import Options, call_of, is_private_call, mode_of
 from dpsql.mechanisms.base import SALT
 
 LISTS = ("blocks", "notes", "limits", "adjustments", "ranged", "when_whole", "ordered_releases")
 """The lists of a binder that grow with its blocks."""
-DICTS = ("public", "intervals", "noise_steps", "once", "lent_inputs", "key_values")
+DICTS = ("public", "intervals", "noise_steps", "rounded", "once", "lent_inputs", "key_values")
 """The dicts of a binder that grow with its blocks."""
 
 
@@ -110,22 +112,25 @@ def advise_one_unit(left: list[Relation], right: list[Relation]) -> str:
     )
 
 
-def describe_protection(bound: From, caps: RowCaps | None, grouped: bool = True) -> tuple[str, ...]:
+def describe_protection(
+    bound: From, caps: RowCaps | None, grouped: bool = True, groups: int = 1
+) -> tuple[ProtectedUnit]:
     """Return the sentence on the privacy unit, its rows that count, and that rows without a unit are left out.
 
-    ``caps``: the caps in force; None if they are found privately.
+    ``caps``: the caps on rows in force; None if they are found privately. ``groups``: the cap on groups.
     """
     if bound.row_level:
-        return (f"Each row of {bound.subject} is protected.",)
+        return (ProtectedUnit(f"Each row of {bound.subject} is protected.", "row", groups=groups),)
     units = _name_units(bound)
     said = "" if caps is None else caps.say(grouped)
     counted = f", with at most {said}" if said else ""
     nobody = f"; rows whose {units if ' and ' not in units else 'privacy unit'} is NULL count nowhere"
+    text, unit = f"Each {units} in {bound.subject} is protected{counted}{nobody}.", units
     if bound.period is not None:
-        return (
-            f"One {units}'s rows {bound.period.words} in {bound.subject} are protected{counted}{nobody}.",
-        )
-    return (f"Each {units} in {bound.subject} is protected{counted}{nobody}.",)
+        text = f"One {units}'s rows {bound.period.words} in {bound.subject} are protected{counted}{nobody}."
+        unit = ""
+    limits = () if caps is None else (caps.total, caps.each if grouped else None)
+    return (ProtectedUnit(text, unit, max((n for n in limits if n is not None), default=1), groups),)
 
 
 def name_unit(bound: From) -> str:
@@ -170,9 +175,7 @@ def _sorts(tree: exp.Expr) -> bool:
     if any(isinstance(node, exp.SetOperation) and node.args.get("distinct") for node in nodes):
         return True
     selects = [node for node in nodes if isinstance(node, exp.Select)]
-    if any(
-        mode_of(select) not in (None, "DP", "DIFFERENTIAL_PRIVACY", "ANONYMIZATION") for select in selects
-    ):
+    if any((mode := mode_of(select)) is not None and MODES.get(mode) != "DP" for select in selects):
         return True
     if sum(bool(select.args.get("joins")) or any(inner_queries(select)) for select in selects) > 1:
         return True
@@ -188,7 +191,7 @@ def aggregates(select: exp.Select) -> bool:
 
 def meeting_of(
     select: exp.Select, outer: Names | None, env: Env, catalog: Catalog, held: frozenset[str] | None
-) -> UnitMeeting:  # fmt: skip
+) -> UnitMeeting:
     """Return a SELECT's use of joined rows; if it aggregates, its windows are over released rows.
 
     Args:

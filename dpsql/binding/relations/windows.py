@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from dpsql.binding.public_statement import Env
 from dpsql.binding.relations.catalog import Binder
-from dpsql.binding.relations.relation import From, Names, column
+from dpsql.binding.relations.relation import From, Names, column, write_period
 from dpsql.binding.values.coercion import ORDERED_KINDS, refuse_order, require_kind
 from dpsql.binding.values.fixed_point import SMALL_INTEGERS, bound_any_sum, write_canonical
 from dpsql.binding.values.sql_types import BIGINT, DOUBLE, HUGEINT, TEXT, Bounds, Typed
@@ -30,7 +30,7 @@ from dpsql.language.dialect import (
     quote_where_needed,
     stand_in,
     to_sql,
-)  # fmt: skip
+)
 from dpsql.language.statements import PIVOT_HINT
 
 
@@ -267,7 +267,7 @@ def find_unit_column(bound: From) -> str | None:
 def _list_unit_columns(bound: From) -> list[exp.Expr]:
     known = sorted((f for _, f in bound.names.fields() if f.tells_unit), key=lambda f: not f.is_unit)
     names = [field.name for field in known[:1]]
-    period = [expression_of(str(bound.period))] if known and bound.period is not None else []
+    period = [write_period(bound.period)] if known and bound.period is not None else []
     named = [exp.column(exp.to_identifier(name, quoted=quote_where_needed(name) != name)) for name in names]
     return [*named, *period]
 

@@ -1,4 +1,4 @@
-"""One statistic per candidate: in one pass over the data if its shape is known, otherwise in a batched nested loop.
+"""The queries for one statistic per candidate: one pass over the data for known shapes, otherwise a batched nested loop.
 
 A statistic has terms, each a public factor of the candidate times an exact aggregate. All candidates share one scan if
 an aggregate's condition or argument names the candidate's columns in one of these shapes:
@@ -9,17 +9,15 @@ an aggregate's condition or argument names the candidate's columns in one of the
     clipped sum   SUM(LEAST(x, c.b))                   the sum below b, plus b times the count above
     several       x <= c.a AND y > c.b                 group by x and y, look candidates up among these
 
-each combined with any condition independent of the candidate. An independent aggregate is one number. A sweep has
-separate queries (:mod:`dpsql.binding.selection.candidates`).
+each combined with any condition independent of the candidate. An independent aggregate is one number.
 
-The queries of a sweep: histograms of the private rows, and the candidates, from which equal scores are computed.
-
-A histogram is used only for types that are compared here as in the engine.
+A sweep computes equal scores outside SQL, from histograms of the private rows and the candidates. It is used only for
+types that numpy compares as the engine does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Literal
@@ -57,13 +55,13 @@ _PLACE = f"{CANDIDATE}.{CANDIDATE_PLACE}"
 _Shape = Literal[
     "constant", "equality", "one-sided", "two-sided", "clipped sum", "several ranges", "nested loop"
 ]
+Types = Mapping[tuple[str, str], Type]
+"""Types of columns, by relation and name."""
 BATCH = 64
 """Candidates per query of a nested loop."""
 
-_OPS: dict[type[exp.Expr], str] = {
-    exp.EQ: "=", exp.GTE: ">=", exp.GT: ">", exp.LTE: "<=", exp.LT: "<",
-}  # fmt: skip
-_FLIPPED = str.maketrans("<>", "><")
+_OPS = {exp.EQ: "=", exp.NEQ: "<>", exp.GTE: ">=", exp.GT: ">", exp.LTE: "<=", exp.LT: "<"}
+_FLIPPED = {"=": "=", "<>": "<>", ">=": "<=", ">": "<", "<=": ">=", "<": ">"}
 
 
 @dataclass(frozen=True)
@@ -76,12 +74,12 @@ class Range:
 
     @property
     def value(self) -> str:
-        """The private side's SQL."""
+        """SQL of the private side."""
         return to_sql(self.x)
 
     @property
     def threshold(self) -> str:
-        """The candidate's side's SQL."""
+        """SQL of the candidate's side."""
         return to_sql(self.bound)
 
 
@@ -104,17 +102,12 @@ class Weight:
 
 @dataclass(frozen=True)
 class Bare:
-    """An amount that is clipped.
-
-    Args:
-        value: the amount without its lower bound, in grid steps, NULL if missing.
-        least: the lower bound.
-        decimal: a column whose integers without their point are the amounts, and its decimal places.
-    """
+    """A clipped amount before its lower bound ``least``: ``value`` in grid steps, NULL if missing."""
 
     value: exp.Expr
     least: int
     decimal: tuple[exp.Expr, int] | None = None
+    """A column whose integers without their point are the amounts, and its decimal places."""
 
 
 @dataclass(frozen=True)
@@ -122,9 +115,9 @@ class Term:
     """``factor * aggregate``: an aggregate of integers, over rows that satisfy a condition.
 
     ``amount`` is the grid integer to add ("1" counts rows); ``free`` the conditions without the candidate; ``ranges``
-    those that compare with it, in a shape that has some. ``clip`` is set if the amount is ``LEAST(amount, clip)``, in
-    grid steps of the candidate, and ``bare`` is the unclipped amount. ``nested`` and ``condition`` are the complete
-    expressions, for a nested loop.
+    those that compare with it, in a shape that has some. If the amount is ``LEAST(amount, clip)``, ``clip`` is in grid
+    steps and ``bare`` is the unclipped amount. ``nested`` and ``condition`` are the complete expressions, for a nested
+    loop.
     """
 
     weight: Weight
@@ -175,32 +168,29 @@ def only_candidate(node: exp.Expr) -> bool:
 
 def compare_sides(part: exp.Expr) -> tuple[exp.Expr, str, exp.Expr] | None:
     """Return the private side of a comparison, its operator and the public side: the candidate's, or a literal."""
-    op = _OPS.get(type(part)) or ("<>" if isinstance(part, exp.NEQ) else None)
+    op = _OPS.get(type(part))
     if op is None:
         return None
     left, right = part.this, part.expression
     if not names_candidate(left) and only_candidate(right):
         return left, op, right
-    if not names_candidate(right) and only_candidate(left):
-        return right, op.translate(_FLIPPED) if op != "<>" else op, left
-    return None
+    return (right, _FLIPPED[op], left) if not names_candidate(right) and only_candidate(left) else None
 
 
-def _read_range(part: exp.Expr) -> Range | None:
-    """Return a comparison of a private side with a candidate's."""
-    found = compare_sides(part)
-    if (
-        found is None
-        or found[1] == "<>"
-        or not (names_candidate(part.this) or names_candidate(part.expression))
-    ):
-        return None
-    return Range(found[0], found[1], found[2])
+def flatten_conditions(conditions: Iterable[exp.Expr]) -> Iterable[exp.Expr]:
+    """Yield conditions without parentheses, and BETWEEN as two comparisons."""
+    for condition in conditions:
+        inner = condition.unnest()
+        if isinstance(inner, exp.Between):
+            yield exp.GTE(this=inner.this.copy(), expression=inner.args["low"].copy())
+            yield exp.LTE(this=inner.this.copy(), expression=inner.args["high"].copy())
+        else:
+            yield inner
 
 
 def shape_of(
-    weight: Weight, amount: exp.Expr | None, clip: exp.Expr | None, bare: Bare | None,
-    condition: exp.Expr | None, comparable: bool,
+    weight: Weight, amount: exp.Expr | None, clip: exp.Expr | None, bare: Bare | None, condition: exp.Expr | None,
+    comparable: bool,
 ) -> Term:  # fmt: skip
     """Return the cheapest way to compute a term for all candidates.
 
@@ -209,15 +199,9 @@ def shape_of(
         comparable: whether thresholds may be looked up in the condition.
     """
     parts = split_conjuncts(condition)
-    flat: list[exp.Expr] = []
-    for part in filter(names_candidate, parts):
-        inner = part.unnest()
-        if isinstance(inner, exp.Between):
-            flat.append(exp.GTE(this=inner.this.copy(), expression=inner.args["low"].copy()))
-            flat.append(exp.LTE(this=inner.this.copy(), expression=inner.args["high"].copy()))
-        else:
-            flat.append(inner)
-    ranges = tuple(found for part in flat if (found := _read_range(part)) is not None)
+    flat = list(flatten_conditions(filter(names_candidate, parts)))
+    found = [compare_sides(part) if names_candidate(part) else None for part in flat]
+    ranges = tuple(Range(*sides) for sides in found if sides is not None and sides[1] != "<>")
     ops = [r.op for r in ranges]
     faces = len({r.value for r in ranges}) == 1 and {op[0] for op in ops} == {"<", ">"}
     shape: _Shape = "nested loop"
@@ -232,14 +216,16 @@ def shape_of(
             shape = "two-sided"
         elif clip is None and comparable:
             shape = "several ranges"
+    if shape in ("constant", "clipped sum", "nested loop"):
+        ranges = ()
     text = to_sql(amount) if amount is not None else "1"
     # LEAST skips a NULL, and would return the clip.
-    held = text if clip is None else f"CASE WHEN ({text}) IS NOT NULL THEN LEAST({text}, {to_sql(clip)}) END"
-    return Term(
-        weight, text, tuple(to_sql(part) for part in parts if not names_candidate(part)),
-        () if shape in ("constant", "clipped sum", "nested loop") else ranges, clip, bare,
-        to_sql(condition) if condition is not None else None, held, shape,
-    )  # fmt: skip
+    nested = (
+        text if clip is None else f"CASE WHEN ({text}) IS NOT NULL THEN LEAST({text}, {to_sql(clip)}) END"
+    )
+    free = tuple(to_sql(part) for part in parts if not names_candidate(part))
+    whole = to_sql(condition) if condition is not None else None
+    return Term(weight, text, free, ranges, clip, bare, whole, nested, shape)
 
 
 # -- writing ----------------------------------------------------------------------------------------------------
@@ -251,19 +237,19 @@ def statistic_sql(rows: str, candidates: str, columns: tuple[str, ...], statisti
     ``rows``: a query of the bounded private rows, with the columns of the terms.
     """
     parts = [f"rows AS ({rows})", f"{CANDIDATE} AS (SELECT * FROM {candidates})"]
-    for i, term in enumerate(statistic.terms):
-        parts += _term_ctes(f"t{i}", term)
-    found = range(len(statistic.terms))
-    joins = " ".join(f"LEFT JOIN t{i} ON t{i}.{CANDIDATE_PLACE} = {_PLACE}" for i in found)
-    return f"WITH {', '.join(parts)} {_scores(columns, statistic, [f't{i}.v' for i in found], joins)}"
+    names = [f"t{i}" for i in range(len(statistic.terms))]
+    for name, term in zip(names, statistic.terms, strict=True):
+        parts += _term_ctes(name, term)
+    joins = " ".join(f"LEFT JOIN {name} ON {name}.{CANDIDATE_PLACE} = {_PLACE}" for name in names)
+    return f"WITH {', '.join(parts)} {_scores(columns, statistic, [f'{name}.v' for name in names], joins)}"
 
 
 def nested_sql(
     rows: str, candidates: str, columns: tuple[str, ...], statistic: CandidateStatistic, first: int
-) -> str:  # fmt: skip
+) -> str:
     """Return the statistic of ``BATCH`` candidates from the ``first`` on, as a nested loop over the rows."""
-    last = first + BATCH
-    inside = f"{CANDIDATE} AS (SELECT * FROM {candidates} WHERE {CANDIDATE_PLACE} >= {first} AND {CANDIDATE_PLACE} < {last})"
+    batch = f"{CANDIDATE_PLACE} >= {first} AND {CANDIDATE_PLACE} < {first + BATCH}"
+    inside = f"{CANDIDATE} AS (SELECT * FROM {candidates} WHERE {batch})"
     sums = ", ".join(
         f"SUM(CASE WHEN {all_of((*t.free, *((t.condition,) if t.condition and t.shape != 'constant' else ())))} "
         f"THEN {t.nested} ELSE 0 END) AS v{i}"
@@ -284,11 +270,7 @@ def _scores(columns: tuple[str, ...], statistic: CandidateStatistic, values: lis
         total = " + ".join([statistic.constant, *terms])
     else:
         total = _write_form(statistic.form.root, terms, statistic)
-    shown = [
-        *(f"{CANDIDATE}.{c}" for c in columns),
-        _PLACE,
-        f"CAST({total} AS HUGEINT) AS {CANDIDATE_SCORE}",
-    ]
+    shown = [*(f"{CANDIDATE}.{c}" for c in columns), _PLACE, f"CAST({total} AS HUGEINT) AS {CANDIDATE_SCORE}"]
     return f"SELECT {', '.join(shown)} FROM {CANDIDATE} {joins} ORDER BY {_PLACE}"
 
 
@@ -320,20 +302,13 @@ def _term_ctes(name: str, term: Term) -> list[str]:
     if term.shape == "constant":
         one = f"SELECT COALESCE(SUM({term.amount}), 0) AS v FROM rows WHERE {where}"
         return [f"{name} AS (SELECT {_PLACE}, one.v FROM {CANDIDATE} CROSS JOIN ({one}) AS one)"]
-    if term.shape == "equality":
-        x, key = term.ranges[0].value, term.ranges[0].threshold
-        grouped = f"SELECT {x} AS k, SUM({term.amount}) AS v FROM rows WHERE {where} GROUP BY k"
-        # Two values of x may equal one key (integers that are one double): still one number per candidate.
-        met = (
-            f"SELECT {_PLACE}, SUM({name}_g.v) AS v FROM {CANDIDATE} JOIN {name}_g ON {name}_g.k = {key} "
-            f"GROUP BY {_PLACE}"
-        )
-        return [f"{name}_g AS ({grouped})", f"{name} AS ({met})"]
-    if term.shape == "several ranges":
-        names = {x: f"key{i}" for i, x in enumerate(dict.fromkeys(r.value for r in term.ranges))}
+    if term.shape in ("equality", "several ranges"):
+        xs = dict.fromkeys(r.value for r in term.ranges)
+        names = {x: "k" if term.shape == "equality" else f"key{i}" for i, x in enumerate(xs)}
         keys = ", ".join(f"{x} AS {alias}" for x, alias in names.items())
         grouped = f"SELECT {keys}, SUM({term.amount}) AS v FROM rows WHERE {where} GROUP BY {', '.join(names.values())}"
         met = " AND ".join(f"{name}_g.{names[r.value]} {r.op} {r.threshold}" for r in term.ranges)
+        # Several values of x may equal one key (integers that are one double): GROUP BY keeps one number per candidate.
         found = (
             f"SELECT {_PLACE}, SUM({name}_g.v) AS v FROM {CANDIDATE} JOIN {name}_g ON {met} GROUP BY {_PLACE}"
         )
@@ -357,16 +332,15 @@ def _term_ctes(name: str, term: Term) -> list[str]:
     parts.append(f"{name}_all AS (SELECT COALESCE(SUM({term.amount}), 0) AS upto FROM rows WHERE {present})")
     joins = "".join(f" LEFT JOIN {at} AS a{i} ON a{i}.t = {r.threshold}" for i, r in enumerate(term.ranges))
     sums = {
-        r.op[0]: (f"a{i}.upto" if r.op in ("<=", ">") else f"a{i}.under", r)
-        for i, r in enumerate(term.ranges)
+        r.op[0]: (f"a{i}.{'upto' if r.op in ('<=', '>') else 'under'}", r) for i, r in enumerate(term.ranges)
     }
     if len(sums) == 2:
         (high, upper), (low, lower) = sums["<"], sums[">"]
-        order = " AND ".join(f"({r.threshold}) IS NOT NULL" for r in term.ranges)
-        # An empty range has no rows, whatever the order of its ends; if the ends are equal, only a closed range has any.
+        present = " AND ".join(f"({r.threshold}) IS NOT NULL" for r in term.ranges)
+        # A range with its ends in the wrong order has no rows; one with equal ends has rows only if it is closed.
         meets = "<=" if (upper.op, lower.op) == ("<=", ">=") else "<"
-        held = f"{order} AND ({lower.threshold}) {meets} ({upper.threshold})"
-        value = f"CASE WHEN {held} THEN {high} - {low} ELSE 0 END"
+        ordered = f"{present} AND ({lower.threshold}) {meets} ({upper.threshold})"
+        value = f"CASE WHEN {ordered} THEN {high} - {low} ELSE 0 END"
     else:
         value = sums["<"][0] if "<" in sums else f"{name}_all.upto - {sums['>'][0]}"
     one = f"SELECT {_PLACE}, {value} AS v FROM {CANDIDATE}{joins} CROSS JOIN {name}_all"
@@ -414,20 +388,8 @@ _UNLIKE = ("FLOAT", "UBIGINT", "HUGEINT", "UHUGEINT")
 """Types without a 64-bit integer or double in Arrow."""
 _SMALL = ("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT")
 _NARROW_DIGITS = 9
-_STEADY = (
-    exp.Column,
-    exp.Identifier,
-    exp.Literal,
-    exp.Paren,
-    exp.Neg,
-    exp.Add,
-    exp.Sub,
-    exp.Mul,
-    exp.Cast,
-    exp.DataType,
-    exp.DataTypeParam,
-    exp.Try,
-)
+_OPERATIONS = (exp.Paren, exp.Neg, exp.Add, exp.Sub, exp.Mul, exp.Cast, exp.Try)
+_STEADY = (*_OPERATIONS, exp.Column, exp.Identifier, exp.Literal, exp.DataType, exp.DataTypeParam)
 """Deterministic expressions."""
 
 
@@ -462,12 +424,9 @@ class _Shown:
 
 def sweep_of(
     rows: str, source: str, columns: Sequence[str], statistic: CandidateStatistic,
-    types: Mapping[tuple[str, str], Type], per_unit: int, extra: Mapping[str, str],
+    types: Types, per_unit: int, extra: Mapping[str, str],
 ) -> CandidateScores | None:  # fmt: skip
-    """Return the sweep of a statistic in a one-pass shape; None for values that are no numbers or dates.
-
-    ``types``: the type of each column in the terms, by relation and name; ``per_unit``: rows of one privacy unit.
-    """
+    """Return the sweep of a statistic in a one-pass shape; None for values that are no numbers or dates."""
     histograms: dict[HistogramQuery, int] = {}
     shown = _Shown()
     for name in (*columns, CANDIDATE_PLACE):
@@ -491,10 +450,10 @@ def sweep_of(
     more |= {name: f"CAST({sql} AS HUGEINT)" for name, sql in zip(bases, statistic.bases, strict=True)}
     multiples = tuple(_public(weight, shown, types) for weight in statistic.multiples)
     as_it_is = not more and shown.bare
-    items = [
-        f"{sql} AS {to_sql(exp.to_identifier(name, quoted=True))}"
-        for name, sql in (shown.items | more).items()
+    named = [
+        (to_sql(exp.to_identifier(name, quoted=True)), sql) for name, sql in (shown.items | more).items()
     ]
+    items = [f"{sql} AS {name}" for name, sql in named]
     return CandidateScores(
         f"SELECT {', '.join(items)} FROM {source} AS {CANDIDATE}", tuple(histograms), tuple(swept),
         CANDIDATE_BASE if CANDIDATE_BASE in more else None, (source, tuple(shown.items)) if as_it_is else None, per_unit,
@@ -502,21 +461,16 @@ def sweep_of(
     )  # fmt: skip
 
 
-def _public(weight: Weight, shown: _Shown, types: Mapping[tuple[str, str], Type]) -> CandidateFactor:
+def _public(weight: Weight, shown: _Shown, types: Types) -> CandidateFactor:
     if weight.sql is None:
         return CandidateFactor(weight.times)
-    node = _bare(weight.raw)
-    kind = types.get((node.table, node.name)) if node is not None else None
+    kind = _type_of(weight.raw, types)
     plain = kind is not None and kind.kind == "INTEGER" and kind.sql not in _UNLIKE
-    return CandidateFactor(
-        weight.times,
-        shown.column(*((weight.raw,) if plain else (weight.sql, weight.raw))),
-        weight.low,
-        weight.high,
-    )
+    name = shown.column(weight.raw) if plain else shown.column(weight.sql, weight.raw)
+    return CandidateFactor(weight.times, name, weight.low, weight.high)
 
 
-def _counted(rows: str, term: Term, types: Mapping[tuple[str, str], Type]) -> HistogramQuery | None:
+def _counted(rows: str, term: Term, types: Types) -> HistogramQuery | None:
     """Return the histogram of a term; None if it is not compared here."""
     if term.shape in ("several ranges", "nested loop"):
         return None
@@ -525,10 +479,10 @@ def _counted(rows: str, term: Term, types: Mapping[tuple[str, str], Type]) -> Hi
     head, tail = f"WITH rows AS ({rows}) SELECT", f"FROM rows WHERE {where}"
     if term.shape == "constant":
         return HistogramQuery(f"{head} 0 AS x, COUNT(*) AS n{added} {tail}")
-    if (
-        bare := term.bare
-    ) is not None:  # DuckDB knows a tighter range for it than for the amount, which may be NULL
-        value = to_sql(bare.value)
+    if (bare := term.bare) is not None:
+        value = to_sql(
+            bare.value
+        )  # DuckDB knows a tighter range for it than for the amount, which may be NULL
         x = f"GREATEST({value}, {bare.least})"
         query = f"{head} {x} AS x, COUNT(*) AS n {tail} AND ({value}) IS NOT NULL GROUP BY x"
         narrow, places = (_narrow(bare.value, types), None) if bare.decimal is None else bare.decimal
@@ -548,26 +502,19 @@ def _counted(rows: str, term: Term, types: Mapping[tuple[str, str], Type]) -> Hi
 
 @dataclass(frozen=True)
 class _Compared:
-    """A compared private side.
-
-    Args:
-        whole: its SQL, as an integer or a double.
-        digits: decimal places made whole in it.
-        kind: its certain column type: ``whole`` numbers or ``doubles``, else nothing.
-        column: a decimal column with equal integers, without multiplication.
-        as_doubles: whether these are compared with doubles.
-    """
+    """A compared private side: ``whole`` is its SQL as an integer or a double, after scaling by ``digits`` places."""
 
     whole: str
     digits: int
     kind: str
+    """Its certain column type: ``whole`` numbers or ``doubles``, otherwise empty."""
     column: str | None = None
+    """A decimal column with equal integers, without multiplication."""
     as_doubles: bool = False
+    """Whether these integers are compared with doubles."""
 
 
-def _compared(
-    side: exp.Expr, publics: Sequence[exp.Expr], types: Mapping[tuple[str, str], Type]
-) -> _Compared | None:
+def _compared(side: exp.Expr, publics: Sequence[exp.Expr], types: Types) -> _Compared | None:
     """Return how a private side is compared; None unless it and the public sides are all numbers, or all dates."""
     kinds = {kind for public in publics for kind in _kinds(public, types)}
     x, mine, own = to_sql(side), _kinds(side, types), _type_of(side, types)
@@ -596,16 +543,14 @@ def _compared(
 
 
 def _is_wide(node: exp.Expr) -> bool:
-    """Return whether an expression is computed in signed integers of 128 bits: some have more digits than leave the engine."""
+    """Return whether an expression is computed in signed integers of 128 bits: the engine returns at most 38 digits."""
     casts = [cast.to for cast in node.find_all(exp.Cast)]
     wide = any(kind.is_type("int128") for kind in casts)
-    return wide and not any(kind.is_type(*_NO_INTEGERS) for kind in casts) and node.find(exp.Div) is None
+    others = any(kind.is_type("double", "float", "decimal", "uint128") for kind in casts)
+    return wide and not others and node.find(exp.Div) is None
 
 
-_NO_INTEGERS = ("double", "float", "decimal", "uint128")
-
-
-def _meet_as_doubles(found: Range, types: Mapping[tuple[str, str], Type]) -> bool:
+def _meet_as_doubles(found: Range, types: Types) -> bool:
     """Return whether the engine casts decimals to doubles to compare the two sides."""
     own = _type_of(found.x, types)
     return own is not None and (
@@ -614,11 +559,11 @@ def _meet_as_doubles(found: Range, types: Mapping[tuple[str, str], Type]) -> boo
     )
 
 
-def _is_double(node: exp.Expr, types: Mapping[tuple[str, str], Type]) -> bool:
+def _is_double(node: exp.Expr, types: Types) -> bool:
     """Return whether a numeric expression is certainly a double: a column, or computed from one."""
     inner = node.unnest()
     if isinstance(inner, exp.Column):
-        kind = types.get((inner.table, inner.name))
+        kind = _type_of(inner, types)
         return kind is not None and kind.kind == "DOUBLE" and kind.sql not in _UNLIKE
     if isinstance(inner, exp.Neg):
         return _is_double(inner.this, types)
@@ -631,12 +576,13 @@ def _as_double(node: exp.Expr) -> exp.Expr:
     return exp.Cast(this=node.copy(), to=exp.DataType.build("DOUBLE", dialect="duckdb"))
 
 
-def _type_of(node: exp.Expr, types: Mapping[tuple[str, str], Type]) -> Type | None:
+def _type_of(node: exp.Expr, types: Types) -> Type | None:
+    """Return the type of an expression that is only a column."""
     bare = _bare(node)
     return types.get((bare.table, bare.name)) if bare is not None else None
 
 
-def _kinds(node: exp.Expr, types: Mapping[tuple[str, str], Type]) -> set[str]:
+def _kinds(node: exp.Expr, types: Types) -> set[str]:
     """Return the numeric kinds in an expression; a literal with a point is a decimal."""
     known = [types.get((c.table, c.name)) for c in node.find_all(exp.Column)]
     kinds: set[str] = {"OTHER" if t is None or t.sql in _UNLIKE else t.kind for t in known}
@@ -646,12 +592,11 @@ def _kinds(node: exp.Expr, types: Mapping[tuple[str, str], Type]) -> set[str]:
     return kinds
 
 
-def _narrow(node: exp.Expr, types: Mapping[tuple[str, str], Type]) -> exp.Expr:
-    """Return grid integers with no more bits than needed."""
+def _narrow(node: exp.Expr, types: Types) -> exp.Expr:
+    """Return grid integers without a cast to more bits than they need."""
     if isinstance(node, exp.Cast) and not isinstance(node, exp.TryCast) and node.to.is_type("bigint"):
         inner: exp.Expr = node.this.unnest()
-        kind = types.get((inner.table, inner.name)) if isinstance(inner, exp.Column) else None
-        small = isinstance(inner, exp.TryCast) and inner.to.is_type("int")
+        kind, small = _type_of(inner, types), isinstance(inner, exp.TryCast) and inner.to.is_type("int")
         if small or (kind is not None and kind.sql in _SMALL):
             return inner
     return node

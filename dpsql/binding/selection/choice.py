@@ -61,18 +61,18 @@ _USAGE = {
 def mechanism_of(select: exp.Select) -> opt.Call | None:
     """Return the selection mechanism that a SELECT calls, if any; PrivacyError for a second mechanism, or an aggregate."""
     found: list[opt.Call] = []
-    beside: list[exp.Expr] = []
+    others: list[exp.Expr] = []
     for item in select.expressions:
         for node in item.walk(prune=lambda n: isinstance(n, exp.Query) or _calls_mechanism(n)):
             call = opt.call_of(node)
             if call is not None and call.name in MECHANISMS:
                 found.append(call)
             elif isinstance(node, exp.AggFunc):
-                beside.append(node)
-    if found and (found[1:] or beside):
-        what = f"nothing else is released beside {found[0].name}."
+                others.append(node)
+    if found and (found[1:] or others):
+        what = f"a query with {found[0].name} releases nothing else."
         hint = "put it into a query of its own, and join the answers."
-        raise privacy_error(found[1].node if found[1:] else beside[0], what, hint)
+        raise privacy_error(found[1].node if found[1:] else others[0], what, hint)
     return found[0] if found else None
 
 
@@ -104,7 +104,7 @@ class Selection:
             raise bind_error(call.node, f"{call.name} takes no FILTER of its own.", hint)
         for key in ("group", "having", "qualify"):
             if self.select.args.get(key):
-                what = f"{key.upper()} can't stand beside {call.name}."
+                what = f"{call.name} does not go with {key.upper()}."
                 hint = "the candidates are the groups; filter the answer in a query above."
                 raise privacy_error(self.select.args[key], what, hint)
         check_unit(self.options, self.bound.names, self.bound.subject)
@@ -113,7 +113,7 @@ class Selection:
             hint = "leave noise out: its answers have Laplace noise."
             raise self.options.refuse("noise", f"{call.name} has noise of its own.", hint)
         if self.options.get("report_cut"):
-            what = f"{call.name} chooses: nothing of its statistic is shown that a cap may have cut."
+            what = f"{call.name} chooses: it shows no statistic that a cap may have cut."
             raise self.options.refuse("report_cut", what, "leave report_cut out.")
         refuse_unfit(self.options)
         if "error" in self.options.values:
@@ -122,30 +122,21 @@ class Selection:
         candidate = self._candidates()
         self.names = RowNames((*self.bound.relations, candidate), dict(self.bound.merged), {}, candidate)
         self.statistic = bind_statistic(call.args[0], self.names, self.binder.catalog.engine.dialect)
-        # The private rows of the statistic, with a limit per unit.
-        self.rows_per_unit = require_rows(self.bound, self.options, call.node)
-        self.rows = rows_of_statistic(
-            self.binder, self.select, self.bound, self.env, self.names, self.rows_per_unit
-        )
-        share = deal(
-            self.binder, self.options, self.select, [(self.given.get("epsilon"), call.node)], int(gaussian)
-        )
+        self.rows_per_unit = rows = require_rows(self.bound, self.options, call.node)
+        self.rows = rows_of_statistic(self.binder, self.select, self.bound, self.env, self.names, rows)
+        asked = [(self.given.get("epsilon"), call.node)]
+        share = deal(self.binder, self.options, self.select, asked, int(gaussian))
         self.delta = share.delta if gaussian else Fraction(0)
         wanted = self._wanted(candidate)
         # The candidate's columns to return, as named in the release.
         self.columns = tuple(_exact(f) for f in wanted)
         self.asked = share.whole
-        shares = call.named.get("budget_split")
+        split, (_, place) = self.given.get("budget_split"), call.named.get("budget_split") or (None, None)
         make = self._above if call.name == "ABOVE_THRESHOLD" else self._best
         named = make_unique([*self.columns, "answer"])[-1] if self.given.get("answer") else None
 
         def build(epsilon: Fraction) -> tuple[Operator, list[Released]]:
-            own, answers = divide_for_answers(
-                shares[1] if shares else None,
-                epsilon,
-                self.given.get("answer"),
-                self.given.get("budget_split"),
-            )
+            own, answers = divide_for_answers(place, epsilon, self.given.get("answer"), split)
             return make(own, (named, answers) if named is not None and answers else None)
 
         operator, made = build(share.amounts[0].find_epsilon(lambda epsilon: build(epsilon)[0].event))
@@ -166,15 +157,14 @@ class Selection:
         else:
             cte = self.env.get(fold(name)) or self.env.get(kept_cte_name(name, self.binder.own_names.taken))
             steady = cte is None
-            public = cte.private is None if cte is not None else self.binder.catalog.find(name, span).public
-            if not public:
-                raise PrivacyError(
-                    f"the candidates {name} depend on private rows.",
-                    span=span,
-                    hint="candidates are public: a list of values, a public table, or what a private block released.",
+            listed = self.binder.catalog.find(name, span) if cte is None else None
+            if not (listed.public if listed is not None else cte is not None and cte.private is None):
+                hint = (
+                    "candidates are public: a list of values, a public table, or an answer that was released."
                 )
-            if cte is None:
-                self.binder.public[self.binder.catalog.find(name, span).name] = None
+                raise PrivacyError(f"the candidates {name} depend on private rows.", span=span, hint=hint)
+            if listed is not None:
+                self.binder.public[listed.name] = None
             table = exp.to_identifier(name if cte is None else cte.name, quoted=True)
             query = exp.Select(expressions=[exp.Star()], from_=exp.From(this=exp.Table(this=table)))
         relation = self.binder.public_relation(query, self.env, candidates.CANDIDATE)
@@ -205,8 +195,9 @@ class Selection:
         if self.call.over is None:
             return ()
         items = [*self.select.expressions, self.select.args.get("order")]
-        above = [c for item in items if item is not None for c in _columns_above(item)]
-        named = [f for f in candidate.fields if any(self._names(c, f) for c in above)]
+        nodes = [node for item in items if item is not None for node in item.walk(prune=_calls_mechanism)]
+        outside = [node for node in nodes if isinstance(node, exp.Column)]
+        named = [f for f in candidate.fields if any(self._names(c, f) for c in outside)]
         return tuple(named or candidate.fields)
 
     def _names(self, node: exp.Column, f: Field) -> bool:
@@ -218,41 +209,35 @@ class Selection:
         assert self.names.candidate is not None
         types = {(candidates.ROWS, name): kind for name, kind in self.names.types.items()}
         types |= {(candidates.CANDIDATE, _exact(f)): f.typed.type for f in self.names.candidate.fields}
-        return sweep_of(
-            self.rows, self.found.name, self.columns, self.statistic, types, self.rows_per_unit, extra
-        )
+        source, per_unit = self.found.name, self.rows_per_unit
+        return sweep_of(self.rows, source, self.columns, self.statistic, types, per_unit, extra)
 
     def _batches(self, extra: dict[str, str]) -> tuple[str, ...]:
         """Return the queries of the statistic for all candidates, with further columns."""
-        source = self.found.name
+        source, statistic = self.found.name, self.statistic
         if extra:
             more = ", ".join(f"{sql} AS {name}" for name, sql in extra.items())
             source = f"(SELECT *, {more} FROM {source} AS {candidates.CANDIDATE})"
         columns = (*self.columns, *extra)
-        looped, tables = (
-            self.statistic.shape == "nested loop",
-            [t for r in self.bound.relations for t in r.tables],
-        )
+        looped, several = statistic.shape == "nested loop", "several ranges" in statistic.shape
+        tables = [t for r in self.bound.relations for t in r.tables]
         if looped and self.count is None:
-            what = "this shape is computed candidate by candidate, and how many there are is not known yet."
+            what = "this shape is computed candidate by candidate, and their number is not known yet."
             hint = "compare with =, <, <=, >, >= or BETWEEN, or list the candidates."
             raise privacy_error(self.call.node, what, hint)
-        if looped or "several ranges" in self.statistic.shape:
+        if looped or several:
             refuse_fan_out((self.count or 1) * self.bound.fan_out, tables, self.call.node)
-        if not looped:
-            if "several ranges" in self.statistic.shape and self.count is None:
-                most = max_fan_out(tables) // self.bound.fan_out
-                kept = f"SELECT * FROM ({self.found.sql}) AS found WHERE {CANDIDATE_PLACE} < {most}"
-                self.found = plan.Input(self.found.name, kept)
-                self.notes.append(
-                    f"The first {most:,} candidates are looked at, where there are more (max_fan_out)."
-                )
-            return (candidates.statistic_sql(self.rows, source, columns, self.statistic),)
-        assert self.count is not None
-        firsts = range(0, max(self.count, 1), candidates.BATCH)
-        return tuple(
-            candidates.nested_sql(self.rows, source, columns, self.statistic, first) for first in firsts
-        )
+        if looped and self.count is not None:
+            firsts = range(0, max(self.count, 1), candidates.BATCH)
+            return tuple(
+                candidates.nested_sql(self.rows, source, columns, statistic, first) for first in firsts
+            )
+        if several and self.count is None:
+            most = max_fan_out(tables) // self.bound.fan_out
+            kept = f"SELECT * FROM ({self.found.sql}) AS found WHERE {CANDIDATE_PLACE} < {most}"
+            self.found = plan.Input(self.found.name, kept)
+            self.notes.append(f"At most the first {most:,} candidates are considered (max_fan_out).")
+        return (candidates.statistic_sql(self.rows, source, columns, statistic),)
 
     def _above(
         self, epsilon: Fraction, answer: tuple[str, Fraction] | None
@@ -331,11 +316,11 @@ class Selection:
         )  # fmt: skip
         shown: list[tuple[str, exp.Expr]] = []
         visible = [item.name for item in made]
-        if all(_is_mechanism(item) for item in self.select.expressions):
+        if all(_calls_mechanism(item.unalias()) for item in self.select.expressions):
             shown += [(f.name, column(_exact(f))) for f in wanted]
         for item in self.select.expressions:
             alias = item.alias if isinstance(item, exp.Alias) else ""
-            if _is_mechanism(item):
+            if _calls_mechanism(item.unalias()):
                 shown += [(alias if alias and n == visible[0] else n, column(n)) for n in visible]
                 continue
             bare = item.name if isinstance(item, exp.Column) else spell(item)
@@ -351,17 +336,17 @@ class Selection:
 
     def _above_block(self, node: exp.Expr, wanted: tuple[Field, ...], visible: list[str]) -> exp.Expr:
         """Return an analyst's expression over the columns of the release."""
-        if _is_mechanism(node):
+        if _calls_mechanism(node.unalias()):
             if not visible:
-                what = f"{self.call.name} gives rows here, no value."
+                what = f"{self.call.name} returns rows here, not a value."
                 raise bind_error(node, what, "add answer => TRUE.")
             return column(visible[0])
         if isinstance(node, exp.Query):
             self.binder.public_query(node, self.env)
             return node
         if node.is_star:
-            hint = "name columns of the candidates; all of them are shown where none is named."
-            raise privacy_error(node, f"* is no column beside {self.call.name}.", hint)
+            hint = "name columns of the candidates; if none is named, all of them are shown."
+            raise privacy_error(node, f"* is not supported in a query with {self.call.name}.", hint)
         if isinstance(node, exp.Column):
             found = next((f for f in wanted if self._names(node, f)), None)
             if found is not None:
@@ -397,11 +382,9 @@ def divide_for_answers(
         BindError: there is not a share for each stage.
     """
     if shares is not None and (len(shares) == 3) != bool(answer):
-        stages = (
-            "the threshold, the questions and the answers" if answer else "the threshold and the questions"
-        )
+        stages = "threshold, the questions and the answers" if answer else "threshold and the questions"
         hint = "write (0.2, 0.3, 0.5) with answer, (0.3, 0.7) without."
-        raise bind_error(place, f"budget_split has a share for each of {stages}.", hint)
+        raise bind_error(place, f"budget_split has a share for each of the {stages}.", hint)
     if not answer:
         return epsilon, Fraction(0)
     answers = epsilon / 2 if shares is None else epsilon * shares[2]
@@ -420,16 +403,6 @@ def rows_of_statistic(
 def _exact(candidate: Field) -> str:
     """Return the name of a candidates' column in exact queries and in the release."""
     return candidate.typed.node.name
-
-
-def _columns_above(node: exp.Expr) -> list[exp.Column]:
-    """Return the columns outside a mechanism, which may name a candidate's."""
-    inside = node.walk(prune=_calls_mechanism)
-    return [found for found in inside if isinstance(found, exp.Column)]
-
-
-def _is_mechanism(node: exp.Expr) -> bool:
-    return _calls_mechanism(node.unalias())
 
 
 def _calls_mechanism(node: exp.Expr) -> bool:

@@ -22,8 +22,8 @@ from dpsql.binding.selection.utility import bind_statistic
 from dpsql.errors import BindError, Error, PrivacyError
 from dpsql.exact.row_caps import RowCaps
 from dpsql.language import options as opt
-from dpsql.language.advice import MODES
 from dpsql.language.dialect import bind_error, privacy_error, span_of, table_named
+from dpsql.language.functions import MODES
 from dpsql.language.statements import Statement
 from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_PLACE
 from dpsql.mechanisms.selection.above_threshold import (
@@ -33,35 +33,26 @@ from dpsql.mechanisms.selection.above_threshold import (
     charge_answers,
     share_epsilon,
 )
-from dpsql.mechanisms.subsample.subsample import (
-    QUESTIONS,
-    StabilityRule,
-    StableStream,
-    split_stable_epsilon,
-)
+from dpsql.mechanisms.subsample.subsample import QUESTIONS, StabilityRule, StableStream, split_stable_epsilon
 from dpsql.noise.entropy import Entropy
 from dpsql.numerics.exact_numbers import write_number
 from dpsql.privacy.accountants import suggest_delta
 from dpsql.privacy.amounts import Amount
 from dpsql.privacy.events import Event
 
+_AMOUNTS: opt.Readers = {
+    "epsilon": opt.read_epsilon, "mu": opt.read_mu, "rho": opt.read_rho, "delta": opt.read_delta,
+}  # fmt: skip
 DECLARE_OPTIONS: opt.Readers = {
-    "epsilon": opt.read_epsilon,
-    "mu": opt.read_mu,
-    "rho": opt.read_rho,
-    "delta": opt.read_delta,
+    **_AMOUNTS,
     "noise": opt.read_one_of("LAPLACE", "GAUSSIAN"),
     "max_hits": opt.read_whole,
     **dict.fromkeys(("answer", "gap", "refresh"), opt.read_truth),
     "budget_split": opt.read_shares,
 }
 STABLE_OPTIONS: opt.Readers = {
-    "epsilon": opt.read_epsilon,
-    "mu": opt.read_mu,
-    "rho": opt.read_rho,
-    "delta": opt.read_delta,
-    "max_unstable": opt.read_whole,
-    "blocks": opt.read_whole,
+    **_AMOUNTS,
+    **dict.fromkeys(("max_unstable", "blocks"), opt.read_whole),
     "refresh": opt.read_truth,
     "budget_split": opt.read_shares,
 }
@@ -139,14 +130,13 @@ class ThresholdDeclaration(Declaration):
         noise, whole = self.noise, float(self.epsilon1 + self.epsilon2 + self.answers)
         kind = "a fresh threshold for each round" if self.refresh else "one noisy threshold"
         kind += f" with Gaussian noise (σ={float(noise.sigma):.4g})" if noise.sigma is not None else ""
-        fresh = f"Each hit is answered afresh, all of them from a share of ε={float(self.answers):g}."
+        fresh = f"Each hit has a fresh noisy answer; all answers share ε={float(self.answers):g}."
         return (
-            f"Open the threshold {self.name}: statistics that are asked for one after another are compared with "
-            f"{float(self.threshold):g}, by {kind} that stays in memory (ε={whole:g}, "
-            f"at most {self.max_hits} hit{'s' if self.max_hits > 1 else ''}).",
-            f"A comparison is right beyond {noise.reach(confidence, 1):.4g} times what one privacy unit may move its "
-            f"statistic by, at {confidence:.0%}.",
-            "CLOSE, the last hit or the end of the session settles it: hits that were not found are not paid for "
+            f"Open the threshold {self.name}: successive statistics are compared with {float(self.threshold):g}, by {kind} "
+            f"that is kept in memory (ε={whole:g}, at most {self.max_hits} hit{'s' if self.max_hits > 1 else ''}).",
+            f"At {confidence:.0%}, a comparison is right if the statistic is farther from the threshold than "
+            f"{noise.reach(confidence, 1):.4g} times what one privacy unit may move it by.",
+            "CLOSE, the last hit or the end of the session settles the charge: unused hits are refunded "
             + ("under any accountant." if self.refresh else "under basic composition."),
             *((fresh,) if self.answers else ()),
         )
@@ -184,15 +174,15 @@ class StableDeclaration(Declaration):
         if lead > self.blocks:
             said = f"even unanimous votes may be NULL: a lead of {lead:,} would be needed, there are {self.blocks:,},"
         return (
-            f"Open the stable questions {self.name}: the privacy units are cut once into {self.blocks:,} blocks; each question "
-            f"runs on every block, and the vote that wins by enough is its exact answer "
+            f"Open the stable questions {self.name}: the privacy units are divided once into {self.blocks:,} blocks; each "
+            f"question runs on every block, and the vote that wins by enough is its exact answer "
             f"(ε={float(rule.epsilon1 + rule.epsilon2):g}, δ={float(rule.delta):.3g}).",
-            f"A question on which the blocks disagree is NULL, and is paid: {many} such question{'s' if many > 1 else ''} "
-            f"close{'' if many > 1 else 's'} it. Those that are answered cost nothing, however many they are.",
-            f"Of {QUESTIONS:,} questions, {said} in {confidence:.0%} of sessions; δ is the chance that an answer comes out "
-            "that one privacy unit could change, in all questions together.",
-            "CLOSE, the last unstable question or the end of the session settles it: unstable questions that did not come "
-            "are not paid for " + ("under any accountant." if rule.refresh else "under basic composition."),
+            f"A question on which the blocks disagree is NULL, and is charged: {many} such question{'s' if many > 1 else ''} "
+            f"close{'' if many > 1 else 's'} the stream. Answered questions are free.",
+            f"Of {QUESTIONS:,} questions, {said} in {confidence:.0%} of sessions; δ is the chance of an answer that one "
+            "privacy unit could change, in all questions together.",
+            "CLOSE, the last unstable question or the end of the session settles the charge: unused ones are refunded "
+            + ("under any accountant." if rule.refresh else "under basic composition."),
         )
 
 
@@ -207,12 +197,11 @@ def bind_declare(statement: Statement, catalog: Catalog, fold_scalars: Fold) -> 
     select = select.copy()
     try:
         if statement.name.upper() in MODES:
-            what = f"{statement.name} is a mode of its own."
+            what = f"{statement.name} is the name of a mode."
             raise BindError(what, span=statement.span, hint="give the threshold another name.")
         fold_scalars(select, catalog)
-        if opt.mode_of(select) == "STABLE":
-            return _declare_stable(statement, select, catalog)
-        return _declare_threshold(statement, select, catalog)
+        declare = _declare_stable if opt.mode_of(select) == "STABLE" else _declare_threshold
+        return declare(statement, select, catalog)
     except Error as error:
         error.span = error.span or statement.span
         raise error.located(statement.text) from None
@@ -230,13 +219,13 @@ def _declare_threshold(statement: Statement, select: exp.Select, catalog: Catalo
     if options.get("noise") == "GAUSSIAN":
         delta = _delta(statement, options, catalog, "Gaussian noise needs a delta.")
 
+    place, answer, gap = options.nodes.get("budget_split"), options.get("answer"), bool(options.get("gap"))
+
     def declare(epsilon: Fraction) -> ThresholdDeclaration:
-        own, answers = divide_for_answers(
-            options.nodes.get("budget_split"), epsilon, options.get("answer"), shares
-        )
+        own, answers = divide_for_answers(place, epsilon, answer, shares)
         first, second = share_epsilon(own, hits, False, refresh, shares)
         return ThresholdDeclaration(
-            statement.name, threshold, first, second, hits, refresh, delta, bool(options.get("gap")), answers
+            statement.name, threshold, first, second, hits, refresh, delta, gap, answers
         )
 
     return declare(asked.find_epsilon(lambda epsilon: declare(epsilon).event))
@@ -286,7 +275,7 @@ def _find_amount(statement: Statement, options: opt.Options, catalog: Catalog, h
 
 
 def probe_block(binder: Binder, select: exp.Select, bound: From, options: opt.Options, env: Env) -> None:
-    """Bind SELECT WITH <a declared threshold> in place: one statistic, answered TRUE or FALSE."""
+    """Bind SELECT WITH a declared threshold in place: one statistic, answered TRUE or FALSE."""
     declared = binder.thresholds[options.mode.lower()]
     assert isinstance(declared, ThresholdDeclaration)
     declared.require_open(options.mode_node)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -82,10 +81,8 @@ class ScorePart:
 
 def _limit(node: exp.Expr, typed: Typed, grid: grids.Grid) -> Limit | None:
     """Separate constants from a clip: ``b + 1`` is b, and 1 more; None if doubles might not be exact."""
-    bounds = typed.bounds
-    if bounds is None or bounds.low is None or bounds.high is None:
-        return None
-    if max(abs(bounds.low), abs(bounds.high)) * grid.steps >= 2**50:
+    bounds = typed.bounds or Bounds()
+    if bounds.low is None or bounds.high is None or max(-bounds.low, bounds.high) * grid.steps >= 2**50:
         return None
     offset = Fraction(0)
     while isinstance(node, exp.Paren | exp.Add | exp.Sub):
@@ -113,8 +110,8 @@ def _count(call: Call, names: RowNames) -> ScorePart:
     if not call.args or call.args[0].is_star or isinstance(call.args[0], exp.Literal):
         return ScorePart(None, _filter(call, names))
     typed = total_expressions.make_total(call.args[0], names)
-    there = exp.Not(this=exp.paren(exp.Is(this=typed.node, expression=exp.Null())))
-    return ScorePart(None, _filter(call, names, there))
+    present = exp.Not(this=exp.paren(exp.Is(this=typed.node, expression=exp.Null())))
+    return ScorePart(None, _filter(call, names, present))
 
 
 def _count_if(call: Call, names: RowNames) -> ScorePart:
@@ -140,25 +137,24 @@ def _sum(call: Call, names: RowNames) -> ScorePart:
         low = low if low is None or ends.low is None else min(low, ends.low)
         high = ends.high if high is None else high if ends.high is None else min(high, ends.high)
     if not typed.type.numeric or bounds.low is None or low is None or high is None:
-        hint = "clip it with LEAST(GREATEST(x, 0), c.b), or ask the data owner for bounds."
+        hint = "clip it by LEAST and GREATEST at numbers or at a candidate, or ask the data owner for bounds."
         raise privacy_error(call.node, f"{to_sql(call.node)} needs bounds.", hint)
     grid = grids.choose_grid(typed.type, low, max(high, low))
     y, least = grids.write_steps(typed, grid), math.floor(bounds.low * grid.steps)
     # A clipped value needs no upper bound: the clip is clamped to the bounds itself.
-    amount = _hold(y, least, grid.high if limit is None else None)
-    there = exp.Not(this=exp.Is(this=exp.paren(y), expression=exp.Null()))
-    held = exp.Case(ifs=[exp.If(this=there, true=amount)])
-    part = ScorePart(held, _filter(call, names), Fraction(grid.steps), min(0, grid.low), max(0, grid.high))
+    clamped = _clamp(y, least, grid.high if limit is None else None)
+    present = exp.Not(this=exp.Is(this=exp.paren(y), expression=exp.Null()))
+    amount = exp.Case(ifs=[exp.If(this=present, true=clamped)])
+    part = ScorePart(amount, _filter(call, names), Fraction(grid.steps), min(0, grid.low), max(0, grid.high))
     if limit is None or clip is None:
         return part
     # Clamped to the bounds before scaling: a clip far outside them has no effect, nor has a missing one.
     first, last = (float(end / grid.steps) for end in (grid.low, grid.high))
     value = _function("COALESCE", _cast(limit.node.copy(), "DOUBLE"), exp.Literal.number(last))
-    scaled = exp.Mul(this=_hold(value, first, last), expression=exp.Literal.number(float(grid.steps)))
-    step = _hold(_cast(_function("ROUND", scaled), "BIGINT"), grid.low, grid.high)
-    return replace(
-        part, clip=step, bare=Bare(y, least, _plain_decimal(typed, grid)), limit=_limit(clip, limit, grid)
-    )
+    scaled = exp.Mul(this=_clamp(value, first, last), expression=exp.Literal.number(float(grid.steps)))
+    step = _clamp(_cast(_function("ROUND", scaled), "BIGINT"), grid.low, grid.high)
+    bare = Bare(y, least, _plain_decimal(typed, grid))
+    return replace(part, clip=step, bare=bare, limit=_limit(clip, limit, grid))
 
 
 def _plain_decimal(typed: Typed, grid: grids.Grid) -> tuple[exp.Expr, int] | None:
@@ -181,10 +177,9 @@ def _cast(node: exp.Expr, kind: str) -> exp.Expr:
     return exp.Cast(this=node, to=exp.DataType.build(kind, dialect="duckdb"))
 
 
-def _hold(node: exp.Expr, low: float, high: float | None) -> exp.Expr:
-    """Return a value clamped to bounds; to the lower one alone if the upper one is None."""
-    held = _function("GREATEST", node.copy(), exp.Literal.number(low))
-    return held if high is None else _function("LEAST", held, exp.Literal.number(high))
+def _clamp(node: exp.Expr, low: float, high: float | None) -> exp.Expr:
+    clamped = _function("GREATEST", node.copy(), exp.Literal.number(low))
+    return clamped if high is None else _function("LEAST", clamped, exp.Literal.number(high))
 
 
 def _unclipped(node: exp.Expr, names: RowNames) -> tuple[exp.Expr, exp.Expr | None]:
@@ -224,15 +219,9 @@ class Factor:
     missing: int = 0
 
     @property
-    def range(self) -> tuple[int, int]:
-        """The least and the greatest value, in steps."""
-        return self.low, self.high
-
-    @property
     def top(self) -> int:
         """The greatest absolute value, in steps."""
-        low, high = self.range
-        return max(-low, high)
+        return max(-self.low, self.high)
 
     @property
     def whole(self) -> bool:
@@ -254,8 +243,8 @@ class Factor:
         if self.whole:
             return f"(CAST({to_sql(self.typed.node)} AS HUGEINT) * {extra})"
         # COALESCE comes first: GREATEST and LEAST skip a NULL.
-        held = f"LEAST(GREATEST(COALESCE({self.steps}, {self.missing}), {self.low}), {self.high})"
-        return f"(CAST({held} AS HUGEINT) * {extra})"
+        clamped = f"LEAST(GREATEST(COALESCE({self.steps}, {self.missing}), {self.low}), {self.high})"
+        return f"(CAST({clamped} AS HUGEINT) * {extra})"
 
     def weight(self, extra: int, row: int) -> Weight:
         """Return the factor times ``extra``, for an aggregate that one row moves by ``row``."""
@@ -270,13 +259,13 @@ def factor_of(typed: Typed, span: Span | None) -> Factor:
     bounds = typed.bounds or Bounds()
     if bounds.low is None or bounds.high is None:
         what = "a factor of this statistic has no bound that could be read from the candidates."
-        raise PrivacyError(what, span=span, hint="hold it to a range: LEAST(GREATEST(p, 0), 100).")
+        raise PrivacyError(what, span=span, hint="clamp it to a range: LEAST(GREATEST(p, 0), 100).")
     scale = _scale(typed)
     low, high = math.floor(bounds.low * scale), math.ceil(bounds.high * scale)
     found = Factor(typed, scale, min(0, low), max(0, high))
     if found.top > FARTHEST:
         what = "a factor of this statistic is too large for exact integers."
-        hint = "write it in larger units, or hold it to a range: LEAST(p, 1000)."
+        hint = "write it in larger units, or clamp it to a range: LEAST(p, 1000)."
         raise PrivacyError(what, span=span, hint=hint)
     return found
 
@@ -296,8 +285,8 @@ def _digits(typed: Typed) -> Fraction:
 def _scale(typed: Typed) -> Fraction:
     if typed.type.kind in ("INTEGER", "NULL"):
         return Fraction(1)
-    bounds = typed.bounds
-    if bounds is None or bounds.low is None or bounds.high is None:
+    bounds = typed.bounds or Bounds()
+    if bounds.low is None or bounds.high is None:
         return _digits(typed) if typed.type.kind == "DECIMAL" else Fraction(1 << FINE)
     top = max(abs(bounds.low), abs(bounds.high), Fraction(1, 1 << FINE))
     if typed.type.kind == "DECIMAL" and top * _digits(typed) <= _EXACT:
@@ -306,7 +295,7 @@ def _scale(typed: Typed) -> Fraction:
     return Fraction(2) ** max(0, FINE - size - (top > Fraction(2) ** size))
 
 
-def bounded(f: Field, values: Any) -> Field:
+def bounded(f: Field, values: pa.Table | None) -> Field:
     """Return a field with the range of its public values."""
     if values is None or not f.typed.type.numeric:
         return f
@@ -326,9 +315,6 @@ def level_of(threshold: Typed, steps: Fraction) -> tuple[int | None, dict[str, s
     # A count reaches 2.5 at 3; on a finer grid one step is negligible, and doubles may be off by it.
     whole = "CEIL" if steps == 1 else "ROUND"
     # Minus infinity is always reached; a missing one never is (GREATEST skips a NULL, NaN is above all numbers).
-    scaled = (
-        f"COALESCE({whole}(CAST({to_sql(threshold.node)} AS DOUBLE) * {float(steps)!r}), {float(FARTHEST)!r})"
-    )
-    return None, {
-        CANDIDATE_THRESHOLD: f"CAST(LEAST(GREATEST({scaled}, -{float(FARTHEST)!r}), {float(FARTHEST)!r}) AS BIGINT)"
-    }
+    far = repr(float(FARTHEST))
+    scaled = f"COALESCE({whole}(CAST({to_sql(threshold.node)} AS DOUBLE) * {float(steps)!r}), {far})"
+    return None, {CANDIDATE_THRESHOLD: f"CAST(LEAST(GREATEST({scaled}, -{far}), {far}) AS BIGINT)"}

@@ -7,11 +7,10 @@ candidates' public values determine its sensitivity to one privacy unit, and whe
 Every node counts in integer steps. Below a public factor a unit has fewer steps, by the steps of the factor, so that
 all parts of a sum, and all compared values, have equal steps.
 
-Statistics without common rows: no row, for any candidate, satisfies both of their conditions.
-
-Recognised: ``x < c.v`` and ``x >= c.v`` (comparisons with one public side), ``x < 3`` and ``x > 5`` (with integers that
-are exact in any numeric type), ``g = 'a'`` and ``g = 'b'`` (texts, compared unchanged), and a condition and its
-negation. Other conditions are assumed to have common rows.
+Two aggregates have no common rows if no row, for any candidate, satisfies both of their conditions. Recognised are
+``x < c.v`` and ``x >= c.v`` (one public side), ``x < 3`` and ``x > 5`` (integers that are exact in any numeric type),
+``g = 'a'`` and ``g = 'b'`` (texts, compared unchanged), and a condition and its negation. Other conditions are assumed
+to have common rows.
 """
 
 from __future__ import annotations
@@ -33,6 +32,7 @@ from dpsql.binding.selection.candidates import (
     CandidateStatistic,
     Weight,
     compare_sides,
+    flatten_conditions,
     names_candidate,
     shape_of,
 )
@@ -55,21 +55,18 @@ from dpsql.mechanisms.selection.utility_forms import (
 
 _EXACT = 1 << 24
 """Integers below this are exact in every numeric type."""
-
 _SIDES = {"<": {-1}, "<=": {-1, 0}, "=": {0}, ">=": {0, 1}, ">": {1}, "<>": {-1, 1}}
 """The possible positions of x, by operator: below the other side (-1), at it (0) or above it (1)."""
-
 _Comparison = tuple[str, str, str, int | None, bool]
 """The SQL of x, the operator, the SQL of the other side, its integer value if any, and whether it is a text."""
 
 
 def find_apart(conditions: Sequence[exp.Expr | None], names: RowNames) -> tuple[tuple[int, int], ...]:
     """Return the pairs of conditions, by index, that no row satisfies both of."""
-    found = [list(_facts(condition, names)) for condition in conditions]
-    negated = [
-        {to_sql(part.this.unnest()) for part in _parts(c) if isinstance(part, exp.Not)} for c in conditions
-    ]
-    plain = [{to_sql(part) for part in _parts(c)} for c in conditions]
+    parts = [list(flatten_conditions(split_conjuncts(condition))) for condition in conditions]
+    found = [list(_facts(mine, names)) for mine in parts]
+    negated = [{to_sql(part.this.unnest()) for part in mine if isinstance(part, exp.Not)} for mine in parts]
+    plain = [set(map(to_sql, mine)) for mine in parts]
     return tuple(
         (i, j)
         for i, j in combinations(range(len(conditions)), 2)
@@ -79,33 +76,14 @@ def find_apart(conditions: Sequence[exp.Expr | None], names: RowNames) -> tuple[
     )
 
 
-def _parts(condition: exp.Expr | None) -> Iterable[exp.Expr]:
-    for part in split_conjuncts(condition):
-        inner = part.unnest()
-        if isinstance(inner, exp.Between):
-            yield exp.GTE(this=inner.this.copy(), expression=inner.args["low"].copy())
-            yield exp.LTE(this=inner.this.copy(), expression=inner.args["high"].copy())
-        else:
-            yield inner
-
-
-def _facts(condition: exp.Expr | None, names: RowNames) -> Iterable[_Comparison]:
-    for part in _parts(condition):
-        compared = compare_sides(part)
-        if compared is None:
-            continue
-        x, op, bound = compared
-        number = int(bound.name) if isinstance(bound, exp.Literal) and bound.is_int else None
-        if number is not None and number >= _EXACT:
-            number = None
-        column = x.unnest()
-        kind = (
-            names.types.get(column.name) if isinstance(column, exp.Column) and column.table == ROWS else None
-        )
-        text = (
-            isinstance(bound, exp.Literal) and bound.is_string and kind is not None and kind.sql == "VARCHAR"
-        )
-        yield to_sql(x), op, to_sql(bound), number, text
+def _facts(parts: Iterable[exp.Expr], names: RowNames) -> Iterable[_Comparison]:
+    for x, op, bound in filter(None, map(compare_sides, parts)):
+        literal, column = bound if isinstance(bound, exp.Literal) else None, x.unnest()
+        number = int(literal.name) if literal is not None and literal.is_int else _EXACT
+        own = isinstance(column, exp.Column) and column.table == ROWS
+        kind = names.types.get(column.name) if own else None
+        text = literal is not None and literal.is_string and kind is not None and kind.sql == "VARCHAR"
+        yield to_sql(x), op, to_sql(bound), number if number < _EXACT else None, text
 
 
 def _exclude(one: _Comparison, other: _Comparison) -> bool:
@@ -129,12 +107,14 @@ _MOST = 1 << 80
 """The most steps that one row may move a statistic by: sums over any table then fit 38 digits."""
 _MOST_PUBLIC = 1 << 120
 """The greatest total of a tree's public numbers, in steps."""
+_KNOWN = "write counts and bounded sums: added, times a candidate's column, in ABS, GREATEST or LEAST."
+_ABOVE_MEAN = (
+    "a mean is above a number if the sum minus that many times the count is above 0: ask about that."
+)
 
 
 def bind_statistic(node: exp.Expr, names: RowNames, dialect: str) -> CandidateStatistic:
-    """Bind the first argument of a mechanism.
-
-    ``dialect``: of the engine. Only for DuckDB are statistics without common rows recognised.
+    """Bind the first argument of a mechanism; aggregates without common rows are recognised in DuckDB's ``dialect`` only.
 
     Raises:
         PrivacyError: its sensitivity can't be derived.
@@ -143,7 +123,7 @@ def bind_statistic(node: exp.Expr, names: RowNames, dialect: str) -> CandidateSt
     found = _Tree(names)
     root = found.read(node, 1, None, _Above())
     if not found.parts:
-        what = "the statistic does not look at private rows."
+        what = "the statistic does not read private rows."
         raise privacy_error(node, what, "write an aggregate, such as COUNT(*) FILTER (WHERE disease = name).")
     factors = [score.factor_of(part.factor, span_of(node)) for part, _ in found.parts]
     steps = [
@@ -208,8 +188,8 @@ def _check_size(
         int(common / mine) * score.FARTHEST * above.top
         for (_, _, above), mine in zip(found.bases, scales, strict=True)
     )
-    beyond = far > _MOST_PUBLIC and not isinstance(root, Linear)
-    if summed > _MOST or (found.bases and common > _MOST) or beyond:
+    too_far = far > _MOST_PUBLIC and not isinstance(root, Linear)
+    if summed > _MOST or (found.bases and common > _MOST) or too_far:
         what = "the steps of this statistic are too many for exact integers."
         raise privacy_error(node, what, "round its factors, or write it in larger units.")
 
@@ -220,7 +200,7 @@ def _times(a: Movement, b: Movement) -> Movement:
 
 
 def _ends(factor: Factor, by: int) -> Movement:
-    return _times(factor.range, (by, by))
+    return _times((factor.low, factor.high), (by, by))
 
 
 def _own(form: FormNode, weights: Sequence[Weight], multiples: Sequence[Weight]) -> str:
@@ -243,10 +223,7 @@ _MOMENTS = ("DATE", "TIME", "TIMESTAMP")
 
 
 def _lengths(condition: exp.Expr | None, names: RowNames) -> bool:
-    """Return whether a condition may compare intervals.
-
-    DuckDB fails to find the bin of one as soon as there is a row, which would reveal its existence.
-    """
+    """Return whether a condition may compare intervals: DuckDB's search for their bins fails once there is a row."""
     if condition is None:
         return False
     kinds = {(ROWS, name): kind for name, kind in names.types.items()}
@@ -267,25 +244,21 @@ def _differences(parts: Sequence[ScorePart]) -> dict[int, tuple[int, int]]:
     The first of the two parts gets this range, the second none.
     """
     found: dict[int, tuple[int, int]] = {}
-    for i, one in enumerate(parts):
-        for j, other in enumerate(parts[:i]):
-            if one.limit is None or other.limit is None or {i, j} & set(found):
-                continue
-            if one.limit.base != other.limit.base:
-                continue
-            same = (one.bare, one.condition, one.steps) == (other.bare, other.condition, other.steps)
-            if same and one.sign == -other.sign and one.factor.node == other.factor.node:
-                apart = (other.limit.offset - one.limit.offset) * one.steps
-                # Rounding keeps integer distances, and may otherwise add a step: -1/2 and 1/2 become -1 and 1.
-                exact = one.limit.whole and all(
-                    number.denominator == 1 for number in (one.limit.offset, other.limit.offset, one.steps)
-                )
-                width = math.ceil(abs(apart)) + (0 if exact else 1)
-                low, high = -width if apart <= 0 else 0, width if apart >= 0 else 0
-                # The clamping bounds of the clips must not be farther apart than the clips, nor in the other order.
-                ends = zip(one.limit.ends, other.limit.ends, strict=True)
-                if all(low <= theirs - mine <= high for mine, theirs in ends):
-                    found[j], found[i] = (low, high), (0, 0)
+    for (j, other), (i, one) in combinations(enumerate(parts), 2):
+        a, b = one.limit, other.limit
+        if a is None or b is None or a.base != b.base or {i, j} & set(found):
+            continue
+        same = (one.bare, one.condition, one.steps) == (other.bare, other.condition, other.steps)
+        if not same or one.sign != -other.sign or one.factor.node != other.factor.node:
+            continue
+        apart = (b.offset - a.offset) * one.steps
+        # Rounding keeps integer distances, and may otherwise add a step: -1/2 and 1/2 become -1 and 1.
+        exact = a.whole and all(number.denominator == 1 for number in (a.offset, b.offset, one.steps))
+        width = math.ceil(abs(apart)) + (0 if exact else 1)
+        low, high = -width if apart <= 0 else 0, width if apart >= 0 else 0
+        # The clamping bounds of the clips must not be farther apart than the clips, nor in the other order.
+        if all(low <= theirs - mine <= high for mine, theirs in zip(a.ends, b.ends, strict=True)):
+            found[j], found[i] = (low, high), (0, 0)
     return found
 
 
@@ -337,14 +310,8 @@ class _Tree:
         return found[0] if len(found) == 1 else Total(tuple(found))
 
     def _add(
-        self,
-        node: exp.Expr,
-        sign: int,
-        factor: exp.Expr | None,
-        above: _Above,
-        into: list[FormNode],
-        side: int = 0,
-    ) -> None:
+        self, node: exp.Expr, sign: int, factor: exp.Expr | None, above: _Above, into: list[FormNode], side: int = 0
+    ) -> None:  # fmt: skip
         """Add an expression to a sum, whose adjacent linear parts are one form."""
         node = node.unnest()
         call = call_of(node)
@@ -416,17 +383,9 @@ def _refusal(node: exp.Expr) -> tuple[str, str]:
         return what, "take the lesser of the two, their sum or their distance, times a public number."
     if isinstance(node, exp.Div) and isinstance(inner[1], exp.Expr) and _is_private(inner[1]):
         what = "the sensitivity of a quotient of private numbers can't be derived: one row may move it by any distance."
-        return (
-            what,
-            "compare it with a public number instead: the distance of one from that many times the other.",
-        )
+        hint = "compare it with a public number instead: the distance of one from that many times the other."
+        return what, hint
     return "the sensitivity of this statistic can't be derived.", _KNOWN
-
-
-_KNOWN = "write counts and bounded sums: added, times a candidate's column, in ABS, GREATEST or LEAST."
-_ABOVE_MEAN = (
-    "a mean is above a number where the sum less that many times the count is above 0: ask about that."
-)
 
 
 def _refuse_aggregate(node: exp.Expr) -> None:
@@ -459,5 +418,5 @@ def _public(node: exp.Expr, names: RowNames) -> Typed:
     typed = total_expressions.make_total(node, names)
     if any(found.table == ROWS for found in typed.node.find_all(exp.Column)):
         hint = "write a sum or a count of rows, times a number or a candidate's column."
-        raise privacy_error(node, "a column of the private rows can't stand outside of an aggregate.", hint)
+        raise privacy_error(node, "a column of private rows must be inside an aggregate.", hint)
     return typed

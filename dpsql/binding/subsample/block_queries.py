@@ -1,13 +1,12 @@
-"""A query that can't be lifted, run per subsample block over that block's rows and public relations.
-
-Each private table in it is replaced by the rows of the block, read beforehand; no other data are accessible. So its
-result is a function of the block, and a unit, being in one block, moves one result. A failure is the block's result
-like any other. A closed list of constructs excludes access to anything else (files, settings, clocks, random numbers).
-
-Any query, for every subsample block at once: each level also groups by the block.
+"""The query of a SUBSAMPLE: lifted, so that it runs on all blocks at once, or rewritten to run block by block.
 
 A lifted query has the number of the block as its first column. Rows get it from the hash of their privacy unit; an
 aggregation keeps it as a key; ORDER BY ... LIMIT applies within it. The result has one row per block if the query has one row.
+
+In a query that can't be lifted, each private table is replaced by the rows of the block, read beforehand; no other data
+are accessible. So its result is a function of the block, and a unit, being in one block, moves one result. A failure is
+the block's result like any other. A closed list of constructs excludes access to anything else (files, settings,
+clocks, random numbers).
 """
 
 from __future__ import annotations
@@ -36,7 +35,15 @@ from dpsql.binding.values.row_functions import DATE_PART_FUNCTIONS, NOT_LISTED, 
 from dpsql.binding.values.sql_types import Type, Typed
 from dpsql.errors import BindError, PrivacyError
 from dpsql.language.advice import nearest_aggregate
-from dpsql.language.dialect import bind_error, parse_fragment, privacy_error, remove_modes, span_of, to_sql
+from dpsql.language.dialect import (
+    bind_error,
+    join_word,
+    parse_fragment,
+    privacy_error,
+    remove_modes,
+    span_of,
+    to_sql,
+)
 from dpsql.language.functions import ROW_ALIASES, ROW_NAMES
 from dpsql.language.labels import show_label_types
 from dpsql.language.options import call_of
@@ -82,9 +89,8 @@ def write_where(unit: exp.Expr | None, select: exp.Select, names: Names, *more: 
     return f" WHERE {' AND '.join(conditions)}" if conditions else ""
 
 
-_UNLIFTABLE = {
-    "qualify": "QUALIFY", "windows": "WINDOW", "offset": "OFFSET", "sample": "USING SAMPLE", "distinct": "DISTINCT",
-}  # fmt: skip
+_UNLIFTABLE = {key: key.upper() for key in ("qualify", "offset", "distinct")}
+_UNLIFTABLE |= {"windows": "WINDOW", "sample": "USING SAMPLE"}
 Ctes = dict[str, tuple[exp.Expr, "Ctes"]]
 """Names defined by WITH: a query, and the names visible in it."""
 
@@ -255,62 +261,48 @@ def _direction(node: exp.Expr) -> str:
 
 def refuse_many_rows(select: exp.Select) -> PrivacyError:
     """Return the refusal of a query that may return more than one row."""
-    return privacy_error(
-        select.args.get("group"),
-        "a query inside SUBSAMPLE must give one row.",
-        "aggregate to one row, or order the rows and keep the first.",
-        around=select.expressions[0],
-    )
+    hint = "aggregate to one row, or order the rows and keep the first."
+    what, first = "a query inside SUBSAMPLE must return one row.", select.expressions[0]
+    return privacy_error(select.args.get("group"), what, hint, around=first)
 
 
 def _unliftable(node: exp.Expr, what: str) -> PrivacyError:
     return privacy_error(node, f"{what} is not known inside SUBSAMPLE.")
 
 
-_STRUCTURE = (
-    "Select", "Subquery", "Union", "Except", "Intersect", "From", "Join", "Where", "Group", "Having", "Qualify", "Order",
-    "Ordered", "Limit", "Offset", "Window", "WindowSpec", "Alias", "Identifier", "TableAlias", "Table", "Star",
-    "Distinct", "Filter", "WithinGroup", "With", "CTE", "Tuple", "Values", "Exists", "Unnest", "Cube", "Rollup",
-    "GroupingSets", "Interval", "Var", "IgnoreNulls", "RespectNulls", "Array", "DataType", "DataTypeParam", "Column",
-)  # fmt: skip
-_AGGREGATES = (
-    "Count", "Sum", "Avg", "Min", "Max", "Median", "Variance", "VariancePop", "Stddev", "StddevPop", "StddevSamp",
-    "PercentileCont", "PercentileDisc", "Quantile", "Mode", "CountIf", "Corr", "CovarPop", "CovarSamp", "ArgMax", "ArgMin",
-    "RegrSlope", "RegrIntercept", "RegrR2", "RegrCount", "RegrAvgx", "RegrAvgy", "RegrSxx", "RegrSyy", "RegrSxy",
-    "Kurtosis", "Skewness", "ArrayAgg", "GroupConcat", "First", "Last", "AnyValue", "LogicalAnd", "LogicalOr",
-    "BitwiseAndAgg", "BitwiseOrAgg", "BitwiseXorAgg", "ApproxDistinct",
-)  # fmt: skip
-_WINDOWS = (
-    "RowNumber", "Rank", "DenseRank", "PercentRank", "CumeDist", "Ntile", "Lag", "Lead", "FirstValue", "LastValue",
-    "NthValue",
-)  # fmt: skip
-_LISTS = ("ArraySort", "ArrayDistinct", "ArrayMax", "ArrayMin")
-_NAMED = frozenset({
-    *ROW_FUNCTIONS, *ROW_ALIASES, *DATE_PART_FUNCTIONS,
-    "histogram", "entropy", "mad", "product", "sem", "geomean", "fsum", "favg",
-    "kahan_sum", "list_sort", "list_reverse_sort", "list_distinct", "list_unique", "list_sum", "list_avg", "list_min",
-    "list_max", "list_median", "list_mode", "kurtosis_pop", "regr_count", "regr_avgx", "regr_avgy", "any_value", "list",
-    "max_by", "min_by", "arg_max", "arg_min", "argmax", "argmin", "mean", "count_if", "percentile_cont",
-    "percentile_disc", "quantile_cont", "quantile_disc", "approx_quantile",
-})  # fmt: skip
-_CLASSES: frozenset[type] = frozenset(
-    {
-        *total_expressions._HANDLERS,
-        *(kind for row in ROW_NAMES for kind in row.classes),
-        *(getattr(exp, n) for n in (*_STRUCTURE, *_AGGREGATES, *_WINDOWS, *_LISTS) if hasattr(exp, n)),
-    }
-)
+_NODES = """
+Select Subquery Union Except Intersect From Join Where Group Having Qualify Order Ordered Limit Offset Window WindowSpec
+Alias Identifier TableAlias Table Star Distinct Filter WithinGroup With CTE Tuple Values Exists Unnest Cube Rollup
+GroupingSets Interval Var IgnoreNulls RespectNulls Array DataType DataTypeParam Column
+Count Sum Avg Min Max Median Variance VariancePop Stddev StddevPop StddevSamp PercentileCont PercentileDisc Quantile Mode
+CountIf Corr CovarPop CovarSamp ArgMax ArgMin RegrSlope RegrIntercept RegrR2 RegrCount RegrAvgx RegrAvgy RegrSxx RegrSyy
+RegrSxy Kurtosis Skewness ArrayAgg GroupConcat First Last AnyValue LogicalAnd LogicalOr BitwiseAndAgg BitwiseOrAgg
+BitwiseXorAgg ApproxDistinct RowNumber Rank DenseRank PercentRank CumeDist Ntile Lag Lead FirstValue LastValue NthValue
+ArraySort ArrayDistinct ArrayMax ArrayMin
+"""
+_FUNCTIONS = """
+histogram entropy mad product sem geomean fsum favg kahan_sum list_sort list_reverse_sort list_distinct list_unique
+list_sum list_avg list_min list_max list_median list_mode kurtosis_pop regr_count regr_avgx regr_avgy any_value list max_by
+min_by arg_max arg_min argmax argmin mean count_if percentile_cont percentile_disc quantile_cont quantile_disc
+approx_quantile
+"""
+_NAMED = frozenset({*ROW_FUNCTIONS, *ROW_ALIASES, *DATE_PART_FUNCTIONS, *_FUNCTIONS.split()})
+_ROW_CLASSES = {kind for row in ROW_NAMES for kind in row.classes}
+_OTHER_CLASSES = {vars(exp)[name] for name in _NODES.split() if name in vars(exp)}
+_CLASSES: frozenset[type] = frozenset({*total_expressions._HANDLERS, *_ROW_CLASSES, *_OTHER_CLASSES})
+"""Classes of nodes that depend on the block's rows alone: expressions, structure, aggregates, windows, lists."""
 _FROM_FUNCTIONS = ("range", "generate_series", "unnest")
 # Types unchanged by a round trip through Arrow; others become text.
 _PLAIN = ("BOOLEAN", "DOUBLE", "TEXT", "DECIMAL", "DATE")
 _AS_TEXT = ("UUID", "INTERVAL", "TIME", "TIMESTAMP", "INTEGER")
 
-_BOTH = ("this", "expression")
 _BY_ORDER: dict[type[exp.Expr], tuple[str, ...]] = {
-    exp.Min: ("this",), exp.Max: ("this",), exp.Ordered: ("this",), exp.ArgMax: ("expression",), exp.ArgMin: ("expression",),
-    exp.LT: _BOTH, exp.LTE: _BOTH, exp.GT: _BOTH, exp.GTE: _BOTH, exp.Between: ("this", "low", "high"),
-    exp.Greatest: ("this", "expressions"), exp.Least: ("this", "expressions"),
-}  # fmt: skip
+    **dict.fromkeys((exp.Min, exp.Max, exp.Ordered), ("this",)),
+    **dict.fromkeys((exp.ArgMax, exp.ArgMin), ("expression",)),
+    **dict.fromkeys((exp.LT, exp.LTE, exp.GT, exp.GTE), ("this", "expression")),
+    **dict.fromkeys((exp.Greatest, exp.Least), ("this", "expressions")),
+    exp.Between: ("this", "low", "high"),
+}
 """Nodes that compare values, and the arguments that they compare."""
 _WITH_TIES = (exp.Mode, exp.ArgMax, exp.ArgMin)
 
@@ -357,9 +349,8 @@ class PerBlockQuery:
         for node in list(tree.find_all(exp.Mode, exp.ArgMax, exp.ArgMin)):
             _smallest(node)
         _one_row(tree)
-        if not any(node.is_star for node in tree.find_all(exp.Star, exp.Column)) and not any(
-            str(join.args.get("method") or "").upper() == "NATURAL" for join in tree.find_all(exp.Join)
-        ):
+        natural = any(join_word(join, "method") == "NATURAL" for join in tree.find_all(exp.Join))
+        if not natural and not any(node.is_star for node in tree.find_all(exp.Star, exp.Column)):
             self._names = {fold(node.name) for node in tree.find_all(exp.Identifier)}
         labels = [_label(item) for item in tree.expressions]
         self._sides = self._meeting(tree, {})
@@ -378,19 +369,13 @@ class PerBlockQuery:
         if len(labels) == len(found) and not any(item.is_star for item in tree.expressions):
             found = [(label or name, kind) for label, (name, kind) in zip(labels, found, strict=True)]
         names = make_unique(name for name, _ in found)
-        fields = tuple(
-            Field(name, Typed(column(name), Type.parse(kind)))
-            for name, (_, kind) in zip(names, found, strict=True)
-        )
+        pairs = zip(names, found, strict=True)
+        fields = tuple(Field(name, Typed(column(name), Type.parse(kind))) for name, (_, kind) in pairs)
         listed = ", ".join(column_name(place) for place in range(len(names)))
         return f"SELECT * FROM ({sql}) AS answer({listed})", fields
 
     def _refuse_undeclared(self, tree: exp.Expr) -> None:
-        """Refuse comparisons of a column with a constant that is not among its declared values, where its name is of one column.
-
-        Raises:
-            BindError: there is one.
-        """
+        """Raise BindError for a comparison of a column, by an unambiguous name, with a constant that it can't have."""
         named: dict[str, list[Field]] = {}
         for relation in self.private:
             for f in relation.fields:
@@ -405,11 +390,7 @@ class PerBlockQuery:
             check_released(query, declared)
 
     def _refuse_order(self, tree: exp.Expr) -> None:
-        """Refuse what depends on the order of an ENUM's labels, which are texts in a block.
-
-        Raises:
-            BindError: there is such a place.
-        """
+        """Raise BindError for an expression that depends on the order of an ENUM's labels, which are texts in a block."""
         fields = (f for relation in self.private for f in relation.fields if f.typed.order is not None)
         ordered = {fold(f.name): f.typed for f in fields}
         for node in tree.find_all(*_BY_ORDER) if ordered else ():
@@ -424,13 +405,10 @@ class PerBlockQuery:
 
     def _schemas(self) -> dict[str, Schema]:
         known: dict[str, Schema] = schemas(self.binder.blocks)
-        given = {
-            i.name: [
-                (column, show_label_types(kind))
-                for column, kind in self.binder.finish.describe(i.sql, known, self.binder.public)
-            ]
-            for i in self.binder.lent_inputs
-        }
+        given: dict[str, Schema] = {}
+        for item in self.binder.lent_inputs:
+            columns = self.binder.finish.describe(item.sql, known, self.binder.public)
+            given[item.name] = [(name, show_label_types(kind)) for name, kind in columns]
         return {**known, **given, **{r.name: r.columns for r in self.rows}}
 
     # -- a unit's own rows -------------------------------------------------------------------------------------
@@ -449,27 +427,21 @@ class PerBlockQuery:
         name = fold(node.name)
         if name in scope:
             return scope[name] + sum(found)
-        cte = self.env.get(name)
-        tables = self.binder.catalog.policy.tables
-        private = cte.private is not None if cte is not None else not all(
-            table.public for known, table in tables.items() if fold(known) == name
-        )  # fmt: skip
-        return int(private) + sum(found)
+        if (cte := self.env.get(name)) is not None:
+            return int(cte.private is not None) + sum(found)
+        named = [table for known, table in self.binder.catalog.policy.tables.items() if fold(known) == name]
+        return int(not all(table.public for table in named)) + sum(found)
 
     def _source(self, relation: Relation) -> exp.Expr:
         """Return the rows of a private relation; if several are joined, a public number of each unit's."""
         if self._sides < 2 or relation.unit is None:
             return relation.source
         total = max_unit_rows(relation.tables)
-        rows = min(
-            floor_root(total, self._sides),
-            max(
-                floor_root(min(total, SORTED_ROWS), self._sides),
-                relation.max_rows or relation.max_rows_per_group or 0,
-            ),
-        )
+        least = floor_root(min(total, SORTED_ROWS), self._sides)
+        known = relation.max_rows or relation.max_rows_per_group or 0
+        rows = min(floor_root(total, self._sides), max(least, known))
         self.binder.limits.append(
-            f"Where a unit's rows meet in a block, {rows:,} of each table's count, chosen by a secret hash "
+            f"If a unit's rows are joined in a block, {rows:,} rows of each table are used, chosen by a secret hash "
             f"(max_unit_rows = {total:,})."
         )
         return cut_unit_rows(relation, relation.source, rows)
@@ -577,14 +549,12 @@ def _allow(node: exp.Expr) -> None:
     """Refuse constructs not known to depend on the block's rows alone."""
     if isinstance(node, exp.Anonymous):
         name = node.name.lower()
-        if name not in _NAMED and not (
-            isinstance(node.parent, exp.Table) and name in _FROM_FUNCTIONS and _literals(node.expressions)
-        ):
+        in_from = isinstance(node.parent, exp.Table) and name in _FROM_FUNCTIONS
+        if name not in _NAMED and not (in_from and _literals(node.expressions)):
             why, near = NOT_LISTED.get(name), nearest_aggregate(name)
             hint = f"did you mean {near}?" if near is not None and near != name.upper() else None
-            raise privacy_error(
-                node, f"{name} can't be used inside SUBSAMPLE{f': {why}' if why else ''}.", hint
-            )
+            what = f"{name} can't be used inside SUBSAMPLE{f': {why}' if why else ''}."
+            raise privacy_error(node, what, hint)
         return
     if isinstance(node, exp.GenerateSeries):
         ends = [part for key in ("start", "end", "step") if (part := node.args.get(key)) is not None]
@@ -593,7 +563,7 @@ def _allow(node: exp.Expr) -> None:
     if type(node) not in _CLASSES:
         what = node.sql_name() if isinstance(node, exp.Func) else node.key.upper()
         raise privacy_error(node, f"{what} can't be used inside SUBSAMPLE.")
-    if isinstance(node, exp.Join) and str(node.args.get("method") or "").upper() == "POSITIONAL":
+    if isinstance(node, exp.Join) and join_word(node, "method") == "POSITIONAL":
         raise privacy_error(node, "rows have no positions to join by.")
     if isinstance(node, exp.Table | exp.Subquery):
         for key in ("sample", "pivots", "laterals", "version", "when", "hints", "changes"):
@@ -627,11 +597,10 @@ def _one_row(select: exp.Select) -> None:
     limit = select.args.get("limit")
     if limit is not None and isinstance(limit.expression, exp.Literal) and limit.expression.name == "1":
         return
-    windowed = {id(node.this) for node in _own(select) if isinstance(node, exp.Window)}
-    windowed |= {
-        id(n.this) for n in _own(select) if isinstance(n, exp.Filter | exp.IgnoreNulls) and id(n) in windowed
-    }
-    aggregates = any(isinstance(node, exp.AggFunc) and id(node) not in windowed for node in _own(select))
+    own = list(_own(select))
+    windowed = {id(node.this) for node in own if isinstance(node, exp.Window)}
+    windowed |= {id(n.this) for n in own if isinstance(n, exp.Filter | exp.IgnoreNulls) and id(n) in windowed}
+    aggregates = any(isinstance(node, exp.AggFunc) and id(node) not in windowed for node in own)
     if not select.args.get("group") and (aggregates or select.args.get("from_") is None):
         return
     raise refuse_many_rows(select)
@@ -653,8 +622,6 @@ def _one_kind_of_row(private: list[Relation], tree: exp.Expr) -> None:
         said = (to_sql(relation.source), *(to_sql(f.typed.node) for f in relation.fields))
         for table in relation.tables:
             if kinds.setdefault(table.name, said) != said:
-                raise privacy_error(
-                    tree.args.get("from_") or tree.expressions[0],
-                    f"each row of {table.name} is a privacy unit, and is read here with other columns than there.",
-                    f"name {table.name} itself in both places, or ask the owner for a privacy unit column.",
-                )
+                what = f"each row of {table.name} is a privacy unit, and two places read it with different columns."
+                hint = f"name {table.name} itself in both places, or ask the owner for a privacy unit column."
+                raise privacy_error(tree.args.get("from_") or tree.expressions[0], what, hint)

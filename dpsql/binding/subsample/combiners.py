@@ -30,10 +30,8 @@ from dpsql.mechanisms.subsample.votes import Combiner, FeatureVotes, NoisyMode, 
 from dpsql.privacy.filters import ACCOUNTANTS
 
 _PYTHON: dict[Any, Type] = {float: DOUBLE, int: BIGINT, str: TEXT, bool: BOOLEAN}
-_KINDS: dict[str, ReturnKind] = {
-    "DOUBLE": "DOUBLE", "DECIMAL": "DOUBLE", "INTEGER": "BIGINT", "TEXT": "VARCHAR", "BOOLEAN": "BOOLEAN",
-}  # fmt: skip
-_TYPES = {"DOUBLE": DOUBLE, "BIGINT": BIGINT, "VARCHAR": TEXT, "BOOLEAN": BOOLEAN}
+_TYPES: dict[ReturnKind, Type] = {"DOUBLE": DOUBLE, "BIGINT": BIGINT, "VARCHAR": TEXT, "BOOLEAN": BOOLEAN}
+_KINDS: dict[str, ReturnKind] = {kind.kind: name for name, kind in _TYPES.items()} | {"DECIMAL": "DOUBLE"}
 _LONGEST = 1000
 _SQL_FUNCTIONS = frozenset(DuckDB.Parser.FUNCTIONS) | frozenset(DuckDB.Parser.FUNCTION_PARSERS)
 """Names that always mean SQL's own functions, whatever was registered."""
@@ -52,11 +50,12 @@ def registered(
     if not name.isidentifier():
         raise PolicyError(f"{name!r} can't be the name of a function.")
     if not callable(function):
-        raise BindError(
-            f"what {name} is to be can't be called.", hint=f"session.register('{name}', function)"
-        )
+        what = f"{name} must be a function: {type(function).__name__} objects can't be called."
+        raise BindError(what, hint=f"session.register('{name}', function)")
     if name.upper() in _SQL_FUNCTIONS:
-        raise BindError(f"SQL has a function {name} already.", hint=f"call it otherwise, my_{name} say.")
+        raise BindError(
+            f"SQL has a function {name} already.", hint=f"choose another name, such as my_{name}."
+        )
     if returns is None:
         if length is not None:
             hint = "write returns='DOUBLE', length=3."
@@ -68,7 +67,7 @@ def registered(
     if kind is None or known is None:
         raise BindError(f"{name} can't return {returns!r}.", hint=_HINT)
     if length is not None and (type(length) is not int or not 1 <= length <= _LONGEST):
-        raise BindError(f"the length of a result lies between 1 and {_LONGEST}.", hint="write length=3.")
+        raise BindError(f"the length of a result must be between 1 and {_LONGEST}.", hint="write length=3.")
     return RegisteredFunction(function, ReturnType(known, kind.kind == "LIST" or length is not None, length))
 
 
@@ -106,21 +105,16 @@ def _read_results(node: exp.Expr, what: str) -> tuple[Any, ...]:
 
 NUMERIC = ("mean", "median", "trimmed_mean", "winsorized_mean")
 """Combiners of numbers."""
+_COMMON = ("epsilon", "mu", "rho", "delta", "privacy_unit_column", "confidence")
 SUBSAMPLE_OPTIONS: opt.Readers = {
-    **{
-        name: opt.COMMON_OPTIONS[name]
-        for name in ("epsilon", "mu", "rho", "delta", "privacy_unit_column", "confidence")
-    },
+    **{name: opt.COMMON_OPTIONS[name] for name in _COMMON},
     "blocks": opt.read_whole,
     "combine": opt.read_one_of(*NUMERIC, "noisy_mode", "stable_mode", "noisy_votes", upper=False),
     "bounds": opt.read_bounds,
     "trim": opt.read_positive,
     "sampling": opt.read_one_of("partition", "rounds", "bernoulli", upper=False),
-    "rounds": opt.read_whole,
     "candidates": _read_results,
-    "units": opt.read_whole,
-    "most": opt.read_whole,
-    "top": opt.read_whole,
+    **dict.fromkeys(("rounds", "units", "most", "top"), opt.read_whole),
 }
 _FOR: dict[str, tuple[str, tuple[str, ...]]] = {
     "trim": ("combine", ("trimmed_mean", "winsorized_mean")),
@@ -164,7 +158,7 @@ class Subsample:
         tested = self.unbounded and options.get("combine") != "median"
         self.blocks = int(options.get("blocks", AUTO_BLOCKS if tested else BLOCKS))
         if not 2 <= self.blocks <= 1_000_000:
-            raise options.refuse("blocks", "blocks must lie between 2 and 1,000,000.")
+            raise options.refuse("blocks", "blocks must be between 2 and 1,000,000.")
         stable = options.get("combine") == "stable_mode"
         self.sampling = str(options.get("sampling") or ("rounds" if stable else "partition"))
         if self.sampling != "partition" and not stable:
@@ -199,9 +193,8 @@ class Subsample:
         if self.unbounded and wanted in (*NUMERIC, None) and number:
             if wanted not in ("trimmed_mean", "median", None) or self.width(f) is not None:
                 what = "bounds = AUTO is for the trimmed mean and the median of single numbers."
-                raise self.options.refuse(
-                    "bounds", what, "write combine = 'trimmed_mean', or bounds = (-1, 1)."
-                )
+                hint = "write combine = 'trimmed_mean', or bounds = (-1, 1)."
+                raise self.options.refuse("bounds", what, hint)
             return wanted or "trimmed_mean"
         if wanted is None:
             return "median" if number else "noisy_mode"
@@ -222,8 +215,8 @@ class Subsample:
         if kind == "median" and not self.unbounded and "delta" in self.options.values:
             # for vectors, whose coordinates then get more than equal parts of epsilon
             return bool(self.options.get("delta")) and self.width(f) is not None
-        untold = kind == "noisy_mode" and self._candidates(f) is None
-        return kind == "stable_mode" or untold or (kind == "trimmed_mean" and self.unbounded)
+        unlisted = kind == "noisy_mode" and self._candidates(f) is None
+        return kind == "stable_mode" or unlisted or (kind == "trimmed_mean" and self.unbounded)
 
     def _candidates(self, f: Field) -> tuple[Any, ...] | None:
         """Return the public results that may win a vote; None if unknown."""
@@ -259,11 +252,9 @@ class Subsample:
         if kind == "stable_mode":
             slack = participation.failure if participation is not None else Fraction(0)
             if participation is not None and slack >= delta:
-                raise self.options.refuse(
-                    "sampling",
-                    f"with {participation.runs:,} runs, a unit may be in too many of them more often than delta allows.",
-                    "write a smaller epsilon (which makes more runs), or sampling = 'rounds'.",
-                )
+                what = f"with {participation.runs:,} runs, a unit may be in too many of them more often than delta allows."
+                hint = "write a smaller epsilon (which makes more runs), or sampling = 'rounds'."
+                raise self.options.refuse("sampling", what, hint)
             rounds = participation.cap if participation is not None else self.rounds
             test = "GAUSSIAN" if ACCOUNTANTS[accountant].has_rule else "PURE"
             return StableMode(f.name, make_stability_test(test, epsilon, delta, slack=slack), rounds)
@@ -295,15 +286,14 @@ class Subsample:
     def _consensus(self, f: Field, epsilon: Fraction, delta: Fraction) -> ConsensusMean:
         """Return the combiner of numbers without bounds: three eighths of epsilon for each test, a quarter for the noise."""
         test = make_stability_test("AUTO", 3 * epsilon / 8, delta / 2)
-        return ConsensusMean(
-            f.name, test, LaplaceNoise(epsilon / 4, SCALE_STEPS), self._read_trim() or Fraction(1, 4)
-        )
+        trim = self._read_trim() or Fraction(1, 4)
+        return ConsensusMean(f.name, test, LaplaceNoise(epsilon / 4, SCALE_STEPS), trim)
 
     def _read_trim(self) -> Fraction | None:
         """Return the fraction of results to leave out at either end."""
         part: Fraction | None = self.options.get("trim")
         if part is not None and part >= Fraction(1, 2):
-            raise self.options.refuse("trim", "trim must lie below 0.5.", "write trim = 0.1.")
+            raise self.options.refuse("trim", "trim must be below 0.5.", "write trim = 0.1.")
         return part
 
     def _numeric(
@@ -311,9 +301,8 @@ class Subsample:
     ) -> results.BlockMean | results.BlockMedian | results.WinsorizedMean:
         """Return the combiner of numbers, or of one coordinate of vectors."""
         if kind == "median":
-            return results.BlockMedian.with_interval(
-                f.name, grid, epsilon, self.blocks, self.options.confidence
-            )
+            confidence = self.options.confidence
+            return results.BlockMedian.with_interval(f.name, grid, epsilon, self.blocks, confidence)
         part = self._read_trim()
         if kind == "winsorized_mean":
             return results.WinsorizedMean(f.name, grid, epsilon, trim=part)
@@ -335,7 +324,7 @@ class Subsample:
         features = self.options.get("candidates")
         if features is None or not all(isinstance(name, str) for name in features):
             hint = "write OPTIONS (candidates = ('age', 'income'))."
-            what = f"the names that {f.name} may hold must be public."
+            what = f"the names that {f.name} may contain must be public."
             raise privacy_error(self.options.mode_node, what, hint)
         names = tuple(dict.fromkeys(str(name) for name in features))
         most = min(int(self.options.get("most", len(names))), len(names))

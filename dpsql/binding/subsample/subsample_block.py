@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 
 from sqlglot import exp
 
-from dpsql.binding.dp.budget_split import deal
+from dpsql.binding.dp.budget_split import deal, price_of
 from dpsql.binding.public_statement import Env, Released, install
 from dpsql.binding.relations.catalog import Binder
 from dpsql.binding.relations.relation import Field, From, Names, Relation, column, column_name
@@ -28,16 +28,15 @@ from dpsql.language.options import Options
 from dpsql.mechanisms.base import SALT, Operator
 from dpsql.mechanisms.subsample import blocks as block_sources
 from dpsql.mechanisms.subsample.subsample import BlockMedian, StableQuestion, SubsampleAggregate
-from dpsql.mechanisms.subsample.votes import Combiner, Participation, compute_textbook_sampling
+from dpsql.mechanisms.subsample.votes import Participation, compute_textbook_sampling
 from dpsql.privacy.amounts import Amount
-from dpsql.privacy.events import Event
 
 _PAIRS_TOGETHER = 10_000_000
 """About the most pairs of a unit and a run processed at once."""
 
 
 class Sampling(Subsample):
-    """The blocks of a row: by a secret hash of its unit, independent of other rows."""
+    """Assigns rows to blocks by a secret hash of their unit, independent of other rows."""
 
     total: int
     """The number of runs."""
@@ -88,7 +87,7 @@ class Sampling(Subsample):
 class Textbook(Sampling):
     """Independent random subsamples, with the textbook's q and m; EXPLAIN estimates them before they run."""
 
-    sentence = "The query runs on independent random subsamples of the privacy units, as the textbook has it."
+    sentence = "The query runs on independent random subsamples of the privacy units, as in the textbook."
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -146,26 +145,11 @@ def subsample_block(binder: Binder, select: exp.Select, options: Options, env: E
     """
     kind = Textbook if options.get("sampling") == "bernoulli" else Sampling
     this = kind(binder, select, options, env)
-    name = binder.name("block")
-    bound = _exact(this)
+    name, bound = binder.name("block"), _exact(this)
     _add_work(this, bound)
-    if select.args.get("order") and select.args.get("limit") is None:
-        select.set("order", None)
     found = _leave(bound, [this.combiner_name(f) in NUMERIC for f in bound.fields])
     operator, released, said, asked = _combine(this, found)
-    binder.lent_inputs.update((item, None) for bound in found.bound for item in bound.inputs)
-    binder.add_block(name, operator, released, (), (this.sentence, *said), options.confidence, asked)
-    own = {f.name: f.typed.type for f in bound.fields}
-    shown = [
-        (
-            r.name,
-            column(r.name)
-            if r.type == "DOUBLE"
-            else come_back(column(r.name), own.get(r.name, TEXT), r.type),
-        )
-        for r in released
-    ]
-    install(select, table_named(name), shown, also=("order", "limit", "with_", "qualify", "distinct"))
+    _install(this, name, bound, operator, released, said, asked)
 
 
 def question_block(
@@ -180,49 +164,50 @@ def question_block(
     declared.require_open(options.mode_node)
     values = {**options.values, "blocks": declared.blocks}
     this = Sampling(binder, select, replace(options, values=values), env)
-    name = binder.name("block")
-    bound = _exact(this)
+    name, bound = binder.name("block"), _exact(this)
     _add_work(this, bound)
-    found = _leave(bound, [False] * len(bound.fields))
-    if len(found.fields) != 1:
+    if len(bound.fields) != 1:
         what = "a stable question has one output."
         raise bind_error(select.expressions[1], what, "ask for the others in questions of their own.")
-    if select.args.get("order") and select.args.get("limit") is None:
-        select.set("order", None)
+    found = _leave(bound, [False])
     (output,) = found.fields
-    operator = StableQuestion(
-        found.source, output.name, declared.name, declared.rule, declared.salt, declared.put
-    )
-    binder.lent_inputs.update((item, None) for bound in found.bound for item in bound.inputs)
-    released = Released(output.name, output.typed.type.sql)
-    binder.add_block(name, operator, [released], (), (this.sentence,), options.confidence)
-    shown = [(output.name, come_back(column(output.name), bound.fields[0].typed.type, released.type))]
+    stream = declared.name, declared.rule, declared.salt, declared.put
+    operator = StableQuestion(found.source, output.name, *stream)
+    _install(this, name, bound, operator, [Released(output.name, output.typed.type.sql)])
+
+
+def _install(
+    this: Sampling, name: str, bound: _Found, operator: Operator, released: list[Released],
+    said: tuple[str, ...] = (), asked: Amount | None = None,
+) -> None:  # fmt: skip
+    """Add the block to the plan, and replace its SELECT by the release."""
+    select, binder = this.select, this.binder
+    binder.lent_inputs.update((item, None) for source in bound.bound for item in source.inputs)
+    binder.add_block(name, operator, released, (), (this.sentence, *said), this.options.confidence, asked)
+    own = {f.name: f.typed.type for f in bound.fields}
+    kinds = [DOUBLE if r.type == "DOUBLE" else own.get(r.name, TEXT) for r in released]
+    shown = [
+        (r.name, come_back(column(r.name), kind, r.type)) for r, kind in zip(released, kinds, strict=True)
+    ]
     install(select, table_named(name), shown, also=("order", "limit", "with_", "qualify", "distinct"))
 
 
 def _leave(found: _Found, numbers: Sequence[bool]) -> _Found:
     """Return a query whose outputs leave the engine in a supported form: as numbers, or as values that are compared."""
     alias, source = "leaving", found.source
-    named = [
-        Field(f.name, replace(f.typed, node=column(column_name(i), alias)))
-        for i, f in enumerate(found.fields)
-    ]
-    wide = [find_exit_type(f.typed.type) != f.typed.type for f in named]
-    if not any(wide):
+    typed = [replace(f.typed, node=column(column_name(i), alias)) for i, f in enumerate(found.fields)]
+    wide = [find_exit_type(t.type) != t.type for t in typed]
+    if not any(wide) or isinstance(source, block_sources.PythonBlocks):
         return found
-    pairs = zip(named, numbers, wide, strict=True)
-    made = [
-        (hold_to_38_digits(f.typed) if number else leave(f.typed)) if w else f.typed for f, number, w in pairs
+    outs = [
+        t if not far else hold_to_38_digits(t) if number else leave(t)
+        for t, number, far in zip(typed, numbers, wide, strict=True)
     ]
-    items = ", ".join(f"{to_sql(out.node)} AS {column_name(i)}" for i, out in enumerate(made))
-    fields = tuple(replace(f, typed=out) for f, out in zip(named, made, strict=True))
-    if isinstance(source, block_sources.LiftedBlocks):
-        query = f"SELECT {alias}.{BLOCK} AS {BLOCK}, {items} FROM ({source.query}) AS {alias}"
-        return replace(found, source=replace(source, query=query), fields=fields)
-    if isinstance(source, block_sources.BlockQueries):
-        query = f"SELECT {items} FROM ({source.query}) AS {alias}"
-        return replace(found, source=replace(source, query=query), fields=fields)
-    return found
+    items = ", ".join(f"{to_sql(out.node)} AS {column_name(i)}" for i, out in enumerate(outs))
+    fields = tuple(Field(f.name, out) for f, out in zip(found.fields, outs, strict=True))
+    block = f"{alias}.{BLOCK} AS {BLOCK}, " if isinstance(source, block_sources.LiftedBlocks) else ""
+    query = f"SELECT {block}{items} FROM ({source.query}) AS {alias}"
+    return replace(found, source=replace(source, query=query), fields=fields)
 
 
 def _add_work(this: Sampling, found: _Found) -> None:
@@ -244,12 +229,8 @@ def _combine(this: Sampling, found: _Found) -> tuple[Operator, list[Released], t
     if "noisy_votes" in kinds:
         if len(fields) > 1:
             raise options.refuse("combine", "noisy_votes must be of the only output.")
-        (field,) = fields
-        votes = this.feature_votes(
-            found.source,
-            field,
-            share.whole.find_epsilon(lambda e: this.feature_votes(found.source, field, e).event),
-        )
+        vote = partial(this.feature_votes, found.source, fields[0])
+        votes = vote(share.whole.find_epsilon(price_of(vote)))
         counted = [Released("votes", "BIGINT", True)] if votes.noise is not None else []
         return votes, [Released(fields[0].name, "VARCHAR"), *counted], (), share.whole
     participation = this.participation(found.units)
@@ -257,24 +238,16 @@ def _combine(this: Sampling, found: _Found) -> tuple[Operator, list[Released], t
     for (f, kind), amount in zip(outputs, share.amounts, strict=True):
         delta = share.delta_part if this.needs_delta(f, kind) else Fraction(0)
         build = partial(this.combiner, f, kind, delta=delta, participation=participation)
-        epsilon = amount.find_epsilon(_price(build))
+        epsilon = amount.find_epsilon(price_of(build))
         combiner = build(epsilon)
         combiners.append(combiner)
         number = kind in NUMERIC and this.width(f) is None
         said += this.comparison(f, kind, epsilon)
         made = "DOUBLE" if number else f.typed.type.sql
-        released.append(Released(f.name, made, number and _has_interval(combiner)))
+        enough = not isinstance(combiner, BlockMedian) or combiner.reach is not None
+        released.append(Released(f.name, made, number and enough))
     operator = SubsampleAggregate(found.source, tuple(combiners), options.confidence, participation)
     return operator, released, said, share.whole
-
-
-def _has_interval(combiner: Combiner) -> bool:
-    """Return whether a number has an interval: a median only with enough blocks."""
-    return not isinstance(combiner, BlockMedian) or combiner.reach is not None
-
-
-def _price(build: Callable[[Fraction], Combiner]) -> Callable[[Fraction], Event]:
-    return lambda epsilon: build(epsilon).event
 
 
 def _exact(this: Sampling) -> _Found:
@@ -309,9 +282,8 @@ def _lifted(this: Sampling) -> _Found:
         raise refuse_many_rows(this.select)
     for bound in lifter.bound:
         check_unit(this.options, bound.names, bound.subject)
-    source = block_sources.LiftedBlocks(
-        lifted.sql, tuple(f.name for f in lifted.fields), this.total, this.together
-    )
+    names = tuple(f.name for f in lifted.fields)
+    source = block_sources.LiftedBlocks(lifted.sql, names, this.total, this.together)
     return _Found(source, lifted.fields, [this.unit_of(b) for b in lifter.bound], tuple(lifter.bound))
 
 
@@ -319,7 +291,7 @@ def _python(this: Sampling, name: str, call: exp.Expr) -> _Found:
     """Return a registered Python function over the rows of each block."""
     for key in ("group", "having", "qualify", "distinct", "limit", "windows", "sample"):
         if this.select.args.get(key):
-            what = f"{key.upper()} does not go with a Python function: it takes rows as they are."
+            what = f"a Python function takes rows as they are, without {key.upper()}."
             raise privacy_error(call, what, "filter with WHERE, or do it in the function.")
     bound = this.binder.private_from(this.select, this.env)
     names, private = bound.names, find_unit_holder(bound)
@@ -334,20 +306,20 @@ def _python(this: Sampling, name: str, call: exp.Expr) -> _Found:
     key, source = this.unit_of(bound)
     where = write_where(bound.unit, this.select, names)
     text = f"SELECT {', '.join(items)} FROM {source}{this.turns(private, bound.unit)}{where}"
-    function = this.binder.catalog.functions[call.name.lower()]
+    own = call.name.lower()
+    function = this.binder.catalog.functions[own]
     made = block_sources.PythonBlocks(
-        text, tuple(f"x{i}" for i in range(len(typed))), this.total, call.name.lower(), name, function.function,
+        text, tuple(f"x{i}" for i in range(len(typed))), this.total, own, name, function.function,
         block_sources.fingerprint(function.function), tuple(as_text), function.returns,
     )  # fmt: skip
+    kind = DOUBLE if this.options.get("bounds") is not None else TEXT
     if function.returns is not None:
         kind = sql_type(function.returns)
-    else:
-        kind = DOUBLE if this.options.get("bounds") is not None else TEXT
-        if kind is DOUBLE:
-            this.binder.notes.append(
-                f"what {call.name.lower()} returns is not declared: a result that is not one number counts as the middle of "
-                "the bounds; register it with returns=... to have that checked"
-            )
+    elif kind is DOUBLE:
+        this.binder.notes.append(
+            f"the type that {own} returns is not declared: a result that is not one number counts as the middle of the "
+            "bounds; register the function with returns=... to have its results checked"
+        )
     return _Found(made, (Field(name, Typed(column(name), kind)),), [(key, source)])
 
 

@@ -1,10 +1,9 @@
-"""Coercion of types: values that may meet, the type that they get, and whether that can fail; constants and casts.
+"""Coercion of types: which values may meet, in which type, and whether that can fail; constants and casts.
 
-DuckDB casts implicitly, row by row: text that meets a number is read as one, and raises on the first row that is none.
-Here only types of one family meet. The rules for the result are DuckDB's own, so that values and types come out the
-same; where its implicit casts may overflow, a TRY_CAST stands in their place. Constants are read at plan time, and
-casts that may fail give NULL. What is inside of columns has its type changed on the way out: fields of structs, elements
-of lists.
+DuckDB casts implicitly, row by row: it reads text that meets a number as a number, and raises on the first row with
+other text. Here only types of one family meet. The result's type is DuckDB's own. An implicit cast that may overflow
+becomes a TRY_CAST. Constants are read at plan time, and casts that may fail give NULL. Fields of structs and elements of
+lists get a type that expressions take when they are read.
 """
 
 from __future__ import annotations
@@ -20,42 +19,58 @@ from functools import reduce
 
 from sqlglot import exp
 
-from dpsql.binding.values import sql_types
 from dpsql.binding.values.lengths import length_of, mark_length
+from dpsql.binding.values.sql_types import (
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    NULL,
+    TEXT,
+    TIME,
+    TIMESTAMP,
+    UUID,
+    Bounds,
+    Type,
+    Typed,
+    decimal,
+    make_call,
+    make_cast,
+    make_try,
+    parenthesise,
+)
 from dpsql.errors import BindError, clip, did_you_mean
 from dpsql.language.dialect import bind_error, is_not_null, privacy_error, to_sql
 from dpsql.policy.validate import DateBound
 
-Bind = Callable[[exp.Expr], sql_types.Typed]
-"""Makes a part of an expression total, in the scope at hand."""
+Bind = Callable[[exp.Expr], Typed]
+"""Makes a part of an expression total, in the expression's scope."""
 NUMBER_KINDS = ("INTEGER", "DECIMAL", "DOUBLE")
 ORDERED_KINDS = (*NUMBER_KINDS, "TEXT", "DATE", "TIME", "TIMESTAMP", "BOOLEAN", "INTERVAL", "UUID")
 """Kinds that can be compared, and written as text."""
 MAX_LITERAL_COUNT = 1_000_000
-"""Largest absolute value of a literal count or place."""
+"""The greatest absolute value of a literal count or position."""
 
 
 # -- building nodes ---------------------------------------------------------------------------------------------
 
 
-def cast_to_double(typed: sql_types.Typed) -> exp.Expr:
+def cast_to_double(typed: Typed) -> exp.Expr:
     """Return the value's node as a DOUBLE."""
-    return typed.node if typed.type.sql == "DOUBLE" else sql_types.make_cast(typed.node, sql_types.DOUBLE)
+    return typed.node if typed.type.sql == "DOUBLE" else make_cast(typed.node, DOUBLE)
 
 
-def cast_fitting(typed: sql_types.Typed, kind: sql_types.Type) -> exp.Expr:
-    """Return the value's node cast to a type: NULL where it does not fit."""
-    return sql_types.make_cast(
-        typed.node, kind, trying=typed.type != sql_types.NULL and not fits(typed, kind)
-    )
+def cast_fitting(typed: Typed, kind: Type) -> exp.Expr:
+    """Return the value's node cast to a type; a value that doesn't fit becomes NULL."""
+    return make_cast(typed.node, kind, trying=typed.type != NULL and not fits(typed, kind))
 
 
-def let_meet(typed: sql_types.Typed, kind: sql_types.Type) -> exp.Expr:
-    """Return the value's node in a type, or NULL where it does not fit.
+def let_meet(typed: Typed, kind: Type) -> exp.Expr:
+    """Return the value's node in a type; a value that doesn't fit becomes NULL.
 
-    DuckDB casts a number itself only where all numbers of its type fit: its own casts are proved from their types alone.
+    DuckDB casts a number itself only if all numbers of its type fit, so its casts are proved from types alone.
     """
-    if typed.type == sql_types.NULL:
+    if typed.type == NULL:
         return exp.Null()
     if _literal(typed):
         return typed.node if fits(typed, kind) else cast_fitting(typed, kind)
@@ -63,10 +78,7 @@ def let_meet(typed: sql_types.Typed, kind: sql_types.Type) -> exp.Expr:
 
 
 def refuse_rest(node: exp.Expr, *known: str) -> None:
-    """Raise BindError when a node has parts that its handler does not look at.
-
-    A part that is not looked at would be dropped in silence, and the statement would mean something else.
-    """
+    """Raise BindError if a node has parts that its handler doesn't read: dropped silently, they would change its meaning."""
     for key, value in node.args.items():
         if key not in known and value is not None and value is not False and value != []:
             raise bind_error(node, f"{key.replace('_', ' ')} is not known here.")
@@ -77,40 +89,40 @@ def refuse_rest(node: exp.Expr, *known: str) -> None:
 
 @dataclass(frozen=True)
 class CommonType:
-    """The nodes, brought to the common type where DuckDB's implicit cast might fail; that type, as ours and as the
-    analyst's is in DuckDB; and whether no cast can fail (else values that don't fit are missing).
+    """The common type of several values.
+
+    Args:
+        nodes: the values, cast to the type if DuckDB's implicit cast might fail.
+        plain: the type in DuckDB of the analyst's own expression.
+        safe: whether no cast can fail; otherwise values that don't fit become NULL.
     """
 
     nodes: list[exp.Expr]
-    type: sql_types.Type
-    plain: sql_types.Type
+    type: Type
+    plain: Type
     safe: bool = True
 
 
-def unify(given: Sequence[sql_types.Typed], what: str) -> tuple[list[exp.Expr], sql_types.Type]:
-    """Return the nodes brought to one type explicitly, and that type; see :func:`meet`.
-
-    Raises:
-        BindError: types that would only meet by reading text as something else.
-    """
+def unify(given: Sequence[Typed], what: str) -> tuple[list[exp.Expr], Type]:
+    """Return the nodes cast to one type explicitly, and that type; errors as for :func:`meet`."""
     met = meet(given, what)
     if met.type.kind == "NULL":
         return met.nodes, met.type
     return [
-        sql_types.make_cast(node, met.type)
+        make_cast(node, met.type)
         if typed.type.numeric and typed.type != met.type and fits(typed, met.type)
         else node
         for node, typed in zip(met.nodes, given, strict=True)
     ], met.type
 
 
-def meet(given: Sequence[sql_types.Typed], what: str, compared: bool = False) -> CommonType:
-    """Bring values of one family together.
+def meet(given: Sequence[Typed], what: str, compared: bool = False) -> CommonType:
+    """Return the common type of values of one family.
 
-    Decimals that are compared keep all their digits after the point, where others give room to those before.
+    Compared decimals keep all digits after the point; others may lose some in favour of those before it.
 
     Raises:
-        BindError: types that would only meet by reading text as something else.
+        BindError: the types are of different families.
     """
     nodes = [
         exp.Null() if typed.type.kind == "NULL" else typed.node for typed in given
@@ -118,7 +130,7 @@ def meet(given: Sequence[sql_types.Typed], what: str, compared: bool = False) ->
     known = [typed for typed in given if typed.type.kind != "NULL"]
     kinds = {typed.type.kind for typed in known}
     if not known:
-        return CommonType(nodes, sql_types.NULL, sql_types.NULL)
+        return CommonType(nodes, NULL, NULL)
     if kinds <= {*NUMBER_KINDS}:
         if _unclear(known):
             raise bind_error(
@@ -130,15 +142,13 @@ def meet(given: Sequence[sql_types.Typed], what: str, compared: bool = False) ->
         kind, plain = find_common_number(known), find_common_number(known, shown=True)
         if compared and kind.kind == "DECIMAL":
             scale = max(typed.type.digits[1] for typed in known)
-            kind = kind if kind.digits[1] == scale else sql_types.decimal(38, scale)
+            kind = kind if kind.digits[1] == scale else decimal(38, scale)
         safe = all(fits(typed, kind) for typed in known)
         return CommonType([let_meet(typed, kind) for typed in given], kind, plain, safe)
     moments = kinds & {"DATE", "TIME", "TIMESTAMP", "UUID"}
     if moments and kinds <= moments | {"TEXT"} and (len(moments) == 1 or moments == {"DATE", "TIMESTAMP"}):
         wanted = (
-            sql_types.TIMESTAMP
-            if "TIMESTAMP" in moments
-            else {"DATE": sql_types.DATE, "TIME": sql_types.TIME, "UUID": sql_types.UUID}[min(moments)]
+            TIMESTAMP if "TIMESTAMP" in moments else {"DATE": DATE, "TIME": TIME, "UUID": UUID}[min(moments)]
         )
         return CommonType([_as(typed, wanted, what) for typed in given], wanted, wanted)
     first = known[0].type
@@ -147,44 +157,39 @@ def meet(given: Sequence[sql_types.Typed], what: str, compared: bool = False) ->
     raise _mismatch(known, what)
 
 
-def meet_public(
-    left: sql_types.Typed, there: sql_types.Typed, what: str
-) -> tuple[exp.Expr, exp.Expr, exp.Expr | None]:
-    """Bring a private value and the values of a public relation to one type, for an equality.
+def meet_public(left: Typed, there: Typed, what: str) -> tuple[exp.Expr, exp.Expr, exp.Expr | None]:
+    """Return a private value and the values of a public relation in one type, for an equality.
 
-    The public side takes the private side's type. A public value that has no equal there is left out, as it equals no private
-    value: so no private value is cast to a type that may not hold it. Floats are compared as floats, which hold any number.
+    The public side takes the private side's type. Public values without an equal in that type are left out, since no
+    private value equals them. So no private value is cast to a type that may not represent it. Floats are compared as
+    floats, which represent any number.
 
     Returns:
-        The private value, the public one, and the condition under which the public one counts: None for all. NULL counts, since
-        IN is NULL where it equals no value and one is NULL.
+        The private value, the public one, and the condition under which the public one counts; None for all. NULL
+        counts: IN is NULL if no value is equal and one is NULL.
 
     Raises:
-        BindError: types that would only meet by reading text as something else.
+        BindError: the types are of different families.
     """
     mine, other = left.type, there.type
     if mine == other or "NULL" in (mine.kind, other.kind):
-        made = (
-            there.node
-            if other.kind != "NULL" or mine.kind == "NULL"
-            else sql_types.make_cast(exp.Null(), mine)
-        )
+        made = there.node if other.kind != "NULL" or mine.kind == "NULL" else make_cast(exp.Null(), mine)
         return left.node, made, None
     given = exp.Is(this=exp.paren(there.node.copy()), expression=exp.Null())
     if mine.numeric and other.numeric and "DOUBLE" in (mine.kind, other.kind):
         kind = _common(mine, other)
-        made = there.node if other == kind else sql_types.make_cast(there.node, kind, trying=True)
+        made = there.node if other == kind else make_cast(there.node, kind, trying=True)
         counts = None if other == kind else exp.or_(is_not_null(made), given)
         return left.node if mine == kind else cast_fitting(left, kind), made, counts
     if not _compares_exactly(mine, other):
         raise _mismatch((left, there), what)
-    made = sql_types.make_cast(there.node, mine, trying=True)
-    back = sql_types.make_cast(made.copy(), other, trying=True)
+    made = make_cast(there.node, mine, trying=True)
+    back = make_cast(made.copy(), other, trying=True)
     return left.node, made, exp.or_(exp.EQ(this=back, expression=there.node.copy()), given)
 
 
-def _compares_exactly(a: sql_types.Type, b: sql_types.Type) -> bool:
-    """Return whether values of two types are equal exactly if they are the same value in either type."""
+def _compares_exactly(a: Type, b: Type) -> bool:
+    """Return whether equality of values of two types is the same relation in either type."""
     if a.kind == "LIST" and b.kind == "LIST" and a.element is not None and b.element is not None:
         return _compares_exactly(a.element, b.element)
     if a.kind == "STRUCT" and b.kind == "STRUCT":
@@ -195,8 +200,8 @@ def _compares_exactly(a: sql_types.Type, b: sql_types.Type) -> bool:
     return a == b or (a.kind in whole and b.kind in whole) or {a.kind, b.kind} == {"DATE", "TIMESTAMP"}
 
 
-def find_common_number(values: Sequence[sql_types.Typed], shown: bool = False) -> sql_types.Type:
-    """Return DuckDB's common type of numbers; an integer literal takes the other's type where it fits."""
+def find_common_number(values: Sequence[Typed], shown: bool = False) -> Type:
+    """Return DuckDB's common type of numbers; an integer literal takes the other's type if it fits."""
     fixed = [v.shown if shown else v.type for v in values if not _literal(v)]
     literals = [v for v in values if _literal(v)]
     if not fixed:
@@ -208,40 +213,40 @@ def find_common_number(values: Sequence[sql_types.Typed], shown: bool = False) -
     return kind
 
 
-def _literal(value: sql_types.Typed) -> bool:
+def _literal(value: Typed) -> bool:
     return value.type.kind == "INTEGER" and isinstance(value.node, exp.Literal | exp.Neg)
 
 
-def _unclear(values: Sequence[sql_types.Typed]) -> bool:
+def _unclear(values: Sequence[Typed]) -> bool:
     """Return whether UHUGEINT meets signed integers, for which no type holds both."""
     sqls = {v.type.sql for v in values}
     return "UHUGEINT" in sqls and any(v.type.sql in _SIGNED and not fits(v, _UHUGEINT) for v in values)
 
 
-def _common(a: sql_types.Type, b: sql_types.Type) -> sql_types.Type:
+def _common(a: Type, b: Type) -> Type:
     """Return the type that DuckDB brings two numbers to."""
     if a == b:
         return a
     if "DOUBLE" in (a.sql, b.sql):
-        return sql_types.DOUBLE
+        return DOUBLE
     if "FLOAT" in (a.sql, b.sql):
-        return sql_types.FLOAT
+        return FLOAT
     if "DECIMAL" in (a.kind, b.kind):
         (before, after), (more, further) = a.digits, b.digits
         scale = max(after, further)
         width = max(before, more) + scale
         if width <= 38:
-            return sql_types.decimal(width, scale)
-        return sql_types.decimal(38, scale if "INTEGER" in (a.kind, b.kind) else 38 - max(before, more))
+            return decimal(width, scale)
+        return decimal(38, scale if "INTEGER" in (a.kind, b.kind) else 38 - max(before, more))
     return _common_integer(a, b)
 
 
 _SIGNED = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
 _UNSIGNED = ("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT")
-_UHUGEINT = sql_types.Type("INTEGER", "UHUGEINT")
+_UHUGEINT = Type("INTEGER", "UHUGEINT")
 
 
-def _common_integer(a: sql_types.Type, b: sql_types.Type) -> sql_types.Type:
+def _common_integer(a: Type, b: Type) -> Type:
     for family in (_SIGNED, _UNSIGNED):
         if a.sql in family and b.sql in family:
             return a if family.index(a.sql) > family.index(b.sql) else b
@@ -249,12 +254,10 @@ def _common_integer(a: sql_types.Type, b: sql_types.Type) -> sql_types.Type:
     if unsigned.sql == "UHUGEINT":
         return unsigned
     wider = _SIGNED[_UNSIGNED.index(unsigned.sql) + 1]
-    return sql_types.Type(
-        "INTEGER", wider if _SIGNED.index(wider) > _SIGNED.index(signed.sql) else signed.sql
-    )
+    return Type("INTEGER", wider if _SIGNED.index(wider) > _SIGNED.index(signed.sql) else signed.sql)
 
 
-def fits(value: sql_types.Typed, into: sql_types.Type) -> bool:
+def fits(value: Typed, into: Type) -> bool:
     """Return whether every value of a number casts to another type without an error."""
     kind = value.type
     if kind == into or into.sql == "DOUBLE":
@@ -267,13 +270,13 @@ def fits(value: sql_types.Typed, into: sql_types.Type) -> bool:
         (before, after), (room, behind) = kind.digits, into.digits
         if kind.kind == "DECIMAL":
             return before <= room and after <= behind
-        most = sql_types.Bounds(Fraction(1 - 10**room), Fraction(10**room - 1))
+        most = Bounds(Fraction(1 - 10**room), Fraction(10**room - 1))
         return value.span is not None and most.holds(value.span)
     span = value.span
     return kind.kind == "INTEGER" and into.reach is not None and span is not None and into.reach.holds(span)
 
 
-def _as(typed: sql_types.Typed, wanted: sql_types.Type, what: str) -> exp.Expr:
+def _as(typed: Typed, wanted: Type, what: str) -> exp.Expr:
     if typed.type.kind in ("NULL", wanted.kind):
         return exp.Null() if typed.type.kind == "NULL" else typed.node
     if typed.type.kind == "TEXT":
@@ -286,23 +289,21 @@ def _as(typed: sql_types.Typed, wanted: sql_types.Type, what: str) -> exp.Expr:
             raise bind_error(typed.place, message, hint)
         return _read_moment(typed.node, wanted, typed.place)
     # A date at the end of the calendar is no timestamp.
-    return sql_types.make_cast(typed.node, wanted, trying=True)
+    return make_cast(typed.node, wanted, trying=True)
 
 
 _EXAMPLES = {
-    "DATE": "write '2024-03-01'.", "TIMESTAMP": "write '2024-03-01 12:00:00'.", "TIME": "write '12:00:00'.",
+    "DATE": "write '2024-03-01'.",
+    "TIMESTAMP": "write '2024-03-01 12:00:00'.",
+    "TIME": "write '12:00:00'.",
     "UUID": "write 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'.",
-}  # fmt: skip
+}
 
 
-def _read_moment(text: exp.Expr, wanted: sql_types.Type, place: exp.Expr | None) -> exp.Expr:
-    """Return a text literal that stands for a date, a time or a UUID, read at plan time: the engine would raise on a bad one.
-
-    Raises:
-        BindError: it is none.
-    """
+def _read_moment(text: exp.Expr, wanted: Type, place: exp.Expr | None) -> exp.Expr:
+    """Return a text literal as a date, a time or a UUID; BindError if it is none, on which the engine would raise."""
     try:
-        return sql_types.make_cast(exp.Literal.string(_READERS[wanted.kind](text.name.strip())), wanted)
+        return make_cast(exp.Literal.string(_READERS[wanted.kind](text.name.strip())), wanted)
     except ValueError:
         hint = _EXAMPLES.get(wanted.kind)
     raise bind_error(place, f"'{clip(text.name)}' is no {wanted.sql}.", hint)
@@ -334,24 +335,25 @@ def _uuid(text: str) -> str:
 _READERS = {"DATE": _date, "TIME": _time, "TIMESTAMP": _timestamp, "UUID": _uuid}
 
 
-_SECONDS = {
+SECONDS = {
     "MICROSECOND": Fraction(1, 10**6), "MILLISECOND": Fraction(1, 1000), "SECOND": Fraction(1), "MINUTE": Fraction(60),
     "HOUR": Fraction(3600), "DAY": Fraction(86_400), "WEEK": Fraction(7 * 86_400), "MONTH": Fraction(30 * 86_400),
 }  # fmt: skip
+"""The seconds of each unit, with months of 30 days."""
 
 
 def interval_seconds(node: exp.Interval) -> Fraction | None:
-    """Return the seconds of an INTERVAL literal, with months of 30 days; None where its unit has no one length."""
+    """Return the seconds of an INTERVAL literal, with months of 30 days; None for other units of varying length."""
     unit = node.args.get("unit")
     name = str(unit.name).upper() if unit is not None else ""
-    per = _SECONDS.get(name) or _SECONDS.get(name.removesuffix("S"))
+    per = SECONDS.get(name) or SECONDS.get(name.removesuffix("S"))
     amount = node.this.name if isinstance(node.this, exp.Literal) else ""
     whole = amount.removeprefix("-")
     return int(amount) * per if per is not None and whole.isdigit() and len(whole) <= 7 else None
 
 
 def moment_of(node: exp.Expr) -> tuple[str, Fraction] | None:
-    """Return the kind and the seconds of a literal DATE, TIMESTAMP, TIME or INTERVAL; None for anything else."""
+    """Return the kind and the seconds of a literal DATE, TIMESTAMP, TIME or INTERVAL; None for other nodes."""
     if isinstance(node, exp.Interval):
         length = interval_seconds(node)
         return None if length is None else ("INTERVAL", length)
@@ -370,7 +372,7 @@ def moment_of(node: exp.Expr) -> tuple[str, Fraction] | None:
     return None
 
 
-def _mismatch(known: Sequence[sql_types.Typed], what: str) -> BindError:
+def _mismatch(known: Sequence[Typed], what: str) -> BindError:
     first = known[0].type
     differs = next((t for t in known if t.type.kind != first.kind), None)
     other, place = (first, known[-1].place) if differs is None else (differs.type, differs.place)
@@ -393,8 +395,8 @@ def _mismatch(known: Sequence[sql_types.Typed], what: str) -> BindError:
     return bind_error(parent, f"{what} meets {first.sql} with {other.sql}.", hint, around=place)
 
 
-def _advise_on_text(known: Sequence[sql_types.Typed]) -> str:
-    """Return what to write in place of a comparison of text and numbers: the numbers as text, or the text as numbers."""
+def _advise_on_text(known: Sequence[Typed]) -> str:
+    """Return a comparison with the numbers as text or the text as numbers, for the hint of one that mixes both."""
     above = next((t.place.parent for t in known if t.place is not None and t.place.parent is not None), None)
     if above is None or not isinstance(above, exp.Binary | exp.In | exp.Between):
         return "write the numbers as text, or cast the text to numbers"
@@ -415,17 +417,13 @@ def _advise_on_text(known: Sequence[sql_types.Typed]) -> str:
     return f"write {to_sql(quoted)}, or {to_sql(cast)}"
 
 
-def make_boolean(
-    node: exp.Expr, parts: Sequence[sql_types.Typed], nullable: bool | None = None
-) -> sql_types.Typed:
-    """Return a truth value made of parts."""
-    return sql_types.Typed.made_of(node, sql_types.BOOLEAN, parts, nullable=nullable)
+def make_boolean(node: exp.Expr, parts: Sequence[Typed], nullable: bool | None = None) -> Typed:
+    """Return a boolean made of parts."""
+    return Typed.made_of(node, BOOLEAN, parts, nullable=nullable)
 
 
-def require_kind(
-    typed: sql_types.Typed, kinds: Sequence[str], message: str, hint: str | None = None
-) -> sql_types.Typed:
-    """Return the value. Raise BindError unless it is of one of the kinds, or NULL."""
+def require_kind(typed: Typed, kinds: Sequence[str], message: str, hint: str | None = None) -> Typed:
+    """Return the value; BindError unless it is of one of these kinds, or NULL."""
     if typed.type.kind not in kinds and typed.type.kind != "NULL":
         raise bind_error(typed.place, f"{message}, and this is {typed.type.sql}.", hint)
     return typed
@@ -441,23 +439,21 @@ _SOURCES: dict[str, tuple[str, ...]] = {
     "DATE": ("DATE", "TIMESTAMP", "TEXT"), "TIMESTAMP": ("DATE", "TIMESTAMP", "TEXT"),
     "TIME": ("TIME", "TIMESTAMP", "TEXT"), "UUID": ("UUID", "TEXT"), "INTERVAL": ("INTERVAL",),
 }  # fmt: skip
-"""Kinds that may be cast to each kind. Text to INTERVAL is left out: no reader of ours agrees with DuckDB's."""
+"""The kinds that may be cast to each kind. Text isn't cast to INTERVAL, since we can't check a constant as DuckDB reads it."""
 
 
-def bind_text(value: str, node: exp.Expr) -> sql_types.Typed:
-    """Bind a text constant, which has no NUL in it."""
+def bind_text(value: str, node: exp.Expr) -> Typed:
+    """Bind a text constant; BindError if it contains NUL."""
     if "\x00" in value:
-        raise bind_error(node, "a text has no NUL in it.")
-    return sql_types.Typed(
-        exp.Literal.string(value), sql_types.TEXT, None, True, nullable=False, length=len(value)
-    )
+        raise bind_error(node, "a text can't contain NUL.")
+    return Typed(exp.Literal.string(value), TEXT, None, True, nullable=False, length=len(value))
 
 
-def bind_cast(node: exp.Expr, bind: Bind) -> sql_types.Typed:
-    """CAST, TRY_CAST and ``::``."""
+def bind_cast(node: exp.Expr, bind: Bind) -> Typed:
+    """Bind CAST, TRY_CAST and ``::``."""
     inner = bind(node.this)
     written = node.args["to"].sql(dialect="duckdb")
-    kind = sql_types.Type.parse(written)
+    kind = Type.parse(written)
     if kind.kind == "OTHER" or kind.sql.startswith("TIMESTAMP_") or written.upper().startswith("ENUM"):
         raise privacy_error(
             node,
@@ -465,7 +461,7 @@ def bind_cast(node: exp.Expr, bind: Bind) -> sql_types.Typed:
             "cast to BIGINT, DOUBLE, DECIMAL(18,2), VARCHAR, BOOLEAN, DATE, TIME, TIMESTAMP or UUID.",
         )
     if inner.type.kind == "NULL":
-        return sql_types.Typed(sql_types.make_cast(exp.Null(), kind), kind, None, True, length=0)
+        return Typed(make_cast(exp.Null(), kind), kind, None, True, length=0)
     if inner.type.kind not in _SOURCES.get(kind.kind, ()):
         raise bind_error(node, f"there is no cast from {inner.type.sql} to {kind.sql}.")
     if isinstance(inner.node, exp.Literal) and inner.type.kind == "TEXT":
@@ -473,46 +469,38 @@ def bind_cast(node: exp.Expr, bind: Bind) -> sql_types.Typed:
     return replace(convert(inner, kind), order=None)
 
 
-def find_common_order(values: Sequence[sql_types.Typed]) -> tuple[str, ...] | None:
-    """Return the order of labels that all values have, except NULL; None for values that are compared as texts."""
-    found = {value.order for value in values if value.type != sql_types.NULL}
+def find_common_order(values: Sequence[Typed]) -> tuple[str, ...] | None:
+    """Return the common order of the labels of all values but NULL; None for values compared as texts."""
+    found = {value.order for value in values if value.type != NULL}
     return found.pop() if len(found) == 1 else None
 
 
-def refuse_order(values: Sequence[sql_types.Typed], place: exp.Expr) -> None:
-    """Refuse values that DuckDB would compare by the order of an ENUM's labels, since exact queries compare texts.
-
-    Raises:
-        BindError: they have labels of one order.
-    """
+def refuse_order(values: Sequence[Typed], place: exp.Expr) -> None:
+    """Raise BindError for values that DuckDB compares by the order of an ENUM's labels: exact queries compare texts."""
     if find_common_order(values) is not None:
         raise bind_error(
             place,
             "the order of an ENUM's labels is not known over private rows, which have its labels as texts.",
-            "write the places out, as in CASE x WHEN 'low' THEN 1 WHEN 'high' THEN 2 END, or cast it to VARCHAR "
+            "write the order out, as in CASE x WHEN 'low' THEN 1 WHEN 'high' THEN 2 END, or cast it to VARCHAR "
             "for the order of texts.",
         )
 
 
-def convert(inner: sql_types.Typed, kind: sql_types.Type) -> sql_types.Typed:
-    """Return a cast between kinds that may be cast."""
+def convert(inner: Typed, kind: Type) -> Typed:
+    """Return a value cast to a type to which its kind may be cast."""
     if inner.type == kind:
         return inner
     if kind.kind == "TEXT":
-        return replace(
-            sql_types.Typed.made_of(_write_as_text(inner), sql_types.TEXT, (inner,)), length=length_of(inner)
-        )
+        return replace(Typed.made_of(_write_as_text(inner), TEXT, (inner,)), length=length_of(inner))
     bounds, reach = inner.bounds, inner.reach
     if inner.type.kind == "BOOLEAN" and kind.numeric:
-        bounds = reach = sql_types.Bounds(Fraction(0), Fraction(1))
+        bounds = reach = Bounds(Fraction(0), Fraction(1))
     elif kind.kind == "INTEGER":
         bounds = None if bounds is None else bounds.rounded()
         reach = reach if inner.type.kind == "INTEGER" else None
     elif kind.kind == "DECIMAL" and bounds is not None:
         steps = 10 ** kind.digits[1]
-        bounds = (bounds * sql_types.Bounds.point(steps)).rounded() * sql_types.Bounds.point(
-            Fraction(1, steps)
-        )
+        bounds = (bounds * Bounds.point(steps)).rounded() * Bounds.point(Fraction(1, steps))
     elif bounds is not None and kind.kind in _DAYS and inner.type.kind in _DAYS:
         bounds = bounds if kind.kind == "TIMESTAMP" else _whole_days(bounds)
     elif not kind.numeric:
@@ -523,104 +511,87 @@ def convert(inner: sql_types.Typed, kind: sql_types.Type) -> sql_types.Typed:
     safe = safe or (inner.type.numeric and kind.numeric and fits(inner, kind))
     if reach is not None and kind.reach is not None and not kind.reach.holds(reach):
         reach = None
-    made = sql_types.make_cast(inner.node, kind, not safe)
+    made = make_cast(inner.node, kind, not safe)
     if kind.kind == "TIME":  # of an infinite timestamp: an error that the cast alone does not catch
-        made = sql_types.make_try(made)
-    return sql_types.Typed(made, kind, bounds, inner.constant, None, reach, inner.nullable or not safe)
+        made = make_try(made)
+    return Typed(made, kind, bounds, inner.constant, None, reach, inner.nullable or not safe)
 
 
 _DAYS = ("DATE", "TIMESTAMP")
 
 
-def _whole_days(bounds: sql_types.Bounds) -> sql_types.Bounds:
+def _whole_days(bounds: Bounds) -> Bounds:
     """Round seconds down to days, as a timestamp's date does."""
     ends = (None if end is None else end // 86_400 * Fraction(86_400) for end in (bounds.low, bounds.high))
-    return sql_types.Bounds(*ends)
+    return Bounds(*ends)
 
 
 _SHOWABLE = {"TIMESTAMP": ("-infinity", "infinity"), "TIME": ("00:00:00", "24:00:00")}
-"""Files can hold times and timestamps out of these ranges; to show one ends the engine's process."""
+"""Files can contain times and timestamps outside these ranges; writing one as text ends the engine's process."""
 
 
-def _write_as_text(inner: sql_types.Typed) -> exp.Expr:
+def _write_as_text(inner: Typed) -> exp.Expr:
     """Return what DuckDB writes for a value."""
-    if inner.type == sql_types.TEXT:
+    if inner.type == TEXT:
         return inner.node
     if inner.type.kind not in _SHOWABLE or inner.constant:
-        return sql_types.make_cast(inner.node, sql_types.TEXT)
-    # Inside the cast, for the engine may cast a dictionary's values before it looks at which are wanted.
-    low, high = (
-        sql_types.make_cast(exp.Literal.string(end), inner.type) for end in _SHOWABLE[inner.type.kind]
-    )
-    sane = exp.Between(this=sql_types.parenthesise(inner.node), low=low, high=high)
-    return sql_types.make_cast(exp.Case(ifs=[exp.If(this=sane, true=inner.node.copy())]), sql_types.TEXT)
+        return make_cast(inner.node, TEXT)
+    # Inside the cast, since the engine may cast all of a dictionary's values before it selects some.
+    low, high = (make_cast(exp.Literal.string(end), inner.type) for end in _SHOWABLE[inner.type.kind])
+    sane = exp.Between(this=parenthesise(inner.node), low=low, high=high)
+    return make_cast(exp.Case(ifs=[exp.If(this=sane, true=inner.node.copy())]), TEXT)
 
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
-def read_constant(place: exp.Literal, kind: sql_types.Type, node: exp.Expr) -> sql_types.Typed:
-    """Read a text constant as a value of a type: one that can't be read would fail on each row that comes to it."""
+def read_constant(place: exp.Literal, kind: Type, node: exp.Expr) -> Typed:
+    """Return a text constant as a value of a type; BindError if it is none, on which the engine would raise."""
     written = place.name.strip()
     if kind.kind == "TEXT":
         return bind_text(place.name, node)
     if kind.kind in ("DATE", "TIME", "TIMESTAMP", "UUID"):
         made = _read_moment(place, kind, node)
         moment = moment_of(made)
-        bounds = None if moment is None else sql_types.Bounds.point(Fraction(moment[1]))
-        return sql_types.Typed(made, kind, bounds, True, nullable=False)
+        bounds = None if moment is None else Bounds.point(Fraction(moment[1]))
+        return Typed(made, kind, bounds, True, nullable=False)
     if kind.kind == "BOOLEAN":
         if written.lower() not in ("true", "false", "t", "f", "1", "0", "yes", "no", "y", "n"):
             raise bind_error(node, f"'{clip(place.name)}' is not a BOOLEAN.", "write TRUE or FALSE.")
-        return sql_types.Typed(sql_types.make_cast(place.copy(), kind, True), kind, None, True)
+        return Typed(make_cast(place.copy(), kind, True), kind, None, True)
     known = kind.numeric and len(written) <= 60 and _NUMBER.fullmatch(written)
     if known and math.isfinite(float(written)):
         near = Fraction(float(written)) if kind.kind == "DOUBLE" else Fraction(written.rstrip("."))
-        bounds = convert(
-            sql_types.Typed(place, sql_types.decimal(38, 19), sql_types.Bounds.point(near)), kind
-        ).bounds
+        bounds = convert(Typed(place, decimal(38, 19), Bounds.point(near)), kind).bounds
         if kind.reach is None or (bounds is not None and kind.reach.holds(bounds)):
-            return sql_types.Typed(
-                sql_types.make_cast(place.copy(), kind, True), kind, bounds, True, nullable=True
-            )
+            return Typed(make_cast(place.copy(), kind, True), kind, bounds, True, nullable=True)
     raise bind_error(node, f"'{clip(place.name)}' is no {kind.sql}.")
 
 
-def take_value(typed: sql_types.Typed, node: exp.Expr) -> sql_types.Typed:
-    """Return a value that is read from a column, a list or a struct, in a type that expressions take."""
+def take_value(typed: Typed, node: exp.Expr) -> Typed:
+    """Return a value read from a column, a list or a struct, in a type that expressions take."""
     kind = typed.type
     if kind.kind == "OTHER":
         written = node.sql(dialect="duckdb")
         raise privacy_error(node, f"{written} is of type {kind.sql}, whose values can't be used.")
     made = typed.node.copy()
     if kind.kind == "LIST" and kind.element is not None and not kind.sql.endswith("[]"):
-        whole = sql_types.Type(
+        whole = Type(
             "LIST", f"{kind.element.sql}[]", kind.element
         )  # of a fixed size, which others would be cast to
-        return mark_length(replace(typed, node=sql_types.make_cast(made, whole), type=whole, plain=None))
+        return mark_length(replace(typed, node=make_cast(made, whole), type=whole, plain=None))
     if kind.sql == "ENUM":
-        return mark_length(
-            sql_types.Typed(
-                sql_types.make_cast(made, sql_types.TEXT), sql_types.TEXT, None, typed.constant, typed.values
-            )
-        )
-    if (
-        kind.kind == "TIMESTAMP" and kind != sql_types.TIMESTAMP
-    ):  # to microseconds; far ones of another unit don't fit
-        return sql_types.Typed(
-            sql_types.make_cast(made, sql_types.TIMESTAMP, trying=True),
-            sql_types.TIMESTAMP,
-            typed.bounds,
-            typed.constant,
-        )
+        return mark_length(Typed(make_cast(made, TEXT), TEXT, None, typed.constant, typed.values))
+    if kind.kind == "TIMESTAMP" and kind != TIMESTAMP:  # to microseconds; far ones of another unit don't fit
+        return Typed(make_cast(made, TIMESTAMP, trying=True), TIMESTAMP, typed.bounds, typed.constant)
     return mark_length(replace(typed, node=made))
 
 
-def take_field(typed: sql_types.Typed, name: str, node: exp.Expr) -> sql_types.Typed:
+def take_field(typed: Typed, name: str, node: exp.Expr) -> Typed:
     """Return a field of a struct."""
     for known, kind in typed.type.fields:
         if known.lower() == name.lower():
-            made = sql_types.make_call("struct_extract", typed.node.copy(), exp.Literal.string(known))
-            return take_value(sql_types.Typed(made, kind), node)
+            made = make_call("struct_extract", typed.node.copy(), exp.Literal.string(known))
+            return take_value(Typed(made, kind), node)
     hint = did_you_mean(name, [known for known, _ in typed.type.fields])
     raise bind_error(node, f"the struct has no field {name}.", hint)

@@ -1,8 +1,8 @@
-"""Comparisons of a column with a constant that none of its declared values is like.
+"""Comparisons of a column with a constant that is none of its declared values.
 
-The policy's ``values`` are public. A condition that none of them meets has an answer of noise alone, and a spelling of the
-analyst's is nearly always the cause: it is refused before anything is paid. The data are never asked. Rows with other values
-than the declared ones can still be counted, by ``NOT IN`` over the declared ones.
+The policy's ``values`` are public. If no declared value meets a condition, its answer is noise alone, and the constant is
+nearly always misspelt. So the statement is refused before payment, and no row is read. ``NOT IN`` over the declared
+values counts the rows with other values. A value that stands in for a parameter is never refused.
 """
 
 from __future__ import annotations
@@ -19,60 +19,42 @@ from sqlglot import exp
 from dpsql.binding.values.sql_types import Bounds, Typed
 from dpsql.errors import BindError, clip
 from dpsql.language.dialect import bind_error, span_of, to_sql
+from dpsql.language.parameters import STAND_IN
 
 KnownValues = tuple[object, ...]
+ValuesOf = Callable[[Typed], KnownValues | None]
+"""Returns the declared values of one side of a comparison."""
 _LISTED = 12
-"""Declared values that a hint lists."""
-_standing_in: ContextVar[bool] = ContextVar("standing_in", default=False)
+"""The most declared values in a hint."""
 EQUALITIES = (exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.NullSafeNEQ)
 
 
-@contextmanager
-def stand_in_values() -> Iterator[None]:
-    """Accept all constants while a statement is described: parameters have values of their types there, not their own."""
-    token = _standing_in.set(True)
-    try:
-        yield
-    finally:
-        _standing_in.reset(token)
-
-
-def check_comparison(left: Typed, right: Typed, values_of: Callable[[Typed], KnownValues | None]) -> None:
-    """Refuse an equality or inequality of a column and a constant that is not among its declared values.
-
-    Raises:
-        BindError: with the nearest value, or with the declared ones.
-    """
+def check_comparison(left: Typed, right: Typed, values_of: ValuesOf) -> None:
+    """Raise BindError for an equality or inequality of a column and a constant that is not a declared value."""
     for side, other in ((left, right), (right, left)):
         if other.constant and not side.constant and (values := values_of(side)) is not None:
             _refuse_first(side, [other], values)
 
 
-def check_list(
-    value: Typed, items: Sequence[Typed], values_of: Callable[[Typed], KnownValues | None]
-) -> None:
-    """Refuse IN over a list with a constant that is not among the declared values of the column.
-
-    Raises:
-        BindError: with the nearest value, or with the declared ones.
-    """
+def check_list(value: Typed, items: Sequence[Typed], values_of: ValuesOf) -> None:
+    """Raise BindError for IN over a list with a constant that is not a declared value of the column."""
     if not value.constant:
         if (values := values_of(value)) is not None:
             _refuse_first(value, [item for item in items if item.constant], values)
         return
     sides = [values_of(item) for item in items]
-    if sides and all(found is not None and _is_missing(found, value) for found in sides):
+    if sides and all(found is not None and _find_unlike(found, value.node, value) for found in sides):
         _refuse_first(items[0], [value], sides[0] or ())
 
 
 def list_values(typed: Typed) -> KnownValues | None:
-    """Return the declared values of a column that constants are compared with; None where there are none, and of truths."""
+    """Return the declared values of a column, which constants are compared with; None for booleans."""
     known = typed.values
     return None if known is None or any(isinstance(value, bool) for value in known) else known
 
 
 def change_case(node: exp.Expr, values: KnownValues | None) -> KnownValues | None:
-    """Return declared values as UPPER or LOWER gives them; None where a letter is not one of ASCII."""
+    """Return declared values in the case of UPPER or LOWER; None unless all are ASCII texts."""
     texts = [value for value in values or () if isinstance(value, str) and value.isascii()]
     if values is None or len(texts) != len(values):
         return None
@@ -88,7 +70,7 @@ _noted: ContextVar[tuple[list[str], list[str]] | None] = ContextVar("noted", def
 
 @contextmanager
 def note_in(notes: list[str], limits: list[str]) -> Iterator[None]:
-    """Add the notes on conditions that nothing within the bounds meets to a list, and to the sentences of EXPLAIN."""
+    """Collect the notes on conditions that no value within the bounds meets, and EXPLAIN's sentences about them."""
     token = _noted.set((notes, limits))
     try:
         yield
@@ -97,13 +79,13 @@ def note_in(notes: list[str], limits: list[str]) -> Iterator[None]:
 
 
 def note_impossible(node: exp.Expr, *pairs: tuple[type[exp.Expr], Typed, Typed]) -> None:
-    """Note a condition that no value within the public bounds of its column meets: its answer is noise alone.
+    """Add a note on a condition that no value within its column's public bounds meets: its answer is noise alone.
 
-    It is no refusal: bounds limit what a row adds, and a row outside of them is compared by its own value.
+    It isn't refused: bounds clamp the numbers that a row adds, and a condition reads the row's own value.
 
     Args:
         node: the condition as the analyst wrote it.
-        pairs: the comparisons that must all hold, each with its two sides.
+        pairs: the comparisons that must all be true, each with its two sides.
     """
     lists = _noted.get()
     if lists is None or span_of(node) is None:
@@ -118,7 +100,7 @@ def note_impossible(node: exp.Expr, *pairs: tuple[type[exp.Expr], Typed, Typed])
 
 
 def _never(kind: type[exp.Expr], left: Bounds | None, right: Bounds | None) -> bool:
-    """Return whether a comparison holds for no values within two intervals."""
+    """Return whether a comparison is false for all values within two intervals."""
     if left is None or right is None:
         return False
     if kind in (exp.EQ, exp.NullSafeEQ):
@@ -135,14 +117,11 @@ def _is_less(low: Fraction | None, high: Fraction | None) -> bool:
 
 
 def check_released(tree: exp.Expr, find: Callable[[exp.Column], Declared | None]) -> None:
-    """Refuse such comparisons in SQL above the private part, or inside a block, whose expressions are not bound here.
+    """Raise BindError for such a comparison in SQL that isn't bound here: above the private part, or inside a block.
 
     Args:
-        tree: expressions, whose inner queries are left out.
-        find: returns what is declared of a column.
-
-    Raises:
-        BindError: with the nearest value, or with the declared ones.
+        tree: expressions, without their inner queries.
+        find: returns a column's declared values.
     """
     for node in tree.walk(prune=lambda inner: isinstance(inner, exp.Query) and inner is not tree):
         if isinstance(node, EQUALITIES):
@@ -157,22 +136,22 @@ def check_released(tree: exp.Expr, find: Callable[[exp.Column], Declared | None]
             side = side.unnest()
             declared = find(side) if isinstance(side, exp.Column) else None
             for constant in constants if declared is not None else ():
-                read = _read(constant, None)
-                if declared is not None and read is not None and _is_unlike(declared[1], read):
-                    raise _refuse(declared[0], declared[1], read, constant)
+                if declared is not None and (unlike := _find_unlike(declared[1], constant)):
+                    raise _refuse(*declared, unlike[0], constant)
 
 
 def _refuse_first(side: Typed, constants: Iterable[Typed], values: KnownValues) -> None:
     for item in constants:
-        read = _read(item.node, item)
-        if read is not None and _is_unlike(values, read):
+        if unlike := _find_unlike(values, item.node, item):
             place = side.place.unnest() if side.place is not None else None
             while isinstance(place, exp.Cast | exp.TryCast | exp.Paren):
                 place = place.this
-            raise _refuse("this column" if place is None else to_sql(place), values, read, item.place)
+            raise _refuse(
+                "this column" if place is None else to_sql(place), values, unlike[0], item.place or item.node
+            )
 
 
-def _refuse(column: str, values: KnownValues, constant: str | Fraction, place: exp.Expr | None) -> BindError:
+def _refuse(column: str, values: KnownValues, constant: str | Fraction, place: exp.Expr) -> BindError:
     shown = f"'{clip(constant)}'" if isinstance(constant, str) else _write_number(constant)
     what = f"the policy declares no value {shown} for {clip(column)}."
     refused = bind_error(place, what, _advise(column, values, constant))
@@ -180,18 +159,19 @@ def _refuse(column: str, values: KnownValues, constant: str | Fraction, place: e
     return refused
 
 
-def _is_missing(values: KnownValues, constant: Typed) -> bool:
-    read = _read(constant.node, constant)
-    return read is not None and _is_unlike(values, read)
-
-
-def _is_unlike(values: KnownValues, constant: str | Fraction) -> bool:
-    """Return whether no declared value is like a constant, unless constants stand in for values to come."""
-    return not _standing_in.get() and not any(_alike(value, constant) for value in values)
+def _find_unlike(
+    values: KnownValues, node: exp.Expr, typed: Typed | None = None
+) -> tuple[str | Fraction] | None:
+    """Return a constant's value, in a tuple, if it is unlike all declared values; None for a parameter's stand-in."""
+    constant = _read(node, typed)
+    if constant is None or any(_alike(value, constant) for value in values):
+        return None
+    written = node if typed is None or typed.place is None else typed.place
+    return None if any(STAND_IN in part.meta for part in written.walk()) else (constant,)
 
 
 def _read(node: exp.Expr | None, typed: Typed | None) -> str | Fraction | None:
-    """Return the text or the number that a constant is; None for anything else."""
+    """Return the value of a constant text or number; None for other nodes."""
     if typed is not None and typed.type.numeric:
         point = typed.bounds
         return point.low if point is not None and point.low is not None and point.low == point.high else None
@@ -220,7 +200,7 @@ def _alike(value: object, constant: str | Fraction) -> bool:
 
 
 def _advise(column: str, values: KnownValues, constant: str | Fraction) -> str:
-    """Return the value that is probably meant, and how rows outside of the declared ones are asked for."""
+    """Return the value that is probably meant, or how to ask for rows with undeclared values."""
     if isinstance(constant, str):
         near = _find_nearest(constant, [value for value in values if isinstance(value, str)])
         if near is not None:

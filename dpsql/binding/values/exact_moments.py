@@ -1,20 +1,14 @@
-"""Variances, correlations and regressions of many groups, from exact integers: the same whatever the order of the rows.
+"""Variances, correlations and regressions of many groups from exact integers, independent of the order of rows.
 
-Floating-point addition depends on the order of rows, which rows of other groups may decide, so such an aggregate would need
-its rows sorted: some forty times the work. Here each value is put on a fine public grid, and counts, sums and sums of
-products are added up as integers of 128 bits, which is exact in any order. What is subtracted to get from these to a sum of
-squares about the mean is subtracted exactly, too, so nothing is lost where the spread is small beside the mean.
+Addition of floats depends on the order of rows, which other groups' rows may determine. Sorting the rows would take some
+forty times the work. Here each value is put on a fine public grid. Counts, sums and sums of products are integers of 128
+bits, which are exact in any order. The sum of squares about the mean is an exact difference of these, so a spread that
+is small relative to the mean keeps its digits.
 
-The grid needs a size. It is public where a type has few digits or bounds are declared; for other numbers each block has a
-grid of its own (:mod:`dpsql.binding.values.exact_moments`), where their rows may be read twice.
-
-Moments of numbers without a public size: each block has a grid of its own, between the least and the greatest of its rows.
-
-The rows are read twice: for these ends, and then for sums of integers as in :mod:`dpsql.binding.values.exact_moments`. To
-sort the rows of a block takes three times as long.
-
-A block's grid is made of its own rows alone, so a result is a function of these, in any order, as it must be. The grid is
-2^42 steps wide, so what a value is off by is measured against the block's spread, however far from zero that is.
+The grid's size is public if the type has few digits or bounds are declared. Otherwise each block has its own grid between
+its least and greatest value, and the rows are read twice: for these ends, and for the sums. Sorting a block's rows would
+take three times as long. Such a grid depends on the block's rows alone, and so does the result. It has 2^42 steps, so
+errors are relative to the block's spread, however far from zero that is.
 """
 
 from __future__ import annotations
@@ -24,36 +18,35 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-from dpsql.binding.values.sql_types import Bounds, Typed
+from dpsql.binding.values.sql_types import NARROW_INTEGERS, Bounds, Typed
 from dpsql.language.dialect import to_sql
 
 GRID_BITS = 38
-"""Half of the distance between the bounds is more than 2^38 steps, and at most twice as many."""
+"""Half of the distance between the bounds is between 2^38 and 2^39 steps."""
 _MOST_STEPS = 1 << 43
-"""Values farther than this from the centre, 16 times as far as the bounds, are missing: squares of 2^40 others fit 128 bits."""
+"""Values farther from the centre, 16 times as far as the bounds, are missing: 2^40 squares of others fit 128 bits."""
 _FARTHEST = 2**64
-"""Bounds beyond it were not declared: of EXP(x) most values would lie below the first step."""
+"""Bounds above it aren't declared: of EXP(x), most values would be below the first step."""
 _NEAREST = Fraction(1, 2**200)
 _FEWEST_PART = Fraction(1, 2**20)
-"""Bounds that lie closer together than this part of their size get no finer grid: a double has no more digits there."""
-_SMALL = ("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT")
+"""Bounds closer together than this part of their size get no finer grid: a double has no more digits."""
 _LONGEST = 2_000
-"""Characters of the values: they stand some thirty times in a text with other aggregates, and longer ones are sorted."""
+"""The most characters of the values, which occur some thirty times in a text; rows of longer ones are sorted."""
 _NARROW_DIGITS, _MOST_DIGITS = 9, 12
-"""Digits of decimals whose products fit 64 bits, and of those that lie within ``_MOST_STEPS`` whatever they are."""
+"""Digits of decimals whose products fit 64 bits, and of decimals that are always within ``_MOST_STEPS``."""
 
 
 @dataclass(frozen=True)
 class ExactMoments:
-    """An aggregate in layers of SQL: rows, integers that are added up over them, doubles made of these, and the result.
+    """An aggregate in layers of SQL: rows, sums of integers over them, doubles made of these, and the result.
 
     Args:
-        values: SQL of an integer of each row, by ``y`` and ``x``, NULL where it is missing.
-        there: SQL of the condition under which a row counts, over ``{y}`` and ``{x}``.
-        sums: names, and SQL of what is added up, over ``{y}`` and ``{x}``.
-        moments: names, and SQL over the sums.
-        result: SQL over the moments.
-        limits: what EXPLAIN says of numbers that do not count.
+        values: each row's integers ``y`` and ``x``, NULL if missing.
+        there: the condition under which a row counts, over ``{y}`` and ``{x}``.
+        sums: names and sums, over ``{y}`` and ``{x}``.
+        moments: names and doubles, over the sums.
+        result: the result, over the moments.
+        limits: EXPLAIN's sentences about numbers that don't count.
     """
 
     values: Mapping[str, str]
@@ -63,19 +56,18 @@ class ExactMoments:
     result: str
     limits: tuple[str, ...]
     reads_twice: ClassVar[bool] = False
-    """True where the rows are read twice: then these sums are made apart from others."""
+    """Whether the rows are read twice; these sums then have a query of their own."""
 
     def add_up(self) -> list[str]:
-        """Write the sums over rows of which not all count."""
+        """Write the sums over rows, some of which don't count."""
         there = self.there.format(**self.values)
         held = {axis: f"CASE WHEN {there} THEN {value} END" for axis, value in self.values.items()}
         return [f"{sql.format(**held)} AS {name}" for name, sql in self.sums]
 
     def add_up_alone(self, owner: str, name: str, source: str) -> str:
-        """Write the sums of each owner of rows (called ``name``), where no other aggregate asks for rows that do not count.
+        """Write the sums of each owner of rows, called ``name``, if no other aggregate needs rows that don't count.
 
-        What a condition leaves is known to lie between bounds, so the engine need not look for overflows: two thirds of the
-        time that the sums take.
+        The condition bounds the values, so the engine needn't check for overflows: two thirds of the sums' time.
         """
         items = [f"{owner} AS {name}", *(f"{value} AS {axis}" for axis, value in self.values.items())]
         rows = {axis: f"rows.{axis}" for axis in self.values}
@@ -89,8 +81,8 @@ def write_layers(sums: str, kept: Sequence[str], made: Mapping[str, ExactMoments
 
     Args:
         sums: SQL of the query.
-        kept: columns of it that are shown as they are.
-        made: the aggregates, by their names.
+        kept: columns of it that are shown unchanged.
+        made: the aggregates, by name.
     """
     moments = [f"{sql} AS {part}" for given in made.values() for part, sql in given.moments]
     results = [f"{given.result} AS {name}" for name, given in made.items()]
@@ -105,9 +97,9 @@ class _Steps:
     Args:
         value: SQL of a BIGINT.
         there: SQL of the condition under which it counts, over ``{}``.
-        steps: to a unit.
+        steps: the steps per unit.
         centre: the number at step 0.
-        narrow: products of two fit 64 bits.
+        narrow: whether products of two fit 64 bits.
     """
 
     value: str
@@ -118,7 +110,7 @@ class _Steps:
 
     @property
     def limit(self) -> str:
-        """The sentence of EXPLAIN about numbers that do not count, where there are any."""
+        """EXPLAIN's sentence about numbers that don't count; empty if there are none."""
         if self.there == "{} IS NOT NULL":
             return ""
         return (
@@ -129,13 +121,13 @@ class _Steps:
 def write_exact_moments(
     name: str, typed: Sequence[Typed], condition: str | None, prefix: str
 ) -> ExactMoments | None:
-    """Write an aggregate of one or two numbers; None where it is no moment, or a number has no public grid.
+    """Return an aggregate of one or two numbers; None if it is no moment, or a number has no public grid.
 
     Args:
-        name: of the aggregate.
+        name: the aggregate's name.
         typed: its arguments.
         condition: SQL of its FILTER.
-        prefix: begins the names of the layers' columns.
+        prefix: starts the names of the layers' columns.
     """
     if not is_moment(name):
         return None
@@ -160,7 +152,7 @@ def write_exact_moments(
 
 
 def filter_values(values: Mapping[str, str], condition: str | None) -> Mapping[str, str] | None:
-    """Leave out the rows that a FILTER does not keep; None where the values are too long to be written over and over."""
+    """Return the values with NULL in rows that a FILTER removes; None if they are too long to be repeated."""
     if condition is not None:
         values = {**values, "y": f"CASE WHEN {condition} THEN {values['y']} END"}
     return values if sum(map(len, values.values())) <= _LONGEST else None
@@ -177,14 +169,12 @@ def write_parts(
     mean: Callable[[str], str],
     scale: Callable[[str, str], str],
 ) -> tuple[Named, Named]:
-    """Write what an aggregate adds up, and the doubles that are made of the sums.
+    """Return an aggregate's sums, and the doubles made of them.
 
     Args:
-        name: of the aggregate.
-        prefix: begins the names of the columns.
-        axes: the numbers, as steps of a grid; with whether products of two fit 64 bits.
-        mean: gives the SQL that follows a mean in steps to make a number of it.
-        scale: gives the SQL that follows a sum of products of steps.
+        axes: the numbers in steps, each with whether products of two fit 64 bits.
+        mean: returns the SQL after a mean in steps that makes it a number.
+        scale: returns the SQL after a sum of products of steps.
     """
     result = _RESULTS[name]
     products = [(a, b) for a, b in _PRODUCTS if f"{{{a}{b}}}" in result]
@@ -208,7 +198,7 @@ def write_parts(
 
 
 def is_moment(name: str) -> bool:
-    """Tell whether an aggregate is one of those that are made of sums."""
+    """Return whether an aggregate is made of sums."""
     return name in _RESULTS
 
 
@@ -219,10 +209,10 @@ def write_moment(name: str, prefix: str) -> str:
 
 
 def _write_about_means(n: str, a: str, b: str, ab: str) -> str:
-    """Write the sum of products of distances from the means, from exact sums; rounded to a double at the end.
+    """Write the sum of products of distances from the means, from exact sums, rounded to a double at the end.
 
-    With ``a = n q + r`` and ``b = n p + s`` it is ``ab - q b - p r - r s / n``. All but the last quotient's fraction are
-    integers, and no product of them has more bits than the sum of products may have.
+    With ``a = n q + r`` and ``b = n p + s`` it is ``ab - q b - p r - r s / n``. Only the last quotient may not be an
+    integer, and no product has more bits than the sum of products may have.
     """
     q, r, p, s = f"({a} // {n})", f"({a} % {n})", f"({b} // {n})", f"({b} % {n})"
     whole = f"{ab} - {q} * {b} - {p} * {r} - ({r} * {s}) // {n}"
@@ -230,14 +220,14 @@ def _write_about_means(n: str, a: str, b: str, ab: str) -> str:
 
 
 def _write_steps(typed: Typed) -> _Steps | None:
-    """Return a number on its grid; None where it has none."""
+    """Return a number on its grid; None if it has no public one."""
     kind, own = typed.type, to_sql(typed.node)
-    if kind.sql in _SMALL:
+    if kind.sql in NARROW_INTEGERS:
         return _Steps(f"CAST({own} AS BIGINT)", narrow=True)
     if kind.sql == "UINTEGER":
         return _Steps(f"CAST({own} AS BIGINT)")
     if kind.kind == "DECIMAL" and sum(kind.digits) <= _MOST_DIGITS:
-        # over DOUBLE, which is exact here: two roundings are off by far less than half a step
+        # by DOUBLE, which is exact here: the error of two roundings is far below half a step
         steps = float(10 ** kind.digits[1])
         value = f"CAST(CAST({own} AS DOUBLE) * {steps!r} AS BIGINT)"
         return _Steps(value, steps=steps, narrow=sum(kind.digits) <= _NARROW_DIGITS)
@@ -252,7 +242,7 @@ def _write_steps(typed: Typed) -> _Steps | None:
     exponent += size > Fraction(2) ** exponent  # now size <= 2^exponent
     steps = 2.0 ** (GRID_BITS + 1 - exponent)
     centre = float((low + high) / 2)
-    # NaN, the infinities and what is too far for 64 bits are missing
+    # NaN, the infinities and values too far for 64 bits are missing
     return _hold(f"TRY_CAST((CAST({own} AS DOUBLE) - ({centre!r})) * {steps!r} AS BIGINT)", steps, centre)
 
 
@@ -261,7 +251,7 @@ def _hold(value: str, steps: float = 1.0, centre: float = 0.0) -> _Steps:
 
 
 def _find_ends(bounds: Bounds | None) -> tuple[Fraction, Fraction] | None:
-    """Return the bounds of a number, where both are known and of a reasonable size."""
+    """Return the bounds of a number, if both are known and of a reasonable size."""
     if bounds is None or bounds.low is None or bounds.high is None:
         return None
     fits = max(abs(bounds.low), abs(bounds.high)) <= _FARTHEST
@@ -287,29 +277,29 @@ _RESULTS = {
     "REGR_AVGX": "{x}",
     "REGR_AVGY": "{y}",
 }
-"""Aggregates over their count, means and sums about these, as DuckDB has them where there is no spread."""
+"""The aggregates' formulas over counts, means and sums about the means; without a spread they give DuckDB's results."""
 
 
 _STEPS = 2.0**42
-"""Steps between the ends: squares of half of them, 2^40 times, fit 128 bits."""
+"""Steps between the ends: 2^40 squares of half of them fit 128 bits."""
 _NEAREST_POINT = "1e-170"
-"""Ends that are closer are one number: squares of such distances are no doubles any more."""
+"""Ends that are closer count as one number, since squares of such distances underflow."""
 
 
 @dataclass(frozen=True)
 class OwnGridMoments(ExactMoments):
-    """Moments over grids of the blocks' own. ``values`` are doubles, NULL where they are missing, none of them infinite."""
+    """Moments over grids of the blocks' own; ``values`` are finite doubles, NULL if missing."""
 
     reads_twice: ClassVar[bool] = True
 
     def add_up(self) -> list[str]:
-        raise NotImplementedError("these sums are made apart from others")
+        raise NotImplementedError("these sums have a query of their own")
 
     def add_up_alone(self, owner: str, name: str, source: str) -> str:
-        """Write the sums of each owner of rows (called ``name``)."""
+        """Write the sums of each owner of rows, called ``name``."""
         items = [f"{owner} AS {name}", *(f"{value} AS {axis}" for axis, value in self.values.items())]
         rows = f"(SELECT {', '.join(items)} FROM {source})"
-        if len(self.values) > 1:  # no WHERE: the engine may think then that these are fewer than blocks
+        if len(self.values) > 1:  # without WHERE, after which the engine may expect fewer rows than blocks
             pairs = [f"CASE WHEN each.{b} IS NOT NULL THEN each.{a} END AS {a}" for a, b in ("yx", "xy")]
             rows = f"(SELECT each.{name} AS {name}, {', '.join(pairs)} FROM {rows} AS each)"
         ends, steps = [f"given.{name} AS {name}"], [f"rows.{name} AS {name}"]
@@ -320,7 +310,7 @@ class OwnGridMoments(ExactMoments):
             ends.append(f"CASE {fine} ELSE CAST(1 AS DOUBLE) END AS s{axis}")
             steps += [f"ends.c{axis} AS c{axis}", f"ends.s{axis} AS s{axis}"]
             steps.append(f"TRY_CAST((rows.{axis} - ends.c{axis}) * ends.s{axis} AS BIGINT) AS {axis}")
-        # always true: of what passes a condition the engine thinks that it is little, as this is
+        # always true: after a condition the engine expects few rows, which is right here
         few = "HAVING COALESCE(MAX(given.y) >= MIN(given.y), TRUE)"
         grid = f"(SELECT {', '.join(ends)} FROM {rows} AS given GROUP BY given.{name} {few}) AS ends"
         on = f"{rows} AS rows JOIN {grid} ON ends.{name} = rows.{name}"
@@ -333,13 +323,9 @@ class OwnGridMoments(ExactMoments):
 def write_own_grid_moments(
     name: str, values: Sequence[str], condition: str | None, prefix: str
 ) -> OwnGridMoments | None:
-    """Write an aggregate of one or two numbers; None where it is no moment, or they are too long.
+    """Return an aggregate of one or two numbers; None if it is no moment, or they are too long.
 
-    Args:
-        name: of the aggregate.
-        values: SQL of its arguments as doubles of a reasonable size, NULL where they are missing.
-        condition: SQL of its FILTER.
-        prefix: begins the names of the layers' columns.
+    Takes the arguments of :func:`write_exact_moments`, but ``values``: SQL of doubles of a reasonable size, NULL if missing.
     """
     if not is_moment(name):
         return None
@@ -355,7 +341,7 @@ def write_own_grid_moments(
         lambda a, b: f" / {prefix}_s{a} / {prefix}_s{b}",
     )
     text = " ".join(sql for _, sql in moments)
-    # one number for all rows of a block: the engine has no cheaper way to keep it than its least
+    # constant within a block: MIN is the engine's cheapest aggregate of it
     kept = [f"{kind}{axis}" for axis in axes for kind in "sc"]
     sums += tuple((f"{prefix}_{one}", f"MIN({{{one}}})") for one in kept if f"{prefix}_{one}" in text)
     return OwnGridMoments(given, "", sums, moments, write_moment(name, prefix), ())

@@ -1,9 +1,9 @@
-"""The way out of the engine: the form in which every value leaves an exact query, and the way back above it.
+"""The types of values that leave an exact query, and casts back to their own types above it.
 
-Values leave through Arrow, are read in Python, and go back into another DuckDB. Integers of 128 bits have no type there: they
-come as decimals of 38 digits, which hold fewer values, so that one person's value could end a statement with an error. Here they
-leave as text, and are cast back above the private part; where only their order counts, they are held to 38 digits. Lists and
-structs of them leave likewise. Numbers with two zeros leave with one.
+Values leave through Arrow, are read in Python, and enter another DuckDB. Arrow has no integers of 128 bits: DuckDB sends
+decimals of 38 digits, so one person's greater value would end a statement with an error. Here such integers leave as
+text and are cast back above the private part. If only their order counts, they are clamped to 38 digits. Lists and
+structs of them are treated likewise. Floats leave with one zero.
 
 The second lock proves of each text that no other value leaves it.
 """
@@ -20,13 +20,13 @@ from dpsql.binding.values.sql_types import HUGEINT, TEXT, Bounds, Type, Typed, d
 from dpsql.language.dialect import expression_of, to_sql
 
 MAX_DECIMAL = 10**38 - 1
-"""The greatest integer that a decimal holds."""
-_HELD = Bounds(Fraction(-MAX_DECIMAL), Fraction(MAX_DECIMAL))
+"""The greatest integer of 38 digits."""
+_CLAMPED = Bounds(Fraction(-MAX_DECIMAL), Fraction(MAX_DECIMAL))
 _WIDE = ("HUGEINT", "UHUGEINT")
 
 
 def find_exit_type(kind: Type, wide: Type = TEXT) -> Type:
-    """Return the type in which a value of a type leaves: the type itself, or one with another in place of 128-bit integers.
+    """Return the type in which a value leaves: its own, with ``wide`` in place of 128-bit integers.
 
     >>> find_exit_type(Type.parse("STRUCT(a HUGEINT, b DATE)[]")).sql
     'STRUCT("a" VARCHAR, "b" DATE)[]'
@@ -44,13 +44,13 @@ def find_exit_type(kind: Type, wide: Type = TEXT) -> Type:
 
 
 def leave(typed: Typed) -> Typed:
-    """Return a value in the form in which it leaves. Equal values have equal forms, and others have others."""
+    """Return a value as it leaves; the mapping is injective."""
     made = unify_zeros(typed)
     kind = find_exit_type(typed.type)
     if kind == typed.type:
         return made
-    if typed.type == HUGEINT and typed.span is not None and _HELD.holds(typed.span):
-        return hold_to_38_digits(made)  # nothing is changed, and the second lock sees it
+    if typed.type == HUGEINT and typed.span is not None and _CLAMPED.holds(typed.span):
+        return hold_to_38_digits(made)  # nothing changes, and the second lock sees the range
     return Typed(
         make_cast(made.node, kind), kind, None, typed.constant, nullable=typed.nullable, place=typed.place
     )
@@ -61,16 +61,15 @@ def come_back(node: exp.Expr, kind: Type, left: str) -> exp.Expr:
 
     Args:
         node: the column of the release.
-        kind: the value's own type.
-        left: the SQL type in which it left.
+        left: the SQL type in which the value left.
     """
     return node if left == kind.sql or find_exit_type(kind) == kind else make_cast(node, kind)
 
 
 def hold_to_38_digits(typed: Typed) -> Typed:
-    """Return a value that leaves as a number: a 128-bit integer of more than 38 digits becomes the nearest of 38 digits.
+    """Return a value that leaves as a number: a 128-bit integer is clamped to 38 digits.
 
-    A list or a struct with such an integer is missing.
+    A list or a struct with a greater integer becomes NULL.
     """
     if find_exit_type(typed.type) == typed.type:
         return typed
@@ -85,9 +84,9 @@ def hold_to_38_digits(typed: Typed) -> Typed:
     else:
         made = f"TRY_CAST(GREATEST(LEAST({sql}, CAST({MAX_DECIMAL} AS UHUGEINT)), CAST(0 AS UHUGEINT)) AS HUGEINT)"
     node = expression_of(f"CASE WHEN NOT {sql} IS NULL THEN {made} END")
-    return replace(typed, node=node, type=HUGEINT, reach=_HELD, plain=None)
+    return replace(typed, node=node, type=HUGEINT, reach=_CLAMPED, plain=None)
 
 
 def clamp_to_38_digits(sql: str) -> str:
-    """Return the SQL of the integer of 38 digits that is nearest to an integer that is there."""
+    """Return the SQL of an integer other than NULL, clamped to 38 digits."""
     return f"LEAST(GREATEST({sql}, -{MAX_DECIMAL}), {MAX_DECIMAL})"

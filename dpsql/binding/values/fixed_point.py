@@ -1,18 +1,17 @@
-"""Values as integers on a public grid, whose sums are exact: numbers, moments as numbers, and order-independent sums.
+"""Values as integers on a public grid, whose sums are exact: numbers, dates and times, and order-independent sums.
 
-Bounds of a DATE or TIMESTAMP count seconds since 1970, those of a TIME since midnight, those of an INTERVAL its length
-(a month of 30 days, as DuckDB's EPOCH has it). A DATE stands on its line in days, all else in seconds, from a start in
-the middle of the bounds, which keeps sums small. What is no moment (infinity) is missing.
+Bounds of a DATE or TIMESTAMP are seconds since 1970, of a TIME seconds since midnight, of an INTERVAL its seconds, with
+months of 30 days as in DuckDB's EPOCH. A DATE becomes a number of days, other types a number of seconds, from a start in
+the middle of the bounds, which keeps sums small. Infinite dates are missing.
 
-The grid is chosen from the bounds alone. A float is multiplied by a power of two and rounded, an integer is kept, a
-decimal is scaled by its power of ten. NULL, NaN, the infinities and what does not fit the grid's integers are missing;
-everything else is clamped. NULL never becomes a bound.
+The grid follows from the bounds alone. Floats are multiplied by a power of two and rounded, integers unchanged, decimals
+scaled by their power of ten. NULL, NaN, the infinities and values that don't fit the grid's integers are missing; others
+are clamped. NULL never becomes a bound.
 
-Adding doubles rounds at every step, so what a block or a unit adds up to would change with the order of its rows; and
-that order changes when somebody else's row comes or goes: threads take rows by place, and places shift. One unit could
-then move the results of many blocks, or many units' own sums. So sums are taken in integers where the type or the
-declared bounds allow it (which costs little), as integers and rests of 2^-62 where nothing is known of a double but most
-are neither tiny nor huge, and in the order of the values elsewhere (which costs a sort).
+Addition of doubles rounds at each step, so sums depend on the order of rows. Other people's rows change that order, since
+threads take rows by position. So one unit could change the sums of many blocks or units. Sums are therefore of integers,
+if the type or the declared bounds allow it, at little cost. A double without bounds is an integer and a rest in units of
+2^-62, unless it is tiny or huge. Other values are sorted first, at the cost of a sort.
 """
 
 from __future__ import annotations
@@ -32,6 +31,7 @@ from dpsql.binding.values.sql_types import (
     DOUBLE,
     HUGEINT,
     INTEGER,
+    NARROW_INTEGERS,
     TIME,
     TIMESTAMP,
     Bounds,
@@ -52,12 +52,12 @@ _CALENDAR = ("DATE", "TIMESTAMP")
 _NOON = datetime.datetime(1970, 1, 1)
 
 Back = Callable[[exp.Expr], exp.Expr]
-"""A function from a released number to what is shown."""
+"""A function from a released number to the shown value."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """A value as a number, its bounds there, and the ways back: to the finest and to its own type (None: it is one)."""
+    """A value as a number, with its bounds, and functions back: to the finest type and to its own; None for numbers."""
 
     typed: Typed
     low: Fraction
@@ -65,13 +65,13 @@ class Line:
     between: Back | None = None
     own: Back | None = None
     shown: tuple[str, str] = ("", "")
-    """The bounds for the eye."""
+    """The bounds as shown."""
     unit: str = ""
-    """The unit that the line counts in, for people."""
+    """The number's unit, as shown."""
 
 
 def place_on_line(typed: Typed, low: Fraction, high: Fraction) -> Line:
-    """Return the value on its line. ``low`` and ``high`` are as bounds have them."""
+    """Return the value as a number, from its bounds."""
     kind = typed.type.kind
     if kind == "BOOLEAN":
         made = Typed(make_cast(typed.node, INTEGER), INTEGER, typed.bounds, nullable=typed.nullable)
@@ -79,7 +79,7 @@ def place_on_line(typed: Typed, low: Fraction, high: Fraction) -> Line:
     if kind not in MOMENT_KINDS:
         return Line(typed, low, high)
     start = Fraction((int(low) + int(high)) // 2 // DAY * DAY) if kind in _CALENDAR else Fraction(0)
-    told = _shown(kind, low), _shown(kind, high)
+    shown = _shown(kind, low), _shown(kind, high)
     stamp = (_NOON + datetime.timedelta(seconds=int(start))).isoformat(" ")
     if kind == "DATE":
         since = make_cast(exp.Literal.string(stamp[:10]), DATE)
@@ -88,7 +88,7 @@ def place_on_line(typed: Typed, low: Fraction, high: Fraction) -> Line:
             made, (low - start) / DAY, (high - start) / DAY,
             lambda node: _after(stamp, TIMESTAMP, _length(node, DAY)),
             lambda node: _after(stamp[:10], DATE, _round(node, INTEGER)),
-            told, "days",
+            shown, "days",
         )  # fmt: skip
     node = write_epoch(typed)
     if start:
@@ -101,7 +101,7 @@ def place_on_line(typed: Typed, low: Fraction, high: Fraction) -> Line:
         back = lambda node: _after("00:00:00", TIME, _length(_at_most(node, last)))  # noqa: E731
     else:
         back = _length
-    return Line(Typed(node, DOUBLE), low - start, high - start, back, back, told, "seconds")
+    return Line(Typed(node, DOUBLE), low - start, high - start, back, back, shown, "seconds")
 
 
 def _shown(kind: str, end: Fraction) -> str:
@@ -118,7 +118,7 @@ def _round(node: exp.Expr, kind: Type) -> exp.Expr:
 
 
 def _at_most(node: exp.Expr, last: exp.Expr) -> exp.Expr:
-    """Return the smaller number: LEAST would make one of NULL."""
+    """Return the smaller number, and NULL for NULL, which LEAST skips."""
     beyond = exp.If(this=exp.GT(this=node.copy(), expression=last.copy()), true=last.copy())
     return exp.Case(ifs=[beyond], default=node)
 
@@ -133,11 +133,7 @@ def _length(node: exp.Expr, unit: int = 1) -> exp.Expr:
 
 
 def read_declared_bounds(kind: str, bounds: tuple[Fraction, Fraction] | None, where: str) -> Bounds | None:
-    """Return the bounds that a policy declares of a column of this kind.
-
-    Raises:
-        PolicyError: dates for numbers, or numbers for dates.
-    """
+    """Return the bounds that a policy declares for a column of this kind; PolicyError for dates of numbers and so on."""
     if bounds is None:
         return None
     given = {end.kind if isinstance(end, DateBound) else "number" for end in bounds}
@@ -152,22 +148,22 @@ def read_declared_bounds(kind: str, bounds: tuple[Fraction, Fraction] | None, wh
 
 
 FINE_BITS = 20
-"""About 2^20 grid steps between the bounds: then 32-bit integers leave room for values 2,000 times beyond them."""
+"""About 2^20 grid steps are between the bounds, so 32-bit integers have room for values 2,000 times as large."""
 _NARROW = 2**31
 _WIDE = 2**53
 NARROW_DIGITS, WIDE_DIGITS = 9, 15
-"""Decimals of so many digits are no more steps than 32 bits, or a double, hold."""
+"""Digits of decimals that fit 32 bits, and the integers of a double."""
 _EXACT = 2**50
-"""Farthest bound, in steps."""
+"""The farthest bound, in steps."""
 _FEWEST = 2**10
-"""Steps between the bounds of a float."""
+"""The fewest steps between the bounds of a float."""
 
 
 @dataclass(frozen=True)
 class Grid:
-    """``steps`` to a unit, and the bounds in steps, rounded outward to the grid.
+    """The steps per unit, and the bounds in steps, rounded outward.
 
-    ``wide`` says that values need 64-bit integers, with what does not fit 2^53 steps missing.
+    ``wide``: whether values need 64-bit integers; those above 2^53 steps are missing.
     """
 
     steps: Fraction
@@ -177,16 +173,16 @@ class Grid:
 
     @property
     def farthest(self) -> Fraction:
-        """The size beyond which values are missing instead of clamped."""
+        """The absolute value above which values are missing instead of clamped."""
         return Fraction(_WIDE if self.wide else _NARROW) / self.steps
 
 
 def choose_grid(kind: Type, low: Fraction, high: Fraction, fine: int = FINE_BITS) -> Grid:
     """Return the grid of a column of this type within these bounds.
 
-    Integers are whole steps and decimals keep their digits, so their sums are exact; floats get a power of two steps
-    to a unit, about ``2^fine`` of them between zero and the farther bound. Where that leaves too few between the
-    bounds (they are close together and far from zero), or too many for exact arithmetic, the width decides.
+    Integers are steps and decimals keep their digits, so their sums are exact. Floats have a power of two steps per
+    unit, about ``2^fine`` between zero and the farther bound. If that leaves too few steps between the bounds, or too
+    many for exact arithmetic, the distance between the bounds determines them.
 
     Raises:
         BindError: the bounds are too large, or too far from zero for their width, for exact sums.
@@ -207,13 +203,13 @@ def choose_grid(kind: Type, low: Fraction, high: Fraction, fine: int = FINE_BITS
 
 
 _WIDEST = {1: 50, 2: 44}
-"""The bits of values without bounds, by the power of them that is summed exactly."""
+"""The bits of values without bounds, by the power of the values that is added up exactly."""
 
 
 def choose_trimmed_grid(kind: Type, low: Fraction | None, high: Fraction | None, power: int) -> Grid:
-    """Return the grid of values whose smallest and largest are left out: within bounds, or as wide as exact sums allow.
+    """Return the grid of values without their smallest and largest: within bounds, or as wide as exact sums allow.
 
-    Without bounds floats have 2^20 steps to a unit (2^14 where squares are summed), and what lies beyond 2^30 is held to it.
+    Without bounds, floats have 2^20 steps per unit, or 2^14 for sums of squares, and are clamped to 2^30.
     """
     if low is not None and high is not None and low < high:
         grid = choose_grid(kind, low, high)
@@ -228,21 +224,21 @@ def choose_trimmed_grid(kind: Type, low: Fraction | None, high: Fraction | None,
 
 
 PRODUCT_BITS = 30
-"""Products of two values are added about their centre: bounds that many bits apart leave them 60, and weights the rest."""
+"""Products of two values from the centre of bounds 2^30 steps apart have 60 bits, which leaves the others for weights."""
 
 
 def coarsen_for_products(grid: Grid, low: Fraction, high: Fraction) -> Grid:
-    """Return the grid, made coarser by a power of two where sums of products of its steps might not fit 128 bits."""
-    beyond = (grid.high - grid.low).bit_length() - PRODUCT_BITS
-    if beyond <= 0:
+    """Return the grid, coarsened by a power of two if sums of products of its steps might not fit 128 bits."""
+    excess = (grid.high - grid.low).bit_length() - PRODUCT_BITS
+    if excess <= 0:
         return grid
-    steps = grid.steps / (1 << beyond)
+    steps = grid.steps / (1 << excess)
     first, last = math.floor(low * steps), math.ceil(high * steps)
     return Grid(steps, first, last, wide=max(abs(first), abs(last)) >= _NARROW // 64)
 
 
 def _power(bits: int, size: Fraction) -> Fraction:
-    """Return the largest power of two that gives ``size`` at most ``2^bits`` steps; 1 for nothing."""
+    """Return the largest power of two that gives ``size`` at most ``2^bits`` steps; 1 for zero."""
     if size == 0:
         return Fraction(1)
     exponent = size.numerator.bit_length() - size.denominator.bit_length()
@@ -251,10 +247,10 @@ def _power(bits: int, size: Fraction) -> Fraction:
 
 
 def write_steps(typed: Typed, grid: Grid, narrow: bool = False) -> exp.Expr:
-    """Return the value in grid steps as BIGINT, NULL when missing; not clamped yet. ``narrow``: in no more bits than it needs.
+    """Return the value in grid steps as BIGINT, not clamped; NULL if missing. ``narrow``: in the fewest bits.
 
-    NULL, NaN, the infinities and what lies beyond :attr:`Grid.farthest` are missing. Decimals come over DOUBLE, which
-    is exact here: a quotient and a product, each rounded once, are off by less than half a step below 2^50 steps.
+    NULL, NaN, the infinities and values above :attr:`Grid.farthest` are missing. Decimals become DOUBLE, exactly: a
+    quotient and a product, each rounded once, have an error below half a step for less than 2^50 steps.
     """
     scaled: exp.Expr = exp.Paren(this=typed.node.copy())
     if typed.type.kind != "INTEGER" or grid.steps != 1:
@@ -265,12 +261,9 @@ def write_steps(typed: Typed, grid: Grid, narrow: bool = False) -> exp.Expr:
         held, most = make_cast(scaled, BIGINT, trying=True), exp.Literal.number(_WIDE)
         within = exp.Between(this=held, low=exp.Neg(this=most), high=most.copy())
         return exp.Case(ifs=[exp.If(this=within, true=held.copy())])
-    small = typed.type.sql in _SMALL and grid.steps == 1
+    small = typed.type.sql in NARROW_INTEGERS and grid.steps == 1
     held = scaled if small else make_cast(scaled, INTEGER, trying=True)
     return held if narrow else make_cast(held, BIGINT)
-
-
-_SMALL = ("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT")
 
 
 def _number(steps: Fraction) -> exp.Expr:
@@ -282,9 +275,8 @@ def _number(steps: Fraction) -> exp.Expr:
 def write_doubled_sum(y: str, grid: Grid, centre: int = 0) -> str:
     """Write twice the exact sum of ``y`` clamped to the grid's bounds, less ``centre`` for each value.
 
-    For integers, ABS(y - lo) - ABS(y - hi) is 2 clamp(y) - lo - hi. On floats it is not (the differences round), which
-    is why values are put on the grid first. It is even for every row, and so is every sum of it: to halve it late is
-    exact, and a division of wide integers for each of a million units is not free.
+    For integers, ABS(y - lo) - ABS(y - hi) = 2 clamp(y) - lo - hi. For floats the differences are rounded, so values
+    are put on the grid first. The sum is even, so halving it later is exact, and saves a division for each unit.
     """
     low, high = grid.low, grid.high
     each = low + high - 2 * centre
@@ -295,7 +287,7 @@ def write_doubled_sum(y: str, grid: Grid, centre: int = 0) -> str:
 
 
 def write_clamped(y: str, grid: Grid) -> str:
-    """``y`` clamped to the grid's bounds; NULL stays NULL, where LEAST and GREATEST would make a bound of it."""
+    """Write ``y`` clamped to the grid's bounds; NULL stays NULL, which LEAST and GREATEST would turn into a bound."""
     low, high = grid.low, grid.high
     return f"((ABS({y} - {_signed(low)}) - ABS({y} - {_signed(high)}) + {_signed(low + high)}) // 2)"
 
@@ -307,18 +299,20 @@ def _signed(value: int) -> str:
 _CHOSEN = ("MEDIAN", "QUANTILE_CONT", "QUANTILE_DISC")
 _ANY_ORDER = ("MEDIAN", "QUANTILE_CONT", "QUANTILE_DISC", "REGR_COUNT", "MIN", "MAX")
 _FINE_SUM_BITS = 44
-"""The farther bound is about 2^44 steps; what lies some 500,000 times beyond it does not fit 64 bits and is missing."""
+"""The farther bound is about 2^44 steps; values 500,000 times as large don't fit 64 bits and are missing."""
 _MOST = 2**200
 
 
 def write_order_independent(
     name: str, typed: Sequence[Typed], values: Sequence[str], distinct: str, where: str
 ) -> str:
-    """Return the aggregate ``name`` in SQL.
+    """Return the SQL of an aggregate whose result is independent of the order of rows.
 
     Args:
-        typed: the arguments. values: the same as doubles, NULL where they are missing.
-        distinct, where: ``DISTINCT `` and `` FILTER (...)``, or nothing.
+        typed: the arguments.
+        values: the arguments as doubles; missing ones are NULL.
+        distinct: ``DISTINCT`` and a space, or nothing.
+        where: a space and the FILTER clause, or nothing.
     """
     given = ", ".join(values)
     if name in _ANY_ORDER:
@@ -330,7 +324,7 @@ def write_order_independent(
         kind, bounds = typed[0].type, typed[0].bounds
         own = to_sql(typed[0].node)
         if kind.kind == "INTEGER" and kind.sql not in ("HUGEINT", "UHUGEINT", "UBIGINT"):
-            # DuckDB keeps the sum behind an average of 32-bit integers in 128 bits, too
+            # DuckDB averages 32-bit integers by a sum in 128 bits, too
             wide = name == "AVG" and kind.sql == "INTEGER"
             return _exact_sum(name, own if wide else f"CAST({own} AS BIGINT)", "", distinct, where)
         if kind.kind == "DECIMAL" and sum(kind.digits) <= 18:
@@ -340,7 +334,7 @@ def write_order_independent(
             if fine is None:
                 return ordered
             steps = repr(fine)
-            # not a number, infinite, or too far: the cast gives NULL, at no cost of its own
+            # NaN, infinite or too large values become NULL by the cast
             held = f"TRY_CAST(CAST({own} AS DOUBLE) * {steps} AS BIGINT)"
             return _exact_sum(name, held, f" / {steps}", distinct, where)
         if kind.kind == "DOUBLE" and not distinct:
@@ -349,7 +343,7 @@ def write_order_independent(
 
 
 def choose_fine_steps(bounds: Bounds | None) -> float | None:
-    """Return the steps to a unit of the grid on which doubles within these bounds are added, or None."""
+    """Return the steps per unit of the grid for sums of doubles within bounds; None without suitable bounds."""
     if bounds is None or bounds.low is None or bounds.high is None:
         return None
     most = max(abs(bounds.low), abs(bounds.high), Fraction(1, 2**200))
@@ -359,18 +353,18 @@ def choose_fine_steps(bounds: Bounds | None) -> float | None:
 
 
 SMALL_INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
-"""Integers that fit 64 bits: DuckDB adds them in 128 bits, which no number of rows fills."""
+"""Integers of at most 64 bits, which DuckDB adds in 128 bits: no number of rows overflows these."""
 _FAR_BY = 64
-"""Steps of the grid that a total of one unit's doubles is off by at most."""
+"""The greatest error of a total of one unit's doubles, in steps of the grid."""
 _RARE = 1_000
-"""Short decimals are at least twice this number of such distances apart, so few arbitrary totals are moved to one."""
+"""Short decimals are at least twice this number of such errors apart, so few arbitrary totals are rounded to one."""
 _MOST_DIGITS = 9
 
 
 def snap_to_decimal(total: str, bounds: Bounds | None) -> str:
-    """Write a total of doubles that were added on the grid of their bounds, rounded to a short decimal if one is near.
+    """Write a total of doubles on the grid of their bounds, rounded to a short decimal if one is near.
 
-    The total of 19.99, 29.99 and 50.02 is 100 then, and not 100 and a part of a step of the grid.
+    So the total of 19.99, 29.99 and 50.02 is 100, without an error of the grid.
     """
     fine = choose_fine_steps(bounds)
     if fine is None:
@@ -384,11 +378,11 @@ def snap_to_decimal(total: str, bounds: Bounds | None) -> str:
 
 
 _MOST_ROWS = 2**31
-"""Rows that one unit has at most."""
+"""The most rows of one unit."""
 
 
 def bound_any_sum(typed: Typed) -> Bounds | None:
-    """Return the integers that the sum of one unit's values can't leave, by their type; None if 128 bits may not hold them."""
+    """Return the range of the sum of one unit's integers, by their type; None if it may overflow 128 bits."""
     span = typed.span
     if typed.type.kind != "INTEGER" or span is None:
         return None
@@ -402,11 +396,9 @@ _FAR_WHOLE = 2**95
 
 
 def sum_wide_integers(typed: Typed, distinct: str, where: str) -> str:
-    """Return the SQL of the sum of one unit's integers of 128 bits: missing where one of them is too great to be added up.
+    """Return the SQL of the sum of one unit's 128-bit integers, missing if one of them is too large.
 
-    Args:
-        distinct: ``DISTINCT`` and a space, or nothing.
-        where: the clause FILTER, or nothing.
+    Takes ``distinct`` and ``where`` of :func:`write_order_independent`.
     """
     given = to_sql(typed.node)
     whole = given if typed.type == HUGEINT else f"TRY_CAST({given} AS HUGEINT)"
@@ -419,17 +411,20 @@ _TINY, _HUGE = repr(2.0**-10), repr(2.0**61)
 
 
 def _halves(name: str, own: str, value: str, where: str) -> str:
-    """Return a double in between is a whole number and a rest that is a multiple of 2^-62: both are added as integers.
+    """Write a sum or mean of doubles without bounds.
 
-    The others (which may be none) are added in their order.
+    Doubles that aren't tiny or huge are a 64-bit integer and a multiple of 2^-62, which are added as integers. The
+    others, often none, are sorted and added.
     """
     near = f"CASE WHEN ABS({own}) BETWEEN {_TINY} AND {_HUGE} THEN {own} END"
     whole = f"TRY_CAST({near} AS BIGINT)"
     rest = f"TRY_CAST(({near} - CAST({whole} AS DOUBLE)) * {2.0**62!r} AS BIGINT)"
     far = f"{own} <> 0 AND NOT ABS({own}) BETWEEN {_TINY} AND {_HUGE}"
-    kept = f" FILTER (WHERE ({where.removeprefix(' FILTER (WHERE ').removesuffix(')')}) AND {far})" if where else (
-        f" FILTER (WHERE {far})"
-    )  # fmt: skip
+    kept = (
+        f" FILTER (WHERE ({where.removeprefix(' FILTER (WHERE ').removesuffix(')')}) AND {far})"
+        if where
+        else (f" FILTER (WHERE {far})")
+    )
     parts = (
         f"CAST(SUM({whole}){where} AS DOUBLE)",
         f"CAST(SUM({rest}){where} AS DOUBLE) / {2.0**62!r}",
@@ -449,7 +444,7 @@ def _exact_sum(name: str, integer: str, scaled: str, distinct: str, where: str) 
 
 
 def unify_zeros(typed: Typed) -> Typed:
-    """Return a number with one zero and one NaN: of 0.0 and -0.0, which are equal, DuckDB keeps the one that it meets first."""
+    """Return a number with one zero and one NaN: of the equal 0.0 and -0.0, DuckDB keeps the first in a group."""
     if typed.type.kind != "DOUBLE" or typed.constant:
         return typed
     sql, kind = to_sql(typed.node), typed.type.sql
@@ -458,23 +453,25 @@ def unify_zeros(typed: Typed) -> Typed:
 
 
 def write_canonical(typed: Typed, place: exp.Expr) -> str:
-    """Return the SQL of a value that an aggregate chooses from its rows: equal ones must look the same.
+    """Return the SQL of a value for an aggregate that chooses one of its rows: equal values must look alike.
 
     Raises:
-        PrivacyError: intervals, and what holds numbers with fractions: which is met first is up to the rows of others.
+        PrivacyError: the value is an interval or contains floats, and others' rows determine which one comes first.
     """
     made = unify_zeros(typed)
     if made is typed and typed.type.two_faced and not typed.constant:
         raise privacy_error(
             place,
-            f"equal values of {typed.type.sql} may look different, and which comes first is not one unit's own.",
-            "take a number made of it, such as EPOCH(x) of an interval.",
+            f"equal values of {typed.type.sql} may look different, and others' rows determine which one comes first.",
+            f"write EPOCH({to_sql(place)}): a number."
+            if typed.type.kind == "INTERVAL"
+            else "take a number made of it.",
         )
     return to_sql(made.node)
 
 
 def write_group_keys(typed: Typed) -> list[str]:
-    """Return the SQL that a value is grouped by, where a group's value must look the same whichever row comes first."""
+    """Return the SQL to group by, so that all values of a group look alike."""
     sql = to_sql(typed.node)
     split = typed.type.two_faced and typed.type.kind != "DOUBLE"
     return [sql, f"CAST({sql} AS VARCHAR)"] if split else [sql]

@@ -1,10 +1,10 @@
-"""Public upper bounds on the lengths of texts and lists that one row can have, and on the work that they make.
+"""Public upper bounds on the lengths of one row's texts and lists, and on the work of functions over them.
 
-A text is as long as its row says, and so is what a function makes of it: a statement could be chosen that needs gigabytes
-or hours if one person is there, and whose failure tells so. Each text and list therefore has a bound that follows from
-the policy alone. A column's is its ``max_length``; a longer value is NULL, which the exact query checks only where a
-function needs the bound, so columns that are compared, grouped by or matched with LIKE are read as they are. What would
-be longer than :data:`MAX_TEXT`, or take more than :data:`MAX_STEPS`, is refused, whatever the data.
+Without bounds, a statement could need gigabytes or hours if one person's row is present, and its failure would reveal
+that. So each text and list has a bound that follows from the policy alone. A column's bound is its ``max_length``; longer
+values become NULL. The exact query checks this only if a function needs the bound: columns that are compared, grouped by
+or matched with LIKE are read unchanged. Texts above :data:`MAX_TEXT` and work above :data:`MAX_STEPS` are refused,
+whatever the data.
 
 Lengths count code points of texts and elements of lists.
 """
@@ -21,36 +21,37 @@ from sqlglot import exp
 from dpsql.binding.values.sql_types import Type, Typed
 from dpsql.errors import PrivacyError
 from dpsql.language.dialect import privacy_error, span_of
+from dpsql.policy.tables import Column
 
 DEFAULT_MAX_LENGTH = 65_536
-"""Characters of a text, or elements of a list, where the policy does not say."""
+"""Characters of a text, or elements of a list, without a ``max_length`` in the policy."""
 MAX_TEXT = 2**20
 """Characters of one text that a function makes of one row."""
 MAX_WRITTEN = 2**24
 """Characters of all texts that the functions of one statement make of one row."""
 MAX_STEPS = 2**26
-"""Steps (of about a nanosecond) that one function takes for one row, where it takes more than a few for a character."""
+"""Steps, of about a nanosecond, of one function for one row."""
 
 _MARK = "dpsql_max_length"
-"""Key of a node's ``meta``: the longest value that counts, where the engine may hold a longer one."""
+"""The key in a node's ``meta`` of the length above which values become NULL, if the engine may have longer ones."""
 _WIDTHS = {
     "NULL": 0, "BOOLEAN": 5, "INTEGER": 40, "DECIMAL": 41, "DOUBLE": 32, "DATE": 24, "TIME": 24, "TIMESTAMP": 48,
     "INTERVAL": 96, "UUID": 36,
 }  # fmt: skip
-"""Characters of a value that is written as text."""
+"""Characters of a value written as text."""
 _SIZED = ("TEXT", "LIST")
 _CHOOSERS = ("coalesce", "greatest", "least")
 _written: ContextVar[dict[object, int] | None] = ContextVar("written", default=None)
 
 
-def column_length(declared: object) -> int:
+def column_length(declared: Column | None) -> int:
     """Return the ``max_length`` that a policy's column declares, or the default."""
-    given: int | None = getattr(declared, "max_length", None)
+    given = None if declared is None else declared.max_length
     return DEFAULT_MAX_LENGTH if given is None else given
 
 
 def length_of(typed: Typed) -> int:
-    """Return the public bound of a value's length; of what is no text or list, as it would be written."""
+    """Return the public bound of a value's length; for other types than texts and lists, as written."""
     if typed.length is not None:
         return typed.length
     if isinstance(typed.node, exp.Literal) and typed.type.kind == "TEXT":
@@ -59,10 +60,7 @@ def length_of(typed: Typed) -> int:
 
 
 def mark_length(typed: Typed) -> Typed:
-    """Return a value that is read from a relation, with the bound that :func:`hold` will enforce.
-
-    The value's node must be the caller's own: it is marked.
-    """
+    """Return a value read from a relation, with the bound that :func:`hold` enforces; marks the value's node."""
     if typed.type.kind not in _SIZED or typed.constant or (typed.length is not None and not typed.unchecked):
         return typed
     length = length_of(typed)
@@ -71,9 +69,9 @@ def mark_length(typed: Typed) -> Typed:
 
 
 def hold(typed: Typed, most: int | None = None) -> Typed:
-    """Return the value, or NULL where it is longer than its public bound, and than ``most``.
+    """Return the value with NULL for lengths above its public bound and ``most``.
 
-    The check stands at the columns that the value is chosen from, so that nothing is computed twice.
+    The columns that the value is chosen from are checked, so nothing is computed twice.
     """
     if typed.type.kind not in _SIZED or typed.type.sql == "ENUM":
         return typed
@@ -92,7 +90,7 @@ def hold(typed: Typed, most: int | None = None) -> Typed:
 
 
 def check_length(typed: Typed) -> exp.Expr:
-    """Return a column's value, or NULL where it is longer than its public bound."""
+    """Return a column's value, with NULL for lengths above its public bound."""
     return _checked(typed.node.copy(), typed.type, length_of(typed)) if typed.unchecked else typed.node.copy()
 
 
@@ -115,7 +113,7 @@ def _held(node: exp.Expr, kind: Type, found: list[exp.Expr]) -> exp.Expr:
 
 
 def _checked(node: exp.Expr, kind: Type, length: int) -> exp.Expr:
-    """``CASE WHEN x is no longer THEN x END``. Bytes are counted first: that takes no look at the text."""
+    """Return ``CASE WHEN x is short THEN x END``; bytes are compared first, since the engine stores their number."""
 
     def most(name: str) -> exp.Expr:
         counted = exp.Anonymous(this=name, expressions=[node.copy()])
@@ -130,7 +128,7 @@ def _checked(node: exp.Expr, kind: Type, length: int) -> exp.Expr:
 
 @contextmanager
 def one_statement() -> Iterator[None]:
-    """Count what is written for one row from here on as one statement's; inside another, as that one's."""
+    """Count the characters written per row together, for the outermost such block."""
     if _written.get() is not None:
         yield
         return
@@ -142,13 +140,12 @@ def one_statement() -> Iterator[None]:
 
 
 def count_written(name: str, length: int, node: exp.Expr, weight: int = 1) -> int:
-    """Return the bound of a text that a function makes, after counting it.
+    """Count the text that a function makes, and return its length's bound.
 
     Args:
-        name: the function, as the analyst knows it.
-        length: the bound.
-        node: the analyst's call, for the caret. A call that is bound twice is counted once.
-        weight: characters in memory for each that is given.
+        name: the function's name in messages.
+        node: the analyst's call. A call that is bound twice is counted once.
+        weight: characters in memory for each character of the text.
 
     Raises:
         PrivacyError: the text, or all texts of the statement together, could be too long.
@@ -163,15 +160,11 @@ def count_written(name: str, length: int, node: exp.Expr, weight: int = 1) -> in
     return length
 
 
-LENGTH_HINT = "write LEFT(x, 1000) for x, or ask the owner for a max_length of the column in the policy."
+LENGTH_HINT = "shorten the text by LEFT first, or ask the owner for a max_length of the column in the policy."
 
 
 def count_kept(name: str, length: int, node: exp.Expr) -> None:
-    """Count characters that a function keeps in memory for one row.
-
-    Raises:
-        PrivacyError: those of the statement could be too many.
-    """
+    """Count characters that a function needs in memory for one row; PrivacyError for too many in the statement."""
     counted = _written.get()
     if counted is None:
         return
@@ -187,11 +180,7 @@ def count_kept(name: str, length: int, node: exp.Expr) -> None:
 
 
 def limit_steps(name: str, steps: int, node: exp.Expr, hint: str = LENGTH_HINT) -> None:
-    """Refuse a function that could take too long for one row.
-
-    Raises:
-        PrivacyError: it is more than :data:`MAX_STEPS`.
-    """
+    """Raise PrivacyError if a function could take more than :data:`MAX_STEPS` for one row."""
     if steps > MAX_STEPS:
         raise privacy_error(
             node,

@@ -1,8 +1,8 @@
-"""Arithmetic and comparison, made total.
+"""Total arithmetic and comparisons.
 
-Integers are widened until their range is proved (by their types, never by declared bounds, which data may break), else
-the operation stands in TRY. Division by zero differs between DuckDB's versions and settings; here it is NULL for whole
-numbers, and infinite or NaN for others, in all of them.
+Integers are widened until their types prove the range of the result; declared bounds prove nothing, since data may break
+them. If no type is wide enough, the operation is in TRY. Division by zero depends on DuckDB's version and settings; here
+it always gives NULL for integers, and infinity or NaN for floats.
 """
 
 from __future__ import annotations
@@ -15,7 +15,21 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from dpsql.binding.values import coercion, sql_types
+from dpsql.binding.values.coercion import (
+    MAX_LITERAL_COUNT,
+    NUMBER_KINDS,
+    Bind,
+    cast_fitting,
+    cast_to_double,
+    find_common_number,
+    fits,
+    let_meet,
+    make_boolean,
+    meet,
+    read_constant,
+    refuse_order,
+    require_kind,
+)
 from dpsql.binding.values.declared_values import (
     EQUALITIES,
     change_case,
@@ -23,6 +37,25 @@ from dpsql.binding.values.declared_values import (
     check_list,
     list_values,
     note_impossible,
+)
+from dpsql.binding.values.sql_types import (
+    BIGINT,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    HUGEINT,
+    INTEGER,
+    INTERVAL,
+    NULL,
+    TIMESTAMP,
+    UNKNOWN,
+    Bounds,
+    Type,
+    Typed,
+    decimal,
+    make_cast,
+    make_try,
+    parenthesise,
 )
 from dpsql.errors import BindError
 from dpsql.language.dialect import bind_error, privacy_error, to_sql
@@ -36,68 +69,64 @@ from dpsql.numerics.interval_arithmetic import (
 _MOMENTS = {"DATE", "TIMESTAMP", "INTERVAL", "TIME"}
 
 
-def bind_comparison(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+def bind_comparison(node: exp.Expr, bind: Bind) -> Typed:
     """Bind a comparison of two values of one family."""
     parts = _read_numbers([bind(node.this), bind(node.expression)])
-    met = coercion.meet(parts, "the comparison", compared=True)
+    met = meet(parts, "the comparison", compared=True)
     if isinstance(node, exp.LT | exp.LTE | exp.GT | exp.GTE):
-        coercion.refuse_order(parts, node)
+        refuse_order(parts, node)
     if isinstance(node, EQUALITIES):
         check_comparison(parts[0], parts[1], lambda side: _list_values(side, bind))
     left, right = _read_moments(parts)
     note_impossible(node, (type(node), left, right))
     never = isinstance(node, exp.NullSafeEQ | exp.NullSafeNEQ) and met.safe
-    return coercion.make_boolean(
-        _apply(node, *met.nodes), parts, False if never else None if met.safe else True
-    )
+    return make_boolean(_apply(node, *met.nodes), parts, False if never else None if met.safe else True)
 
 
-def bind_between(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+def bind_between(node: exp.Expr, bind: Bind) -> Typed:
     """Bind BETWEEN."""
     parts = _read_numbers([bind(place) for place in (node.this, node.args["low"], node.args["high"])])
-    met = coercion.meet(parts, "BETWEEN", compared=True)
-    coercion.refuse_order(parts, node)
+    met = meet(parts, "BETWEEN", compared=True)
+    refuse_order(parts, node)
     asked, least, most = _read_moments(parts)
     note_impossible(node, (exp.GTE, asked, least), (exp.LTE, asked, most))
-    value, low, high = (sql_types.parenthesise(part) for part in met.nodes)
-    return coercion.make_boolean(
-        exp.Between(this=value, low=low, high=high), parts, None if met.safe else True
-    )
+    value, low, high = (parenthesise(part) for part in met.nodes)
+    return make_boolean(exp.Between(this=value, low=low, high=high), parts, None if met.safe else True)
 
 
-def bind_in(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+def bind_in(node: exp.Expr, bind: Bind) -> Typed:
     """Bind IN with a list of values."""
     parts = _read_numbers([bind(place) for place in (node.this, *node.expressions)])
-    met = coercion.meet(parts, "IN", compared=True)
+    met = meet(parts, "IN", compared=True)
     check_list(parts[0], parts[1:], lambda side: _list_values(side, bind))
-    made = exp.In(this=sql_types.parenthesise(met.nodes[0]), expressions=met.nodes[1:])
-    return coercion.make_boolean(made, parts, None if met.safe else True)
+    made = exp.In(this=parenthesise(met.nodes[0]), expressions=met.nodes[1:])
+    return make_boolean(made, parts, None if met.safe else True)
 
 
-def _read_moments(parts: list[sql_types.Typed]) -> list[sql_types.Typed]:
-    """Return the values, with texts read as the days or moments that they are compared with."""
+def _read_moments(parts: list[Typed]) -> list[Typed]:
+    """Return the values, with constant texts as the dates or timestamps that they are compared with."""
     kinds = [part.type for part in parts if part.type.kind in ("DATE", "TIMESTAMP")]
     out = []
     for part in parts:
         if kinds and part.constant and part.type.kind == "TEXT" and isinstance(part.node, exp.Literal):
             with contextlib.suppress(BindError):
-                part = coercion.read_constant(part.node, kinds[0], part.place or part.node)
+                part = read_constant(part.node, kinds[0], part.place or part.node)
         out.append(part)
     return out
 
 
-def _list_values(side: sql_types.Typed, bind: coercion.Bind) -> tuple[object, ...] | None:
-    """Return the declared values that a side of a comparison can have, in the case that the analyst asks for."""
+def _list_values(side: Typed, bind: Bind) -> tuple[object, ...] | None:
+    """Return the declared values of one side of a comparison, in the case of its UPPER or LOWER."""
     place = side.place.unnest() if side.place is not None else None
     if side.values is None and isinstance(place, exp.Upper | exp.Lower):
         return change_case(place, _list_values(bind(place.this), bind))
     return list_values(side)
 
 
-def _read_numbers(parts: list[sql_types.Typed]) -> list[sql_types.Typed]:
-    """Return the values, with numbers in quotes read as DuckDB reads them beside one value that is no constant: of its type.
+def _read_numbers(parts: list[Typed]) -> list[Typed]:
+    """Return the values, with quoted numbers in the type of the one value that isn't constant, as DuckDB reads them.
 
-    They are read here, once, so that no row can fail. What is no number of that type stays text, and is refused later.
+    They are read at plan time, so that no row can fail. Other texts stay texts, and are refused later.
     """
     asked = [part for part in parts if not part.constant]
     if len(asked) != 1 or not asked[0].type.numeric:
@@ -106,7 +135,7 @@ def _read_numbers(parts: list[sql_types.Typed]) -> list[sql_types.Typed]:
     for part in parts:
         if part.constant and part.type.kind == "TEXT" and isinstance(part.node, exp.Literal):
             with contextlib.suppress(BindError):
-                read = coercion.read_constant(part.node, asked[0].shown, part.place or part.node)
+                read = read_constant(part.node, asked[0].shown, part.place or part.node)
                 part = replace(read, place=part.place)
         out.append(part)
     return out
@@ -114,25 +143,25 @@ def _read_numbers(parts: list[sql_types.Typed]) -> list[sql_types.Typed]:
 
 def _apply(node: exp.Expr, left: exp.Expr, right: exp.Expr) -> exp.Expr:
     """Return the operator of a node over other operands."""
-    return type(node)(this=sql_types.parenthesise(left), expression=sql_types.parenthesise(right))
+    return type(node)(this=parenthesise(left), expression=parenthesise(right))
 
 
-def _numbers(node: exp.Expr, bind: coercion.Bind) -> tuple[sql_types.Typed, sql_types.Typed]:
+def _numbers(node: exp.Expr, bind: Bind) -> tuple[Typed, Typed]:
     left, right = bind(node.this), bind(node.expression)
     _require_numbers(left, right)
     return left, right
 
 
-def _require_numbers(*operands: sql_types.Typed) -> None:
+def _require_numbers(*operands: Typed) -> None:
     for typed in operands:
         cast = {"TEXT": "TRY_CAST({x} AS DOUBLE)", "BOOLEAN": "CAST({x} AS INT)"}.get(typed.type.kind)
         hint = None if cast is None or typed.place is None else f"write {cast.format(x=to_sql(typed.place))}."
-        coercion.require_kind(typed, coercion.NUMBER_KINDS, "arithmetic needs numbers", hint)
+        require_kind(typed, NUMBER_KINDS, "arithmetic needs numbers", hint)
 
 
 # -- plus, minus, times -----------------------------------------------------------------------------------------
 
-_Op = Callable[[sql_types.Bounds, sql_types.Bounds], sql_types.Bounds]
+_Op = Callable[[Bounds, Bounds], Bounds]
 _BOUNDS: dict[type[exp.Expr], _Op] = {
     exp.Add: lambda a, b: a + b,
     exp.Sub: lambda a, b: a - b,
@@ -140,7 +169,7 @@ _BOUNDS: dict[type[exp.Expr], _Op] = {
 }
 
 
-def bind_arithmetic(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+def bind_arithmetic(node: exp.Expr, bind: Bind) -> Typed:
     """Bind ``+``, ``-`` and ``*`` of numbers and moments."""
     left, right = bind(node.this), bind(node.expression)
     if left.type.kind in _MOMENTS or right.type.kind in _MOMENTS:
@@ -148,85 +177,76 @@ def bind_arithmetic(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
     both = (left, right)
     _require_numbers(*both)
     kinds = {left.type.kind, right.type.kind}
-    bounds = _BOUNDS[type(node)](left.bounds or sql_types.UNKNOWN, right.bounds or sql_types.UNKNOWN)
+    bounds = _BOUNDS[type(node)](left.bounds or UNKNOWN, right.bounds or UNKNOWN)
     if "NULL" in kinds:
         known = left.type if right.type.kind == "NULL" else right.type
-        known = sql_types.INTEGER if known == sql_types.NULL else known
-        return sql_types.Typed(sql_types.make_cast(exp.Null(), known), known)
+        known = INTEGER if known == NULL else known
+        return Typed(make_cast(exp.Null(), known), known)
     if kinds == {"INTEGER"}:
         return _integers(node, left, right, bounds)
     if "DOUBLE" in kinds:
-        met = coercion.meet(both, "the arithmetic")
-        return sql_types.Typed.made_of(
+        met = meet(both, "the arithmetic")
+        return Typed.made_of(
             _apply(node, *met.nodes), met.type, both, bounds, nullable=None if met.safe else True
         )
     wanted = decimal_result(node, left.type, right.type)
     if wanted is None:  # more digits after the point than a decimal has
-        made = _apply(node, coercion.cast_to_double(left), coercion.cast_to_double(right))
-        return sql_types.Typed.made_of(made, sql_types.DOUBLE, both, bounds)
+        made = _apply(node, cast_to_double(left), cast_to_double(right))
+        return Typed.made_of(made, DOUBLE, both, bounds)
     plain = decimal_result(node, left.shown, right.shown)
     if not isinstance(node, exp.Mul) and sum(wanted.digits) > 18 >= max(sum(v.type.digits) for v in both):
         # One version of DuckDB keeps such sums in 18 digits, where they may not fit.
-        left = replace(left, node=sql_types.make_cast(left.node, wanted), type=wanted)
+        left = replace(left, node=make_cast(left.node, wanted), type=wanted)
         wanted = decimal_result(node, left.type, right.type)
         assert wanted is not None
-    made = sql_types.make_try(_apply(node, _as_decimal(node, left, wanted), _as_decimal(node, right, wanted)))
-    return sql_types.Typed.made_of(made, wanted, both, bounds, nullable=True, plain=plain)
+    made = make_try(_apply(node, _as_decimal(node, left, wanted), _as_decimal(node, right, wanted)))
+    return Typed.made_of(made, wanted, both, bounds, nullable=True, plain=plain)
 
 
-def _as_decimal(node: exp.Expr, value: sql_types.Typed, kind: sql_types.Type) -> exp.Expr:
-    """Return an operand whose own cast can't fail.
+def _as_decimal(node: exp.Expr, value: Typed, kind: Type) -> exp.Expr:
+    """Return an operand whose cast can't fail.
 
-    TRY does not keep what is inside of it: where a part stands in two places of a query, DuckDB takes it out and
-    computes it once, before and outside of either TRY. So each TRY holds one operation that may fail, and no cast.
+    DuckDB computes an expression that occurs twice in a query once, before and outside either TRY. So each TRY
+    contains one operation that may fail, and no cast.
     """
     if isinstance(node, exp.Mul):
-        kind = sql_types.decimal(38, 0) if value.type.kind == "INTEGER" else value.type
-    return coercion.let_meet(value, kind)
+        kind = decimal(38, 0) if value.type.kind == "INTEGER" else value.type
+    return let_meet(value, kind)
 
 
-def _integers(
-    node: exp.Expr, left: sql_types.Typed, right: sql_types.Typed, bounds: sql_types.Bounds
-) -> sql_types.Typed:
+def _integers(node: exp.Expr, left: Typed, right: Typed, bounds: Bounds) -> Typed:
     both = (left, right)
-    plain = coercion.find_common_number(both, shown=True)
+    plain = find_common_number(both, shown=True)
     if plain.sql == "UHUGEINT":
-        kind = coercion.meet(both, "the arithmetic").type
-        return sql_types.Typed.made_of(
-            sql_types.make_try(_apply(node, left.node, right.node)), kind, both, bounds, nullable=True
-        )
-    reach = _BOUNDS[type(node)](left.span or sql_types.UNKNOWN, right.span or sql_types.UNKNOWN)
-    own = coercion.find_common_number(both)
+        kind = meet(both, "the arithmetic").type
+        return Typed.made_of(make_try(_apply(node, left.node, right.node)), kind, both, bounds, nullable=True)
+    reach = _BOUNDS[type(node)](left.span or UNKNOWN, right.span or UNKNOWN)
+    own = find_common_number(both)
     wide = _hold(reach, own, left, right)
     if wide is None:
-        made = type(node)(
-            this=sql_types.make_cast(left.node, sql_types.HUGEINT),
-            expression=sql_types.make_cast(right.node, sql_types.HUGEINT),
-        )
-        return sql_types.Typed.made_of(
-            sql_types.make_try(made), sql_types.HUGEINT, both, bounds, nullable=True, plain=plain
-        )
+        made = type(node)(this=make_cast(left.node, HUGEINT), expression=make_cast(right.node, HUGEINT))
+        return Typed.made_of(make_try(made), HUGEINT, both, bounds, nullable=True, plain=plain)
     nodes = [left.node, right.node]
-    if wide != own:  # the other operand follows: DuckDB widens to the wider
+    if wide != own:  # DuckDB widens the other operand, too
         place = 0 if right.constant else 1
-        nodes[place] = sql_types.make_cast(nodes[place], wide)
-    return sql_types.Typed.made_of(_apply(node, *nodes), wide, both, bounds, reach=reach, plain=plain)
+        nodes[place] = make_cast(nodes[place], wide)
+    return Typed.made_of(_apply(node, *nodes), wide, both, bounds, reach=reach, plain=plain)
 
 
-def _hold(reach: sql_types.Bounds, own: sql_types.Type, *operands: sql_types.Typed) -> sql_types.Type | None:
-    """Return the narrowest integer type from an operation's own that holds its results and operands."""
-    for kind in (own, sql_types.BIGINT, sql_types.HUGEINT):
+def _hold(reach: Bounds, own: Type, *operands: Typed) -> Type | None:
+    """Return the narrowest integer type, from an operation's own on, with room for its results and operands."""
+    for kind in (own, BIGINT, HUGEINT):
         if (
             kind.reach is not None
             and kind.reach.holds(reach)
-            and all(coercion.fits(typed, kind) for typed in operands)
+            and all(fits(typed, kind) for typed in operands)
         ):
             return kind
     return None
 
 
-def decimal_result(node: exp.Expr, left: sql_types.Type, right: sql_types.Type) -> sql_types.Type | None:
-    """Return DuckDB's own type of + - * on decimals and integers; None where it has none."""
+def decimal_result(node: exp.Expr, left: Type, right: Type) -> Type | None:
+    """Return DuckDB's type of ``+``, ``-`` and ``*`` on decimals and integers; None if there is none."""
     (a, s), (b, t) = left.digits, right.digits
     if isinstance(node, exp.Mul):
         width, scale = a + s + b + t, s + t
@@ -237,43 +257,34 @@ def decimal_result(node: exp.Expr, left: sql_types.Type, right: sql_types.Type) 
         return None
     if isinstance(node, exp.Mul) and width > 18 and max(a + s, b + t) <= 18 and scale < 18:
         width = 18
-    return sql_types.decimal(min(width, 38), scale)
+    return decimal(min(width, 38), scale)
 
 
-def _moments(node: exp.Expr, left: sql_types.Typed, right: sql_types.Typed) -> sql_types.Typed:
-    """Dates may leave the calendar: all of it stands in TRY."""
+def _moments(node: exp.Expr, left: Typed, right: Typed) -> Typed:
+    """Bind arithmetic of dates and intervals, in TRY, since results may be outside the calendar."""
     kinds = (left.type.kind, right.type.kind)
-    nodes = [sql_types.parenthesise(left.node), sql_types.parenthesise(right.node)]
+    nodes = [parenthesise(left.node), parenthesise(right.node)]
     if set(kinds) == {"DATE", "TIMESTAMP"}:
         at = kinds.index("DATE")
-        nodes[at] = sql_types.make_cast((left, right)[at].node, sql_types.TIMESTAMP, trying=True)
-    made = sql_types.make_try(type(node)(this=nodes[0], expression=nodes[1]))
+        nodes[at] = make_cast((left, right)[at].node, TIMESTAMP, trying=True)
+    made = make_try(type(node)(this=nodes[0], expression=nodes[1]))
     apart = None if left.bounds is None or right.bounds is None else left.bounds - right.bounds
     if isinstance(node, exp.Sub) and kinds == ("DATE", "DATE"):
-        return sql_types.Typed(
-            made,
-            sql_types.BIGINT,
-            None if apart is None else apart * sql_types.Bounds.point(Fraction(1, 86_400)),
-        )
+        return Typed(made, BIGINT, None if apart is None else apart * Bounds.point(Fraction(1, 86_400)))
     if isinstance(node, exp.Sub) and set(kinds) <= {"DATE", "TIMESTAMP"}:
-        return sql_types.Typed(made, sql_types.INTERVAL, apart)
+        return Typed(made, INTERVAL, apart)
     if isinstance(node, exp.Add | exp.Sub) and kinds[0] in ("DATE", "TIMESTAMP") and kinds[1] == "INTERVAL":
-        return sql_types.Typed(made, sql_types.TIMESTAMP)
+        return Typed(made, TIMESTAMP)
     if isinstance(node, exp.Add) and kinds[0] == "INTERVAL" and kinds[1] in ("DATE", "TIMESTAMP"):
-        return sql_types.Typed(made, sql_types.TIMESTAMP)
+        return Typed(made, TIMESTAMP)
     if isinstance(node, exp.Add | exp.Sub) and kinds == ("INTERVAL", "INTERVAL"):
-        return sql_types.Typed(made, sql_types.INTERVAL)
+        return Typed(made, INTERVAL)
     if isinstance(node, exp.Mul) and set(kinds) == {"INTERVAL", "INTEGER"}:
         amount, place = (right, 1) if kinds[1] == "INTEGER" else (left, 0)
-        nodes[place] = coercion.cast_fitting(amount, sql_types.BIGINT)
-        return sql_types.Typed(
-            sql_types.make_try(exp.Mul(this=nodes[0], expression=nodes[1])), sql_types.INTERVAL
-        )
+        nodes[place] = cast_fitting(amount, BIGINT)
+        return Typed(make_try(exp.Mul(this=nodes[0], expression=nodes[1])), INTERVAL)
     if isinstance(node, exp.Add | exp.Sub) and kinds == ("DATE", "INTEGER"):
-        return sql_types.Typed(
-            sql_types.make_try(_apply(node, left.node, coercion.cast_fitting(right, sql_types.INTEGER))),
-            sql_types.DATE,
-        )
+        return Typed(make_try(_apply(node, left.node, cast_fitting(right, INTEGER))), DATE)
     message = f"{left.type.sql} and {right.type.sql} don't add up."
     raise bind_error(node, message, "use date_diff('day', a, b), or add INTERVAL 3 DAY.")
 
@@ -281,125 +292,106 @@ def _moments(node: exp.Expr, left: sql_types.Typed, right: sql_types.Typed) -> s
 # -- division ---------------------------------------------------------------------------------------------------
 
 
-def bind_division(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
-    """``/`` is division of DOUBLEs (of FLOATs, where FLOAT meets nothing finer): infinite or NaN at zero."""
+def bind_division(node: exp.Expr, bind: Bind) -> Typed:
+    """Bind ``/``: division of DOUBLEs, or of FLOATs and coarser types; infinity or NaN at zero."""
     both = left, right = _numbers(node, bind)
-    bounds = (left.bounds or sql_types.UNKNOWN) / (right.bounds or sql_types.UNKNOWN)
-    kind = sql_types.DOUBLE
-    if sql_types.NULL not in (left.type, right.type) and coercion.find_common_number(both) == sql_types.FLOAT:
-        kind = sql_types.FLOAT
-    nodes = [
-        sql_types.parenthesise(v.node if v.type == kind else coercion.cast_fitting(v, kind)) for v in both
-    ]
+    bounds = (left.bounds or UNKNOWN) / (right.bounds or UNKNOWN)
+    kind = DOUBLE
+    if NULL not in (left.type, right.type) and find_common_number(both) == FLOAT:
+        kind = FLOAT
+    nodes = [parenthesise(v.node if v.type == kind else cast_fitting(v, kind)) for v in both]
     made = exp.Div(this=nodes[0], expression=nodes[1], typed=False, safe=False)
-    return sql_types.Typed.made_of(sql_types.make_try(made), kind, both, bounds, nullable=True)
+    return Typed.made_of(make_try(made), kind, both, bounds, nullable=True)
 
 
-def bind_whole_division(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
-    """``//`` and ``%``: NULL at zero."""
+def bind_whole_division(node: exp.Expr, bind: Bind) -> Typed:
+    """Bind ``//`` and ``%``: NULL at zero."""
     both = left, right = _numbers(node, bind)
     remainder = isinstance(node, exp.Mod)
-    met = coercion.meet(both, "the division")
+    met = meet(both, "the division")
     kind, plain = met.type, met.plain
     if kind.kind == "DECIMAL":
-        # DuckDB divides decimals as doubles, and takes their remainder as decimals where 38 digits hold both.
+        # DuckDB divides decimals as doubles; their remainder is a decimal if both fit 38 digits.
         digits = [t.type.digits for t in both if t.type.kind != "NULL"]
         wide = max(d[0] for d in digits) + max(d[1] for d in digits) > 38
-        kind = plain = sql_types.DOUBLE if not remainder or wide else kind
+        kind = plain = DOUBLE if not remainder or wide else kind
     if kind.kind == "NULL":
-        kind = plain = sql_types.INTEGER
+        kind = plain = INTEGER
     if remainder:
-        bounds = (left.bounds or sql_types.UNKNOWN).remainder(right.bounds or sql_types.UNKNOWN)
+        bounds = (left.bounds or UNKNOWN).remainder(right.bounds or UNKNOWN)
     else:
-        bounds = (left.bounds or sql_types.UNKNOWN) / (right.bounds or sql_types.UNKNOWN)
+        bounds = (left.bounds or UNKNOWN) / (right.bounds or UNKNOWN)
         bounds = bounds.rounded() if kind.kind == "INTEGER" else bounds
     dividend, divisor = met.nodes if kind.kind in ("INTEGER", "DECIMAL") else (left.node, right.node)
-    sure = isinstance(right.node, exp.Literal) and right.bounds != sql_types.Bounds.point(0)
+    sure = isinstance(right.node, exp.Literal) and right.bounds != Bounds.point(0)
     if not sure and not (remainder and kind.kind == "DOUBLE"):
         divisor = exp.Nullif(this=divisor, expression=exp.Literal.number(0))
     made = _apply(node, dividend, divisor)
     safe = sure and met.safe and kind.kind == "INTEGER"
     missing = left.nullable or not safe
-    return sql_types.Typed.made_of(
-        made if safe else sql_types.make_try(made), kind, both, bounds, nullable=missing, plain=plain
-    )
+    return Typed.made_of(made if safe else make_try(made), kind, both, bounds, nullable=missing, plain=plain)
 
 
 # -- signs and bits ---------------------------------------------------------------------------------------------
 
 
-def bind_negation(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+def bind_negation(node: exp.Expr, bind: Bind) -> Typed:
     """Bind the minus sign of a number or an interval."""
     inner = _least_integer(node.this) or bind(node.this)
     if inner.type.kind == "INTERVAL":
-        return sql_types.Typed(
-            sql_types.make_try(exp.Neg(this=sql_types.parenthesise(inner.node))), sql_types.INTERVAL
-        )
-    coercion.require_kind(inner, coercion.NUMBER_KINDS, "a number is needed")
+        return Typed(make_try(exp.Neg(this=parenthesise(inner.node))), INTERVAL)
+    require_kind(inner, NUMBER_KINDS, "a number is needed")
     bounds = None if inner.bounds is None else -inner.bounds
     if isinstance(inner.node, exp.Literal):
         reach = None if inner.reach is None else -inner.reach
-        return sql_types.Typed(exp.Neg(this=inner.node), inner.type, bounds, True, None, reach, False)
+        return Typed(exp.Neg(this=inner.node), inner.type, bounds, True, None, reach, False)
     if inner.type.kind == "INTEGER":
-        reach = -(inner.span or sql_types.UNKNOWN)
+        reach = -(inner.span or UNKNOWN)
         kind = _hold(reach, inner.type)
         if kind is None:
-            made = exp.Neg(this=sql_types.make_cast(inner.node, sql_types.HUGEINT, trying=True))
-            return sql_types.Typed.made_of(
-                sql_types.make_try(made),
-                sql_types.HUGEINT,
-                (inner,),
-                bounds,
-                nullable=True,
-                plain=inner.shown,
-            )
-        made = exp.Neg(
-            this=sql_types.parenthesise(inner.node)
-            if kind == inner.type
-            else sql_types.make_cast(inner.node, kind)
-        )
-        return sql_types.Typed.made_of(made, kind, (inner,), bounds, reach=reach, plain=inner.shown)
+            made = exp.Neg(this=make_cast(inner.node, HUGEINT, trying=True))
+            return Typed.made_of(make_try(made), HUGEINT, (inner,), bounds, nullable=True, plain=inner.shown)
+        made = exp.Neg(this=parenthesise(inner.node) if kind == inner.type else make_cast(inner.node, kind))
+        return Typed.made_of(made, kind, (inner,), bounds, reach=reach, plain=inner.shown)
     if inner.type.kind == "NULL":
         return inner
-    made = exp.Neg(this=sql_types.parenthesise(inner.node))
+    made = exp.Neg(this=parenthesise(inner.node))
     if inner.type.kind == "DOUBLE":
-        return sql_types.Typed.made_of(made, inner.type, (inner,), bounds)
-    return sql_types.Typed.made_of(sql_types.make_try(made), inner.type, (inner,), bounds, nullable=True)
+        return Typed.made_of(made, inner.type, (inner,), bounds)
+    return Typed.made_of(make_try(made), inner.type, (inner,), bounds, nullable=True)
 
 
-def _least_integer(place: exp.Expr) -> sql_types.Typed | None:
-    """9223372036854775808 is no BIGINT, but its negation is."""
+def _least_integer(place: exp.Expr) -> Typed | None:
+    """Return 9223372036854775808, which is no BIGINT although its negation is; None for other nodes."""
     if isinstance(place, exp.Literal) and not place.is_string and place.name == str(2**63):
-        point = sql_types.Bounds.point(2**63)
-        return sql_types.Typed(place.copy(), sql_types.BIGINT, point, True, None, point, False)
+        point = Bounds.point(2**63)
+        return Typed(place.copy(), BIGINT, point, True, None, point, False)
     return None
 
 
-def bind_absolute(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+def bind_absolute(node: exp.Expr, bind: Bind) -> Typed:
     """Bind ABS."""
-    inner = coercion.require_kind(bind(node.this), coercion.NUMBER_KINDS, "a number is needed")
+    inner = require_kind(bind(node.this), NUMBER_KINDS, "a number is needed")
     bounds = None if inner.bounds is None else inner.bounds.absolute()
     if inner.type.kind == "INTEGER":
-        reach = (inner.span or sql_types.UNKNOWN).absolute()
+        reach = (inner.span or UNKNOWN).absolute()
         kind = _hold(reach, inner.type, inner)
         if kind is not None:
-            made = exp.Abs(this=inner.node if kind == inner.type else sql_types.make_cast(inner.node, kind))
-            return sql_types.Typed.made_of(made, kind, (inner,), bounds, reach=reach, plain=inner.shown)
-    return sql_types.Typed(sql_types.make_try(exp.Abs(this=inner.node)), inner.type, bounds, inner.constant)
+            made = exp.Abs(this=inner.node if kind == inner.type else make_cast(inner.node, kind))
+            return Typed.made_of(made, kind, (inner,), bounds, reach=reach, plain=inner.shown)
+    return Typed(make_try(exp.Abs(this=inner.node)), inner.type, bounds, inner.constant)
 
 
-def bind_bitwise(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
-    """``& | xor`` are total on integers of one type; shifts may leave the type, and stand in TRY."""
+def bind_bitwise(node: exp.Expr, bind: Bind) -> Typed:
+    """Bind ``&``, ``|`` and XOR of integers."""
     both = [bind(node.this), bind(node.expression)]
     for typed in both:
-        coercion.require_kind(typed, ("INTEGER",), "bits are those of an integer")
-    met = coercion.meet(both, "the operator")
-    kind = met.type if met.type != sql_types.NULL else sql_types.INTEGER
-    nodes = [v.node if v.type == kind else coercion.cast_fitting(v, kind) for v in both]
-    plain = met.plain if met.plain != sql_types.NULL else None
-    return sql_types.Typed.made_of(
-        sql_types.make_try(_apply(node, *nodes)), kind, both, nullable=True, plain=plain
-    )
+        require_kind(typed, ("INTEGER",), "bits are those of an integer")
+    met = meet(both, "the operator")
+    kind = met.type if met.type != NULL else INTEGER
+    nodes = [v.node if v.type == kind else cast_fitting(v, kind) for v in both]
+    plain = met.plain if met.plain != NULL else None
+    return Typed.made_of(make_try(_apply(node, *nodes)), kind, both, nullable=True, plain=plain)
 
 
 # -- powers -----------------------------------------------------------------------------------------------------
@@ -407,92 +399,89 @@ def bind_bitwise(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
 _ZERO = Fraction(0)
 
 
-def fold_number(typed: sql_types.Typed) -> Fraction | None:
+def fold_number(typed: Typed) -> Fraction | None:
     """Return the value of a constant number."""
     point = typed.bounds if typed.constant and typed.type.numeric else None
     return point.low if point is not None and point.low == point.high else None
 
 
-def bound_logarithm(typed: sql_types.Typed, base: Fraction | None = None) -> sql_types.Bounds:
-    """Return the bounds of a logarithm, natural without a base: open where a value may be near zero."""
-    bounds = typed.bounds or sql_types.UNKNOWN
+def bound_logarithm(typed: Typed, base: Fraction | None = None) -> Bounds:
+    """Return the bounds of a logarithm, natural without a base; an end near zero is open."""
+    bounds = typed.bounds or UNKNOWN
     if base is not None and base < 1:
         return -bounds.raised(lambda x: enclose_logarithm(x, 1 / base))
     return bounds.raised(lambda x: enclose_logarithm(x, base))
 
 
-def bound_any_logarithm(given: Sequence[sql_types.Typed]) -> sql_types.Bounds | None:
-    """Return the bounds of a logarithm to a constant base, which comes first."""
+def bound_any_logarithm(given: Sequence[Typed]) -> Bounds | None:
+    """Return the bounds of a logarithm; the base, the first argument, must be constant."""
     base = fold_number(given[0])
     return None if base is None or base <= 0 or base == 1 else bound_logarithm(given[1], base)
 
 
-def bound_exponential(typed: sql_types.Typed) -> sql_types.Bounds:
+def bound_exponential(typed: Typed) -> Bounds:
     """Return the bounds of an exponential."""
-    made = (typed.bounds or sql_types.UNKNOWN).raised(enclose_exponential)
-    return sql_types.Bounds(max(made.low or _ZERO, _ZERO), made.high)
+    made = (typed.bounds or UNKNOWN).raised(enclose_exponential)
+    return Bounds(max(made.low or _ZERO, _ZERO), made.high)
 
 
-def bound_root(typed: sql_types.Typed, degree: int) -> sql_types.Bounds:
-    """Return the bounds of a square root, or of a cubic one, which negative numbers have too."""
+def bound_root(typed: Typed, degree: int) -> Bounds:
+    """Return the bounds of a square or cube root."""
 
     def root(x: Fraction) -> Enclosure | None:
         found = enclose_power(abs(x), Fraction(1, degree))
         return found if x >= 0 or found is None else (-found[1], -found[0])
 
-    return (typed.bounds or sql_types.UNKNOWN).raised(root, None if degree % 2 else _ZERO)
+    return (typed.bounds or UNKNOWN).raised(root, None if degree % 2 else _ZERO)
 
 
-def bound_power(given: Sequence[sql_types.Typed]) -> sql_types.Bounds | None:
+def bound_power(given: Sequence[Typed]) -> Bounds | None:
     """Return the bounds of a power with a constant exponent, or of a constant base."""
-    bounds, base, exponent = (
-        given[0].bounds or sql_types.UNKNOWN,
-        fold_number(given[0]),
-        fold_number(given[1]),
-    )
+    bounds, base, exponent = (given[0].bounds or UNKNOWN, fold_number(given[0]), fold_number(given[1]))
     if exponent is None:
         ends = enclose_logarithm(base) if base is not None and base > 1 else None
-        return None if ends is None else sql_types.Bounds(
-            _ZERO, ((given[1].bounds or sql_types.UNKNOWN) * sql_types.Bounds.point(ends[1])).raised(enclose_exponential).high
+        return None if ends is None else Bounds(
+            _ZERO, ((given[1].bounds or UNKNOWN) * Bounds.point(ends[1])).raised(enclose_exponential).high
         )  # fmt: skip
     if exponent <= 0:
-        return None if exponent else sql_types.Bounds.point(1)
+        return None if exponent else Bounds.point(1)
     signed = exponent.denominator == 1 and (bounds.low is None or bounds.low < 0)
     far = (bounds.absolute() if signed else bounds).raised(lambda x: enclose_power(x, exponent), _ZERO)
     if not signed:
         return far
     odd = exponent % 2 == 1
-    return sql_types.Bounds((None if far.high is None else -far.high) if odd else _ZERO, far.high)
+    return Bounds((None if far.high is None else -far.high) if odd else _ZERO, far.high)
 
 
 # -- buckets ----------------------------------------------------------------------------------------------------
 
 
-def bind_width_bucket(node: exp.Expr, arguments: list[exp.Expr], bind: coercion.Bind) -> sql_types.Typed:
-    """Bind ``width_bucket(x, low, high, count)`` as the SQL standard has it: 0 below, count + 1 from the upper end on.
+def bind_width_bucket(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:
+    """Bind ``width_bucket(x, low, high, count)`` of the SQL standard: 0 below, count + 1 from the upper end on.
 
-    Where the ends come the other way round, buckets count downwards. Whole numbers and decimals are counted exactly,
-    floats as floats.
+    If the upper end comes first, buckets are numbered downwards. Buckets of integers and decimals are exact.
     """
     if len(arguments) != 4:
         raise bind_error(node, "width_bucket takes a number, two ends and a number of buckets.")
     place, *ends = arguments
     low, high, count = (_point(bind(end), end) for end in ends)
-    if count.denominator != 1 or not 1 <= count <= coercion.MAX_LITERAL_COUNT:
-        raise bind_error(ends[2], f"there are between 1 and {coercion.MAX_LITERAL_COUNT} buckets.")
+    if count.denominator != 1 or not 1 <= count <= MAX_LITERAL_COUNT:
+        raise bind_error(ends[2], f"there are between 1 and {MAX_LITERAL_COUNT} buckets.")
     if low == high:
         raise bind_error(ends[1], "the two ends are equal.", around=node)
-    inner = coercion.require_kind(bind(place), coercion.NUMBER_KINDS, "a number is needed")
-    if inner.type == sql_types.NULL:
-        return sql_types.Typed(sql_types.make_cast(exp.Null(), sql_types.INTEGER), sql_types.INTEGER)
+    inner = require_kind(bind(place), NUMBER_KINDS, "a number is needed")
+    if inner.type == NULL:
+        return Typed(make_cast(exp.Null(), INTEGER), INTEGER)
     down, most = low > high, int(count)
-    # Ends and distances as whole numbers of a step that all of them are multiples of, but for floats.
+    # Unless x is a float, ends and distances are multiples of 1/steps.
     after = inner.type.digits[1] if inner.type.kind == "DECIMAL" else 0
     steps = math.lcm(low.denominator, high.denominator, 10**after)
     exact = inner.type.kind != "DOUBLE"
-    distance = exp.paren(exp.Sub(this=ends[0].copy(), expression=place.copy()) if down else (
-        exp.Sub(this=place.copy(), expression=ends[0].copy())
-    ))  # fmt: skip
+    distance = exp.paren(
+        exp.Sub(this=ends[0].copy(), expression=place.copy())
+        if down
+        else (exp.Sub(this=place.copy(), expression=ends[0].copy()))
+    )
     width = abs(high - low)
     if exact:
         scaled = exp.cast(
@@ -518,17 +507,15 @@ def bind_width_bucket(node: exp.Expr, arguments: list[exp.Expr], bind: coercion.
         exp.If(this=beyond(this=place.copy(), expression=ends[1].copy()), true=exp.Literal.number(most + 1)),
     ], default=number)  # fmt: skip
     made = bind(exp.cast(case, "INTEGER", dialect="duckdb"))
-    bounds = sql_types.Bounds(Fraction(0), Fraction(most + 1))
+    bounds = Bounds(Fraction(0), Fraction(most + 1))
     return replace(made, bounds=bounds)
 
 
-def _point(typed: sql_types.Typed, place: exp.Expr) -> Fraction:
-    """Return the value of a number that is written out.
-
-    Raises:
-        PrivacyError: it is none.
-    """
+def _point(typed: Typed, place: exp.Expr) -> Fraction:
+    """Return the value of a constant number; PrivacyError for other nodes."""
     point = fold_number(typed)
     if point is None:
-        raise privacy_error(place, "width_bucket needs a literal here.", "write WIDTH_BUCKET(x, 0, 100, 10).")
+        raise privacy_error(
+            place, "width_bucket needs a literal here.", "write both ends and the number of bins as numbers."
+        )
     return point

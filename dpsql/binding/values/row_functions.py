@@ -1,14 +1,12 @@
-"""Calls, and the allow-list of row functions by class, each class with the reason why it is total.
+"""The allow-list of row functions, by the reason why they are total; calls and lists.
 
-A function is listed when it gives a value whatever its arguments hold, or can be made to (TRY turns what would raise
-into NULL). What is not listed is refused: volatile functions and whatever reads files, settings or metadata (their
-answers are not about the rows); functions whose time or memory grows with a number; JSON, bit strings and unions (errors
-that TRY does not catch); functions that raise on purpose.
+A listed function gives a value for all arguments, if need be in TRY, which turns errors into NULL. Others are refused:
+functions that are volatile or read files, settings or metadata, since their answers aren't about the rows; functions
+whose time or memory grows with a number; JSON, bit strings and unions, whose errors TRY doesn't catch; functions that
+raise on purpose.
 
-Lists: written out, cut, split from a text; their elements, and whether they hold a value.
-
-Each has a public bound on its length: the number of its items as written, the places of a cut, the ``max_length`` of a
-column, the characters of a text that is split.
+Each list has a public bound on its length: from the items as written, the ends of a slice, a column's ``max_length``, or
+the characters of a split text.
 """
 
 from __future__ import annotations
@@ -20,7 +18,24 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from dpsql.binding.values import coercion, operators, sql_types, temporal
+from dpsql.binding.values import operators, temporal
+from dpsql.binding.values.coercion import (
+    MAX_LITERAL_COUNT,
+    NUMBER_KINDS,
+    ORDERED_KINDS,
+    Bind,
+    cast_fitting,
+    cast_to_double,
+    convert,
+    find_common_order,
+    fits,
+    make_boolean,
+    meet,
+    refuse_rest,
+    require_kind,
+    take_field,
+    take_value,
+)
 from dpsql.binding.values.lengths import (
     DEFAULT_MAX_LENGTH,
     count_kept,
@@ -29,6 +44,25 @@ from dpsql.binding.values.lengths import (
     length_of,
     limit_steps,
 )
+from dpsql.binding.values.sql_types import (
+    BIGINT,
+    BOOLEAN,
+    DOUBLE,
+    HUGEINT,
+    INTEGER,
+    NULL,
+    TEXT,
+    TINYINT,
+    Bounds,
+    Type,
+    Typed,
+    TypeKind,
+    decimal,
+    make_call,
+    make_cast,
+    make_try,
+    parenthesise,
+)
 from dpsql.binding.values.temporal import DATE_PART_RANGES
 from dpsql.errors import PrivacyError
 from dpsql.language.dialect import NAMED, bind_error, name_called, privacy_error, restore_logarithm, to_sql
@@ -36,54 +70,48 @@ from dpsql.language.functions import NAME_OF_CLASS, ROW_ALIASES
 
 _ITEMS = ("BOOLEAN", "INTEGER", "DECIMAL", "DOUBLE", "TEXT", "DATE", "TIME", "TIMESTAMP", "UUID")
 _OVERHEAD = 16
-"""Bytes that the engine takes for an element of a list, beside its characters."""
+"""The engine's bytes for an element of a list, without its characters."""
 
 
-def bind_element(node: exp.Bracket, bind: coercion.Bind) -> sql_types.Typed:
-    """Bind ``list[3]``, where a place without an element gives NULL, or ``struct['field']``."""
+def bind_element(node: exp.Bracket, bind: Bind) -> Typed:
+    """Bind ``list[3]``, which is NULL without such an element, or ``struct['field']``."""
     inner, keys = bind(node.this), node.expressions
     key = keys[0] if len(keys) == 1 else None
     if isinstance(key, exp.Slice):
-        coercion.refuse_rest(key, "this", "expression")
+        refuse_rest(key, "this", "expression")
         return _cut(node, inner, key.args.get("this"), key.args.get("expression"))
     negative = isinstance(key, exp.Neg) and isinstance(key.this, exp.Literal)
     if inner.type.kind == "STRUCT" and isinstance(key, exp.Literal) and key.is_string:
-        return coercion.take_field(inner, key.name, node)
-    coercion.require_kind(inner, ("LIST",), "only lists and structs have elements")
+        return take_field(inner, key.name, node)
+    require_kind(inner, ("LIST",), "only lists and structs have elements")
     if key is None or not (isinstance(key, exp.Literal) or negative) or inner.type.element is None:
         raise privacy_error(node, "an element's place must be a literal.", "write list[1].")
     digits = (key.this if negative else key).name
-    if not digits.isdigit() or int(digits) > coercion.MAX_LITERAL_COUNT or (not negative and key.is_string):
+    if not digits.isdigit() or int(digits) > MAX_LITERAL_COUNT or (not negative and key.is_string):
         raise bind_error(node, "an element's place is a whole number.", "write list[1].")
     # sqlglot counts from zero, one less than DuckDB.
     place = (-int(digits) if negative else int(digits)) + 1
-    made = sql_types.make_call("list_extract", inner.node, exp.Literal.number(place))
-    return coercion.take_value(sql_types.Typed(made, inner.type.element, order=inner.order), node)
+    made = make_call("list_extract", inner.node, exp.Literal.number(place))
+    return take_value(Typed(made, inner.type.element, order=inner.order), node)
 
 
-def bind_contains(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+def bind_contains(node: exp.Expr, bind: Bind) -> Typed:
     """Bind ``list_contains(list, literal)``."""
     inner, sought = bind(node.this), bind(node.expression)
-    element = coercion.require_kind(inner, ("LIST",), "a list is needed").type.element
+    element = require_kind(inner, ("LIST",), "a list is needed").type.element
     if element is None:
-        return sql_types.Typed(sql_types.make_cast(exp.Null(), sql_types.BOOLEAN), sql_types.BOOLEAN)
-    held = coercion.take_value(sql_types.Typed(exp.Null(), element), node.this)
-    coercion.meet((replace(held, place=node.this), sought), "list_contains")
-    if sought.type.numeric and (element.sql == "ENUM" or not coercion.fits(sought, element)):
+        return Typed(make_cast(exp.Null(), BOOLEAN), BOOLEAN)
+    held = take_value(Typed(exp.Null(), element), node.this)
+    meet((replace(held, place=node.this), sought), "list_contains")
+    if sought.type.numeric and (element.sql == "ENUM" or not fits(sought, element)):
         raise bind_error(node.expression, "the list holds values of another type.")
-    return coercion.make_boolean(
-        sql_types.make_try(sql_types.make_call("list_contains", inner.node, sought.node)),
-        (inner, sought),
-        True,
-    )
+    return make_boolean(make_try(make_call("list_contains", inner.node, sought.node)), (inner, sought), True)
 
 
-def bind_membership(
-    value: exp.Expr, held: exp.Expr, bind: coercion.Bind, missing: bool = False
-) -> sql_types.Typed:
-    """Return whether a list has a value: a list that is written out, or one of the row's.
+def bind_membership(value: exp.Expr, held: exp.Expr, bind: Bind, missing: bool = False) -> Typed:
+    """Bind a test for a value in a list of constants or of the row.
 
-    ``missing``: a NULL in the list makes the answer NULL where the value is not found, as in ``x = ANY(list)``.
+    ``missing``: as in ``x = ANY(list)``, the answer is NULL if only a NULL in the list may be equal.
     """
     if not isinstance(held, exp.Array):
         return bind_contains(exp.ArrayContains(this=held.copy(), expression=value.copy()), bind)
@@ -92,38 +120,36 @@ def bind_membership(
     if missing:
         return found
     sought = bind(value)
-    sure = sql_types.make_call("coalesce", found.node, exp.false())
-    known = exp.Not(this=exp.Is(this=sql_types.parenthesise(sought.node), expression=exp.Null()))
-    return coercion.make_boolean(exp.Case(ifs=[exp.If(this=known, true=sure)]), (found, sought), True)
+    sure = make_call("coalesce", found.node, exp.false())
+    known = exp.Not(this=exp.Is(this=parenthesise(sought.node), expression=exp.Null()))
+    return make_boolean(exp.Case(ifs=[exp.If(this=known, true=sure)]), (found, sought), True)
 
 
-def bind_list(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
-    """Bind ``[x, y]``, a list of one type and of as many elements as are written."""
+def bind_list(node: exp.Expr, bind: Bind) -> Typed:
+    """Bind ``[x, y]``, a list of values of one type."""
     if not node.expressions:
         raise bind_error(node, "an empty list has no type here.", "write its elements, as in [a, b].")
     typed = [hold(bind(item)) for item in node.expressions]
-    met = coercion.meet(typed, "a list")
+    met = meet(typed, "a list")
     if met.type.kind not in _ITEMS:
         raise bind_error(
             node, f"a list of {met.type.sql} can't be written here.", "write plain values: [a, b]."
         )
     count_kept("a list", sum(length_of(item) + _OVERHEAD for item in typed), node)
     made = exp.Array(expressions=list(met.nodes))
-    kind = sql_types.Type.parse(f"{met.type.sql}[]")
-    # A cast tells the engine the type that is meant, where all items are NULL or numbers as written.
-    whole = sql_types.Typed.made_of(sql_types.make_cast(made, kind), kind, typed, nullable=False)
-    return replace(whole, length=len(typed), order=coercion.find_common_order(typed))
+    kind = Type.parse(f"{met.type.sql}[]")
+    # The cast gives the engine our type if all items are NULL or literal numbers.
+    whole = Typed.made_of(make_cast(made, kind), kind, typed, nullable=False)
+    return replace(whole, length=len(typed), order=find_common_order(typed))
 
 
-def bind_array_slice(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+def bind_array_slice(node: exp.Expr, bind: Bind) -> Typed:
     """Bind ``array_slice(list, first, last)``, a call of ``list[first:last]``."""
     return bind_slice_call(node, [node.this, node.args.get("start"), node.args.get("end")], bind)
 
 
-def bind_slice_call(
-    node: exp.Expr, arguments: Sequence[exp.Expr | None], bind: coercion.Bind
-) -> sql_types.Typed:
-    """Bind a call that cuts a list, by any of its names."""
+def bind_slice_call(node: exp.Expr, arguments: Sequence[exp.Expr | None], bind: Bind) -> Typed:
+    """Bind a call that slices a list, by any of its names."""
     if len(arguments) != 3 or None in arguments:
         raise bind_error(node, "array_slice takes 3 arguments.", "write x[1:5].")
     whole, first, last = arguments
@@ -131,11 +157,9 @@ def bind_slice_call(
     return _cut(node, bind(whole), first, last)
 
 
-def _cut(
-    node: exp.Expr, inner: sql_types.Typed, first: exp.Expr | None, last: exp.Expr | None
-) -> sql_types.Typed:
-    """Return ``list[first:last]``, whose length has a public bound where both places count from one end."""
-    coercion.require_kind(inner, ("LIST",), "only a list is cut by [first:last]")
+def _cut(node: exp.Expr, inner: Typed, first: exp.Expr | None, last: exp.Expr | None) -> Typed:
+    """Return ``list[first:last]``; its length has a further bound if both positions count from one end."""
+    require_kind(inner, ("LIST",), "only a list is cut by [first:last]")
     start, end = _read_place(first, 1, node), _read_place(last, -1, node)
     most = length_of(inner)
     if end >= 0 and start >= 0:
@@ -143,7 +167,7 @@ def _cut(
     elif end < 0 and start < 0:
         most = min(most, max(0, end - start + 1))
     places = [exp.Literal.number(place) for place in (start, end)]
-    made = sql_types.make_call("array_slice", inner.node, *places)
+    made = make_call("array_slice", inner.node, *places)
     return replace(inner, node=made, length=most, unchecked=False, plain=None, nullable=True)
 
 
@@ -153,62 +177,63 @@ def _read_place(place: exp.Expr | None, default: int, node: exp.Expr) -> int:
     digits = place.this if isinstance(place, exp.Neg) else place
     if not isinstance(digits, exp.Literal) or digits.is_string or not digits.name.isdigit():
         raise privacy_error(place, "the ends of a cut must be literal.", "write x[1:5].", around=node)
-    if int(digits.name) > coercion.MAX_LITERAL_COUNT:
-        raise bind_error(place, f"this is at most {coercion.MAX_LITERAL_COUNT}.", around=node)
+    if int(digits.name) > MAX_LITERAL_COUNT:
+        raise bind_error(place, f"this is at most {MAX_LITERAL_COUNT}.", around=node)
     return -int(digits.name) if isinstance(place, exp.Neg) else int(digits.name)
 
 
-def bind_split(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
-    """Bind ``string_split(text, mark)``: at most one part more than the text has characters."""
+def bind_split(node: exp.Expr, bind: Bind) -> Typed:
+    """Bind ``string_split(text, mark)``, with at most one part more than the text has characters."""
     mark = node.args["expression"]
     if not isinstance(mark, exp.Literal) or not mark.is_string:
-        raise privacy_error(mark, "string_split needs a literal here.", "write string_split(x, ',').")
-    text = coercion.require_kind(bind(node.this), ("TEXT",), "string_split needs a text here")
+        hint = "write ',', or another text in quotes."
+        raise privacy_error(mark, "string_split needs a literal here.", hint)
+    text = require_kind(bind(node.this), ("TEXT",), "string_split needs a text here")
     if text.type.kind == "NULL":
-        text = sql_types.Typed(sql_types.make_cast(text.node, sql_types.TEXT), sql_types.TEXT, length=0)
+        text = Typed(make_cast(text.node, TEXT), TEXT, length=0)
     text = hold(text)
     most = length_of(text) // max(1, len(mark.name)) + 1
     count_kept("string_split", length_of(text) + most * _OVERHEAD, node)
-    kind = sql_types.Type.parse("VARCHAR[]")
-    made = sql_types.make_call("string_split", text.node, mark.copy())
-    return replace(sql_types.Typed.made_of(made, kind, (text,), nullable=True), length=most)
+    kind = Type.parse("VARCHAR[]")
+    made = make_call("string_split", text.node, mark.copy())
+    return replace(Typed.made_of(made, kind, (text,), nullable=True), length=most)
 
 
-NUM: tuple[sql_types.TypeKind, ...] = ("INTEGER", "DECIMAL", "DOUBLE")
-STR: tuple[sql_types.TypeKind, ...] = ("TEXT",)
-INT: tuple[sql_types.TypeKind, ...] = ("INTEGER",)
-LIST: tuple[sql_types.TypeKind, ...] = ("LIST",)
+NUM: tuple[TypeKind, ...] = ("INTEGER", "DECIMAL", "DOUBLE")
+STR: tuple[TypeKind, ...] = ("TEXT",)
+INT: tuple[TypeKind, ...] = ("INTEGER",)
+LIST: tuple[TypeKind, ...] = ("LIST",)
 
-BoundsOf = Callable[[Sequence[sql_types.Typed]], sql_types.Bounds | None]
-CountOf = Callable[[Sequence[sql_types.Typed]], int]
-CutOf = Callable[[Sequence[sql_types.Typed]], int | None]
+BoundsOf = Callable[[Sequence[Typed]], Bounds | None]
+CountOf = Callable[[Sequence[Typed]], int]
+CutOf = Callable[[Sequence[Typed]], int | None]
 
 
 @dataclass(frozen=True)
 class RowFunction:
-    """A listed function. ``literal`` are the places of arguments that must be constants."""
+    """A listed function; ``literal`` are the positions of arguments that must be constants."""
 
-    arguments: tuple[tuple[sql_types.TypeKind, ...], ...]
-    result: sql_types.Type
+    arguments: tuple[tuple[TypeKind, ...], ...]
+    result: Type
     optional: int = 0
     literal: tuple[int, ...] = ()
     double: bool = False
-    """Numbers are cast to DOUBLE, for which no argument raises (a domain error is NaN or infinite)."""
+    """Whether numbers are cast to DOUBLE, for which no argument raises: a domain error is NaN or infinite."""
     trying: bool = False
-    """The call stands in TRY."""
+    """Whether the call is in TRY."""
     bounds: BoundsOf | None = None
-    reach: sql_types.Bounds | None = None
-    """Integers that the result can't leave."""
+    reach: Bounds | None = None
+    """The range of an integer result."""
     widens: bool = False
-    """The result is HUGEINT where an argument may not fit BIGINT."""
+    """Whether the result is HUGEINT if an argument may not fit BIGINT."""
     length: CountOf | None = None
-    """The longest text that comes of arguments within their bounds; without it, the first argument's."""
+    """The longest text from arguments within their bounds; by default the first argument's bound."""
     cut: CutOf | None = None
-    """The longest text that comes of any arguments, however long; None where there is no such bound."""
+    """The longest text from arguments of any length; None without such a bound."""
     weight: int = 1
-    """Characters that the call keeps in memory for each that it gives."""
+    """Characters in memory for each character of the result."""
     steps: CountOf | None = None
-    """Steps for one row, where they are more than a few for a character."""
+    """Steps for one row, if more than a few per character."""
 
 
 @dataclass(frozen=True)
@@ -220,11 +245,11 @@ class FunctionClass:
 
 
 def _fixed(low: int, high: int | None) -> BoundsOf:
-    return lambda given: sql_types.Bounds(Fraction(low), None if high is None else Fraction(high))
+    return lambda given: Bounds(Fraction(low), None if high is None else Fraction(high))
 
 
 def _real(result: BoundsOf | None = None, count: int = 1) -> RowFunction:
-    return RowFunction((NUM,) * count, sql_types.DOUBLE, double=True, trying=True, bounds=result)
+    return RowFunction((NUM,) * count, DOUBLE, double=True, trying=True, bounds=result)
 
 
 def _times(weight: int, share: int = 1) -> CountOf:
@@ -232,24 +257,24 @@ def _times(weight: int, share: int = 1) -> CountOf:
     return lambda given: weight * length_of(given[0]) * length_of(given[1]) // share
 
 
-def _whole(typed: sql_types.Typed) -> int | None:
+def _whole(typed: Typed) -> int | None:
     """Return a literal whole number."""
     point = typed.bounds
     return None if point is None or point.low is None or point.low != point.high else int(point.low)
 
 
-def _first(given: Sequence[sql_types.Typed]) -> int | None:
-    """Return what left and right keep; where the number is negative, all but so many."""
+def _first(given: Sequence[Typed]) -> int | None:
+    """Return the length of LEFT and RIGHT; None for negative numbers, which count from the other end."""
     kept = _whole(given[1])
     return kept if kept is not None and kept >= 0 else None
 
 
-def _middle(given: Sequence[sql_types.Typed]) -> int | None:
+def _middle(given: Sequence[Typed]) -> int | None:
     kept = _whole(given[2]) if len(given) > 2 else None
     return None if kept is None else abs(kept)
 
 
-def _replaced(given: Sequence[sql_types.Typed]) -> int:
+def _replaced(given: Sequence[Typed]) -> int:
     """Return the longest text that REPLACE makes; an empty text occurs nowhere."""
     text, sought, by = (length_of(item) for item in given)
     return text if sought == 0 else text + text // sought * max(0, by - sought)
@@ -259,35 +284,35 @@ def _digest(size: int) -> CutOf:
     return lambda given: size
 
 
-_SAME = RowFunction((STR,), sql_types.TEXT)
-_COMPOSED = RowFunction((STR,), sql_types.TEXT, length=lambda given: 3 * length_of(given[0]))
-"""A composed text: at most three code points come of one."""
-_ASK = RowFunction((STR, STR), sql_types.BOOLEAN)
-_COUNTED = sql_types.Bounds(Fraction(0), Fraction(2**40))
+_SAME = RowFunction((STR,), TEXT)
+_COMPOSED = RowFunction((STR,), TEXT, length=lambda given: 3 * length_of(given[0]))
+"""A normalised text: at most three code points for each one."""
+_ASK = RowFunction((STR, STR), BOOLEAN)
+_COUNTED = Bounds(Fraction(0), Fraction(2**40))
 
 
 def _measured(width: int) -> BoundsOf:
-    """Return bounds of a length, in parts of which a character has so many, where the policy says how long a value is."""
+    """Return the bounds of a length in units, ``width`` of which are a character, if the policy limits the length."""
 
-    def handle(given: Sequence[sql_types.Typed]) -> sql_types.Bounds:
+    def handle(given: Sequence[Typed]) -> Bounds:
         texts = [v for v in given[0].values or () if isinstance(v, str)]
         most = max(map(len, texts)) if texts else length_of(given[0])
-        known = most < DEFAULT_MAX_LENGTH  # the default is a limit on work that nobody declared
-        return sql_types.Bounds(Fraction(0), Fraction(width * most) if known else None)
+        known = most < DEFAULT_MAX_LENGTH  # the default limits work, and isn't declared
+        return Bounds(Fraction(0), Fraction(width * most) if known else None)
 
     return handle
 
 
-_LENGTH = RowFunction((STR,), sql_types.BIGINT, bounds=_measured(1), reach=_COUNTED)
-_NEAR = RowFunction((STR, STR), sql_types.DOUBLE, literal=(1,), bounds=_fixed(0, 1), steps=_times(1, 16))
-_STRIP = RowFunction((STR, STR), sql_types.TEXT, optional=1, literal=(1,))
-_CUT = RowFunction((STR, INT), sql_types.TEXT, literal=(1,), cut=_first)
-_FLOATS = RowFunction((("DOUBLE",),), sql_types.BOOLEAN)
+_LENGTH = RowFunction((STR,), BIGINT, bounds=_measured(1), reach=_COUNTED)
+_NEAR = RowFunction((STR, STR), DOUBLE, literal=(1,), bounds=_fixed(0, 1), steps=_times(1, 16))
+_STRIP = RowFunction((STR, STR), TEXT, optional=1, literal=(1,))
+_CUT = RowFunction((STR, INT), TEXT, literal=(1,), cut=_first)
+_FLOATS = RowFunction((("DOUBLE",),), BOOLEAN)
 
 FUNCTION_CLASSES: tuple[FunctionClass, ...] = (
     FunctionClass(
-        "Mathematics on DOUBLE: outside the domain the answer is NaN or infinite, which count as missing. TRY is for "
-        "connections whose settings make that an error.",
+        "Mathematics on DOUBLE: outside the domain the answer is NaN or infinite, which count as missing. Some settings "
+        "of a connection make that an error, which TRY catches.",
         {
             **{name: _real() for name in (
                 "tan", "asinh", "acosh", "atanh", "sinh", "degrees", "radians", "cot", "gamma", "lgamma",
@@ -301,62 +326,62 @@ FUNCTION_CLASSES: tuple[FunctionClass, ...] = (
             **{name: _real(_fixed(-2, 2)) for name in ("asin", "atan")},
             "acos": _real(_fixed(0, 4)), "cosh": _real(_fixed(1, None)), "even": _real(),
             "atan2": _real(_fixed(-4, 4), 2),
-            "pi": RowFunction((), sql_types.DOUBLE, bounds=_fixed(3, 4)),
+            "pi": RowFunction((), DOUBLE, bounds=_fixed(3, 4)),
         },
     ),
     FunctionClass(
-        "Questions about floating-point values: a test of bits.",
+        "Tests of a float's bits.",
         {"isnan": _FLOATS, "isinf": _FLOATS, "isfinite": _FLOATS, "signbit": _FLOATS},
     ),
     FunctionClass(
-        "Whole numbers: TRY, for the answer may not fit.",
+        "Whole numbers, in TRY since the answer may not fit.",
         {
-            "gcd": RowFunction((INT, INT), sql_types.BIGINT, trying=True, widens=True),
-            "lcm": RowFunction((INT, INT), sql_types.BIGINT, trying=True, widens=True),
-            "bit_count": RowFunction((INT,), sql_types.TINYINT, trying=True, bounds=_fixed(0, 128)),
+            "gcd": RowFunction((INT, INT), BIGINT, trying=True, widens=True),
+            "lcm": RowFunction((INT, INT), BIGINT, trying=True, widens=True),
+            "bit_count": RowFunction((INT,), TINYINT, trying=True, bounds=_fixed(0, 128)),
         },
     ),
     FunctionClass(
-        "Text: every text is valid UTF-8, and the answers have a public bound. Counts and places are literals of a "
-        "modest size, for the engine raises on places beyond 32 bits.",
+        "Text: every text is valid UTF-8, and the answers have a public bound. Counts and positions are small literals, "
+        "since the engine raises on positions above 32 bits.",
         {
             "lower": _SAME, "upper": _SAME, "reverse": _SAME, "strip_accents": _COMPOSED,
-            # Marks are put in order one by one.
+            # Marks are sorted one by one.
             "nfc_normalize": replace(_COMPOSED, steps=lambda given: 2 * length_of(given[0]) ** 2),
             "trim": _STRIP, "ltrim": _STRIP, "rtrim": _STRIP, "length": _LENGTH,
             "strlen": replace(_LENGTH, bounds=_measured(4)), "bit_length": replace(_LENGTH, bounds=_measured(32)),
-            "substring": RowFunction((STR, INT, INT), sql_types.TEXT, optional=1, literal=(1, 2), cut=_middle),
+            "substring": RowFunction((STR, INT, INT), TEXT, optional=1, literal=(1, 2), cut=_middle),
             "left": _CUT, "right": _CUT,
-            "replace": RowFunction((STR, STR, STR), sql_types.TEXT, literal=(1, 2), length=_replaced, steps=_times(1, 64)),
-            "translate": RowFunction((STR, STR, STR), sql_types.TEXT, literal=(1, 2)),
-            "split_part": RowFunction((STR, STR, INT), sql_types.TEXT, literal=(1, 2), weight=5),
-            "strpos": RowFunction((STR, STR), sql_types.BIGINT, bounds=_fixed(0, None), reach=_COUNTED, steps=_times(1, 64)),
-            "ascii": RowFunction((STR,), sql_types.INTEGER, bounds=_fixed(-1, 0x10FFFF)),
-            "unicode": RowFunction((STR,), sql_types.INTEGER, bounds=_fixed(-1, 0x10FFFF)),
-            "ord": RowFunction((STR,), sql_types.INTEGER, bounds=_fixed(-1, 0x10FFFF)),
+            "replace": RowFunction((STR, STR, STR), TEXT, literal=(1, 2), length=_replaced, steps=_times(1, 64)),
+            "translate": RowFunction((STR, STR, STR), TEXT, literal=(1, 2)),
+            "split_part": RowFunction((STR, STR, INT), TEXT, literal=(1, 2), weight=5),
+            "strpos": RowFunction((STR, STR), BIGINT, bounds=_fixed(0, None), reach=_COUNTED, steps=_times(1, 64)),
+            "ascii": RowFunction((STR,), INTEGER, bounds=_fixed(-1, 0x10FFFF)),
+            "unicode": RowFunction((STR,), INTEGER, bounds=_fixed(-1, 0x10FFFF)),
+            "ord": RowFunction((STR,), INTEGER, bounds=_fixed(-1, 0x10FFFF)),
         },
     ),
     FunctionClass(
-        "Questions about two texts.",
+        "Comparisons of two texts.",
         {
             **dict.fromkeys(("starts_with", "ends_with", "prefix", "suffix"), _ASK),
             "contains": replace(_ASK, steps=_times(1, 64)),
         },
     ),
     FunctionClass(
-        "Likeness to a literal: the cost is bounded by the literal's length times the text's.",
+        "Similarity to a literal: the cost is at most proportional to the product of both lengths.",
         {
             "levenshtein": RowFunction(
-                (STR, STR), sql_types.BIGINT, literal=(1,), bounds=_fixed(0, None), reach=_COUNTED, steps=_times(2)
+                (STR, STR), BIGINT, literal=(1,), bounds=_fixed(0, None), reach=_COUNTED, steps=_times(2)
             ),
             "jaro_similarity": _NEAR, "jaro_winkler_similarity": _NEAR,
         },
     ),
     FunctionClass(
-        "Digests of a text: of fixed size. (Never of the privacy unit, which is no value here.)",
+        "Digests of a text, of fixed size; never of the privacy unit, which is no value here.",
         {name: replace(_SAME, cut=_digest(size)) for name, size in (("md5", 32), ("sha1", 40), ("sha256", 64))},
     ),
-    FunctionClass("Lists: their length.", {"len": RowFunction((LIST,), sql_types.BIGINT, bounds=_measured(1), reach=_COUNTED)}),
+    FunctionClass("Lengths of lists.", {"len": RowFunction((LIST,), BIGINT, bounds=_measured(1), reach=_COUNTED)}),
 )  # fmt: skip
 
 ROW_FUNCTIONS: dict[str, RowFunction] = {
@@ -365,22 +390,23 @@ ROW_FUNCTIONS: dict[str, RowFunction] = {
 
 DATE_PART_FUNCTIONS = {
     **{name.lower(): name for name in DATE_PART_RANGES if name not in ("DOW", "DOY")},
-    "dayofmonth": "DAY", "weekofyear": "WEEK",
-}  # fmt: skip
-"""Functions that give a part of a date."""
+    "dayofmonth": "DAY",
+    "weekofyear": "WEEK",
+}
+"""Functions for a part of a date."""
 
 REFUSED_CLASSES: dict[type[exp.Expr], str] = {
     exp.Pad: "lpad", exp.StrToTime: "strptime", exp.Explode: "unnest", exp.Rand: "random", exp.GenerateSeries: "range",
     exp.CurrentDate: "current_date", exp.CurrentTimestamp: "current_timestamp", exp.CurrentTime: "current_time",
 }  # fmt: skip
-"""DuckDB's names of some calls that are refused."""
+"""DuckDB's names of some refused calls."""
 
-_TELLS = "its answer is not about the rows"
+_OTHER = "its answer is not about the rows"
 _COSTS = "its cost depends on the values"
-_CLOCK = f"{_TELLS}; write a date"
+_CLOCK = f"{_OTHER}; write a date"
 _JSON = "it fails on text that is no JSON"
 NOT_LISTED: dict[str, str] = {name: why for why, names in (
-    (_TELLS, ("random", "rand", "uuid", "gen_random_uuid", "nextval", "currval", "setseed", "rowid", "getenv",
+    (_OTHER, ("random", "rand", "uuid", "gen_random_uuid", "nextval", "currval", "setseed", "rowid", "getenv",
               "current_setting", "getvariable", "version", "typeof", "stats", "alias", "current_user", "session_user",
               "current_catalog", "current_database", "current_schema")),
     (_CLOCK, (
@@ -390,56 +416,49 @@ NOT_LISTED: dict[str, str] = {name: why for why, names in (
     (_COSTS, ("repeat", "lpad", "rpad", "range", "generate_series", "list_resize", "format", "printf")),
     ("an error would be an answer without noise", ("error", "assert_true")),
     ("time would be an answer without noise", ("sleep_ms", "pg_sleep")),
-    ("it fails on far dates while the engine still plans; write epoch(x)", ("epoch_ns", "epoch_us")),
-    ("it differs between versions; write md5(x::VARCHAR)", ("hash",)),
-    ("it stands for several columns; name each", ("columns",)),
+    ("it fails on far dates while the engine still plans; epoch doesn't", ("epoch_ns", "epoch_us")),
+    ("it differs between versions; md5 of a text doesn't", ("hash",)),
+    ("it means several columns; name each", ("columns",)),
     ("it fails on text of another form", ("strptime",)),
     (_JSON, ("->", "->>", "json_extract", "json_extract_string", "json_extract_path", "json_extract_path_text", "json_value")),
-    ("it makes rows of a row; write FROM t, UNNEST(x) AS u(y)", ("unnest",)),
+    ("it makes rows of a row; in FROM it may stand, behind the table and a comma", ("unnest",)),
 ) for name in names}  # fmt: skip
-"""Why some names that come to mind are missing."""
+"""Reasons why some well-known functions are missing."""
 
 
 # -- text -------------------------------------------------------------------------------------------------------
 
 
-def bind_concat_operator(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
-    """``||``, which is NULL where a part is."""
+def bind_concat_operator(node: exp.Expr, bind: Bind) -> Typed:
+    """Bind ``||``, which is NULL if one of its operands is."""
     typed = [_written(bind(place)) for place in (node.this, node.expression)]
     length = count_written("||", sum(map(length_of, typed)), node)
-    made = exp.DPipe(
-        this=sql_types.parenthesise(typed[0].node), expression=sql_types.parenthesise(typed[1].node)
-    )
-    return replace(sql_types.Typed.made_of(made, sql_types.TEXT, typed), length=length)
+    made = exp.DPipe(this=parenthesise(typed[0].node), expression=parenthesise(typed[1].node))
+    return replace(Typed.made_of(made, TEXT, typed), length=length)
 
 
-def _written(typed: sql_types.Typed) -> sql_types.Typed:
-    if typed.type == sql_types.NULL:
-        return sql_types.Typed(sql_types.make_cast(exp.Null(), sql_types.TEXT), sql_types.TEXT, length=0)
-    return hold(
-        coercion.convert(
-            coercion.require_kind(typed, coercion.ORDERED_KINDS, "only plain values are joined as text"),
-            sql_types.TEXT,
-        )
-    )
+def _written(typed: Typed) -> Typed:
+    if typed.type == NULL:
+        return Typed(make_cast(exp.Null(), TEXT), TEXT, length=0)
+    return hold(convert(require_kind(typed, ORDERED_KINDS, "only plain values are joined as text"), TEXT))
 
 
-def make_concat_binder(name: str) -> Callable[[exp.Expr, coercion.Bind], sql_types.Typed]:
+def make_concat_binder(name: str) -> Callable[[exp.Expr, Bind], Typed]:
     """Return the binder of CONCAT or CONCAT_WS."""
 
-    def handle(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+    def handle(node: exp.Expr, bind: Bind) -> Typed:
         typed = [_written(bind(place)) for place in node.expressions]
         written = sum(map(length_of, typed))
-        if name == "concat_ws" and typed:  # the first stands between all others
+        if name == "concat_ws" and typed:  # the first is the separator
             written += length_of(typed[0]) * max(0, len(typed) - 3)
         length = count_written(name, written, node)
-        made = sql_types.make_call(name, *(t.node for t in typed))
-        return replace(sql_types.Typed.made_of(made, sql_types.TEXT, typed, nullable=True), length=length)
+        made = make_call(name, *(t.node for t in typed))
+        return replace(Typed.made_of(made, TEXT, typed, nullable=True), length=length)
 
     return handle
 
 
-def bind_trim(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+def bind_trim(node: exp.Expr, bind: Bind) -> Typed:
     """Bind TRIM, by its position as LTRIM or RTRIM."""
     name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position")), "trim")
     arguments = [place for place in (node.this, node.args.get("expression")) if place is not None]
@@ -449,27 +468,25 @@ def bind_trim(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
 # -- numbers ----------------------------------------------------------------------------------------------------
 
 
-def make_rounding_binder(name: str) -> Callable[[exp.Expr, coercion.Bind], sql_types.Typed]:
-    """floor, ceil, round and trunc keep decimals and floats, and leave integers as DuckDB does."""
+def make_rounding_binder(name: str) -> Callable[[exp.Expr, Bind], Typed]:
+    """Return the binder of floor, ceil, round or trunc, with DuckDB's result types."""
 
-    def handle(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+    def handle(node: exp.Expr, bind: Bind) -> Typed:
         inner, digits = bind(node.this), _digits(node)
-        coercion.require_kind(inner, coercion.NUMBER_KINDS, "a number is needed")
-        if inner.type == sql_types.NULL:
-            return sql_types.Typed(sql_types.make_cast(exp.Null(), sql_types.DOUBLE), sql_types.DOUBLE)
+        require_kind(inner, NUMBER_KINDS, "a number is needed")
+        if inner.type == NULL:
+            return Typed(make_cast(exp.Null(), DOUBLE), DOUBLE)
         if digits is not None and name in ("floor", "ceil"):
             raise bind_error(node, f"{name} takes one argument.")
         steps = Fraction(10) ** (digits or 0)
         bounds = inner.bounds
         if bounds is not None:
-            bounds = (bounds * sql_types.Bounds.point(steps)).rounded() * sql_types.Bounds.point(1 / steps)
+            bounds = (bounds * Bounds.point(steps)).rounded() * Bounds.point(1 / steps)
         kind, source = _rounded_type(name, inner, digits), inner.node
-        if kind == sql_types.DOUBLE or (inner.type.kind == "INTEGER" and kind != inner.type):
-            source = coercion.cast_fitting(inner, kind)
+        if kind == DOUBLE or (inner.type.kind == "INTEGER" and kind != inner.type):
+            source = cast_fitting(inner, kind)
         arguments = [source] if digits is None else [source, exp.Literal.number(digits)]
-        return sql_types.Typed(
-            sql_types.make_try(sql_types.make_call(name, *arguments)), kind, bounds, inner.constant
-        )
+        return Typed(make_try(make_call(name, *arguments)), kind, bounds, inner.constant)
 
     return handle
 
@@ -480,36 +497,36 @@ def _digits(node: exp.Expr) -> int | None:
         return None
     inner = place.this if isinstance(place, exp.Neg) else place
     if not isinstance(inner, exp.Literal) or not inner.name.isdigit() or int(inner.name) > 38:
-        raise privacy_error(place, "the number of digits must be a literal up to 38.", "write ROUND(x, 2).")
+        raise privacy_error(
+            place, "the number of digits must be a literal up to 38.", "write 2, or another number of digits."
+        )
     return -int(inner.name) if isinstance(place, exp.Neg) else int(inner.name)
 
 
-def _rounded_type(name: str, inner: sql_types.Typed, digits: int | None) -> sql_types.Type:
+def _rounded_type(name: str, inner: Typed, digits: int | None) -> Type:
     kind = inner.type
     if kind.kind == "INTEGER":
         if name in ("floor", "ceil"):
-            return sql_types.DOUBLE
+            return DOUBLE
         if digits is None or not kind.sql.startswith("U"):
             return kind
-        # To tens and hundreds, unsigned integers are rounded as the signed ones that hold them.
-        return sql_types.BIGINT if coercion.fits(inner, sql_types.BIGINT) else sql_types.HUGEINT
+        # To tens and hundreds, unsigned integers are rounded as signed ones of a wider type.
+        return BIGINT if fits(inner, BIGINT) else HUGEINT
     if kind.kind == "DOUBLE":
         return kind
     before, after = kind.digits
-    return sql_types.decimal(before + after, max(0, min(after, digits or 0)))
+    return decimal(before + after, max(0, min(after, digits or 0)))
 
 
-def bind_sign(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+def bind_sign(node: exp.Expr, bind: Bind) -> Typed:
     """Bind SIGN."""
-    inner = coercion.require_kind(bind(node.this), coercion.NUMBER_KINDS, "a number is needed")
-    made = sql_types.make_try(sql_types.make_call("sign", inner.node))
-    return sql_types.Typed(
-        made, sql_types.TINYINT, sql_types.Bounds(Fraction(-1), Fraction(1)), inner.constant
-    )
+    inner = require_kind(bind(node.this), NUMBER_KINDS, "a number is needed")
+    made = make_try(make_call("sign", inner.node))
+    return Typed(made, TINYINT, Bounds(Fraction(-1), Fraction(1)), inner.constant)
 
 
-def bind_log(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
-    """LOG(x) is to base ten; sqlglot reads LOG2 and LOG10 as LOG with a base."""
+def bind_log(node: exp.Expr, bind: Bind) -> Typed:
+    """Bind LOG, to base ten by default; sqlglot reads LOG2 and LOG10 as LOG with a base."""
     if node.args.get("expression") is None:
         return _listed(node, "log10", [node.this], bind)
     named = restore_logarithm(node.copy())
@@ -521,7 +538,7 @@ def bind_log(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
 # -- functions by name ------------------------------------------------------------------------------------------
 
 
-def bind_function(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+def bind_function(node: exp.Expr, bind: Bind) -> Typed:
     """Return a call of a function on the allow-list."""
     if isinstance(node, exp.Anonymous):
         name = str(node.this).lower().removeprefix(NAMED)
@@ -531,7 +548,7 @@ def bind_function(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
             raise bind_error(kwarg, f"{name} takes no named arguments.", around=node)
     elif (row := NAME_OF_CLASS.get(type(node))) is not None and "ROWS" in row.modes:
         name, keys = row.name, row.parts
-        coercion.refuse_rest(node, *keys)
+        refuse_rest(node, *keys)
         arguments = [node.args[key] for key in keys if node.args.get(key) is not None]
     else:
         raise _unknown(node, REFUSED_CLASSES.get(type(node), name_called(node)))
@@ -541,11 +558,11 @@ def bind_function(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
     if name in DATE_PART_FUNCTIONS:
         if len(arguments) != 1:
             raise bind_error(node, f"{name} takes one argument.")
-        return temporal.bind_part(node, DATE_PART_FUNCTIONS[name], arguments[0], bind)
+        return temporal.bind_part(DATE_PART_FUNCTIONS[name], arguments[0], bind)
     return _listed(node, name, arguments, bind)
 
 
-def _listed(node: exp.Expr, name: str, arguments: list[exp.Expr], bind: coercion.Bind) -> sql_types.Typed:
+def _listed(node: exp.Expr, name: str, arguments: list[exp.Expr], bind: Bind) -> Typed:
     known = ROW_FUNCTIONS.get(name)
     if known is None:
         raise _unknown(node, name)
@@ -555,31 +572,26 @@ def _listed(node: exp.Expr, name: str, arguments: list[exp.Expr], bind: coercion
         raise bind_error(node, f"{name} takes {count} argument{'s' if count != '1' else ''}.")
     typed = [_argument(known, i, place, node, name, bind) for i, place in enumerate(arguments)]
     typed, length = _sized(name, known, typed, node)
-    result = (
-        sql_types.HUGEINT
-        if known.widens and not all(coercion.fits(t, sql_types.BIGINT) for t in typed)
-        else known.result
-    )
-    nodes = [coercion.cast_to_double(t) if known.double else t.node for t in typed]
+    result = HUGEINT if known.widens and not all(fits(t, BIGINT) for t in typed) else known.result
+    nodes = [cast_to_double(t) if known.double else t.node for t in typed]
     if known.widens:
-        nodes = [coercion.cast_fitting(t, result) for t in typed]
-    made = sql_types.make_call(name, *nodes)
+        nodes = [cast_fitting(t, result) for t in typed]
+    made = make_call(name, *nodes)
     bounds = known.bounds(typed) if known.bounds is not None else None
     whole = result.kind == "INTEGER" and bounds is not None and bounds.bounded
     reach = known.reach or (bounds if whole else None)
     if not known.trying:
-        return replace(sql_types.Typed.made_of(made, result, typed, bounds, reach=reach), length=length)
+        return replace(Typed.made_of(made, result, typed, bounds, reach=reach), length=length)
     return replace(
-        sql_types.Typed.made_of(sql_types.make_try(made), result, typed, bounds, nullable=True, reach=reach),
-        length=length,
+        Typed.made_of(make_try(made), result, typed, bounds, nullable=True, reach=reach), length=length
     )
 
 
 def _sized(
-    name: str, known: RowFunction, typed: list[sql_types.Typed], node: exp.Expr
-) -> tuple[list[sql_types.Typed], int | None]:
-    """Return the arguments, within their public lengths where the call needs that, and the length of its answer."""
-    text = known.result == sql_types.TEXT
+    name: str, known: RowFunction, typed: list[Typed], node: exp.Expr
+) -> tuple[list[Typed], int | None]:
+    """Return the arguments, limited to their public lengths if the call needs that, and the result's greatest length."""
+    text = known.result == TEXT
     most = known.cut(typed) if known.cut is not None else None
     if (text and most is None) or known.steps is not None:
         typed = [hold(t) for t in typed]
@@ -592,26 +604,20 @@ def _sized(
     return typed, count_written(name, most, node, known.weight)
 
 
-def _argument(
-    known: RowFunction, i: int, place: exp.Expr, node: exp.Expr, name: str, bind: coercion.Bind
-) -> sql_types.Typed:
+def _argument(known: RowFunction, i: int, place: exp.Expr, node: exp.Expr, name: str, bind: Bind) -> Typed:
     kinds = known.arguments[i]
-    typed = coercion.require_kind(
+    typed = require_kind(
         bind(place), kinds, f"{name} needs {' or '.join(_KIND_WORDS[kind] for kind in kinds)} here"
     )
     if typed.type.kind == "NULL":
-        kind = {"TEXT": sql_types.TEXT, "INTEGER": sql_types.BIGINT, "LIST": sql_types.NULL}.get(
-            kinds[0], sql_types.DOUBLE
-        )
-        return sql_types.Typed(
-            typed.node if kind == sql_types.NULL else sql_types.make_cast(typed.node, kind), kind, length=0
-        )
+        kind = {"TEXT": TEXT, "INTEGER": BIGINT, "LIST": NULL}.get(kinds[0], DOUBLE)
+        return Typed(typed.node if kind == NULL else make_cast(typed.node, kind), kind, length=0)
     if i in known.literal:
         if not typed.constant or not isinstance(typed.node, exp.Literal | exp.Neg):
             raise privacy_error(place, f"{name} needs a literal here.", around=node)
         far = typed.bounds.absolute().high if typed.bounds is not None else None
-        if far is not None and far > coercion.MAX_LITERAL_COUNT:
-            raise bind_error(place, f"this is at most {coercion.MAX_LITERAL_COUNT}.")
+        if far is not None and far > MAX_LITERAL_COUNT:
+            raise bind_error(place, f"this is at most {MAX_LITERAL_COUNT}.")
     return typed
 
 
@@ -620,20 +626,20 @@ _KIND_WORDS = {
 }  # fmt: skip
 
 
-def bind_length(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+def bind_length(node: exp.Expr, bind: Bind) -> Typed:
     """Bind the length of a text in characters, or of a list in elements."""
     inner = bind(node.this)
     return _listed(node, "len" if inner.type.kind == "LIST" else "length", [node.this], bind)
 
 
-def bind_sha(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+def bind_sha(node: exp.Expr, bind: Bind) -> Typed:
     """Bind SHA2 with 256 bits; others are refused."""
     if node.args.get("length") is None or node.args["length"].name != "256":
         raise _unknown(node, "sha2")
     return _listed(node, "sha256", [node.this], bind)
 
 
-_Special = Callable[[exp.Expr, list[exp.Expr], coercion.Bind], sql_types.Typed]
+_Special = Callable[[exp.Expr, list[exp.Expr], Bind], Typed]
 _SPECIAL: dict[str, _Special] = {
     "date_sub": temporal.bind_date_sub, "datesub": temporal.bind_date_sub, "date_part": temporal.bind_date_part,
     "datepart": temporal.bind_date_part, "try_strptime": temporal.bind_strptime, "list_slice": bind_slice_call,
@@ -646,7 +652,7 @@ _ALSO = (
     "nullif", "regexp_extract", "regexp_full_match", "regexp_matches", "regexp_replace", "round", "sign", "strftime",
     "string_split", "time_bucket", "trunc", "xor",
 )  # fmt: skip
-"""Functions with a handler of their own."""
+"""Functions with their own handlers."""
 
 
 def _unknown(node: exp.Expr, name: str) -> PrivacyError:
@@ -665,4 +671,4 @@ def _unknown(node: exp.Expr, name: str) -> PrivacyError:
     return privacy_error(node, what, hint)
 
 
-_OTHERWISE = "SELECT WITH SUBSAMPLE runs a registered Python function on blocks of rows; else compute it before, in the data."
+_OTHERWISE = "SELECT WITH SUBSAMPLE runs a registered Python function on blocks of rows; or compute it beforehand, in the data."

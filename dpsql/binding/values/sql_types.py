@@ -1,11 +1,10 @@
-"""SQL types, and typed expressions with what is public about their values.
+"""SQL types, and typed expressions with the public facts about their values.
 
-A type has a kind, which decides what may meet what, and DuckDB's own spelling.
+A type has a kind, which decides whether two values may meet, and DuckDB's own spelling.
 
-Bounds are the ranges that the policy declares, carried through expressions by interval arithmetic. Ends are exact
-fractions, None where there is no end. An interval speaks of values after clamping: the expression over clamped columns
-lies in it, and the expression's own values are clamped to it before anything is added up. It speaks of values that are
-there: NULL, NaN and the infinities are missing, and lie in no interval.
+Bounds are the ranges that the policy declares, propagated through expressions by interval arithmetic. Ends are exact
+fractions; None is an open end. The interval contains the expression's values over clamped columns; the expression's own
+values are clamped to it before they are added up. It is about known values: NULL, NaN and the infinities are missing.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ class Bounds:
 
     @property
     def bounded(self) -> bool:
-        """True where both ends are known."""
+        """Whether both ends are known."""
         return self.low is not None and self.high is not None
 
     def __neg__(self) -> Bounds:
@@ -91,7 +90,7 @@ class Bounds:
         return Bounds(*ends) if c > 0 else Bounds(ends[1], ends[0])
 
     def __truediv__(self, other: Bounds) -> Bounds:
-        """Divide by an interval that does not hold zero; by any other the result is unbounded."""
+        """Return the quotient, which is unbounded if the divisor may be zero."""
         if other.low is None or other.high is None or other.low <= 0 <= other.high:
             return Bounds()
         return self * Bounds(1 / other.high, 1 / other.low)
@@ -109,19 +108,19 @@ class Bounds:
         return Bounds(_least(self.low, other.low), _most(self.high, other.high))
 
     def remainder(self, divisor: Bounds) -> Bounds:
-        """``a % b``: nearer to zero than both, with the sign of ``a``."""
+        """Return the bounds of ``a % b``: nearer to zero than both, with the sign of ``a``."""
         far = _least_known(self.absolute().high, divisor.absolute().high)
         low = Fraction(0) if self.low is not None and self.low >= 0 else None if far is None else -far
         high = Fraction(0) if self.high is not None and self.high <= 0 else far
         return Bounds(low, high)
 
     def holds(self, other: Bounds) -> bool:
-        """Return whether all of ``other`` lies inside."""
+        """Return whether this interval contains another."""
         above = self.low is None or (other.low is not None and self.low <= other.low)
         return above and (self.high is None or (other.high is not None and other.high <= self.high))
 
     def rounded(self) -> Bounds:
-        """Round outward to whole numbers, within which FLOOR, CEIL, ROUND and casts to integers stay."""
+        """Return the interval rounded outward to integers: it contains results of FLOOR, CEIL, ROUND and integer casts."""
         low = None if self.low is None else Fraction(math.floor(self.low))
         high = None if self.high is None else Fraction(math.ceil(self.high))
         return Bounds(low, high)
@@ -129,10 +128,11 @@ class Bounds:
     def raised(
         self, enclose: Callable[[Fraction], Enclosure | None], start: Fraction | None = None
     ) -> Bounds:
-        """Return the bounds of a rising function of the values, rounded outward; an end without an enclosure is open.
+        """Return the bounds of an increasing function, rounded outward; an end without an enclosure is open.
 
         Args:
-            enclose: encloses the function's value. start: where its domain begins, if it does.
+            enclose: encloses the function's value.
+            start: the start of its domain.
         """
         low = start if start is not None and (self.low is None or self.low < start) else self.low
         found = [None if end is None else enclose(end) for end in (low, self.high)]
@@ -141,15 +141,14 @@ class Bounds:
 
     @classmethod
     def around(cls, items: Iterable[tuple[Bounds | None, bool]]) -> Bounds:
-        """Return the smallest interval around all, each with whether its value may be missing; unknown when one of them is."""
+        """Return the smallest interval around all, each with whether its value may be missing; unknown if one is."""
         return reduce(cls.union, [i or UNKNOWN for i, _ in items])
 
     @classmethod
     def greatest(cls, items: Iterable[tuple[Bounds | None, bool]]) -> Bounds:
-        """GREATEST(...) of intervals, each with whether its value may be missing.
+        """Return the bounds of GREATEST, from intervals, each with whether its value may be missing.
 
-        The function skips NULLs, so a value that may be missing lifts nothing: the low end is the highest among those
-        that are surely there.
+        The function skips NULLs, so the low end is the highest among values that are never missing.
         """
         given = [(i or UNKNOWN, nullable) for i, nullable in items]
         sure = [i.low for i, nullable in given if not nullable and i.low is not None]
@@ -158,7 +157,7 @@ class Bounds:
 
     @classmethod
     def least(cls, items: Iterable[tuple[Bounds | None, bool]]) -> Bounds:
-        """LEAST(...), likewise."""
+        """Return the bounds of LEAST, as for :meth:`greatest`."""
         return -cls.greatest((-(i or UNKNOWN), nullable) for i, nullable in items)
 
 
@@ -173,7 +172,7 @@ TypeKind = Literal[
 _BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64, "HUGEINT": 128}
 _RANGES = {name: (-(2**bits) // 2, 2**bits // 2 - 1) for name, bits in _BITS.items()}
 _RANGES |= {f"U{name}": (0, 2**bits - 1) for name, bits in _BITS.items()}
-# Digits that DuckDB gives an integer type where it meets decimals.
+# An integer type's digits in DuckDB if it meets decimals.
 _DIGITS = {name: len(str(high)) for name, (_, high) in _RANGES.items()} | {"HUGEINT": 38}
 _KINDS: dict[str, TypeKind] = {
     **dict.fromkeys(_RANGES, "INTEGER"), "BOOLEAN": "BOOLEAN", "FLOAT": "DOUBLE", "DOUBLE": "DOUBLE",
@@ -190,14 +189,15 @@ _SPELLINGS = {
     "TIMESTAMP_US": "TIMESTAMP",
     "TIMESTAMP WITHOUT TIME ZONE": "TIMESTAMP", "NUMERIC": "DECIMAL", '"NULL"': "NULL",
 }  # fmt: skip
+NARROW_INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT")
+"""Integers of at most 32 bits with a sign."""
 
 
 @dataclass(frozen=True)
 class Type:
     """A kind, and DuckDB's spelling of the type.
 
-    ``element`` is what a list holds, ``fields`` are what a struct has. A list of a fixed size, as ``INTEGER[3]``, is read as any
-    other list.
+    ``element`` is a list's element type, ``fields`` are a struct's. ``INTEGER[3]``, of a fixed size, is a list, too.
 
     >>> Type.parse("DECIMAL(10,2)").kind, Type.parse("UBIGINT").kind
     ('DECIMAL', 'INTEGER')
@@ -212,32 +212,31 @@ class Type:
 
     @classmethod
     def parse(cls, text: str) -> Type:
-        """Read a type as DESCRIBE shows it, or as CAST writes it.
+        """Return a type from its spelling in DESCRIBE or CAST.
 
-        Types without a rule of ours are of kind OTHER: no expression takes them. The labels of an ENUM are data, so
-        an ENUM is text here (the engine shows its columns as text); inside lists and structs it keeps the bare name
-        ENUM, for whoever takes a value out to cast it.
+        Types without a rule of ours are of kind OTHER: no expression takes them. An ENUM is text, since its labels are
+        data. Inside lists and structs it keeps the bare name ENUM: such values are cast when they are read.
         """
         made = _parse(text.strip())
         return TEXT if made.sql == "ENUM" else made
 
     @property
     def numeric(self) -> bool:
-        """True for integers, decimals and floats."""
+        """Whether it is an integer, a decimal or a float."""
         return self.kind in ("INTEGER", "DECIMAL", "DOUBLE")
 
     @property
     def two_faced(self) -> bool:
-        """True where equal values may look different: 0.0 and -0.0, a month and 30 days.
+        """Whether equal values may look different: 0.0 and -0.0, a month and 30 days.
 
-        A group of such values is shown as one of them, whichever row came first: one unit could choose it for all.
+        A group of them is shown as the first row's value, which one unit could choose for all.
         """
         inner = [self.element] if self.element is not None else [kind for _, kind in self.fields]
         return self.kind in ("DOUBLE", "INTERVAL") or any(kind.two_faced for kind in inner)
 
     @property
     def reach(self) -> Bounds | None:
-        """All values that an integer type can hold; None for other types."""
+        """The range of an integer type; None for other types."""
         ends = _RANGES.get(self.sql)
         return None if ends is None else Bounds(Fraction(ends[0]), Fraction(ends[1]))
 
@@ -304,7 +303,7 @@ def _struct(body: str) -> Type:
 
 
 def _split(body: str) -> list[str]:
-    """Split at commas outside of parentheses and quotes."""
+    """Return the parts between commas outside parentheses and quotes."""
     parts, depth, quote, start = [], 0, "", 0
     for i, c in enumerate(body):
         if quote:
@@ -342,10 +341,12 @@ OTHER = Type("OTHER", "OTHER")
 class Typed:
     """An expression that can't fail in the engine, whatever the data.
 
-    ``bounds`` are what is public about its values (see :class:`Bounds`), ``values`` all that the policy
-    declares, ``reach`` what its integers can't leave because of their types (so that widening can be proved to
-    be enough). ``nullable`` is False where a value is certain to be there. ``plain`` is the type that DuckDB gives the
-    analyst's own expression, where ours is wider to hold what would have overflowed.
+    Args:
+        bounds: the public interval of its values, after clamping.
+        values: its declared values.
+        reach: the range that its integers' types prove, from which wide enough types follow.
+        nullable: False if no value is missing.
+        plain: the type in DuckDB of the analyst's own expression, if ours is wider against overflow.
     """
 
     node: exp.Expr
@@ -357,11 +358,11 @@ class Typed:
     nullable: bool = True
     plain: Type | None = None
     length: int | None = None
-    """The longest text or list that counts; see :mod:`dpsql.binding.values.lengths`."""
+    """The greatest length that isn't replaced by NULL; see :mod:`dpsql.binding.values.lengths`."""
     unchecked: bool = False
-    """True where the engine may hold a longer value: ``lengths.hold`` makes it NULL."""
+    """Whether the engine's value may be longer; ``lengths.hold`` replaces it by NULL."""
     order: tuple[str, ...] | None = field(default=None, compare=False, repr=False)
-    """The labels of an ENUM in the type's order, for a column whose values are texts here, or lists of these."""
+    """The labels of an ENUM, in the type's order, for its texts or lists of these."""
     place: exp.Expr | None = field(default=None, compare=False, repr=False)
     """The analyst's own node, for carets."""
 
@@ -377,7 +378,7 @@ class Typed:
         reach: Bounds | None = None,
         plain: Type | None = None,
     ) -> Typed:
-        """Return a value made of parts: constant where all are, and missing where one may be unless that is given."""
+        """Return a value made of parts: constant if all are, and nullable if one is, unless that is given."""
         missing = any(part.nullable for part in parts) if nullable is None else nullable
         constant = all(part.constant for part in parts)
         return cls(node, kind, bounds, constant, None, reach, missing, None if plain == kind else plain)
@@ -389,7 +390,7 @@ class Typed:
 
     @property
     def span(self) -> Bounds | None:
-        """The integers it may hold: proved, or by its type."""
+        """The range of its integers, proved or of its type."""
         return self.reach if self.reach is not None else self.type.reach
 
     @property
@@ -407,13 +408,13 @@ def _data_type(sql: str) -> exp.DataType:
 
 
 def make_cast(node: exp.Expr, kind: Type, trying: bool = False) -> exp.Expr:
-    """Return a cast that the types prove total, or one that gives NULL where it fails."""
+    """Return a cast; ``trying``: one that gives NULL instead of an error."""
     made = exp.TryCast if trying else exp.Cast
     return made(this=node, to=_data_type(kind.sql).copy())
 
 
 def make_try(node: exp.Expr) -> exp.Expr:
-    """TRY(...): NULL where the engine would raise."""
+    """Return the node in TRY, which gives NULL instead of an error."""
     return node if isinstance(node, exp.Try) else exp.Try(this=node)
 
 
@@ -421,11 +422,11 @@ _ATOMS = (exp.Column, exp.Literal, exp.Paren, exp.Func, exp.Boolean, exp.Null, e
 
 
 def parenthesise(node: exp.Expr) -> exp.Expr:
-    """Return the node in parentheses unless it may stand beside an operator."""
+    """Return the node in parentheses, unless it is an operand without them."""
     connector = isinstance(node, exp.Binary)  # AND, OR and some operators are functions to sqlglot
     return node if isinstance(node, _ATOMS) and not connector else exp.Paren(this=node)
 
 
 def make_call(name: str, *arguments: exp.Expr) -> exp.Expr:
-    """Return a call by DuckDB's own name, in its order of arguments: nothing is left to be translated."""
+    """Return a call by DuckDB's own name and order of arguments, which no dialect translates."""
     return exp.Anonymous(this=name, expressions=list(arguments))

@@ -1,4 +1,4 @@
-"""Dates, times and intervals. Parts of a date are total; whatever computes another date may leave the calendar: TRY."""
+"""Dates, times and intervals. Parts of a date are total; other dates may be outside the calendar, and are in TRY."""
 
 from __future__ import annotations
 
@@ -10,7 +10,15 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from dpsql.binding.values import coercion
+from dpsql.binding.values.coercion import (
+    SECONDS,
+    Bind,
+    cast_fitting,
+    interval_seconds,
+    meet,
+    refuse_rest,
+    require_kind,
+)
 from dpsql.binding.values.lengths import count_written
 from dpsql.binding.values.sql_types import (
     BIGINT,
@@ -36,7 +44,7 @@ CALENDAR_PARTS: dict[str, tuple[int, int]] = {
     "YEAR": _YEARS, "ISOYEAR": _YEARS, "YEARWEEK": (-600_000_099, 600_000_099), "DECADE": _YEARS, "CENTURY": _YEARS,
     "MILLENNIUM": _YEARS,
 }  # fmt: skip
-"""Parts as long as the calendar, with what they can't leave. (These are no bounds to add noise by.)"""
+"""Parts as long as the calendar, with their ranges, which aren't bounds for noise."""
 DATE_PART_RANGES: dict[str, tuple[int, int]] = {
     **CALENDAR_PARTS, "MONTH": (1, 12), "DAY": (1, 31), "QUARTER": (1, 4), "WEEK": (1, 53),
     "DOW": (0, 6), "DAYOFWEEK": (0, 6), "WEEKDAY": (0, 6), "ISODOW": (1, 7), "DOY": (1, 366), "DAYOFYEAR": (1, 366),
@@ -48,7 +56,7 @@ DATE_UNITS = (
     "MILLENNIUM", "CENTURY", "DECADE", "YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND",
     "MILLISECOND", "MICROSECOND",
 )  # fmt: skip
-"""Units that dates are truncated to and counted in, and that intervals are made of."""
+"""Units of truncated dates, of distances between dates, and of intervals."""
 _SPELLINGS = {
     "WEEKS": "WEEK", "CENTURIES": "CENTURY", "MILLENNIA": "MILLENNIUM", "MSEC": "MILLISECOND", "USEC": "MICROSECOND",
     "DAYOFMONTH": "DAY", "DAY_OF_MONTH": "DAY", "WEEKOFYEAR": "WEEK", "WEEK_OF_YEAR": "WEEK",
@@ -56,7 +64,7 @@ _SPELLINGS = {
 }  # fmt: skip
 _FORMATS = set("aAwdbBmyYHIpMSgfjUWcxXGVun%")
 _WIDEST = 20
-"""Characters that one character of a format can stand for: %c writes a whole timestamp, of 6-digit years at most."""
+"""The most characters written for one of a format: %c writes a whole timestamp, with years of at most 6 digits."""
 
 
 def _unit(place: exp.Expr | None, known: tuple[str, ...], node: exp.Expr) -> str:
@@ -72,12 +80,12 @@ def _unit(place: exp.Expr | None, known: tuple[str, ...], node: exp.Expr) -> str
     raise privacy_error(place, f"{written} is not a unit here.", hint, around=node)
 
 
-def bind_part(node: exp.Expr, unit: str, place: exp.Expr, bind: coercion.Bind) -> Typed:
-    """year(d), date_part('year', d), EXTRACT(year FROM d)."""
+def bind_part(unit: str, place: exp.Expr, bind: Bind) -> Typed:
+    """Bind ``year(d)``, ``date_part('year', d)`` and ``EXTRACT(year FROM d)``."""
     inner = _moment(place, bind, ("TIME",) if unit in CLOCK_PARTS else ())
     reach = Bounds(*(Fraction(end) for end in DATE_PART_RANGES[unit]))
     source = inner.node
-    # Weeks of the far ends of the calendar are in years that it does not have. (For the inner TRY see truncate.)
+    # Weeks at the calendar's ends are in years outside it. (For the inner TRY see bind_truncation.)
     weeks = unit in ("WEEK", "YEARWEEK", "ISOYEAR")
     made = make_call("date_part", exp.Literal.string(unit.lower()), make_try(source) if weeks else source)
     made = make_try(made) if weeks else made
@@ -86,7 +94,7 @@ def bind_part(node: exp.Expr, unit: str, place: exp.Expr, bind: coercion.Bind) -
 
 
 def _years(inner: Typed) -> Bounds | None:
-    """Return the years of bounds that are dates."""
+    """Return the years of the bounds of a date."""
     if inner.bounds is None or inner.bounds.low is None or inner.bounds.high is None:
         return None
     ends = (inner.bounds.low // 86_400, inner.bounds.high // 86_400)
@@ -95,67 +103,67 @@ def _years(inner: Typed) -> Bounds | None:
 
 
 def _settled(typed: Typed) -> Typed:
-    """Return NULL as a timestamp: the engine can't choose among its functions for a bare one."""
+    """Return an untyped NULL as a timestamp: the engine can't choose among its functions otherwise."""
     return Typed(make_cast(exp.Null(), TIMESTAMP), TIMESTAMP, None, True) if typed.type == NULL else typed
 
 
-def bind_extract(node: exp.Expr, bind: coercion.Bind) -> Typed:
+def bind_extract(node: exp.Expr, bind: Bind) -> Typed:
     """Bind EXTRACT(part FROM moment)."""
     if isinstance(node.this, exp.Var | exp.Literal) and node.this.name.upper() == "EPOCH":
         return bind_epoch(node.expression, bind)
-    return bind_part(node, _unit(node.this, tuple(DATE_PART_RANGES), node), node.expression, bind)
+    return bind_part(_unit(node.this, tuple(DATE_PART_RANGES), node), node.expression, bind)
 
 
-def bind_epoch(place: exp.Expr, bind: coercion.Bind) -> Typed:
+def bind_epoch(place: exp.Expr, bind: Bind) -> Typed:
     """Bind the seconds of a moment."""
     kinds = ("DATE", "TIMESTAMP", "TIME", "INTERVAL")
-    inner = coercion.require_kind(bind(place), kinds, "a date, a time or an interval is needed")
+    inner = require_kind(bind(place), kinds, "a date, a time or an interval is needed")
     return Typed(write_epoch(_settled(inner)), DOUBLE, inner.bounds, inner.constant)
 
 
 def write_epoch(inner: Typed) -> exp.Expr:
-    """Write the seconds since 1970, or of an interval: variants in nanoseconds fail while the engine plans."""
+    """Return the seconds since 1970, or of an interval; functions in nanoseconds fail while the engine plans."""
     return make_try(make_call("epoch", inner.node))
 
 
-def _moment(place: exp.Expr, bind: coercion.Bind, more: tuple[str, ...] = ()) -> Typed:
+def _moment(place: exp.Expr, bind: Bind, more: tuple[str, ...] = ()) -> Typed:
     inner = bind(place)
     hint = f"write TRY_CAST({to_sql(place)} AS DATE)." if inner.type.kind == "TEXT" else None
-    return _settled(coercion.require_kind(inner, ("DATE", "TIMESTAMP", *more), "a date is needed", hint))
+    return _settled(require_kind(inner, ("DATE", "TIMESTAMP", *more), "a date is needed", hint))
 
 
-def bind_truncation(node: exp.Expr, bind: coercion.Bind) -> Typed:
+def bind_truncation(node: exp.Expr, bind: Bind) -> Typed:
     """Bind date_trunc."""
     unit = _unit(node.args.get("unit"), DATE_UNITS, node)
     inner = _moment(node.this, bind)
-    # Truncating may step over the early end of the calendar: even while the engine plans, where it knows the column's
-    # least value. The inner TRY hides that from it.
+    # Truncation may pass the calendar's start: even while the engine plans, if it knows the column's least value. The
+    # inner TRY hides that value from it.
     made = make_try(make_call("date_trunc", exp.Literal.string(unit.lower()), make_try(inner.node)))
     return Typed(made, TIMESTAMP, None, inner.constant)
 
 
 def make_calendar_binder(
     name: str, kind: Type, length: int | None = None
-) -> Callable[[exp.Expr, coercion.Bind], Typed]:
+) -> Callable[[exp.Expr, Bind], Typed]:
     """Return the binder of a function of a date alone: dayname, monthname or last_day."""
 
-    def handle(node: exp.Expr, bind: coercion.Bind) -> Typed:
+    def handle(node: exp.Expr, bind: Bind) -> Typed:
         inner = _moment(node.this, bind)
         return Typed(make_try(make_call(name, inner.node)), kind, None, inner.constant, length=length)
 
     return handle
 
 
-def bind_date_diff(node: exp.Expr, bind: coercion.Bind) -> Typed:
+def bind_date_diff(node: exp.Expr, bind: Bind) -> Typed:
     """Bind date_diff(unit, start, end), which sqlglot reads with the end first."""
     unit = _unit(node.args.get("unit"), DATE_UNITS, node)
     return _dates_apart("date_diff", unit, node.expression, node.this, bind)
 
 
-def _dates_apart(name: str, unit: str, start: exp.Expr, end: exp.Expr, bind: coercion.Bind) -> Typed:
-    """date_diff counts the borders crossed, date_sub the whole units elapsed."""
+def _dates_apart(name: str, unit: str, start: exp.Expr, end: exp.Expr, bind: Bind) -> Typed:
+    """Bind date_diff, which counts crossed borders, or date_sub, which counts whole units."""
     both = [bind(start), bind(end)]
-    met = coercion.meet(both, name)
+    met = meet(both, name)
     if met.type.kind not in ("DATE", "TIMESTAMP", "NULL"):
         raise bind_error(start, f"{name} takes dates, and this is {met.type.sql}.")
     if met.type.kind == "NULL":
@@ -164,25 +172,25 @@ def _dates_apart(name: str, unit: str, start: exp.Expr, end: exp.Expr, bind: coe
     return Typed(make_try(make_call(name, exp.Literal.string(unit.lower()), *met.nodes)), BIGINT, bounds)
 
 
-def bind_date_sub(node: exp.Expr, arguments: list[exp.Expr], bind: coercion.Bind) -> Typed:
-    """date_sub('month', a, b), which sqlglot leaves as it is."""
+def bind_date_sub(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:
+    """Bind ``date_sub('month', a, b)``."""
     if len(arguments) != 3:
         raise bind_error(node, "date_sub takes a unit and two dates.")
     unit, start, end = arguments
     return _dates_apart("date_sub", _unit(unit, DATE_UNITS, node), start, end, bind)
 
 
-def bind_date_part(node: exp.Expr, arguments: list[exp.Expr], bind: coercion.Bind) -> Typed:
+def bind_date_part(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:
     """Bind date_part('part', moment)."""
     if len(arguments) != 2:
         raise bind_error(node, "date_part takes a part and a date.")
     if isinstance(arguments[0], exp.Literal) and arguments[0].name.upper() == "EPOCH":
         return bind_epoch(arguments[1], bind)
-    return bind_part(node, _unit(arguments[0], tuple(DATE_PART_RANGES), node), arguments[1], bind)
+    return bind_part(_unit(arguments[0], tuple(DATE_PART_RANGES), node), arguments[1], bind)
 
 
-def bind_time_bucket(node: exp.Expr, bind: coercion.Bind) -> Typed:
-    """time_bucket: a width of zero raises inside TRY too, so the width is a literal."""
+def bind_time_bucket(node: exp.Expr, bind: Bind) -> Typed:
+    """Bind time_bucket; its width is a literal, since a width of zero raises in TRY, too."""
     width, inner = bind_interval(node.this, bind), _moment(node.expression, bind)
     if re.fullmatch(r"0+", node.this.this.name):
         raise bind_error(node.this, "a bucket has a width.")
@@ -190,25 +198,25 @@ def bind_time_bucket(node: exp.Expr, bind: coercion.Bind) -> Typed:
     return Typed(made, inner.type, None, inner.constant)
 
 
-def bind_interval(node: exp.Expr, bind: coercion.Bind) -> Typed:
+def bind_interval(node: exp.Expr, bind: Bind) -> Typed:
     """Bind an INTERVAL literal of whole units."""
     if not isinstance(node, exp.Interval):
         raise privacy_error(node, "an interval must be a literal.", "write INTERVAL 3 DAY.")
-    coercion.refuse_rest(node, "this", "unit")
+    refuse_rest(node, "this", "unit")
     amount, unit = node.this, node.args.get("unit")
     if not isinstance(amount, exp.Literal) or not re.fullmatch(r"-?[0-9]{1,7}", amount.name) or unit is None:
         raise bind_error(node, "an interval is a whole number and a unit.", "write INTERVAL 3 DAY.")
     name = _unit(unit, DATE_UNITS, node)
     made = exp.Interval(this=exp.Literal.string(amount.name), unit=exp.var(name))
-    length = coercion.interval_seconds(made)
+    length = interval_seconds(made)
     bounds = None if length is None else Bounds.point(length)
     return Typed(made, INTERVAL, bounds, True, nullable=False)
 
 
-def bind_date_add(node: exp.Expr, bind: coercion.Bind) -> Typed:
-    """date_add(d, INTERVAL 1 DAY)."""
+def bind_date_add(node: exp.Expr, bind: Bind) -> Typed:
+    """Bind ``date_add(d, INTERVAL 1 DAY)``."""
     inner, step = _moment(node.this, bind), bind(node.expression)
-    coercion.require_kind(step, ("INTERVAL",), "an interval is needed", "write INTERVAL 3 DAY.")
+    require_kind(step, ("INTERVAL",), "an interval is needed", "write INTERVAL 3 DAY.")
     made = exp.Add(this=exp.Paren(this=inner.node), expression=exp.Paren(this=step.node))
     return Typed(make_try(made), TIMESTAMP)
 
@@ -224,7 +232,7 @@ def _format(place: exp.Expr | None, node: exp.Expr) -> exp.Expr:
     return place.copy()
 
 
-def bind_strftime(node: exp.Expr, bind: coercion.Bind) -> Typed:
+def bind_strftime(node: exp.Expr, bind: Bind) -> Typed:
     """Bind strftime with a literal format."""
     places = (node.this, node.args.get("format"))
     if isinstance(places[0], exp.Literal) and not isinstance(places[1], exp.Literal):
@@ -236,44 +244,40 @@ def bind_strftime(node: exp.Expr, bind: coercion.Bind) -> Typed:
     return Typed(make_try(make_call("strftime", inner.node, form)), TEXT, None, inner.constant, length=length)
 
 
-def bind_strptime(node: exp.Expr, arguments: list[exp.Expr], bind: coercion.Bind) -> Typed:
-    """try_strptime(text, format)."""
+def bind_strptime(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:
+    """Bind ``try_strptime(text, format)``."""
     if len(arguments) != 2:
         raise bind_error(node, "try_strptime takes a text and a format.")
-    inner = coercion.require_kind(bind(arguments[0]), ("TEXT",), "a text is needed")
+    inner = require_kind(bind(arguments[0]), ("TEXT",), "a text is needed")
     made = make_call("try_strptime", inner.node, _format(arguments[1], node))
     return Typed(make_try(made), TIMESTAMP, None, inner.constant)
 
 
-def bind_make_date(node: exp.Expr, bind: coercion.Bind) -> Typed:
+def bind_make_date(node: exp.Expr, bind: Bind) -> Typed:
     """Bind make_date(year, month, day)."""
     made = []
     for key in ("year", "month", "day"):
         place = node.args.get(key)
         if place is None:
             raise bind_error(node, "make_date takes a year, a month and a day.")
-        typed = coercion.require_kind(bind(place), ("INTEGER",), "a whole number is needed")
-        made.append(coercion.cast_fitting(typed, BIGINT))
+        typed = require_kind(bind(place), ("INTEGER",), "a whole number is needed")
+        made.append(cast_fitting(typed, BIGINT))
     return Typed(make_try(make_call("make_date", *made)), DATE)
 
 
 # -- distances --------------------------------------------------------------------------------------------------------
 
-_SECONDS = {
-    "DAY": Fraction(86_400), "HOUR": Fraction(3_600), "MINUTE": Fraction(60), "SECOND": Fraction(1),
-    "MILLISECOND": Fraction(1, 1_000), "MICROSECOND": Fraction(1, 1_000_000),
-}  # fmt: skip
 _MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12, "DECADE": 120, "CENTURY": 1_200, "MILLENNIUM": 12_000}
 _EPOCH = datetime.date(1970, 1, 1)
 
 
 def _place(unit: str, seconds: Fraction) -> int | None:
-    """Return the number of borders of a unit before a time; None beyond the years that are known here."""
-    days = math.floor(seconds / _SECONDS["DAY"])
-    if unit in _SECONDS:
-        return math.floor(seconds / _SECONDS[unit])
+    """Return the number of borders of a unit before a time; None outside Python's years."""
+    days = math.floor(seconds / SECONDS["DAY"])
     if unit == "WEEK":
         return (days + 3) // 7  # weeks begin on Mondays, and 1970 on a Thursday
+    if unit not in _MONTHS:
+        return math.floor(seconds / SECONDS[unit])
     try:
         day = _EPOCH + datetime.timedelta(days=days)
     except OverflowError:
@@ -282,9 +286,9 @@ def _place(unit: str, seconds: Fraction) -> int | None:
 
 
 def bound_dates_apart(unit: str, start: Bounds | None, end: Bounds | None, elapsed: bool) -> Bounds | None:
-    """Return the bounds of the borders of a unit between two times; of the whole units that elapsed where that is asked.
+    """Return the bounds of the number of a unit's borders between two times, or of the whole units ``elapsed``.
 
-    Of those there is one less at most than there are borders crossed.
+    At most one whole unit fewer elapses than borders are crossed.
     """
     if start is None or end is None:
         return None

@@ -1,18 +1,16 @@
-"""Row expressions made total: whatever the data hold, the engine gives a value.
+"""Total row expressions: the engine gives a value for all data.
 
-An error that depends on the data is an answer without noise, and so is a plan that fails. Every node that is not on a
-list here is refused, and so is every part of a node that its handler does not look at. Types are checked by our own
-rules (:mod:`dpsql.binding.values.coercion`); integers are widened until their range is proved, or the operation stands in TRY;
-casts that may fail become TRY_CAST; constants are read at plan time.
+An error that depends on the data is an answer without noise; so is a plan that fails. Nodes that aren't listed here are
+refused, and so are parts of a node that its handler doesn't read. Our own rules check the types
+(:mod:`dpsql.binding.values.coercion`). Integers are widened until their range is proved, or the operation is in TRY. Casts
+that may fail become TRY_CAST. Constants are read at plan time. If plain DuckDB gives a value, the rewritten expression
+gives an equal one.
 
-Where plain DuckDB gives a value, the rewritten expression gives the same one.
-
-Patterns: LIKE, GLOB, SIMILAR TO and regular expressions, with literals that are checked before anything runs.
-
-A pattern that the engine can't read raises, inside TRY too; so each is read here first. Regular expressions are
-held to what RE2 and this reader agree upon. RE2 takes time linear in the text, times the pattern's size; where all
-matches are replaced, it may read the rest of the text again after each. An engine may match the wildcards of LIKE by
-trying every place for each. All this is bounded for one row by :mod:`dpsql.binding.values.lengths`.
+Patterns of LIKE, GLOB, SIMILAR TO and regular expressions are literals. The engine raises on an unreadable pattern, in
+TRY, too, so each is read here first. Regular expressions are limited to the syntax that RE2 and this reader share. RE2
+takes time proportional to the text's length times the pattern's size; with replacement of all matches, it may read the
+rest of the text again after each. An engine may match the wildcards of LIKE by trying every position for each.
+:mod:`dpsql.binding.values.lengths` limits all this for one row.
 """
 
 from __future__ import annotations
@@ -26,11 +24,47 @@ from typing import Any, Protocol
 
 from sqlglot import exp
 
-from dpsql.binding.values import coercion, lengths, operators, row_functions, sql_types, temporal
-from dpsql.binding.values.coercion import Bind, make_boolean, refuse_rest, require_kind
+from dpsql.binding.values import operators, row_functions, temporal
+from dpsql.binding.values.coercion import (
+    ORDERED_KINDS,
+    Bind,
+    CommonType,
+    bind_cast,
+    bind_text,
+    convert,
+    find_common_order,
+    make_boolean,
+    meet,
+    refuse_order,
+    refuse_rest,
+    require_kind,
+    take_field,
+    take_value,
+)
 from dpsql.binding.values.fixed_point import MOMENT_KINDS
-from dpsql.binding.values.lengths import count_kept, count_written, hold, length_of, limit_steps
-from dpsql.binding.values.sql_types import TEXT, Typed, make_call, parenthesise
+from dpsql.binding.values.lengths import (
+    count_kept,
+    count_written,
+    hold,
+    length_of,
+    limit_steps,
+    one_statement,
+)
+from dpsql.binding.values.sql_types import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INTEGER,
+    NULL,
+    TEXT,
+    Bounds,
+    Typed,
+    decimal,
+    make_call,
+    make_cast,
+    parenthesise,
+)
 from dpsql.errors import BindError, PrivacyError
 from dpsql.language.dialect import bind_error, name_called, privacy_error, to_sql
 
@@ -39,10 +73,10 @@ MAX_PATTERN_LENGTH = 1000
 _MOST_REPEATS = 1000
 _WILD_WEIGHT = 4
 _REGULAR_WEIGHT = 12
-"""Nanoseconds for one character of the text and one of the pattern, as measured in the worst case."""
+"""Nanoseconds for one character of the text and one of the pattern, measured in the worst case."""
 _REGULAR_MEMORY = 2**18
-"""Characters that one regular expression's automaton stands for in memory."""
-_SHORTER = "write LEFT(x, 1000) for x, a simpler pattern, or ask the owner for a max_length of the column in the policy."
+"""The memory of one regular expression's automaton, in characters."""
+_SHORTER = "shorten the text by LEFT first, take a simpler pattern, or ask the owner for a max_length of the column in the policy."
 
 
 def _pattern_literal(place: exp.Expr | None, what: str, node: exp.Expr) -> str:
@@ -52,7 +86,7 @@ def _pattern_literal(place: exp.Expr | None, what: str, node: exp.Expr) -> str:
         raise privacy_error(
             place,
             f"{what} must be a literal: one from the data could fail on some rows.",
-            "give the pattern in quotes, or compare with another text, as starts_with and contains do.",
+            "write the pattern in quotes, or compare texts with starts_with or contains.",
             around=node,
         )
     if len(place.name) > MAX_PATTERN_LENGTH or "\x00" in place.name:
@@ -65,14 +99,14 @@ def _text(place: exp.Expr, bind: Bind) -> Typed:
 
 
 def bind_like(node: exp.Expr, bind: Bind) -> Typed:
-    """LIKE, ILIKE and GLOB know no pattern that fails."""
+    """Bind LIKE, ILIKE and GLOB, for which no pattern fails."""
     left = _text(node.this, bind)
     text = _pattern_literal(node.expression, "a pattern", node)
     star, one = ("*", "?[") if isinstance(node, exp.Glob) else ("%", "_")
     plain = not any(sign in text for sign in one)
     kind, pattern = type(node), exp.Literal.string(text)
     if isinstance(node, exp.ILike) and plain and _wildcards(text, star) > 1:
-        # What the engine does for ILIKE itself, but in words for which every version takes one pass.
+        # The engine's own ILIKE, written so that every version takes one pass.
         left = hold(left)
         left = replace(left, node=make_call("lower", left.node))
         count_written("ILIKE", length_of(left), node)
@@ -89,16 +123,12 @@ def _answer(made: exp.Expr, node: exp.Expr, left: Typed) -> Typed:
 
 
 def _wildcards(pattern: str, star: str) -> int:
-    """Wildcards that stand before something, so that there are places to try."""
+    """Return the number of wildcards before other characters, whose position has to be found."""
     return len(re.findall(rf"{re.escape(star)}+(?!$|{re.escape(star)})", pattern))
 
 
 def _tried(left: Typed, pattern: str, star: str, node: exp.Expr) -> Typed:
-    """Return the text, where each wildcard is tried at every place.
-
-    Raises:
-        PrivacyError: there are too many places.
-    """
+    """Return the text; PrivacyError if trying each wildcard at every position takes too long."""
     name = "ILIKE" if isinstance(node, exp.ILike) else "GLOB" if isinstance(node, exp.Glob) else "LIKE"
     places, longest = _wildcards(pattern, star), max(map(len, pattern.split(star)))
     if places > 1:
@@ -106,14 +136,14 @@ def _tried(left: Typed, pattern: str, star: str, node: exp.Expr) -> Typed:
     steps = _WILD_WEIGHT * math.comb(length_of(left) + places, places) * max(1, longest) if places else 0
     limit_steps(
         name, steps, node,
-        "cut the text to 1000 characters first, match a regular expression, or use one wildcard in the middle."
+        "shorten the text by LEFT first, match a regular expression, or use one wildcard in the middle."
         if places > 1 else _SHORTER,
     )  # fmt: skip
     return left
 
 
 def bind_escape(node: exp.Expr, bind: Bind) -> Typed:
-    """Bind LIKE with ESCAPE, whose pattern must not end in the escape character nor escape what needs none."""
+    """Bind LIKE with ESCAPE; the escape character must precede %, _ or itself."""
     inner = node.this
     if type(inner) not in (exp.Like, exp.ILike):
         raise bind_error(node, "ESCAPE goes with LIKE.")
@@ -132,7 +162,7 @@ def bind_escape(node: exp.Expr, bind: Bind) -> Typed:
 
 
 def bind_regexp(node: exp.Expr, bind: Bind) -> Typed:
-    """regexp_matches, regexp_full_match and SIMILAR TO."""
+    """Bind regexp_matches, regexp_full_match and SIMILAR TO."""
     if isinstance(node, exp.RegexpLike) and "start" not in node.meta:  # the operator, not the function
         of = f"{to_sql(node.this)}, {to_sql(node.expression)}"
         raise privacy_error(
@@ -166,7 +196,7 @@ def bind_regexp_extract(node: exp.Expr, bind: Bind) -> Typed:
 
 
 def bind_regexp_replace(node: exp.Expr, bind: Bind) -> Typed:
-    """Bind regexp_replace, whose answer has a public length."""
+    """Bind regexp_replace, whose result has a public length."""
     left = _text(node.this, bind)
     pattern = _expression(node.expression, node)
     by = _pattern_literal(node.args.get("replacement"), "what replaces a pattern", node)
@@ -185,17 +215,13 @@ def bind_regexp_replace(node: exp.Expr, bind: Bind) -> Typed:
 
 
 def _substituted(length: int, by: str, every: bool) -> int:
-    """Return the longest text: matches do not overlap, and there may be an empty one at each end of each character."""
+    """Return the result's greatest length: matches don't overlap, and there may be an empty one between characters."""
     groups = len(re.findall(r"\\[0-9]", by.replace("\\\\", "")))
     return length * (1 + groups) + (length + 1 if every else 1) * len(by)
 
 
 def _searched(name: str, left: Typed, pattern: str, node: exp.Expr) -> Typed:
-    """Return the text, within its public length, where a regular expression is not too large for it.
-
-    Raises:
-        PrivacyError: it is.
-    """
+    """Return the text, limited to its public length; PrivacyError if the pattern is too large for it."""
     left = hold(left)
     limit_steps(name, _REGULAR_WEIGHT * length_of(left) * _size(pattern), node, _SHORTER)
     count_kept("a regular expression", _REGULAR_MEMORY, node)
@@ -241,9 +267,9 @@ _REPEAT = re.compile(r"([*+?])|\{(\d+)(,?)(\d*)\}")
 
 
 def _size(pattern: str) -> int:
-    """Return the characters that a pattern stands for with its repeats written out. One of several bytes counts for five.
+    """Return a pattern's size: its characters with repeats written out, those of several bytes counted as five.
 
-    Words without wildcards, classes and repeats need an automaton no larger than they are: they count once for all.
+    A pattern without wildcards, classes and repeats needs an automaton no larger than itself, and has a small size.
     """
     pieces = _pieces(pattern)
     if not any(piece[0] in "\\[.*+?{(" and piece != "(?:" for piece in pieces) and pattern.isascii():
@@ -271,10 +297,9 @@ _NEGATED = (r"\D", r"\W", r"\S")
 
 
 def _reads_on(pattern: str) -> bool:
-    """Return whether a search may look far beyond the end of the match that it finds.
+    """Return whether a search may read far past the end of a match.
 
-    It may where a part without an end can be left out or chosen among others; else what lies beyond a match is read
-    again at most once.
+    It may if an unbounded part is optional or an alternative; otherwise text after a match is read again at most once.
     """
     pieces, endless, inside = _pieces(pattern), False, [False]
     for i, piece in enumerate(pieces):
@@ -292,7 +317,7 @@ def _reads_on(pattern: str) -> bool:
 
 
 def _expression(place: exp.Expr | None, node: exp.Expr) -> exp.Expr:
-    """Return a literal regular expression that RE2 is sure to read."""
+    """Return a literal regular expression that RE2 can read."""
     text = _pattern_literal(place, "a pattern", node)
     at = repeats = 0
     while at < len(text):
@@ -315,7 +340,7 @@ def _expression(place: exp.Expr | None, node: exp.Expr) -> exp.Expr:
 
 
 def _compiles(text: str) -> bool:
-    # Global flags inside are RE2's and not Python's: they say nothing about the shape.
+    # Global flags inside are RE2's and not Python's; they don't change the structure.
     plain = re.sub(r"\[:\^?[a-z]+:\]", "a", re.sub(r"\(\?[ims]+\)", "", text)).replace(r"\z", r"\Z")
     try:
         re.compile(plain)
@@ -325,36 +350,36 @@ def _compiles(text: str) -> bool:
 
 
 MAX_EXPRESSION_DEPTH = 100
-"""Nodes below one another; chains of AND and OR count once."""
+"""The greatest depth of nodes; chains of AND and OR count once."""
 
 
 class ColumnScope(Protocol):
     """The meaning of column names."""
 
-    def column(self, node: exp.Column) -> sql_types.Typed:
-        """Return the column as it stands in the exact query. Raises BindError for an unknown or ambiguous name."""
+    def column(self, node: exp.Column) -> Typed:
+        """Return the column in the exact query; BindError for an unknown or ambiguous name."""
         ...
 
 
-def make_total(node: exp.Expr, scope: ColumnScope) -> sql_types.Typed:
-    """Return the expression, rewritten so that it can't fail in any supported DuckDB, whatever the data.
+def make_total(node: exp.Expr, scope: ColumnScope) -> Typed:
+    """Return the expression, rewritten so that it can't fail in any supported DuckDB, for any data.
 
     Raises:
         BindError: names or types that don't fit; a constant that can't be read.
-        PrivacyError: something that is not on the allow-list; the hint says what is.
+        PrivacyError: a node that isn't listed; the hint names an alternative.
     """
-    with lengths.one_statement():
+    with one_statement():
         return _Walk(scope).bind(node)
 
 
 class _Walk:
-    """A walk down one expression, with a limit to its depth."""
+    """A walk down one expression of limited depth."""
 
     def __init__(self, scope: ColumnScope) -> None:
         self.scope = scope
         self.depth = 0
 
-    def bind(self, node: exp.Expr) -> sql_types.Typed:
+    def bind(self, node: exp.Expr) -> Typed:
         if self.depth > MAX_EXPRESSION_DEPTH:
             raise bind_error(node, "this expression is nested too deeply.", "compute it in steps, in CTEs.")
         self.depth += 1
@@ -364,17 +389,13 @@ class _Walk:
             self.depth -= 1
 
 
-def make_condition(node: exp.Expr, scope: ColumnScope) -> sql_types.Typed:
-    """Return a total truth value.
-
-    Raises:
-        BindError: it is not a condition, or as for :func:`total`.
-    """
-    with lengths.one_statement():
+def make_condition(node: exp.Expr, scope: ColumnScope) -> Typed:
+    """Return a total condition; errors as for :func:`make_total`, and BindError for another type than BOOLEAN."""
+    with one_statement():
         return _truth(node, _Walk(scope).bind)
 
 
-def _bind(node: exp.Expr, bind: coercion.Bind, scope: ColumnScope) -> sql_types.Typed:
+def _bind(node: exp.Expr, bind: Bind, scope: ColumnScope) -> Typed:
     if node is None:
         raise BindError("an operator has nothing to work on.", hint="write the missing operand.")
     if isinstance(node, exp.Column):
@@ -386,7 +407,7 @@ def _bind(node: exp.Expr, bind: coercion.Bind, scope: ColumnScope) -> sql_types.
     if type(node) in _HANDLERS:
         handler, parts = _HANDLERS[type(node)]
         if parts is not None:
-            coercion.refuse_rest(node, *parts.split())
+            refuse_rest(node, *parts.split())
         return handler(node, bind)
     if isinstance(node, exp.Func) and not isinstance(node, exp.AggFunc | exp.Exists):
         return row_functions.bind_function(node, bind)
@@ -409,10 +430,10 @@ _HINTS = {
     "star": "name a column: only a count takes all of them.",
     "window": "aggregate first; windows may follow.",
     "bytestring": "write a text without e before it.",
-    "collate": "compare lower(x).",
+    "collate": "compare texts in lower case.",
     "exists": "join the public table instead.",
     "attimezone": "ask for a column of type TIMESTAMP.",
-    "any": "write x IN (1, 2, 3).",
+    "any": "list the values in parentheses behind the word in.",
     "tuple": "compare the columns one by one.",
 }
 
@@ -421,8 +442,8 @@ def _refusal(node: exp.Expr) -> PrivacyError:
     if isinstance(node, exp.AggFunc):
         return privacy_error(
             node,
-            f"{name_called(node).upper()} can't stand here.",
-            "aggregates stand in the SELECT list or in HAVING, not inside one another.",
+            f"{name_called(node).upper()} can't be used here.",
+            "write aggregates in the SELECT list or in HAVING, not inside one another.",
         )
     hint = _HINTS.get(node.key)
     if isinstance(node, exp.Query):
@@ -436,12 +457,12 @@ def _refusal(node: exp.Expr) -> PrivacyError:
 # -- leaves -----------------------------------------------------------------------------------------------------
 
 
-def _column(node: exp.Column, scope: ColumnScope) -> sql_types.Typed:
+def _column(node: exp.Column, scope: ColumnScope) -> Typed:
     if isinstance(node.this, exp.Star):
         raise privacy_error(node, "rows can't be released.", "name the columns that are needed.")
     unknown: BindError | None = None
     try:
-        return coercion.take_value(scope.column(node), node)
+        return take_value(scope.column(node), node)
     except BindError as error:
         unknown = error
     inside = _field_of_column(node, scope)
@@ -450,8 +471,8 @@ def _column(node: exp.Column, scope: ColumnScope) -> sql_types.Typed:
     return inside
 
 
-def _field_of_column(node: exp.Column, scope: ColumnScope) -> sql_types.Typed | None:
-    """``s.a`` reads like column a of table s; where there is none, it is field a of column s."""
+def _field_of_column(node: exp.Column, scope: ColumnScope) -> Typed | None:
+    """Return field a of column s for ``s.a``, if s is no table; None if there is no such struct."""
     table, db = node.args.get("table"), node.args.get("db")
     if table is None:
         return None
@@ -460,71 +481,51 @@ def _field_of_column(node: exp.Column, scope: ColumnScope) -> sql_types.Typed | 
         typed = scope.column(outer)
     except BindError:
         return None
-    return coercion.take_field(typed, node.name, node) if typed.type.kind == "STRUCT" else None
+    return take_field(typed, node.name, node) if typed.type.kind == "STRUCT" else None
 
 
-def _literal(node: exp.Expr) -> sql_types.Typed:
-    """Return a number or a text, with DuckDB's own type of it.
-
-    Raises:
-        BindError: it does not fit 64 bits, or is not finite.
-    """
+def _literal(node: exp.Expr) -> Typed:
+    """Bind a literal number or text in DuckDB's type; BindError for integers above 64 bits and infinite numbers."""
     if node.args.get("is_string"):
-        return coercion.bind_text(node.name, node)
+        return bind_text(node.name, node)
     written = node.name
     if re.fullmatch(r"[0-9]+", written):
         value = int(written)
         if value >= 2**63:
             raise bind_error(node, "this number does not fit 64 bits.")
-        point = sql_types.Bounds.point(value)
-        return sql_types.Typed(
-            node.copy(),
-            sql_types.INTEGER if value < 2**31 else sql_types.BIGINT,
-            point,
-            True,
-            None,
-            point,
-            False,
-        )
+        point = Bounds.point(value)
+        return Typed(node.copy(), INTEGER if value < 2**31 else BIGINT, point, True, None, point, False)
     if not re.fullmatch(r"([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?", written):
         raise bind_error(node, "this is not a number that SQL knows.")
     before, _, after = written.partition(".")
     if "e" not in written.lower() and len(before) + len(after) <= 38:
         width = len(before) + len(after)
-        point = sql_types.Bounds.point(Fraction(written + ("0" if not after else "")))
-        return sql_types.Typed(
-            node.copy(), sql_types.decimal(max(width, 1), len(after)), point, True, nullable=False
-        )
+        point = Bounds.point(Fraction(written + ("0" if not after else "")))
+        return Typed(node.copy(), decimal(max(width, 1), len(after)), point, True, nullable=False)
     near = float(written)
     if not abs(near) < float("inf"):
         raise bind_error(node, "this number is too large.")
-    return sql_types.Typed(
-        sql_types.make_cast(node.copy(), sql_types.DOUBLE),
-        sql_types.DOUBLE,
-        sql_types.Bounds.point(Fraction(near)),
-        True,
-        nullable=False,
-    )
+    return Typed(make_cast(node.copy(), DOUBLE), DOUBLE, Bounds.point(Fraction(near)), True, nullable=False)
 
 
-def _field(node: exp.Dot, bind: coercion.Bind) -> sql_types.Typed:
+def _field(node: exp.Dot, bind: Bind) -> Typed:
     """Bind ``struct.field``."""
-    inner = coercion.require_kind(bind(node.this), ("STRUCT",), "only a struct has fields")
+    inner = require_kind(bind(node.this), ("STRUCT",), "only a struct has fields")
     if not isinstance(node.expression, exp.Identifier) or inner.type.kind == "NULL":
         raise bind_error(node, "this is no field.")
-    return coercion.take_field(inner, node.expression.name, node)
+    return take_field(inner, node.expression.name, node)
 
 
-def _try(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
-    """TRY: NULL where DuckDB's own type would have overflowed."""
+def _try(node: exp.Expr, bind: Bind) -> Typed:
+    """Bind TRY: NULL if DuckDB's own type would overflow."""
     inner = bind(node.this)
-    return inner if inner.plain is None else coercion.convert(inner, inner.plain)
+    return inner if inner.plain is None else convert(inner, inner.plain)
 
 
 # -- logic ------------------------------------------------------------------------------------------------------
 
 
-def _truth(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+def _truth(node: exp.Expr, bind: Bind) -> Typed:
     typed = bind(node)
     if typed.type.kind not in ("BOOLEAN", "NULL"):
         hint = "write x <> 0." if typed.type.numeric else None
@@ -532,8 +533,8 @@ def _truth(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
     return typed
 
 
-def _connect(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
-    """AND and OR. Long chains are made flat, then even: neither we nor the engine go deep for them."""
+def _connect(node: exp.Expr, bind: Bind) -> Typed:
+    """Bind AND and OR; long chains become balanced trees, so that neither we nor the engine recurse deeply."""
     parts: list[exp.Expr] = []
     stack: list[exp.Expr] = [node]
     while stack:
@@ -550,36 +551,36 @@ def _connect(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
             pair[0] if len(pair) == 1 else exp.Paren(this=type(node)(this=pair[0], expression=pair[1]))
             for pair in pairs
         ]
-    return coercion.make_boolean(level[0], typed)
+    return make_boolean(level[0], typed)
 
 
-def _not(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+def _not(node: exp.Expr, bind: Bind) -> Typed:
     inner = _truth(node.this, bind)
-    return coercion.make_boolean(exp.Not(this=exp.Paren(this=inner.node)), (inner,))
+    return make_boolean(exp.Not(this=exp.Paren(this=inner.node)), (inner,))
 
 
-def _is(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+def _is(node: exp.Expr, bind: Bind) -> Typed:
     left = bind(node.this)
     if not isinstance(node.expression, exp.Null | exp.Boolean):
         raise bind_error(node, "IS takes NULL, TRUE or FALSE.", "write IS NOT DISTINCT FROM.")
     if isinstance(node.expression, exp.Boolean) and left.type.kind not in ("BOOLEAN", "NULL"):
         raise bind_error(node.this, f"a condition is needed, and this is {left.type.sql}.")
-    made = exp.Is(this=sql_types.parenthesise(left.node), expression=node.expression.copy())
-    return coercion.make_boolean(made, (left,), False)
+    made = exp.Is(this=parenthesise(left.node), expression=node.expression.copy())
+    return make_boolean(made, (left,), False)
 
 
-def _in(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+def _in(node: exp.Expr, bind: Bind) -> Typed:
     held = node.args.get("field")
     if held is not None and not any(node.args.get(key) for key in ("query", "unnest", "expressions")):
         return row_functions.bind_membership(node.this, held, bind)
     if not node.expressions or any(node.args.get(key) for key in ("query", "unnest", "field")):
         raise privacy_error(node, "IN takes a list of values here.", "write x IN (1, 2, 3).")
-    coercion.refuse_rest(node, "this", "expressions")
+    refuse_rest(node, "this", "expressions")
     return operators.bind_in(node, bind)
 
 
-def _safe_divide(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
-    """GoogleSQL's SAFE_DIVIDE: NULL where the divisor is zero."""
+def _safe_divide(node: exp.Expr, bind: Bind) -> Typed:
+    """Bind GoogleSQL's SAFE_DIVIDE: NULL if the divisor is zero."""
     divisor = exp.Nullif(this=exp.paren(node.expression.copy()), expression=exp.Literal.number(0))
     return bind(exp.Div(this=exp.paren(node.this.copy()), expression=divisor))
 
@@ -587,7 +588,7 @@ def _safe_divide(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
 # -- choices ----------------------------------------------------------------------------------------------------
 
 
-def _case(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+def _case(node: exp.Expr, bind: Bind) -> Typed:
     branches, otherwise = node.args["ifs"], node.args.get("default")
     if node.this is not None:
         tests = [
@@ -598,86 +599,82 @@ def _case(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
         tests = [_truth(branch.this, bind) for branch in branches]
     places = [branch.args["true"] for branch in branches] + ([otherwise] if otherwise is not None else [])
     values = [bind(place) for place in places]
-    met = coercion.meet(values, "CASE")
+    met = meet(values, "CASE")
     nodes = met.nodes if otherwise is not None else [*met.nodes, None]
     branches = [exp.If(this=test.node, true=value) for test, value in zip(tests, nodes, strict=False)]
     made = exp.Case(ifs=branches, default=nodes[-1])
     missing = otherwise is None or any(v.nullable for v in values)
-    return _chosen(made, met, values, sql_types.Bounds.around, missing, all(test.constant for test in tests))
+    return _chosen(made, met, values, Bounds.around, missing, all(test.constant for test in tests))
 
 
-_BoundsOf = Callable[[Sequence[tuple[sql_types.Bounds | None, bool]]], sql_types.Bounds]
+_BoundsOf = Callable[[Sequence[tuple[Bounds | None, bool]]], Bounds]
 
 
 def _chosen(
     made: exp.Expr,
-    met: coercion.CommonType,
-    values: list[sql_types.Typed],
+    met: CommonType,
+    values: list[Typed],
     bounds_of: _BoundsOf,
     missing: bool,
     constant: bool = True,
-) -> sql_types.Typed:
-    """Return a value that is one of several."""
-    kind, known = met.type, [value for value in values if value.type != sql_types.NULL]
+) -> Typed:
+    """Return a value chosen from several."""
+    kind, known = met.type, [value for value in values if value.type != NULL]
     bounds = reach = None
     if known and (kind.numeric or kind.kind in MOMENT_KINDS):
         bounds = bounds_of([(value.bounds, value.nullable) for value in known])
     if kind.kind == "INTEGER":
-        reach = sql_types.Bounds.around([(value.span, value.nullable) for value in known])
-    chosen = sql_types.Typed.made_of(
+        reach = Bounds.around([(value.span, value.nullable) for value in known])
+    chosen = Typed.made_of(
         made, kind, values, bounds, nullable=missing or not met.safe, reach=reach, plain=met.plain
     )
     length, unchecked = None, False
     if kind.kind in ("TEXT", "LIST"):
-        length, unchecked = max(map(lengths.length_of, values)), any(value.unchecked for value in values)
-    order = coercion.find_common_order(values)
+        length, unchecked = max(map(length_of, values)), any(value.unchecked for value in values)
+    order = find_common_order(values)
     return replace(
         chosen, constant=chosen.constant and constant, length=length, unchecked=unchecked, order=order
     )
 
 
-def _if(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+def _if(node: exp.Expr, bind: Bind) -> Typed:
     branch = exp.If(this=node.this.copy(), true=node.args["true"].copy())
     otherwise = node.args.get("false")
     return _case(exp.Case(ifs=[branch], default=otherwise.copy() if otherwise is not None else None), bind)
 
 
-def _several(name: str, bounds_of: _BoundsOf) -> Callable[[exp.Expr, coercion.Bind], sql_types.Typed]:
-    def handle(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+def _several(name: str, bounds_of: _BoundsOf) -> Callable[[exp.Expr, Bind], Typed]:
+    def handle(node: exp.Expr, bind: Bind) -> Typed:
         places = [node.this, *node.expressions] if node.this is not None else list(node.expressions)
         values = [bind(place) for place in places]
-        met = coercion.meet(values, name.upper())
+        met = meet(values, name.upper())
         if name != "coalesce":
-            coercion.require_kind(
-                sql_types.Typed(node, met.type, place=node),
-                coercion.ORDERED_KINDS,
-                f"{name} takes values with an order",
+            require_kind(
+                Typed(node, met.type, place=node), ORDERED_KINDS, f"{name} takes values with an order"
             )
-            coercion.refuse_order(values, node)
+            refuse_order(values, node)
         missing = all(value.nullable for value in values)
-        return _chosen(sql_types.make_call(name, *met.nodes), met, values, bounds_of, missing)
+        return _chosen(make_call(name, *met.nodes), met, values, bounds_of, missing)
 
     return handle
 
 
-def _nullif(node: exp.Expr, bind: coercion.Bind) -> sql_types.Typed:
+def _nullif(node: exp.Expr, bind: Bind) -> Typed:
     left, right = bind(node.this), bind(node.expression)
-    met = coercion.meet((left, right), "NULLIF", compared=True)
-    # Written out, so that the value keeps its own type in every version.
-    same = exp.EQ(
-        this=sql_types.parenthesise(met.nodes[0].copy()), expression=sql_types.parenthesise(met.nodes[1])
-    )
+    met = meet((left, right), "NULLIF", compared=True)
+    # As CASE, so that the value keeps its own type in every version.
+    same = exp.EQ(this=parenthesise(met.nodes[0].copy()), expression=parenthesise(met.nodes[1]))
     made = exp.Case(ifs=[exp.If(this=same, true=exp.Null())], default=left.node)
     constant = left.constant and right.constant
     return replace(left, node=made, constant=constant, values=None, nullable=True)
 
 
-Handler = Callable[[Any, coercion.Bind], sql_types.Typed]
+Handler = Callable[[Any, Bind], Typed]
 _TABLE: tuple[tuple[Handler, str | None, tuple[type[exp.Expr], ...]], ...] = (
     (lambda node, bind: _literal(node), None, (exp.Literal,)),
-    (lambda node, bind: coercion.bind_text(node.name, node), None, (exp.RawString,)),
-    (lambda node, bind: sql_types.Typed(node.copy(), sql_types.BOOLEAN, None, True, nullable=False), None, (exp.Boolean,)),
-    (lambda node, bind: sql_types.Typed(exp.Null(), sql_types.NULL, None, True), None, (exp.Null,)),
+    (lambda node, bind: bind_text(node.name, node), None, (exp.RawString,)),
+    (lambda node, bind: Typed(node.copy(), BOOLEAN, None, True, nullable=False), None, (exp.Boolean,)),
+    (lambda node, bind: Typed(exp.Null(), NULL, None, True), None, (exp.Null,)),
     (lambda node, bind: bind(node.this), None, (exp.Paren,)),
     (_try, None, (exp.Try,)),
     (_field, None, (exp.Dot,)),
@@ -711,19 +708,19 @@ _TABLE: tuple[tuple[Handler, str | None, tuple[type[exp.Expr], ...]], ...] = (
     (row_functions.make_concat_binder("concat"), "expressions safe coalesce", (exp.Concat,)),
     (row_functions.make_concat_binder("concat_ws"), "expressions safe coalesce", (exp.ConcatWs,)),
     (row_functions.bind_trim, "this expression position", (exp.Trim,)),
-    (coercion.bind_cast, "this to safe", (exp.Cast, exp.TryCast)),
+    (bind_cast, "this to safe", (exp.Cast, exp.TryCast)),
     (temporal.bind_extract, "this expression", (exp.Extract,)),
     (lambda node, bind: temporal.bind_epoch(node.this, bind), "this", (exp.TimeToUnix,)),
     (temporal.bind_truncation, "this unit input_type_preserved", (exp.TimestampTrunc, exp.DateTrunc)),
     (temporal.bind_date_diff, "this expression unit date_part_boundary", (exp.DateDiff,)),
-    (temporal.make_calendar_binder("last_day", sql_types.DATE), "this", (exp.LastDay,)),
+    (temporal.make_calendar_binder("last_day", DATE), "this", (exp.LastDay,)),
     (temporal.bind_time_bucket, "this expression", (exp.DateBin,)),
     (temporal.bind_interval, None, (exp.Interval,)),
     (temporal.bind_date_add, "this expression", (exp.DateAdd,)),
     (temporal.bind_strftime, "this format", (exp.TimeToStr,)),
     (temporal.bind_make_date, "year month day", (exp.DateFromParts,)),
-    (temporal.make_calendar_binder("dayname", sql_types.TEXT, 9), "this abbreviated", (exp.Dayname,)),
-    (temporal.make_calendar_binder("monthname", sql_types.TEXT, 9), "this abbreviated", (exp.Monthname,)),
+    (temporal.make_calendar_binder("dayname", TEXT, 9), "this abbreviated", (exp.Dayname,)),
+    (temporal.make_calendar_binder("monthname", TEXT, 9), "this abbreviated", (exp.Monthname,)),
     (row_functions.make_rounding_binder("floor"), "this decimals", (exp.Floor,)),
     (row_functions.make_rounding_binder("ceil"), "this decimals", (exp.Ceil,)),
     (row_functions.make_rounding_binder("round"), "this decimals", (exp.Round,)),
@@ -733,9 +730,9 @@ _TABLE: tuple[tuple[Handler, str | None, tuple[type[exp.Expr], ...]], ...] = (
     (row_functions.bind_length, "this", (exp.Length,)),
     (row_functions.bind_contains, "this expression ensure_variant check_null", (exp.ArrayContains,)),
     (row_functions.bind_sha, "this length", (exp.SHA2,)),
-    (_several("coalesce", sql_types.Bounds.around), "this expressions ignore_nulls is_nvl is_null", (exp.Coalesce,)),
-    (_several("greatest", sql_types.Bounds.greatest), "this expressions ignore_nulls is_nvl is_null", (exp.Greatest,)),
-    (_several("least", sql_types.Bounds.least), "this expressions ignore_nulls is_nvl is_null", (exp.Least,)),
-)  # fmt: skip
-"""The function that binds a node, the parts that this looks at (None: it checks them itself), and the classes of such nodes."""
+    (_several("coalesce", Bounds.around), "this expressions ignore_nulls is_nvl is_null", (exp.Coalesce,)),
+    (_several("greatest", Bounds.greatest), "this expressions ignore_nulls is_nvl is_null", (exp.Greatest,)),
+    (_several("least", Bounds.least), "this expressions ignore_nulls is_nvl is_null", (exp.Least,)),
+)
+"""The handler of a node, the parts that it reads (None: it checks them itself), and the classes of such nodes."""
 _HANDLERS = {kind: (handler, parts) for handler, parts, kinds in _TABLE for kind in kinds}

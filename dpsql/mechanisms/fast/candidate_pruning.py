@@ -1,13 +1,19 @@
-"""The few candidates that may win, found by coarse counts.
+"""The few candidates that may win, or may be found by a noisy threshold, from coarse counts.
 
-Pruning: the number of rows at or above a threshold is non-increasing in the threshold. So the counts at the ends of a
-cell of neighbouring integers (:mod:`dpsql.mechanisms.fast.thresholds`) bound every candidate with a threshold in
-it, some dozen neighbours at a time. With the range of their factors, they bound the utilities from both sides.
-Candidates are far if they would not be near the best even at their upper bounds, with the best at its lower bound.
+The number of rows at or above a threshold is non-increasing in the threshold. So the counts at the ends of a cell of
+neighbouring integers (:mod:`dpsql.mechanisms.fast.thresholds`) bound the statistics of every candidate with a threshold in
+it, some dozen neighbours at a time; with the range of their factors, they bound the utilities from both sides.
 
-The law of the choice is that of all exact utilities. :class:`~dpsql.noise.selection.CandidateGaps` has the exact gaps
-of near candidates; that the others' exceed its reach, which is proved here; and the exact gap of any that is drawn, for
+*Choices.* Candidates are far if they would not be near the best even at their upper bounds, with the best at its lower
+bound. The law of the choice is that of all exact utilities: :class:`~dpsql.noise.selection.CandidateGaps` has the exact
+gaps of near candidates; that the others' exceed its reach, which is proved here; and the exact gap of any that is drawn, for
 which every integer is counted. Far ones are proposed with at least their probability and accepted with the exact ratio.
+
+*Thresholds.* Neighbours whose upper bounds are all far below the level are far; once enough neighbours reach it at their
+lower bounds, none after these is asked. The law of the hits is that of all exact statistics: the coin of a far candidate has
+a probability proved here to be below that of a rare one, and heads there are kept with the exact ratio
+(:func:`~dpsql.noise.selection.find_heads`).
+
 So coarse counts only change the time of a choice.
 """
 
@@ -26,6 +32,7 @@ from dpsql.mechanisms.base import Claim, ClaimedText, Reader
 from dpsql.mechanisms.fast import FastRoute
 from dpsql.mechanisms.fast.candidate_scores import (
     BOUNDS_FROM_BELOW,
+    CANDIDATE_PLACE,
     UP_TO_BOUND,
     CandidateScores,
     PublicCandidates,
@@ -42,8 +49,8 @@ from dpsql.mechanisms.selection.generalised_exponential import (
     compute_spread,
 )
 from dpsql.noise.entropy import Entropy
-from dpsql.noise.selection import FEW_CANDIDATES, CandidateGaps
-from dpsql.numerics.exact_numbers import Integers, multiply_integers
+from dpsql.noise.selection import FEW_CANDIDATES, CandidateGaps, compute_reach
+from dpsql.numerics.exact_numbers import Integers, add_integers, multiply_integers, read_integers
 
 _GROUPS = 1 << 14
 """The most groups of neighbouring candidates that are near, or far, together."""
@@ -103,6 +110,57 @@ class CandidatePruning(FastRoute[PrunedCandidates]):
         assert counted.column is not None
         cells = bin_column(known.cells, read, counted.column)
         return None if cells is None else CandidateCells(self.scores, known, cells, self.varying).prune(near)
+
+
+@dataclass(frozen=True)
+class AskedCandidates:
+    """The relevant candidates in asking order, with their distances below the level.
+
+    Args:
+        short: by index in that order; at most 0 if the level is reached.
+        row_of: returns the row of the table at an index.
+        score_of: returns the exact statistic at an index.
+    """
+
+    table: pa.Table
+    level: int
+    short: CandidateGaps
+    row_of: Callable[[int], int]
+    score_of: Callable[[int], int]
+
+
+@dataclass(frozen=True)
+class ThresholdPruning(FastRoute[AskedCandidates]):
+    """The candidates that are compared with one level, with few of them scored.
+
+    The route exists for the same statistics as a choice's (:class:`CandidatePruning`).
+
+    Args:
+        level: the noisy level that a statistic reaches, or may still be found below.
+        rate: of the noise: the probability to be found is ``exp(-rate * short)``.
+    """
+
+    scores: CandidateScores
+    level: int
+    rate: Fraction
+    most: int
+
+    @property
+    def queries(self) -> tuple[str, ...]:
+        return self.scores.queries
+
+    def claims(self, plain: Claim) -> Iterator[ClaimedText]:
+        yield from self.scores.claims(plain)
+
+    def take(self, read: Reader, entropy: Entropy) -> AskedCandidates | None:
+        known, column = group_countable(self.scores, read), self.scores.histograms[0].column
+        if known is None:
+            return None
+        assert column is not None
+        cells = bin_column(known.cells, read, column)
+        if cells is None:
+            return None
+        return CandidateCells(self.scores, known, cells, False).ask(self.level, self.rate, self.most)
 
 
 def read_countable(scores: CandidateScores, read: Reader) -> PublicCandidates | None:
@@ -250,6 +308,68 @@ class CandidateCells:
         if self._term.bounds[0][0] in BOUNDS_FROM_BELOW:
             counts = [below[-1] - n for n in counts]
         return [multiply_integers(f, n) for f in self.known.factors for n in counts]
+
+    def ask(self, level: int, rate: Fraction, most: int) -> AskedCandidates:
+        """Score the candidates near or above the level, among the first ones of which ``most`` certainly reach it."""
+        order, near, size = self._find_near(level, compute_reach(rate), most)
+        rows = near if order is None else order[near]
+        whole = cache(lambda: self._score(self.table, 0, len(self.cells.counts)).scores)
+        scores = self._score_rows(rows)
+
+        def row_of(place: int) -> int:
+            return place if order is None else int(order[place])
+
+        def score_of(place: int) -> int:
+            at = int(np.searchsorted(near, place))
+            here = at < len(near) and int(near[at]) == place
+            return int(scores[at] if here else whole()[row_of(place)])
+
+        def short_of(place: int) -> int:
+            return level - score_of(place)
+
+        short = np.asarray(add_integers(multiply_integers(scores, -1), level))
+        field = CandidateGaps(size, short, near, compute_reach(rate), short_of)
+        return AskedCandidates(self.table, level, field, row_of, score_of)
+
+    def _find_near(
+        self, level: int, reach: int, most: int
+    ) -> tuple[NDArray[np.intp] | None, NDArray[np.intp], int]:
+        """Find the candidates that may be within ``reach`` of the level, or above.
+
+        Returns:
+            The rows in asking order (None: original order), the indices there of those candidates, and the number of
+            indices after which ``most`` have certainly reached the level.
+        """
+        known, corners = self.known, self._find_corners()
+        places = read_integers(self.table.column(CANDIDATE_PLACE))
+        order = None if bool((places[1:] > places[:-1]).all()) else np.argsort(places, kind="stable")
+
+        def spread(of_groups: NDArray[np.bool_]) -> NDArray[np.intp]:
+            """Return the indices of all candidates of some groups."""
+            if not of_groups.any():
+                return np.zeros(0, dtype=np.intp)
+            held = np.repeat(of_groups, known.sizes)
+            rows = np.empty(len(held), dtype=bool)
+            rows[slice(None) if known.order is None else known.order] = held
+            return np.flatnonzero(rows if order is None else rows[order])
+
+        size = self.table.num_rows
+        sure = spread(np.asarray(np.minimum.reduce(corners) >= level))
+        if len(sure) >= most:
+            size = int(sure[most - 1]) + 1
+        near = spread(np.asarray(np.maximum.reduce(corners) >= level - reach))
+        return order, near[: np.searchsorted(near, size)], size
+
+    def _score_rows(self, rows: NDArray[np.intp]) -> Integers:
+        if not len(rows):
+            return np.zeros(0, dtype=np.int64)
+        ascending = np.sort(rows)
+        table = take_rows(self.table, ascending)
+        ends = self.scores.read_thresholds(table)
+        assert ends is not None  # as those of all were
+        cells = self.known.cells.of(ends[self._term.bounds[0][1]])
+        found = self._score(table, int(cells.min()), int(cells.max()) + 1).scores
+        return found[np.searchsorted(ascending, rows)]
 
 
 def take_rows(table: pa.Table, rows: Integers) -> pa.Table:

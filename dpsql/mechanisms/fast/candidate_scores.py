@@ -1,20 +1,15 @@
 """One statistic for each of many candidates, from histograms.
 
-The private rows are scanned once. For local data and counts, the compared column is counted as it streams by; else the
-engine returns, for every distinct value x, the number of rows and the sum of the added column. Then ``COUNT(*) FILTER
-(WHERE x >= c.v)``, ranges, equality and ``SUM(LEAST(x, c.b))`` are differences of running sums: exact, in integers.
-Whether the route is taken depends on types and on the candidates, never on private values.
+The private rows are scanned once. For local data and counts, the compared column is counted as it streams by; else the engine
+returns, for every distinct value x, the number of rows and the sum of the added column. Then ``COUNT(*) FILTER (WHERE x >=
+c.v)``, ranges, equality and ``SUM(LEAST(x, c.b))`` are differences of running sums: exact, in integers. The route depends on
+types and on the candidates, never on private values.
 
-Sums of a streaming private column clipped at each of many arbitrary thresholds.
+Sums clipped at many arbitrary thresholds (:class:`ClippedSums`) count rows in cells, as in
+:mod:`dpsql.mechanisms.fast.thresholds`, together with the exact sum of each cell's distances from its start.
 
-For thresholds near each other, every integer is counted (:mod:`dpsql.mechanisms.fast.column_counts`). Otherwise rows
-are counted in cells, as in :mod:`dpsql.mechanisms.fast.thresholds`, and each cell also has the exact sum of its
-rows' distances from its start.
-
-Caches objects derived from a public relation, for the relation's lifetime.
-
-A notebook asks many statements about one list of candidates. Its rows are one immutable Arrow table, so expensive
-derivations are made once: its digest, and the numbers behind its candidates.
+A notebook uses one list of candidates in many statements. Its rows are one immutable Arrow table, so expensive derivations
+are cached for its lifetime (:class:`MadeOnce`): its digest, and the numbers of its candidates.
 """
 
 from __future__ import annotations
@@ -238,7 +233,6 @@ class CandidateFactor:
     high: int = 0
 
     def of(self, table: pa.Table) -> Integers | int:
-        """Return the factors of the candidates in a table."""
         if self.column is None:
             return self.times
         column = table.column(self.column)
@@ -283,7 +277,6 @@ class ScoreTerm:
         return moved
 
     def aggregate(self, run: Sums, found: Mapping[str, Thresholds]) -> Integers | int:
-        """Return the aggregate of every candidate."""
         if self.clip is not None:
             assert not isinstance(run, ThresholdSums)  # counts of rows have no clipped sums
             return run.clipped(found[self.clip])

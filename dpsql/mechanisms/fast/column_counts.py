@@ -1,13 +1,11 @@
-"""Counts of a private column as it streams by.
+"""Counts of a private column as it streams by, and cells of neighbouring numbers.
 
-Grouping a million values costs an engine a hash table, and most of its time. For local data, the column is read in
-parts, as narrow integers, and counted in an array: a third of the time, in memory that grows with the range and not
-with the rows. The counts are equal, and the choice of route depends on the range, which is public, and on the data's location.
+Grouping a million values takes most of an engine's time, for its hash table. For local data, the column is read in parts, as
+narrow integers, and counted in an array: a third of the time, in memory that grows with the range and not with the rows. The
+counts are equal, and the route depends on the public range and on the data's location.
 
-Cells of neighbouring numbers: the cell is a monotone function of the number.
-
-So rows and thresholds in different cells need no comparison. Computing the cell takes a few operations on a whole block
-of numbers, which fits a core's cache.
+A number's cell is a monotone function of it, so rows and thresholds in different cells need no comparison. Computing cells
+takes a few operations on a block of numbers that fits a core's cache.
 """
 
 from __future__ import annotations
@@ -29,7 +27,6 @@ from numpy.typing import NDArray
 from dpsql.mechanisms.base import Claim, ClaimedText, Read, Reader
 from dpsql.mechanisms.fast import FastRoute
 from dpsql.noise.entropy import Entropy
-from dpsql.numerics.exact_numbers import INT64_MAX, SAFE
 
 _Part = TypeVar("_Part", bound=Sized)
 _Tally = TypeVar("_Tally")
@@ -132,7 +129,6 @@ class _RangeCounts:
         self._held = 0
 
     def add(self, values: NDArray[Any]) -> None:
-        """Count some more."""
         size = len(self._places)
         for start in range(0, len(values), size):
             some = values[start : start + size]
@@ -219,11 +215,6 @@ BLOCK_ROWS = 1 << 17
 
 _MAGIC = 2.0**52  # from here to twice this, doubles are integers in their lowest bits
 _MANTISSA = (1 << 52) - 1
-_MAGIC_BITS = int(np.array(_MAGIC).view(np.int64))
-_MOST_SHIFT = 50
-"""The most dropped bits of a double: infinity and NaN stay in separate cells."""
-_FEW_RUNGS = 1 << 10
-"""Fewer thresholds are fast to look up."""
 
 
 class NumberCells(ABC):
@@ -232,8 +223,6 @@ class NumberCells(ABC):
     count: int
     kind: np.dtype[Any]
     """The type returned by :meth:`compared`."""
-    starts_with_threshold = False
-    """Whether no number of a cell is below its :meth:`near`."""
 
     @abstractmethod
     def compared(self, part: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:
@@ -243,12 +232,7 @@ class NumberCells(ABC):
     def number(self, compared: NDArray[Any], out: NDArray[np.int64]) -> NDArray[np.int64]:
         """Write the cells of numbers, as from :meth:`compared`, to ``out``."""
 
-    def near(self, cells: NDArray[np.int64], out: NDArray[Any]) -> NDArray[Any] | None:
-        """Return the compared thresholds in cells, if these are faster computed than looked up."""
-        return None
-
     def of(self, values: NDArray[Any]) -> NDArray[np.int64]:
-        """Return the cells of numbers."""
         held = np.empty(len(values), dtype=self.kind)
         cells = np.empty(len(values), dtype=np.int64)
         for x, out in zip(cut_blocks(self.compared(values, held)), cut_blocks(cells), strict=True):
@@ -272,33 +256,6 @@ class IntegerCells(NumberCells):
 
     def number(self, compared: NDArray[Any], out: NDArray[np.int64]) -> NDArray[np.int64]:
         return np.asarray(np.right_shift(compared, self.shift, out=out))
-
-
-class IntegerRungs(IntegerCells):
-    """The cells from one threshold of an arithmetic sequence of integers up to before the next, which is computed."""
-
-    starts_with_threshold = True
-
-    def __init__(self, first: int, last: int, step: int) -> None:
-        super().__init__(first - step, last + 1, 0)
-        self._step = step
-        self.count = (self.high - self.low) // step + 1
-
-    @classmethod
-    def of_rungs(cls, values: NDArray[np.int64]) -> IntegerRungs | None:
-        """Return the cells of distinct ascending thresholds; None if these are no such sequence."""
-        if len(values) < _FEW_RUNGS:
-            return None
-        first, step = int(values[0]), int(values[1]) - int(values[0])
-        if first - step <= -SAFE or not bool((values[1:] - values[:-1] == step).all()):
-            return None
-        return cls(first, int(values[-1]), step)
-
-    def number(self, compared: NDArray[Any], out: NDArray[np.int64]) -> NDArray[np.int64]:
-        return np.asarray(np.floor_divide(compared, self._step, out=out))
-
-    def near(self, cells: NDArray[np.int64], out: NDArray[Any]) -> NDArray[Any]:
-        return np.asarray(np.multiply(cells, self._step, out=out))
 
 
 class DoubleCells(NumberCells):
@@ -347,105 +304,6 @@ class DoubleCells(NumberCells):
         if self._beyond:
             np.minimum(out, self.count - 1, out=out)  # the bits of NaN are above all others
         return out
-
-
-class LogCells(DoubleCells):
-    """Cells whose width doubles as numbers do, for thresholds above 0: the top bits of a number, minus the least's."""
-
-    def __init__(self, low: float, high: float, count: int) -> None:
-        least, most = _key(low), _key(high)
-        self._shift = min(max(0, (most - least).bit_length() - (count.bit_length() - 1)), _MOST_SHIFT)
-        self._base, self._beyond = least >> self._shift, True
-        last = (most >> self._shift) - self._base
-        self._least = _repeat(low)
-        self._most = _repeat(_double(min(last + 1 + self._base << self._shift, _key(math.inf))))
-        self.count = last + 4
-
-    def number(self, compared: NDArray[Any], out: NDArray[np.int64]) -> NDArray[np.int64]:
-        held = out.view(np.float64)
-        _pick(np.maximum, compared, self._least, held)
-        _pick(np.minimum, held, self._most)
-        np.bitwise_and(out, INT64_MAX, out=out)  # NaN may have a sign
-        np.right_shift(out, self._shift, out=out)
-        np.subtract(out, self._base, out=out)
-        return np.asarray(np.minimum(out, self.count - 1, out=out))
-
-
-def choose_double_cells(values: NDArray[np.float64], count: int) -> DoubleCells:
-    """Return about ``count`` cells with the fewest thresholds in shared cells."""
-    made = DoubleCells.between(values, count)
-    some = values[:: len(values) // count + 1]
-    alone = _count_alone(made, some)
-    if alone * 4 < 3 * len(some) and bool(((values > 0) & (values < math.inf)).all()):
-        other = LogCells(float(values.min()), float(values.max()), count)
-        if _count_alone(other, some) > alone:
-            return other
-    return made
-
-
-def _count_alone(cells: NumberCells, values: NDArray[np.float64]) -> int:
-    return int(np.count_nonzero(np.bincount(cells.of(values), minlength=cells.count)))
-
-
-class RungCells(DoubleCells):
-    """The cells around the thresholds of an arithmetic sequence, one each; the threshold is computed."""
-
-    def __init__(self, values: NDArray[np.float64], step: float, first: float, way: str) -> None:
-        self._step, self._first, self._way = step, first, way
-        super().__init__(float(values[0]), float(values[-1]), len(values), beyond=False)
-
-    @classmethod
-    def of_rungs(cls, values: NDArray[np.float64]) -> RungCells | None:
-        """Return the cells of distinct ascending thresholds; None if these are no such sequence."""
-        size = len(values)
-        if size < _FEW_RUNGS or not (np.isfinite(values[0]) and np.isfinite(values[-1])):
-            return None
-        step = (float(values[-1]) - float(values[0])) / (size - 1)
-        if not 0 < step < math.inf or abs(float(values[0])) / step > 2.0**50:
-            return None
-        first = float(np.rint(values[0] / step))
-        bit = 1 << max(1, int(first) + size - 1).bit_length() - 1
-        whole = float(values[bit - int(first)]) / bit if first <= bit < first + size else step
-        ways = [
-            ("times", whole, first),
-            ("over", float(np.rint(1 / whole)), first),
-            ("from", step, float(values[0])),
-        ]
-        for way, by, start in ways:
-            made = cls(values, by, start, way) if by > 0 else None
-            if made is not None and made._is_of(values):
-                return made
-        return None
-
-    def _is_of(self, values: NDArray[np.float64]) -> bool:
-        places = np.arange(len(values))
-        if not all(
-            bool((self.near(places[part], np.empty(len(places[part]))) == values[part]).all())
-            for part in (slice(0, BLOCK_ROWS), slice(BLOCK_ROWS, None))
-        ):
-            return False
-        return bool((self.of(values) == places).all())
-
-    def near(self, cells: NDArray[np.int64], out: NDArray[Any]) -> NDArray[Any]:
-        held = out.view(np.int64)
-        np.bitwise_or(cells, _MAGIC_BITS, out=held)
-        np.subtract(out, _MAGIC if self._way == "from" else _MAGIC - self._first, out=out)
-        (np.divide if self._way == "over" else np.multiply)(out, self._step, out=out)
-        if self._way == "from":
-            np.add(out, self._first, out=out)
-        return out
-
-
-def _key(value: float) -> int:
-    """Return the rank of a double among all doubles; ``-0.0`` is just below ``0.0``."""
-    bits = int(np.array(value).view(np.int64))
-    return bits if bits >= 0 else -(bits & INT64_MAX) - 1
-
-
-def _double(key: int) -> float:
-    """Return the double of a rank; the one after infinity is NaN."""
-    bits = key if key >= 0 else (-key - 1) | -INT64_MAX - 1
-    return float(np.array(bits, dtype=np.int64).view(np.float64))
 
 
 def _repeat(value: float) -> NDArray[np.float64]:

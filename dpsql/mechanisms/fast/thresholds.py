@@ -3,22 +3,17 @@
 Comparisons are DuckDB's: integers and decimals (as integers of the finer scale), doubles (NaN is the greatest value and
 equal to itself) and dates. Integers and doubles are compared as doubles: each threshold then has an equivalent integer edge.
 
-The rows below each of many arbitrary thresholds, counted exactly as a column streams by.
+*Rows below each of many arbitrary thresholds* are counted exactly as a column streams by. For integer thresholds near each
+other, every integer is counted (:mod:`dpsql.mechanisms.fast.column_counts`). Otherwise numbers are assigned to about as many
+cells as thresholds. In a cell with one threshold, a row is below, at or above it: one look-up and a comparison or two. In a
+cell with several, bisection finds a row's place among them, for a whole block of rows at once. No row is kept. Values affect
+only the time for the few rows in crowded cells.
 
-For integer thresholds near each other, every integer is counted (:mod:`dpsql.mechanisms.fast.column_counts`). Otherwise
-numbers are assigned to cells (:mod:`dpsql.mechanisms.fast.column_counts`), about as many as there are thresholds. In a
-cell with one threshold, a row is below, at or above it: one look-up and a comparison or two. In a cell with several,
-bisection finds a row's place among them, for a whole block of rows at once.
-
-No row is kept. Values affect only the time for the few rows in crowded cells.
-
-A private column in coarse cells, some of which are resolved into rows afterwards.
-
-Counts for a million thresholds need as many places in memory, accessed at random. A few thousand cells of neighbouring
-numbers fit the processor's cache, which takes half the time. The rows are kept with their cells, so that those of a few
-cells can be resolved later. Nothing is read twice, so all counts are of the same rows. The cell is a monotone function
-of the number, for rows and thresholds: below a threshold are all rows of the cells before its cell, and some of those
-in it. Rows that exceed the memory limit are resolved as they arrive.
+*Coarse cells, some of which are resolved into rows afterwards* (:class:`BinnedColumn`). Counts for a million thresholds need
+as many places in memory, accessed at random; a few thousand cells fit the processor's cache, which takes half the time. The
+rows are kept with their cells, so that those of a few cells can be resolved later. Nothing is read twice, so all counts are
+of the same rows. The cell is a monotone function of the number, for rows and thresholds: below a threshold are all rows of
+the cells before its cell, and some of those in it. Rows that exceed the memory limit are resolved as they arrive.
 """
 
 from __future__ import annotations
@@ -38,12 +33,10 @@ from dpsql.mechanisms.base import Reader
 from dpsql.mechanisms.fast.column_counts import (
     BLOCK_ROWS,
     COUNTING_THREADS,
+    DoubleCells,
     IntegerCells,
-    IntegerRungs,
     NumberCells,
-    RungCells,
     ThreadTallies,
-    choose_double_cells,
     cut_blocks,
     stream_column,
     work_beside,
@@ -140,7 +133,6 @@ class Thresholds:
 
     @property
     def are_floats(self) -> bool:
-        """Whether the thresholds are doubles."""
         return self.values.dtype.kind == "f"
 
     @property
@@ -252,12 +244,10 @@ class PrefixSums:
 
     @property
     def total(self) -> int:
-        """The sum over all values."""
         return int(self.sums[-1])
 
     @property
     def are_floats(self) -> bool:
-        """Whether the values are doubles."""
         return bool(self.x.dtype.kind == "f")
 
     def is_comparable_with(self, end: Thresholds) -> bool:
@@ -325,21 +315,18 @@ def read_edges(end: Thresholds, after: bool, doubles: bool, digits: int) -> NDAr
 class SortedThresholds:
     """Distinct thresholds in ascending order, their cells, and the places of the given ones.
 
-    All of it is public, so it may be kept for other statements. Look-up tables are made only if the thresholds are no
-    arithmetic sequence.
+    All of it is public, so it may be kept for other statements.
 
     ``doubles``: rows are doubles, otherwise integers whose last ``digits`` are decimal places.
     """
 
     cells: NumberCells
-    ladder_start: int | None = None
-    """The cell of the first threshold, if the cells after it have the others, one each, in order."""
     crowded: NDArray[np.bool_] | None = None
     """The cells with several thresholds; None if there are none."""
     first: NDArray[np.int64] | None = None
     """The number of thresholds in the cells before each, if some are crowded."""
-    near: NDArray[Any] | None = None
-    """The threshold of each cell, if it is looked up."""
+    near: NDArray[Any]
+    """The threshold of each cell."""
 
     def __init__(self, ends: Sequence[Compared], doubles: bool, digits: int) -> None:
         self._doubles, self._digits, self.sides = doubles, digits, sorted({after for _, after in ends})
@@ -348,13 +335,9 @@ class SortedThresholds:
             if not any(np.array_equal(edges, known) for known in found):
                 found.append(edges)
         self.values = _sort(found[0] if len(found) == 1 else np.concatenate(found))
-        ladder = RungCells.of_rungs(self.values) if doubles else IntegerRungs.of_rungs(self.values)
-        self.known, self.numbers, self.steps = self.values[:0], np.zeros(0, dtype=np.int64), list[int]()
-        if ladder is not None:
-            self.cells, self.ladder_start = ladder, int(ladder.of(self.values[:1])[0])
-        else:
-            self.cells, self.numbers = self._choose_cells()
-            self._look_up()
+        self.known, self.steps = self.values[:0], list[int]()
+        self.cells, self.numbers = self._choose_cells()
+        self._look_up()
         self._given: list[tuple[Thresholds, bool, NDArray[np.intp]]] = []
         self._most_given = sum(len(end.values) for end, _ in ends)
 
@@ -372,11 +355,11 @@ class SortedThresholds:
 
     def _make_cells(self, bits: int) -> NumberCells:
         if self._doubles:
-            return choose_double_cells(self.values, 1 << bits)
+            return DoubleCells.between(self.values, 1 << bits)
         return IntegerCells(int(self.values[0]) - 1, int(self.values[-1]) + 1, bits)
 
     def _look_up(self) -> None:
-        """Make the look-up tables of cells that are no arithmetic sequence."""
+        """Make the look-up tables of cells."""
         known = self.cells.compared(self.values, np.empty(len(self.values), dtype=self.cells.kind))
         self.near = np.zeros(self.cells.count, dtype=self.cells.kind)
         self.near[self.numbers] = known
@@ -407,8 +390,6 @@ class SortedThresholds:
         first = int(np.searchsorted(known, edges[0])) if len(edges) else 0
         if np.array_equal(known[first : first + len(edges)], edges):  # all given thresholds, or some in order
             return np.arange(first, first + len(edges))
-        if self.ladder_start is not None:
-            return self.cells.of(edges) - self.ladder_start
         return np.searchsorted(known, edges)
 
 
@@ -420,7 +401,6 @@ class ThresholdSums:
 
     @property
     def total(self) -> int:
-        """The number of all rows."""
         return int(self.sums[-1])
 
     def place(self, end: Thresholds, after: bool) -> NDArray[np.intp]:
@@ -500,17 +480,11 @@ class ThresholdCounts:
         if known.crowded is not None:
             many = np.flatnonzero(known.crowded.take(cells))
             self._add_crowded(x[many], cells[many], tally)
-        near = self._cells.near(cells, tally.near[:size])
-        if near is None:
-            assert known.near is not None
-            near = known.near.take(cells, mode="clip", out=tally.near[:size])
+        near = known.near.take(cells, mode="clip", out=tally.near[:size])
         # Rows above a cell's threshold are counted with those below the next one's.
         index = cells if len(self._sides) == 1 else np.multiply(cells, 2, out=cells)
         for after in self._sides:
-            if not after and self._cells.starts_with_threshold:
-                index += 1
-            else:
-                index += (np.greater if after else np.greater_equal)(x, near)
+            index += (np.greater if after else np.greater_equal)(x, near)
         if many is not None:
             index[many] = len(self._sides) * self._cells.count + 1  # these are counted separately
 
@@ -535,7 +509,7 @@ class ThresholdCounts:
             bins += tally.bins[:-1]
         bins[0] += below
         np.cumsum(bins, out=bins)
-        sums = self._pick(bins) if known.ladder_start is None else bins[count * known.ladder_start :]
+        sums = self._pick(bins)
         if known.crowded is not None:
             classes = np.zeros(2 * len(known.values) + 1, dtype=np.int64)
             for tally in self._tallies.all:
@@ -599,7 +573,7 @@ class ThresholdCells:
         """Return the cells of thresholds; None if these can't be counted here."""
         cells: NumberCells
         if counted.doubles:
-            cells = choose_double_cells(read_edges(end, after, True, 0), 1 << _CELL_BITS)
+            cells = DoubleCells.between(read_edges(end, after, True, 0), 1 << _CELL_BITS)
         else:
             ends = find_span(counted, [end])
             if ends is None:

@@ -50,6 +50,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpsql.mechanisms import base
+from dpsql.mechanisms.fast.candidate_pruning import AskedCandidates, ThresholdPruning
 from dpsql.mechanisms.fast.candidate_scores import (
     CANDIDATE_PLACE,
     CANDIDATE_SCORE,
@@ -58,7 +59,6 @@ from dpsql.mechanisms.fast.candidate_scores import (
     CandidateScores,
     ScoredCandidates,
 )
-from dpsql.mechanisms.fast.threshold_pruning import AskedCandidates, ThresholdPruning
 from dpsql.mechanisms.moments import Sum
 from dpsql.mechanisms.per_group import LaplaceNoise, Statistic
 from dpsql.mechanisms.selection.utility_forms import UtilityForm
@@ -410,11 +410,11 @@ class AboveThreshold(ScoredOperator):
             said.append(f"Each hit is answered afresh, from a share of ε={float(self.answer[1]):g}.")
         return tuple(said)
 
-    def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[base.ExpectedError]:
-        noise = self.noise
-        other = noise.scaled(factor)
-        reach = other.reach(confidence, self.candidates or 1) / float(self.steps)
-        yield base.ExpectedError("compared with the threshold", reach)
+    def errors(self, basis: base.ErrorBasis) -> Iterator[base.ExpectedError]:
+        if basis.confidence is not None:
+            noise = self.noise.scaled(basis.factor)
+            reach = noise.reach(basis.confidence, self.candidates or 1) / float(self.steps)
+            yield base.ExpectedError("compared with the threshold", reach)
 
 
 class NoisyThreshold:

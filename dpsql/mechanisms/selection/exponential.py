@@ -43,11 +43,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpsql.mechanisms.aggregation import Answered, Group, Part, index_groups
-from dpsql.mechanisms.base import ClaimedText, ExpectedError, Read, Release, RowsClaim, add_salt
+from dpsql.mechanisms.base import ClaimedText, ErrorBasis, ExpectedError, Read, Release, RowsClaim, add_salt
 from dpsql.mechanisms.fast.candidate_pruning import CandidatePruning, PrunedCandidates
 from dpsql.mechanisms.fast.candidate_scores import CandidateScores
 from dpsql.mechanisms.histograms import BIN, BIN_ROWS
 from dpsql.mechanisms.per_group import LaplaceNoise
+from dpsql.mechanisms.quantiles import RANK_CONFIDENCE
 from dpsql.mechanisms.selection.above_threshold import ScoredOperator, make_answers
 from dpsql.mechanisms.selection.generalised_exponential import (
     SCORE_GRID,
@@ -344,10 +345,10 @@ class ExponentialChoice(ScoredOperator):
         size = self.candidates or 1
         return self._reach(confidence, size) * SCORE_SENSITIVITY / SCORE_GRID + self._margin(size)
 
-    def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[ExpectedError]:
-        if not self.varying:
-            other = replace(self, epsilon=self.epsilon * factor)
-            yield ExpectedError("short of the best", other.behind(confidence))
+    def errors(self, basis: ErrorBasis) -> Iterator[ExpectedError]:
+        if not self.varying and basis.confidence is not None:
+            other = replace(self, epsilon=self.epsilon * basis.factor)
+            yield ExpectedError("short of the best", other.behind(basis.confidence))
 
 
 # -- the most frequent of public values -------------------------------------------------------------------------------
@@ -394,7 +395,11 @@ class MostFrequent(Part):
             held, exact = rows.get(group, _NO_ROWS), np.zeros(self.bins, dtype=np.int64)
             np.add.at(exact, places[held].astype(np.int64), counts[held].astype(np.int64))
             chosen.append(int(choose_exponential(exact, self.rate, entropy)))
-        note = f"no interval for {self.name}: it is a choice, and of no rows any value is as likely"
+        behind = math.ceil(self.bound_error(RANK_CONFIDENCE))
+        note = (
+            f"no interval for {self.name}: it has at most {behind:,} rows fewer than the most frequent value, at "
+            f"{RANK_CONFIDENCE:.0%}; among fewer rows any value may be shown"
+        )
         return Answered({self.name: pa.array(chosen, pa.int64())}, self.event, (note,))
 
     def bound_error(self, confidence: float) -> float:
@@ -410,6 +415,7 @@ class MostFrequent(Part):
             f"{confidence:.4g} probability.",
         )  # fmt: skip
 
-    def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[ExpectedError]:
-        other = replace(self, epsilon=self.epsilon * factor)
-        yield ExpectedError(f"{self.name}, in rows", other.bound_error(confidence))
+    def errors(self, basis: ErrorBasis) -> Iterator[ExpectedError]:
+        if basis.confidence is not None:
+            other = replace(self, epsilon=self.epsilon * basis.factor)
+            yield ExpectedError(self.name, other.bound_error(basis.confidence), condition=", in rows")

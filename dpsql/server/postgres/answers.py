@@ -12,14 +12,14 @@ import base64
 import datetime
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from dpsql.binding.values.declared_values import stand_in_values
 from dpsql.client.wire import CHUNK, Message, WireError, get_field
 from dpsql.errors import BindError, Error, ParseError
+from dpsql.language.parameter_values import StandIn
 from dpsql.language.parameters import list_parameter_names
 from dpsql.language.postgres import TextPart, list_array_parameters, split_parts
 from dpsql.language.statements import Statement, may_keep, parse
@@ -325,9 +325,9 @@ def _describe_query(
     if not asked.bound:
         kinds = _complete_kinds(session, part, kinds)
         sampled = any(asked.kinds) or list_array_parameters(part.text)
-        params = {str(place): _sample(kind) for place, kind in enumerate(kinds, 1)} if sampled else None
-    with nullcontext() if asked.bound else stand_in_values():
-        found = session.describe(part.text, params)
+        samples = {str(place): StandIn(_sample(kind)) for place, kind in enumerate(kinds, 1)}
+        params = samples if sampled else None
+    found = session.describe(part.text, params)
     if found.schema is None:
         raise BindError(
             "the columns depend on the parameters.", hint="name the types of the parameters, as $1::INTEGER."

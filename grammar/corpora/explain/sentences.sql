@@ -8,7 +8,7 @@ Would cost ε=0.1; ε=10 of ε=10 left. Nothing has been spent and no private da
 4. The cap that would help most: try max_rows_contributed = 5, which has 0.5 times the noise; rows of one patient_id above 5 in all are left out. OPTIONS (report_cut = TRUE) tells about how many rows the caps leave out.
 5. Small keys are summed in memory: same result, faster.
 
-Expected error, with 0.95 probability, at other epsilons:
+Error that 0.95 of all answers stay within, at other epsilons:
       ε=0.01   ε=0.02   ε=0.05   [ε=0.1]   ε=0.2   ε=0.5   ε=1
   n   ±2 996   ±1 498     ±599      ±300    ±150     ±60   ±30
 ====
@@ -23,7 +23,7 @@ Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data
 5. The cap that would help most: try max_rows_contributed = 5, which has 0.5 times the noise; rows of one patient_id above 5 in all are left out. OPTIONS (report_cut = TRUE) tells about how many rows the caps leave out.
 6. Small keys are summed in memory: same result, faster.
 
-Expected error, with 0.95 probability, at other epsilons:
+Error that 0.95 of all answers stay within, at other epsilons:
                            ε=0.1    ε=0.2     ε=0.5     [ε=1]       ε=2        ε=5
   mean, of 1,000 rows       ±500   ±292.3    ±86.55    ±39.83    ±19.15     ±7.488
   mean, of 10,000 rows    ±39.83   ±19.15    ±7.488    ±3.716    ±1.851    ±0.7389
@@ -41,7 +41,7 @@ Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no pr
 6. Noise: AUTO takes Laplace noise: its expected error is 0.3 times that of Gaussian noise of ε=0.5, δ=5e-07.
 7. groups are selected by their number of units (optimal at Rényi order 41.6 for 3 groups of a unit together, ε=0.5, δ=1e-06): a group appears with probability 1.7e-07 from 1 unit, above one half from 61, above 0.999 from 99; smaller groups are left out
 
-Expected error, with 0.95 probability, at other epsilons:
+Error that 0.95 of all answers stay within, at other epsilons:
       ε=0.1   ε=0.2   ε=0.5   [ε=1]   ε=2   ε=5
   n    ±599    ±300    ±120     ±60   ±30   ±12
 ====
@@ -52,7 +52,7 @@ Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data
 1. Each row of bids is protected.
 2. total: add bid, held to [0, 10] (from the policy); one row moves this by at most 10 in all. The sum has discrete Laplace noise of scale 10 (ε=1); within ±29.96 with 0.95 probability.
 
-Expected error, with 0.95 probability, at other epsilons:
+Error that 0.95 of all answers stay within, at other epsilons:
            ε=0.1    ε=0.2    ε=0.5    [ε=1]      ε=2     ε=5
   total   ±299.6   ±149.8   ±59.91   ±29.96   ±14.98   ±5.99
 ====
@@ -68,7 +68,7 @@ Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no pr
 6. Gaussian noise is calibrated once for all of its numbers together (ε=1, δ=1e-06, by the analytic formula): each has noise for what one patient_id moves it by.
 7. Small keys are summed in memory: same result, faster.
 
-Expected error, with 0.95 probability, at other epsilons:
+Error that 0.95 of all answers stay within, at other epsilons:
              ε=0.1      ε=0.2      ε=0.5     [ε=1]       ε=2       ε=5
   n         ±1 006       ±526       ±223      ±117       ±62       ±27
   total   ±503 100   ±263 200   ±111 700   ±58 550   ±30 910   ±13 580
@@ -94,9 +94,9 @@ Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no pr
 15. r: a sum of squares with rounded Gaussian noise of deviation 948074 (jointly ε=0.8, δ=5e-07); within ±2.50126e+06 with 0.9917 probability.
 16. r: a sum of squares with rounded Gaussian noise of deviation 1.64596e+07 (jointly ε=0.8, δ=5e-07); within ±4.34247e+07 with 0.9917 probability.
 17. r: and a count with rounded Gaussian noise of deviation 263.354 (jointly ε=0.8, δ=5e-07); within ±694.795 with 0.9917 probability.
-Expected absolute error (rows spread evenly between the bounds): r ±0.788 of 1,000 rows, ±0.0788 of 10,000, ±0.00788 of 100,000.
+Mean absolute error (rows spread evenly between the bounds): r ±0.788 of 1,000 rows, ±0.0788 of 10,000, ±0.00788 of 100,000.
 
-Expected error, with 0.95 probability, at other epsilons:
+Error that 0.95 of all answers stay within, at other epsilons:
                              ε=0.1      ε=0.2      ε=0.5      [ε=1]       ε=2       ε=5
   n                         ±1 830       ±955       ±404       ±211      ±111       ±48
   total                   ±915 000   ±477 300   ±201 800   ±105 400   ±55 310   ±24 020
@@ -115,7 +115,7 @@ Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data
 5. Noise: AUTO takes Laplace noise: only a delta in the statement's own OPTIONS allows Gaussian noise.
 6. Small keys are summed in memory: same result, faster.
 
-Expected error, with 0.95 probability, at other epsilons:
+Error that 0.95 of all answers stay within, at other epsilons:
       ε=0.1   ε=0.2   ε=0.5   [ε=1]   ε=2   ε=5
   n    ±300    ±150     ±60     ±30   ±15    ±6
 ====
@@ -131,7 +131,7 @@ Would cost ε=1 (ε=0.1 of it tells what caps and bounds cut); ε=10 of ε=10 le
 6. The cap that would help most: try max_rows_contributed = 5, which has 0.5 times the noise; rows of one patient_id above 5 in all are left out. OPTIONS (report_cut = TRUE) tells about how many rows the caps leave out.
 7. What caps and bounds cut is told in notes, for ε=0.1 of the whole: rows beyond 10 of one patient_id in all (±599); amount beyond [0, 500], added up (±300 000), with 0.95 probability. Of one patient_id no more counts than the caps let it add.
 
-Expected error, with 0.95 probability, at other epsilons:
+Error that 0.95 of all answers stay within, at other epsilons:
              ε=0.1      ε=0.2     ε=0.5     [ε=1]       ε=2      ε=5
   n           ±666       ±333      ±133       ±67       ±33      ±13
   total   ±332 900   ±166 400   ±66 570   ±33 290   ±16 640   ±6 657
@@ -152,7 +152,7 @@ Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data
 4. The cap that would help most: try max_rows_contributed = 5, which has 0.5 times the noise; rows of one patient_id above 5 in all are left out. OPTIONS (report_cut = TRUE) tells about how many rows the caps leave out.
 5. Small keys are summed in memory: same result, faster.
 
-Expected error, with 0.95 probability, at other epsilons:
+Error that 0.95 of all answers stay within, at other epsilons:
             ε=0.1     ε=0.2    ε=0.5    [ε=1]      ε=2      ε=5
   total   ±26 960   ±13 480   ±5 392   ±2 696   ±1 348   ±539.2
 ====
@@ -169,9 +169,9 @@ Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data
 7. c: a total of the values less 60 with discrete Laplace noise of scale 4800 (ε=0.125); within ±21033.7 with 0.9875 probability.
 8. c: a total of the values less 250 with discrete Laplace noise of scale 20000 (ε=0.125); within ±87640.5 with 0.9875 probability.
 9. c: and a count with discrete Laplace noise of scale 80 (ε=0.125); within ±350.562 with 0.9875 probability.
-Expected absolute error (rows spread evenly between the bounds): h ±19.99; c ±1 500 of 1,000 rows, ±150 of 10,000, ±15 of 100,000.
+Mean absolute error (rows spread evenly between the bounds): h ±19.99; c ±1 500 of 1,000 rows, ±150 of 10,000, ±15 of 100,000.
 
-Expected error, with 0.95 probability, at other epsilons:
+Error that 0.95 of all answers stay within, at other epsilons:
                 ε=0.1   ε=0.2   ε=0.5   [ε=1]   ε=2   ε=5
   h, each bin    ±599    ±300    ±120     ±60   ±30   ±12
 ====
@@ -203,9 +203,9 @@ Would cost at most ε=1; ε=10 of ε=10 left. Nothing has been spent and no priv
 3. mean: average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than 10 rows in all weigh less, and count as 10 together. Noise is reduced step by step until every interval ends within 100 of its value, at 0.95 confidence, or ε=0.70191 is used up. Sums of ε are charged what was used, rules for many statements the stages that were begun.
 4. Caps: max_rows = 10. The noise is that of 10 rows of one patient_id.
 5. The cap that would help most: try max_rows_contributed = 5, which has 0.5 times the noise; rows of one patient_id above 5 in all are left out. OPTIONS (report_cut = TRUE) tells about how many rows the caps leave out.
-Expected absolute error: mean ±33.38.
+Mean absolute error: mean ±33.38.
 
-Expected error, with 0.95 probability, at other epsilons:
+Error that 0.95 of all answers stay within, at other epsilons:
        ε=0.1   ε=0.2   ε=0.5   [ε=1]   ε=2   ε=5
   n   ±1 005    ±502    ±201    ±100   ±50   ±20
 ====
@@ -235,9 +235,9 @@ Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data
 12. Choose iqr(age) (the upper quartile less the lower one) among 121 public answers by inverse sensitivity (ε=0.25): each weighs exp(-0.0125 k), where k is how many rows would have to come or go for the exact answer to reach it.
 13. Choose trimmed_mean(age, 0.1) (the mean without the lowest and the highest 0.1 of the rows) among 61441 public answers by inverse sensitivity (ε=0.25): each weighs exp(-0.0125 k), where k is how many rows would have to come or go for the exact answer to reach it.
 14. Choose mode(ward) among 3 public values by the exponential mechanism (ε=0.25).
-Expected absolute error (rows spread evenly between the bounds): spread ±4.8 of 1,000 rows, ±0.48 of 10,000, ±0.048 of 100,000; middle ±4.8 of 1,000 rows, ±0.48 of 10,000, ±0.048 of 100,000; median(age) ±6.4 of 1,000 rows, ±0.64 of 10,000, ±0.064 of 100,000.
+Mean absolute error (rows spread evenly between the bounds): spread ±4.8 of 1,000 rows, ±0.48 of 10,000, ±0.048 of 100,000; middle ±4.8 of 1,000 rows, ±0.48 of 10,000, ±0.048 of 100,000; median(age) ±6.4 of 1,000 rows, ±0.64 of 10,000, ±0.064 of 100,000.
 
-Expected error, with 0.95 probability, at other epsilons:
+Error that 0.95 of all answers stay within, at other epsilons:
                            ε=0.1    ε=0.2    ε=0.5    [ε=1]      ε=2      ε=5
   median(age), in rows    ±4 155   ±2 078   ±831.1   ±415.5   ±207.8   ±83.11
   spread, in rows         ±6 233   ±3 117   ±1 247   ±623.3   ±311.7   ±124.7
@@ -253,9 +253,9 @@ Would cost μ=0.5; μ=1 of μ=1 left. It uses 25% of the gdp rule. Nothing has b
 2. spread: the upper quartile less the lower one, of age held to [0, 120] (from the policy). k is at most 194.8, with 0.95 probability; no delta is needed, and it is never NULL.
 3. iqr(age), three ways at 0.95, for 1,000 / 10,000 / 100,000 rows spread evenly between the bounds (both are assumed): inverse sensitivity ±4.49 / ±0.449 / ±0.0449; PTR (δ=1e-07) NULL / ±60 / ±27.5; noise for the whole range ±449, more than the bounds are apart, however many rows there are.
 4. Choose iqr(age) (the upper quartile less the lower one) among 121 public answers by inverse sensitivity (ε=0.800155): each weighs exp(-0.04001 k), where k is how many rows would have to come or go for the exact answer to reach it.
-Expected absolute error (rows spread evenly between the bounds): spread ±1.5 of 1,000 rows, ±0.15 of 10,000, ±0.015 of 100,000.
+Mean absolute error (rows spread evenly between the bounds): spread ±1.5 of 1,000 rows, ±0.15 of 10,000, ±0.015 of 100,000.
 
-Expected error, with 0.95 probability, at other mu:
+Error that 0.95 of all answers stay within, at other mu:
                     μ=0.05    μ=0.1   μ=0.25   [μ=0.5]
   spread, in rows   ±1 948   ±973.8   ±389.5    ±194.8
 ====
@@ -267,9 +267,9 @@ Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data
 2. spread: the upper quartile less the lower one, of age held to [0, 120] (from the policy). k is at most 155.8, with 0.95 probability; no delta is needed, and it is never NULL.
 3. iqr(age), three ways at 0.95, for 30,000 rows spread evenly between the bounds (the spread is assumed): inverse sensitivity ±0.12; PTR (δ=1e-07) ±60; noise for the whole range ±359, more than the bounds are apart, however many rows there are.
 4. Choose iqr(age) (the upper quartile less the lower one) among 121 public answers by inverse sensitivity (ε=1): each weighs exp(-0.05 k), where k is how many rows would have to come or go for the exact answer to reach it.
-Expected absolute error (rows spread evenly between the bounds): spread ±1.2 of 1,000 rows, ±0.12 of 10,000, ±0.012 of 100,000.
+Mean absolute error (rows spread evenly between the bounds): spread ±1.2 of 1,000 rows, ±0.12 of 10,000, ±0.012 of 100,000.
 
-Expected error, with 0.95 probability, at other epsilons:
+Error that 0.95 of all answers stay within, at other epsilons:
                      ε=0.1    ε=0.2    ε=0.5    [ε=1]      ε=2      ε=5
   spread, in rows   ±1 558   ±779.2   ±311.7   ±155.8   ±77.92   ±31.17
 ====
@@ -303,7 +303,7 @@ Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data
 4. Each end of an interval is a choice of its own, which takes ε=0.125 of this in each group.
 5. The points lie a part 2^-10 of their size apart, up to 2^64 of either sign: no bounds are needed.
 
-Expected error, with 0.95 probability, at other epsilons:
+Error that 0.95 of all answers stay within, at other epsilons:
                 ε=0.1    ε=0.2    ε=0.5    [ε=1]    ε=2      ε=5
   q, in rows   ±3 639   ±1 820   ±727.9   ±363.9   ±182   ±72.79
 ====
@@ -344,7 +344,7 @@ Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data
 3. Choose the best of 2 candidates by permute and flip (ε=1).
 4. With probability at least 0.95 the winner is within 73.78 of the best.
 
-Expected error, with 0.95 probability, at other epsilons:
+Error that 0.95 of all answers stay within, at other epsilons:
                        ε=0.1    ε=0.2    ε=0.5    [ε=1]      ε=2      ε=5
   short of the best   ±737.8   ±368.9   ±147.6   ±73.78   ±36.89   ±14.76
 ====
@@ -358,7 +358,7 @@ Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data
 4. With probability at least 0.95 the winner is within 36.89 of the best.
 5. A unit more moves all utilities the same way, so half the noise is enough.
 
-Expected error, with 0.95 probability, at other epsilons:
+Error that 0.95 of all answers stay within, at other epsilons:
                        ε=0.1    ε=0.2    ε=0.5    [ε=1]      ε=2      ε=5
   short of the best   ±368.9   ±184.4   ±73.78   ±36.89   ±18.44   ±7.378
 ====
@@ -373,7 +373,7 @@ Would cost μ=0.5; μ=1 of μ=1 left. It uses 25% of the gdp rule. Nothing has b
 4. The cap that would help most: try max_rows_contributed = 5, which has 0.5 times the noise; rows of one patient_id above 5 in all are left out. OPTIONS (report_cut = TRUE) tells about how many rows the caps leave out.
 5. Small keys are summed in memory: same result, faster.
 
-Expected error, with 0.95 probability, at other mu:
+Error that 0.95 of all answers stay within, at other mu:
       μ=0.05   μ=0.1   μ=0.25   [μ=0.5]
   n     ±392    ±196      ±78       ±39
 ====
@@ -392,9 +392,9 @@ Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data
 8. With max_rows_contributed = 1: avg(amount): divided by a count with discrete Laplace noise of scale 5.33333 (ε=0.1875); within ±19.674 with 0.975 probability.
 9. With max_rows_contributed = 1: Small keys are summed in memory: same result, faster.
 10. Noise grows with max_rows_contributed.
-Expected absolute error, with caps of 1 (noise grows in proportion to those that are found): n ±2.605.
+Mean absolute error, with caps of 1 (noise grows in proportion to those that are found): n ±2.605.
 
-Expected error, with 0.95 probability, at other epsilons:
+Error that 0.95 of all answers stay within, at other epsilons:
                                                            ε=0.1     ε=0.2     ε=0.5      [ε=1]        ε=2        ε=5
   n, with max_rows_contributed = 1                           ±80       ±40       ±16         ±8         ±4         ±1
   mean, of 1,000 rows, with max_rows_contributed = 1      ±122.5    ±54.55    ±20.48     ±10.03     ±4.967     ±1.975
@@ -421,9 +421,9 @@ Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no pr
 13. With max_rows_contributed = 1: count(DISTINCT patient_id): the count has rounded Gaussian noise of deviation 11.8063 (jointly ε=0.5, δ=5e-07); within ±23 with 0.95 probability.
 14. With max_rows_contributed = 1: Small keys are summed in memory: same result, faster.
 15. Noise grows with max_rows_contributed.
-Expected absolute error, with caps of 1 (noise grows in proportion to those that are found): n ±9.417, people ±9.417.
+Mean absolute error, with caps of 1 (noise grows in proportion to those that are found): n ±9.417, people ±9.417.
 
-Expected error, with 0.95 probability, at other epsilons:
+Error that 0.95 of all answers stay within, at other epsilons:
                                                 ε=0.1   ε=0.2   ε=0.5   [ε=1]   ε=2   ε=5
   n, with max_rows_contributed = 1, with         ±201    ±105     ±44     ±23   ±12    ±5
   max_groups_contributed = 1
@@ -466,9 +466,9 @@ Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no pr
 29. With max_rows_contributed = 1: var_pop(age): a total of the values less 60 with rounded Gaussian noise of deviation 942.999 (jointly ε=0.875, δ=1e-06); within ±2257.52 with 0.9833 probability.
 30. With max_rows_contributed = 1: var_pop(age): and a count with rounded Gaussian noise of deviation 15.7167 (jointly ε=0.875, δ=1e-06); within ±37.6254 with 0.9833 probability.
 31. Noise grows with max_rows_contributed.
-Expected absolute error (rows spread evenly between the bounds), with caps of 1 (noise grows in proportion to those that are found): count_star() ±11.45; sum(amount) ±5 724; sum(age) ±1 374; sum(week) ±606.7; var_pop(amount) ±1 468 of 1,000 rows, ±146.8 of 10,000, ±14.68 of 100,000; var_pop(age) ±84.54 of 1,000 rows, ±8.454 of 10,000, ±0.8454 of 100,000.
+Mean absolute error (rows spread evenly between the bounds), with caps of 1 (noise grows in proportion to those that are found): count_star() ±11.45; sum(amount) ±5 724; sum(age) ±1 374; sum(week) ±606.7; var_pop(amount) ±1 468 of 1,000 rows, ±146.8 of 10,000, ±14.68 of 100,000; var_pop(age) ±84.54 of 1,000 rows, ±8.454 of 10,000, ±0.8454 of 100,000.
 
-Expected error, with 0.95 probability, at other epsilons:
+Error that 0.95 of all answers stay within, at other epsilons:
                                                                    ε=0.1     ε=0.2      ε=0.5      [ε=1]        ε=2         ε=5
   count_star(), with max_rows_contributed = 1                       ±242      ±127        ±54        ±28        ±15          ±6
   sum(amount), with max_rows_contributed = 1                    ±120 900   ±63 260    ±26 840    ±14 060     ±7 410      ±3 241

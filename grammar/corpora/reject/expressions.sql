@@ -88,7 +88,7 @@ SELECT COUNT(*) FROM visits WHERE regexp_matches(city, note)
 PrivacyError: a pattern must be a literal: one from the data could fail on some rows.
   1 |   SELECT COUNT(*) FROM visits WHERE regexp_matches(city, note)
                                                                ^^^^
-Hint: give the pattern in quotes, or compare with another text, as starts_with and contains do.
+Hint: write the pattern in quotes, or compare texts with starts_with or contains.
 ====
 -- case: repeat
 SELECT COUNT(*) FROM visits WHERE length(repeat(city, 1000000)) > 5

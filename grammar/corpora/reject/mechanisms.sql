@@ -4,7 +4,7 @@ WITH c AS (SELECT disease AS name FROM visits) SELECT ABOVE_THRESHOLD(COUNT(*) F
 PrivacyError: the candidates c depend on private rows.
   1 |   ECT disease AS name FROM visits) SELECT ABOVE_THRESHOLD(COUNT(*) FILTER (WHERE disease = name), 100)
                                                 ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-Hint: candidates are public: a list of values, a public table, or what a private block released.
+Hint: candidates are public: a list of values, a public table, or an answer that was released.
 ====
 -- case: candidates that do not exist
 SELECT ABOVE_THRESHOLD(COUNT(*), 100) OVER nothing FROM visits
@@ -64,7 +64,7 @@ BindError: top must be a whole number of at least 1.
 -- case: two mechanisms in one block
 SELECT EXPMECH(COUNT(*)) OVER diseases, ABOVE_THRESHOLD(COUNT(*), 1) OVER diseases FROM visits
 ----
-PrivacyError: nothing else is released beside EXPMECH.
+PrivacyError: a query with EXPMECH releases nothing else.
   1 |   SELECT EXPMECH(COUNT(*)) OVER diseases, ABOVE_THRESHOLD(COUNT(*), 1) OVER diseases FROM visits
                                                 ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 Hint: put it into a query of its own, and join the answers.
@@ -104,7 +104,7 @@ Hint: give bounds that you know as contribution_bounds_per_row, the lowest and t
 -- case: STABLE with private groups
 SELECT WITH STABLE OPTIONS (epsilon = 1) city, IQR(age) FROM visits GROUP BY city
 ----
-PrivacyError: STABLE needs public groups: private ones would take a delta.
+PrivacyError: STABLE needs public groups: private ones would need a delta.
   1 |   SELECT WITH STABLE OPTIONS (epsilon = 1) city, IQR(age) FROM visits GROUP BY city
                                                                                      ^^^^
 Hint: ask the owner to declare the column's values, or join a public table and keep all of its rows.
@@ -136,7 +136,7 @@ Hint: write SELECT WITH STABLE TRIMMED_MEAN(age, 0.1).
 -- case: a base that is none
 SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6) IQR(age, base => 1) FROM visits
 ----
-BindError: base must lie between 1.000015 and 2.
+BindError: base must be between 1.000015 and 2.
   1 |   SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6) IQR(age, base => 1) FROM visits
                                                                              ^
 Hint: write 1.02: a smaller base means less noise, and needs more rows.
@@ -257,7 +257,7 @@ PrivacyError: there are no candidates in c.
 -- case: an aggregate beside a choice
 SELECT COUNT(*), EXPMECH(COUNT(*) FILTER (WHERE disease = name)) OVER diseases FROM visits
 ----
-PrivacyError: nothing else is released beside EXPMECH.
+PrivacyError: a query with EXPMECH releases nothing else.
   1 |   SELECT COUNT(*), EXPMECH(COUNT(*) FILTER (WHERE disease = name)) OVER diseases FROM visits
                ^^^^^^^^
 Hint: put it into a query of its own, and join the answers.
@@ -305,7 +305,7 @@ Hint: leave it out.
 -- case: more parts than there may be
 SELECT APPROX_QUANTILES(age, 5000) FROM visits
 ----
-BindError: APPROX_QUANTILES cuts rows into at most 1000 parts.
+BindError: APPROX_QUANTILES divides rows into at most 1000 parts.
   1 |   SELECT APPROX_QUANTILES(age, 5000) FROM visits
                                      ^^^^
 Hint: each of its values gets an equal part of epsilon: ask for fewer.
@@ -394,7 +394,7 @@ Hint: release it in a statement of its own, keep that answer under a name, and r
 -- case: a bound of several rows
 SELECT SUM(amount, contribution_bounds_per_row => (0, (SELECT * FROM (VALUES (1), (2))))) FROM visits
 ----
-BindError: this query gives more than one row.
+BindError: this query returns more than one row.
   1 |   tribution_bounds_per_row => (0, (SELECT * FROM (VALUES (1), (2))))) FROM visits
                                                 ^^^^^^^^^^^^^^^^^^^^^^
 Hint: make it one row, such as its largest value.
@@ -402,7 +402,7 @@ Hint: make it one row, such as its largest value.
 -- case: all values left out
 SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = 1) AVG(amount, trim => 0.5) FROM visits
 ----
-BindError: trim must lie between 0 and 0.5.
+BindError: trim must be between 0 and 0.5.
   1 |   ws_contributed = 1) AVG(amount, trim => 0.5) FROM visits
                                                 ^^^
 Hint: write trim => 0.05.

@@ -84,7 +84,7 @@ SELECT COUNT(*) FROM visits WHERE DATEADD(day, 1, day) > DATE '2024-01-01'
 BindError: DATEADD is not a function here.
   1 |   SELECT COUNT(*) FROM visits WHERE DATEADD(day, 1, day) > DATE '2024-01-01'
                                           ^^^^^^^^^^^^^^^^^^^^
-Hint: write day + INTERVAL 1 DAY.
+Hint: add an interval to the date by a plus sign.
 ====
 -- case: another system's test for NULL
 SELECT SUM(ISNULL(age, 0)) FROM visits

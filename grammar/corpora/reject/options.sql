@@ -47,7 +47,7 @@ Hint: write at least 1e-15.
 -- case: an epsilon beyond all numbers
 SELECT WITH DP OPTIONS (epsilon = 1e400) COUNT(*) FROM visits
 ----
-BudgetExceeded: this query asks for more ε than numbers go; the policy allows ε=5 per query.
+BudgetExceeded: this query asks for an ε above all numbers; the policy allows ε=5 per query.
   1 |   SELECT WITH DP OPTIONS (epsilon = 1e400) COUNT(*) FROM visits
                                 ^^^^^^^^^^^^^^^
 Hint: write epsilon = 5.
@@ -150,7 +150,7 @@ Hint: leave noise out, or write delta = 1e-6.
 -- case: a report of what is cut where nothing is
 SELECT WITH DP OPTIONS (epsilon = 1, report_cut = TRUE) COUNT(*) FROM bids
 ----
-BindError: nothing is cut here: no cap and no bound takes anything away.
+BindError: nothing is cut here: no cap and no bound applies.
   1 |   SELECT WITH DP OPTIONS (epsilon = 1, report_cut = TRUE) COUNT(*) FROM bids
                                              ^^^^^^^^^^
 Hint: leave report_cut out.
@@ -407,7 +407,7 @@ BindError: mu must be above 0.
 -- policy: no_caps
 SELECT WITH DP OPTIONS (error = 5, epsilon = 1, max_rows_contributed = AUTO) COUNT(*) FROM visits
 ----
-BindError: error needs caps that are known beforehand.
+BindError: error needs caps that are known before the answer.
   1 |   SELECT WITH DP OPTIONS (error = 5, epsilon = 1, max_rows_contributed = AUTO) COUNT(*) FROM visits
                                 ^^^^^^^^^
 Hint: the noise follows from the caps, which are found first: leave error out, or write caps.
@@ -416,7 +416,7 @@ Hint: the noise follows from the caps, which are found first: leave error out, o
 -- policy: no_caps
 SELECT WITH DP OPTIONS (epsilon = 1, consistent = TRUE, max_rows_contributed = AUTO) ward, urgent, COUNT(*) FROM visits GROUP BY ROLLUP (ward, urgent)
 ----
-BindError: consistent needs caps that are known beforehand.
+BindError: consistent needs caps that are known before the answer.
   1 |   SELECT WITH DP OPTIONS (epsilon = 1, consistent = TRUE, max_rows_contributed = AUTO) ward, urgent, C
                                              ^^^^^^^^^^
 Hint: leave consistent out, or write caps.
@@ -424,7 +424,7 @@ Hint: leave consistent out, or write caps.
 -- case: a cap that is found with PTR
 SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = AUTO) IQR(age) FROM visits
 ----
-PrivacyError: max_rows_contributed = AUTO is for counts, sums and what is made of them, in SELECT WITH DP.
+PrivacyError: max_rows_contributed = AUTO is for counts, sums and formulas of them, in SELECT WITH DP.
   1 |   PTR OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = AUTO) IQR(age) FROM visits
                                                 ^^^^^^^^^^^^^^^^^^^^^^^^^^^
 Hint: write a number instead of AUTO.
@@ -432,7 +432,7 @@ Hint: write a number instead of AUTO.
 -- case: a cap that is found for a choice
 SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contributed = AUTO) name, ABOVE_THRESHOLD(COUNT(*) FILTER (WHERE disease = name), 100) OVER diseases FROM visits
 ----
-PrivacyError: max_rows_contributed = AUTO is for counts, sums and what is made of them, in SELECT WITH DP.
+PrivacyError: max_rows_contributed = AUTO is for counts, sums and formulas of them, in SELECT WITH DP.
   1 |   SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contributed = AUTO) name, ABOVE_THRESHOLD(COUNT(*) FIL
                                              ^^^^^^^^^^^^^^^^^^^^^^^^^^^
 Hint: write a number instead of AUTO.
@@ -441,10 +441,10 @@ Hint: write a number instead of AUTO.
 -- policy: no_caps
 SELECT WITH DP OPTIONS (max_rows_contributed = AUTO) COUNT(*, epsilon => 1) FROM visits
 ----
-BindError: caps that are found need an epsilon of the whole.
+BindError: AUTO caps need an epsilon for the whole block.
   1 |   SELECT WITH DP OPTIONS (max_rows_contributed = AUTO) COUNT(*, epsilon => 1) FROM visits
                                                              ^^^^^^^^^^^^^^^^^^^^^^
-Hint: name the epsilon of the whole among its options: 1/4 of it finds the caps.
+Hint: give the whole block's epsilon in OPTIONS: 1/4 of it finds the caps.
 ====
 -- case: shares that leave the caps too little
 -- policy: no_caps

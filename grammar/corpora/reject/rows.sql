@@ -137,7 +137,7 @@ Hint: write (SELECT ward FROM visits GROUP BY ward HAVING COUNT(*) > 0): the lis
 -- case: a private table in EXISTS
 SELECT ward FROM wards WHERE EXISTS (SELECT 1 FROM visits WHERE visits.ward = wards.ward)
 ----
-PrivacyError: EXISTS over private rows would tell exactly whether there are any.
+PrivacyError: EXISTS over private rows would show exactly whether there are any.
   1 |   SELECT ward FROM wards WHERE EXISTS (SELECT 1 FROM visits WHERE visits.ward = wards.ward)
                                                     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 Hint: release the keys of the private rows first, with a noisy count of each, and join that answer.
@@ -209,14 +209,14 @@ Hint: add COUNT(*) to SELECT, or another aggregate: rows themselves are not show
 -- case: UNNEST
 SELECT COUNT(*) FROM (SELECT unnest([1, 2, 3]) + 1 FROM visits) v
 ----
-PrivacyError: unnest can't be used on private rows: it makes rows of a row; write FROM t, UNNEST(x) AS u(y).
+PrivacyError: unnest can't be used on private rows: it makes rows of a row; in FROM it may stand, behind the table and a comma.
   1 |   SELECT COUNT(*) FROM (SELECT unnest([1, 2, 3]) + 1 FROM visits) v
                                      ^^^^^^^^^^^^^^^^^
 ====
 -- case: a recursive CTE
 WITH RECURSIVE r AS (SELECT age FROM visits UNION ALL SELECT age + 1 FROM r) SELECT COUNT(*) FROM r
 ----
-PrivacyError: private rows can only be put together with private rows.
+PrivacyError: a set operation can't combine private rows with public ones.
   1 |   WITH RECURSIVE r AS (SELECT age FROM visits UNION ALL SELECT age + 1 FROM r) SELECT COUNT(*) FROM r
                                     ^^^^^^^^^^^^^^^
 Hint: aggregate each side first, then combine the answers.

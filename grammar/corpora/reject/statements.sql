@@ -474,7 +474,7 @@ CREATE SYNTHETIC TABLE s AS SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contri
 PrivacyError: the values of note are not public, and synthetic rows would show them.
   1 |   on = 1, max_rows_contributed = 1) ward, note FROM visits
                                                 ^^^^
-Hint: ask the owner to declare its values, or write an expression with only the values that are of interest.
+Hint: ask the owner to declare its values, or write an expression with only the values that you need.
 ====
 -- case: a synthetic table of groups
 CREATE SYNTHETIC TABLE s AS SELECT WITH DP OPTIONS (epsilon = 1) ward, COUNT(*) FROM visits GROUP BY ward
@@ -482,7 +482,7 @@ CREATE SYNTHETIC TABLE s AS SELECT WITH DP OPTIONS (epsilon = 1) ward, COUNT(*) 
 BindError: a synthetic table has no GROUP BY.
   1 |    1) ward, COUNT(*) FROM visits GROUP BY ward
                                                 ^^^^
-Hint: ask for it of the synthetic table, which is public once it is there.
+Hint: query the synthetic table for it: the table is public once it exists.
 ====
 -- case: a synthetic table without a name
 CREATE SYNTHETIC TABLE AS SELECT ward FROM visits

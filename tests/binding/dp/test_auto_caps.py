@@ -109,6 +109,40 @@ def test_at_a_huge_epsilon_nothing_is_lost(
             assert one == (other if text else pytest.approx(other, rel=1e-3, abs=0.5)), (mine, its)
 
 
+@pytest.mark.parametrize(
+    "more", ["", ", max_rows_contributed = 900", ", max_groups_contributed = 9", f", {GROUPS}"]
+)
+@pytest.mark.parametrize(
+    "asked", ["SELECT {} k, COUNT(*), SUM(x) FROM t GROUP BY k", "SELECT {} p, COUNT(*) FROM t GROUP BY p"]
+)
+def test_rows_in_one_group_are_found(
+    con: duckdb.DuckDBPyConnection, session: dpsql.Session, asked: str, more: str
+) -> None:
+    """Nothing is lost at a huge epsilon; the cap that is found holds the largest unit, and is named."""
+    text = asked.format(
+        f"WITH DP OPTIONS ({SURE}, delta = 1e-6, noise = LAPLACE, max_rows_per_group = AUTO{more})"
+    )
+    found = session.sql(text)
+    truth = {row[0]: row[1:] for row in con.sql(asked.format("")).fetchall()}
+    for key, *numbers in found.fetchall():
+        assert numbers == pytest.approx(list(truth[key]), rel=1e-3)
+    (largest,) = con.sql(
+        f"SELECT MAX(n) FROM (SELECT COUNT(*) AS n FROM t GROUP BY u, {asked[10]})"
+    ).fetchall()[0]
+    (note,) = (note for note in found.notes if note.startswith("max_rows_per_group"))
+    assert largest <= int(note.split()[2]) <= 8 * largest
+
+
+def test_the_policy_s_rows_in_one_group_are_the_most_that_are_found(session: dpsql.Session) -> None:
+    text = f"SELECT WITH DP OPTIONS ({SURE}, max_rows_per_group = AUTO) k, COUNT(*) FROM held GROUP BY k"
+    assert any(
+        "max_rows_per_group = 3 was found privately, the largest" in note for note in session.sql(text).notes
+    )
+    (search,) = (block.operator for block in inside.bind(session, text).blocks)
+    assert isinstance(search, CapSearch)
+    assert search.option == "max_rows_per_group"
+
+
 def test_rows_over_all_groups_are_the_cap_where_groups_are_public(session: dpsql.Session) -> None:
     plan = inside.bind(
         session, f"SELECT WITH DP OPTIONS (epsilon = 1, {ROWS}, {GROUPS}) k, COUNT(*) FROM t GROUP BY k"

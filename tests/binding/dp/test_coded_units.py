@@ -22,7 +22,7 @@ from dpsql.exact.exact_query import CODED_UNIT_TYPES
 from dpsql.lock.tree import Unproved
 from dpsql.mechanisms.aggregation import Aggregation
 from dpsql.mechanisms.base import SALT, CodesClaim, PackingClaim, Reader, list_claims
-from dpsql.mechanisms.fast.packed_rows import ChangedData, CodedUnit, UnitCodes
+from dpsql.mechanisms.fast.packed_aggregation import ChangedData, CodedUnit, UnitCodes
 from dpsql.noise.entropy import Entropy
 from tests.support import inside
 from tests.support.hostile import FORMS, TABLES, written
@@ -124,7 +124,7 @@ def rows(table: pa.Table | None, keys: tuple[str, ...]) -> dict[tuple[Any, ...],
 def test_the_same_totals_as_the_query_where_nothing_is_chosen(
     con: duckdb.DuckDBPyConnection, kind: str, sparse: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dpsql.mechanisms.fast.packed_rows._SPARSE", sparse)
+    monkeypatch.setattr("dpsql.mechanisms.fast.packed_aggregation._SPARSE", sparse)
     fill(con, kind)
     kept: dict[str, object] = {}
     for text in SHAPES:

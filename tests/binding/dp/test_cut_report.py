@@ -286,7 +286,7 @@ def test_false_is_as_if_it_were_not_written(session: dpsql.Session) -> None:
         ("SELECT WITH DP OPTIONS (epsilon = 1, report_cut = 3) COUNT(*) FROM t", "TRUE or FALSE"),
         (
             "SELECT WITH DP OPTIONS (epsilon = 1, report_cut = TRUE) COUNT(*, epsilon => 1) FROM t",
-            "set apart for what is cut",
+            "reserved for the report of cuts",
         ),
         (
             "WITH c(v) AS (VALUES (1), (2)) SELECT WITH DP OPTIONS (epsilon = 1, report_cut = TRUE) "

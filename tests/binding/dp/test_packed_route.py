@@ -20,14 +20,17 @@ import dpsql
 from dpsql.mechanisms.aggregation import Aggregation
 from dpsql.mechanisms.base import SALT, Reader
 from dpsql.mechanisms.fast import packed_aggregation as packing
-from dpsql.mechanisms.fast import packed_rows
 from dpsql.mechanisms.fast.packed_aggregation import (
     PACKED_TOTALS,
+    CellCounts,
+    Layout,
     PackedAggregation,
+    PackedRoute,
     PackedValue,
+    UnitPart,
     UnitTotal,
+    sort_pairs,
 )
-from dpsql.mechanisms.fast.packed_rows import CellCounts, Layout, PackedRoute, UnitPart, sort_pairs
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.group_sampling import choose_groups, draw_below_each, find_runs
 from tests.support import inside
@@ -131,7 +134,7 @@ def test_the_same_totals_as_the_query_where_nothing_is_chosen(
 def test_the_same_totals_without_groups(
     con: duckdb.DuckDBPyConnection, text: str, sparse: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dpsql.mechanisms.fast.packed_rows._SPARSE", sparse)
+    monkeypatch.setattr("dpsql.mechanisms.fast.packed_aggregation._SPARSE", sparse)
     found = operator(con, text)
     assert found.packed is not None
     log: list[str] = []
@@ -259,13 +262,13 @@ def count_rows(parts: list[np.ndarray], layout: Layout, most: int) -> Iterator[U
 @pytest.mark.parametrize("kind", [np.uint32, np.int64])
 @pytest.mark.parametrize("threads", range(1, 6))
 def test_sorting_in_threads(threads: int, kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpsql.mechanisms.fast.packed_rows._PART", 10)
+    monkeypatch.setattr("dpsql.mechanisms.fast.packed_aggregation._PART", 10)
     dice = np.random.default_rng(threads)
     for size in (0, 1, 19, 20, 21, 1000):
         for most in (1, 3, 1 << 32):
             given = dice.integers(0, most, size).astype(kind)
             wanted = np.sort(given)
-            packed_rows._sort(given, threads)
+            packing._sort(given, threads)
             assert (given == wanted).all()
 
 
@@ -273,7 +276,7 @@ def test_sorting_in_threads(threads: int, kind: Any, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("rows", [40, 70_000])
 def test_rows_and_sums_are_exact_however_many(rows: int, part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """By counting and by sorting, in parts of any size: a unit is never in two of them."""
-    monkeypatch.setattr("dpsql.mechanisms.fast.packed_rows._PART", part)
+    monkeypatch.setattr("dpsql.mechanisms.fast.packed_aggregation._PART", part)
     dice = np.random.default_rng(4)
     unit = np.concatenate([np.zeros(rows, dtype=np.int64), np.arange(1, 50), dice.integers(0, 50, 500)])
     value = dice.integers(2**20 - 9, 2**20, len(unit))
@@ -476,7 +479,7 @@ def test_what_one_unit_may_add_keeps_within_62_bits() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_weighed_totals_are_exact_fractions_rounded_towards_zero(seed: int) -> None:
+def test_weighed_totals_are_exact_fractions_rounded_down(seed: int) -> None:
     dice = np.random.default_rng(seed)
     most, scale = int(dice.integers(1, 30)), 1 << 20
     many = dice.integers(0, 200, 50)
@@ -489,5 +492,5 @@ def test_weighed_totals_are_exact_fractions_rounded_towards_zero(seed: int) -> N
     for i, n in enumerate(many.tolist()):
         weight = Fraction(scale * min(n, most), n or 1)
         assert parts["n"][i] * scale + parts["n_rest"][i] == scale * min(n, most)
-        assert parts["s"][i] * scale + parts["s_rest"][i] == math.trunc(int(total[i]) * weight)
+        assert parts["s"][i] * scale + parts["s_rest"][i] == math.floor(int(total[i]) * weight)
         assert 0 <= parts["s_rest"][i] < scale

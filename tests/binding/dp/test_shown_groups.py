@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import duckdb
 import pytest
 
@@ -110,3 +112,40 @@ def test_without_a_count_all_groups_appear_and_a_note_says_why(session: dpsql.Se
 def test_later_private_blocks_see_the_groups_that_are_shown(session: dpsql.Session) -> None:
     text = "SELECT COUNT(*) AS n FROM v JOIN (SELECT code, COUNT(*) AS many FROM v GROUP BY code) AS g ON v.x = g.code - 47"
     assert session.sql(text).fetchall()[0][0] == 200  # of the codes that are shown, 50 alone is met
+
+
+def count_shown(candidates: int, answers: int, statement: str = "COUNT(*) AS n") -> tuple[int, int]:
+    """Return how many answers show a group without rows, and how many show the one of thirty units, at epsilon 1."""
+    with duckdb.connect() as con:
+        con.execute(
+            "CREATE TABLE t AS SELECT i AS u, CAST(7 AS INTEGER) AS code, 1 AS x FROM range(30) AS r(i)"
+        )
+        policy = dpsql.Policy.loads(
+            '[budget]\nepsilon = 1e6\naccountant = "basic"\n[tables.t]\nprivacy_unit = "u"\nmax_rows = 1\n'
+            f"[tables.t.columns]\ncode = {{ bounds = [0, {candidates - 1}] }}\nx = {{ bounds = [0, 1] }}\n"
+        )
+        false = true = 0
+        with dpsql.connect(con, policy=policy) as session:
+            text = f"SELECT WITH DP OPTIONS (epsilon = 1) code, {statement} FROM t GROUP BY code"
+            for _ in range(answers):
+                shown = {row[0] for row in session.sql(text, fresh=True).fetchall()}
+                true += 7 in shown
+                false += bool(shown - {7})
+        return false, true
+
+
+def test_false_and_true_groups() -> None:
+    false, true = count_shown(100, 60)
+    assert false <= 16, "of one answer in twenty, so many come once in ten million"
+    assert true >= 44
+
+
+@pytest.mark.stochastic
+@pytest.mark.parametrize("candidates", [10, 100, 1_000])
+@pytest.mark.parametrize("statement", ["COUNT(*) AS n", "COUNT(*) AS n, SUM(x) AS s"])
+def test_false_and_true_groups_of_1_000_answers(candidates: int, statement: str) -> None:
+    """At most 5 answers of 100 show a group without rows; 95 of 100 show the group of thirty units."""
+    false, true = count_shown(candidates, 1_000, statement)
+    print(f"{candidates} candidates, {statement}: {false / 10:.1f} % false, {true / 10:.1f} % true")
+    assert false <= 50 + 6 * math.sqrt(50)
+    assert true >= 950 - 6 * math.sqrt(50)

@@ -360,8 +360,8 @@ def test_numbers_without_a_name_of_their_own_have_intervals(session: dpsql.Sessi
             "s is NULL: too few rows for this ε (their noisy count is below 1)",
         ),
         ("SELECT k, AVG(x) AS s FROM t GROUP BY k", "of 2 values are NULL: too few rows for this ε"),
-        ("SELECT CORR(x, x + 1) AS s FROM t", "or no spread beyond the noise to divide by"),
-        ("SELECT SUM(x) / COUNT(*) AS s FROM t", "no interval for s: the noise leaves it no bound"),
+        ("SELECT CORR(x, x + 1) AS s FROM t", "or no spread above the noise to divide by"),
+        ("SELECT SUM(x) / COUNT(*) AS s FROM t", "no interval for s: the noise leaves it unbounded"),
     ],
 )
 def test_a_paid_null_says_why(sql: str, note: str) -> None:

@@ -184,7 +184,7 @@ REFUSED = [
     ("SELECT COUNT(*) FROM (SELECT customer FROM orders UNION SELECT caller FROM calls)",
      "the two sides have different privacy units.", None),
     ("SELECT COUNT(*) FROM (SELECT customer FROM orders EXCEPT SELECT id FROM products)",
-     "private rows can only be put together with private rows.", "aggregate each side first, then combine the answers."),
+     "a set operation can't combine private rows with public ones.", "aggregate each side first, then combine the answers."),
     ("SELECT WITH DP OPTIONS (privacy_unit_column = age) COUNT(*) FROM customers", "age is not the privacy unit of customers.", None),
     # units, and what leads to one, as groups
     ("SELECT customer, COUNT(*) FROM orders GROUP BY customer", "the privacy unit can't be a group: each group would be one unit.", None),
@@ -212,7 +212,7 @@ REFUSED = [
     ("SELECT COUNT(*) FROM badges WHERE product IN (SELECT product FROM items)", INSIDE, None),
     ("SELECT COUNT(*) FROM customers WHERE EXISTS (SELECT 1 FROM badges WHERE badges.city = customers.city)", INSIDE, None),
     ("SELECT name FROM products p WHERE EXISTS (SELECT 1 FROM items i WHERE i.product = p.product)",
-     "EXISTS over private rows would tell exactly whether there are any.", None),
+     "EXISTS over private rows would show exactly whether there are any.", None),
     ("SELECT COUNT(*) FROM items i WHERE quantity < (SELECT price FROM products p WHERE p.price >= i.quantity)",
      "this subquery may find several rows.", None),
     # what chooses rows by other rows

@@ -82,6 +82,10 @@ def both() -> Iterator[tuple[duckdb.DuckDBPyConnection, dpsql.Session]]:
 def test_a_membership_is_null_where_duckdb_has_null(
     both: tuple[duckdb.DuckDBPyConnection, dpsql.Session], condition: str
 ) -> None:
+    if condition.startswith("(uid") and duckdb.__version__ < "2":
+        pytest.skip(
+            "DuckDB 1.5 takes each row that a list with a NULL lacks for NULL, if its first value differs, too"
+        )
     con, session = both
     counts = [f"COUNT(*) FILTER (WHERE {place.format(c=condition)})" for place in PLACES]
     text = f"SELECT {', '.join(counts)}, COUNT({condition}) FROM t"

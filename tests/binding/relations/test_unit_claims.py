@@ -92,4 +92,4 @@ def test_rows_of_different_units_never_meet(opened: Opened, source: str, plain: 
 
 def test_explain_says_which_rows_meet(opened: Opened) -> None:
     text = "SELECT COUNT(*) FROM sales s JOIN returns r ON s.order_number = r.order_number"
-    assert "Private rows meet only where both are of one customer_id." in str(opened[1].explain(text))
+    assert "Private rows meet only if both are of one customer_id." in str(opened[1].explain(text))

@@ -118,7 +118,7 @@ REFUSED = [
     ("SELECT EXPMECH(COUNT(*), top => 0) OVER c FROM t", None),
     ("SELECT EXPMECH(COUNT(*), method => 'laplace') OVER c FROM t", None),
     ("SELECT EXPMECH(x) OVER c FROM t", None),
-    ("SELECT EXPMECH(k) OVER c FROM t", "does not look at private rows"),
+    ("SELECT EXPMECH(k) OVER c FROM t", "does not read private rows"),
     ("SELECT EXPMECH(COUNT(*) * COUNT(*)) OVER c FROM t", "sensitivity"),
     ("SELECT ABOVE_THRESHOLD(COUNT(*)) OVER c FROM t", "takes 2 arguments"),
     ("SELECT ABOVE_THRESHOLD(COUNT(*), x) OVER c FROM t", "public"),

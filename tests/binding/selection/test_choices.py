@@ -120,7 +120,7 @@ class TestOddCandidates:
         ("COUNT(*) / AVG(x)", "how far one row moves AVG can't be derived"),
         ("COUNT(DISTINCT x)", "not known per candidate"),
         (f"{EQUAL} * COUNT(*)", "sensitivity of a product of private numbers can't be derived"),
-        ("k + 1", "does not look at private rows"),
+        ("k + 1", "does not read private rows"),
     ],
 )
 @pytest.mark.parametrize("mechanism", ["EXPMECH({})", "ABOVE_THRESHOLD({}, 3)"])

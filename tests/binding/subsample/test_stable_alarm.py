@@ -120,8 +120,8 @@ def test_a_whole_query_may_stand_inside(session: dpsql.Session) -> None:
 
 def test_what_explain_says(session: dpsql.Session) -> None:
     said = str(session.explain(DECLARE))
-    assert "cut once into 256 blocks" in said
-    assert "5 such questions close it" in said
+    assert "divided once into 256 blocks" in said
+    assert "5 such questions close the stream" in said
     assert "Would reserve ε=40, δ=1e-09" in said
     few = str(session.explain("DECLARE alarm STABLE OPTIONS (epsilon = 1, delta = 1e-9, blocks = 64)"))
     assert "even unanimous votes may be NULL" in few

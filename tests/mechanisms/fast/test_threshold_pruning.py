@@ -11,14 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpsql.mechanisms.fast import candidate_pruning, threshold_pruning, thresholds
+from dpsql.mechanisms.fast import candidate_pruning, thresholds
+from dpsql.mechanisms.fast.candidate_pruning import AskedCandidates, CandidateCells, ThresholdPruning
 from dpsql.mechanisms.fast.candidate_scores import (
     CANDIDATE_PLACE,
     CandidateFactor,
     CandidateScores,
     ScoreTerm,
 )
-from dpsql.mechanisms.fast.threshold_pruning import AskedCandidates, ThresholdPruning
 from dpsql.mechanisms.fast.thresholds import HistogramQuery
 from dpsql.mechanisms.selection.above_threshold import AboveThreshold, ThresholdNoise
 from dpsql.noise import selection
@@ -84,13 +84,13 @@ def test_doubles(small: None, op: str, factor: str) -> None:
 
 def test_bounds_that_forget_something_are_found_out(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative controls: no reach; and candidates that perhaps reach the level taken for ones that do."""
-    find_near = threshold_pruning._Cells._find_near
+    find_near = CandidateCells._find_near
 
     def strict(self: Any, level: int, reach: int, most: int) -> Any:
         return find_near(self, level, 0, most)
 
     with monkeypatch.context() as patched:
-        patched.setattr(threshold_pruning._Cells, "_find_near", strict)
+        patched.setattr(CandidateCells, "_find_near", strict)
         with pytest.raises(AssertionError):
             for seed in range(8):
                 looked_at(seed, ">=", "count", False)
