@@ -3,7 +3,7 @@
 serve.py           starts and stops the server
 front.py           the Arrow Flight server
 served.py          a served policy and its files
-desks.py           an analyst's sessions, worker and queue of requests
+queues.py          an analyst's sessions, worker and queue of requests
 calls.py           one request, and the grid of answer times
 rights.py          the right to ask, checked at each request
 lapses.py          reasons to reject a request, and its limits

@@ -141,7 +141,7 @@ class Console:
         if kind == "live":
             return {
                 "kind": "live",
-                "policies": [one.tell() for one in self._served],
+                "policies": [one.summarize() for one in self._served],
                 "events": self._log.recent,
             }
         if kind == "enter":

@@ -54,9 +54,9 @@ from dpsql.report.pages import (
 )
 from dpsql.report.tables import Html, clip_text, fill, join, name_of, read_template, tag
 from dpsql.server.connections import LOGIN_SECONDS, Arrivals, is_loopback, write_peer
-from dpsql.server.desks import MAX_FAILURES, MAX_OVERRUNS
 from dpsql.server.frames import FrameError, Frames
 from dpsql.server.isolation import confine, protect_memory
+from dpsql.server.queues import MAX_FAILURES, MAX_OVERRUNS
 from dpsql.server.tokens import TokenFile, TokenRecord
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class AnalystView:
     share: BudgetState | None
     statements: int
     refused: int
-    desk: dict[str, Any]
+    queue: dict[str, Any]
     known: bool
     """Whether the policy has the name."""
 
@@ -210,13 +210,13 @@ class LedgerView:
 
     # -- people ---------------------------------------------------------------------------------------------------
 
-    def list_analysts(self, desks: list[dict[str, Any]]) -> list[AnalystView]:
-        """Return the analysts who may ask or have asked; ``desks`` has the server's counts."""
+    def list_analysts(self, queues: list[dict[str, Any]]) -> list[AnalystView]:
+        """Return the analysts who may ask or have asked; ``queues`` has the server's counts."""
         with self._lock:
             ledger = self.open()
             policy = ledger.policy
             tokens = {record.name: record for record in self._load_tokens()}
-            queues = {desk["analyst"]: desk for desk in desks}
+            counted = {queue["analyst"]: queue for queue in queues}
             known = list(policy.analysts) if policy is not None else []
             shares = self._find_shares(ledger, known)
             return [
@@ -226,10 +226,10 @@ class LedgerView:
                     shares.get(name),
                     len(numbers.all) - len(numbers.refused),
                     len(numbers.refused),
-                    queues.get(name, {}),
+                    counted.get(name, {}),
                     name in known,
                 )
-                for name in dict.fromkeys([*known, *tokens, *queues, *self._who])
+                for name in dict.fromkeys([*known, *tokens, *counted, *self._who])
                 for numbers in [self._who.get(name, Numbers())]
             ]
 
@@ -362,8 +362,8 @@ def write_section(name: str, title: str, inner: Html) -> Html:
 
 def tell_now(view: LedgerView, live: dict[str, Any]) -> str:
     """Return one sentence on the present state, for the title's line."""
-    running = sum(len(desk["calls"]) for desk in live["desks"])
-    sessions = sum(desk["sessions"] for desk in live["desks"])
+    running = sum(len(queue["calls"]) for queue in live["queues"])
+    sessions = sum(queue["sessions"] for queue in live["queues"])
     return f"{view.open().state().sentence} · {running or 'nothing'} running · {sessions} session{'s' * (sessions != 1)} open"
 
 
@@ -388,8 +388,8 @@ def write_now(view: LedgerView, live: dict[str, Any], events: Sequence[dict[str,
     sections = [
         join(notices),
         write_section("left", "Budget left", left),
-        write_section("running", "Running requests", _write_running(view, live["desks"])),
-        write_section("analysts", "Analysts", _write_analysts(view, view.list_analysts(live["desks"]))),
+        write_section("running", "Running requests", _write_running(view, live["queues"])),
+        write_section("analysts", "Analysts", _write_analysts(view, view.list_analysts(live["queues"]))),
         write_section(
             "latest",
             "Latest statements",
@@ -402,8 +402,8 @@ def write_now(view: LedgerView, live: dict[str, Any], events: Sequence[dict[str,
     return tag("div", join(sections), id="live")
 
 
-def _write_running(view: LedgerView, desks: Sequence[dict[str, Any]]) -> Html:
-    calls = [(desk["analyst"], call) for desk in desks for call in desk["calls"]]
+def _write_running(view: LedgerView, queues: Sequence[dict[str, Any]]) -> Html:
+    calls = [(queue["analyst"], call) for queue in queues for call in queue["calls"]]
     if not calls:
         return tag("p", "Nothing runs.")
     numbers = {number for _, call in calls for number in call["statements"]}
@@ -439,7 +439,7 @@ def _write_analysts(view: LedgerView, analysts: Sequence[AnalystView]) -> Html:
             share = spent + tag(
                 "span", f"{one.share.spent} of {one.share.limit} spent, {one.share.left} left"
             )
-        counted = one.desk
+        counted = one.queue
         rows.append(
             (
                 tag("span", link, class_="name"),
@@ -714,7 +714,7 @@ class ConsolePages:
                 who,
                 tab == "refusals",
             )
-            people = [one.name for one in view.list_analysts(mine["desks"])]
+            people = [one.name for one in view.list_analysts(mine["queues"])]
             content = write_list(view, tab, found, people, who)
         return write_frame(view, list(self.views), tab, content, told, again)
 

@@ -219,14 +219,14 @@ class PostgresConnection:
         self.stream, self._opened, self._key, self._log = stream, opened, key, log
         self._stream = stream
         self.number = key[0]
-        self._right, self._desk, self._record = opened.right, opened.right.desk, opened.record
+        self._right, self._queue, self._record = opened.right, opened.right.queue, opened.record
         self._held = Portals()
         self._transaction = "I"
         self._skipping = False
         self._ending = ""
-        rules = self._desk.edition.policy.server
+        rules = self._queue.edition.policy.server
         self._idle = 60.0 * rules.max_idle_minutes
-        limits = self._desk.edition.limits
+        limits = self._queue.edition.limits
         most = limits.statement_bytes + limits.parameter_bytes + 4 * (1 << 14)
         self._sizes = dict.fromkeys((b"Q", b"P", b"B"), most) | dict.fromkeys((b"D", b"E", b"C"), 1 << 12)
         self._sizes |= dict.fromkeys((b"H", b"S", b"X"), 1 << 4) | {
@@ -267,14 +267,14 @@ class PostgresConnection:
             self._right.check(letting_go=True)
         except RightError:
             return False  # its end stops everything
-        return hmac.compare_digest(secret, self._key[1]) and self._desk.interrupt(self._record.handle)
+        return hmac.compare_digest(secret, self._key[1]) and self._queue.interrupt(self._record.handle)
 
     def leave(self) -> None:
         """Close the session."""
         with suppress(Refused):
-            self._desk.close_session(self._record)
+            self._queue.close_session(self._record)
         known = {
-            "analyst": self._desk.analyst,
+            "analyst": self._queue.analyst,
             "session": self._record.log_name,
             "policy": self._right.served.name,
         }
@@ -289,7 +289,7 @@ class PostgresConnection:
         known |= {
             "server_version": SERVER_VERSION,
             "is_superuser": "off",
-            "session_authorization": self._desk.analyst,
+            "session_authorization": self._queue.analyst,
         }
         known |= {"default_transaction_read_only": "on", "in_hot_standby": "off"}
         known["application_name"] = self._opened.parameters.get("application_name", "")[:64]
@@ -564,13 +564,13 @@ class PostgresConnection:
 
     def _pass_on(self, operation: str, body: bytes) -> Iterator[bytes]:
         """Yield the replies to one request."""
-        desk, record = self._desk, self._record
+        queue, record = self._queue, self._record
         if record.ended:
             raise Refused(_ENDED)
-        call = desk.make_call(operation, record.handle)
+        call = queue.make_call(operation, record.handle)
         call.is_abandoned = lambda: self._stream.is_gone
         self._stream.flush()
-        yield from desk.answer_and_log(call, record, body)
+        yield from queue.answer_and_log(call, record, body)
 
 
 HANDLERS: dict[bytes, Callable[[PostgresConnection, bytes], None]] = {
@@ -730,7 +730,7 @@ class PostgresListener:
             key = (number, secrets.token_bytes(4))
             connection = self._open[number] = PostgresConnection(stream, opened, key, self._log)
         right = opened.right
-        known = {"analyst": right.desk.analyst, "policy": right.served.name}
+        known = {"analyst": right.queue.analyst, "policy": right.served.name}
         self._log.write("open", session=opened.record.log_name, **known)
         return connection
 

@@ -82,7 +82,7 @@ class SessionRecord:
         return hashlib.sha256(self.handle.encode()).hexdigest()[:8]
 
 
-class Desk:
+class AnalystQueue:
     """The sessions, the worker and the queued requests of one analyst.
 
     Args:
@@ -174,7 +174,7 @@ class Desk:
         """The worker's reading of the policy; None without a worker."""
         return self._used if self._worker is not None else None
 
-    def tell(self) -> dict[str, Any]:
+    def summarize(self) -> dict[str, Any]:
         """Return the state that the owner's page shows, as JSON values, without waiting for a call."""
         with self._turn:
             calls = [call for call in self._calls if call.operation != "tidy"]
