@@ -418,4 +418,4 @@ def test_scripts_of_shells_have_every_command(run: Run, shell: str) -> None:
     assert status == 0
     for words in EVERY:
         assert not words or words[-1] in script
-    assert "--no-history" in script
+    assert "no-history" in script

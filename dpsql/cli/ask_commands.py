@@ -26,10 +26,13 @@ FORMATS = ("table", "csv", "json", "arrow")
 def add_answer_commands(commands: Any) -> None:
     """Add the commands to those of the parser."""
     demo = add_command(
-        commands, "demo", _demo, "run cells on real health records, and show their costs",
+        commands,
+        "demo",
+        _demo,
+        "run cells on real health records, and show their costs",
         "The records are public. A second run is free, since answers are stored.",
         ("dpsql demo", "dpsql demo --serve"),
-    )  # fmt: skip
+    )
     demo.add_argument(
         "--ledger",
         metavar="FILE",
@@ -45,7 +48,10 @@ def add_answer_commands(commands: Any) -> None:
     )
 
     sql = add_command(
-        commands, "sql", _sql, "answer SQL; without any, open a prompt",
+        commands,
+        "sql",
+        _sql,
+        "answer SQL; without any, open a prompt",
         "The prompt completes by Tab, takes statements of several lines that end with a semicolon, and shows what each "
         "answer cost. .help lists its commands, Ctrl-C stops a statement, Ctrl-D leaves.",
         (
@@ -54,7 +60,7 @@ def add_answer_commands(commands: Any) -> None:
             "dpsql sql --policy policy.toml --database visits.duckdb --file q.sql --format csv",
             "dpsql sql --server grpc+tls://host:31337 --token-file ann.token",
         ),
-    )  # fmt: skip
+    )
     add_session_arguments(sql, servers=True)
     _add_text_arguments(sql)
     sql.add_argument("--format", choices=FORMATS, default="table", help="how rows are written; default table")
@@ -64,11 +70,14 @@ def add_answer_commands(commands: Any) -> None:
     sql.add_argument("--no-history", action="store_true", help="keep no history of the prompt")
 
     explain = add_command(
-        commands, "explain", _explain, "show the plan and the cost of SQL; spends nothing",
+        commands,
+        "explain",
+        _explain,
+        "show the plan and the cost of SQL; spends nothing",
         "The plan in sentences, the price and the budget left, the expected error, and the exact SQL. No private row "
         "is read.",
         ('dpsql explain --policy policy.toml "SELECT COUNT(*) AS n FROM visits"',),
-    )  # fmt: skip
+    )
     add_session_arguments(explain, servers=True)
     _add_text_arguments(explain)
     explain.add_argument("--format", choices=("text", "json"), default="text", help="default text")

@@ -29,10 +29,14 @@ def add_command(
         examples: whole command lines.
     """
     sentence = help[:1].upper() + help[1:] + "."
-    told = "\n\n".join(textwrap.fill(part, _WIDTH) for part in (sentence, about) if part)
+    description = "\n\n".join(textwrap.fill(part, _WIDTH) for part in (sentence, about) if part)
     shown = "examples:\n" + "\n".join(f"  {line}" for line in examples) if examples else None
     made: argparse.ArgumentParser = commands.add_parser(
-        name, help=help, description=told, epilog=shown, formatter_class=argparse.RawDescriptionHelpFormatter
+        name,
+        help=help,
+        description=description,
+        epilog=shown,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     made.set_defaults(run=run or (lambda given: made.print_help()))
     return made

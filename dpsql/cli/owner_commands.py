@@ -15,16 +15,25 @@ from dpsql.privacy.filters import ACCOUNTANTS
 def add_policy_commands(commands: Any) -> None:
     """Add the commands to those of the parser."""
     policy = add_command(
-        commands, "policy", None, "write a policy for data of your own, and check it",
+        commands,
+        "policy",
+        None,
+        "write a policy for data of your own, and check it",
         examples=("dpsql policy init visits.parquet -o policy.toml", "dpsql policy check policy.toml"),
-    )  # fmt: skip
+    )
     actions = add_actions(policy)
     init = add_command(
-        actions, "init", _init, "write a first policy from names and types alone; no value is read",
+        actions,
+        "init",
+        _init,
+        "write a first policy from names and types alone; no value is read",
         "Facts that only the owner knows become TODO, and guesses are marked: dpsql policy check insists on both.",
-        ("dpsql policy init visits.parquet -o policy.toml", "dpsql policy init visits.csv wards.csv -o policy.toml",
-         "dpsql policy init --database visits.duckdb --unit person_id"),
-    )  # fmt: skip
+        (
+            "dpsql policy init visits.parquet -o policy.toml",
+            "dpsql policy init visits.csv wards.csv -o policy.toml",
+            "dpsql policy init --database visits.duckdb --unit person_id",
+        ),
+    )
     init.add_argument(
         "source",
         nargs="*",
@@ -37,10 +46,13 @@ def add_policy_commands(commands: Any) -> None:
         "-o", "--output", metavar="FILE", type=Path, help="write to this file, which must not exist"
     )
     check = add_command(
-        actions, "check", _check, "list the declarations of a policy, and the missing ones; shows no rows",
+        actions,
+        "check",
+        _check,
+        "list the declarations of a policy, and the missing ones; shows no rows",
         "The exit status is 1 if something is missing.",
         ("dpsql policy check policy.toml", "dpsql policy check policy.toml --database visits.duckdb --data"),
-    )  # fmt: skip
+    )
     add_policy(check)
     check.add_argument("place", nargs="?", help=argparse.SUPPRESS)  # the database, as it was given before
     add_database(check)
@@ -48,9 +60,14 @@ def add_policy_commands(commands: Any) -> None:
         "--data", dest="rows", action="store_true", help="count rows that do not fit, for the owner's eyes"
     )
     taken = add_command(
-        actions, "import", _policy_import, "make a policy of SmartNoise's metadata YAML",
-        examples=("dpsql policy import metadata.yaml --epsilon 1 --source visits=visits.parquet -o policy.toml",),
-    )  # fmt: skip
+        actions,
+        "import",
+        _policy_import,
+        "make a policy of SmartNoise's metadata YAML",
+        examples=(
+            "dpsql policy import metadata.yaml --epsilon 1 --source visits=visits.parquet -o policy.toml",
+        ),
+    )
     taken.add_argument("metadata", metavar="METADATA", type=Path, help="the YAML file (or JSON)")
     taken.add_argument(
         "-o", "--output", metavar="FILE", type=Path, help="write to this file, which must not exist"
@@ -79,11 +96,7 @@ def _init(given: argparse.Namespace) -> None:
 
 
 def _choose_one(what: str, place: str | None, database: str | None) -> str | None:
-    """Return the only place that is given.
-
-    Raises:
-        ParseError: there are two.
-    """
+    """Return the only place that is given."""
     if place is not None and database is not None:
         raise ParseError(f"{what} can't be in two places.", hint=f"--database {database}")
     return place if database is None else database
@@ -138,10 +151,17 @@ def _policy_import(given: argparse.Namespace) -> None:
 def add_ledger_commands(commands: Any) -> None:
     """Add the commands to those of the parser."""
     report = add_command(
-        commands, "report", _report, "write the owner's report: statements, analysts and costs",
+        commands,
+        "report",
+        _report,
+        "write the owner's report: statements, analysts and costs",
         "Sums by day and person, each statement with its charge, refusals, and the promise of the budget.",
-        ("dpsql report policy.toml", "dpsql report policy.toml -o report.html", "dpsql report visits.ledger -o all.csv"),
-    )  # fmt: skip
+        (
+            "dpsql report policy.toml",
+            "dpsql report policy.toml -o report.html",
+            "dpsql report visits.ledger -o all.csv",
+        ),
+    )
     report.add_argument(
         "place",
         nargs="?",
@@ -169,16 +189,25 @@ def add_ledger_commands(commands: Any) -> None:
     )
 
     ledger = add_command(
-        commands, "ledger", None, "look after a ledger: verify it, back it up, continue it under new terms",
-        examples=("dpsql ledger verify --policy policy.toml", "dpsql ledger backup --policy policy.toml visits.backup"),
-    )  # fmt: skip
+        commands,
+        "ledger",
+        None,
+        "look after a ledger: verify it, back it up, continue it under new terms",
+        examples=(
+            "dpsql ledger verify --policy policy.toml",
+            "dpsql ledger backup --policy policy.toml visits.backup",
+        ),
+    )
     deeds = add_actions(ledger)
     adopt = add_command(
-        deeds, "adopt", _adopt, "continue a ledger under the present policy; it is logged",
+        deeds,
+        "adopt",
+        _adopt,
+        "continue a ledger under the present policy; it is logged",
         "A session refuses a policy that grants more, protects other units or is about other data than the ledger, "
         "until the owner runs this. Spent budget stays spent. A server takes the policy when it is reloaded.",
         ("dpsql ledger adopt --policy policy.toml",),
-    )  # fmt: skip
+    )
     add_place(adopt)
     add_database(adopt)
     adopt.add_argument("--fresh", action="store_true", help="begin anew if the ledger is gone: a new budget")
@@ -188,32 +217,49 @@ def add_ledger_commands(commands: Any) -> None:
 def _add_upkeep(actions: Any) -> None:
     """Add the commands of :mod:`dpsql.ledger.upkeep`."""
     verify = add_command(
-        actions, "verify", _verify, "look at every row, text, checkpoint and stored answer",
+        actions,
+        "verify",
+        _verify,
+        "look at every row, text, checkpoint and stored answer",
         examples=("dpsql ledger verify --policy policy.toml",),
-    )  # fmt: skip
+    )
     backup = add_command(
-        actions, "backup", _backup, "copy the ledger while sessions run, and verify the copy",
+        actions,
+        "backup",
+        _backup,
+        "copy the ledger while sessions run, and verify the copy",
         examples=("dpsql ledger backup --policy policy.toml visits.backup",),
-    )  # fmt: skip
+    )
     backup.add_argument("file", metavar="FILE", type=Path, help="the copy, which must not exist")
     restore = add_command(
-        actions, "restore", _restore, "put a backup in place; later charges are written off",
-        examples=("dpsql ledger restore --policy policy.toml visits.backup",
-                  "dpsql ledger restore --policy policy.toml visits.backup --spent 0.5"),
-    )  # fmt: skip
+        actions,
+        "restore",
+        _restore,
+        "put a backup in place; later charges are written off",
+        examples=(
+            "dpsql ledger restore --policy policy.toml visits.backup",
+            "dpsql ledger restore --policy policy.toml visits.backup --spent 0.5",
+        ),
+    )
     restore.add_argument("file", metavar="FILE", type=Path, help="the backup")
     restore.add_argument("--spent", metavar="EPSILON", help="epsilon charged since, if it can't be read")
     restore.add_argument("--spent-delta", metavar="DELTA", default="0", help="its delta; default 0")
     forget = add_command(
-        actions, "forget", _forget, "blank texts and their stored answers; charges stay",
+        actions,
+        "forget",
+        _forget,
+        "blank texts and their stored answers; charges stay",
         "Asked again, a forgotten answer is a new one, and charged again.",
         examples=("dpsql ledger forget --policy policy.toml --before 2026-01-31",),
-    )  # fmt: skip
+    )
     forget.add_argument("--before", required=True, metavar="DATE", help="a day, as 2026-01-31 (UTC)")
     upgrade = add_command(
-        actions, "upgrade", _upgrade, "upgrade an older ledger; a copy is kept in its folder",
+        actions,
+        "upgrade",
+        _upgrade,
+        "upgrade an older ledger; a copy is kept in its folder",
         examples=("dpsql ledger upgrade --policy policy.toml",),
-    )  # fmt: skip
+    )
     for command in (verify, backup, restore, forget, upgrade):
         add_place(command)
 

@@ -25,10 +25,16 @@ DEFAULT_LISTEN = "127.0.0.1:31337"
 def add_serve_command(commands: Any) -> None:
     """Add the command to those of the parser."""
     serve = add_command(
-        commands, "serve", _serve, "answer analysts over a socket or the network",
+        commands,
+        "serve",
+        _serve,
+        "answer analysts over a socket or the network",
         "It prints one line, listening on ..., when it is ready. Analysts need a token: dpsql analyst add NAME.",
-        ("dpsql serve --policy policy.toml", "dpsql serve --policy policy.toml --listen unix:/run/dpsql/dpsql.sock"),
-    )  # fmt: skip
+        (
+            "dpsql serve --policy policy.toml",
+            "dpsql serve --policy policy.toml --listen unix:/run/dpsql/dpsql.sock",
+        ),
+    )
     add_policy(
         serve, "the policy file (repeatable; its name without the ending is the catalog)", several=True
     )
@@ -98,11 +104,7 @@ def _serve(given: argparse.Namespace) -> int:
 
 
 def _find_database(given: str | None) -> str:
-    """Return a database's absolute path, since workers run in the root folder.
-
-    Raises:
-        ServerError: it is an address of Spark.
-    """
+    """Return a database's absolute path, since workers run in the root folder."""
     if given is None or given == ":memory:":
         return ":memory:"
     if is_spark_address(given):
@@ -113,11 +115,7 @@ def _find_database(given: str | None) -> str:
 
 
 def _one_for_each(name: str, given: Sequence[Any] | None, policies: Sequence[Path]) -> Sequence[Any]:
-    """Return an argument for each policy; None if it is not given.
-
-    Raises:
-        ServerError: its number differs from that of the policies.
-    """
+    """Return an argument for each policy; None if it is not given."""
     if given is None:
         return [None] * len(policies)
     if len(given) != len(policies):
@@ -145,9 +143,15 @@ _HELP = {
 def add_analyst_commands(commands: Any) -> None:
     """Add the commands to those of the parser."""
     analyst = add_command(
-        commands, "analyst", None, "choose the analysts of a server: make, list and end their tokens",
-        examples=("dpsql analyst add ann --policy policy.toml > ann.token", "dpsql analyst list --policy policy.toml"),
-    )  # fmt: skip
+        commands,
+        "analyst",
+        None,
+        "choose the analysts of a server: make, list and end their tokens",
+        examples=(
+            "dpsql analyst add ann --policy policy.toml > ann.token",
+            "dpsql analyst list --policy policy.toml",
+        ),
+    )
     actions = add_actions(analyst)
     for name, run in (
         ("add", _add),
@@ -192,11 +196,7 @@ def _open_tokens(given: argparse.Namespace) -> TokenFile:
 
 
 def _find_name(policy: Policy, name: str, path: Path) -> str:
-    """Return an analyst's name as the policy writes it.
-
-    Raises:
-        PolicyError: it names no such analyst; the hint has the lines to paste.
-    """
+    """Return an analyst's name as the policy writes it."""
     known = policy.find_analyst(name)
     if known is not None:
         return known
@@ -280,11 +280,13 @@ def _remove(given: argparse.Namespace) -> None:
 def _pause(given: argparse.Namespace) -> None:
     why = " ".join(given.why.split())[:_LONGEST_REASON] or _NO_REASON
     _open_tokens(given).pause(given.name, why)
-    said = "over every protocol from now on; what has been paid is still told at its time."
-    print(f"{given.name} is paused, {said}", file=sys.stderr)
+    sentence = "over every protocol from now on; answers that were paid still arrive at their time."
+    print(f"{given.name} is paused, {sentence}", file=sys.stderr)
 
 
 def _resume(given: argparse.Namespace) -> None:
     why = _open_tokens(given).resume(given.name)
-    said = f"{given.name} was paused: {why}, and may ask again." if why else f"{given.name} was not paused."
-    print(said, file=sys.stderr)
+    sentence = (
+        f"{given.name} was paused: {why}, and may ask again." if why else f"{given.name} was not paused."
+    )
+    print(sentence, file=sys.stderr)

@@ -1,9 +1,7 @@
 """The analyst's side of a server.
 
-wire.py          messages between client and server, and their codec
-certificates.py  tLS certificates of a connection: the authority of the server's, and the analyst
-channel.py       addresses of servers, analysts' tokens, and messages over Arrow Flight, which no
-connect.py       opening a session, on local data or on an owner's server
-conversation.py  one message to a server and its reply: the reply is checked, and a stop is passe
-session.py       a session on an owner's server, which has the data, the policy and the ledger
+connect.py  opening a session, on local data or on an owner's server
+session.py  a session on an owner's server, and its exchange of messages
+channel.py  addresses, tokens, certificates, and messages over Arrow Flight
+wire.py     messages between client and server, and their codec
 """

@@ -126,11 +126,7 @@ def find_token(token: str | None, file: str | Path | None = None) -> str | None:
 
 
 def _check_private(file: str | Path, status: os.stat_result) -> None:
-    """Raise an error for a file of the user that others may read or write, as ssh does for keys.
-
-    Raises:
-        ServerError: others may.
-    """
+    """Raise an error for a file of the user that others may read or write, as ssh does for keys."""
     if os.name == "posix" and status.st_uid == os.geteuid() and status.st_mode & 0o077:
         raise ServerError(
             f"others on this machine may read the token file {file}, and ask in your name.",
@@ -223,15 +219,15 @@ class FlightChannel:
         """Return our error for an exception of Flight, with the server's sentence if it has one."""
         from pyarrow import flight
 
-        said = _read_sentence(str(error))
+        sentence = _read_sentence(str(error))
         if isinstance(error, flight.FlightUnauthenticatedError):
-            return ServerError(said or "the server does not take this token.")
+            return ServerError(sentence or "the server does not take this token.")
         if isinstance(error, flight.FlightUnavailableError):
             return self._explain_unreachable(str(error))
         if isinstance(error, flight.FlightTimedOutError):
             return ServerError(f"{self.address} did not answer in time.")
-        if isinstance(error, flight.FlightServerError | flight.FlightUnauthorizedError) and said:
-            return ServerError(said)
+        if isinstance(error, flight.FlightServerError | flight.FlightUnauthorizedError) and sentence:
+            return ServerError(sentence)
         return ServerError(
             "the connection to the server broke off.",
             hint="SHOW LEDGER says whether a statement was charged.",
@@ -267,9 +263,9 @@ class FlightChannel:
                 if self.certificate is not None
                 else 'it may ask for a client certificate: tls_client_cert="ann.pem", tls_client_key="ann.key".',
             )
-        said = _read_sentence(text)
-        if said and not re.search(r"connect|resolv|lookup|address", said, re.I):
-            return ServerError(said)
+        sentence = _read_sentence(text)
+        if sentence and not re.search(r"connect|resolv|lookup|address", sentence, re.I):
+            return ServerError(sentence)
         return ServerError(
             f"no server answers at {self.address}.", hint="is it running, and is the address right?"
         )
@@ -285,9 +281,9 @@ _DEBUG = re.compile(r"\.? ?(Detail: |gRPC client debug context|Client context).*
 
 def _read_sentence(text: str) -> str:
     """Return the sentence that a server raised, without Flight's wrapping; empty if it is not a sentence."""
-    said = _DEBUG.sub("", _WRAPPED.sub("", text)).strip()
-    plain = said.isprintable() and len(said) <= 300 and "Traceback" not in said
-    return (said if said.endswith(".") else f"{said}.") if said and plain else ""
+    sentence = _DEBUG.sub("", _WRAPPED.sub("", text)).strip()
+    plain = sentence.isprintable() and len(sentence) <= 300 and "Traceback" not in sentence
+    return (sentence if sentence.endswith(".") else f"{sentence}.") if sentence and plain else ""
 
 
 # -- certificates ---------------------------------------------------------------------------------------------------------
@@ -347,13 +343,13 @@ def read_client_certificate(certificate: str | Path, key: str | Path | None = No
     try:
         context.load_cert_chain(Path(certificate).expanduser(), Path(held).expanduser(), password=refuse)
     except (ssl.SSLError, ValueError, OSError):
-        said = (
+        sentence = (
             f"the key {held} has a passphrase, which nobody is asked for."
             if asked
             else f"{certificate} and {held} are no certificate with its key."
         )
         hint = f"openssl pkey -in {held} writes it without one." if asked else None
-        raise ServerError(said, hint=hint) from None
+        raise ServerError(sentence, hint=hint) from None
     return ClientCertificate(chain, secret)
 
 

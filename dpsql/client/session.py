@@ -1,6 +1,6 @@
-"""One message to a server and its reply: the reply is checked, and a stop is passed on.
+"""A session on an owner's server, which has the data, the policy and the ledger.
 
-A worker thread reads the reply, and the calling thread hears stops. The first stop is sent to the server, which
+For each message a worker thread reads the reply, and the calling thread hears stops. The first stop is sent to the server, which
 answers at a public time how the statement ended; a second stop leaves without the reply.
 """
 
@@ -74,7 +74,7 @@ class Reply:
             WireError: there is none.
         """
         if not self.values:
-            raise WireError("the server's reply holds no value.")
+            raise WireError("the server's reply has no value.")
         return self.values[0]
 
 
@@ -147,7 +147,7 @@ class Conversation:
         elif kind == "value":
             if len(reply.values) >= MAX_PAGES:
                 raise WireError(
-                    "the server's reply is too long.", hint="ask for the last ones alone: ledger(1000)."
+                    "the server's reply is too long.", hint="ask for the last statements only: ledger(1000)."
                 )
             reply.values.append(arrived.head)
         elif kind == "stage":
@@ -155,7 +155,7 @@ class Conversation:
         elif kind == "error":
             raise read_error(arrived)
         else:
-            raise WireError("the server's reply holds something else than an answer.")
+            raise WireError("the server's reply has a message of an unknown kind.")
 
     def _interrupt(self) -> None:
         """Ask the server to stop the running statement. The reply says whether that was in time."""
@@ -171,17 +171,13 @@ class Conversation:
         if not self.handle:
             return KeyboardInterrupt()  # there is no session yet, so nothing is charged
         return Interrupted(
-            "left while the server was still at it: the statement may be charged.",
-            hint="SHOW LEDGER says whether it was; its answer is stored then, and free.",
+            "left while the server was still working: the statement may be charged.",
+            hint="SHOW LEDGER says whether it was; if so, its answer is stored, and free.",
         )
 
 
 def _read_to_end(arriving: Iterator[Message]) -> Iterator[Message]:
-    """Yield the messages of a reply up to its end, without waiting for the transport's own end.
-
-    Raises:
-        WireError: the reply broke off.
-    """
+    """Yield the messages of a reply up to its end, without waiting for the transport's own end."""
     for arrived in arriving:
         if arrived.head.get("kind") == "end":
             leave_work(partial(deque, arriving, maxlen=0))
@@ -199,7 +195,6 @@ def _clean(value: Any) -> Any:
     return {key: _clean(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
-# -- A session on an owner's server, which has the data, the policy and the ledger.
 class RemotePlan:
     """Statements that a server prices together before the first one runs, in ``with session.plan() as plan:``."""
 
@@ -229,7 +224,7 @@ class RemotePlan:
         asked = write_question(text, values, epsilon)
         count = get_field(self._ask("plan", {"statements": [asked], "run": False}).value, "count", int)
         if not 0 < count <= len(text):
-            raise WireError("the server's reply holds other statements than were asked for.")
+            raise WireError("the server's reply is about other statements.")
         self._asked.append(asked)
         self._declared += [DeclaredResult(text.strip()) for _ in range(count)]
         return self._declared[-1]
@@ -263,7 +258,7 @@ class RemotePlan:
         self._ran = True
         results = self._ask("plan", {"statements": self._asked, "run": True}).results
         if len(results) != len(self._declared):
-            raise WireError("the server's reply holds other results than were asked for.")
+            raise WireError("the server's reply is about other statements.")
         for declared, result in zip(self._declared, results, strict=True):
             declared._result = result
         return results

@@ -74,8 +74,15 @@ MAX_RESULT = 256 << 20
 """The approximate limit on the bytes of a result's rows."""
 
 MALFORMED = (
-    ArithmeticError, AttributeError, KeyError, OSError, RecursionError, TypeError, ValueError, MemoryError,
-)  # fmt: skip
+    ArithmeticError,
+    AttributeError,
+    KeyError,
+    OSError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    MemoryError,
+)
 """Python errors that mean only that the input is malformed."""
 _LENGTH = struct.Struct(">I")
 

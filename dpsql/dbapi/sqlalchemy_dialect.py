@@ -236,10 +236,15 @@ class DpsqlDialect(default.DefaultDialect):
             raise exc.NoSuchTableError(table_name)
         fields = self._find_tables(connection, given)[table_name]
         return [
-            {"name": field.name, "type": find_type(field.metadata[SQL_TYPE_KEY].decode()), "nullable": True,
-             "default": None, "autoincrement": False}
+            {
+                "name": field.name,
+                "type": find_type(field.metadata[SQL_TYPE_KEY].decode()),
+                "nullable": True,
+                "default": None,
+                "autoincrement": False,
+            }
             for field in fields
-        ]  # fmt: skip
+        ]
 
     def get_table_comment(
         self, connection: Any, table_name: str, schema: str | None = None, **given: Any

@@ -3,11 +3,10 @@
 serve.py           starts and stops the server
 front.py           the Arrow Flight server
 served.py          a served policy and its files
-desks.py           an analyst's sessions, worker and queue of requests
+queues.py          an analyst's sessions, worker and queue of requests
 calls.py           one request, and the grid of answer times
 rights.py          the right to ask, checked at each request
-lapses.py          reasons why a right isn't valid
-limits.py          limits on requests
+lapses.py          reasons to reject a request, and its limits
 tokens.py          analysts' tokens
 connections.py     listening sockets, and limits before login
 ledger_service.py  the front's side of a worker's ledger

@@ -513,11 +513,7 @@ class AnalystCall:
             self._cancel_kills()
 
     def _end_without_worker(self) -> None:
-        """Settle the open statements of a worker that has ended, at a public time, and make the error for the client.
-
-        Raises:
-            WorkerEnded: the worker had not begun the call.
-        """
+        """Settle the open statements of a worker that has ended, at a public time, and make the error for the client."""
         assert self._worker is not None and self._service is not None
         self.killed = True
         self._settle_due()

@@ -12,7 +12,6 @@ import os
 import secrets
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
@@ -26,7 +25,7 @@ from dpsql.server.connections import bind_socket, is_loopback, listen_at, log_dr
 from dpsql.server.event_log import EventLog, name_place
 from dpsql.server.frames import FrameError, Frames
 from dpsql.server.served import ServedPolicy
-from dpsql.server.worker_process import select_environment
+from dpsql.server.worker_process import select_environment, start_program
 
 MAX_STARTS = 5
 """How often the process is started in all."""
@@ -100,22 +99,12 @@ class Console:
         """Start the process, and answer its questions until it ends."""
         ours, theirs = socket.socketpair()
         read, write = os.pipe()
-        command = [sys.executable, "-P", "-m", "dpsql.server.console_app"]
-        handed = (theirs.fileno(), read, self._socket.fileno())
+        files = (theirs.fileno(), read, self._socket.fileno())
         try:
             with self._lock:
                 if self._closed:
                     return
-                self._process = subprocess.Popen(
-                    [*command, *map(str, handed)],
-                    pass_fds=handed,
-                    env=select_environment("TZ"),
-                    cwd="/",
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    start_new_session=True,
-                )
+                self._process = start_program("dpsql.server.console_app", files, select_environment("TZ"))
                 self._pipe = write
         finally:
             theirs.close()
@@ -136,23 +125,23 @@ class Console:
     def _describe(self) -> dict[str, Any]:
         """Return the first frame's head: the policies and their ledgers."""
         places = [
-            {"name": one.name, "policy": str(one.places.policy.absolute()), "ledger": str(one.places.ledger.absolute())}
+            {
+                "name": one.name,
+                "policy": str(one.places.policy.absolute()),
+                "ledger": str(one.places.ledger.absolute()),
+            }
             for one in self._served
-        ]  # fmt: skip
+        ]
         host = "" if self._path is not None else self._socket.getsockname()[0]
         return {"kind": "setup", "policies": places, "host": host}
 
     def _answer(self, asked: Message) -> dict[str, Any]:
-        """Answer the process.
-
-        Raises:
-            FrameError: the question is unknown.
-        """
+        """Answer the process."""
         kind = asked.head["kind"]
         if kind == "live":
             return {
                 "kind": "live",
-                "policies": [one.tell() for one in self._served],
+                "policies": [one.summarize() for one in self._served],
                 "events": self._log.recent,
             }
         if kind == "enter":
@@ -204,11 +193,7 @@ class Console:
 
 
 def _open_socket(listen: str, path: Path | None) -> socket.socket:
-    """Return a listening socket.
-
-    Raises:
-        ServerError: the address can't be used, or isn't of this machine.
-    """
+    """Return a listening socket."""
     if path is not None:
         return bind_socket(path, _OWN_MASK, _BACKLOG)
     host, port = parse_listen(

@@ -54,9 +54,9 @@ from dpsql.report.pages import (
 )
 from dpsql.report.tables import Html, clip_text, fill, join, name_of, read_template, tag
 from dpsql.server.connections import LOGIN_SECONDS, Arrivals, is_loopback, write_peer
-from dpsql.server.desks import MAX_FAILURES, MAX_OVERRUNS
 from dpsql.server.frames import FrameError, Frames
 from dpsql.server.isolation import confine, protect_memory
+from dpsql.server.queues import MAX_FAILURES, MAX_OVERRUNS
 from dpsql.server.tokens import TokenFile, TokenRecord
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class AnalystView:
     share: BudgetState | None
     statements: int
     refused: int
-    desk: dict[str, Any]
+    queue: dict[str, Any]
     known: bool
     """Whether the policy has the name."""
 
@@ -210,13 +210,13 @@ class LedgerView:
 
     # -- people ---------------------------------------------------------------------------------------------------
 
-    def list_analysts(self, desks: list[dict[str, Any]]) -> list[AnalystView]:
-        """Return the analysts who may ask or have asked; ``desks`` has the server's counts."""
+    def list_analysts(self, queues: list[dict[str, Any]]) -> list[AnalystView]:
+        """Return the analysts who may ask or have asked; ``queues`` has the server's counts."""
         with self._lock:
             ledger = self.open()
             policy = ledger.policy
             tokens = {record.name: record for record in self._load_tokens()}
-            told = {desk["analyst"]: desk for desk in desks}
+            counted = {queue["analyst"]: queue for queue in queues}
             known = list(policy.analysts) if policy is not None else []
             shares = self._find_shares(ledger, known)
             return [
@@ -226,10 +226,10 @@ class LedgerView:
                     shares.get(name),
                     len(numbers.all) - len(numbers.refused),
                     len(numbers.refused),
-                    told.get(name, {}),
+                    counted.get(name, {}),
                     name in known,
                 )
-                for name in dict.fromkeys([*known, *tokens, *told, *self._who])
+                for name in dict.fromkeys([*known, *tokens, *counted, *self._who])
                 for numbers in [self._who.get(name, Numbers())]
             ]
 
@@ -328,9 +328,12 @@ def write_frame(
         again: the head's instruction to reload; by default every ten seconds without scripts.
     """
     tabs = (
-        tag("li", tag("a", title, href=write_link(view.name, name), aria_current="page" if name == tab else None))
+        tag(
+            "li",
+            tag("a", title, href=write_link(view.name, name), aria_current="page" if name == tab else None),
+        )
         for name, title in TABS.items()
-    )  # fmt: skip
+    )
     others = (
         tag("li", tag("a", name, href=write_link(name), aria_current="true" if name == view.name else None))
         for name in names
@@ -359,8 +362,8 @@ def write_section(name: str, title: str, inner: Html) -> Html:
 
 def tell_now(view: LedgerView, live: dict[str, Any]) -> str:
     """Return one sentence on the present state, for the title's line."""
-    running = sum(len(desk["calls"]) for desk in live["desks"])
-    sessions = sum(desk["sessions"] for desk in live["desks"])
+    running = sum(len(queue["calls"]) for queue in live["queues"])
+    sessions = sum(queue["sessions"] for queue in live["queues"])
     return f"{view.open().state().sentence} · {running or 'nothing'} running · {sessions} session{'s' * (sessions != 1)} open"
 
 
@@ -385,8 +388,8 @@ def write_now(view: LedgerView, live: dict[str, Any], events: Sequence[dict[str,
     sections = [
         join(notices),
         write_section("left", "Budget left", left),
-        write_section("running", "Running requests", _write_running(view, live["desks"])),
-        write_section("analysts", "Analysts", _write_analysts(view, view.list_analysts(live["desks"]))),
+        write_section("running", "Running requests", _write_running(view, live["queues"])),
+        write_section("analysts", "Analysts", _write_analysts(view, view.list_analysts(live["queues"]))),
         write_section(
             "latest",
             "Latest statements",
@@ -399,8 +402,8 @@ def write_now(view: LedgerView, live: dict[str, Any], events: Sequence[dict[str,
     return tag("div", join(sections), id="live")
 
 
-def _write_running(view: LedgerView, desks: Sequence[dict[str, Any]]) -> Html:
-    calls = [(desk["analyst"], call) for desk in desks for call in desk["calls"]]
+def _write_running(view: LedgerView, queues: Sequence[dict[str, Any]]) -> Html:
+    calls = [(queue["analyst"], call) for queue in queues for call in queue["calls"]]
     if not calls:
         return tag("p", "Nothing runs.")
     numbers = {number for _, call in calls for number in call["statements"]}
@@ -408,15 +411,20 @@ def _write_running(view: LedgerView, desks: Sequence[dict[str, Any]]) -> Html:
     rows = []
     for who, call in calls:
         paid = [texts[number] for number in call["statements"] if number in texts]
-        stage = "was told to stop" if call["stopped"] else _STAGES.get(call["stage"], call["stage"])
-        said = [tag("code", clip_text(entry["text"], 600)) for entry in paid]
+        stage = "is stopping" if call["stopped"] else _STAGES.get(call["stage"], call["stage"])
+        shown = [tag("code", clip_text(entry["text"], 600)) for entry in paid]
         rows.append(
-            (who, call["operation"], f"{call['seconds']:g} s", stage, ", ".join(entry["charge"] for entry in paid) or "—",
-             Html("<br>").join(said) if said else "nothing paid so far")
-        )  # fmt: skip
+            (
+                who,
+                call["operation"],
+                f"{call['seconds']:g} s",
+                stage,
+                ", ".join(entry["charge"] for entry in paid) or "—",
+                Html(Html("<br>").join(shown)) if shown else "nothing paid so far",
+            )
+        )
     caption = "Running and queued requests; a text is shown once it is paid"
-    return write_table("who|asks for|since|stage|charge|statement", [(*row[:5], Html(row[5])) if isinstance(row[5], Html)
-                       else row for row in rows], caption, "since|charge")  # fmt: skip
+    return write_table("who|asks for|since|stage|charge|statement", rows, caption, "since|charge")
 
 
 def _write_analysts(view: LedgerView, analysts: Sequence[AnalystView]) -> Html:
@@ -431,13 +439,21 @@ def _write_analysts(view: LedgerView, analysts: Sequence[AnalystView]) -> Html:
             share = spent + tag(
                 "span", f"{one.share.spent} of {one.share.limit} spent, {one.share.left} left"
             )
-        counted = one.desk
+        counted = one.queue
         rows.append(
-            (tag("span", link, class_="name"), _write_state(one), share, str(one.statements),
-             tag("a", str(one.refused), href=write_link(view.name, "refusals", who=one.name)) if one.refused else "0",
-             str(counted.get("sessions", 0)), f"{counted.get('failures', 0)} of {MAX_FAILURES}",
-             f"{counted.get('overruns', 0)} of {MAX_OVERRUNS}")
-        )  # fmt: skip
+            (
+                tag("span", link, class_="name"),
+                _write_state(one),
+                share,
+                str(one.statements),
+                tag("a", str(one.refused), href=write_link(view.name, "refusals", who=one.name))
+                if one.refused
+                else "0",
+                str(counted.get("sessions", 0)),
+                f"{counted.get('failures', 0)} of {MAX_FAILURES}",
+                f"{counted.get('overruns', 0)} of {MAX_OVERRUNS}",
+            )
+        )
     caption = (
         "Analysts, their shares, and the server's counts; failures after payment and overruns lead to a pause"
     )
@@ -460,10 +476,16 @@ def _write_state(one: AnalystView) -> Html:
 
 def _write_events(policy: str, events: Sequence[dict[str, Any]]) -> Html:
     rows = [
-        (str(line["when"])[:19].replace("T", " "), line["event"],
-         ", ".join(f"{name} {value}" for name, value in line.items() if name not in ("when", "event", "policy")))
-        for line in reversed(events) if line.get("policy", policy) == policy
-    ]  # fmt: skip
+        (
+            str(line["when"])[:19].replace("T", " "),
+            line["event"],
+            ", ".join(
+                f"{name} {value}" for name, value in line.items() if name not in ("when", "event", "policy")
+            ),
+        )
+        for line in reversed(events)
+        if line.get("policy", policy) == policy
+    ]
     if not rows:
         return tag("p", "Nothing.")
     return write_table(
@@ -498,10 +520,17 @@ def write_list(
     steps.append(tag("span", f"page {found.page} of {found.pages}", class_="quiet"))
     choices = [("everybody", None), *((name or "not named", name) for name in people)]
     names = join(
-        tag("li", tag("a", shown, href=write_link(view.name, tab, **({} if name is None else {"who": name})),
-                      aria_current="true" if name == who else None))
+        tag(
+            "li",
+            tag(
+                "a",
+                shown,
+                href=write_link(view.name, tab, **({} if name is None else {"who": name})),
+                aria_current="true" if name == who else None,
+            ),
+        )
         for shown, name in choices
-    )  # fmt: skip
+    )
     inner = (
         tag("nav", tag("ul", names, class_="people"), aria_label="Whose")
         + table
@@ -519,10 +548,10 @@ def write_promise(view: LedgerView) -> tuple[Html, Html]:
     """Write the guarantee with its curves, and the instruction to reload while they are being made."""
     data, behind = view.find_report()
     if data is None:
-        said = (
+        sentence = (
             view.report_error or "The ledger is being added up. This page shows the sums when they are ready."
         )
-        return tag("p", said, role="status"), _SOON
+        return tag("p", sentence, role="status"), _SOON
     since = f"As of {data['written_text']}" + ("; newer statements are being added." if behind else ".")
     asked = write_sums(data["asked"]) if data["asked"]["people"] else tag("p", "Nothing yet.")
     sections = [
@@ -680,9 +709,12 @@ class ConsolePages:
             content, again = write_promise(view)
         else:
             who, page = query.get("who"), query.get("page", "1")
-            found = view.list_page(int(page) if page.isascii() and page.isdigit() and len(page) < 10 else 1, who,
-                                   tab == "refusals")  # fmt: skip
-            people = [one.name for one in view.list_analysts(mine["desks"])]
+            found = view.list_page(
+                int(page) if page.isascii() and page.isdigit() and len(page) < 10 else 1,
+                who,
+                tab == "refusals",
+            )
+            people = [one.name for one in view.list_analysts(mine["queues"])]
             content = write_list(view, tab, found, people, who)
         return write_frame(view, list(self.views), tab, content, told, again)
 
@@ -697,8 +729,11 @@ def make_app(front: FrontLink, setup: dict[str, Any]) -> Starlette:
 
     pages = ConsolePages(
         front,
-        {one["name"]: LedgerView(one["name"], Path(one["policy"]), Path(one["ledger"])) for one in setup["policies"]},
-    )  # fmt: skip
+        {
+            one["name"]: LedgerView(one["name"], Path(one["policy"]), Path(one["ledger"]))
+            for one in setup["policies"]
+        },
+    )
     browsers = Browsers()
     files = {
         "console.css": (read_template("style.css") + read_template("console.css"), "text/css"),
@@ -812,7 +847,7 @@ def let_browser_in() -> None:
 
 # -- The process that writes the owner's page.
 MEMORY_BYTES = 2 << 30
-"""Memory that the process may use, beside what libraries map."""
+"""Bytes of memory for the process, in addition to mapped libraries."""
 _NICE = 10
 MAX_CONNECTIONS = 64
 _IDLE_SECONDS = 5
@@ -830,7 +865,7 @@ def run_console(frames: int, pipe: int, listening: int) -> None:
     """Answer browsers until the front is gone."""
     confine(MEMORY_BYTES)
     protect_memory()
-    os.nice(_NICE)  # whoever asks the front comes first
+    os.nice(_NICE)  # analysts' requests come first
     threading.Thread(target=_end_with, args=(pipe,), daemon=True).start()
     front = FrontLink(Frames(socket.socket(fileno=frames)))
     setup = front.receive_setup()
@@ -845,7 +880,7 @@ def run_console(frames: int, pipe: int, listening: int) -> None:
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=False,  # nobody else says who asks, and where
+        proxy_headers=False,  # no proxy may change the client's address
         limit_concurrency=MAX_CONNECTIONS,
         timeout_keep_alive=_IDLE_SECONDS,
         timeout_graceful_shutdown=1,

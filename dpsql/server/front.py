@@ -40,11 +40,11 @@ from dpsql.client.wire import (
 )
 from dpsql.errors import Error
 from dpsql.server.connections import Arrivals, SocketWatch, log_dropped, shorten_address
-from dpsql.server.desks import SessionRecord
 from dpsql.server.event_log import EventLog, name_place
 from dpsql.server.flight_sql.messages import is_flight_sql
 from dpsql.server.flight_sql.service import ACTIONS, FlightSqlService
 from dpsql.server.lapses import Lapse, Refused, RightError
+from dpsql.server.queues import SessionRecord
 from dpsql.server.rights import Right
 from dpsql.server.served import ServedPolicy
 
@@ -236,19 +236,19 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         if get_field(head, "protocol", int, 0) != PROTOCOL:
             yield encode(write_error(Error(_OLD_CLIENT, hint=f"pip install dpsql=={__version__}")))
             return
-        desk = caller.desk
-        record = desk.open(caller.mark)
-        policy = desk.edition.policy
-        self._log.write("open", analyst=desk.analyst, session=record.log_name, policy=caller.served.name)
+        queue = caller.queue
+        record = queue.open(caller.mark)
+        policy = queue.edition.policy
+        self._log.write("open", analyst=queue.analyst, session=record.log_name, policy=caller.served.name)
         yield encode(
             Message(
                 {
                     "kind": "value",
                     "protocol": PROTOCOL,
                     "session": record.handle,
-                    "analyst": desk.analyst,
+                    "analyst": queue.analyst,
                     "catalog": caller.served.name,
-                    "policy": policy.for_analyst(desk.analyst).dumps(),
+                    "policy": policy.for_analyst(queue.analyst).dumps(),
                     "version": __version__,
                     "answers": policy.budget.answers,
                     "answer_times": [float(item) for item in policy.server.answer_times],
@@ -260,34 +260,29 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
 
     def _close(self, caller: Right, context: Any, body: bytes) -> Iterator[bytes]:
         record = self._find_session(caller, context)
-        caller.desk.close_session(record)
+        caller.queue.close_session(record)
         self._log.write(
-            "close", analyst=caller.desk.analyst, session=record.log_name, policy=caller.served.name
+            "close", analyst=caller.queue.analyst, session=record.log_name, policy=caller.served.name
         )
         yield _END
 
     def _interrupt(self, caller: Right, context: Any, body: bytes) -> Iterator[bytes]:
         record = self._find_session(caller, context)
-        stopped = caller.desk.interrupt(record.handle)
+        stopped = caller.queue.interrupt(record.handle)
         yield encode(Message({"kind": "value", "stopped": stopped}))
         yield _END
 
     def _pass_on(self, caller: Right, context: Any, operation: str, body: bytes) -> Iterator[bytes]:
-        desk = caller.desk
+        queue = caller.queue
         record = self._find_session(caller, context)
-        call = desk.make_call(operation, record.handle)
+        call = queue.make_call(operation, record.handle)
         call.is_abandoned = context.is_cancelled
-        yield from desk.answer_and_log(call, record, body)
+        yield from queue.answer_and_log(call, record, body)
 
     # -- authentication -----------------------------------------------------------------------------------------
 
     def _authenticate(self, context: Any) -> Right:
-        """Return the caller's right.
-
-        Raises:
-            FlightUnauthenticatedError: the token or the certificate is wrong, or the address is blocked for now.
-            RightError: the analyst is paused, or has no share in the policy.
-        """
+        """Return the caller's right."""
         peer = context.peer()
         peer = peer.decode(errors="replace") if isinstance(peer, bytes) else str(peer)
         right = self._find_right(context, peer)
@@ -317,11 +312,7 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         raise flight.FlightUnauthenticatedError(NO_TOKEN)
 
     def _greet(self, token: str, user: str) -> None:
-        """Check the token of a handshake, and the analyst's name if there is one.
-
-        Raises:
-            FlightError: the token is invalid, or its analyst may not ask now.
-        """
+        """Check the token of a handshake, and the analyst's name if there is one."""
 
         def answer() -> None:
             found = [(served, served.tokens.identify(token)) for served in self._served]
@@ -341,11 +332,7 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         return name.decode(errors="replace") if isinstance(name, bytes) else str(name or "")
 
     def _find_certified(self, name: str, peer: str) -> Right:
-        """Return the right of a certificate without a token. It needs a valid token of its analyst in the policy.
-
-        Raises:
-            FlightUnauthenticatedError: the analyst is unknown, or several policies have the name.
-        """
+        """Return the right of a certificate without a token. It needs a valid token of its analyst in the policy."""
         known = [(served, served.find_holder(name)) for served in self._served]
         found = [(served, identity) for served, identity in known if identity is not None]
         if len(found) == 1:
@@ -355,7 +342,7 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
 
     def _find_session(self, caller: Right, context: Any) -> SessionRecord:
         headers = context.get_middleware(_MIDDLEWARE)
-        return caller.desk.find(headers.session if headers is not None else "")
+        return caller.queue.find(headers.session if headers is not None else "")
 
     # -- Flight SQL ---------------------------------------------------------------------------------------------
 
@@ -365,11 +352,7 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
             yield flight.Result(answer)
 
     def _admit_command(self, context: Any, command: bytes | None) -> Right:
-        """Return the right to ask a command or a ticket of Flight SQL.
-
-        Raises:
-            FlightError: it isn't of Flight SQL, or its analyst may not ask now.
-        """
+        """Return the right to ask a command or a ticket of Flight SQL."""
         caller = self._authenticate(context)
         if not command or not is_flight_sql(command):
             raise flight.FlightServerError(_NOT_SERVED)
@@ -461,11 +444,7 @@ def _format_nothing(*given: object, **named: object) -> list[str]:
 
 
 def _guarded(log: EventLog, work: Callable[[], Any]) -> Any:
-    """Return the result of ``work``; replace every exception by one that is safe for a client.
-
-    Raises:
-        FlightError: one of ours, or the fixed sentence.
-    """
+    """Return the result of ``work``; replace every exception by one that is safe for a client."""
     safe: flight.FlightError
     try:
         return work()

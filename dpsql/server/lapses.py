@@ -1,9 +1,18 @@
-"""The reasons for which a right to ask does not hold, and the check that finds them; :mod:`dpsql.server.rights` says when."""
+"""Reasons to reject a request: a right that isn't valid, and limits on the rate and the size of requests.
+
+:mod:`dpsql.server.rights` says when they are checked.
+"""
 
 from __future__ import annotations
 
 import enum
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from dpsql.policy.model import ServerRules
 
 if TYPE_CHECKING:
     from dpsql.server.tokens import Identity
@@ -54,3 +63,70 @@ def check_right(held: Identity | None, has_share: bool, mark: str, letting_go: b
         raise RightError(Lapse.NO_SHARE)
     if held.paused and not letting_go:
         raise RightError(Lapse.PAUSED)
+
+
+BODY_OVERHEAD = 64 << 10
+"""Bytes of a request in addition to its statements and parameters."""
+MAX_WAITING = 16
+"""Queued requests of one analyst; each of them takes a thread."""
+
+
+class RequestRate:
+    """A token bucket for the requests of one analyst; it holds one minute's worth."""
+
+    def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most = float(per_minute)
+        self._clock = clock
+        self._left, self._at = self._most, clock()
+        self._lock = threading.Lock()
+
+    def take(self) -> bool:
+        """Count a request; return False if there were too many.
+
+        >>> rate = RequestRate(2, clock=lambda: 0.0)
+        >>> rate.take(), rate.take(), rate.take()
+        (True, True, False)
+        """
+        with self._lock:
+            now = self._clock()
+            self._left = min(self._most, self._left + (now - self._at) * self._most / 60)
+            self._at = now
+            if self._left < 1:
+                return False
+            self._left -= 1
+            return True
+
+
+@dataclass(frozen=True)
+class RequestLimits:
+    """The limits of one request.
+
+    >>> RequestLimits.of(ServerRules(max_statement_bytes=10, max_parameter_bytes=5)).explain_body(100_000)
+    'the request has 100,000 bytes; the server takes 65,551.'
+    """
+
+    statement_bytes: int
+    parameter_bytes: int
+
+    @classmethod
+    def of(cls, rules: ServerRules) -> RequestLimits:
+        """Return the limits of a policy."""
+        return cls(rules.max_statement_bytes, rules.max_parameter_bytes)
+
+    def explain_body(self, size: int) -> str:
+        """Return why a request is too large to be read; empty if it isn't."""
+        most = self.statement_bytes + self.parameter_bytes + BODY_OVERHEAD
+        return f"the request has {size:,} bytes; the server takes {most:,}." if size > most else ""
+
+    def explain_parts(self, texts: int, rest: int) -> str:
+        """Return why the parts of a request are too large; empty if they aren't.
+
+        Args:
+            texts: bytes of its statements.
+            rest: bytes of everything else, mainly parameters.
+        """
+        if texts > self.statement_bytes:
+            return f"the statement has {texts:,} bytes; the owner allows {self.statement_bytes:,}."
+        if rest > self.parameter_bytes + BODY_OVERHEAD:
+            return f"the parameters have {rest:,} bytes; the owner allows {self.parameter_bytes:,}."
+        return ""

@@ -366,11 +366,7 @@ class LedgerService:
             raise LedgerError("One request writes too many statements.", hint="ask in several cells.")
 
     def _find_ticket(self, head: dict[str, Any]) -> Ticket:
-        """Return an open reservation of this worker.
-
-        Raises:
-            LedgerError: it has no such reservation.
-        """
+        """Return an open reservation of this worker."""
         ticket = self._open.get(get_field(head, "statement_id", int))
         if ticket is None:
             raise LedgerError("No statement of that number is open here.")
@@ -389,7 +385,7 @@ class LedgerService:
             return _answer(found=None, dropped=None if gone is None else gone.when if mine else "")
         mine = found.analyst == self.ledger.analyst
         self._sending = found.release
-        told = {
+        about = {
             "when": found.when if mine else "",
             "statement_id": found.statement_id if mine else None,
             "event": found.event.to_json(),
@@ -397,7 +393,7 @@ class LedgerService:
             "size": len(found.release),
             "left": self._find_state().sentence,
         }
-        return Message({"kind": "answer", "found": told}, found.release[:PIECE])
+        return Message({"kind": "answer", "found": about}, found.release[:PIECE])
 
     def _more(self, head: dict[str, Any], payload: bytes) -> Message:
         """Send a further piece of the last release."""
@@ -418,10 +414,14 @@ class LedgerService:
         """Send the constant facts under a policy, as far as the analyst may know them."""
         terms, mine = self.ledger.terms, self.ledger.analyst or ""
         own = replace(
-            terms, dataset="", units={}, public=(), policy="",
+            terms,
+            dataset="",
+            units={},
+            public=(),
+            policy="",
             shares={name: share for name, share in terms.shares.items() if name == mine},
             own_shares={name: share for name, share in terms.own_shares.items() if name == mine},
-        )  # fmt: skip
+        )
         facts = {"older_answers": self.ledger.holds_whole_statements, "debits": self.ledger.debits_shares}
         return _answer(terms=own.to_json(), largest=self.largest, **facts)
 
@@ -492,8 +492,8 @@ PAYING_CALLS = frozenset({"reserve", "debit"})
 """Calls that charge something new."""
 
 
-def _answer(**told: Any) -> Message:
-    return Message({"kind": "answer", **told})
+def _answer(**values: Any) -> Message:
+    return Message({"kind": "answer", **values})
 
 
 class _FigureCache:

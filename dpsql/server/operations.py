@@ -229,11 +229,7 @@ def _synthesise(session: Session, memory: _Memory, head: Mapping[str, Any]) -> I
 
 
 def _read_question(head: Mapping[str, Any]) -> tuple[str, dict[str, Any] | None, str | Fraction | None]:
-    """Return the text, parameters and ε of a statement's message.
-
-    Raises:
-        BindError: a parameter is too long. WireError: the message is invalid.
-    """
+    """Return the text, parameters and ε of a statement's message."""
     text, params = get_field(head, "text", str), read_params(head.get("params"))
     if head.get("bound") is not None:
         text, params = match_parameters(text, read_params(head["bound"]) or {})
@@ -262,11 +258,7 @@ def _send_results(
 def _send(
     memory: _Memory, result: Result, question: _Question | None = None, keep: str = ""
 ) -> Iterator[Message]:
-    """Yield the messages of one result.
-
-    Raises:
-        PostprocessingError: the result is too large for a client.
-    """
+    """Yield the messages of one result."""
     size = int(result.table.nbytes)
     if size > MAX_RESULT:
         raise PostprocessingError(

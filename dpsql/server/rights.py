@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from dpsql.server.lapses import Lapse, RightError
 
 if TYPE_CHECKING:
-    from dpsql.server.desks import Desk
+    from dpsql.server.queues import AnalystQueue
     from dpsql.server.served import ServedPolicy
     from dpsql.server.tokens import Identity
 
@@ -30,13 +30,13 @@ class Right:
 
     Args:
         served: the policy.
-        desk: the analyst's.
+        queue: the analyst's.
         mark: the mark of the token.
         expires: when the token ends.
     """
 
     served: ServedPolicy
-    desk: Desk
+    queue: AnalystQueue
     mark: str
     expires: str
 
@@ -47,10 +47,10 @@ class Right:
         Raises:
             RightError: they have none now.
         """
-        desk = served.find_desk(identity.name)
-        if desk is None:
+        queue = served.find_queue(identity.name)
+        if queue is None:
             raise RightError(Lapse.NO_SHARE)
-        right = cls(served, desk, identity.mark, identity.expires.isoformat())
+        right = cls(served, queue, identity.mark, identity.expires.isoformat())
         right.check()
         return right
 
@@ -63,7 +63,7 @@ class Right:
         Raises:
             RightError: it does not.
         """
-        self.served.ask_right(self.desk.analyst, self.mark, letting_go)
+        self.served.ask_right(self.queue.analyst, self.mark, letting_go)
 
     def take(self, size: int, counts: bool = True) -> None:
         """Ask whether it holds now for a request, and count the request.
@@ -76,8 +76,8 @@ class Right:
             RightError: it does not hold, or a limit is reached.
         """
         self.check()
-        if counts and not self.desk.rate.take():
+        if counts and not self.queue.rate.take():
             raise RightError(Lapse.TOO_MANY)
-        said = self.desk.edition.limits.explain_body(size)
-        if said:
-            raise RightError(Lapse.TOO_LARGE, said)
+        sentence = self.queue.edition.limits.explain_body(size)
+        if sentence:
+            raise RightError(Lapse.TOO_LARGE, sentence)

@@ -284,11 +284,7 @@ def _tell_start(served: Sequence[ServedPolicy], log: EventLog) -> None:
 
 
 def _read_certificate(certificate: Path, key: Path) -> tuple[bytes, bytes]:
-    """Read the files of a certificate and its key.
-
-    Raises:
-        ServerError: a file can't be read.
-    """
+    """Read the files of a certificate and its key."""
     try:
         return certificate.read_bytes(), key.read_bytes()
     except OSError as error:

@@ -24,10 +24,10 @@ from dpsql.ledger.ledger import Ledger
 from dpsql.ledger.state_files import take_ledger
 from dpsql.ledger.upkeep import forget_before
 from dpsql.policy.model import Policy
-from dpsql.server.desks import Desk, Edition, SessionRecord
 from dpsql.server.event_log import EventLog
 from dpsql.server.isolation import MemoryGroups
 from dpsql.server.lapses import RightError, check_right
+from dpsql.server.queues import AnalystQueue, Edition, SessionRecord
 from dpsql.server.tokens import Identity, TokenFile, TokenGuard, TokenRecord
 from dpsql.server.worker_process import WorkerPool, WorkerSetup, write_import_path
 
@@ -64,7 +64,7 @@ class ServedPolicy:
         self.tokens = TokenFile(places.policy)
         self._guard = TokenGuard(self.tokens)
         self._lock = threading.Lock()
-        self._desks: dict[str, Desk] = {}
+        self._queues: dict[str, AnalystQueue] = {}
         self._forgot: date | None = None
         self._old: list[Edition] = []
         self._edition: Edition | None = None
@@ -137,19 +137,15 @@ class ServedPolicy:
             self._old.append(self.edition)
             self._edition = edition
             self.readings += 1
-            desks = list(self._desks.values())
+            queues = list(self._queues.values())
         self._old[-1].pool.close()
-        for desk in desks:
-            desk.take_edition(edition)
+        for queue in queues:
+            queue.take_edition(edition)
         self._log.write("policy taken", policy=self.name)
         self._close_old()
 
     def _check(self) -> None:
-        """Run ``dpsql policy check`` in its own process, since the front opens no data.
-
-        Raises:
-            PolicyError: the policy is incomplete.
-        """
+        """Run ``dpsql policy check`` in its own process, since the front opens no data."""
         command = [sys.executable, "-P", "-m", "dpsql.cli", "policy", "check"]
         checking = self._start_check([*command, str(self.places.policy.absolute()), self.places.database])
         try:
@@ -165,11 +161,7 @@ class ServedPolicy:
             raise PolicyError(next(iter([*missing, *err.splitlines()]), "the policy is incomplete."))
 
     def _start_check(self, command: list[str]) -> subprocess.Popen[str]:
-        """Start a process that checks the policy, unless the server is ending.
-
-        Raises:
-            PolicyError: the server is ending, or the process can't be started.
-        """
+        """Start a process that checks the policy, unless the server is ending."""
         environment = os.environ | {"PYTHONPATH": write_import_path()}
         with self._lock:
             if self._ended:
@@ -185,7 +177,7 @@ class ServedPolicy:
     def _close_old(self) -> None:
         """Close readings without a queue."""
         with self._lock:
-            used = {id(desk.used_edition) for desk in self._desks.values()}
+            used = {id(queue.used_edition) for queue in self._queues.values()}
             done = [edition for edition in self._old if id(edition) not in used]
             self._old = [edition for edition in self._old if id(edition) in used]
         for edition in done:
@@ -222,7 +214,7 @@ class ServedPolicy:
         return self._guard.seconds_left(peer)
 
     def ask_right(self, name: str, mark: str, letting_go: bool = False) -> None:
-        """Check that an analyst has a right now. If the file of tokens can't be read, nobody has one.
+        """Check that an analyst has a right now. If the file of tokens can't be read, no analyst has one.
 
         Args:
             name: the analyst.
@@ -235,21 +227,25 @@ class ServedPolicy:
         has_share = self.policy.find_analyst(name) is not None
         check_right(self.find_holder(name), has_share, mark, letting_go)
 
-    def find_desk(self, name: str) -> Desk | None:
+    def find_queue(self, name: str) -> AnalystQueue | None:
         """Return an analyst's queue; None if the policy gives them no share."""
         with self._lock:
             if self.edition.policy.find_analyst(name) is None:
                 return None
-            if name not in self._desks:
+            if name not in self._queues:
                 pause, ask = partial(self._pause, name), partial(self.ask_right, name)
-                self._desks[name] = Desk(name, self.edition, self._log, pause, ask)
-            return self._desks[name]
+                self._queues[name] = AnalystQueue(name, self.edition, self._log, pause, ask)
+            return self._queues[name]
 
-    def tell(self) -> dict[str, Any]:
+    def summarize(self) -> dict[str, Any]:
         """Return the state of its queues for the owner's page, as JSON values."""
         with self._lock:
-            desks = list(self._desks.values())
-        return {"name": self.name, "readings": self.readings, "desks": [desk.tell() for desk in desks]}
+            queues = list(self._queues.values())
+        return {
+            "name": self.name,
+            "readings": self.readings,
+            "queues": [queue.summarize() for queue in queues],
+        }
 
     def _pause(self, name: str, why: str) -> None:
         self._log.write("pause", analyst=name, policy=self.name, why=why)
@@ -259,7 +255,7 @@ class ServedPolicy:
 
     def end_old_sessions(self) -> None:
         """End sessions at once if their token expired, was replaced or removed, or their analyst has no share any more."""
-        for name, desk in list(self._desks.items()):
+        for name, queue in list(self._queues.items()):
 
             def holds(record: SessionRecord, name: str = name) -> bool:
                 try:
@@ -268,14 +264,14 @@ class ServedPolicy:
                     return False
                 return True
 
-            ended = desk.end_sessions(holds)
+            ended = queue.end_sessions(holds)
             if ended:
                 self._log.write("sessions ended", analyst=name, policy=self.name, count=ended)
 
     def tidy(self) -> None:
         """Close idle sessions, end workers without any, and blank texts that are older than the policy allows."""
-        for desk in list(self._desks.values()):
-            desk.tidy()
+        for queue in list(self._queues.values()):
+            queue.tidy()
         self._close_old()
         days, today = self.edition.policy.server.keep_text_days, datetime.now(UTC).date()
         if days is not None and self._forgot != today:
@@ -299,7 +295,7 @@ class ServedPolicy:
         Args:
             patience: seconds that a paid statement may take to reach its answer time.
         """
-        run_together([partial(desk.close, patience) for desk in list(self._desks.values())], 4 * patience)
+        run_together([partial(queue.close, patience) for queue in list(self._queues.values())], 4 * patience)
 
     def close(self) -> None:
         """Close the ledger, and release its lock for another server."""

@@ -246,11 +246,7 @@ def _hash_token(salt: str, token: str) -> str:
 
 
 def _read_records(path: Path) -> dict[str, TokenRecord]:
-    """Read the file.
-
-    Raises:
-        PolicyError: other users may read or write it, or it is no file of tokens.
-    """
+    """Read the file."""
     descriptor = -1
     try:
         descriptor = os.open(path, os.O_RDONLY)

@@ -48,7 +48,7 @@ from dpsql.report.data import PICTURES
 from dpsql.server.event_log import name_place
 from dpsql.server.frames import FrameError, Frames, mark_left, read_lines
 from dpsql.server.isolation import bound_processor_time, confine, yield_to_front, yield_to_this_thread
-from dpsql.server.limits import RequestLimits
+from dpsql.server.lapses import RequestLimits
 
 if TYPE_CHECKING:
     from dpsql.interrupts import StopRequest
@@ -84,11 +84,7 @@ class LedgerProxy(Ledger):
         self._dropped: dict[str, str | None] = {}
 
     def _call(self, method: str, payload: bytes = b"", **head: Any) -> Message:
-        """Ask the front.
-
-        Raises:
-            Error: the front's own.
-        """
+        """Ask the front."""
         self._state = self._deferred = self._left = None
         answer = self._ask({"method": method, **head}, payload)
         if answer.head.get("kind") == "error":
@@ -404,7 +400,7 @@ class AnalystWorker:
         }
         self._seconds = (rules.max_seconds + _SPARE_SECONDS) * (os.cpu_count() or 1)
         self._unused = [self._open_engine()]
-        from dpsql.server import operations  # what the first call would import
+        from dpsql.server import operations  # before the first call needs it
 
         self._operations = operations
 
@@ -486,8 +482,8 @@ class AnalystWorker:
         )
         texts = [item["text"] for item in asked if isinstance(item.get("text"), str)]
         size = sum(len(text.encode(errors="replace")) for text in texts)
-        said = limits.explain_parts(size, len(body) - size)
-        return write_error(ParseError(said, hint="ask in several statements.")) if said else None
+        sentence = limits.explain_parts(size, len(body) - size)
+        return write_error(ParseError(sentence, hint="ask in several statements.")) if sentence else None
 
     def _find_session(self, name: str, analyst: str) -> Session:
         if name in self._sessions:

@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +39,22 @@ def select_environment(*more: str) -> dict[str, str]:
     """Return the environment of a child process: the variables that Python needs, and ``more``, but no secrets."""
     given = {name: os.environ[name] for name in (*_PASSED_ON, *more) if name in os.environ}
     return given | {"PYTHONPATH": write_import_path(), "PYTHONUTF8": "1", "LC_ALL": "C"}
+
+
+def start_program(
+    module: str, files: Sequence[int], environment: dict[str, str], *more: str
+) -> subprocess.Popen[bytes]:
+    """Start a module of ours as a program in a session of its own, with some open files; their numbers are its arguments."""
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", module, *map(str, files), *more],
+        pass_fds=files,
+        env=environment,
+        cwd="/",
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
 
 
 @dataclass(frozen=True)
@@ -76,18 +92,9 @@ class WorkerProcess:
         read, self._stop_pipe = os.pipe()
         environment = select_environment() | {"TZ": setup.rules.time_zone}
         self._group = groups.make(memory)
-        command = [sys.executable, "-P", "-m", "dpsql.server.worker", str(theirs.fileno()), str(read)]
+        limit = str(memory) if self._group is None else ""
         try:
-            self._process = subprocess.Popen(
-                [*command, str(memory) if self._group is None else ""],
-                pass_fds=(theirs.fileno(), read),
-                env=environment,
-                cwd="/",
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
+            self._process = start_program("dpsql.server.worker", (theirs.fileno(), read), environment, limit)
         except OSError:
             os.close(self._stop_pipe)
             ours.close()

@@ -309,7 +309,7 @@ def test_an_answer_that_is_too_large_is_paid_and_can_be_asked_smaller(
 ) -> None:
     _, remote, _ = near
     monkeypatch.setattr(operations, "MAX_RESULT", 100_000)
-    with pytest.raises(dpsql.PostprocessingError, match="the most that is sent"):
+    with pytest.raises(dpsql.PostprocessingError, match="the server sends"):
         remote.sql("SELECT n, i FROM (SELECT COUNT(*) AS n FROM t), range(100000) v(i)")
     assert remote.sql("SELECT COUNT(*) AS n FROM t").loss == "no charge"
 

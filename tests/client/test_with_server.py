@@ -156,7 +156,7 @@ def test_a_worker_that_dies_is_a_note(server: ServerProcess, ada: RemoteSession)
     assert again.table.equals(result.table)
     assert ada.sql("SELECT t FROM total").item() == sum(result["n"])
     assert ada.budget().spent_epsilon <= spent
-    with pytest.raises(dpsql.BindError, match="does not hold this result"):
+    with pytest.raises(dpsql.BindError, match="has forgotten this result"):
         ada.keep("other", result)
 
 

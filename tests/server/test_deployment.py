@@ -20,7 +20,7 @@ import dpsql
 from dpsql.cli import make_parser
 from dpsql.errors import ServerError
 from dpsql.policy.model import ServerRules
-from dpsql.server import desks
+from dpsql.server import queues
 from tests.support.served import ServerProcess, make_token, write_data, write_policy
 
 PAGE = (Path(__file__).parents[2] / "notebooks" / "docs" / "howto" / "serve.md").read_text(encoding="utf-8")
@@ -111,7 +111,7 @@ def test_what_the_page_says_of_the_policy_is_so() -> None:
         assert getattr(rules, name) == int(value), name
     assert "[0.25, 0.5, 1, 2, 4]" in table
     assert [float(time) for time in rules.answer_times] == [0.25, 0.5, 1, 2, 4]
-    assert (desks.MAX_FAILURES, desks.MAX_OVERRUNS) == (3, 20)
+    assert (queues.MAX_FAILURES, queues.MAX_OVERRUNS) == (3, 20)
     assert "three such failures, or twenty statements" in PAGE
 
 
@@ -120,7 +120,7 @@ def test_each_event_of_the_page_is_written_somewhere() -> None:
     cells = re.findall(r"^\| (`[^|]*) \|", rows, re.M)
     events = {name for cell in cells for name in re.findall(r"`([a-z ]+)`", cell)} - {"failed"}
     assert len(events) > 6
-    folder = Path(desks.__file__).parent
+    folder = Path(queues.__file__).parent
     sources = [path.read_text("utf-8") for path in folder.glob("*.py")]
     written = {name for text in sources for name in re.findall(r"_?log\.write\(\s*\"([a-z ]+)\"", text)}
     assert events <= written

@@ -439,7 +439,7 @@ def test_the_limits_of_one_request(near: NearLedger, monkeypatch: pytest.MonkeyP
     for _ in range(9):
         ledger.refuse("r", "why")
     assert near.root.count == 6
-    with pytest.raises(Error, match="too many in one request"):
+    with pytest.raises(Error, match="one request has too many"):
         ledger.state()
     service.begin()
     assert ledger.state().spent_epsilon == Fraction(3, 1000)

@@ -52,7 +52,7 @@ from tests.support.postgres import (
     read_rows,
     text,
 )
-from tests.support.scripted_worker import EVENT, ScriptedDesk, ScriptedSide
+from tests.support.scripted_worker import EVENT, ScriptedQueue, ScriptedSide
 from tests.support.served import BareClient, make_token, write_data, write_policy
 
 STATES = ["paused", "ended", "removed", "rotated", "no share", "too many"]
@@ -196,7 +196,7 @@ def test_a_request_to_cancel_asks_the_right(lapse: Lapse | None) -> None:
         return True
 
     connection = SimpleNamespace(
-        _right=SimpleNamespace(check=check), _key=(7, b"1234"), _desk=SimpleNamespace(interrupt=interrupt),
+        _right=SimpleNamespace(check=check), _key=(7, b"1234"), _queue=SimpleNamespace(interrupt=interrupt),
         _record=SimpleNamespace(handle="own"),
     )  # fmt: skip
     assert not PostgresConnection.cancel(cast("PostgresConnection", connection), b"4321")
@@ -546,8 +546,8 @@ def test_nothing_more_is_paid_without_a_right(lapse: Lapse) -> None:
         answers.append(side.ask("reserve", event=EVENT, text="SELECT").head)
         side.reply(kind="end")
 
-    with ScriptedDesk(script, "answer_times = [0.05]") as made:
-        made.desk._ask_right = rights
+    with ScriptedQueue(script, "answer_times = [0.05]") as made:
+        made.queue._ask_right = rights
         if lapse is Lapse.PAUSED:
             assert made.ask()[-1].head["kind"] == "end"
         else:
@@ -570,8 +570,8 @@ def test_calls_of_a_worker_that_charge_ask_the_right(method: str) -> None:
         answers.append(side.ask(method, event=EVENT, text="SELECT", shown={}).head)
         side.reply(kind="end")
 
-    with ScriptedDesk(script) as made:
-        made.desk._ask_right = rights
+    with ScriptedQueue(script) as made:
+        made.queue._ask_right = rights
         made.ask()
         refused = "paused" in str(answers[0].get("message", ""))
         assert refused == (method in PAYING_CALLS)
@@ -585,8 +585,8 @@ def test_a_request_that_waits_asks_again_at_its_turn() -> None:
         asked.append(frame)
         side.reply(kind="end")
 
-    with ScriptedDesk(script) as made:
-        made.desk._ask_right = rights
+    with ScriptedQueue(script) as made:
+        made.queue._ask_right = rights
         made.ask()
         rights.lapse = Lapse.PAUSED
         with pytest.raises(RightError):

@@ -281,7 +281,7 @@ def test_nothing_is_stopped_where_nothing_runs(ada: BareClient) -> None:
 
 
 # Here is what can be seen from outside on any machine: nothing comes before its time, and what need not wait has not waited at
-# least once. That it comes at a time of the grid is tested with clocks of their own: test_answer_times.py, test_desks.py.
+# least once. That it comes at a time of the grid is tested with clocks of their own: test_answer_times.py, test_queues.py.
 
 
 def wait_for_none(ask: Callable[[], Reply]) -> None:

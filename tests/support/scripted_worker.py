@@ -1,4 +1,4 @@
-"""A desk whose worker is a script in a thread: what the front does can be tried without a process, and at any moment."""
+"""A queue whose worker is a script in a thread: what the front does can be tried without a process, and at any moment."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from dpsql.client.wire import Message, encode, unpack_messages
 from dpsql.ledger.ledger import Ledger
 from dpsql.policy.model import Policy
 from dpsql.server.calls import AnswerClock, AnswerTimes
-from dpsql.server.desks import Desk, Edition
 from dpsql.server.event_log import EventLog
 from dpsql.server.frames import FrameError, Frames
+from dpsql.server.queues import AnalystQueue, Edition
 
 POLICY = """
 [budget]
@@ -145,19 +145,19 @@ class Wait:
 class NotedClock(AnswerClock):
     """A clock that notes for which times it waits, so that no test needs to measure them on a machine that may stall."""
 
-    def __init__(self, grid: AnswerTimes, desk: ScriptedDesk) -> None:
+    def __init__(self, grid: AnswerTimes, queue: ScriptedQueue) -> None:
         super().__init__(grid)
-        self._asked, self._desk = self.start, desk
+        self._asked, self._queue = self.start, queue
 
     def _wait_until(self, at: float) -> None:
         begun = time.monotonic() - self._asked
-        self._desk.waits.append(Wait(begun, at - self._asked, tuple(self._desk.outcomes())))
-        if not self._desk.skips_waits:
+        self._queue.waits.append(Wait(begun, at - self._asked, tuple(self._queue.outcomes())))
+        if not self._queue.skips_waits:
             super()._wait_until(at)
 
 
-class ScriptedDesk:
-    """A desk of ``ada`` with a script for its workers.
+class ScriptedQueue:
+    """A queue of ``ada`` with a script for its workers.
 
     Args:
         script: what a worker does with each call.
@@ -187,16 +187,16 @@ class ScriptedDesk:
         self.log = io.StringIO()
         self.paused: list[str] = []
         edition = Edition("clinic", self.policy, self.ledger, self.pool)
-        self.desk = Desk(
+        self.queue = AnalystQueue(
             "ada", edition, EventLog(self.log), self.paused.append, lambda mark, letting_go: None
         )
-        self.session = self.desk.open("mark")
+        self.session = self.queue.open("mark")
 
     def ask(self, operation: str = "run") -> list[Message]:
         """Answer a call; return the messages of its reply."""
         begun = time.monotonic()
-        call = self.desk.make_call(operation, self.session.handle)
-        replies = self.desk.answer(call, self.session, b"body")
+        call = self.queue.make_call(operation, self.session.handle)
+        replies = self.queue.answer(call, self.session, b"body")
         told = [message for reply in replies for message in unpack_messages(reply)]
         self.took = time.monotonic() - begun
         return told
@@ -204,7 +204,7 @@ class ScriptedDesk:
     def outcomes(self) -> list[str]:
         return [entry.outcome for entry in self.ledger.entries()]
 
-    def __enter__(self) -> ScriptedDesk:
+    def __enter__(self) -> ScriptedQueue:
         self._patch = pytest.MonkeyPatch()
         self._patch.setattr("dpsql.server.calls.AnswerClock", lambda grid: NotedClock(grid, self))
         return self

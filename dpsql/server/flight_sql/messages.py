@@ -90,11 +90,7 @@ def is_flight_sql(command: bytes) -> bool:
 
 @cache
 def _load_classes() -> dict[str, Any]:
-    """Build the classes of all messages.
-
-    Raises:
-        MissingProtobuf: the package is not installed.
-    """
+    """Build the classes of all messages."""
     try:
         from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
     except ImportError:

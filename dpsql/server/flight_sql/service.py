@@ -38,9 +38,9 @@ from dpsql.client.wire import (
 from dpsql.errors import BindError, Error, ParseError, PrivacyError
 from dpsql.policy.model import Policy
 from dpsql.server.calls import AnalystCall
-from dpsql.server.desks import Desk, SessionRecord
 from dpsql.server.flight_sql.messages import make_message, pack_message, read_message, unpack_message
 from dpsql.server.lapses import Refused
+from dpsql.server.queues import AnalystQueue, SessionRecord
 from dpsql.server.rights import Right
 from dpsql.session.result import Result
 
@@ -485,11 +485,7 @@ def read_parameters(reader: Any, most_bytes: int) -> dict[str, Any]:
 
 
 def _read_batch(reader: Any) -> pa.RecordBatch | None:
-    """Return the next batch, checked; None after the last one.
-
-    Raises:
-        BindError: it can't be read.
-    """
+    """Return the next batch, checked; None after the last one."""
     try:
         batch = reader.read_chunk().data
         if batch is not None:
@@ -502,11 +498,7 @@ def _read_batch(reader: Any) -> pa.RecordBatch | None:
 
 
 def _read_value(column: pa.Array) -> Any:
-    """Return the one value of a column.
-
-    Raises:
-        BindError: Python has no such value.
-    """
+    """Return the one value of a column."""
     try:
         value = column[0].as_py()
     except Exception:  # a time outside Python's range, or an unknown type
@@ -606,12 +598,12 @@ class FlightSqlService:
             self._refuse_update(caller, context, name, command)
         held = self._read_handle(caller, command.prepared_statement_handle)
         try:
-            bound = read_parameters(reader, caller.desk.edition.limits.parameter_bytes)
+            bound = read_parameters(reader, caller.queue.edition.limits.parameter_bytes)
         except Error as error:
             refuse(error)
         handle = self._write_handle(caller, StatementHandle(held.text, bound))
-        told = make_message("DoPutPreparedStatementResult", prepared_statement_handle=handle)
-        writer.write(pa.py_buffer(told.SerializeToString()))
+        reply = make_message("DoPutPreparedStatementResult", prepared_statement_handle=handle)
+        writer.write(pa.py_buffer(reply.SerializeToString()))
 
     # -- actions ------------------------------------------------------------------------------------------------
 
@@ -682,8 +674,8 @@ class FlightSqlService:
             name, command = self._unpack(endpoint.ticket.ticket)
             if name == "TicketStatementQuery":
                 mark = self._read_handle(caller, command.statement_handle).mark
-                call = self._running.get((caller.served.name, caller.desk.analyst, mark))
-                if call is not None and caller.desk.stop_call(call):
+                call = self._running.get((caller.served.name, caller.queue.analyst, mark))
+                if call is not None and caller.queue.stop_call(call):
                     return _CANCELLING
         return _NOT_CANCELLABLE
 
@@ -720,7 +712,7 @@ class FlightSqlService:
     def _make_table(self, caller: Right, context: Any, name: str, command: Any) -> pa.Table:
         """Return the rows of a command of browsing."""
         self._find_table_schema(name, command)
-        policy = caller.desk.edition.policy
+        policy = caller.queue.edition.policy
         if name == "CommandGetSqlInfo":
             return make_sql_info(command.info, __version__, policy.server.max_statement_bytes)
         if name == "CommandGetXdbcTypeInfo":
@@ -766,28 +758,24 @@ class FlightSqlService:
     def _ask(
         self, caller: Right, context: Any, operation: str, head: Mapping[str, Any], mark: str = ""
     ) -> list[Message]:
-        """Ask the worker, and return its messages once they may leave.
-
-        Raises:
-            FlightServerError: the error that the worker answers. Refused: the desk does not take it up.
-        """
-        desk, record = caller.desk, self._find_session(caller)
-        call = desk.make_call(operation, record.handle)
+        """Ask the worker, and return its messages once they may leave."""
+        queue, record = caller.queue, self._find_session(caller)
+        call = queue.make_call(operation, record.handle)
         call.is_abandoned = context.is_cancelled
         with self._stoppable(caller, context, call, mark):
-            replies = desk.answer_and_log(call, record, encode(Message(dict(head))))
-            told = [message for reply in replies for message in unpack_messages(reply)]
-        for message in told:
+            replies = queue.answer_and_log(call, record, encode(Message(dict(head))))
+            arrived = [message for reply in replies for message in unpack_messages(reply)]
+        for message in arrived:
             if get_field(message.head, "kind", str) == "error":
                 refuse(read_error(message))
-        return told
+        return arrived
 
     @contextmanager
     def _stoppable(self, caller: Right, context: Any, call: AnalystCall, mark: str) -> Iterator[None]:
         """Stop a call within the block, where its client goes away or cancels it."""
-        key, ended = (caller.served.name, caller.desk.analyst, mark), threading.Event()
+        key, ended = (caller.served.name, caller.queue.analyst, mark), threading.Event()
         watching = threading.Thread(
-            target=_watch, args=(context, caller.desk, call, ended), daemon=True, name="dpsql-flight-sql"
+            target=_watch, args=(context, caller.queue, call, ended), daemon=True, name="dpsql-flight-sql"
         )
         if mark:
             self._running[key] = call
@@ -801,26 +789,26 @@ class FlightSqlService:
 
     def _find_session(self, caller: Right) -> SessionRecord:
         """Return the session that an analyst's connections share; open another if it has ended."""
-        key = (caller.served.name, caller.desk.analyst)
+        key = (caller.served.name, caller.queue.analyst)
         with self._lock:
             try:
-                return caller.desk.find(self._sessions.get(key, ""))
+                return caller.queue.find(self._sessions.get(key, ""))
             except Refused:
-                record = caller.desk.open(caller.mark)
+                record = caller.queue.open(caller.mark)
                 self._sessions[key] = record.handle
                 return record
 
     # -- handles and messages -----------------------------------------------------------------------------------
 
     def _write_handle(self, caller: Right, handle: StatementHandle) -> bytes:
-        return self._handles.write(caller.served.name, caller.desk.analyst, handle)
+        return self._handles.write(caller.served.name, caller.queue.analyst, handle)
 
     def _write_ticket(self, caller: Right, handle: StatementHandle) -> bytes:
         return pack_message("TicketStatementQuery", statement_handle=self._write_handle(caller, handle))
 
     def _read_handle(self, caller: Right, data: bytes) -> StatementHandle:
         try:
-            return self._handles.read(caller.served.name, caller.desk.analyst, data)
+            return self._handles.read(caller.served.name, caller.queue.analyst, data)
         except Error as error:
             refuse(error)
 
@@ -850,11 +838,11 @@ class FlightSqlService:
             refuse(error)
 
 
-def _watch(context: Any, desk: Desk, call: AnalystCall, ended: threading.Event) -> None:
+def _watch(context: Any, queue: AnalystQueue, call: AnalystCall, ended: threading.Event) -> None:
     """Stop a call if its client disconnects."""
     while not ended.wait(_LOOK_SECONDS):
         if context.is_cancelled():
-            desk.stop_call(call)
+            queue.stop_call(call)
             return
 
 

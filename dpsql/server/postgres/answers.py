@@ -92,11 +92,7 @@ class _Asked:
 
 
 def _read_asked(session: Session, head: Mapping[str, Any]) -> _Asked:
-    """Read what the front passes on.
-
-    Raises:
-        WireError: it is no such message. BindError: a parameter is no value.
-    """
+    """Read what the front passes on."""
     text, kinds = get_field(head, "text", str), tuple(_read_numbers(head, "kinds"))
     given, formats = get_field(head, "values", list, []), _read_numbers(head, "formats")
     if len(given) > MAX_NUMBERED or len(kinds) > MAX_NUMBERED:
@@ -104,15 +100,15 @@ def _read_asked(session: Session, head: Mapping[str, Any]) -> _Asked:
     if len(formats) != len(given) or not all(value is None or isinstance(value, str) for value in given):
         raise WireError("parameters arrived that are none.")
     known = [*kinds, *[0] * (len(given) - len(kinds))]
-    told = _read_numbers(head, "described")
+    described = _read_numbers(head, "described")
     if any(form and not kind for form, kind in zip(formats, known, strict=False)):
-        told = told or _find_kinds(session, text, kinds)
+        described = described or _find_kinds(session, text, kinds)
     lists = list_array_parameters(text) if given else set()
     values = []
     for place, (value, form) in enumerate(zip(given, formats, strict=True)):
         kind = known[place]
         if not kind and form:
-            kind = told[place] if place < len(told) else 0
+            kind = described[place] if place < len(described) else 0
         elif not kind and place + 1 in lists:
             kind = types.ARRAYS[types.TEXT]
         data = None if value is None else base64.b64decode(value)
@@ -221,11 +217,7 @@ def _find_fields(result: Result) -> list[ResultField]:
 
 
 def _spread(formats: Sequence[int], count: int) -> list[int]:
-    """Return a format for each column.
-
-    Raises:
-        BindError: there are more or fewer of them.
-    """
+    """Return a format for each column."""
     try:
         return spread_formats(formats, count)
     except ProtocolError as error:
@@ -316,8 +308,8 @@ def describe_postgres(session: Session, head: Mapping[str, Any]) -> Iterator[Mes
     listed = [[item.name, item.kind, item.size, item.modifier] for item in fields]
     notice = b""
     if price and not state.settings.quiet:
-        said = f"it would cost {price}; nothing was charged"
-        notice = write_notice(said)
+        sentence = f"it would cost {price}; nothing was charged"
+        notice = write_notice(sentence)
     described = Message(
         {"kind": "value", "part": "fields", "fields": listed}, write_description(fields, formats)
     )
@@ -328,11 +320,7 @@ def describe_postgres(session: Session, head: Mapping[str, Any]) -> Iterator[Mes
 def _describe_query(
     session: Session, part: TextPart, asked: _Asked
 ) -> tuple[tuple[int, ...], list[ResultField], str]:
-    """Return types of parameters, columns and price of a query. Values that are missing are those of types that fit.
-
-    Raises:
-        BindError: no such types are found.
-    """
+    """Return types of parameters, columns and price of a query. Values that are missing are those of types that fit."""
     kinds, params = list(asked.kinds), asked.params
     if not asked.bound:
         kinds = _complete_kinds(session, part, kinds)
@@ -352,11 +340,7 @@ def _describe_query(
 
 
 def _complete_kinds(session: Session, part: TextPart, given: Sequence[int]) -> list[int]:
-    """Return the types of a query's parameters: those that the client gave, and for all others those that fit.
-
-    Raises:
-        BindError: a parameter has a name, which no client of PostgreSQL can give a value for.
-    """
+    """Return the types of a query's parameters: those that the client gave, and for all others those that fit."""
     kinds = list(given)
     for name in list_parameter_names(part.text):
         if not name.isdigit() or not 1 <= int(name) <= MAX_NUMBERED:

@@ -143,8 +143,8 @@ class ScramExchange:
         except ValueError:
             raise ScramError from None
         expected = self._header.encode() + ((self._binding or b"") if self._bound else b"")
-        said = f"{self._first_bare},{self._server_first},{without_proof}".encode()
-        signature = hmac.digest(self._verifier.stored_key, said, "sha256")
+        sentence = f"{self._first_bare},{self._server_first},{without_proof}".encode()
+        signature = hmac.digest(self._verifier.stored_key, sentence, "sha256")
         if len(proof) != len(signature):
             raise ScramError
         client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
@@ -152,7 +152,7 @@ class ScramExchange:
         fits = hmac.compare_digest(channel, expected) and fields[1] == f"r={self._nonce}"
         if not (known and fits and fields[0].startswith("c=")):
             raise ScramError
-        return b"v=" + _encode(hmac.digest(self._verifier.server_key, said, "sha256")).encode()
+        return b"v=" + _encode(hmac.digest(self._verifier.server_key, sentence, "sha256")).encode()
 
 
 def _read_ascii(message: bytes) -> str:

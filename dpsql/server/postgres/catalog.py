@@ -365,19 +365,35 @@ class Catalogue:
             found = types.find_sql_type(written)
             rows.setdefault("pg_attribute", []).append(
                 {
-                    "attrelid": oid, "attname": column, "atttypid": found.kind, "attnum": place, "atttypmod": found.modifier,
-                    "attlen": found.name_field(column).size, "attidentity": "", "attgenerated": "", "attislocal": True,
-                    "attstattarget": -1, "attstorage": "x" if found.name_field(column).size < 0 else "p",
+                    "attrelid": oid,
+                    "attname": column,
+                    "atttypid": found.kind,
+                    "attnum": place,
+                    "atttypmod": found.modifier,
+                    "attlen": found.name_field(column).size,
+                    "attidentity": "",
+                    "attgenerated": "",
+                    "attislocal": True,
+                    "attstattarget": -1,
+                    "attstorage": "x" if found.name_field(column).size < 0 else "p",
                 }
-            )  # fmt: skip
+            )
             rows.setdefault(f"{INFORMATION}_columns", []).append(
                 {
-                    **where, "column_name": column, "ordinal_position": place, "is_nullable": "YES", "is_updatable": "NO",
+                    **where,
+                    "column_name": column,
+                    "ordinal_position": place,
+                    "is_nullable": "YES",
+                    "is_updatable": "NO",
                     "data_type": "ARRAY" if found.spoken.endswith("[]") else found.spoken.partition("(")[0],
-                    "udt_catalog": self._database, "udt_schema": "pg_catalog", "udt_name": _name_type(found.kind),
-                    "is_identity": "NO", "is_generated": "NEVER", **_describe_digits(found),
+                    "udt_catalog": self._database,
+                    "udt_schema": "pg_catalog",
+                    "udt_name": _name_type(found.kind),
+                    "is_identity": "NO",
+                    "is_generated": "NEVER",
+                    **_describe_digits(found),
                 }
-            )  # fmt: skip
+            )
 
     def _describe(self, name: str, kind: str) -> str:
         if kind == "kept":
@@ -449,14 +465,28 @@ def _list_types() -> Iterator[dict[str, Any]]:
         array = types.ARRAYS.get(kind, 0)
         size = found.name_field("").size
         yield {
-            **common, "oid": kind, "typname": name, "typlen": size, "typcategory": category, "typarray": array, "typelem": 0,
-            "dpsql_spoken": found.spoken, "typinput": f"{name}in",
-        }  # fmt: skip
+            **common,
+            "oid": kind,
+            "typname": name,
+            "typlen": size,
+            "typcategory": category,
+            "typarray": array,
+            "typelem": 0,
+            "dpsql_spoken": found.spoken,
+            "typinput": f"{name}in",
+        }
         if array:
             yield {
-                **common, "oid": array, "typname": f"_{name}", "typlen": -1, "typcategory": "A", "typarray": 0, "typelem": kind,
-                "dpsql_spoken": f"{found.spoken}[]", "typinput": "array_in",
-            }  # fmt: skip
+                **common,
+                "oid": array,
+                "typname": f"_{name}",
+                "typlen": -1,
+                "typcategory": "A",
+                "typarray": 0,
+                "typelem": kind,
+                "dpsql_spoken": f"{found.spoken}[]",
+                "typinput": "array_in",
+            }
 
 
 _DEFAULTS: dict[str, Any] = {"i": 0, "b": False}

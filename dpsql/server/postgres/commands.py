@@ -203,11 +203,7 @@ def _show_setting(words: Sequence[str], settings: ClientSettings) -> Done:
 
 
 def _read_setting(words: Sequence[str]) -> tuple[str, str]:
-    """Return the name and the value of a SET or RESET.
-
-    Raises:
-        BindError: the command has no name or no value.
-    """
+    """Return the name and the value of a SET or RESET."""
     rest = list(words[1:])
     while rest and rest[0].upper() in ("SESSION", "LOCAL") and len(rest) > 2 and rest[1].upper() != "=":
         if rest[1].upper() in ("AUTHORIZATION", "CHARACTERISTICS"):

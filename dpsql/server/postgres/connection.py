@@ -114,10 +114,10 @@ class Portals:
             raise ProtocolError("there is a prepared statement of this name already.")
         held = sum(len(statement.text) for statement in self._statements.values())
         if len(self._statements) >= MAX_PREPARED or held + len(parsed.text) > MAX_PREPARED_BYTES:
-            said = write_problem(
+            sentence = write_problem(
                 "ERROR", messages.TOO_MANY, "too many prepared statements.", "DEALLOCATE ALL"
             )
-            raise RefusedMessage(said)
+            raise RefusedMessage(sentence)
         self._statements[parsed.name] = PreparedStatement(parsed.text, parsed.kinds)
 
     def find_statement(self, name: str) -> PreparedStatement:
@@ -128,8 +128,8 @@ class Portals:
         """
         statement = self._statements.get(name)
         if statement is None:
-            said = "there is no such prepared statement."
-            raise RefusedMessage(write_problem("ERROR", messages.UNKNOWN_STATEMENT, said))
+            sentence = "there is no such prepared statement."
+            raise RefusedMessage(write_problem("ERROR", messages.UNKNOWN_STATEMENT, sentence))
         return statement
 
     def bind(self, bound: BindMessage) -> None:
@@ -219,14 +219,14 @@ class PostgresConnection:
         self.stream, self._opened, self._key, self._log = stream, opened, key, log
         self._stream = stream
         self.number = key[0]
-        self._right, self._desk, self._record = opened.right, opened.right.desk, opened.record
+        self._right, self._queue, self._record = opened.right, opened.right.queue, opened.record
         self._held = Portals()
         self._transaction = "I"
         self._skipping = False
         self._ending = ""
-        rules = self._desk.edition.policy.server
+        rules = self._queue.edition.policy.server
         self._idle = 60.0 * rules.max_idle_minutes
-        limits = self._desk.edition.limits
+        limits = self._queue.edition.limits
         most = limits.statement_bytes + limits.parameter_bytes + 4 * (1 << 14)
         self._sizes = dict.fromkeys((b"Q", b"P", b"B"), most) | dict.fromkeys((b"D", b"E", b"C"), 1 << 12)
         self._sizes |= dict.fromkeys((b"H", b"S", b"X"), 1 << 4) | {
@@ -267,14 +267,14 @@ class PostgresConnection:
             self._right.check(letting_go=True)
         except RightError:
             return False  # its end stops everything
-        return hmac.compare_digest(secret, self._key[1]) and self._desk.interrupt(self._record.handle)
+        return hmac.compare_digest(secret, self._key[1]) and self._queue.interrupt(self._record.handle)
 
     def leave(self) -> None:
         """Close the session."""
         with suppress(Refused):
-            self._desk.close_session(self._record)
+            self._queue.close_session(self._record)
         known = {
-            "analyst": self._desk.analyst,
+            "analyst": self._queue.analyst,
             "session": self._record.log_name,
             "policy": self._right.served.name,
         }
@@ -289,7 +289,7 @@ class PostgresConnection:
         known |= {
             "server_version": SERVER_VERSION,
             "is_superuser": "off",
-            "session_authorization": self._desk.analyst,
+            "session_authorization": self._queue.analyst,
         }
         known |= {"default_transaction_read_only": "on", "in_hot_standby": "off"}
         known["application_name"] = self._opened.parameters.get("application_name", "")[:64]
@@ -299,11 +299,7 @@ class PostgresConnection:
         self._stream.write(write_ready("I"))
 
     def _check(self) -> None:
-        """Check that the connection may go on.
-
-        Raises:
-            RefusedMessage: its session has ended, or it has been idle for too long.
-        """
+        """Check that the connection may go on."""
         if self._record.ended or self._ending:
             raise RefusedMessage(write_problem("FATAL", messages.SHUTDOWN, self._ending or _ENDED), last=True)
         self._ask_right(letting_go=True)
@@ -314,11 +310,7 @@ class PostgresConnection:
             )
 
     def _ask_right(self, letting_go: bool) -> None:
-        """Check the analyst's right.
-
-        Raises:
-            RefusedMessage: the right isn't valid; the connection ends if the right has ended.
-        """
+        """Check the analyst's right."""
         try:
             self._right.check(letting_go)
         except RightError as refusal:
@@ -327,11 +319,7 @@ class PostgresConnection:
     # -- messages ----------------------------------------------------------------------------------------------------------
 
     def _take(self) -> bool:
-        """Answer one message; return False after the last.
-
-        Raises:
-            RefusedMessage: the connection ends.
-        """
+        """Answer one message; return False after the last."""
         try:
             kind, body = self._stream.take_message(self._sizes)
         except TooLong as error:
@@ -362,11 +350,7 @@ class PostgresConnection:
         return True
 
     def _answer(self, kind: bytes, body: bytes) -> None:
-        """Answer a message.
-
-        Raises:
-            RefusedMessage: an error of ours, or the fixed sentence.
-        """
+        """Answer a message."""
         self._ask_right(letting_go=kind in _LETTING_GO)
         try:
             if kind != b"E" and not self._skipping:
@@ -421,8 +405,8 @@ class PostgresConnection:
         statement = self._held.find_statement(name)
         if statement.described is None:
             head = {"text": statement.text, "kinds": list(statement.kinds)}
-            told = self._ask_description(head, statement.text)
-            statement.described, statement.fields, statement.told_kinds = told
+            description = self._ask_description(head, statement.text)
+            statement.described, statement.fields, statement.told_kinds = description
         self._stream.write(statement.described)
 
     def _resolve(self) -> None:
@@ -441,19 +425,19 @@ class PostgresConnection:
         """Return the messages that describe a statement, its columns, and the types of its parameters."""
         if text.strip().removesuffix(";").upper() in _COMMANDS:
             return (messages.write_parameter_kinds(()) if parameters else b"") + messages.NO_DATA, None, []
-        told, fields, kinds = bytearray(), None, []
+        written, fields, kinds = bytearray(), None, []
         for message in self._ask("postgres_describe", head, text):
             part = message.head.get("part")
             if part == "notice" or (part == "parameters" and parameters):
-                told += message.payload
+                written += message.payload
             if part == "parameters":
                 kinds = get_field(message.head, "kinds", list)
             elif part == "no data":
-                told += messages.NO_DATA
+                written += messages.NO_DATA
             elif part == "fields":
-                told += message.payload
+                written += message.payload
                 fields = get_field(message.head, "fields", list)
-        return bytes(told), fields, kinds
+        return bytes(written), fields, kinds
 
     def _write_bound(self, portal: Portal) -> dict[str, Any]:
         """Return a portal's statement and values for the worker."""
@@ -499,16 +483,16 @@ class PostgresConnection:
         if portal.statement.fields is not None:
             head["fields"] = portal.statement.fields
         rows: list[bytes] = []
-        told = False
+        has_fields = False
         for message in self._ask("postgres_run", head, text):
             part = message.head.get("part")
             if part == "fields":
-                told = True
+                has_fields = True
                 self._stream.write(message.payload if describing else b"")
             elif part == "rows":
                 rows.append(message.payload)
             elif part == "end":
-                self._stream.write(messages.NO_DATA if describing and not told else b"")
+                self._stream.write(messages.NO_DATA if describing and not has_fields else b"")
                 portal.tail = self._read_end(message)
         portal.rows = b"".join(rows)
         return True
@@ -544,11 +528,7 @@ class PostgresConnection:
     # -- the worker --------------------------------------------------------------------------------------------------------
 
     def _ask(self, operation: str, head: dict[str, Any], text: str) -> Iterator[Message]:
-        """Ask the worker, and yield its messages.
-
-        Raises:
-            RefusedMessage: the worker's error, or the reason why it wasn't asked.
-        """
+        """Ask the worker, and yield its messages."""
         startup = {
             name: value for name, value in self._opened.parameters.items() if name not in ("user", "database")
         }
@@ -561,7 +541,7 @@ class PostgresConnection:
         try:
             self._right.take(len(body))
             for message in (
-                told for reply in self._pass_on(operation, body) for told in unpack_messages(reply)
+                arrived for reply in self._pass_on(operation, body) for arrived in unpack_messages(reply)
             ):
                 if message.head.get("kind") == "error":
                     raise RefusedMessage(write_own_error(read_error(message), text))
@@ -584,13 +564,13 @@ class PostgresConnection:
 
     def _pass_on(self, operation: str, body: bytes) -> Iterator[bytes]:
         """Yield the replies to one request."""
-        desk, record = self._desk, self._record
+        queue, record = self._queue, self._record
         if record.ended:
             raise Refused(_ENDED)
-        call = desk.make_call(operation, record.handle)
+        call = queue.make_call(operation, record.handle)
         call.is_abandoned = lambda: self._stream.is_gone
         self._stream.flush()
-        yield from desk.answer_and_log(call, record, body)
+        yield from queue.answer_and_log(call, record, body)
 
 
 HANDLERS: dict[bytes, Callable[[PostgresConnection, bytes], None]] = {
@@ -740,8 +720,8 @@ class PostgresListener:
             stream.send(write_problem("FATAL", refused.state, refused.sentence, refused.hint))
             return None
         except (ProtocolError, ScramError) as error:
-            said = str(error) or "the password exchange breaks the rules."
-            stream.send(write_problem("FATAL", messages.PROTOCOL_VIOLATION, said))
+            sentence = str(error) or "the password exchange breaks the rules."
+            stream.send(write_problem("FATAL", messages.PROTOCOL_VIOLATION, sentence))
             return None
         with self._lock:
             number = secrets.randbelow((1 << 31) - 1) + 1
@@ -750,7 +730,7 @@ class PostgresListener:
             key = (number, secrets.token_bytes(4))
             connection = self._open[number] = PostgresConnection(stream, opened, key, self._log)
         right = opened.right
-        known = {"analyst": right.desk.analyst, "policy": right.served.name}
+        known = {"analyst": right.queue.analyst, "policy": right.served.name}
         self._log.write("open", session=opened.record.log_name, **known)
         return connection
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 from dpsql.policy.validate import fold
 from dpsql.server.connections import shorten_address
-from dpsql.server.desks import SessionRecord
 from dpsql.server.event_log import EventLog
 from dpsql.server.lapses import Refused, RightError
 from dpsql.server.postgres import messages
@@ -26,6 +25,7 @@ from dpsql.server.postgres.authentication import (
     Verifier,
 )
 from dpsql.server.postgres.messages import MessageReader, ProtocolError, Stream, write_request, write_text
+from dpsql.server.queues import SessionRecord
 from dpsql.server.rights import Right
 from dpsql.server.served import ServedPolicy
 from dpsql.server.tokens import TokenRecord, identify_holder
@@ -152,7 +152,7 @@ def log_in(
     except RightError as refusal:
         raise NotLetIn(messages.NO_AUTHORIZATION, str(refusal)) from None
     try:
-        record = right.desk.open(right.mark)
+        record = right.queue.open(right.mark)
     except Refused as refusal:
         raise NotLetIn(messages.TOO_MANY, str(refusal)) from None
     return LoggedIn(right, record, parameters)
@@ -175,11 +175,7 @@ def _prove(
     peer: str,
     log: EventLog,
 ) -> TokenRecord | None:
-    """Return the record of the user's token, after the client has proved that it has it.
-
-    Raises:
-        NotLetIn: the proof is wrong.
-    """
+    """Return the record of the user's token, after the client has proved that it has it."""
     place = chosen if chosen is not None else _find_policy(served, user, "") or served[0]
     held = place.find_token(user)
     verifier = (

@@ -590,8 +590,8 @@ def write_bad_parameter(message: Message) -> bytes:
     """Return the worker's ``ErrorResponse`` for a parameter whose bytes aren't a value of its type."""
     head = message.head
     state = head.get("state")
-    said, hint = (str(head.get(part, ""))[:_MAX_SENTENCE] for part in ("sentence", "hint"))
-    return write_problem("ERROR", state if state in _PARAMETER_STATES else INTERNAL, said, hint)
+    sentence, hint = (str(head.get(part, ""))[:_MAX_SENTENCE] for part in ("sentence", "hint"))
+    return write_problem("ERROR", state if state in _PARAMETER_STATES else INTERNAL, sentence, hint)
 
 
 def write_own_error(error: Error, asked: str) -> bytes:

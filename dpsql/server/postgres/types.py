@@ -245,8 +245,8 @@ def _find_date(days: int) -> tuple[int, int, int]:
 
 def _say_time(micros: int) -> str:
     seconds, rest = divmod(micros, 10**6)
-    said = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
-    return f"{said}.{rest:06}".rstrip("0") if rest else said
+    sentence = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+    return f"{sentence}.{rest:06}".rstrip("0") if rest else sentence
 
 
 def _say_timestamp(micros: int, zone: str = "") -> str:

@@ -301,7 +301,7 @@ def test_updates_and_transactions(
 ) -> None:
     with (
         connection.cursor() as cursor,
-        pytest.raises(adbc_driver_manager.Error, match="only answers questions"),
+        pytest.raises(adbc_driver_manager.Error, match="only answers queries"),
     ):
         cursor.executemany("SELECT ? AS a", [(1,), (2,)])
     with (

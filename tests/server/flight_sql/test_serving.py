@@ -156,7 +156,7 @@ def test_handles_are_of_one_analyst_one_policy_and_one_server() -> None:
         lambda: maker.read("clinic", "ada", handle[1:]),
         lambda: maker.read("clinic", "ada", b""),
     ):
-        with pytest.raises(BindError, match="somebody else"):
+        with pytest.raises(BindError, match="another analyst"):
             read()
     assert maker.write("a", 'b"', held) != maker.write('a"', "b", held)
 

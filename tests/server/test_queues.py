@@ -16,16 +16,15 @@ from typing import Any
 import pytest
 
 from dpsql.client.wire import Message, unpack_messages
-from dpsql.server import calls, desks
+from dpsql.server import calls, queues
 from dpsql.server.calls import AnswerTimes
-from dpsql.server.desks import MAX_FAILURES, MAX_OVERRUNS
 from dpsql.server.frames import mark_left
-from dpsql.server.lapses import Refused
-from dpsql.server.limits import MAX_WAITING
-from tests.support.scripted_worker import EVENT, ScriptedDesk, ScriptedSide
+from dpsql.server.lapses import MAX_WAITING, Refused
+from dpsql.server.queues import MAX_FAILURES, MAX_OVERRUNS
+from tests.support.scripted_worker import EVENT, ScriptedQueue, ScriptedSide
 
 pytestmark = pytest.mark.timeout(600)
-Make = Callable[..., ScriptedDesk]
+Make = Callable[..., ScriptedQueue]
 GRID = "answer_times = [0.2, 0.4]\n"
 STEPS = AnswerTimes((0.2, 0.4))
 LATE_GRID = "answer_times = [1000, 2000]\n"
@@ -38,9 +37,9 @@ TINY = 1e-4
 
 @pytest.fixture
 def make() -> Iterator[Make]:
-    """Make a desk that is closed in the end."""
+    """Make a queue that is closed in the end."""
     with ExitStack() as stack:
-        yield lambda *given, **named: stack.enter_context(ScriptedDesk(*given, **named))
+        yield lambda *given, **named: stack.enter_context(ScriptedQueue(*given, **named))
 
 
 def answer(
@@ -69,7 +68,7 @@ def pay_and_hang(side: ScriptedSide, frame: Message) -> None:
     side.hang()
 
 
-def outcomes(made: ScriptedDesk) -> list[str]:
+def outcomes(made: ScriptedQueue) -> list[str]:
     return made.outcomes()
 
 
@@ -80,7 +79,7 @@ def wait_for(condition: Callable[[], object]) -> None:
         time.sleep(0.001)
 
 
-def stop_after_touch(made: ScriptedDesk) -> threading.Event:
+def stop_after_touch(made: ScriptedQueue) -> threading.Event:
     """Stop the next call as soon as it reads private data; it must not end before it is stopped.
 
     Returns:
@@ -91,25 +90,25 @@ def stop_after_touch(made: ScriptedDesk) -> threading.Event:
     def stop() -> None:
         wait_for(lambda: len(made.pool.workers) > workers)
         made.pool.wait_for_touch()
-        wait_for(lambda: any(call.clock.touched for call in made.desk._calls))
-        made.desk.interrupt(made.session.handle)
+        wait_for(lambda: any(call.clock.touched for call in made.queue._calls))
+        made.queue.interrupt(made.session.handle)
         stopped.set()
 
     threading.Thread(target=stop, daemon=True).start()
     return stopped
 
 
-def stop_on(made: ScriptedDesk, asked: threading.Event) -> None:
+def stop_on(made: ScriptedQueue, asked: threading.Event) -> None:
     """Stop the next call once its worker has it."""
 
     def stop() -> None:
         assert asked.wait(LONG)
-        made.desk.interrupt(made.session.handle)
+        made.queue.interrupt(made.session.handle)
 
     threading.Thread(target=stop, daemon=True).start()
 
 
-def check_reply_time(made: ScriptedDesk) -> None:
+def check_reply_time(made: ScriptedQueue) -> None:
     """Check that the latest reply left at a time of the grid, the first one for which it was ready.
 
     Where the machine stalls after that was found, it leaves a whole number of leads later.
@@ -121,7 +120,7 @@ def check_reply_time(made: ScriptedDesk) -> None:
     assert made.took >= last.until - TINY, "it has waited"
 
 
-def check_step_time(made: ScriptedDesk) -> None:
+def check_step_time(made: ScriptedQueue) -> None:
     """Check that the latest call has waited once, until shortly before a time of the grid, the first one that was left."""
     (wait,) = made.waits
     lead = STEPS.lead
@@ -140,7 +139,7 @@ def test_a_call_is_charged_and_logged(make: Make, monkeypatch: pytest.MonkeyPatc
 def test_a_slow_answer_without_a_grid_is_told_that_it_reads(make: Make) -> None:
     told = threading.Event()
     made = make(lambda side, frame: answer(side, until=told), NO_GRID)
-    replies = made.desk.answer(made.desk.make_call("run", made.session.handle), made.session, b"")
+    replies = made.queue.answer(made.queue.make_call("run", made.session.handle), made.session, b"")
     (stage,) = unpack_messages(next(replies))
     told.set()
     assert [m.head["kind"] for m in (stage, *(m for reply in replies for m in unpack_messages(reply)))] == [
@@ -256,10 +255,10 @@ def test_what_is_done_by_the_grid_is_answered_although_it_was_stopped(make: Make
         number = side.pay(EVENT)
         side.touch()
         assert stopped.wait(LONG)
-        (call,) = made.desk._calls
-        left.append(bool(call._plans))
+        (call,) = made.queue._calls
+        left.append(bool(call._kills))
         side.settle(number or 0, EVENT)
-        left.append(bool(call._plans))
+        left.append(bool(call._kills))
         side.reply(kind="end")
 
     made = make(script, LATE_GRID, skips_waits=True)
@@ -307,7 +306,7 @@ def test_a_death_after_the_settlement_tells_that_the_answer_is_stored(make: Make
     assert "asking again is free" in message.head["message"]
     assert "nothing was charged" not in message.head["message"]
     assert outcomes(made) == ["released"]
-    assert made.desk._failures == 0
+    assert made.queue._failures == 0
 
 
 def test_a_touch_without_payment_waits_for_the_grid_too(make: Make) -> None:
@@ -392,8 +391,8 @@ def test_others_see_a_settlement_on_the_grid_alone(make: Make, seconds: float) -
 def test_a_client_that_goes_away_changes_nothing(make: Make) -> None:
     made = make(lambda side, frame: answer(side, 0.05), GRID)
     begun = time.monotonic()
-    call = made.desk.make_call("run", made.session.handle)
-    stream = made.desk.answer(call, made.session, b"")
+    call = made.queue.make_call("run", made.session.handle)
+    stream = made.queue.answer(call, made.session, b"")
     assert next(stream)
     stream.close()
     made.took = time.monotonic() - begun
@@ -410,7 +409,7 @@ def test_failures_that_were_paid_pause(make: Make, monkeypatch: pytest.MonkeyPat
         if number % 2:
             made.ask()
         else:  # a client that goes away is counted, too
-            stream = made.desk.answer(made.desk.make_call("run", made.session.handle), made.session, b"")
+            stream = made.queue.answer(made.queue.make_call("run", made.session.handle), made.session, b"")
             next(stream)
             stream.close()
     assert len(made.paused) == 1
@@ -465,7 +464,7 @@ def test_a_statement_that_takes_too_long_fails(make: Make, monkeypatch: pytest.M
     _, message = made.ask()
     assert message.head["class"] == "EngineError"
     assert outcomes(made) == ["interrupted"]
-    assert made.desk._failures == 1
+    assert made.queue._failures == 1
 
 
 def test_one_call_at_a_time_in_the_order_of_the_requests(make: Make) -> None:
@@ -490,7 +489,7 @@ def test_one_call_at_a_time_in_the_order_of_the_requests(make: Make) -> None:
         threads[-1].start()
         assert entered.wait(LONG)
         # It waits in the line before the next one comes.
-        wait_for(lambda count=count: len(made.desk._calls) == count)  # type: ignore[misc]
+        wait_for(lambda count=count: len(made.queue._calls) == count)  # type: ignore[misc]
     go_on.set()
     for thread in threads:
         thread.join()
@@ -504,7 +503,7 @@ def test_too_many_that_wait_are_refused(make: Make) -> None:
     threads = [threading.Thread(target=made.ask) for _ in range(MAX_WAITING + 1)]
     for thread in threads:
         thread.start()
-    wait_for(lambda: len(made.desk._calls) > MAX_WAITING)
+    wait_for(lambda: len(made.queue._calls) > MAX_WAITING)
     with pytest.raises(Refused):
         made.ask()
     go_on.set()
@@ -523,10 +522,10 @@ def test_a_request_is_dropped_that_nobody_waits_for(make: Make) -> None:
     first = threading.Thread(target=made.ask)
     first.start()
     wait_for(lambda: asked)
-    call = made.desk.make_call("panel", made.session.handle)
+    call = made.queue.make_call("panel", made.session.handle)
     call.is_abandoned = lambda: True
-    with pytest.raises(Refused, match="nobody waits"):
-        list(made.desk.answer(call, made.session, b"body"))
+    with pytest.raises(Refused, match="has disconnected"):
+        list(made.queue.answer(call, made.session, b"body"))
     go_on.set()
     first.join()
     assert asked == ["run"]
@@ -534,13 +533,13 @@ def test_a_request_is_dropped_that_nobody_waits_for(make: Make) -> None:
 
 def test_sessions_are_bounded_and_old_ones_make_room(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     made = make(lambda side, frame: answer(side), NO_GRID + "max_sessions = 2\n")
-    made.desk.open("mark")
-    with pytest.raises(Refused, match="as many sessions"):
-        made.desk.open("mark")
-    monkeypatch.setattr(desks, "UNUSED_SECONDS", -1)
-    made.desk.open("mark")
+    made.queue.open("mark")
+    with pytest.raises(Refused, match="limit of open sessions"):
+        made.queue.open("mark")
+    monkeypatch.setattr(queues, "UNUSED_SECONDS", -1)
+    made.queue.open("mark")
     with pytest.raises(Refused, match="no such session"):
-        made.desk.find(made.session.handle)
+        made.queue.find(made.session.handle)
 
 
 def test_idle_sessions_leave_and_come_back(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -550,16 +549,16 @@ def test_idle_sessions_leave_and_come_back(make: Make, monkeypatch: pytest.Monke
 
     made = make(script, NO_GRID + "max_idle_minutes = 1\n")
     made.ask()
-    made.desk.tidy()
+    made.queue.tidy()
     (worker,) = made.pool.workers
     assert made.session.home is worker
     made.session.used -= 61
-    made.desk.tidy()
+    made.queue.tidy()
     assert [frame.head["kind"] for frame in worker.seen] == ["call", "leave"]
     assert made.session.home is None
-    monkeypatch.setattr(desks, "EMPTY_SECONDS", -1)
-    made.desk.tidy()
-    made.desk.tidy()
+    monkeypatch.setattr(queues, "EMPTY_SECONDS", -1)
+    made.queue.tidy()
+    made.queue.tidy()
     assert not worker.is_alive
     made.ask()
     back = made.pool.workers[1].seen[0]
@@ -579,12 +578,12 @@ def test_a_session_whose_token_is_gone_ends(make: Make) -> None:
     thread = threading.Thread(target=ask)
     thread.start()
     wait_for(lambda: outcomes(made))
-    assert made.desk.end_sessions(lambda record: record.token == "other") == 1
+    assert made.queue.end_sessions(lambda record: record.token == "other") == 1
     go_on.set()
     thread.join()
     assert refused, "nothing more is told to a token that is gone"
     with pytest.raises(Refused):
-        made.desk.find(made.session.handle)
+        made.queue.find(made.session.handle)
 
 
 def test_a_reply_is_made_before_its_time_and_then_says_what_is_left(make: Make) -> None:
@@ -601,7 +600,7 @@ def test_a_reply_is_made_before_its_time_and_then_says_what_is_left(make: Make) 
 
     made = make(settle, LATE_GRID, skips_waits=True)
     told = [message.head for message in made.ask() if message.head["kind"] == "value"]
-    lead = made.desk.edition.grid.lead
+    lead = made.queue.edition.grid.lead
     assert [wait.until for wait in made.waits] == pytest.approx([1000 - lead, 2000 - lead, 2000])
     assert [wait.outcomes.count("released") for wait in made.waits] == [0, 1, 2]
     assert ready[0] == ["open"], "the worker need not wait for the first time of the grid"
@@ -624,7 +623,7 @@ def test_slow_postprocessing_is_settled_in_time_and_leaves_on_the_lead(make: Mak
         side.touch()
         side.settle(number or 0, EVENT)
         wait_for(lambda: outcomes(made) == ["released"])  # though it says nothing
-        (call,) = made.desk._calls
+        (call,) = made.queue._calls
         while time.monotonic() < call.began + made.waits[0].until + 3.4 * lead:
             time.sleep(0.001)
         side.reply(kind="end")
@@ -671,13 +670,13 @@ def test_a_death_after_a_promise_loses_nothing(make: Make) -> None:
     check_reply_time(made)
     assert "asking again is free" in message.head["message"]
     assert outcomes(made) == ["released"]
-    assert made.desk._failures == 0
+    assert made.queue._failures == 0
 
 
 def test_a_client_that_goes_away_is_logged_by_what_became_of_its_statement(make: Make) -> None:
     made = make(lambda side, frame: answer(side, 0.1), GRID)
-    call = made.desk.make_call("run", made.session.handle)
-    replies = made.desk.answer(call, made.session, b"body")
+    call = made.queue.make_call("run", made.session.handle)
+    replies = made.queue.answer(call, made.session, b"body")
     next(replies)
     replies.close()
     assert call.outcome == "released"
@@ -690,7 +689,7 @@ def test_the_end_of_the_server_settles(make: Make, tmp_path: Path) -> None:
     thread = threading.Thread(target=lambda: found.append(made.ask()))
     thread.start()
     wait_for(lambda: outcomes(made))
-    made.desk.close(LONG)
+    made.queue.close(LONG)
     thread.join()
     assert found[0][-1].head["kind"] == "end"
     assert outcomes(made) == ["released"]
@@ -703,7 +702,7 @@ def test_the_end_of_the_server_waits_for_nobody_for_long(make: Make) -> None:
     thread = threading.Thread(target=made.ask)
     thread.start()
     wait_for(lambda: outcomes(made))
-    ending = threading.Thread(target=made.desk.close, args=(0.3,), daemon=True)
+    ending = threading.Thread(target=made.queue.close, args=(0.3,), daemon=True)
     ending.start()
     ending.join(LONG)
     thread.join(LONG)
@@ -716,7 +715,7 @@ def test_the_end_of_the_server_waits_for_no_worker_that_goes_on_talking(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each frame is in time, and none of them is the last."""
-    monkeypatch.setattr(desks, "STOP_SECONDS", 0.3)
+    monkeypatch.setattr(queues, "STOP_SECONDS", 0.3)
 
     def talk(side: ScriptedSide) -> None:
         while True:
@@ -725,7 +724,7 @@ def test_the_end_of_the_server_waits_for_no_worker_that_goes_on_talking(
 
     made = make(lambda side, frame: side.reply(kind="end"), NO_GRID, leave=talk)
     made.ask()
-    ending = threading.Thread(target=made.desk.close, args=(0.1,), daemon=True)
+    ending = threading.Thread(target=made.queue.close, args=(0.1,), daemon=True)
     ending.start()
     ending.join(LONG)
     assert not ending.is_alive()
@@ -734,9 +733,9 @@ def test_the_end_of_the_server_waits_for_no_worker_that_goes_on_talking(
 
 def test_the_log_names_charges_and_no_texts(make: Make) -> None:
     made = make(lambda side, frame: answer(side), NO_GRID)
-    call = made.desk.make_call("run", made.session.handle)
-    list(made.desk.answer(call, made.session, b""))
-    made.desk.log_call(call, "s", 0.5, call.outcome)
+    call = made.queue.make_call("run", made.session.handle)
+    list(made.queue.answer(call, made.session, b""))
+    made.queue.log_call(call, "s", 0.5, call.outcome)
     charge, line = made.events()
     assert (charge["statement"], charge["charge"], charge["outcome"]) == (1, "ε=1", "released")
     assert (line["statement"], line["outcome"], line["analyst"], line["seconds"]) == (

@@ -21,9 +21,8 @@ from dpsql.client.wire import encode, pack_messages, write_error
 from dpsql.errors import Error, Interrupted
 from dpsql.ledger.store import ReplacedLedgerError
 from dpsql.server.calls import STOP_SECONDS, STOPPED_FREE, AnalystCall, AnswerTimes, WorkerEnded
-from dpsql.server.lapses import Refused
+from dpsql.server.lapses import MAX_WAITING, Refused, RequestLimits, RequestRate
 from dpsql.server.ledger_service import RESTART, LedgerService
-from dpsql.server.limits import MAX_WAITING, RequestLimits, RequestRate
 
 if TYPE_CHECKING:
     from dpsql.ledger.ledger import Ledger
@@ -83,7 +82,7 @@ class SessionRecord:
         return hashlib.sha256(self.handle.encode()).hexdigest()[:8]
 
 
-class Desk:
+class AnalystQueue:
     """The sessions, the worker and the queued requests of one analyst.
 
     Args:
@@ -175,13 +174,13 @@ class Desk:
         """The worker's reading of the policy; None without a worker."""
         return self._used if self._worker is not None else None
 
-    def tell(self) -> dict[str, Any]:
+    def summarize(self) -> dict[str, Any]:
         """Return the state that the owner's page shows, as JSON values, without waiting for a call."""
         with self._turn:
             calls = [call for call in self._calls if call.operation != "tidy"]
             sessions = len(self._sessions)
         now = time.monotonic()
-        told = [
+        shown = [
             {
                 "operation": call.operation,
                 "seconds": round(now - call.began, 1),
@@ -196,7 +195,7 @@ class Desk:
             "sessions": sessions,
             "failures": self._failures,
             "overruns": self._overruns,
-            "calls": told,
+            "calls": shown,
         }
 
     # -- turns --------------------------------------------------------------------------------------------------
@@ -211,11 +210,7 @@ class Desk:
 
     @contextmanager
     def _taking_turn(self, call: AnalystCall) -> Iterator[None]:
-        """Wait for a call's turn in the queue.
-
-        Raises:
-            Refused: too many calls wait already, the server ends, or the client has gone.
-        """
+        """Wait for a call's turn in the queue."""
         with self._turn:
             if self._closed:
                 raise Refused("the server ends.")
@@ -227,7 +222,7 @@ class Desk:
                 while self._calls[0] is not call and not call.stopped:
                     self._turn.wait(_LOOK_SECONDS)
                     if call.is_abandoned():
-                        raise Refused("nobody waits for the reply.")
+                        raise Refused("the client has disconnected.")
             yield
         finally:
             with self._turn:
@@ -275,11 +270,7 @@ class Desk:
             self.log_call(call, record.log_name, time.monotonic() - begun, outcome)
 
     def _ask_to_pay(self, call: AnalystCall, record: SessionRecord) -> None:
-        """Check that a call may pay for a further statement.
-
-        Raises:
-            RightError: the right has lapsed since the request, for example by failures of its earlier statements.
-        """
+        """Check that a call may pay for a further statement."""
         self._count(call)
         self._ask_right(record.token, False)
 
@@ -353,11 +344,7 @@ class Desk:
     # -- the worker ---------------------------------------------------------------------------------------------
 
     def _ensure_worker(self) -> tuple[WorkerProcess, LedgerService]:
-        """Return a worker of the present edition.
-
-        Raises:
-            Refused: no worker can be started.
-        """
+        """Return a worker of the present edition."""
         if self._worker is not None and self._used is not self.edition:
             self._retire_worker()
         if self._worker is not None and not self._worker.is_alive:
