@@ -37,7 +37,7 @@ SQL_TYPE = "ARROW:FLIGHT:SQL:TYPE_NAME"
 """The key of the SQL type in a field's metadata, as in Flight SQL."""
 _THRESHOLD = pa.schema([("threshold", pa.string()), ("status", pa.string())])
 _Values = dict[str, Any]
-"""_Values of parameters by name."""
+"""Values of parameters by name."""
 _UNKNOWN = pa.string()
 """The reported type of a parameter whose type can't be guessed."""
 _STAND_INS: tuple[tuple[Any, pa.DataType], ...] = (
@@ -48,7 +48,7 @@ _STAND_INS: tuple[tuple[Any, pa.DataType], ...] = (
     (datetime.datetime(2000, 1, 1), pa.timestamp("us")),
     (True, pa.bool_()),
 )
-"""_Values tried for a parameter without one, with their types; doubles first, or clients would truncate decimals."""
+"""Values tried for a parameter without one, with their types; doubles first, or clients would truncate decimals."""
 
 
 # -- SHOW -------------------------------------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ def _make_field(line: Pipeline, name: str, kind: str) -> pa.Field:
 def match_parameters(text: str, bound: Mapping[str, Any]) -> tuple[str, _Values]:
     """Return a text and its parameters' values by name, given a client's bound values.
 
-    _Values are matched by name if the names are the statement's own, otherwise by order. BindError if there are more or fewer.
+    Values are matched by name if the names are the statement's own, otherwise by order. BindError if there are more or fewer.
     """
     names = list_parameter_names(text)
     text, _ = number_marks(text)
