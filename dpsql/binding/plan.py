@@ -62,7 +62,7 @@ class ProtectedUnit(str):
     rows: int
     groups: int
 
-    def __new__(cls, text: str, unit: str, rows: int = 1, groups: int = 1) -> ProtectedUnit:
+    def __new__(cls, text: str, unit: str = "", rows: int = 1, groups: int = 1) -> ProtectedUnit:
         made = super().__new__(cls, text)
         made.unit, made.rows, made.groups = unit, rows, groups
         return made

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from dpsql.errors import BudgetExceeded
-from dpsql.ledger.log_file import OUTCOMES, START, Row, damaged_error, read_body, read_event
+from dpsql.ledger.log_file import OUTCOMES, START, Row, RowBody, damaged_error, read_body, read_event
 from dpsql.ledger.terms import Terms, open_own_filters
 from dpsql.numerics.exact_numbers import DOWN, write_short
 from dpsql.policy.model import Policy
@@ -287,52 +287,52 @@ class Account:
 
     # -- one method for each kind of row ----------------------------------------------------------
 
-    def _on_open(self, row: Row, body: Mapping[str, Any]) -> None:
+    def _on_open(self, row: Row, body: RowBody) -> None:
         if row.seq != 1:
             raise ValueError("a second beginning")
         self.ledger_id = str(body["ledger"])
         self.granted = Terms.from_json(body["terms"])
         self.policy = self.granted.policy
 
-    def _on_adopt(self, row: Row, body: Mapping[str, Any]) -> None:
+    def _on_adopt(self, row: Row, body: RowBody) -> None:
         self.granted = Terms.from_json(body["terms"])
         self.policy = self.granted.policy
         self._note(f"{row.at[:10]} the owner changed the terms: {'; '.join(body['changes'])}")
 
-    def _on_policy(self, row: Row, body: Mapping[str, Any]) -> None:
+    def _on_policy(self, row: Row, body: RowBody) -> None:
         self.policy = str(body["policy"])
 
-    def _on_notice(self, row: Row, body: Mapping[str, Any]) -> None:
+    def _on_notice(self, row: Row, body: RowBody) -> None:
         self._note(str(body["text"]))
 
-    def _on_upgrade(self, row: Row, body: Mapping[str, Any]) -> None:
+    def _on_upgrade(self, row: Row, body: RowBody) -> None:
         if not isinstance(body["head"], str):
             raise TypeError("text expected")
 
-    def _on_restore(self, row: Row, body: Mapping[str, Any]) -> None:
+    def _on_restore(self, row: Row, body: RowBody) -> None:
         self._note(f"{row.at[:10]} the owner restored an older copy: {body['lost']}")
 
-    def _on_forget(self, row: Row, body: Mapping[str, Any]) -> None:
+    def _on_forget(self, row: Row, body: RowBody) -> None:
         before = body["before"]
         if not isinstance(before, str):
             raise TypeError("text expected")
         self.forgotten = max(self.forgotten, before)
 
-    def _on_checkpoint(self, row: Row, body: Mapping[str, Any]) -> None:
+    def _on_checkpoint(self, row: Row, body: RowBody) -> None:
         self.sealed = row.seq
 
-    def _on_reserve(self, row: Row, body: Mapping[str, Any]) -> None:
+    def _on_reserve(self, row: Row, body: RowBody) -> None:
         analyst, event = self._begin(row, body), read_event(body["event"])
         self.open[row.statement] = Reservation(row.statement, analyst, str(body.get("process", "")), event)
         for state in self._states(analyst):
             state.reserve(row.statement, event)
 
-    def _on_progress(self, row: Row, body: Mapping[str, Any]) -> None:
+    def _on_progress(self, row: Row, body: RowBody) -> None:
         reserved, event = self.open[row.statement], read_event(body["event"])
         _check_cheaper(reserved, event)
         self.open[row.statement] = replace(reserved, progress=event)
 
-    def _on_settle(self, row: Row, body: Mapping[str, Any]) -> None:
+    def _on_settle(self, row: Row, body: RowBody) -> None:
         reserved, event = self.open[row.statement], read_event(body["event"])
         _check_cheaper(reserved, event)
         if body["outcome"] not in OUTCOMES:
@@ -341,12 +341,12 @@ class Account:
             state.settle(row.statement, event)
         del self.open[row.statement]
 
-    def _on_refuse(self, row: Row, body: Mapping[str, Any]) -> None:
+    def _on_refuse(self, row: Row, body: RowBody) -> None:
         self._begin(row, body)
         if body["event"] is not None:
             read_event(body["event"])
 
-    def _on_debit(self, row: Row, body: Mapping[str, Any]) -> None:
+    def _on_debit(self, row: Row, body: RowBody) -> None:
         """Charge an analyst's share only: they saw a stored answer that another analyst paid for."""
         held = self.open.get(row.statement)
         analyst = self._begin(row, body) if held is None else held.analyst
@@ -357,7 +357,7 @@ class Account:
             if state.whose is not None:
                 state.charge(event)
 
-    def _on_spend(self, row: Row, body: Mapping[str, Any]) -> None:
+    def _on_spend(self, row: Row, body: RowBody) -> None:
         """Count a charge that the owner wrote off: against every share if the analyst is unknown."""
         analyst, event = self._begin(row, body), read_event(body["event"])
         for state in self._states(None if body["everybody"] else analyst):
@@ -366,7 +366,7 @@ class Account:
 
     # -- helpers ----------------------------------------------------------------------------------
 
-    def _begin(self, row: Row, body: Mapping[str, Any]) -> str:
+    def _begin(self, row: Row, body: RowBody) -> str:
         """Count a statement, and return its analyst."""
         if row.statement != self.count + 1:
             raise ValueError("statements are numbered in order")

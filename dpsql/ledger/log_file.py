@@ -40,6 +40,8 @@ from dpsql.privacy.records import Entry
 START = "0" * 64
 """The hash before the first row."""
 
+RowBody = Mapping[str, Any]
+"""The body of a row, parsed from JSON."""
 _KINDS = (
     "open policy adopt reserve progress settle refuse notice checkpoint spend forget restore upgrade debit"
 )
@@ -103,17 +105,17 @@ class Said(NamedTuple):
         return hashlib.sha256(f"{self.salt}\n{self.content}".encode()).hexdigest()
 
     @classmethod
-    def of(cls, content: Mapping[str, Any]) -> Said:
+    def of(cls, content: RowBody) -> Said:
         """Return the content with a fresh salt."""
         return cls(secrets.token_hex(16), write_json(content))
 
 
-def write_json(body: Mapping[str, Any]) -> str:
+def write_json(body: RowBody) -> str:
     """Return JSON in the form that the log stores."""
     return _write_body(body)
 
 
-def check_said(row: Row, body: Mapping[str, Any], said: Said | None, forgotten: str) -> dict[str, Any] | None:
+def check_said(row: Row, body: RowBody, said: Said | None, forgotten: str) -> dict[str, Any] | None:
     """Return the content of a row that is stored outside it; None if the owner had it forgotten.
 
     ``forgotten``: the time before which the owner blanked contents. LedgerError if the content was changed, or is missing.
@@ -500,7 +502,7 @@ FORGOTTEN = "(forgotten)"
 _PAGE = 2000
 
 
-def read_event(body: Mapping[str, Any]) -> Event:
+def read_event(body: RowBody) -> Event:
     """Read an event from a row; ValueError if it costs less than nothing."""
     return _read_event(json.dumps(body, sort_keys=True))
 

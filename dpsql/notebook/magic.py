@@ -67,7 +67,7 @@ class DpsqlMagic(Magics):
         super().__init__(shell)
         self._shell = shell
         self._in_kernel = hasattr(shell, "kernel")
-        self._push: Callable[[dict[str, Any]], object] = shell.push
+        self._push: Callable[[dict[str, object]], object] = shell.push
         self.sessions = sessions
         self.cells = CellTexts()
         self.panels = PanelComms(
@@ -86,7 +86,7 @@ class DpsqlMagic(Magics):
     @no_var_expand
     @needs_local_scope
     @line_cell_magic
-    def dpsql(self, line: str, cell: str | None = None, local_ns: dict[str, Any] | None = None) -> Any:
+    def dpsql(self, line: str, cell: str | None = None, local_ns: dict[str, object] | None = None) -> object:
         if cell is None:
             return self._line(line, local_ns or {})
         options = guide.parse_cell_line(line)
@@ -96,7 +96,7 @@ class DpsqlMagic(Magics):
 
     dpsql.__doc__ = guide.USAGE
 
-    def _line(self, line: str, local: dict[str, Any]) -> Any:
+    def _line(self, line: str, local: dict[str, object]) -> object:
         first, _, rest = line.strip().partition(" ")
         if not first:
             return self._help("")
@@ -121,7 +121,7 @@ class DpsqlMagic(Magics):
 
     # -- statements
 
-    def _run(self, options: CellOptions, text: str, local: dict[str, Any]) -> Any:
+    def _run(self, options: CellOptions, text: str, local: dict[str, object]) -> object:
         if options.file:
             try:
                 text = Path(options.file).expanduser().read_text(encoding="utf-8")
@@ -184,9 +184,9 @@ class DpsqlMagic(Magics):
             self._unheard = explain_refusal(text.strip(), error)
             raise
 
-    def _parameters(self, options: CellOptions, text: str, local: dict[str, Any]) -> Params:
+    def _parameters(self, options: CellOptions, text: str, local: dict[str, object]) -> Params:
         """Return values of the ``$name``s in the text: the notebook's variables, then ``--params``; a list is for ``?``."""
-        space: dict[str, Any] = {**self._shell.user_ns, **local}
+        space: dict[str, object] = {**self._shell.user_ns, **local}
         params = {name: space[name] for name in _PARAMETER.findall(text) if name in space}
         if options.params is None:
             return params
@@ -207,8 +207,8 @@ class DpsqlMagic(Magics):
             )
         return {**params, **name_parameters(text, given)[1]}
 
-    def _converted(self, result: Result) -> Any:
-        convert: dict[str, Callable[[], Any]] = {
+    def _converted(self, result: Result) -> object:
+        convert: dict[str, Callable[[], object]] = {
             "pandas": result.df,
             "polars": result.pl,
             "arrow": result.arrow,
@@ -221,7 +221,7 @@ class DpsqlMagic(Magics):
 
     # -- commands
 
-    def _commands(self) -> dict[str, Callable[[str], Any]]:
+    def _commands(self) -> dict[str, Callable[[str], object]]:
         return {
             "tables": self._show("tables"),
             "policy": self._policy,
@@ -241,10 +241,10 @@ class DpsqlMagic(Magics):
             "help": self._help,
         }
 
-    def _show(self, what: str) -> Callable[[str], Any]:
+    def _show(self, what: str) -> Callable[[str], object]:
         return lambda rest: self.sessions.get_open(rest or None).sql(f"SHOW {what.upper()}")
 
-    def _policy(self, rest: str) -> Any:
+    def _policy(self, rest: str) -> object:
         if not is_policy_command(rest):
             return self._show("policy")(rest)
         return run_policy_command(rest, self._shell.user_ns)
@@ -488,7 +488,7 @@ def is_policy_command(rest: str) -> bool:
     return rest.partition(" ")[0].lower() in ("init", "check")
 
 
-def run_policy_command(rest: str, space: Mapping[str, Any]) -> Panel:
+def run_policy_command(rest: str, space: Mapping[str, object]) -> Panel:
     """Run ``init``, which writes a first policy, or ``check``.
 
     A source or a database may be a variable of ``space``: a frame, a mapping of names to frames, or a connection.
@@ -501,7 +501,7 @@ def run_policy_command(rest: str, space: Mapping[str, Any]) -> Panel:
     return _init(words, space) if first.lower() == "init" else _check(words, space)
 
 
-def _init(words: str, space: Mapping[str, Any]) -> Panel:
+def _init(words: str, space: Mapping[str, object]) -> Panel:
     from dpsql.owner.policy_init import init_policy
 
     given, flags = parse_words(words, guide.INIT_FLAGS)
@@ -517,7 +517,7 @@ def _init(words: str, space: Mapping[str, Any]) -> Panel:
     return Panel(str(draft).rstrip("\n") if output is None else draft.summary(output, "%dpsql"))
 
 
-def _check(words: str, space: Mapping[str, Any]) -> Panel:
+def _check(words: str, space: Mapping[str, object]) -> Panel:
     from dpsql.owner.policy_check import check_policy
 
     given, flags = parse_words(words, guide.CHECK_FLAGS)
@@ -529,7 +529,7 @@ def _check(words: str, space: Mapping[str, Any]) -> Panel:
     return Panel(str(check_policy(Path(given[0]), data, "--data" in flags)))
 
 
-def _find(word: str, space: Mapping[str, Any]) -> Any:
+def _find(word: str, space: Mapping[str, object]) -> object:
     """Return the variable of that name, unless it is a text; else the word, which is a path."""
     found = space.get(word) if word.isidentifier() else None
     return found if found is not None and not isinstance(found, str) else word

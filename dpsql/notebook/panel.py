@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from dpsql.client.session import RemoteSession
 from dpsql.errors import Error
 from dpsql.notebook import guide
-from dpsql.report.tables import BudgetPanel, Html, tag
+from dpsql.report.tables import BudgetPanel, Data, Html, tag
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -135,17 +135,17 @@ class PanelComms:
         if cell and info.raw_cell:
             self._cells.note(cell, info.raw_cell)
 
-    def _end_cell(self, result: Any) -> None:
+    def _end_cell(self, result: object) -> None:
         for comm in list(self._comms.values()):
             self._send(comm, self._write_budget)
 
-    def _open(self, comm: Any, message: Mapping[str, Any]) -> None:
+    def _open(self, comm: Any, message: Data) -> None:
         self._comms[comm.comm_id] = comm
         comm.on_msg(lambda received: self._receive(comm, received))
         comm.on_close(lambda _: self._comms.pop(comm.comm_id, None))
         self._send(comm, self._write_budget)
 
-    def _receive(self, comm: Any, message: Mapping[str, Any]) -> None:
+    def _receive(self, comm: Any, message: Data) -> None:
         asked = message.get("content", {}).get("data", {})
         if not isinstance(asked, Mapping):
             return
@@ -154,12 +154,12 @@ class PanelComms:
         else:
             self._send(comm, self._write_budget)
 
-    def _send(self, comm: Any, write: Callable[[], dict[str, Any]]) -> None:
+    def _send(self, comm: Any, write: Callable[[], Data]) -> None:
         """Send a message. Failures are ignored, so a panel never disturbs the notebook."""
         with suppress(Exception, KeyboardInterrupt):
             comm.send(write())
 
-    def _write_budget(self) -> dict[str, Any]:
+    def _write_budget(self) -> Data:
         session = self._sessions.get(self._sessions.current)
         html = ""
         if session is not None:
@@ -195,7 +195,7 @@ class PanelComms:
         with _asking_briefly(session):
             return session.explain(text, params, epsilon=options.epsilon)
 
-    def _write_price(self, text: str) -> dict[str, Any]:
+    def _write_price(self, text: str) -> Data:
         try:
             explanation = self.explain(text[:MAX_PRICED_TEXT])
         except Error as error:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpsql.errors import BindError, did_you_mean
 from dpsql.notebook.render import format_cell, is_number
+from dpsql.report.tables import Data
 from dpsql.session.result import MissingLibrary
 
 if TYPE_CHECKING:
@@ -108,9 +109,9 @@ def draw_bars(result: Result, x: str | None = None, y: str | None = None) -> Axe
     return drawn
 
 
-def _open_bins(labels: Sequence[Any], rows: Sequence[Any], ends: Sequence[Any]) -> tuple[list[Any], ...]:
+def _open_bins(labels: Sequence[object], rows: Sequence[Any], ends: Sequence[Any]) -> tuple[list[Any], ...]:
     """Return labels, counts and intervals of the bins of histograms, one after another."""
-    shown: list[Any] = []
+    shown: list[object] = []
     counts: list[Any] = []
     pairs: list[Any] = []
     for label, row, own in zip(labels, rows, ends, strict=True):
@@ -123,7 +124,7 @@ def _open_bins(labels: Sequence[Any], rows: Sequence[Any], ends: Sequence[Any]) 
     return shown, counts, pairs
 
 
-def _place_dates(labels: Sequence[Any]) -> list[float] | None:
+def _place_dates(labels: Sequence[object]) -> list[float] | None:
     """Return the places of dates on a time axis; None unless all are dates."""
     if len(labels) < 2 or not all(isinstance(label, datetime.date) for label in labels):
         return None
@@ -139,7 +140,7 @@ def _show_dates(drawn: Axes) -> None:
     drawn.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator))
 
 
-def draw_pictures(pictures: Mapping[str, Any]) -> Axes:
+def draw_pictures(pictures: Data) -> Axes:
     """Draw a picture of :func:`dpsql.report.data.list_pictures`: the remaining budget, or trade-off curves."""
     if "burn_down" in pictures:
         return plot_burn_down(pictures["burn_down"])
@@ -148,7 +149,7 @@ def draw_pictures(pictures: Mapping[str, Any]) -> Axes:
     return plot_tradeoff({"whole budget": curves["promise"], **rule, "spent so far": curves["spent"]})
 
 
-def plot_burn_down(data: Mapping[str, Any]) -> Axes:
+def plot_burn_down(data: Data) -> Axes:
     """Draw the remaining budget after each charge; hollow marks are refused statements.
 
     ``data`` is the report's: ``limit``, ``steps`` and ``refused``.

@@ -35,6 +35,8 @@ MAX_GUESSED = 8
 SQL_TYPE = "ARROW:FLIGHT:SQL:TYPE_NAME"
 """The key of the SQL type in a field's metadata, as in Flight SQL."""
 _THRESHOLD = pa.schema([("threshold", pa.string()), ("status", pa.string())])
+_Values = dict[str, Any]
+"""Values of parameters by name."""
 _UNKNOWN = pa.string()
 """The reported type of a parameter whose type can't be guessed."""
 _STAND_INS: tuple[tuple[Any, pa.DataType], ...] = (
@@ -174,7 +176,7 @@ def _make_field(line: Pipeline, name: str, kind: str) -> pa.Field:
     return pa.field(name, pa.string() if pa.types.is_dictionary(found) else found)
 
 
-def match_parameters(text: str, bound: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+def match_parameters(text: str, bound: Mapping[str, Any]) -> tuple[str, _Values]:
     """Return a text and its parameters' values by name, given a client's bound values.
 
     Values are matched by name if the names are the statement's own, otherwise by order. BindError if there are more or fewer.
@@ -191,9 +193,7 @@ def match_parameters(text: str, bound: Mapping[str, Any]) -> tuple[str, dict[str
 # -- parameters without values ----------------------------------------------------------------------------------------
 
 
-def _guess(
-    line: Pipeline, text: str, names: tuple[str, ...]
-) -> tuple[dict[str, Any], list[pa.DataType]] | None:
+def _guess(line: Pipeline, text: str, names: tuple[str, ...]) -> tuple[_Values, list[pa.DataType]] | None:
     """Return values that a cell can be bound with, and their types; None if no combination tried fits."""
     if len(names) > MAX_GUESSED:
         return None
@@ -209,7 +209,7 @@ def _guess(
     return values, kinds
 
 
-def _list_tries(names: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+def _list_tries(names: tuple[str, ...]) -> Iterator[_Values]:
     """Yield trial values: one value for all parameters, and for two parameters each pair."""
     yield dict.fromkeys(names)
     for value, _ in _STAND_INS:

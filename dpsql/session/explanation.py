@@ -133,7 +133,7 @@ SHORT_SQL = 12
 
 
 @dataclass(frozen=True, repr=False)
-class Explanation:
+class Explanation(Display):
     """A plan in words: ``str()`` is the text, ``.sql`` the exact queries, ``.json()`` the whole for programs.
 
     A notebook shows it as HTML with the exact SQL folded away; ``repr()`` omits SQL of more than a few lines. For
@@ -180,15 +180,11 @@ class Explanation:
             rows += ["", "Exact SQL:", *("  " + line for line in query.split("\n"))]
         return "\n".join(rows)
 
-    def __repr__(self) -> str:
-        queries = _format_queries(self)
-        lines = sum(query.count("\n") + 1 for query in queries)
-        return (
-            str(self) if lines <= SHORT_SQL else f"{self._write_text()}\n\nExact SQL: {lines} lines, in .sql"
-        )
-
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        return {"text/plain": repr(self), "text/html": str(self.html())}
+    def text(self) -> str:
+        """Return the text without long SQL."""
+        lines = sum(query.count("\n") + 1 for query in _format_queries(self))
+        short = f"{self._write_text()}\n\nExact SQL: {lines} lines, in .sql"
+        return str(self) if lines <= SHORT_SQL else short
 
     def _write_text(self) -> str:
         """Return the text before the exact SQL, with the total price first."""
@@ -240,18 +236,15 @@ class Explanation:
             return ""
         fixed = {name: errors[0] for name, errors in by_name.items() if len(set(errors)) == 1}
         told = [f"{name} ±{_short(error)}" for name, error in fixed.items()]
+        numbers = [f"{rows:,}{'' if place else ' rows'}" for place, (rows, _) in enumerate(self.mean_errors)]
         for name, errors in by_name.items():
             if name not in fixed:
-                each = ", ".join(
-                    f"±{_short(error)}{f' of {rows:,} rows' if not place else f' of {rows:,}'}"
-                    for place, (error, (rows, _)) in enumerate(zip(errors, self.mean_errors, strict=True))
-                )
-                told.append(f"{name} {each}")
+                each = (f"±{_short(e)} of {number}" for e, number in zip(errors, numbers, strict=True))
+                told.append(f"{name} {', '.join(each)}")
         rows = " (rows spread evenly between the bounds)" if len(fixed) < len(by_name) else ""
-        caps = (
-            ", with caps of 1 (noise grows in proportion to those that are found)" if self.least_caps else ""
-        )
-        return f"Mean absolute error{rows}{caps}: {'; '.join(told) if rows else ', '.join(told)}."
+        least = ", with caps of 1 (noise grows in proportion to those that are found)"
+        caps = least if self.least_caps else ""
+        return f"Mean absolute error{rows}{caps}: {('; ' if rows else ', ').join(told)}."
 
     def json(self) -> str:
         """Return a JSON object: sentences, price, sql, finish, errors by epsilon, the expected error of each column.

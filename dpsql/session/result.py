@@ -51,7 +51,7 @@ class DeclaredResult:
     def __len__(self) -> int:
         return len(self.result)
 
-    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+    def __iter__(self) -> Iterator[ResultRow]:
         return iter(self.result)
 
     def __getitem__(self, key: Any) -> Any:
@@ -61,6 +61,8 @@ class DeclaredResult:
         return f"<declared: {self.source}>" if self._result is None else repr(self._result)
 
 
+ResultRow = tuple[Any, ...]
+"""A row of Python values."""
 LowHigh = tuple[float, float]
 """Low and high end of an interval, in units of the column."""
 Ends = tuple[pa.ChunkedArray, pa.ChunkedArray]
@@ -161,7 +163,7 @@ class Result:
     def __len__(self) -> int:
         return int(self.table.num_rows)
 
-    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+    def __iter__(self) -> Iterator[ResultRow]:
         return iter(self.fetchall())
 
     @property
@@ -170,11 +172,11 @@ class Result:
         return order_labels({"": self.table}, {"": self._orders})[""] if self._orders else self.table
 
     @overload
-    def __getitem__(self, key: int) -> tuple[Any, ...]: ...
+    def __getitem__(self, key: int) -> ResultRow: ...
     @overload
     def __getitem__(self, key: str) -> list[Any]: ...
     @overload
-    def __getitem__(self, key: slice) -> list[tuple[Any, ...]]: ...
+    def __getitem__(self, key: slice) -> list[ResultRow]: ...
     def __getitem__(self, key: int | str | slice) -> Any:
         """Return a row by position, rows by a slice, or a column's values by its name.
 
@@ -258,12 +260,12 @@ class Result:
         """Return the interchange object through which frame and plot libraries read any frame."""
         return self.table.__dataframe__(nan_as_null, allow_copy)
 
-    def fetchall(self) -> list[tuple[Any, ...]]:
+    def fetchall(self) -> list[ResultRow]:
         """Return all rows as tuples of Python values."""
         values = [to_python_values(column) for column in self.table.columns]
         return list(zip(*values, strict=True)) if values else []
 
-    def fetchone(self) -> tuple[Any, ...] | None:
+    def fetchone(self) -> ResultRow | None:
         """Return the first row, always, as there is no cursor; None if there is none."""
         return tuple(to_python_values(c.slice(0, 1))[0] for c in self.table.columns) if len(self) else None
 
