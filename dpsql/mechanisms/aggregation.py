@@ -111,9 +111,13 @@ def _make_sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_dictionary(kind):
         column, kind = column.cast(kind.value_type), kind.value_type
     plain = (
-        pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or pa.types.is_string(kind)
-        or pa.types.is_large_string(kind) or pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind)
-    )  # fmt: skip
+        pa.types.is_primitive(kind)
+        or pa.types.is_decimal(kind)
+        or pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_binary(kind)
+        or pa.types.is_fixed_size_binary(kind)
+    )
     if plain and not pa.types.is_interval(kind):
         return column
     texts = [None if v is None else repr(v) for v in column.to_pylist()]

@@ -627,9 +627,15 @@ class AutoBounded(Part):
         return f"about {' or '.join(map(str, self.needed))} {what}{'s' if self.needed[-1] > 1 else ''}"
 
     def _clipped(
-        self, sign: NDArray[np.int64], rung: NDArray[np.int64], n: NDArray[np.int64], total: NDArray[np.int64],
-        low: Fraction, high: Fraction, power: int = 1,
-    ) -> Fraction:  # fmt: skip
+        self,
+        sign: NDArray[np.int64],
+        rung: NDArray[np.int64],
+        n: NDArray[np.int64],
+        total: NDArray[np.int64],
+        low: Fraction,
+        high: Fraction,
+        power: int = 1,
+    ) -> Fraction:
         """Return the exact sum of the values clamped to ``[low, high]``, or of their squares if ``power`` is 2."""
         out = Fraction(0)
         # Values are held to a declared end before they are counted: none is beyond it, though its rung goes farther.
@@ -649,9 +655,15 @@ class AutoBounded(Part):
         return out
 
     def _shown(
-        self, exact: list[Fraction], counted: list[int], low: Fraction, high: Fraction, entropy: Entropy,
-        squares: Sequence[Fraction] = (), many: Integers | None = None,
-    ) -> dict[str, pa.Array]:  # fmt: skip
+        self,
+        exact: list[Fraction],
+        counted: list[int],
+        low: Fraction,
+        high: Fraction,
+        entropy: Entropy,
+        squares: Sequence[Fraction] = (),
+        many: Integers | None = None,
+    ) -> dict[str, pa.Array]:
         centre = Fraction(0) if self.kind == "sum" else (low + high) / 2
         reach = max(high - centre, centre - low)
         steps = Fraction(1 << BOUND_BITS) / reach
@@ -668,8 +680,16 @@ class AutoBounded(Part):
                 about = [math.floor((s - 2 * centre * t + centre**2 * n) * per_square) for s, t, n in three]
                 noisy[self.squares] = self.squares.noise.add(to_integers(about), entropy)
                 made = Variance(
-                    self.name, self.squares, self.total, self.count, steps, centre, (low, high), self.kind, per_square
-                )  # fmt: skip
+                    self.name,
+                    self.squares,
+                    self.total,
+                    self.count,
+                    steps,
+                    centre,
+                    (low, high),
+                    self.kind,
+                    per_square,
+                )
             shown = made.show(noisy, self.confidence)
         return shown._replace(value=shown.value.cast(pa.float64())).columns(self.name)
 
@@ -687,9 +707,11 @@ class AutoBounded(Part):
             "avg": (f"mean ({about}, over a count)", "half the distance of the bounds"),
         }.get(
             self.kind,
-            (f"spread ({about}, one of squares about it, and a count)",
-             "half the distance of the bounds, of the squares times half the distance squared, of the count times 1"),
-        )  # fmt: skip
+            (
+                f"spread ({about}, one of squares about it, and a count)",
+                "half the distance of the bounds, of the squares times half the distance squared, of the count times 1",
+            ),
+        )
         return (
             f"{self.name}: find clipping bounds among 0 and the powers of two {self._range}, "
             f"from noisy numbers of {'one row of each privacy unit' if self.sample else 'rows'} between them "

@@ -566,8 +566,12 @@ class Marginals(base.Operator):
         )
 
     def _list_cells(
-        self, rows: pa.Table, axes: Sequence[tuple[Integers, Mapping[object, int]]], marginal: Marginal, read: base.Reader
-    ) -> tuple[pa.Table, Integers]:  # fmt: skip
+        self,
+        rows: pa.Table,
+        axes: Sequence[tuple[Integers, Mapping[object, int]]],
+        marginal: Marginal,
+        read: base.Reader,
+    ) -> tuple[pa.Table, Integers]:
         """Return the keys of a marginal's shown cells, and the place of each among all of its combinations."""
         shape = [self.sizes[i] for i in marginal.places]
         index = np.zeros(rows.num_rows, dtype=np.intp)

@@ -586,9 +586,17 @@ def _cut_runs(
 
 
 def choose_step(
-    values: Integers, counts: Integers, low: int, high: int, rank: WantedRank, rate: Fraction, entropy: Entropy,
-    inward: int = 0, weights: PointWeights | None = None, target: int | None = None,
-) -> int:  # fmt: skip
+    values: Integers,
+    counts: Integers,
+    low: int,
+    high: int,
+    rank: WantedRank,
+    rate: Fraction,
+    entropy: Entropy,
+    inward: int = 0,
+    weights: PointWeights | None = None,
+    target: int | None = None,
+) -> int:
     """Choose a grid step with probability proportional to ``exp(rate * scaled utility)``, and to its weight, exactly.
 
     Some grid point always has utility 0, so those with a utility below ``-reach`` are together very improbable. They form two

@@ -392,9 +392,25 @@ def make_tree_of(part: Quantiles, epsilon: Fraction, power: int) -> QuantileTree
     points = part.high - part.low + 1
     branches, levels = choose_shape(points, power)
     return QuantileTree(
-        part.query, part.keys, part.names, part.ranks, part.low, part.high, epsilon, part.rows, part.groups, part.steps,
-        part.whole, part.column, part.geometric, part.in_all, part.confidence, part.bars, branches, levels,
-    )  # fmt: skip
+        part.query,
+        part.keys,
+        part.names,
+        part.ranks,
+        part.low,
+        part.high,
+        epsilon,
+        part.rows,
+        part.groups,
+        part.steps,
+        part.whole,
+        part.column,
+        part.geometric,
+        part.in_all,
+        part.confidence,
+        part.bars,
+        branches,
+        levels,
+    )
 
 
 MAX_KEPT_POINTS = 1 << 16

@@ -165,11 +165,27 @@ def is_tradeoff_function(f: Callable[[float], float], points: int = 1024) -> Ver
     bent[1:-1] = 2 * values[1:-1] - values[:-2] - values[2:]
     rising = np.append(np.diff(values), 0)
     found = (
-        fails(np.where(np.isfinite(values), -values, 1.0), lambda a, v: f"at alpha = {a:.4g} it is {v:.4g}, no probability"),
-        fails(over, lambda a, v: f"at alpha = {a:.4g} it is {v:.4g}, above 1 - alpha = {1 - a:.4g}: worse than a blind guess"),
-        fails(rising, lambda a, v: f"it rises after alpha = {a:.4g}, but more false alarms never mean more misses"),
-        fails(bent, lambda a, v: f"it is not convex near alpha = {a:.4g}: tossing a coin between two tests would be better"),
-    )  # fmt: skip
+        fails(
+            np.where(np.isfinite(values), -values, 1.0),
+            lambda a, v: f"at alpha = {a:.4g} it is {v:.4g}, no probability",
+        ),
+        fails(
+            over,
+            lambda a, v: (
+                f"at alpha = {a:.4g} it is {v:.4g}, above 1 - alpha = {1 - a:.4g}: worse than a blind guess"
+            ),
+        ),
+        fails(
+            rising,
+            lambda a, v: f"it rises after alpha = {a:.4g}, but more false alarms never mean more misses",
+        ),
+        fails(
+            bent,
+            lambda a, v: (
+                f"it is not convex near alpha = {a:.4g}: tossing a coin between two tests would be better"
+            ),
+        ),
+    )
     sound = Verdict(True, "it is convex, does not increase, and is at most 1 - alpha")
     return next((verdict for verdict in found if verdict is not None), sound)
 

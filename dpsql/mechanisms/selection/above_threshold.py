@@ -123,9 +123,16 @@ class ThresholdNoise:
 
     @classmethod
     def gaussian(
-        cls, sensitivity: int, epsilon1: Fraction, epsilon2: Fraction, max_hits: int, monotone: bool,
-        refresh: bool, delta: Fraction, asked_again: int = 0,
-    ) -> ThresholdNoise:  # fmt: skip
+        cls,
+        sensitivity: int,
+        epsilon1: Fraction,
+        epsilon2: Fraction,
+        max_hits: int,
+        monotone: bool,
+        refresh: bool,
+        delta: Fraction,
+        asked_again: int = 0,
+    ) -> ThresholdNoise:
         """Return noise with a Gaussian threshold, with ``(epsilon1, delta)`` for all threshold noises together."""
         rounds = max_hits if refresh else 1
         sigma = conversions.gaussian_sigma(epsilon1 / rounds, delta / rounds)
@@ -364,8 +371,14 @@ class AboveThreshold(ScoredOperator):
         return max(0, -short) + int(draw_geometric(self.noise.query_rate, 1, entropy)[0])
 
     def _ask(
-        self, noisy: NoisyThreshold, table: pa.Table, rows: Integers | None, scores: Integers, over: Integers, entropy: Entropy
-    ) -> Generator[tuple[pa.Table, int, int, int], None, Integers]:  # fmt: skip
+        self,
+        noisy: NoisyThreshold,
+        table: pa.Table,
+        rows: Integers | None,
+        scores: Integers,
+        over: Integers,
+        entropy: Entropy,
+    ) -> Generator[tuple[pa.Table, int, int, int], None, Integers]:
         """Yield the hits among some rows of candidates (None: all), in their order, and return the rows that were missed."""
         rate, chunk, at = self.noise.query_rate, FIRST_CHUNK, 0
         size = len(over) if rows is None else len(rows)
@@ -400,8 +413,10 @@ class AboveThreshold(ScoredOperator):
             f"right beyond {reach:.4g} of the threshold, at {confidence:.0%}."
         ]
         if n.max_hits > 1:
-            said.append("Hits that are not found are not paid for under basic composition"
-                        + ("; with refresh under every accountant." if n.refresh else "."))  # fmt: skip
+            said.append(
+                "Hits that are not found are not paid for under basic composition"
+                + ("; with refresh under every accountant." if n.refresh else ".")
+            )
         if n.asked_again:
             said.append(
                 f"Candidates that are missed are asked again, {n.asked_again + 1} times in all, while hits are left: free."
@@ -458,9 +473,15 @@ class InteractiveThreshold:
     _FINE = 1024
 
     def __init__(
-        self, epsilon1: Fraction, epsilon2: Fraction, max_hits: int, refresh: bool, entropy: Entropy,
-        delta: Fraction = Fraction(0), answers: Fraction = Fraction(0),
-    ) -> None:  # fmt: skip
+        self,
+        epsilon1: Fraction,
+        epsilon2: Fraction,
+        max_hits: int,
+        refresh: bool,
+        entropy: Entropy,
+        delta: Fraction = Fraction(0),
+        answers: Fraction = Fraction(0),
+    ) -> None:
         """Draw the noisy threshold.
 
         Args:

@@ -408,7 +408,7 @@ class MostFrequent(Part):
             f"(ε={float(self.epsilon):g}{shared}).",
             f"{self.name}: at most {self.bound_error(confidence):.4g} rows behind the most frequent value, with "
             f"{confidence:.4g} probability.",
-        )  # fmt: skip
+        )
 
     def errors(self, basis: ErrorBasis) -> Iterator[ExpectedError]:
         if basis.confidence is not None:

@@ -701,8 +701,14 @@ _WIDER = {
 
 
 def compare_combiners(
-    name: str, chosen: str, bounds: ResultRange, epsilon: Fraction, blocks: int, trim: Fraction | None, confidence: float
-) -> str:  # fmt: skip
+    name: str,
+    chosen: str,
+    bounds: ResultRange,
+    epsilon: Fraction,
+    blocks: int,
+    trim: Fraction | None,
+    confidence: float,
+) -> str:
     """Return a sentence on each combiner's expected error, the chosen one first."""
     others = (kind for kind in ("median", "mean", "trimmed_mean", "winsorized_mean") if kind != chosen)
     parts = (
