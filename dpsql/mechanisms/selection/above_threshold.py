@@ -4,34 +4,28 @@ Integers throughout. One threshold noise, one-sided geometric query noise, a cut
 
     hit when  q + Geom(epsilon2 / (2 c D))  >=  T' + Geom(epsilon1 / D)        D sensitivity, c = max_hits
 
-Guarantee (ADD_REMOVE): pure epsilon1 + epsilon2. Compare the run on x with threshold noise z to the run on a neighbour
-x' with noise z + D: misses stay misses, since q' <= q + D; and each hit's survival function loses at most a factor
-exp(epsilon2 / c) over the shift of 2 D. Only one-sided inequalities are used, so one-sided noise suffices (Lyu, Su, Li
-2017 with geometric noise as in Liu et al. 2024). If every statistic moves in one direction when a unit is added
-(``monotone``), the shift is D and there is no factor 2.
+Guarantee (ADD_REMOVE): pure epsilon1 + epsilon2. Compare the run on x with threshold noise z to the run on a neighbour x' with
+noise z + D: misses stay misses, since q' <= q + D; and each hit's survival function loses at most a factor exp(epsilon2 / c) over
+the shift of 2 D. Only one-sided inequalities are used, so one-sided noise suffices (Lyu, Su, Li 2017 with geometric noise as in
+Liu et al. 2024). If every statistic moves in one direction when a unit is added (``monotone``), the shift is D and there is no
+factor 2. The proof allows statistics in any order, so questions may be chosen adaptively (:class:`InteractiveThreshold`).
 
-On a path with h hits the loss is at most epsilon1 + h epsilon2 / c, which basic composition may use. ``refresh`` draws
-a fresh threshold for each round (the textbook's Sparse): then rounds that never began cost nothing under any
-accountant. The threshold's noise may be Gaussian instead (``sigma``), whose cost is proved in
-:class:`~dpsql.privacy.threshold_events.GaussianSparseVector`. The bound of Lebensold, Precup and Balle (2024) for
-Gaussian noise on the statistics too needs statistics with public bounds, and depends on the stopping time: it is not used.
+On a path with h hits the loss is at most epsilon1 + h epsilon2 / c, which basic composition may use. ``refresh`` draws a fresh
+threshold for each round (the textbook's Sparse): then rounds that never began cost nothing under any accountant. The threshold's
+noise may be Gaussian instead (``sigma``), whose cost is proved in
+:class:`~dpsql.privacy.threshold_events.GaussianSparseVector`. The bound of Lebensold, Precup and Balle (2024) for Gaussian noise
+on the statistics too needs statistics with public bounds, and depends on the stopping time: it is not used.
 
-A public shift corrects the threshold, so that a statistic at the threshold is found half the time: one-sided noise
-would find too much. With ``passes`` missed candidates are asked again, with fresh noise, while hits are left: this only
-extends the stream, and misses are free. More is found, the nearest to the threshold first. (Liu et al. 2024 correct
-thresholds and append queries for precision and recall.)
+A public shift corrects the threshold, so that a statistic at the threshold is found half the time: one-sided noise would find
+too much. With ``passes`` missed candidates are asked again, with fresh noise, while hits are left: this only extends the stream,
+and misses are free. More is found, the nearest to the threshold first. (Liu et al. 2024 correct thresholds and append queries for
+precision and recall.)
 
-Candidates far below the noisy threshold are only counted: rare coins replace theirs, and heads are kept with the exact
-ratio (:func:`~dpsql.noise.selection.find_heads`). So hits have the law of a comparison of each candidate.
+Candidates far below the noisy threshold are only counted: rare coins replace theirs, and heads are kept with the exact ratio
+(:func:`~dpsql.noise.selection.find_heads`). So hits have the law of a comparison of each candidate.
 
-The compared value is never released, since it would reveal the threshold noise. The gap above the noisy threshold may
-be released (Ding et al. 2019), and so may a fresh answer, from a separate share.
-
-Adaptively chosen questions: :mod:`dpsql.mechanisms.selection.above_threshold`.
-
-Interactive thresholds: questions may be chosen adaptively.
-
-The guarantee is that of :mod:`dpsql.mechanisms.selection.above_threshold`, whose proof allows statistics in any order.
+The compared value is never released, since it would reveal the threshold noise. The gap above the noisy threshold may be released
+(Ding et al. 2019), and so may a fresh answer, from a separate share.
 """
 
 from __future__ import annotations
@@ -159,20 +153,17 @@ class ThresholdNoise:
         return ThresholdNoise.gaussian(*shared, delta, self.asked_again)
 
     def draw_threshold(self, entropy: Entropy) -> int:
-        """Draw the noise of a threshold, in grid steps."""
         if self.sigma is None:
             return int(draw_geometric(self.threshold_rate, 1, entropy)[0])
         return int(draw_rounded_gaussian(self.sigma * self.sensitivity, 1, entropy)[0])
 
     @property
     def threshold_rate(self) -> Fraction:
-        """The rate of the threshold's noise."""
         share = self.epsilon1 / self.max_hits if self.refresh else self.epsilon1
         return share / self.sensitivity
 
     @property
     def query_rate(self) -> Fraction:
-        """The rate of a question's noise."""
         return self.epsilon2 / ((1 if self.monotone else 2) * self.max_hits * self.sensitivity)
 
     @cached_property
@@ -485,8 +476,7 @@ class InteractiveThreshold:
         """Draw the noisy threshold.
 
         Args:
-            epsilon1, epsilon2: of the threshold and of the questions.
-            refresh: a fresh threshold after each hit.
+            refresh: whether each hit is followed by a fresh threshold.
             delta: of a threshold with Gaussian noise; 0 for geometric noise.
             answers: epsilon of the fresh answers to all hits.
         """

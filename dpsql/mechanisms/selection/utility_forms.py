@@ -105,7 +105,6 @@ class UtilityForm:
 
     @property
     def linear(self) -> bool:
-        """Whether it is one sum."""
         return isinstance(self.root, Linear)
 
     def claim(self, plain: ScoresClaim) -> ScoresClaim:
