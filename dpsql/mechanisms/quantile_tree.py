@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import cached_property, lru_cache
 
@@ -391,26 +391,8 @@ def make_tree_of(part: Quantiles, epsilon: Fraction, power: int) -> QuantileTree
     """Return the best tree for the quantiles of a part, at an epsilon for all of them."""
     points = part.high - part.low + 1
     branches, levels = choose_shape(points, power)
-    return QuantileTree(
-        part.query,
-        part.keys,
-        part.names,
-        part.ranks,
-        part.low,
-        part.high,
-        epsilon,
-        part.rows,
-        part.groups,
-        part.steps,
-        part.whole,
-        part.column,
-        part.geometric,
-        part.in_all,
-        part.confidence,
-        part.bars,
-        branches,
-        levels,
-    )
+    known = {item.name: getattr(part, item.name) for item in fields(part)}
+    return QuantileTree(**known | {"epsilon": epsilon, "branches": branches, "levels": levels})
 
 
 MAX_KEPT_POINTS = 1 << 16
