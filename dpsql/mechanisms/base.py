@@ -463,7 +463,7 @@ class ErrorBasis:
 
 @dataclass(frozen=True)
 class ExpectedError:
-    """The error of a released column, ``±error``, in units of the column or in ranks; ``note`` is what it assumes."""
+    """The error of a released column, ``±error``, in units of the column or in ranks; ``note`` names its assumptions."""
 
     name: str
     error: float
@@ -539,8 +539,8 @@ class Operator(TextReader):
         return False
 
     def claims(self) -> Iterable[ClaimedText]:
-        """Yield every text that may be read, except those run apart, with its claim; PrivacyError if nothing is known."""
-        raise PrivacyError("nothing is known of what this statement would read.")
+        """Yield every text that may be read, except those run apart, with its claim; PrivacyError if these are unknown."""
+        raise PrivacyError("this statement states no bounds on its reads, so it can't be checked.")
 
     def require_libraries(self) -> None:
         """Import what a release needs besides this package, so that an ImportError precedes payment."""
@@ -554,12 +554,12 @@ class Operator(TextReader):
         raise ValueError("the intervals of this release can't be made again")
 
     def find_filled(self, release: Release, keys: tuple[str, ...], doubt: float) -> Booleans | None:
-        """Return which groups of a release differ significantly from a group without rows; None where no number tells.
+        """Return which groups of a release differ significantly from a group without rows; None if no number shows it.
 
         Args:
             release: of this operator.
-            keys: the columns whose values a range makes; rows that are grouped by none of them are always kept.
-            doubt: the probability that any group without rows is found, at most.
+            keys: the columns made of ranges; rows grouped by none of them are always kept.
+            doubt: the probability, at most, that any group without rows is found.
         """
         return None
 

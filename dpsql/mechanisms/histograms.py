@@ -79,9 +79,9 @@ class DistinctCount(_NoisyNumber):
     noise: LaplaceNoise
     confidence: float = 0.95
     in_all: bool = False
-    """True where the rows of the noise's sensitivity are those of all groups together."""
+    """Whether the noise's sensitivity covers all groups together."""
     parts: str = field(default="", compare=False, repr=False)
-    """``query`` over some of the values (:mod:`~dpsql.mechanisms.unit_parts`); empty where it has no such form."""
+    """``query`` over some of the values (:mod:`~dpsql.mechanisms.unit_parts`); empty if it has no such form."""
     probe: str = field(default="", compare=False, repr=False)
     """About how many values there are, ``n``."""
 
@@ -124,7 +124,7 @@ class Histogram(Part):
     bins: int
     noise: LaplaceNoise
     in_all: bool = False
-    """True where the rows of the noise's sensitivity are those of all groups together."""
+    """Whether the noise's sensitivity covers all groups together."""
 
     @property
     def event(self) -> Event:
@@ -216,7 +216,9 @@ class DistinctSum(_NoisyNumber):
     def __post_init__(self) -> None:
         least = bound_distinct_sum(self.rows, self.low, self.high, self.values, self.in_all)
         if self.low > self.high or self.rows < 1 or self.noise.sensitivity < least:
-            raise ValueError("a sum of different values needs a grid, and noise for what one unit can bring")
+            raise ValueError(
+                "a sum of distinct values needs a grid, and noise for its sensitivity to one unit"
+            )
 
     @property
     def _output(self) -> Sum:

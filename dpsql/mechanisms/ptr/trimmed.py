@@ -397,7 +397,7 @@ class Trimmed(RankedItem):
         held = ""
         if self.ends is not None:
             low, high = (float(end / self.steps) for end in self.ends)
-            held = f" Values are held to {low:.6g} to {high:.6g}."
+            held = f" Values are clamped to {low:.6g} to {high:.6g}."
         if self.proposed is not None:
             bound = hold_to_doubles(self.proposed / self.steps**self.power)
             return (

@@ -115,24 +115,13 @@ class ThresholdNoise:
     sigma_delta: Fraction = Fraction(0)
     asked_again: int = 0
 
-    @classmethod
-    def gaussian(
-        cls,
-        sensitivity: int,
-        epsilon1: Fraction,
-        epsilon2: Fraction,
-        max_hits: int,
-        monotone: bool,
-        refresh: bool,
-        delta: Fraction,
-        asked_again: int = 0,
-    ) -> ThresholdNoise:
-        """Return noise with a Gaussian threshold, with ``(epsilon1, delta)`` for all threshold noises together."""
-        rounds = max_hits if refresh else 1
-        sigma = conversions.gaussian_sigma(epsilon1 / rounds, delta / rounds)
-        return cls(
-            sensitivity, epsilon1, epsilon2, max_hits, monotone, refresh, sigma, delta / rounds, asked_again
-        )
+    def with_gaussian(self, delta: Fraction) -> ThresholdNoise:
+        """Return it with a Gaussian threshold: ``(epsilon1, delta)`` for all threshold noises together; with delta 0, itself."""
+        if not delta:
+            return self
+        rounds = self.max_hits if self.refresh else 1
+        sigma = conversions.gaussian_sigma(self.epsilon1 / rounds, delta / rounds)
+        return replace(self, sigma=sigma, sigma_delta=delta / rounds)
 
     def event(self, hits: int | None = None) -> Event:
         """Return the charge for ``hits`` hits, or the reserved event if they are not known yet."""
@@ -145,12 +134,8 @@ class ThresholdNoise:
 
     def scaled(self, factor: Fraction) -> ThresholdNoise:
         """Return the noise of both epsilons times a factor, at an unchanged delta."""
-        first, second = self.epsilon1 * factor, self.epsilon2 * factor
-        if self.sigma is None:
-            return replace(self, epsilon1=first, epsilon2=second)
-        delta = self.sigma_delta * (self.max_hits if self.refresh else 1)
-        shared = (self.sensitivity, first, second, self.max_hits, self.monotone, self.refresh)
-        return ThresholdNoise.gaussian(*shared, delta, self.asked_again)
+        scaled = replace(self, epsilon1=self.epsilon1 * factor, epsilon2=self.epsilon2 * factor)
+        return scaled.with_gaussian(self.sigma_delta * (self.max_hits if self.refresh else 1))
 
     def draw_threshold(self, entropy: Entropy) -> int:
         if self.sigma is None:
@@ -401,7 +386,7 @@ class AboveThreshold(ScoredOperator):
         said = [
             f"Compare in order with {kind} (ABOVE_THRESHOLD, ε={total:g}, at most {n.max_hits} "
             f"hit{'s' if n.max_hits > 1 else ''}); every comparison is "
-            f"right beyond {reach:.4g} of the threshold, at {confidence:.0%}."
+            f"right if it differs from the threshold by more than {reach:.4g}, at {confidence:.0%}."
         ]
         if n.max_hits > 1:
             said.append(
@@ -481,7 +466,7 @@ class InteractiveThreshold:
             answers: epsilon of the fresh answers to all hits.
         """
         shared = (self._FINE, epsilon1, epsilon2, max_hits, False, refresh)
-        self.noise = ThresholdNoise.gaussian(*shared, delta) if delta else ThresholdNoise(*shared)
+        self.noise = ThresholdNoise(*shared).with_gaussian(delta)
         self.answers = answers
         self.hits = 0
         self._entropy = entropy

@@ -461,8 +461,8 @@ class BlockMedian(Combiner):
             return (f"{self.name}: {blocks:,} blocks are too few for an interval at this epsilon.",)
         spent = write_number(self.reach.epsilon)
         return (
-            f"{self.name}: the interval ends where about {self.reach.level:,} of {blocks:,} results lie beyond, chosen with "
-            f"ε={spent}; it holds their median as often as it says.",
+            f"{self.name}: the interval ends where about {self.reach.level:,} of {blocks:,} results are outside, chosen with "
+            f"ε={spent}; it contains their median at the stated confidence.",
         )
 
 
@@ -551,7 +551,7 @@ class Coordinates(Combiner):
         if self.declared is not None:
             share = write_number(self.parts[0].event.basic[0])
             how = f"with ε={share} each, which compose to ε={write_number(self.declared[0])} at this delta"
-        return (f"{self.name}: each of {len(self.parts)} coordinates by itself, {how}: {each}",)
+        return (f"{self.name}: each of {len(self.parts)} coordinates separately, {how}: {each}",)
 
 
 @lru_cache(maxsize=64)
