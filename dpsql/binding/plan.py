@@ -243,8 +243,8 @@ class Plan:
             by_block: the basis of each block's errors; errors of other blocks are unknown.
         """
         operators = {block.name: block.operator for block in self.blocks if block.name in by_block}
-        errors = ((name, e) for name, operator in operators.items() for e in operator.errors(by_block[name]))
-        known = {(block, e.name): e.error for block, e in errors}
+        stated = ((name, e) for name, operator in operators.items() for e in operator.errors(by_block[name]))
+        known = {(block, e.name): e.error for block, e in stated}
         for window in self.window_errors:
             error = window.expect_error(operators[window.block]) if window.block in operators else None
             known |= {} if error is None else {(window.relation, WINDOW_ERROR): error}

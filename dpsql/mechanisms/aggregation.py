@@ -44,7 +44,7 @@ from dpsql.numerics.exact_numbers import (
 from dpsql.privacy.events import Event, compose_events
 
 Group = tuple[object, ...]
-"""Values of the keys; ``()`` where nothing is grouped."""
+"""Values of the keys; ``()`` without grouping."""
 
 _NAN = object()
 
@@ -111,9 +111,13 @@ def _make_sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_dictionary(kind):
         column, kind = column.cast(kind.value_type), kind.value_type
     plain = (
-        pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or pa.types.is_string(kind)
-        or pa.types.is_large_string(kind) or pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind)
-    )  # fmt: skip
+        pa.types.is_primitive(kind)
+        or pa.types.is_decimal(kind)
+        or pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_binary(kind)
+        or pa.types.is_fixed_size_binary(kind)
+    )
     if plain and not pa.types.is_interval(kind):
         return column
     texts = [None if v is None else repr(v) for v in column.to_pylist()]
@@ -235,7 +239,7 @@ class Aggregation(base.Operator):
         runs = self._list_runs(table)
         noisy = {s: add_noise(s.noise, self._exact(table, s.column), runs, entropy) for s in self.statistics}
         columns: dict[str, Any] = {key: table.column(key) for key in self.keys}
-        del table  # of ten million groups: the exact columns are as large as what is released
+        del table  # of ten million groups: the exact columns are as large as the released ones
         shown = self._show(columns, noisy)
         # A count of 2**63 and more is shown as the most that a BIGINT holds.
         fits = all(values.dtype == np.int64 for values in noisy.values())
@@ -301,7 +305,7 @@ class Aggregation(base.Operator):
         for epsilon, delta in dict.fromkeys((noise.epsilon, noise.delta) for noise in joint):
             yield (
                 f"Gaussian noise is calibrated once for all of its numbers together (ε={write_number(epsilon)}, "
-                f"δ={write_number(delta)}, by the analytic formula): each has noise for what one privacy unit moves it by."
+                f"δ={write_number(delta)}, by the analytic formula): each has noise for its own sensitivity to one privacy unit."
             )
 
     def errors(self, basis: base.ErrorBasis) -> Iterator[base.ExpectedError]:
@@ -435,7 +439,7 @@ class Together(base.Operator):
             columns = {name: table.column(name) for name in table.column_names}
             events += [] if first.is_free else [first.event]
             groups = list_groups(table, first.keys) if first.keys else groups
-        # by the query: a column's counts depend on the bounds that it is held to
+        # by the query: a column's counts depend on its clamping bounds
         tables: dict[str, pa.Table] = {}
         counts: dict[str, NDArray[np.int64] | None] = {}
         for part in self.parts:

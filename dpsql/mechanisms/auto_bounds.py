@@ -37,7 +37,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, NamedTuple
@@ -60,19 +60,19 @@ PLACES = 20
 """A size on rung j is a whole number of steps of 2**(j - PLACES): it keeps about six digits."""
 
 BEYOND = 3
-"""The rungs by which a bound may lie beyond one that has a row for sure."""
+"""The rungs that a bound may be above a rung that certainly has a row."""
 _WINDOWS = (1, 2, 4)
 """The numbers of neighbouring rungs whose rows are added up."""
 _TILT = Fraction(9, 10)
 """The part of the noise's rate at which its sums are bounded (Chernoff)."""
 _SEEN = 4
-"""A number of so many scales of noise is more than that."""
+"""A number of this many scales of noise is more than noise."""
 _STRAY = Fraction(1, 1000)
 """The chance that noise alone is taken for rows on a rung that is not next to one with rows."""
 _AHEAD = 8
-"""The rungs by which what is seen is continued."""
+"""The rungs by which visible ones are continued."""
 _BACK = 6
-"""The last rungs that are seen, which tails have to explain."""
+"""The last visible rungs, which tails have to explain."""
 _BENDS = np.concatenate([[0.05], 0.1 * 1.3 ** np.arange(18)])
 """The additional falls of the logarithm of the rows from the last rung to the next."""
 _GROWTHS = np.array([1, 1.5, 2, 2.5, 3, 4])
@@ -82,11 +82,11 @@ _STRAIGHT = 0.7
 _BREAK = 0.05
 """That of no rows at all after the last rung that is seen."""
 _MISFIT = 0.12
-"""The part of its rows by which a rung may well be off from the best tail."""
+"""The likely error of the best tail on a rung, as a fraction of its rows."""
 _ROUGH = 0.2
-"""The part by which what a bound cuts off on rungs that are seen may well be misjudged."""
+"""The likely error of a cut on visible rungs, as a fraction."""
 _CERTAIN = 0.5
-"""The least part of what is cut off on both sides that counts as bias, however even the sides look."""
+"""The least fraction of both sides' cuts that counts as bias, however even the sides look."""
 _LEVELS, _BEFORE = np.array([-2, -1, 0, 1, 2]), np.array([-1.5, 0, 1.5])
 """Standard deviations by which the rows on the last rung, and on that before it, may differ from the noisy numbers."""
 _STEEPEST = -8.0
@@ -404,7 +404,7 @@ ANYWHERE = Fraction(1, 10**9)
 """The greatest chance, per statement without declared bounds, of a bound more than 8 times the largest value."""
 
 DECLARED = Fraction(1, 10**6)
-"""The same, per aggregate, within declared bounds."""
+"""This probability, per aggregate, within declared bounds."""
 
 SHARED = 8
 """The least number of aggregates that share :data:`ANYWHERE`: so equal aggregates are equal in most statements."""
@@ -627,12 +627,18 @@ class AutoBounded(Part):
         return f"about {' or '.join(map(str, self.needed))} {what}{'s' if self.needed[-1] > 1 else ''}"
 
     def _clipped(
-        self, sign: NDArray[np.int64], rung: NDArray[np.int64], n: NDArray[np.int64], total: NDArray[np.int64],
-        low: Fraction, high: Fraction, power: int = 1,
-    ) -> Fraction:  # fmt: skip
+        self,
+        sign: NDArray[np.int64],
+        rung: NDArray[np.int64],
+        n: NDArray[np.int64],
+        total: NDArray[np.int64],
+        low: Fraction,
+        high: Fraction,
+        power: int = 1,
+    ) -> Fraction:
         """Return the exact sum of the values clamped to ``[low, high]``, or of their squares if ``power`` is 2."""
         out = Fraction(0)
-        # Values are held to a declared end before they are counted: none is beyond it, though its rung goes farther.
+        # Values are clamped to a declared end before they are counted, though its rung goes farther.
         below, above = (
             ladder is not None and ladder.end is not None and bound == ladder.bound(ladder.top)
             for ladder, bound in zip(self.ladders, (-low, high), strict=True)
@@ -642,16 +648,22 @@ class AutoBounded(Part):
                 continue
             bound = high if s > 0 else -low
             size = Fraction(2) ** max(j, self.lowest)
-            # What a rung's rows add up to can't be more than the rung allows, whatever the query says.
+            # A rung's total can't exceed its largest size times its rows, even if the query returns more.
             inside = size <= bound or (above if s > 0 else below)
             most = min(size, bound) ** power * rows
             out += s**power * (min(int(steps) * (size / (1 << PLACES)) ** power, most) if inside else most)
         return out
 
     def _shown(
-        self, exact: list[Fraction], counted: list[int], low: Fraction, high: Fraction, entropy: Entropy,
-        squares: Sequence[Fraction] = (), many: Integers | None = None,
-    ) -> dict[str, pa.Array]:  # fmt: skip
+        self,
+        exact: list[Fraction],
+        counted: list[int],
+        low: Fraction,
+        high: Fraction,
+        entropy: Entropy,
+        squares: Sequence[Fraction] = (),
+        many: Integers | None = None,
+    ) -> dict[str, pa.Array]:
         centre = Fraction(0) if self.kind == "sum" else (low + high) / 2
         reach = max(high - centre, centre - low)
         steps = Fraction(1 << BOUND_BITS) / reach
@@ -668,17 +680,22 @@ class AutoBounded(Part):
                 about = [math.floor((s - 2 * centre * t + centre**2 * n) * per_square) for s, t, n in three]
                 noisy[self.squares] = self.squares.noise.add(to_integers(about), entropy)
                 made = Variance(
-                    self.name, self.squares, self.total, self.count, steps, centre, (low, high), self.kind, per_square
-                )  # fmt: skip
+                    self.name,
+                    self.squares,
+                    self.total,
+                    self.count,
+                    steps,
+                    centre,
+                    (low, high),
+                    self.kind,
+                    per_square,
+                )
             shown = made.show(noisy, self.confidence)
         return shown._replace(value=shown.value.cast(pa.float64())).columns(self.name)
 
-    def errors(self, basis: ErrorBasis) -> Iterable[ExpectedError]:
-        return (
-            ()
-            if basis.release is None
-            else read_errors(basis.release, self.name, self._noise, self.confidence)
-        )
+    def errors(self, basis: ErrorBasis) -> Iterator[ExpectedError]:
+        if basis.release is not None:
+            yield from read_errors(basis.release, self.name, self._noise, self.confidence)
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
         about = "a sum about the middle of the bounds"
@@ -687,15 +704,17 @@ class AutoBounded(Part):
             "avg": (f"mean ({about}, over a count)", "half the distance of the bounds"),
         }.get(
             self.kind,
-            (f"spread ({about}, one of squares about it, and a count)",
-             "half the distance of the bounds, of the squares times half the distance squared, of the count times 1"),
-        )  # fmt: skip
+            (
+                f"spread ({about}, one of squares about it, and a count)",
+                "half the distance of the bounds, of the squares times half the distance squared, of the count times 1",
+            ),
+        )
         return (
             f"{self.name}: find clipping bounds among 0 and the powers of two {self._range}, "
             f"from noisy numbers of {'one row of each privacy unit' if self.sample else 'rows'} between them "
             f"(ε={float(self.epsilon * SEARCH):g}).",
-            f"{self.name}: AUTO needs {self._rows} between one power of two and the next, with 95% probability: where neither "
-            f"sign has so many the answer is NULL. Of fewer rows that are far larger than all others, all may be clipped.",
+            f"{self.name}: AUTO needs {self._rows} between one power of two and the next, with 95% probability: if neither "
+            f"sign has that many, the answer is NULL. Fewer rows that are far larger than all others may all be clipped.",
             f"{self.name}: a bound more than 8 times the largest value that occurs has a chance of at most "
             f"{self._chance}.",
             f"{self.name}: the {what} of the clipped values with discrete Laplace noise of scale "

@@ -1,20 +1,15 @@
 """The contract between a mechanism and the rest of the package: its exact queries, claims, release and report.
 
-An :class:`Operator` is a frozen value inside a plan, without connection or data. It names its exact queries, knows its
-cost before data are touched, and turns exact relations into a :class:`Release`.
+An :class:`Operator` is a frozen value inside a plan, without connection or data. It names its exact queries, knows its cost
+before data are touched, and turns exact relations into a :class:`Release`.
 
-For each exact text an operator claims, in the numbers that calibrate its noise, how far one privacy unit can move the
-result. The second lock (:mod:`dpsql.lock.check`) derives these numbers from the text: a text may do less than its
-claim allows, never more. Claims are made from the noise, never from the text, so the lock compares with the actual
-charge. An operator without claims may read nothing.
+For each exact text an operator claims, in the numbers that calibrate its noise, how far one privacy unit can move the result.
+The second lock (:mod:`dpsql.lock.check`) derives these numbers from the text: a text may do less than its claim allows, never
+more. Claims are made from the noise, never from the text, so the lock compares with the actual charge. An operator without
+claims may read nothing. The processing of packed rows is no SQL: the second lock checks the texts against claims about packed
+rows, and these against the charge.
 
-Claims about packed rows, and about the totals computed from them in this process.
-
-The processing of packed rows is no SQL: the second lock checks the texts against these claims, and these against the charge.
-
-The progress of releases, reported to listeners.
-
-Progress is public: the number of steps of a statement, and that one of them is done, whatever its outcome.
+The progress of a release is public: a statement's number of steps, and that one of them is done, whatever its outcome.
 """
 
 from __future__ import annotations
@@ -99,7 +94,6 @@ class LentTotals:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of all columns."""
         return (*self.keys, *self.columns, *(rest for rest, _ in self.halves.values()))
 
 
@@ -174,9 +168,8 @@ class Reader:
     """A :class:`Read` over an engine.
 
     Args:
-        execute: runs a query with additional relations.
         lent: relations available to all queries of the plan.
-        room: the number of eight-byte rows that may be kept here; 0 if the data are remote, so that nothing of their
+        room: the number of eight-byte rows that may be kept in this process; 0 if the data are remote, so that nothing of their
             size is fetched.
         stream: runs a query and yields its rows in parts.
         scratch: runs a query over additional relations only, away from the private data.
@@ -186,11 +179,11 @@ class Reader:
         hold: proves an operator that another selects during release, and returns ``exact`` and ``prove`` for it alone.
         little: returns whether a text in normal form reads few rows.
         rows: returns the approximate number of rows of the tables that a text in normal form reads.
-        memory: returns a cache of facts about the data a text reads, valid while the data stay unchanged; None if they
-            may change unnoticed.
+        memory: returns a cache of facts about the data a text reads, valid while the data stay unchanged; None if they may
+            change unnoticed.
         unit_memory: such a cache for a text that reads only the units' columns; defaults to ``memory``.
-        snapshot: returns a context in which this thread's texts see one state of the tables a text reads, and a cache
-            for that state; None if there is none.
+        snapshot: returns a context in which this thread's texts see one state of the tables a text reads, and a cache for that
+            state; None if there is none.
         threads: the engine's number of threads.
         numbers: like ``stream``, for a query of one numeric column, whose decimals may have 32 or 64 bits.
     """
@@ -470,7 +463,7 @@ class ErrorBasis:
 
 @dataclass(frozen=True)
 class ExpectedError:
-    """The error of an answer at a confidence: ``±error``, in units of the column or in ranks.
+    """The error of a released column, ``±error``, in units of the column or in ranks.
 
     ``rows``: the number of rows it assumes; None if it depends on none. ``condition``: a further assumption.
     """
@@ -537,8 +530,7 @@ class Operator(TextReader):
 
     @property
     @abstractmethod
-    def event(self) -> Event:
-        """The event reserved before data are touched."""
+    def event(self) -> Event: ...
 
     @property
     def local(self) -> tuple[str, ...]:
@@ -556,8 +548,8 @@ class Operator(TextReader):
         return False
 
     def claims(self) -> Iterable[ClaimedText]:
-        """Yield every text that may be read, except those run apart, with its claim; PrivacyError if nothing is known."""
-        raise PrivacyError("nothing is known of what this statement would read.")
+        """Yield every text that may be read, except those run apart, with its claim; PrivacyError if these are unknown."""
+        raise PrivacyError("this statement states no bounds on its reads, so it can't be checked.")
 
     def require_libraries(self) -> None:
         """Import what a release needs besides this package, so that an ImportError precedes payment."""
@@ -571,12 +563,12 @@ class Operator(TextReader):
         raise ValueError("the intervals of this release can't be made again")
 
     def find_filled(self, release: Release, keys: tuple[str, ...], doubt: float) -> Booleans | None:
-        """Return which groups of a release differ significantly from a group without rows; None where no number tells.
+        """Return which groups of a release differ significantly from a group without rows; None if no number shows it.
 
         Args:
             release: of this operator.
-            keys: the columns whose values a range makes; rows that are grouped by none of them are always kept.
-            doubt: the probability that any group without rows is found, at most.
+            keys: the columns made of ranges; rows grouped by none of them are always kept.
+            doubt: the probability, at most, that any group without rows is found.
         """
         return None
 

@@ -133,8 +133,8 @@ class CutReport(Part):
     def sentences(self, confidence: float) -> tuple[str, ...]:
         told = "; ".join(f"{n.what} (±{_write(n.reach(confidence))})" for n in self.numbers)
         return (
-            f"What caps and bounds cut is told in notes, for {self.share} of the whole: {told}, with "
-            f"{confidence:.4g} probability. Of one privacy unit no more counts than the caps let it add.",
+            f"Notes report the rows that caps and bounds cut, for {self.share} of the whole: {told}, with "
+            f"{confidence:.4g} probability. Rows, groups and values of one privacy unit count up to the caps.",
         )
 
     @property
@@ -150,13 +150,13 @@ def _write(number: float) -> str:
 
 
 SIZE, UNITS = "n", "units"
-"""Columns of the histogram: what a unit has (no more than the last cap), and how many units have so much."""
+"""Columns of the histogram: the rows or groups of a unit (at most the last cap), and the number of such units."""
 
 RUNAWAY = Fraction(1, 10**9)
 """The greatest chance of a cap more than 8 times the first one that holds every unit whole."""
 
 _SOONER = 7
-"""The additional amount allowed beyond the rung two below a taken rung, in scales of the threshold's noise."""
+"""The additional tolerance of the rung two below a taken rung, in scales of the threshold's noise."""
 
 
 def list_caps(top: int) -> tuple[int, ...]:
@@ -400,7 +400,7 @@ class CapSearch(base.Operator):
         listed = ", ".join(map(str, self.caps if len(self.caps) < 6 else (*self.caps[:4], "...", top)))
         found = (
             f"{self.option} is found privately among {listed}, by ABOVE_THRESHOLD (ε={float(self.epsilon):g}): it climbs "
-            f"as long as more than {many} have {what} beyond the cap."
+            f"as long as more than {many} have {what} above the cap."
         )
         if self.limits:
             found += (
@@ -431,7 +431,7 @@ _WHAT = {
     "max_groups_contributed": "groups",
     "max_rows_per_group": "rows in one group",
 }
-"""The noun for what a cap counts, by its option."""
+"""The noun that a cap counts, by its option."""
 _PLACES = b"dpsql_caps"
 
 

@@ -13,6 +13,7 @@ rules that use that unit alone, and choose bins without the data. Sensitivity in
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -32,8 +33,44 @@ from dpsql.privacy.events import Event, PureDP
 _NO_ROWS = np.zeros(0, dtype=np.intp)
 
 
+class _NoisyNumber(Part):
+    """A part whose column is one count or sum."""
+
+    name: str
+    noise: LaplaceNoise
+    confidence: float
+
+    @property
+    @abstractmethod
+    def _output(self) -> Count | Sum: ...
+
+    @property
+    def event(self) -> Event:
+        return self.noise.event
+
+    @property
+    def can_redraw(self) -> bool:
+        return self._output.shows_integers
+
+    def redraw(self, released: pa.Table) -> Mapping[str, pa.Array]:
+        return self._show(read_integers(released.column(self.name)))
+
+    def _release(self, exact: Sequence[int], entropy: Entropy) -> Answered:
+        return Answered(self._show(self.noise.add(to_integers(exact), entropy)), self.event)
+
+    def _show(self, noisy: Integers) -> Mapping[str, pa.Array]:
+        output = self._output
+        return output.show({output.statistic: noisy}, self.confidence).columns(self.name)
+
+    def sentences(self, confidence: float) -> tuple[str, ...]:
+        return self._output.sentences(confidence)
+
+    def errors(self, basis: ErrorBasis) -> Iterator[ExpectedError]:
+        return self._output.errors(basis)
+
+
 @dataclass(frozen=True)
-class DistinctCount(Part):
+class DistinctCount(_NoisyNumber):
     """One released column; ``query`` returns the keys and the exact number ``n`` of each group with rows."""
 
     query: str
@@ -42,18 +79,14 @@ class DistinctCount(Part):
     noise: LaplaceNoise
     confidence: float = 0.95
     in_all: bool = False
-    """True where the rows of the noise's sensitivity are those of all groups together."""
+    """Whether the noise's sensitivity covers all groups together."""
     parts: str = field(default="", compare=False, repr=False)
-    """``query`` over some of the values (:mod:`~dpsql.mechanisms.unit_parts`); empty where it has no such form."""
+    """``query`` over some of the values (:mod:`~dpsql.mechanisms.unit_parts`); empty if it has no such form."""
     probe: str = field(default="", compare=False, repr=False)
     """About how many values there are, ``n``."""
 
     @property
-    def event(self) -> Event:
-        return self.noise.event
-
-    @property
-    def _count(self) -> Count:
+    def _output(self) -> Count:
         return Count(self.name, Statistic("n", self.noise))
 
     def claims(self) -> Iterator[ClaimedText]:
@@ -72,24 +105,7 @@ class DistinctCount(Part):
         rows = index_groups(table, self.keys)
         counts = read_integers(table.column("n"))
         exact = [int(sum(int(counts[i]) for i in rows.get(group, _NO_ROWS))) for group in groups]
-        return Answered(self._show(self.noise.add(to_integers(exact), entropy)), self.event)
-
-    @property
-    def can_redraw(self) -> bool:
-        return True
-
-    def redraw(self, released: pa.Table) -> Mapping[str, pa.Array]:
-        return self._show(read_integers(released.column(self.name)))
-
-    def _show(self, noisy: Integers) -> Mapping[str, pa.Array]:
-        count = self._count
-        return count.show({count.statistic: noisy}, self.confidence).columns(self.name)
-
-    def sentences(self, confidence: float) -> tuple[str, ...]:
-        return self._count.sentences(confidence)
-
-    def errors(self, basis: ErrorBasis) -> Iterator[ExpectedError]:
-        return self._count.errors(basis)
+        return self._release(exact, entropy)
 
 
 BIN, BIN_ROWS = "bin", "n"
@@ -108,7 +124,7 @@ class Histogram(Part):
     bins: int
     noise: LaplaceNoise
     in_all: bool = False
-    """True where the rows of the noise's sensitivity are those of all groups together."""
+    """Whether the noise's sensitivity covers all groups together."""
 
     @property
     def event(self) -> Event:
@@ -174,7 +190,7 @@ def _add_largest(rows: int, low: int, high: int) -> int:
 
 
 @dataclass(frozen=True)
-class DistinctSum(Part):
+class DistinctSum(_NoisyNumber):
     """One released column, the noisy sum of the distinct values of each group.
 
     Args:
@@ -200,14 +216,12 @@ class DistinctSum(Part):
     def __post_init__(self) -> None:
         least = bound_distinct_sum(self.rows, self.low, self.high, self.values, self.in_all)
         if self.low > self.high or self.rows < 1 or self.noise.sensitivity < least:
-            raise ValueError("a sum of different values needs a grid, and noise for what one unit can bring")
+            raise ValueError(
+                "a sum of distinct values needs a grid, and noise for its sensitivity to one unit"
+            )
 
     @property
-    def event(self) -> Event:
-        return self.noise.event
-
-    @property
-    def _sum(self) -> Sum:
+    def _output(self) -> Sum:
         return Sum(self.name, Statistic(self.name, self.noise), self.steps)
 
     def claims(self) -> Iterator[ClaimedText]:
@@ -219,27 +233,11 @@ class DistinctSum(Part):
         rows = index_groups(table, self.keys)
         values, counts = read_integers(table.column(GRID_STEP)), read_integers(table.column(STEP_ROWS))
         exact = [self._add(values[held], counts[held]) for held in (rows.get(g, _NO_ROWS) for g in groups)]
-        return Answered(self._show(self.noise.add(to_integers(exact), entropy)), self.event)
+        return self._release(exact, entropy)
 
     def _add(self, values: Integers, counts: Integers) -> int:
         present = set(np.unique(np.clip(values[counts > 0], self.low, self.high)).tolist())
         return sum(present if self.values is None else present.intersection(self.values))
-
-    @property
-    def can_redraw(self) -> bool:
-        return self.steps == 1  # else the column holds quotients
-
-    def redraw(self, released: pa.Table) -> Mapping[str, pa.Array]:
-        return self._show(read_integers(released.column(self.name)))
-
-    def _show(self, noisy: Integers) -> Mapping[str, pa.Array]:
-        return self._sum.show({self._sum.statistic: noisy}, self.confidence).columns(self.name)
-
-    def sentences(self, confidence: float) -> tuple[str, ...]:
-        return self._sum.sentences(confidence)
-
-    def errors(self, basis: ErrorBasis) -> Iterator[ExpectedError]:
-        return self._sum.errors(basis)
 
 
 def read_histogram(values: Integers, counts: Integers, low: int, high: int) -> tuple[Integers, Integers]:

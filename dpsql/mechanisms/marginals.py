@@ -62,7 +62,7 @@ from dpsql.privacy.events import Event, compose_events
 KeyPlaces = tuple[int, ...]
 """A set of keys, by their places in the whole."""
 _SHARE_STEPS = 1 << 30
-"""The shares of residuals are multiples of one part in so many: floats only propose them."""
+"""The inverse of the unit of residuals' shares: floats only propose them."""
 _ROUNDS, _LIMIT_MARGIN, _HEAVIEST = 400, 1e-3, 1e12
 """Rounds in which weights are found for limits, the part by which limits are undercut, and the weight that is given up at."""
 _MARGIN = 1e-9
@@ -81,7 +81,7 @@ def list_closure(sets: Iterable[KeyPlaces], sizes: Sequence[int]) -> tuple[KeyPl
 
 
 def find_reach(cells: Noise, sizes: Sequence[int], whole: bool) -> tuple[int, int]:
-    """Return how far a unit moves a residual times D: by so many steps in each of so many groups.
+    """Return a residual's sensitivity times D: steps in each group, and groups.
 
     For Laplace noise the product is the L1 distance, and no entry moves by more than the steps; for Gaussian noise the steps
     times the root of the groups is the L2 distance.
@@ -566,8 +566,12 @@ class Marginals(base.Operator):
         )
 
     def _list_cells(
-        self, rows: pa.Table, axes: Sequence[tuple[Integers, Mapping[object, int]]], marginal: Marginal, read: base.Reader
-    ) -> tuple[pa.Table, Integers]:  # fmt: skip
+        self,
+        rows: pa.Table,
+        axes: Sequence[tuple[Integers, Mapping[object, int]]],
+        marginal: Marginal,
+        read: base.Reader,
+    ) -> tuple[pa.Table, Integers]:
         """Return the keys of a marginal's shown cells, and the place of each among all of its combinations."""
         shape = [self.sizes[i] for i in marginal.places]
         index = np.zeros(rows.num_rows, dtype=np.intp)
@@ -647,8 +651,8 @@ class Marginals(base.Operator):
         noise = self.table.statistics[0].noise
         loss = f"ε={write_number(noise.epsilon)}"
         said = [
-            f"All {len(self.marginals)} grouping sets are put together from {len(self.residuals)} noisy residuals of one table "
-            f"of finest cells, in which caps apply once; they share what one table of {loss} would cost."
+            f"All {len(self.marginals)} grouping sets are computed from {len(self.residuals)} noisy residuals of one table "
+            f"of finest cells, in which caps apply once; together they cost {loss}, as one table would."
         ]
         for marginal, outputs in zip(self.marginals, self.outputs, strict=True):
             told = ("; ".join(output.sentences(confidence)).rstrip(".") for output in outputs)
@@ -659,13 +663,11 @@ class Marginals(base.Operator):
         """Yield the error of each aggregate in that marginal in which it is largest."""
         own = replace(basis, factor=Fraction(1))
         for column, plain in zip(zip(*self.outputs, strict=True), self.table.outputs, strict=True):
-            found = [error for output in column for error in output.errors(own)]
-            if found:
-                most = max(found, key=lambda one: one.error)
-                # all residuals' noise is in proportion to what the finest cells would have
-                noise = plain.statistics[0].noise
-                ratio = 1.0 if basis.factor == 1 else noise.rescale(basis.factor).variance / noise.variance
-                yield replace(most, error=most.error * math.sqrt(ratio))
+            most = max((e for output in column for e in output.errors(own)), key=lambda one: one.error)
+            # all residuals' noise is in proportion to that of the finest cells
+            noise = plain.statistics[0].noise
+            ratio = 1.0 if basis.factor == 1 else noise.rescale(basis.factor).variance / noise.variance
+            yield replace(most, error=most.error * math.sqrt(ratio))
 
 
 # -- exact arithmetic -------------------------------------------------------------------------------------------------

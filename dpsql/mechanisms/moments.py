@@ -507,7 +507,7 @@ class _PairFormulas:
         return (squares - self._mean(axis).square()).clip(0.0, axis.reach**2 / 4)
 
     def _divide(self, above: FloatIntervals, below: FloatIntervals, known: Booleans) -> FloatIntervals:
-        """Return the quotient where the divisor is ``known`` to be positive."""
+        """Return the quotient; only divisors ``known`` to be positive count."""
         if self.exact:
             quotient = above.low / np.where(known, below.low, 1.0)
             return FloatIntervals(quotient, quotient)

@@ -45,13 +45,13 @@ from dpsql.numerics.exact_numbers import Integers
 FINER = 8
 """The steps of one level to a step of the level before it."""
 REACH = 128
-"""Each finer level ends at so many steps of the level before it."""
+"""The steps of the previous level at which a finer level ends."""
 _EACH = REACH * FINER - REACH
 """The points of a level on one side, without those that the next one has in their place."""
 DEPTH = 8
-"""The finer levels where nothing says that values are coarser."""
+"""The finer levels unless values are known to be coarser."""
 _WEIGHED = 3
-"""Points of so many finer levels weigh as much as they are wide; those of the others as much as the last of these."""
+"""The finer levels whose points weigh as much as they are wide; those of the others weigh as much as the last of these."""
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ class GradedGrid:
     def describe(self) -> str:
         """Describe the points for EXPLAIN."""
         return (
-            f"The points lie {float(1 / self.steps):g} apart, and near 0 ever nearer to each other, where they weigh less: a "
+            f"The points are {float(1 / self.steps):g} apart, and closer near 0, with less weight there: a "
             f"value is off by at most 1/{2 * REACH} of itself, down to {float(REACH / self._scale(self.levels)):g}."
         )
 
@@ -435,7 +435,7 @@ def choose_spacing(scale: Fraction, fineness: int = 1024) -> Fraction:
     return step
 
 
-# -- a grid for values whose bounds nobody knows -----------------------------------------------------------------------
+# -- a grid for values without known bounds ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -502,7 +502,7 @@ class GeometricGrid:
 
 _SMALL = 1 << 61
 _NEVER = 30
-"""Grid points of such low utility that a draw falls on any of them once in exp(30) times are looked at only then."""
+"""Grid points whose total probability is below exp(-30) are examined only if one is drawn."""
 
 
 @dataclass(frozen=True)
@@ -538,7 +538,7 @@ class WantedRank:
         """Return the scaled rank among ``n`` values; the ends pass ``inward`` values."""
         if self.end is None:
             return self.p.numerator * n
-        # Half a value less: beside a whole rank, every point up to the next value would be as good as the value itself.
+        # Half a value less: at a whole rank, every point up to the next value would be as good as the value itself.
         inner = min(2 * inward - 1, n)
         return inner if self.end == "min" else 2 * n - inner
 
@@ -586,9 +586,17 @@ def _cut_runs(
 
 
 def choose_step(
-    values: Integers, counts: Integers, low: int, high: int, rank: WantedRank, rate: Fraction, entropy: Entropy,
-    inward: int = 0, weights: PointWeights | None = None, target: int | None = None,
-) -> int:  # fmt: skip
+    values: Integers,
+    counts: Integers,
+    low: int,
+    high: int,
+    rank: WantedRank,
+    rate: Fraction,
+    entropy: Entropy,
+    inward: int = 0,
+    weights: PointWeights | None = None,
+    target: int | None = None,
+) -> int:
     """Choose a grid step with probability proportional to ``exp(rate * scaled utility)``, and to its weight, exactly.
 
     Some grid point always has utility 0, so those with a utility below ``-reach`` are together very improbable. They form two

@@ -31,7 +31,7 @@ from dpsql.privacy.conversions import gaussian_epsilon
 from dpsql.privacy.gaussian_events import JointGaussian
 
 _SMOOTH = 4
-"""The deviation from which on the mean distance of rounded Gaussian noise from 0 is had from a series."""
+"""The deviation from which on a series gives the mean distance of rounded Gaussian noise from 0."""
 _MARGIN = 1e-9
 """Relative widening of an interval's width, far above the rounding of the floats that it is computed in."""
 
@@ -194,7 +194,7 @@ class GaussianNoise(Noise):
     @property
     def mean_error(self) -> float:
         sigma = float(self.sigma)
-        if sigma > _SMOOTH:  # Euler and Maclaurin: what is left out is below a part in 10,000
+        if sigma > _SMOOTH:  # Euler and Maclaurin: the rest is below a part in 10,000
             return sigma * math.sqrt(2 / math.pi) - 1 / (12 * sigma * math.sqrt(2 * math.pi))
         tails = (math.erfc((j + 0.5) / (sigma * math.sqrt(2))) for j in range(40 * _SMOOTH))
         return max(math.fsum(tails), 1e-300)

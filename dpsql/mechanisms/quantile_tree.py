@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import cached_property, lru_cache
 
@@ -57,7 +57,7 @@ _MOST_LEVELS = 40
 _MOST_PARTS = 64
 """Pure losses of one level in one group up to which they are charged apart; more are charged by level."""
 _AT_ONCE = 1 << 21
-"""Sums of children that are held at once: groups are read in parts."""
+"""Sums of children in memory at once: groups are read in parts."""
 _TRIED = 96
 """Rates at which a bound on the error is worked out: each gives a true one, the least is taken."""
 
@@ -170,7 +170,7 @@ class QuantileTree(Quantiles):
                 high = totals[own]
                 target = self._find_targets(totals)
             first = np.zeros((2, len(nodes)))
-            first[:, own] = low, high  # the same for all ranks that are in a node
+            first[:, own] = low, high  # equal for all ranks in a node
             sums = _ascend(sums, there, first[0], first[1])
             child = np.minimum((sums[own] < target[:, None]).sum(axis=1), there[own] - 1)
             before = np.concatenate((first[0][:, None], sums), axis=1)
@@ -391,10 +391,8 @@ def make_tree_of(part: Quantiles, epsilon: Fraction, power: int) -> QuantileTree
     """Return the best tree for the quantiles of a part, at an epsilon for all of them."""
     points = part.high - part.low + 1
     branches, levels = choose_shape(points, power)
-    return QuantileTree(
-        part.query, part.keys, part.names, part.ranks, part.low, part.high, epsilon, part.rows, part.groups, part.steps,
-        part.whole, part.column, part.geometric, part.in_all, part.confidence, part.bars, branches, levels,
-    )  # fmt: skip
+    known = {item.name: getattr(part, item.name) for item in fields(part)}
+    return QuantileTree(**known | {"epsilon": epsilon, "branches": branches, "levels": levels})
 
 
 MAX_KEPT_POINTS = 1 << 16

@@ -47,7 +47,7 @@ from dpsql.numerics.exact_numbers import Integers, read_integers
 from dpsql.privacy.events import BoundedRange, Event, compose_events
 
 RANK_CONFIDENCE = 0.95
-"""The confidence of the note beside a released quantile."""
+"""The confidence of the note on a released quantile."""
 
 ENDS_DOUBT = Fraction(1, 1000)
 """The approximate chance that a least or greatest value falls outside the data after all."""

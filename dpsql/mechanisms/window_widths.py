@@ -156,10 +156,12 @@ class WindowWidths:
             v: widen_sum(noise, many * v, confidence) for v in np.unique(variances[~np.isnan(variances)])
         }
         alone = noise.half_width(confidence)
-        widths = np.array([
-            math.nan if math.isnan(v) else alone if count == 1 else unique[v]
-            for v, count in zip(variances, counts, strict=True)
-        ])  # fmt: skip
+        widths = np.array(
+            [
+                math.nan if math.isnan(v) else alone if count == 1 else unique[v]
+                for v, count in zip(variances, counts, strict=True)
+            ]
+        )
         return widths / steps * float(self.window.factor) / (counts if self.window.mean else 1.0)
 
     def _list_variances(self, noise: Noise, steps: int, even: bool) -> Floats | None:

@@ -1,7 +1,6 @@
-"""Uniform words, integers and reals from the operating system.
+"""Uniform words, integers and reals from the operating system: everything random in a release.
 
-Everything random in a release comes through here. There is no seed: an :class:`Entropy` reads
-``os.urandom`` unless a test constructs one with a source of its own.
+There is no seed: an :class:`Entropy` reads ``os.urandom`` unless a test constructs one with another source.
 """
 
 from __future__ import annotations
@@ -32,13 +31,11 @@ if hasattr(os, "register_at_fork"):  # absent on Windows, which can't fork eithe
 
 
 class Entropy:
-    """Random words for samplers: one buffer per thread, thrown away in a forked child.
+    """Random words for samplers: one buffer per thread, discarded in a forked child.
 
-    Each word is handed out once: threads share no buffer, a child process never sees its parent's words
-    again, and words are struck from the buffer as they are taken.
-
-    Args:
-        source: gives that many random bytes; must be cryptographically secure outside tests.
+    Each word is used once: threads share no buffer, a child process never sees its parent's words again, and words are removed
+    from the buffer as they are taken. ``source`` returns that many random bytes; it must be cryptographically secure outside
+    tests.
     """
 
     def __init__(self, source: Callable[[int], bytes] = os.urandom) -> None:
@@ -109,10 +106,8 @@ class Uniform:
         self._entropy = entropy
 
     def draw(self) -> None:
-        """Draw 64 more bits."""
         self.known = self.known << 64 | int(self._entropy.words(1)[0])
         self.bits += 64
 
     def interval(self) -> ia.Interval:
-        """Return the smallest interval known to contain the number."""
         return ia.dyadic(self.known, -self.bits), ia.dyadic(self.known + 1, -self.bits)

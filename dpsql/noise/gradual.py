@@ -1,13 +1,13 @@
 """Discrete Laplace noise that is removed step by step, so that only the last step costs.
 
-Noise of a coarse scale is noise of a finer scale plus something independent. Draw the finest noise first and add
-further noise; then show the coarsest answer, and remove the added noise step by step. Each answer shown is the next one plus
-independent noise, so all together tell no more than the last (after Koufogiannis, Han and Pappas 2015; here on integers).
+Noise of a coarse scale is noise of a finer scale plus something independent. Draw the finest noise first and add further
+noise; then show the coarsest answer, and remove the added noise step by step. Each shown answer is the next one plus
+independent noise, so all together reveal no more than the last (after Koufogiannis, Han and Pappas 2015; here on integers).
 
 With ``p = exp(-1 / fine)`` and ``q = exp(-1 / coarse)`` the generating functions of the two noises are
 ``(1 - p)^2 / ((1 - p z)(1 - p / z))`` and this expression in q. Their quotient is
-``s + (1 - s) (1 - q)^2 / ((1 - q z)(1 - q / z))`` with ``s = (p / q) ((1 - q) / (1 - p))^2``: the added noise
-is 0 with probability s, else noise of the coarse scale.
+``s + (1 - s) (1 - q)^2 / ((1 - q z)(1 - q / z))`` with ``s = (p / q) ((1 - q) / (1 - p))^2``: the added noise is 0 with
+probability s, else noise of the coarse scale.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _find_thresholds(fine: Fraction, coarse: Fraction) -> tuple[int, int]:
 
 
 def _count_bits(coarse: Fraction) -> int:
-    """Count the bits to work with: 1 - exp(-1 / scale) loses as many leading ones as the scale has."""
+    """Return the working precision in bits: 1 - exp(-1 / scale) loses as many leading ones as the scale has."""
     return 96 + 4 * max(0, int(coarse).bit_length())
 
 
@@ -90,15 +90,7 @@ def _is_below(u: Uniform, fine: Fraction, coarse: Fraction) -> bool:
 
 
 class NoiseChain:
-    """Noises of one set of numbers at falling scales, of which each is the next plus something independent.
-
-    Args:
-        scales: coarsest first, falling.
-        n: how many numbers there are.
-
-    Attributes:
-        noise: the noises of the present scale, at first the coarsest.
-    """
+    """Noises of ``n`` numbers at falling ``scales``, each the next plus something independent; ``noise`` is the current one."""
 
     def __init__(self, scales: Sequence[Fraction], n: int, entropy: Entropy) -> None:
         if not scales or any(a <= b for a, b in itertools.pairwise(scales)):
@@ -109,7 +101,7 @@ class NoiseChain:
             self._add(added, 1)
 
     def step(self) -> None:
-        """Go on to the next scale: take away what was added last."""
+        """Go on to the next scale: remove what was added last."""
         self._add(self._added.pop(0), -1)
 
     def _add(self, added: Added, sign: int) -> None:

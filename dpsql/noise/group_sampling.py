@@ -1,7 +1,7 @@
 """The groups kept for each privacy unit: a random sample, vectorised.
 
-A unit with too many groups keeps a uniform sample of them, chosen by random numbers that belong to the unit alone. So one
-unit more or less in the data moves its own groups, and never the choice of another unit.
+A unit with too many groups keeps a uniform sample of them, chosen by random numbers of its own. So one unit more or less in
+the data moves its own groups, and never the choice of another unit.
 """
 
 from __future__ import annotations
@@ -62,13 +62,8 @@ def choose_groups(units: IntegerArray, groups: int, entropy: Entropy) -> NDArray
 def share_rows(units: IntegerArray, rows: IntegerArray, budget: int, entropy: Entropy) -> IntegerArray | None:
     """Return the number of rows of each unit and group that count, at most ``budget`` of a unit; None if all do.
 
-    A unit's groups are filled one after another, in an order that is uniform and independent of other units.
-
-    Args:
-        units: sorted, one entry per unit and group.
-        rows: of each, at least 1.
-        budget: at least 1.
-        entropy: a source of random bits.
+    A unit's groups are filled one after another, in an order that is uniform and independent of other units. ``units`` is sorted,
+    one entry per unit and group; ``rows`` and ``budget`` are at least 1.
     """
     starts = find_runs(units)
     sizes = np.diff(starts, append=len(units))
@@ -88,7 +83,7 @@ def share_rows(units: IntegerArray, rows: IntegerArray, budget: int, entropy: En
 def _draw_sets(counts: IntegerArray, groups: int, entropy: Entropy) -> list[IntegerArray]:
     """Draw ``groups`` different numbers below each count, every set with equal probability (Floyd's algorithm).
 
-    Each array holds one number per count. The last of ``i + 1`` candidates stands in for a number that is taken already.
+    Each array has one number per count. The last of ``i + 1`` candidates replaces a number that is already taken.
     """
     picks: list[IntegerArray] = []
     for i in range(groups):
@@ -128,8 +123,8 @@ def _scaled(bounds: IntegerArray, entropy: Entropy) -> tuple[IntegerArray, NDArr
 def _shuffle(owner: IntegerArray, entropy: Entropy) -> IntegerArray:
     """Return positions in the order of their (ascending) owners, at random within each.
 
-    The number of bits of a ticket depends on the number of entries, so equal tickets must be told apart by further bits:
-    if their places decided, one unit more could take a bit from every ticket, and so move the choice of others.
+    The number of bits of a ticket depends on the number of entries, so equal tickets must be distinguished by further bits: if
+    their places decided, one more unit could take a bit from every ticket, and so move the choice of others.
     """
     n = len(owner)
     place, who = (n - 1).bit_length(), int(owner[-1]).bit_length()

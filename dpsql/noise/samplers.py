@@ -1,16 +1,16 @@
 """Exact vectorised samplers over the integers, by inversion of a uniform real.
 
-Every function draws from exactly the distribution in its docstring. Parameters are rationals, and floats are
-trusted only outside a certified error band. Draws inside it are decided with intervals that shrink until the
-answer is certain (interval refining, after Haney et al. 2022). Results are int64 arrays, or object arrays of
-Python ints if a value may not fit. Running time depends on the parameters and on the noise.
+Every function draws from exactly the distribution in its docstring. Parameters are rationals, and floats are trusted only
+outside a certified error band. Draws inside it are decided with intervals that shrink until the answer is certain (interval
+refining, after Haney et al. 2022). Results are int64 arrays, or object arrays of Python ints if a value may not fit. Running
+time depends on the parameters and on the noise.
 
-A distribution gives two views of the same function ``U -> floor(x(U))``: ``estimate``, in floats with an error band, and
+A distribution gives two views of one function ``U -> floor(x(U))``: ``estimate``, in floats with an error band, and
 ``exact``, on an interval of U. The band decides all but a few draws in a million.
 
-For an integer A, ``A + round(N) = round(A + N)``: releasing it is post-processing of the continuous Gaussian
-mechanism, so it has that mechanism's whole guarantee. (The discrete Gaussian, with ``Pr[k]`` proportional to
-``exp(-k**2 / 2 sigma**2)``, does not: its trade-off curve crosses the Gaussian one.)
+For an integer A, ``A + round(N) = round(A + N)``: releasing it is post-processing of the continuous Gaussian mechanism, with
+that mechanism's whole guarantee. (The discrete Gaussian, with ``Pr[k]`` proportional to ``exp(-k**2 / 2 sigma**2)``, lacks it:
+its trade-off curve crosses the Gaussian one.)
 """
 
 from __future__ import annotations
@@ -164,9 +164,6 @@ def compute_half_normal_quantile(u: Floats) -> Floats:
 def draw_rounded_gaussian(sigma: Fraction, n: int, entropy: Entropy) -> NDArray[Any]:
     """Draw ``n`` times from ``round(N(0, sigma**2))``, for any positive ``sigma``.
 
-    Returns:
-        An int64 array, or an object array of Python integers if a value may not fit.
-
     >>> draw_rounded_gaussian(Fraction(1, 10**6), 3, Entropy()).tolist()
     [0, 0, 0]
     """
@@ -319,11 +316,7 @@ def _tied(rest: Fraction, entropy: Entropy) -> bool:
 
 
 def draw_bernoulli_exp(values: NDArray[Any], rate: Fraction, entropy: Entropy) -> NDArray[np.bool_]:
-    """Draw independent booleans, TRUE with probability ``exp(-value * rate)``.
-
-    Args:
-        values: non-negative integers (int64, or object holding Python ints), shape ``(n,)``.
-        rate: a positive number.
+    """Draw independent booleans, TRUE with probability ``exp(-value * rate)``, for non-negative integers and a positive rate.
 
     >>> draw_bernoulli_exp(np.array([0, 0]), Fraction(1, 7), Entropy()).tolist()
     [True, True]
@@ -362,8 +355,6 @@ def _floats(values: NDArray[Any], rate: Fraction) -> Floats:
 
 def draw_geometric(rate: Fraction, n: int, entropy: Entropy) -> NDArray[Any]:
     """Draw ``n`` times from the geometric distribution: ``Pr[k]`` proportional to ``exp(-k * rate)`` for ``k >= 0``.
-
-    ``rate`` may be any positive number.
 
     >>> draw_geometric(Fraction(10**6), 3, Entropy()).tolist()
     [0, 0, 0]

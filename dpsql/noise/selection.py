@@ -104,8 +104,8 @@ class CandidateGaps:
     """The gaps of candidates below the best; those far below are only counted.
 
     ``near`` are the indices of some candidates, ascending, the best among them (None: all of the ``size``), and ``gaps``
-    their gaps below the best. All others are more than ``reach`` below it; ``gap_of`` gives the gap of an index.
-    ``gone`` are the indices of those that were chosen already, ascending: they take no part.
+    their gaps below the best. All others are more than ``reach`` below it; ``gap_of`` returns the gap of an index. ``gone``
+    are the indices of candidates that were already chosen, ascending: they take no part.
     """
 
     size: int
@@ -217,10 +217,10 @@ def _none_of(coins: int, bits: int) -> Callable[[int], tuple[int, int]]:
 
 
 def toss_rare_coins(coins: int, bits: int, entropy: Entropy) -> list[int]:
-    """Return which of independent coins, each of chance ``2**-bits``, show heads: exactly, and without tossing each.
+    """Return which of independent coins, each of probability ``2**-bits``, show heads: exactly, without tossing each.
 
-    Whether any does is one coin. The first that does is the j-th with a chance proportional to ``(1 - 2**-bits)**j``:
-    drawn evenly, and kept with that probability. Later coins are independent of earlier ones.
+    Whether any does is one coin. The first that does is the j-th with a probability proportional to ``(1 - 2**-bits)**j``: drawn
+    evenly, and kept with that probability. Later coins are independent of earlier ones.
     """
     found: list[int] = []
     start = 0
@@ -271,12 +271,10 @@ def choose_exponential(
 ) -> int:
     """Choose index ``i`` with probability proportional to ``sizes[i] * exp(rate * scores[i])``, exactly.
 
-    Exact rejection: an index is proposed from integer weights that are proved to be no smaller than the true
-    ones, and kept with the exact ratio of the two. The integers are so close that the first proposal is kept
-    all but about once in 2**(41 - 2 log2 n) times, for all scores. ``sizes`` (positive integers below
-    2**100; default 1) is the number of equal candidates in an entry.
-
-    All far candidates are proposed with one weight, mostly the integer 1, which is above their own.
+    Exact rejection: an index is proposed from integer weights that are proved to be no smaller than the true ones, and kept with
+    the exact ratio of the two. The integers are so close that the first proposal is kept all but about once in
+    2**(41 - 2 log2 n) times, for all scores. ``sizes`` (positive integers below 2**100; default 1) is the number of equal
+    candidates in an entry. All far candidates are proposed with one weight, mostly the integer 1, which is above their own.
     """
     if sizes is not None:
         assert not isinstance(scores, CandidateGaps)

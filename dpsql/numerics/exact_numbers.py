@@ -89,7 +89,7 @@ def add_integers(a: Integers | int, b: Integers | int) -> Any:
 
 
 def find_largest(v: Integers | int) -> int:
-    """Return the greatest distance from 0."""
+    """Return the greatest absolute value."""
     if isinstance(v, int):
         return abs(v)
     return max(abs(int(v.max())), abs(int(v.min()))) if len(v) else 0
@@ -153,7 +153,7 @@ def make_values(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     """Return a column of Python's values: integers, doubles, truth values, texts, or integers as decimals of 38 digits.
 
     Raises:
-        OverflowError: an integer has more bits, or more digits.
+        OverflowError: an integer has too many bits or digits.
 
     >>> make_values([1, None, 10**37], pa.decimal128(38, 0)).to_pylist()
     [Decimal('1'), None, Decimal('10000000000000000000000000000000000000')]

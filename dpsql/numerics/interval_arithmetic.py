@@ -287,13 +287,11 @@ class FloatIntervals:
         return FloatIntervals(low, self.high / np.where(self.high < 0, count.high, count.low))
 
     def square(self) -> FloatIntervals:
-        """Return the squares."""
         sizes = np.abs(self.low), np.abs(self.high)
         nearest = np.where((self.low <= 0) & (self.high >= 0), 0.0, np.minimum(*sizes))
         return FloatIntervals(nearest**2, np.maximum(*sizes) ** 2)
 
     def clip(self, low: float | None, high: float | None) -> FloatIntervals:
-        """Return both ends held to ``[low, high]``."""
         return FloatIntervals(np.clip(self.low, low, high), np.clip(self.high, low, high))
 
     def invert(self, known: NDArray[np.bool_]) -> FloatIntervals:

@@ -143,12 +143,7 @@ class Room:
     delta_left: Fraction
     rule: Fraction | None = None
     own: OwnRoom | None = None
-    """The same in the rule's own currency, where the accountant speaks it."""
-
-    @property
-    def epsilon_spent(self) -> Fraction:
-        """The part of epsilon that is no longer available to one statement."""
-        return self.epsilon - self.epsilon_left
+    """The room in the rule's own currency, if the accountant displays it."""
 
     @property
     def sentence(self) -> str:
@@ -173,10 +168,10 @@ class Accountant:
     summary: ClassVar[str] = ""
     """One phrase for the reference."""
     has_rule: ClassVar[bool] = False
-    """True where something sharper than the plain sums counts. Delta then has two parts (see ``filters``), mechanisms
+    """Whether something sharper than the plain sums counts. Delta then has two parts (see ``filters``), mechanisms
     with good concentrated losses are preferred, and hits that one noisy threshold did not find are charged."""
     favours_gaussian: ClassVar[bool] = False
-    """True where Gaussian noise costs less than Laplace noise of the same epsilon."""
+    """Whether Gaussian noise costs less than Laplace noise of the same epsilon."""
     currency: ClassVar[str] = ""
     """The option by which a budget may be given in the rule's own currency: ``mu`` or ``rho``."""
     symbol: ClassVar[str] = "ε"
@@ -399,7 +394,7 @@ class RuleAccountant(Accountant):
         if self.plain and spent.near is not None:
             parts.append(f"sum of ε {write_number(spent.near)} of {write_number(self.epsilon)}")
         used = self.used(spent)
-        if used is not None and (used <= 1 or not parts):  # beyond it, only the sum says what fits
+        if used is not None and (used <= 1 or not parts):  # above it, only the sum decides what fits
             parts.append(f"{format_percent(used)} of the rule ({self.rule_text})")
         if self.aside:
             parts.append(f"δ of mechanisms {write_number(spent.aside)} of {write_number(self.aside)}")

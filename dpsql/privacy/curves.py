@@ -27,7 +27,7 @@ class TradeOff:
     """A trade-off function. Subclasses define ``__call__``; all else has a numerical default."""
 
     symmetric: ClassVar[bool] = False
-    """True where exchanging the two data sets gives the same curve."""
+    """Whether exchanging the two data sets leaves the curve unchanged."""
 
     def __call__(self, alpha: float) -> float:
         """Return the smallest type II error at type I error ``alpha``, both in [0, 1]."""

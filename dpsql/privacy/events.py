@@ -451,7 +451,7 @@ class Composed(EventList):
         return Composed(tuple(event.in_full() for event in self.events))
 
     def is_within(self, reserved: Event) -> bool:
-        # A later part of a fixed list that never ran tells nothing: what was released decides that, not the data.
+        # A later part of a fixed list that never ran reveals nothing: releases decide that, not the data.
         held = iter(reserved.events if isinstance(reserved, Composed) else ())
         return all(any(used.is_within(event) for event in held) for used in self.events)
 

@@ -75,7 +75,7 @@ from dpsql.privacy.events import Event
 from dpsql.privacy.guesses import guess_mu_squared, guess_rho
 
 MECHANISM_SHARE = Fraction(1, 2)
-"""The part of delta for mechanisms with a delta of their own, where the owner does not say."""
+"""The part of delta for mechanisms with a delta of their own, unless the owner sets it."""
 
 _NOTHING = Fraction(0)
 

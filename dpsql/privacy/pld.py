@@ -50,7 +50,7 @@ POINTS = 12_000
 """The number of grid points that the distribution of a whole plan gets."""
 
 FINE_POINTS = 24_000
-"""The same where the number is charged; fewer for many different mechanisms, to stay below a second."""
+"""The points if the number is charged; fewer for many different mechanisms, to stay below a second."""
 
 _UNIT = 2.0**-52
 _PIECE = 8192
@@ -159,7 +159,7 @@ def compute_loss(events: Iterable[Event], step: float | None = None, points: int
                 shift += count * part.rounds * part.share
             case _:
                 raise ValueError(f"no privacy loss distribution is known for a {part.kind} event")
-        infinite += count * part.delta  # f_{0, delta} beside the near pair dominates both kinds of pair
+        infinite += count * part.delta  # f_{0, delta} with the near pair dominates both kinds of pair
     step = step or _step(plain, float(mu_squared), points / max(1, len(plain)) ** 0.25)
     total = Loss(step, 0, np.ones(1), float(infinite) * (1 + 1e-15), 0.0)
     for (name, epsilon, fine), count in sorted(plain.items()):
@@ -167,12 +167,12 @@ def compute_loss(events: Iterable[Event], step: float | None = None, points: int
         total = total.with_(one.times(count))
     if mu_squared:
         total = total.with_(gaussian_loss(math.sqrt(mu_squared) * (1 + 1e-15), step))
-    # A loss that is larger by a constant: the second distribution has the rest of its mass where the first has none.
+    # A loss that is larger by a constant: the rest of the second distribution's mass is outside the first's support.
     return replace(total, low=total.low + math.ceil(shift / Fraction(step)))
 
 
 def find_cost(events: Iterable[Event], delta: Fraction) -> Fraction:
-    """Find the smallest epsilon, rounded up to nine digits, proved at ``delta`` for a declared plan.
+    """Return the smallest epsilon, rounded up to nine digits, proved at ``delta`` for a declared plan.
 
     The best of its privacy loss distribution, of zCDP, and of the plain sum if all is pure: each is a bound for the
     fixed list, so the smallest counts.

@@ -138,14 +138,14 @@ class Verdict:
 
 
 def is_tradeoff_function(f: Callable[[float], float], points: int = 1024) -> Verdict:
-    """Say whether a function is the trade-off function of some pair, and if not, where it fails.
+    """Return whether a function is the trade-off function of some pair, and if not, where it fails.
 
     It is one exactly when it maps [0, 1] to [0, 1], is at most ``1 - alpha``, does not increase, and is convex (Dong,
-    Roth, Su 2022, proposition 1); convexity gives continuity but at 0.
+    Roth, Su 2022, proposition 1); convexity implies continuity except at 0.
 
     Args:
         f: any function.
-        points: places in [0, 1] at which it is looked at. What fails between two of them alone is not seen.
+        points: where it is evaluated in [0, 1]. A failure between two of them is not noticed.
 
     >>> is_tradeoff_function(lambda alpha: 1 - alpha**2).reason
     'at alpha = 0.5 it is 0.75, above 1 - alpha = 0.5: worse than a blind guess'
@@ -165,22 +165,38 @@ def is_tradeoff_function(f: Callable[[float], float], points: int = 1024) -> Ver
     bent[1:-1] = 2 * values[1:-1] - values[:-2] - values[2:]
     rising = np.append(np.diff(values), 0)
     found = (
-        fails(np.where(np.isfinite(values), -values, 1.0), lambda a, v: f"at alpha = {a:.4g} it is {v:.4g}, no probability"),
-        fails(over, lambda a, v: f"at alpha = {a:.4g} it is {v:.4g}, above 1 - alpha = {1 - a:.4g}: worse than a blind guess"),
-        fails(rising, lambda a, v: f"it rises after alpha = {a:.4g}, but more false alarms never mean more misses"),
-        fails(bent, lambda a, v: f"it is not convex near alpha = {a:.4g}: tossing a coin between two tests would be better"),
-    )  # fmt: skip
+        fails(
+            np.where(np.isfinite(values), -values, 1.0),
+            lambda a, v: f"at alpha = {a:.4g} it is {v:.4g}, no probability",
+        ),
+        fails(
+            over,
+            lambda a, v: (
+                f"at alpha = {a:.4g} it is {v:.4g}, above 1 - alpha = {1 - a:.4g}: worse than a blind guess"
+            ),
+        ),
+        fails(
+            rising,
+            lambda a, v: f"it rises after alpha = {a:.4g}, but more false alarms never mean more misses",
+        ),
+        fails(
+            bent,
+            lambda a, v: (
+                f"it is not convex near alpha = {a:.4g}: tossing a coin between two tests would be better"
+            ),
+        ),
+    )
     sound = Verdict(True, "it is convex, does not increase, and is at most 1 - alpha")
     return next((verdict for verdict in found if verdict is not None), sound)
 
 
 def holds(curve: TradeOff, guarantee: TradeOff, points: int = 1024) -> Verdict:
-    """Say whether a mechanism with this curve is f-DP, and if not, where its curve lies below f the furthest.
+    """Return whether a mechanism with this curve is f-DP, and if not, where its curve is farthest below f.
 
     Args:
-        curve: what can be told apart, as :func:`between` or :func:`of` give it.
+        curve: of the mechanism, as from :func:`between` or :func:`of`.
         guarantee: f.
-        points: places in [0, 1] at which both are looked at, besides as many near 0.
+        points: where both are evaluated in [0, 1], and equally many near 0.
 
     >>> holds(gaussian(1), from_epsilon_delta(1, 0)).holds
     False
@@ -219,10 +235,10 @@ def compare_curves(f: TradeOff, g: TradeOff) -> Order:
 
 @dataclass(frozen=True)
 class Approximation:
-    """A curve that many mechanisms come near to.
+    """The limit curve of many mechanisms.
 
-    ``approximate_mu`` belongs to the Gaussian part, ``approximate_delta`` to what was set aside; ``gamma`` is the
-    Berry-Esseen error, None where the theorem gives none.
+    ``approximate_mu`` belongs to the Gaussian part, ``approximate_delta`` to the deltas; ``gamma`` is the
+    Berry-Esseen error, None if the theorem gives none.
     """
 
     approximate_mu: float
@@ -235,7 +251,7 @@ class Approximation:
 
     @property
     def curve(self) -> TradeOff:
-        """The limit ``G_mu`` composed with ``f_{0, delta}``, to be drawn beside the true one."""
+        """The limit ``G_mu`` composed with ``f_{0, delta}``, to be drawn with the true one."""
         limit = gaussian(self.approximate_mu)
         delta = self.approximate_delta
         return limit.tensor(from_epsilon_delta(0, delta)) if delta else limit
@@ -243,8 +259,8 @@ class Approximation:
     def sandwich(self, alpha: float) -> tuple[float, float] | None:
         """Bound the true curve at ``alpha`` in [gamma, 1 - gamma]; None elsewhere, or for a large gamma.
 
-        The lower one is a guarantee, with a slack of gamma: useless unless gamma is far below the delta one
-        cares for.
+        The lower one is a guarantee, with a slack of gamma: useless unless gamma is far below the delta of
+        interest.
         """
         gamma = self.gamma
         if gamma is None or gamma >= 0.5 or not gamma <= alpha <= 1 - gamma:
@@ -253,7 +269,7 @@ class Approximation:
         return max(0.0, limit(alpha + gamma) - gamma), min(1 - alpha, limit(alpha - gamma) + gamma)
 
     def sentence(self) -> str:
-        """Say that it is an approximation, and how far off it may be."""
+        """Return the sentence that it is an approximation, and how far off it may be."""
         error = "of unknown error" if self.gamma is None else f"within {self.gamma:.3g} (Berry-Esseen)"
         about = f"approximately Gaussian with μ≈{self.approximate_mu:.4g}"
         return f"{about}, {error}: an estimate, not a guarantee"

@@ -257,9 +257,7 @@ class Selection:
             span = span_of(self.call.named["passes"][1])
             raise BindError(f"at most {MAX_PASSES} passes are made.", span=span)
         shared = (sensitivity, e1, e2, hits, statistic.monotone, refresh)
-        noise = ThresholdNoise(*shared, asked_again=passes - 1)
-        if self.delta:
-            noise = ThresholdNoise.gaussian(*shared, self.delta, passes - 1)
+        noise = ThresholdNoise(*shared, asked_again=passes - 1).with_gaussian(self.delta)
         flag = "above_threshold" if self.call.over is None else None
         if flag is not None and (answer is not None or given.get("gap") or hits != 1):
             hint = "name the table of the candidates after it and the word over."

@@ -115,7 +115,7 @@ class ThresholdDeclaration(Declaration):
     def noise(self) -> ThresholdNoise:
         """The noise for statistics of sensitivity 1."""
         shared = (1, self.epsilon1, self.epsilon2, self.max_hits, False, self.refresh)
-        return ThresholdNoise.gaussian(*shared, self.delta) if self.delta else ThresholdNoise(*shared)
+        return ThresholdNoise(*shared).with_gaussian(self.delta)
 
     @property
     def event(self) -> Event:

@@ -123,7 +123,7 @@ class ClippedSums:
 
     def add(self, values: NDArray[Any]) -> None:
         """Count rows; thread-safe."""
-        with self._tallies.lend() as tally:
+        with self._tallies.reserve() as tally:
             for start in range(0, len(values), tally.block):
                 self._add(values[start : start + tally.block], tally)
 

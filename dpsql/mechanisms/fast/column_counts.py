@@ -187,7 +187,7 @@ class ThreadTallies(Generic[_Tally]):
         self.all: list[_Tally] = []
 
     @contextmanager
-    def lend(self) -> Iterator[_Tally]:
+    def reserve(self) -> Iterator[_Tally]:
         """Reserve a tally for this thread."""
         try:
             tally = self._free.pop()

@@ -447,7 +447,7 @@ class ThresholdCounts:
 
     def add(self, values: NDArray[Any]) -> None:
         """Count rows; thread-safe."""
-        with self._tallies.lend() as tally:
+        with self._tallies.reserve() as tally:
             for part in cut_blocks(values):
                 self._add(part, tally)
 

@@ -18,7 +18,7 @@ Source: Dwork and Lei (2009); Dwork and Roth (2014) section 7.2.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -26,7 +26,7 @@ from typing import Any
 import pyarrow as pa
 
 from dpsql.mechanisms.aggregation import Group, list_groups
-from dpsql.mechanisms.base import ClaimedText, Read, RowsClaim, add_salt
+from dpsql.mechanisms.base import Read, add_salt
 from dpsql.mechanisms.order_statistics import choose_spacing, list_identifiers
 from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise
 from dpsql.mechanisms.ptr import stability_test
@@ -37,7 +37,6 @@ from dpsql.numerics.exact_numbers import hold_to_doubles
 
 _FARTHEST = 1 << 60
 _MIDDLE = Fraction(1, 2)
-_QUARTILES = (Fraction(1, 4), Fraction(3, 4))
 
 
 def choose_proposal_grid(sensitivity: Fraction, epsilon: Fraction) -> tuple[Fraction, int]:
@@ -131,13 +130,8 @@ class _ProposedRanks(_Proposed, RankedItem):
 class ProposedMedian(_ProposedRanks):
     """``MEDIAN(x, local_sensitivity => b)``: the lower median plus noise for sensitivity b, if no table nearby is worse."""
 
-    @property
-    def _probabilities(self) -> tuple[Fraction, ...]:
-        return (_MIDDLE,)
-
-    @property
-    def _answer(self) -> str:
-        return "the median"
+    _probabilities = (_MIDDLE,)
+    _answer = "the median"
 
 
 @dataclass(frozen=True)
@@ -166,19 +160,14 @@ class ProposedIqr(_ProposedRanks):
     every bad table.
     """
 
-    @property
-    def _probabilities(self) -> tuple[Fraction, ...]:
-        return _QUARTILES
+    _probabilities = (Fraction(1, 4), Fraction(3, 4))
+    _answer = "the interquartile range"
 
     def _combine(self, places: Sequence[int]) -> int:
         return places[1] - places[0]
 
     def _from_steps(self, exact: Any, step: int) -> float:
         return hold_to_doubles(max(step, 0) * self.step)
-
-    @property
-    def _answer(self) -> str:
-        return "the interquartile range"
 
 
 class ProposedMode(_Proposed):
@@ -188,9 +177,7 @@ class ProposedMode(_Proposed):
     ties. See :func:`~dpsql.mechanisms.ptr.stability_test.measure_jump_radius`.
     """
 
-    @property
-    def _answer(self) -> str:
-        return "the most frequent value"
+    _answer = "the most frequent value"
 
     def _text(self, keys: Sequence[str]) -> str:
         """Select, for each count that occurs, the number of values with it, the smallest and the largest."""
@@ -204,9 +191,6 @@ class ProposedMode(_Proposed):
 
     def queries(self, keys: tuple[str, ...]) -> tuple[str, ...]:
         return (self._text(keys),)
-
-    def claims(self, keys: tuple[str, ...]) -> Iterator[ClaimedText]:
-        yield ClaimedText(self._text(keys), RowsClaim(self.rows, self.test.groups, keys, any_function=True))
 
     def measure(self, read: Read, entropy: Entropy, keys: tuple[str, ...]) -> Radii:
         table = add_salt(read, (self.values,), entropy)(self._text(keys))

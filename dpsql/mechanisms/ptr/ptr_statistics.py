@@ -202,10 +202,10 @@ class Iqr(RankedItem):
         return spread if self.ends is None else min(spread, float(self.ends[1] - self.ends[0]))
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
-        held = "No bounds are declared, so nothing else holds it."
+        held = "No bounds are declared, so nothing else limits it."
         if self.ends is not None:
             held = (
-                f"Values and answer are held to the declared bounds, {float(self.ends[0]):g} to "
+                f"Values and answer are clamped to the declared bounds, {float(self.ends[0]):g} to "
                 f"{float(self.ends[1]):g}."
             )
         reach = self.noise.half_width(confidence) / iqr_scale.LOG_GRID

@@ -1,31 +1,23 @@
 """Propose, test, release: an answer is released only if the table is far from one with another answer.
 
-A :class:`Stable` operator measures, for each of its items, the exact answer and its radius (``stability_radius.py``),
-tests the radius privately, and releases the answer if the test passes: exactly, or with the noise that the proposal
-allows. A failed test is NULL. Both outcomes are charged in full.
+A :class:`Stable` operator measures, for each of its items, the exact answer and its radius, tests the radius privately, and
+releases the answer if the test passes: exactly, or with the noise that the proposal allows. A failed test is NULL. Both
+outcomes are charged in full.
 
-Guarantee of one item (ADD_REMOVE; radii are 1-Lipschitz and 0 wherever a neighbour's answer is farther away than
-proposed): a pair of neighbours is *near*, if the answers agree up to the proposal, and only the test's decision and the
-noise distinguish them; or it is *far*, and both radii are 0, so that each passes with probability at most delta. So one
-pair costs the near loss or delta, never both: (epsilon_test + epsilon_release, delta), with delta as a maximum over
-pairs and not as a failure inside a composition.
+The *radius* of a table x for a function g is the largest k such that g is constant on all tables within k edits of x; 0 means
+that some neighbour has another answer. An edit adds or removes one row (``ADD_REMOVE``) or replaces one (``SUBSTITUTE``, size
+n public). Every measuring function here returns that radius, or a lower bound that is 1-Lipschitz under the relation and 0
+wherever a neighbour's answer differs (or, with a proposal, is farther away than proposed). Domains are unbounded (values
+outside the range of the data may be added), which can only shorten a distance.
 
-Sources: Dwork and Lei (2009); Dwork and Roth (2014) algorithms 12 and 13, with the thresholds repaired; the optimal
-test's probabilities are those of Desfontaines, Voss, Gipson and Mandayam (2022) for partition selection.
+Guarantee of one item: a pair of neighbours is *near*, if the answers agree up to the proposal, and only the test's decision
+and the noise distinguish them, with radii that differ by at most 1; or it is *far*, and both radii are 0, so that each passes
+with probability at most delta. So one pair costs the near loss or delta, never both: (epsilon_test + epsilon_release, delta),
+with delta as a maximum over pairs and not as a failure inside a composition.
 
-Exact distances to instability, from a few exact statistics.
-
-The *radius* of a table x for a function g is the largest k such that g is constant on all tables within k edits of x; 0
-means that some neighbour has another answer. An edit adds or removes one row (``ADD_REMOVE``) or replaces one
-(``SUBSTITUTE``, size n public). Every function here returns that radius, or a lower bound that is 1-Lipschitz under the
-relation and 0 wherever a neighbour's answer differs. Propose-test-release needs only this:
-
-    neighbours x, y with g(x) = g(y): only the radius differs, by at most 1, so the test decides the cost;
-    neighbours x, y with g(x) != g(y): both radii are 0, so each passes with probability at most delta.
-
-Domains are unbounded (values outside the range of the data may be added), which can only shorten a distance. Sources:
-Dwork and Roth (2014) section 7.2 and proposition 7.2; Smith and Thakurta (2013). The tests of this module check the
-order statistic and mode formulas against exhaustive search.
+Sources: Dwork and Lei (2009); Dwork and Roth (2014) section 7.2, proposition 7.2, algorithms 12 and 13, with the thresholds
+repaired; Smith and Thakurta (2013); the optimal test's probabilities are those of Desfontaines, Voss, Gipson and Mandayam
+(2022) for partition selection. The tests of this module check the order statistic and mode formulas against exhaustive search.
 """
 
 from __future__ import annotations
@@ -73,9 +65,9 @@ def find_rank(n: int, probability: Fraction) -> int:
 def convert_to_units(radius: int, rows: int) -> int:
     """Convert a radius in rows to one in privacy units with at most ``rows`` rows each.
 
-    Proof. Unit-level neighbours are at most m = ``rows`` row edits apart, so the row radius d moves by at most m, and
-    floor(d / m) by at most 1. If a unit-level neighbour answers differently, a table within m row edits does, so d <= m
-    - 1 and floor(d / m) = 0.
+    Proof. Unit-level neighbours are at most m = ``rows`` row edits apart, so the row radius d moves by at most m, and floor(d
+    / m) by at most 1. If a unit-level neighbour answers differently, a table within m row edits does, so d <= m - 1 and
+    floor(d / m) = 0.
     """
     return radius // rows
 
@@ -346,7 +338,6 @@ class Ordered:
         return np.concatenate([before, middle, after])
 
     def at(self, position: int) -> float:
-        """Return the value of a rank."""
         return float(self.slice(position, position)[0])
 
 
@@ -373,8 +364,7 @@ class StabilityTest(ABC):
 
     @property
     @abstractmethod
-    def event(self) -> Event:
-        """The charge for all groups of one unit."""
+    def event(self) -> Event: ...
 
     @property
     @abstractmethod
@@ -386,7 +376,6 @@ class StabilityTest(ABC):
         """Return a decision for every radius."""
 
     def passes(self, radii: Sequence[int], entropy: Entropy) -> list[bool]:
-        """Return whether each radius passes."""
         return [decision.passed for decision in self.decide(radii, entropy)]
 
     @abstractmethod
@@ -572,7 +561,6 @@ class StableItem(ABC):
         """Return the exact SQL, for EXPLAIN."""
 
     def claims(self, keys: tuple[str, ...]) -> Iterable[ClaimedText]:
-        """Yield every text it may read, with its claim."""
         claim = RowsClaim(self.rows, self.test.groups, keys, any_function=True)
         return [ClaimedText(text, claim) for text in self.queries(keys)]
 
@@ -594,8 +582,7 @@ class StableItem(ABC):
         return {self.name: pa.array(exact, type)}
 
     @abstractmethod
-    def sentences(self, confidence: float) -> tuple[str, ...]:
-        """Describe proposal and test for EXPLAIN."""
+    def sentences(self, confidence: float) -> tuple[str, ...]: ...
 
     def _convert(self, radius: int, exact: Any) -> Measured:
         """Return the measurement with its radius in privacy units instead of rows."""

@@ -1,36 +1,32 @@
 """``AVG(x)``, ``VAR_POP(x)`` and related functions under PTR: of the middle values, with noise for a tested scale.
 
-The floor(trim n) smallest and largest values are left out, so no declared bounds are needed: the values at hand
-determine how far one unit can move the rest. Either the analyst proposes a bound (``local_sensitivity => b``), or its
-order of magnitude is tested: see :mod:`~dpsql.mechanisms.ptr.trimmed`, with the proofs. Sums, widths and bounds
-are exact integers and fractions, on a public grid of values.
+Of n values, the floor(trim n) smallest and largest are left out, so no declared bounds are needed: the values determine how
+far one unit can move the rest. Either the analyst proposes a bound (``local_sensitivity => b``), or its order of magnitude is
+tested. Sums, widths and bounds are exact integers and fractions, on a public grid of values.
 
-The effect of one change on a trimmed mean or variance, and the stability of its order of magnitude.
-
-Of n values, the floor(trim n) smallest and largest are left out; m are kept. Let w be the distance between the last
-value left out below and the first one above (infinite if none is left out). Then one change moves
+Let m values be kept, and let w be the distance between the last value left out below them and the first one above (infinite if
+none is left out). Then one change moves
 
     the mean of those kept by at most       w / (m - 1),
     their sample variance by at most        w^2 / (m - 1)          (m >= 3),
 
-whether a row is added, removed, or replaced. Proof for the mean, of kept values W with ends lo <= hi and an added row
-y: if the number left out is unchanged, W gains the middle one of y and the two values next to W, which is at most w
-from the mean, and the mean moves by at most w / (m + 1). If one more is left out at each end, W loses one end, or gains
-y between lo and hi and loses both; the sum of the moves is ((y - lo) + (mean - hi)) / (m - 1), of absolute value at
-most (hi - lo) / (m - 1). Removal is the inverse of addition, and the smaller table's window is within w. A replaced row
-keeps n, and moves one value of W by at most w: w / m. For the variance, the sum of squares S about the mean replaces
-the sum: it grows by at most w^2 if a value within w is added, shrinks by at most w^2 if both ends are removed for one
-between them, and S <= m w^2 / 4 bounds the effect of the divisor. Tests compare both bounds with every small table.
+whether a row is added, removed, or replaced. Proof for the mean, of kept values W with ends lo <= hi and an added row y: if the
+number left out is unchanged, W gains the middle one of y and the two values next to W, which is at most w from the mean, and
+the mean moves by at most w / (m + 1). If one more is left out at each end, W loses one end, or gains y between lo and hi and
+loses both; the sum of the moves is ((y - lo) + (mean - hi)) / (m - 1), of absolute value at most (hi - lo) / (m - 1). Removal is
+the inverse of addition, and the smaller table's window is within w. A replaced row keeps n, and moves one value of W by at most
+w: w / m. For the variance, the sum of squares S about the mean replaces the sum: it grows by at most w^2 if a value within w is
+added, shrinks by at most w^2 if both ends are removed for one between them, and S <= m w^2 / 4 bounds the effect of the divisor.
+Tests compare both bounds with every small table.
 
-So U = w^p / (m - 1) bounds the local sensitivity. U is put into *bins* between powers of two, 2^(bits j) to 2^(bits (j
-+ 1)); a second row of bins is shifted by half a bin. The distance to a table in another bin is measured exactly; if it
-is above 1, every neighbour has the same bin, and noise for the bin's upper end may be added, whatever that is: the
-scale of the noise needs no proposal. A value in the middle of a bin of one row is at an edge of the other row, so both
-rows are tested in turn, and the first that passes gives the scale.
+So U = w^p / (m - 1) bounds the local sensitivity. U is put into *bins* between powers of two, 2^(bits j) to 2^(bits (j + 1)); a
+second row of bins is shifted by half a bin. The distance to a table in another bin is measured exactly; if it is above 1, every
+neighbour has the same bin, and noise for the bin's upper end may be added, whatever that is. A value in the middle of a bin of
+one row is at an edge of the other row, so both rows are tested in turn, and the first that passes gives the scale.
 
-Sources: Dwork and Lei (2009) for the Scale test, applied here to a sensitivity instead of a range; Dwork and Roth
-(2014) section 7.2; Bun and Steinke (2019) for trimmed means. Their smooth sensitivity needs a bounded range (an
-unbounded value may be added as often as values are left out, which no e^-k compensates); a test does not.
+Sources: Dwork and Lei (2009) for the Scale test, applied here to a sensitivity instead of a range; Dwork and Roth (2014) section
+7.2; Bun and Steinke (2019) for trimmed means. Their smooth sensitivity needs a bounded range (an unbounded value may be added as
+often as values are left out, which no e^-k compensates); a test does not.
 """
 
 from __future__ import annotations
@@ -108,7 +104,7 @@ def _floor_log2(value: Fraction) -> int:
 
 
 def count_trimmed(n: int, trim: Fraction) -> int:
-    """Count the values left out at each end of n.
+    """Return the number of values left out at each end of n.
 
     >>> count_trimmed(39, Fraction(1, 20))
     1
@@ -401,7 +397,7 @@ class Trimmed(RankedItem):
         held = ""
         if self.ends is not None:
             low, high = (float(end / self.steps) for end in self.ends)
-            held = f" Values are held to {low:.6g} to {high:.6g}."
+            held = f" Values are clamped to {low:.6g} to {high:.6g}."
         if self.proposed is not None:
             bound = hold_to_doubles(self.proposed / self.steps**self.power)
             return (

@@ -4,34 +4,28 @@ Integers throughout. One threshold noise, one-sided geometric query noise, a cut
 
     hit when  q + Geom(epsilon2 / (2 c D))  >=  T' + Geom(epsilon1 / D)        D sensitivity, c = max_hits
 
-Guarantee (ADD_REMOVE): pure epsilon1 + epsilon2. Compare the run on x with threshold noise z to the run on a neighbour
-x' with noise z + D: misses stay misses, since q' <= q + D; and each hit's survival function loses at most a factor
-exp(epsilon2 / c) over the shift of 2 D. Only one-sided inequalities are used, so one-sided noise suffices (Lyu, Su, Li
-2017 with geometric noise as in Liu et al. 2024). If every statistic moves in one direction when a unit is added
-(``monotone``), the shift is D and there is no factor 2.
+Guarantee (ADD_REMOVE): pure epsilon1 + epsilon2. Compare the run on x with threshold noise z to the run on a neighbour x' with
+noise z + D: misses stay misses, since q' <= q + D; and each hit's survival function loses at most a factor exp(epsilon2 / c) over
+the shift of 2 D. Only one-sided inequalities are used, so one-sided noise suffices (Lyu, Su, Li 2017 with geometric noise as in
+Liu et al. 2024). If every statistic moves in one direction when a unit is added (``monotone``), the shift is D and there is no
+factor 2. The proof allows statistics in any order, so questions may be chosen adaptively (:class:`InteractiveThreshold`).
 
-On a path with h hits the loss is at most epsilon1 + h epsilon2 / c, which basic composition may use. ``refresh`` draws
-a fresh threshold for each round (the textbook's Sparse): then rounds that never began cost nothing under any
-accountant. The threshold's noise may be Gaussian instead (``sigma``), whose cost is proved in
-:class:`~dpsql.privacy.threshold_events.GaussianSparseVector`. The bound of Lebensold, Precup and Balle (2024) for
-Gaussian noise on the statistics too needs statistics with public bounds, and depends on the stopping time: it is not used.
+On a path with h hits the loss is at most epsilon1 + h epsilon2 / c, which basic composition may use. ``refresh`` draws a fresh
+threshold for each round (the textbook's Sparse): then rounds that never began cost nothing under any accountant. The threshold's
+noise may be Gaussian instead (``sigma``), whose cost is proved in
+:class:`~dpsql.privacy.threshold_events.GaussianSparseVector`. The bound of Lebensold, Precup and Balle (2024) for Gaussian noise
+on the statistics too needs statistics with public bounds, and depends on the stopping time: it is not used.
 
-A public shift corrects the threshold, so that a statistic at the threshold is found half the time: one-sided noise
-would find too much. With ``passes`` missed candidates are asked again, with fresh noise, while hits are left: this only
-extends the stream, and misses are free. More is found, the nearest to the threshold first. (Liu et al. 2024 correct
-thresholds and append queries for precision and recall.)
+A public shift corrects the threshold, so that a statistic at the threshold is found half the time: one-sided noise would find
+too much. With ``passes`` missed candidates are asked again, with fresh noise, while hits are left: this only extends the stream,
+and misses are free. More is found, the nearest to the threshold first. (Liu et al. 2024 correct thresholds and append queries for
+precision and recall.)
 
-Candidates far below the noisy threshold are only counted: rare coins replace theirs, and heads are kept with the exact
-ratio (:func:`~dpsql.noise.selection.find_heads`). So hits have the law of a comparison of each candidate.
+Candidates far below the noisy threshold are only counted: rare coins replace theirs, and heads are kept with the exact ratio
+(:func:`~dpsql.noise.selection.find_heads`). So hits have the law of a comparison of each candidate.
 
-The compared value is never released, since it would reveal the threshold noise. The gap above the noisy threshold may
-be released (Ding et al. 2019), and so may a fresh answer, from a separate share.
-
-Adaptively chosen questions: :mod:`dpsql.mechanisms.selection.above_threshold`.
-
-Interactive thresholds: questions may be chosen adaptively.
-
-The guarantee is that of :mod:`dpsql.mechanisms.selection.above_threshold`, whose proof allows statistics in any order.
+The compared value is never released, since it would reveal the threshold noise. The gap above the noisy threshold may be released
+(Ding et al. 2019), and so may a fresh answer, from a separate share.
 """
 
 from __future__ import annotations
@@ -121,17 +115,13 @@ class ThresholdNoise:
     sigma_delta: Fraction = Fraction(0)
     asked_again: int = 0
 
-    @classmethod
-    def gaussian(
-        cls, sensitivity: int, epsilon1: Fraction, epsilon2: Fraction, max_hits: int, monotone: bool,
-        refresh: bool, delta: Fraction, asked_again: int = 0,
-    ) -> ThresholdNoise:  # fmt: skip
-        """Return noise with a Gaussian threshold, with ``(epsilon1, delta)`` for all threshold noises together."""
-        rounds = max_hits if refresh else 1
-        sigma = conversions.gaussian_sigma(epsilon1 / rounds, delta / rounds)
-        return cls(
-            sensitivity, epsilon1, epsilon2, max_hits, monotone, refresh, sigma, delta / rounds, asked_again
-        )
+    def with_gaussian(self, delta: Fraction) -> ThresholdNoise:
+        """Return it with a Gaussian threshold: ``(epsilon1, delta)`` for all threshold noises together; with delta 0, itself."""
+        if not delta:
+            return self
+        rounds = self.max_hits if self.refresh else 1
+        sigma = conversions.gaussian_sigma(self.epsilon1 / rounds, delta / rounds)
+        return replace(self, sigma=sigma, sigma_delta=delta / rounds)
 
     def event(self, hits: int | None = None) -> Event:
         """Return the charge for ``hits`` hits, or the reserved event if they are not known yet."""
@@ -144,28 +134,21 @@ class ThresholdNoise:
 
     def scaled(self, factor: Fraction) -> ThresholdNoise:
         """Return the noise of both epsilons times a factor, at an unchanged delta."""
-        first, second = self.epsilon1 * factor, self.epsilon2 * factor
-        if self.sigma is None:
-            return replace(self, epsilon1=first, epsilon2=second)
-        delta = self.sigma_delta * (self.max_hits if self.refresh else 1)
-        shared = (self.sensitivity, first, second, self.max_hits, self.monotone, self.refresh)
-        return ThresholdNoise.gaussian(*shared, delta, self.asked_again)
+        scaled = replace(self, epsilon1=self.epsilon1 * factor, epsilon2=self.epsilon2 * factor)
+        return scaled.with_gaussian(self.sigma_delta * (self.max_hits if self.refresh else 1))
 
     def draw_threshold(self, entropy: Entropy) -> int:
-        """Draw the noise of a threshold, in grid steps."""
         if self.sigma is None:
             return int(draw_geometric(self.threshold_rate, 1, entropy)[0])
         return int(draw_rounded_gaussian(self.sigma * self.sensitivity, 1, entropy)[0])
 
     @property
     def threshold_rate(self) -> Fraction:
-        """The rate of the threshold's noise."""
         share = self.epsilon1 / self.max_hits if self.refresh else self.epsilon1
         return share / self.sensitivity
 
     @property
     def query_rate(self) -> Fraction:
-        """The rate of a question's noise."""
         return self.epsilon2 / ((1 if self.monotone else 2) * self.max_hits * self.sensitivity)
 
     @cached_property
@@ -364,8 +347,14 @@ class AboveThreshold(ScoredOperator):
         return max(0, -short) + int(draw_geometric(self.noise.query_rate, 1, entropy)[0])
 
     def _ask(
-        self, noisy: NoisyThreshold, table: pa.Table, rows: Integers | None, scores: Integers, over: Integers, entropy: Entropy
-    ) -> Generator[tuple[pa.Table, int, int, int], None, Integers]:  # fmt: skip
+        self,
+        noisy: NoisyThreshold,
+        table: pa.Table,
+        rows: Integers | None,
+        scores: Integers,
+        over: Integers,
+        entropy: Entropy,
+    ) -> Generator[tuple[pa.Table, int, int, int], None, Integers]:
         """Yield the hits among some rows of candidates (None: all), in their order, and return the rows that were missed."""
         rate, chunk, at = self.noise.query_rate, FIRST_CHUNK, 0
         size = len(over) if rows is None else len(rows)
@@ -397,11 +386,13 @@ class AboveThreshold(ScoredOperator):
         said = [
             f"Compare in order with {kind} (ABOVE_THRESHOLD, ε={total:g}, at most {n.max_hits} "
             f"hit{'s' if n.max_hits > 1 else ''}); every comparison is "
-            f"right beyond {reach:.4g} of the threshold, at {confidence:.0%}."
+            f"right if it differs from the threshold by more than {reach:.4g}, at {confidence:.0%}."
         ]
         if n.max_hits > 1:
-            said.append("Hits that are not found are not paid for under basic composition"
-                        + ("; with refresh under every accountant." if n.refresh else "."))  # fmt: skip
+            said.append(
+                "Hits that are not found are not paid for under basic composition"
+                + ("; with refresh under every accountant." if n.refresh else ".")
+            )
         if n.asked_again:
             said.append(
                 f"Candidates that are missed are asked again, {n.asked_again + 1} times in all, while hits are left: free."
@@ -458,19 +449,24 @@ class InteractiveThreshold:
     _FINE = 1024
 
     def __init__(
-        self, epsilon1: Fraction, epsilon2: Fraction, max_hits: int, refresh: bool, entropy: Entropy,
-        delta: Fraction = Fraction(0), answers: Fraction = Fraction(0),
-    ) -> None:  # fmt: skip
+        self,
+        epsilon1: Fraction,
+        epsilon2: Fraction,
+        max_hits: int,
+        refresh: bool,
+        entropy: Entropy,
+        delta: Fraction = Fraction(0),
+        answers: Fraction = Fraction(0),
+    ) -> None:
         """Draw the noisy threshold.
 
         Args:
-            epsilon1, epsilon2: of the threshold and of the questions.
-            refresh: a fresh threshold after each hit.
+            refresh: whether each hit is followed by a fresh threshold.
             delta: of a threshold with Gaussian noise; 0 for geometric noise.
             answers: epsilon of the fresh answers to all hits.
         """
         shared = (self._FINE, epsilon1, epsilon2, max_hits, False, refresh)
-        self.noise = ThresholdNoise.gaussian(*shared, delta) if delta else ThresholdNoise(*shared)
+        self.noise = ThresholdNoise(*shared).with_gaussian(delta)
         self.answers = answers
         self.hits = 0
         self._entropy = entropy

@@ -5,28 +5,26 @@
     noisy_max          Laplace noise, for parity with the texts
     gumbel             the k best after Gumbel noise of scale k / lambda, drawn once (Durfee, Rogers 2019)
 
-lambda = epsilon / (2 D), and epsilon / D if adding a unit moves all utilities in one direction (ADD_REMOVE only).
-Adding one-sided exponential noise is permute-and-flip, not the exponential mechanism: the claim that they are equal,
-printed in a well-known text, already fails for two candidates, and charging one for the other would be wrong.
+lambda = epsilon / (2 D), and epsilon / D if adding a unit moves all utilities in one direction (ADD_REMOVE only), for utilities
+that one unit moves by at most D. Adding one-sided exponential noise is permute-and-flip, not the exponential mechanism: the claim
+that they are equal, printed in a well-known text, already fails for two candidates, and charging one for the other would be
+wrong.
 
-Gumbel noise drawn once orders the candidates as k exponential mechanisms of epsilon / k would peel them off, as the
-rest of the noise is Gumbel again. So the sampler peels, exactly, and pays for k choices of bounded range. The scores
-are those of all candidates together; for unequal sensitivities, the other methods recompute scores among the candidates left.
+Gumbel noise drawn once orders the candidates as k exponential mechanisms of epsilon / k would peel them off, as the rest of the
+noise is Gumbel again. So the sampler peels, exactly, and pays for k choices of bounded range. The scores are those of all
+candidates together; for unequal sensitivities, the other methods recompute scores among the candidates left.
 
-``MODE(x)`` is the exponential mechanism over the counts of a list of public values. A unit with at most ``rows`` rows
-in a group adds at most ``rows`` to any value's count, and takes from none, so the weight of a value is ``exp(epsilon
-count / rows)``. Pure epsilon and of bounded range, divided equally over the groups of a unit. It is the largest of a
-histogram with Gumbel noise; with Laplace noise of equal epsilon on every count the largest is no nearer to the most
-frequent. The caller must bound a unit's rows and groups by rules that depend on that unit alone, and choose the values
-independently of the data.
+``MODE(x)`` is the exponential mechanism over the counts of a list of public values. A unit with at most ``rows`` rows in a group
+adds at most ``rows`` to any value's count, and takes from none, so the weight of a value is ``exp(epsilon count / rows)``. Pure
+epsilon and of bounded range, divided equally over the groups of a unit. It is the largest of a histogram with Gumbel noise; with
+Laplace noise of equal epsilon on every count the largest is no nearer to the most frequent. The caller must bound a unit's rows
+and groups by rules that depend on that unit alone, and choose the values independently of the data.
 
 For candidates of unequal sensitivities, the generalised mechanism (Raskhodnikova, Smith 2016) compares utilities less a
 multiple t of each one's sensitivity; its score moves by at most 1 whatever t is.
 
-The probabilities of each candidate under the selection mechanisms, for teaching and for tests.
-
-Utilities are plain numbers and the noise is continuous; the product draws exactly from integers. The rate is lambda:
-epsilon / (2 D) for utilities that one privacy unit moves by at most D, epsilon / D if it moves all of them in one direction.
+The functions of probabilities are for teaching and for tests: their utilities are plain numbers and the noise is continuous; the
+product draws exactly from integers.
 """
 
 from __future__ import annotations
@@ -413,7 +411,7 @@ class MostFrequent(Part):
             f"(ε={float(self.epsilon):g}{shared}).",
             f"{self.name}: at most {self.bound_error(confidence):.4g} rows behind the most frequent value, with "
             f"{confidence:.4g} probability.",
-        )  # fmt: skip
+        )
 
     def errors(self, basis: ErrorBasis) -> Iterator[ExpectedError]:
         if basis.confidence is not None:

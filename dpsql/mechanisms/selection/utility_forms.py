@@ -105,7 +105,6 @@ class UtilityForm:
 
     @property
     def linear(self) -> bool:
-        """Whether it is one sum."""
         return isinstance(self.root, Linear)
 
     def claim(self, plain: ScoresClaim) -> ScoresClaim:
@@ -118,7 +117,7 @@ class UtilityForm:
         bases: Sequence[Integers | int],
         factors: Sequence[Integers | int],
     ) -> Integers | int:
-        """Compute the utility of every candidate, exactly; one number if all have the same."""
+        """Compute the utility of every candidate, exactly; one number if all are equal."""
 
         def value(form: FormNode) -> Integers | int:
             match form:

@@ -147,12 +147,10 @@ class BlockSource(base.TextReader):
         """Yield every text that may be read, except those run apart, for units in at most ``most`` blocks."""
 
     @abstractmethod
-    def results(self, read: base.Read, entropy: Entropy) -> BlockResults:
-        """Run the analysis on every block."""
+    def results(self, read: base.Read, entropy: Entropy) -> BlockResults: ...
 
     @abstractmethod
-    def sentence(self) -> str:
-        """Describe it for EXPLAIN."""
+    def sentence(self) -> str: ...
 
 
 @dataclass(frozen=True)

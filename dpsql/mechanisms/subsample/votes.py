@@ -48,16 +48,14 @@ class Combiner(ABC):
 
     @property
     @abstractmethod
-    def event(self) -> Event:
-        """The reserved charge."""
+    def event(self) -> Event: ...
 
     @abstractmethod
     def combine(self, values: Results, type: ResultKind, entropy: Entropy, confidence: float) -> Combined:
         """Return the released columns, and notes."""
 
     @abstractmethod
-    def sentences(self, confidence: float, blocks: int) -> tuple[str, ...]:
-        """Describe it for EXPLAIN."""
+    def sentences(self, confidence: float, blocks: int) -> tuple[str, ...]: ...
 
 
 _TIMES = (datetime.date, datetime.time, datetime.timedelta)

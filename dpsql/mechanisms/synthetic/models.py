@@ -1,7 +1,8 @@
 """Models of synthetic rows: the releases that one is fitted to, its size, and the fit by the package ``mbi``.
 
-Everything here is public: sizes of domains, noisy counts and their sums. This module imports no engine, query or
-operator, so it never sees a private row. The package is an extra, imported when a model is fitted.
+This module stands apart from :mod:`~dpsql.mechanisms.synthetic.rounds` since everything here is public (sizes of domains, noisy
+counts and their sums): it imports no engine, query or operator, so it never sees a private row. The package is an extra, imported
+when a model is fitted.
 
 Source: McKenna, Sheldon, Miklau, *Graphical-model based estimation and inference for differential privacy*, ICML 2019.
 """

@@ -300,7 +300,7 @@ class SyntheticRows(base.Operator):
                 f"far knows worst, by the L1 distance, which one privacy unit moves by {self.reach:,} at most."
             )
         lines.append(
-            "A model is fitted to these noisy counts alone, and the rows are the model's: post-processing, as is their number, "
-            "which the noisy counts of single columns tell where ROWS does not."
+            "A model is fitted to these noisy counts alone, and the rows are drawn from it: post-processing. ROWS gives "
+            "their number, else the noisy counts of single columns do."
         )
         return tuple(lines)

@@ -65,7 +65,7 @@ Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no pr
 3. total: add amount, held to [0, 500] (from the policy); one patient_id moves this by at most 5000 in all; the rows of a privacy unit with more than 10 rows in all weigh less, and count as 10 together. The sum has rounded Gaussian noise of deviation 29873 (jointly ε=1, δ=1e-06); within ±58550 with 0.95 probability.
 4. Caps: max_rows = 10. The noise is that of 10 rows of one patient_id.
 5. The cap that would help most: try max_rows_contributed = 5, which has 0.5 times the noise; rows of one patient_id above 5 in all are left out. OPTIONS (report_cut = TRUE) tells about how many rows the caps leave out.
-6. Gaussian noise is calibrated once for all of its numbers together (ε=1, δ=1e-06, by the analytic formula): each has noise for what one patient_id moves it by.
+6. Gaussian noise is calibrated once for all of its numbers together (ε=1, δ=1e-06, by the analytic formula): each has noise for its own sensitivity to one patient_id.
 7. Small keys are summed in memory: same result, faster.
 
 Error that 0.95 of all answers stay within, at other epsilons:
@@ -87,7 +87,7 @@ Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no pr
 8. The cap that would help most: try max_rows_contributed = 5, which has 0.5 times the noise; rows of one patient_id above 5 in all are left out. OPTIONS (report_cut = TRUE) tells about how many rows the caps leave out.
 9. Noise: AUTO takes Gaussian noise of ε=0.8, δ=5e-07: its expected error is 0.935 times that of Laplace noise.
 10. groups are selected by their number of units (optimal at Rényi order 107 for 3 groups of a unit together, ε=0.2, δ=5e-07): a group appears with probability 8.3e-08 from 1 unit, above one half from 149, above 0.999 from 241; smaller groups are left out
-11. Gaussian noise is calibrated once for all of its numbers together (ε=0.8, δ=5e-07, by the analytic formula): each has noise for what one patient_id moves it by.
+11. Gaussian noise is calibrated once for all of its numbers together (ε=0.8, δ=5e-07, by the analytic formula): each has noise for its own sensitivity to one patient_id.
 12. r: a sum of products with rounded Gaussian noise of deviation 3.95031e+06 (jointly ε=0.8, δ=5e-07); within ±1.04219e+07 with 0.9917 probability.
 13. r: a total of the values less 60 with rounded Gaussian noise of deviation 15801.2 (jointly ε=0.8, δ=5e-07); within ±41687.7 with 0.9917 probability.
 14. r: a total of the values less 250 with rounded Gaussian noise of deviation 65838.5 (jointly ε=0.8, δ=5e-07); within ±173699 with 0.9917 probability.
@@ -129,7 +129,7 @@ Would cost ε=1 (ε=0.1 of it tells what caps and bounds cut); ε=10 of ε=10 le
 4. total: add amount, held to [0, 500] (from the policy); one patient_id moves this by at most 5000 in one group; the rows of a privacy unit with more than 10 rows in all weigh less, and count as 10 together. The sum has discrete Laplace noise of scale 11111.1 (ε=0.45); within ±33285.9 with 0.95 probability.
 5. Caps: max_rows = 10. The noise is that of 10 rows of one patient_id.
 6. The cap that would help most: try max_rows_contributed = 5, which has 0.5 times the noise; rows of one patient_id above 5 in all are left out. OPTIONS (report_cut = TRUE) tells about how many rows the caps leave out.
-7. What caps and bounds cut is told in notes, for ε=0.1 of the whole: rows beyond 10 of one patient_id in all (±599); amount beyond [0, 500], added up (±300 000), with 0.95 probability. Of one patient_id no more counts than the caps let it add.
+7. Notes report the rows that caps and bounds cut, for ε=0.1 of the whole: rows beyond 10 of one patient_id in all (±599); amount beyond [0, 500], added up (±300 000), with 0.95 probability. Rows, groups and values of one patient_id count up to the caps.
 
 Error that 0.95 of all answers stay within, at other epsilons:
              ε=0.1      ε=0.2     ε=0.5     [ε=1]       ε=2      ε=5
@@ -289,7 +289,7 @@ Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data
 1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
 2. spread: VAR_POP of weight, held to bounds found privately.
 3. spread: find clipping bounds among 0 and the powers of two from 2^-30 to 2^64, for each sign, from noisy numbers of one row of each privacy unit between them (ε=0.15).
-4. spread: AUTO needs about 211 privacy units between one power of two and the next, with 95% probability: where neither sign has so many the answer is NULL. Of fewer rows that are far larger than all others, all may be clipped.
+4. spread: AUTO needs about 211 privacy units between one power of two and the next, with 95% probability: if neither sign has that many, the answer is NULL. Fewer rows that are far larger than all others may all be clipped.
 5. spread: a bound more than 8 times the largest value that occurs has a chance of at most 1.3e-10.
 6. spread: the spread (a sum about the middle of the bounds, one of squares about it, and a count) of the clipped values with discrete Laplace noise of scale 35.2941 times half the distance of the bounds, of the squares times half the distance squared, of the count times 1 (ε=0.85).
 ====
@@ -312,9 +312,9 @@ EXPLAIN SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed
 ----
 Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 1 row in all; rows whose patient_id is NULL count nowhere.
-2. a: the mean of the middle 90% of the values. Twice it is tested whether the order of magnitude of how far one unit can move it is stable, in bins that lie half a bin apart, and NULL is given where neither is; the test passes from 103 units (50% of runs), 121 units (95% of runs), 134 units (99% of runs) away from another answer (with certainty from 206), and with probability at most 1.67e-07 where the answer is not stable. That takes some 2,680 rows, or more. Then it is released with noise, within ±35.9 to ±144 times the farthest that one unit can move it, at 95%. Values are held to 0 to 500.
-3. s: the variance of the middle 98% of the values. Twice it is tested whether the order of magnitude of how far one unit can move it is stable, in bins that lie half a bin apart, and NULL is given where neither is; the test passes from 103 units (50% of runs), 121 units (95% of runs), 134 units (99% of runs) away from another answer (with certainty from 206), and with probability at most 1.67e-07 where the answer is not stable. That takes some 13,400 rows, or more. Then it is released with noise, within ±35.9 to ±144 times the farthest that one unit can move it, at 95%, and its square root shown. Values are held to 0 to 120.
-4. p: proposed is that one unit moves the mean of the middle 90% of the values by at most 0.5; the test passes from 75 units (50% of runs), 88 units (95% of runs), 98 units (99% of runs) away from data where one unit can move it further (with certainty from 150), and with probability at most 3.33e-07 where one unit can. Then it is released with noise, within ±8.987 at 95%. Values are held to 0 to 120.
+2. a: the mean of the middle 90% of the values. Twice it is tested whether the order of magnitude of how far one unit can move it is stable, in bins that lie half a bin apart, and NULL is given where neither is; the test passes from 103 units (50% of runs), 121 units (95% of runs), 134 units (99% of runs) away from another answer (with certainty from 206), and with probability at most 1.67e-07 where the answer is not stable. That takes some 2,680 rows, or more. Then it is released with noise, within ±35.9 to ±144 times the farthest that one unit can move it, at 95%. Values are clamped to 0 to 500.
+3. s: the variance of the middle 98% of the values. Twice it is tested whether the order of magnitude of how far one unit can move it is stable, in bins that lie half a bin apart, and NULL is given where neither is; the test passes from 103 units (50% of runs), 121 units (95% of runs), 134 units (99% of runs) away from another answer (with certainty from 206), and with probability at most 1.67e-07 where the answer is not stable. That takes some 13,400 rows, or more. Then it is released with noise, within ±35.9 to ±144 times the farthest that one unit can move it, at 95%, and its square root shown. Values are clamped to 0 to 120.
+4. p: proposed is that one unit moves the mean of the middle 90% of the values by at most 0.5; the test passes from 75 units (50% of runs), 88 units (95% of runs), 98 units (99% of runs) away from data where one unit can move it further (with certainty from 150), and with probability at most 3.33e-07 where one unit can. Then it is released with noise, within ±8.987 at 95%. Values are clamped to 0 to 120.
 5. A test that fails gives NULL, and is charged like one that passes.
 ====
 -- case: the median of blocks and its interval
@@ -322,7 +322,7 @@ SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, bounds = (-1, 1)) CORR(age, amount) 
 ----
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. The query runs on 128 blocks of privacy units.
-2. r: only the data know how far block results spread. Assuming a bell of deviation 0.05, the noise of each combiner at 95% is: median ±0.00792, mean ±0.0468, trimmed_mean ±0.0576, winsorized_mean ±0.0818. The answer's interval also holds how far results really spread, and may be far wider. The median of 128 block results held to [-1, 1], by the exponential mechanism; off by at most 37.6 ranks of 128 at 95%. The interval ends where about 11 of 128 results lie beyond, chosen with ε=0.25; it holds their median as often as it says.
+2. r: only the data know how far block results spread. Assuming a bell of deviation 0.05, the noise of each combiner at 95% is: median ±0.00792, mean ±0.0468, trimmed_mean ±0.0576, winsorized_mean ±0.0818. The answer's interval also holds how far results really spread, and may be far wider. The median of 128 block results held to [-1, 1], by the exponential mechanism; off by at most 37.6 ranks of 128 at 95%. The interval ends where about 11 of 128 results are outside, chosen with ε=0.25; it contains their median at the stated confidence.
 3. the query runs exactly on each of 128 blocks of privacy units, in one pass.
 4. CORR: numbers farther than 4,096 from 250 count as missing.
 ====
@@ -386,7 +386,7 @@ Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data
 2. Groups are public (declared by the policy): all of them appear.
 3. n: count the rows; one patient_id moves this by at most 1 in one group, times the cap on its rows.
 4. mean: average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than the cap weigh less, and count as many together.
-5. max_rows_contributed is found privately among 1, 2, 4, 8, ..., 1048576, by ABOVE_THRESHOLD (ε=0.25): it climbs as long as more than about 8 units have rows beyond the cap.
+5. max_rows_contributed is found privately among 1, 2, 4, 8, ..., 1048576, by ABOVE_THRESHOLD (ε=0.25): it climbs as long as more than about 8 units have rows above the cap.
 6. With max_rows_contributed = 1: count_star(): the count has discrete Laplace noise of scale 2.66667 (ε=0.375); within ±8 with 0.95 probability.
 7. With max_rows_contributed = 1: avg(amount): a total of the values less 250 with discrete Laplace noise of scale 1333.33 (ε=0.1875); within ±4918.51 with 0.975 probability.
 8. With max_rows_contributed = 1: avg(amount): divided by a count with discrete Laplace noise of scale 5.33333 (ε=0.1875); within ±19.674 with 0.975 probability.
@@ -408,15 +408,15 @@ SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = AUTO) 
 Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected; rows whose patient_id is NULL count nowhere.
 2. Groups are private: each is shown by the number of its privacy units.
-3. max_groups_contributed is found privately among 1, 2, 4, 8, ..., 1024, by ABOVE_THRESHOLD (ε=0.0833333): it climbs as long as more than half of the units have groups beyond the cap.
+3. max_groups_contributed is found privately among 1, 2, 4, 8, ..., 1024, by ABOVE_THRESHOLD (ε=0.0833333): it climbs as long as more than half of the units have groups above the cap.
 4. With max_groups_contributed = 1: groups are selected by their number of units (optimal, ε=0.25, δ=5e-07): a group appears with probability 5e-07 from 1 unit, above one half from 51, above 0.999 from 76; smaller groups are left out
 5. Noise grows with max_groups_contributed.
 6. n: count the rows; one patient_id moves this by at most 1 in one group, times the cap on its rows.
 7. people: count the privacy units; one patient_id moves this by at most 1 in one group.
 8. Noise: AUTO takes Gaussian noise of ε=0.5, δ=5e-07: its expected error is 0.99 times that of Laplace noise.
-9. max_groups_contributed is found privately among 1, 2, 4, 8, ..., 1024, by ABOVE_THRESHOLD (ε=0.0833333): it climbs as long as more than about 4 units for each group have groups beyond the cap.
-10. max_rows_contributed is found privately among 1, 2, 4, 8, ..., 1048576, by ABOVE_THRESHOLD (ε=0.0833333): it climbs as long as more than about 4 units for each group have rows beyond the cap.
-11. With max_rows_contributed = 1: Gaussian noise is calibrated once for all of its numbers together (ε=0.5, δ=5e-07, by the analytic formula): each has noise for what one patient_id moves it by.
+9. max_groups_contributed is found privately among 1, 2, 4, 8, ..., 1024, by ABOVE_THRESHOLD (ε=0.0833333): it climbs as long as more than about 4 units for each group have groups above the cap.
+10. max_rows_contributed is found privately among 1, 2, 4, 8, ..., 1048576, by ABOVE_THRESHOLD (ε=0.0833333): it climbs as long as more than about 4 units for each group have rows above the cap.
+11. With max_rows_contributed = 1: Gaussian noise is calibrated once for all of its numbers together (ε=0.5, δ=5e-07, by the analytic formula): each has noise for its own sensitivity to one patient_id.
 12. With max_rows_contributed = 1: count_star(): the count has rounded Gaussian noise of deviation 11.8063 (jointly ε=0.5, δ=5e-07); within ±23 with 0.95 probability.
 13. With max_rows_contributed = 1: count(DISTINCT patient_id): the count has rounded Gaussian noise of deviation 11.8063 (jointly ε=0.5, δ=5e-07); within ±23 with 0.95 probability.
 14. With max_rows_contributed = 1: Small keys are summed in memory: same result, faster.
@@ -447,8 +447,8 @@ Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no pr
 10. var_pop(amount): VAR_POP of amount, held to [0, 500] (from the policy), from noisy moments; the rows of a privacy unit with more than the cap weigh less, and count as many together.
 11. var_pop(age): VAR_POP of age, held to [0, 120] (from the policy), from noisy moments; the rows of a privacy unit with more than the cap weigh less, and count as many together.
 12. Noise: AUTO takes Gaussian noise of ε=0.875, δ=1e-06: its expected error is 0.665 times that of Laplace noise.
-13. max_rows_contributed is found privately among 1, 2, 4, 8, ..., 1048576, by ABOVE_THRESHOLD (ε=0.125): it climbs as long as more than about 31 units have rows beyond the cap.
-14. With max_rows_contributed = 1: Gaussian noise is calibrated once for all of its numbers together (ε=0.875, δ=1e-06, by the analytic formula): each has noise for what one patient_id moves it by.
+13. max_rows_contributed is found privately among 1, 2, 4, 8, ..., 1048576, by ABOVE_THRESHOLD (ε=0.125): it climbs as long as more than about 31 units have rows above the cap.
+14. With max_rows_contributed = 1: Gaussian noise is calibrated once for all of its numbers together (ε=0.875, δ=1e-06, by the analytic formula): each has noise for its own sensitivity to one patient_id.
 15. With max_rows_contributed = 1: count_star(): the count has rounded Gaussian noise of deviation 14.3473 (jointly ε=0.875, δ=1e-06); within ±28 with 0.95 probability.
 16. With max_rows_contributed = 1: sum(amount): the sum has rounded Gaussian noise of deviation 7173.64 (jointly ε=0.875, δ=1e-06); within ±14060.1 with 0.95 probability.
 17. With max_rows_contributed = 1: sum(age): the sum has rounded Gaussian noise of deviation 1721.67 (jointly ε=0.875, δ=1e-06); within ±3374.42 with 0.95 probability.
@@ -495,4 +495,4 @@ Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no pr
 5. First the counts of each of 4 columns alone, with rounded Gaussian noise of deviation 41.67 (jointly ε=0.9, δ=1e-06); within ±82 with 0.95 probability.
 6. Then 8 marginals of two or three columns, chosen among 10, one by one, each with rounded Gaussian noise of deviation 29.4651 (jointly ε=0.9, δ=1e-06); within ±58 with 0.95 probability.
 7. Each choice is by the exponential mechanism (ε=0.0125): the marginal that the model so far knows worst, by the L1 distance, which one patient_id moves by 2 at most.
-8. A model is fitted to these noisy counts alone, and the rows are the model's: post-processing, as is their number, which the noisy counts of single columns tell where ROWS does not.
+8. A model is fitted to these noisy counts alone, and the rows are drawn from it: post-processing. ROWS gives their number, else the noisy counts of single columns do.

@@ -107,7 +107,7 @@ def test_controls_lose_more() -> None:
 
 
 def test_what_a_gaussian_threshold_is_charged() -> None:
-    noise = ThresholdNoise.gaussian(3, HALF, Fraction(3, 4), 3, False, False, TINY)
+    noise = ThresholdNoise(3, HALF, Fraction(3, 4), 3, False, False).with_gaussian(TINY)
     event = noise.event()
     assert noise.sigma == conversions.gaussian_sigma(HALF, TINY)
     assert event.basic == (HALF + Fraction(3, 4), TINY)
@@ -116,7 +116,7 @@ def test_what_a_gaussian_threshold_is_charged() -> None:
     alone = RoundedGaussian(noise.sigma, 1, HALF, TINY)
     assert event.rho >= alone.rho + Fraction(3, 4)
     assert noise.event(1).in_full() == event
-    rounds = ThresholdNoise.gaussian(1, HALF, Fraction(3, 4), 3, False, True, TINY)
+    rounds = ThresholdNoise(1, HALF, Fraction(3, 4), 3, False, True).with_gaussian(TINY)
     assert rounds.event(1).basic == ((HALF + Fraction(3, 4)) * Fraction(2, 3), TINY * Fraction(2, 3))
     assert rounds.event().basic == (HALF + Fraction(3, 4), TINY)
     with pytest.raises(ValueError, match="sigma is too small"):
@@ -125,14 +125,14 @@ def test_what_a_gaussian_threshold_is_charged() -> None:
 
 def test_a_declared_plan_knows_its_loss() -> None:
     """Ten of them by their loss distribution: at least the Gaussians' share, and the sum of the rest."""
-    event = ThresholdNoise.gaussian(1, Fraction(1, 10), Fraction(1, 100), 1, False, False, TINY).event()
+    event = ThresholdNoise(1, Fraction(1, 10), Fraction(1, 100), 1, False, False).with_gaussian(TINY).event()
     cost = find_cost([event] * 10, Fraction(1, 10**5))
     gaussians = find_cost([RoundedGaussian(event.sigma, 1, Fraction(1, 10), TINY)] * 10, Fraction(1, 10**5))
     assert gaussians + Fraction(1, 10) <= cost < gaussians + Fraction(11, 100)
 
 
 def test_a_gaussian_level_follows_its_law() -> None:
-    noise = ThresholdNoise.gaussian(2, Fraction(3), Fraction(3), 1, False, False, Fraction(1, 100))
+    noise = ThresholdNoise(2, Fraction(3), Fraction(3), 1, False, False).with_gaussian(Fraction(1, 100))
     assert noise.sigma is not None
     entropy = fixed("gaussian level")
     drawn = np.array([noise.draw_threshold(entropy) for _ in range(3000)])
@@ -148,7 +148,7 @@ def test_a_gaussian_level_follows_its_law() -> None:
 @pytest.mark.parametrize("gaussian", [False, True])
 def test_the_public_shift_makes_a_statistic_at_the_threshold_a_hit_half_the_time(gaussian: bool) -> None:
     shared = (1, Fraction(1, 20), Fraction(1, 20), 1, True, False)
-    noise = ThresholdNoise.gaussian(*shared, Fraction(1, 1000)) if gaussian else ThresholdNoise(*shared)
+    noise = ThresholdNoise(*shared).with_gaussian(Fraction(gaussian, 1000))
     entropy, operator = fixed(f"shift {gaussian}"), AboveThreshold(("q",), ("v",), 0, noise)
     hits = sum(operator.release(one_candidate, entropy).table.num_rows for _ in range(2000))
     assert abs(hits - 1000) < 6 * math.sqrt(500)
