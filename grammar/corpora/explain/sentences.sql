@@ -147,7 +147,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) SUM(LEAST(amount, 100) - 10) AS total FROM 
 ----
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
-2. total: add LEAST(amount, 100) - 10, held to [-10, 90] (from the policy); one patient_id moves this by at most 900 in all; what the sum of one patient_id has beyond is missing. The sum has discrete Laplace noise of scale 900 (ε=1); within ±2696.16 with 0.95 probability.
+2. total: add LEAST(amount, 100) - 10, held to [-10, 90] (from the policy); one patient_id moves this by at most 900 in all; the excess of one patient_id's sum is left out. The sum has discrete Laplace noise of scale 900 (ε=1); within ±2696.16 with 0.95 probability.
 3. Caps: max_rows = 10. The noise is that of 10 rows of one patient_id.
 4. The cap that would help most: try max_rows_contributed = 5, which has 0.5 times the noise; rows of one patient_id above 5 in all are left out. OPTIONS (report_cut = TRUE) tells about how many rows the caps leave out.
 5. Small keys are summed in memory: same result, faster.
@@ -385,7 +385,7 @@ Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data
 1. Each patient_id in visits is protected; rows whose patient_id is NULL count nowhere.
 2. Groups are public (declared by the policy): all of them appear.
 3. n: count the rows; one patient_id moves this by at most 1 in one group, times the cap on its rows.
-4. mean: average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than the cap weigh less, and count as many together.
+4. mean: average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than the cap weigh less, and count as the cap together.
 5. max_rows_contributed is found privately among 1, 2, 4, 8, ..., 1048576, by ABOVE_THRESHOLD (ε=0.25): it climbs as long as more than about 8 units have rows beyond the cap.
 6. With max_rows_contributed = 1: count_star(): the count has discrete Laplace noise of scale 2.66667 (ε=0.375); within ±8 with 0.95 probability.
 7. With max_rows_contributed = 1: avg(amount): a total of the values less 250 with discrete Laplace noise of scale 1333.33 (ε=0.1875); within ±4918.51 with 0.975 probability.
@@ -438,14 +438,14 @@ Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no pr
 1. Each patient_id in visits is protected; rows whose patient_id is NULL count nowhere.
 2. Groups are public (declared by the policy): all of them appear.
 3. count_star(): count the rows; one patient_id moves this by at most 1 in one group, times the cap on its rows.
-4. sum(amount): add amount, held to [0, 500] (from the policy); one patient_id moves this by at most 500 in one group, times the cap on its rows; the rows of a privacy unit with more than the cap weigh less, and count as many together.
-5. sum(age): add age, held to [0, 120] (from the policy); one patient_id moves this by at most 120 in one group, times the cap on its rows; the rows of a privacy unit with more than the cap weigh less, and count as many together.
-6. sum(week): add week, held to [1, 53] (from the policy); one patient_id moves this by at most 53 in one group, times the cap on its rows; the rows of a privacy unit with more than the cap weigh less, and count as many together.
-7. avg(amount): average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than the cap weigh less, and count as many together.
-8. avg(age): average age, held to [0, 120] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than the cap weigh less, and count as many together.
-9. avg(week): average week, held to [1, 53] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than the cap weigh less, and count as many together.
-10. var_pop(amount): VAR_POP of amount, held to [0, 500] (from the policy), from noisy moments; the rows of a privacy unit with more than the cap weigh less, and count as many together.
-11. var_pop(age): VAR_POP of age, held to [0, 120] (from the policy), from noisy moments; the rows of a privacy unit with more than the cap weigh less, and count as many together.
+4. sum(amount): add amount, held to [0, 500] (from the policy); one patient_id moves this by at most 500 in one group, times the cap on its rows; the rows of a privacy unit with more than the cap weigh less, and count as the cap together.
+5. sum(age): add age, held to [0, 120] (from the policy); one patient_id moves this by at most 120 in one group, times the cap on its rows; the rows of a privacy unit with more than the cap weigh less, and count as the cap together.
+6. sum(week): add week, held to [1, 53] (from the policy); one patient_id moves this by at most 53 in one group, times the cap on its rows; the rows of a privacy unit with more than the cap weigh less, and count as the cap together.
+7. avg(amount): average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than the cap weigh less, and count as the cap together.
+8. avg(age): average age, held to [0, 120] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than the cap weigh less, and count as the cap together.
+9. avg(week): average week, held to [1, 53] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than the cap weigh less, and count as the cap together.
+10. var_pop(amount): VAR_POP of amount, held to [0, 500] (from the policy), from noisy moments; the rows of a privacy unit with more than the cap weigh less, and count as the cap together.
+11. var_pop(age): VAR_POP of age, held to [0, 120] (from the policy), from noisy moments; the rows of a privacy unit with more than the cap weigh less, and count as the cap together.
 12. Noise: AUTO takes Gaussian noise of ε=0.875, δ=1e-06: its expected error is 0.665 times that of Laplace noise.
 13. max_rows_contributed is found privately among 1, 2, 4, 8, ..., 1048576, by ABOVE_THRESHOLD (ε=0.125): it climbs as long as more than about 31 units have rows beyond the cap.
 14. With max_rows_contributed = 1: Gaussian noise is calibrated once for all of its numbers together (ε=0.875, δ=1e-06, by the analytic formula): each has noise for what one patient_id moves it by.

@@ -126,7 +126,7 @@ Hint: write epsilon = 0.1, or another option in this form.
 -- case: a threshold for groups that are public
 SELECT WITH DP OPTIONS (epsilon = 1, min_privacy_units_per_group = 10) ward, COUNT(*) FROM visits GROUP BY ward
 ----
-BindError: these groups are public: all of them appear, however few units they have.
+BindError: these groups are public: all of them appear, with any number of units.
   1 |   SELECT WITH DP OPTIONS (epsilon = 1, min_privacy_units_per_group = 10) ward, COUNT(*) FROM visits GR
                                              ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 Hint: leave it out, or keep groups by a noisy count of their units.
@@ -158,7 +158,7 @@ Hint: leave report_cut out.
 -- case: a report of what is cut beside an error
 SELECT WITH DP OPTIONS (epsilon = 1, error = 10, report_cut = TRUE) COUNT(*) FROM visits
 ----
-BindError: error takes as little as it can, and the report of what is cut a share of the whole.
+BindError: error takes the least epsilon, and report_cut a share of the whole.
   1 |   SELECT WITH DP OPTIONS (epsilon = 1, error = 10, report_cut = TRUE) COUNT(*) FROM visits
                                                          ^^^^^^^^^^
 Hint: ask for one of the two.
