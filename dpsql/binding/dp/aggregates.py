@@ -405,8 +405,8 @@ def advise_bounds(typed: Typed) -> str:
     )
 
 
-_BOUND_KINDS = dict.fromkeys(("DATE", "TIMESTAMP"), ("DATE", "TIMESTAMP"))
-_BOUND_KINDS |= {"TIME": ("TIME",), "INTERVAL": ("INTERVAL", "number")}
+_BOUND_KINDS: dict[str, tuple[str, ...]] = {"TIME": ("TIME",), "INTERVAL": ("INTERVAL", "number")}
+_BOUND_KINDS |= dict.fromkeys(("DATE", "TIMESTAMP"), ("DATE", "TIMESTAMP"))
 
 
 def _require_kind(typed: Typed, node: exp.Expr) -> None:
