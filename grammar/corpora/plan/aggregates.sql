@@ -378,7 +378,7 @@ cost: ε=1
 block: Aggregation {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10}
 block: Aggregation {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10}
 note: at most 10 rows of one patient_id count: what is beyond is missing
-note: the cells of COUNT and SUM were made to add up; totals also count rows in no group of ward, if they show through the noise
+note: the cells of COUNT and SUM were made to add up; totals also count rows in no group of ward, if these exceed the noise
 ====
 -- case: a geometric mean is two statistics, its sum in logarithms
 SELECT WITH DP OPTIONS (epsilon = 1) GEOMEAN(amount, contribution_bounds_per_row => (1, 100)) AS m FROM visits

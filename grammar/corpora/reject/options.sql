@@ -300,7 +300,7 @@ SELECT WITH DP OPTIONS (error = 10, epsilon = 1) MEDIAN(amount) FROM visits
 PrivacyError: error is for counts, sums and means, and median(amount) has noise of another kind.
   1 |   SELECT WITH DP OPTIONS (error = 10, epsilon = 1) MEDIAN(amount) FROM visits
                                                          ^^^^^^^^^^^^^^
-Hint: leave error out, or ask for it by itself.
+Hint: leave error out, or write median(amount) in a statement of its own.
 ====
 -- case: an error and Gaussian noise of a mean
 SELECT WITH DP OPTIONS (error = 10, epsilon = 1, delta = 1e-6, noise = GAUSSIAN) AVG(amount) FROM visits
@@ -313,7 +313,7 @@ Hint: leave noise out.
 -- case: an error beside shares
 SELECT WITH DP OPTIONS (error = 10, epsilon = 1) AVG(amount, epsilon => 0.5) FROM visits
 ----
-BindError: error decides what avg(amount) may take of epsilon.
+BindError: error decides the epsilon of avg(amount).
   1 |   SELECT WITH DP OPTIONS (error = 10, epsilon = 1) AVG(amount, epsilon => 0.5) FROM visits
                                                          ^^^^^^^^^^^^^^^^^^^^^^^^^^^
 Hint: leave its own epsilon out.
@@ -410,7 +410,7 @@ SELECT WITH DP OPTIONS (error = 5, epsilon = 1, max_rows_contributed = AUTO) COU
 BindError: error needs caps that are known before the answer.
   1 |   SELECT WITH DP OPTIONS (error = 5, epsilon = 1, max_rows_contributed = AUTO) COUNT(*) FROM visits
                                 ^^^^^^^^^
-Hint: the noise follows from the caps, which are found first: leave error out, or write caps.
+Hint: leave error out, or write caps.
 ====
 -- case: caps that are found beside consistent cells
 -- policy: no_caps
