@@ -28,7 +28,7 @@ from dpsql.mechanisms import base
 from dpsql.mechanisms.empty_groups import find_significant
 from dpsql.mechanisms.fast import FastRoute
 from dpsql.mechanisms.fast.packed_aggregation import PackedAggregation
-from dpsql.mechanisms.moments import Count, Mean, Noisy, Output, Pair, Variance, read_errors
+from dpsql.mechanisms.moments import Count, Mean, Noisy, Output, Pair, Sum, Variance, read_errors
 from dpsql.mechanisms.ordered_noise import OrderedNoise, StepRows, add_noise
 from dpsql.mechanisms.per_group import GroupSelector, JointGaussianNoise, Statistic
 from dpsql.mechanisms.unit_parts import read_totals

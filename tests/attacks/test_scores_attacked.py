@@ -17,7 +17,6 @@ import pytest
 
 import dpsql
 from dpsql.binding.plan import Plan
-from dpsql.binding.selection import score as statistic
 from dpsql.binding.selection import utility
 from dpsql.binding.values.sql_types import Typed
 from dpsql.mechanisms.base import SALT
@@ -552,7 +551,7 @@ def test_a_public_table_that_changes_after_its_bounds_were_read(session: dpsql.S
 
 
 @dataclass(frozen=True)
-class Loose(statistic.Factor):
+class Loose(utility.Factor):
     """A factor that is not held to the range that was read."""
 
     read: int = 0
@@ -562,10 +561,10 @@ class Loose(statistic.Factor):
         return -self.read, self.read
 
 
-held_factor_of = statistic.factor_of
+held_factor_of = utility.factor_of
 
 
-def loose(typed: Typed, span: tuple[int, int] | None) -> statistic.Factor:
+def loose(typed: Typed, span: tuple[int, int] | None) -> utility.Factor:
     held = held_factor_of(typed, span)
     return Loose(typed, held.scale, -(10**9), 10**9, held.top)
 
@@ -585,18 +584,18 @@ def test_the_check_notices(
     meanwhile = "UPDATE pub SET lab = lab + 1000" if doctored == "factors as they come" else ""
     assert beyond(session, text, 8) == []
     if doctored == "factors as they come":
-        monkeypatch.setattr(statistic, "factor_of", loose)
+        monkeypatch.setattr(utility, "factor_of", loose)
     elif doctored == "half the factor":
         half = property(lambda self: (self.low // 2, self.high // 2))
-        monkeypatch.setattr(statistic.Factor, "range", half)
+        monkeypatch.setattr(utility.Factor, "range", half)
     elif doctored == "one direction":
         whole = utility.compute_movement
         monkeypatch.setattr(utility, "compute_movement", lambda *given: (0, max(map(abs, whole(*given)))))
     else:
         monkeypatch.setattr(
-            statistic,
+            utility,
             "_limit",
-            lambda node, typed, steps: statistic.Limit("b", statistic.Fraction(0), True, (0, 1)),
+            lambda node, typed, steps: utility.Limit("b", utility.Fraction(0), True, (0, 1)),
         )
     found = beyond(session, text, 8, meanwhile)
     session.con.execute("UPDATE pub SET lab = lab % 1000")  # type: ignore[attr-defined]

@@ -62,7 +62,7 @@ SELECT DISTINCT ward FROM visits
 -- hint: add COUNT(*) to SELECT, or another aggregate: these groups are public, they all appear.
 SELECT DISTINCT ward, urgent FROM visits ORDER BY ALL
 
--- refused: DISTINCT ON chooses rows, and here they are private.
+-- refused: DISTINCT ON would choose private rows.
 -- hint: aggregate in a subquery first, and choose from its answer.
 SELECT DISTINCT ON (ward) ward, cost FROM visits ORDER BY cost DESC
 
@@ -195,7 +195,7 @@ SELECT EXTRACT(DOW FROM day) AS d, COUNT(*) FROM visits GROUP BY d
 -- answered
 SELECT EXTRACT(DAYOFWEEK FROM day) AS d, COUNT(*) FROM visits GROUP BY d
 
--- refused: GROUP BY h means the column h, not what the SELECT calls so.
+-- refused: GROUP BY h means the column h, not the item of that name.
 -- hint: write 1, its place in the list, or give it another name.
 SELECT hour(seen) AS h, COUNT(*) FROM visits GROUP BY h ORDER BY h
 
@@ -802,15 +802,15 @@ SELECT COUNT(*) FROM visits WHERE patient % 2 = 0
 SELECT COUNT(*) FROM visits WHERE hash(patient) % 2 = 0
 
 -- refused: the privacy unit can't be a group: each group would be one unit.
--- hint: write COUNT(DISTINCT patient) instead of the group: it counts the units; totals per patient may stand in a subquery.
+-- hint: write COUNT(DISTINCT patient) instead of the group: it counts the units; totals per patient may be in a subquery.
 SELECT patient, COUNT(*) FROM visits GROUP BY patient
 
 -- refused: the privacy unit can't be a group: each group would be one unit.
--- hint: write COUNT(DISTINCT patient) instead of the group: it counts the units; totals per patient may stand in a subquery.
+-- hint: write COUNT(DISTINCT patient) instead of the group: it counts the units; totals per patient may be in a subquery.
 SELECT COUNT(*), patient FROM visits GROUP BY 2
 
 -- refused: the privacy unit can't be a group: each group would be one unit.
--- hint: write COUNT(DISTINCT "patient") instead of the group: it counts the units; totals per "patient" may stand in a subquery.
+-- hint: write COUNT(DISTINCT "patient") instead of the group: it counts the units; totals per "patient" may be in a subquery.
 SELECT "patient", COUNT(*) FROM visits GROUP BY 1
 
 -- refused: patient is the privacy unit: it is never released.
@@ -826,7 +826,7 @@ SELECT MIN(patient), MAX(patient) FROM visits
 SELECT AVG(patient) FROM visits
 
 -- refused: groups can't be made of the privacy unit.
--- hint: write COUNT(DISTINCT patient) instead of the group: it counts the units; totals per patient may stand in a subquery.
+-- hint: write COUNT(DISTINCT patient) instead of the group: it counts the units; totals per patient may be in a subquery.
 SELECT patient % 10 AS p, COUNT(*) FROM visits GROUP BY p
 
 -- refused: ward must be a group or stand inside an aggregate.
@@ -880,7 +880,7 @@ SELECT COUNT(*) FROM visits QUALIFY row_number() OVER (PARTITION BY patient ORDE
 -- answered
 SELECT COUNT(*) FROM (FROM visits QUALIFY row_number() OVER (PARTITION BY patient ORDER BY day) = 1)
 
--- refused: DISTINCT ON chooses rows, and here they are private.
+-- refused: DISTINCT ON would choose private rows.
 -- hint: aggregate in a subquery first, and choose from its answer.
 SELECT DISTINCT ON (patient) patient, cost FROM visits ORDER BY patient, day
 
@@ -1166,11 +1166,11 @@ SELECT COUNT(*) FROM visits v WHERE visits.urgent
 -- hint: there is visits.
 SELECT x.a FROM visits
 
--- refused: COUNT can't stand in WHERE.
--- hint: write HAVING COUNT(*) > 3 instead of WHERE COUNT(*) > 3: it looks at the noisy value.
+-- refused: COUNT is not supported in WHERE.
+-- hint: write HAVING COUNT(*) > 3 instead of WHERE COUNT(*) > 3: it reads the noisy value.
 SELECT COUNT(*) FROM visits WHERE COUNT(*) > 3
 
--- refused: SUM stands inside another aggregate.
+-- refused: SUM is inside another aggregate.
 -- hint: write SELECT SUM(n) FROM (SELECT patient, SUM(cost) AS n FROM visits GROUP BY patient) AS t: a subquery aggregates first.
 SELECT SUM(SUM(cost)) FROM visits
 
@@ -1397,7 +1397,7 @@ SELECT COUNT(*) FROM visits WHERE cost = '100' OR '200.5' <= cost OR cost IN ('3
 -- answered
 SELECT COUNT(DISTINCT concat_ws('|', ward, urgent)) FROM visits
 
--- refused: GROUP BY h means the column h, not what the SELECT calls so.
+-- refused: GROUP BY h means the column h, not the item of that name.
 -- hint: write 1, its place in the list, or give it another name.
 SELECT hour(seen) AS h, COUNT(*) FROM visits GROUP BY h
 

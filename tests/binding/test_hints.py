@@ -208,7 +208,7 @@ def hint_of(session: dpsql.Session, text: str) -> str:
         ("SELECT COUNT(*) FROM (SELECT row_number() OVER (ORDER BY boss) AS r FROM trips) WHERE r = 1",
          'write ROW_NUMBER() OVER (PARTITION BY "my id" ORDER BY boss), or aggregate first; windows may follow.'),
         ("SELECT area, COUNT(*) FROM trips WHERE COUNT(*) > 3 GROUP BY area",
-         "write HAVING COUNT(*) > 3 after GROUP BY instead: it looks at the noisy value."),
+         "write HAVING COUNT(*) > 3 after GROUP BY instead: it reads the noisy value."),
     ],
 )  # fmt: skip
 def test_a_hint_names_what_is_there(trips: dpsql.Session, text: str, hint: str) -> None:
@@ -268,7 +268,7 @@ def test_joins_that_keep_groups_lead_forward(trips: dpsql.Session) -> None:
     )
     assert (
         other
-        == 'write COUNT(t."my id"), which counts the rows that meet, or GROUP BY a.name, the public side\'s key.'
+        == 'write COUNT(t."my id"), which counts the rows with a match, or GROUP BY a.name, the public side\'s key.'
     )
 
 

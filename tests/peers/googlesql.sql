@@ -1186,7 +1186,7 @@ answered
 -- reason: fault-duckdb
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e9, delta=1e-9) SUM(COUNT(i64)) FROM typed
 ----
-refused: PrivacyError: COUNT stands inside another aggregate.
+refused: PrivacyError: COUNT is inside another aggregate.
 ====
 -- case: rollup
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy.test

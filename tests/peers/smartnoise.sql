@@ -116,7 +116,7 @@ answered
 -- reason: fault-duckdb
 SELECT SUM(SUM(age)) FROM census
 ----
-refused: PrivacyError: SUM stands inside another aggregate.
+refused: PrivacyError: SUM is inside another aggregate.
 ====
 -- case: first of each measure
 -- from: SmartNoise SDK, sql/tests/query/queries/validate_pums/validate_pums_fail.sql

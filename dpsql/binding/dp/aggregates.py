@@ -1,4 +1,4 @@
-"""The parts of a noisy aggregate: its call, its bounded argument, and what waits for a share of the budget."""
+"""The parts of a noisy aggregate: its call, its bounded argument, and its output before it has a share of the budget."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from dpsql.mechanisms.order_statistics import GradedGrid, WantedRank
 
 
 class Formula(NamedTuple):
-    """A function that makes an output of noisy partials, each of which gets an equal part of the aggregate's share."""
+    """A function that makes an output of noisy partials, which get equal parts of the aggregate's share."""
 
     partials: Sequence[Partial]
     build: Callable[..., moments.Output]
@@ -56,9 +56,9 @@ OnLine = Callable[[Typed, Fraction, Fraction], Line]
 
 @dataclass(frozen=True)
 class QuantileRequest:
-    """Quantiles of one call: the grid integer of a row (and the same in fewer bits), its grid, and the ranks asked for.
+    """Quantiles of one call: the grid integer of a row (and in fewer bits), its grid, and the requested ranks.
 
-    Where the grid is ``graded``, both are the number itself.
+    If the grid is ``graded``, ``y`` and ``narrow`` are the number itself.
     """
 
     y: str
@@ -71,26 +71,26 @@ class QuantileRequest:
 
 @dataclass(frozen=True)
 class Aggregate(BlockOutput):
-    """A bound aggregate: one of ``formula``, ``quantile`` and ``part`` says how it is released."""
+    """A bound aggregate, released by one of ``formula``, ``quantile`` and ``part``."""
 
     said: str
-    """For EXPLAIN: what is computed and what one unit moves."""
+    """EXPLAIN's sentence on its computation and sensitivity."""
     formula: Formula | None = None
     """Makes it of noisy partials of the block's exact query."""
     quantile: QuantileRequest | None = None
-    """Set where a histogram is needed, which quantiles of one column share."""
+    """The request for a histogram, which quantiles of one column share."""
     part: Callable[[Fraction], Part] | None = None
-    """Set where the aggregate has an exact query of its own."""
+    """Makes the mechanism of an aggregate with an exact query of its own."""
     report: str | None = None
     shown: Back | None = None
-    """The expression that the finished statement makes of the released column, where that is more than a cast to ``type``."""
+    """Makes the finished statement's expression of the released column, if that is more than a cast to ``type``."""
     noise_step: Fraction | None = None
     """The step of the noise, in units, where the released number is an exact count or sum with noise, and no more."""
     rounded: bool = False
     """True for a sum of weighed rows, whose fraction is in the middle of its interval alone."""
 
     def express(self, confidence: float) -> exp.Expr:
-        """Return a cast of the column, what ``shown`` makes of it, or GoogleSQL's report."""
+        """Return a cast of the column, its expression by ``shown``, or GoogleSQL's report."""
         if self.report == "JSON":
             return write_json_report(self.name, confidence)
         if self.shown is not None:
@@ -108,7 +108,7 @@ class Bounded:
     per_group: bool
     origin: str
     line: Line | None = None
-    """The numbers, where the argument is a date, a time or an interval, that it stands on."""
+    """The number line of a date, a time or an interval."""
 
     @property
     def centre(self) -> int:
@@ -117,12 +117,12 @@ class Bounded:
 
     @property
     def deviations(self) -> tuple[int, int]:
-        """The bounds, less the centre."""
+        """The bounds, relative to the centre."""
         return self.grid.low - self.centre, self.grid.high - self.centre
 
     @property
     def most(self) -> int:
-        """The farthest that a value is from the centre."""
+        """The greatest distance of a value from the centre."""
         return max(map(abs, self.deviations))
 
     def units(self, steps: int) -> Fraction:
@@ -136,31 +136,31 @@ class Bounded:
 
     @property
     def deviation(self) -> str:
-        """The clamped value less the centre, in SQL; products of two of them fit its type."""
+        """SQL of the clamped value relative to the centre; products of two of them fit its type."""
         value = grids.write_clamped(self.y, self.grid)
         return f"({f'CAST({value} AS HUGEINT)' if self.grid.wide else value} - {self.centre})"
 
     @property
     def said(self) -> str:
-        """The bounds of the argument, and who says so."""
+        """EXPLAIN's words on the bounds of the argument, and their origin."""
+        low, high = (f"{float(end):g}" for end in self.ends)
         if self.line is not None and self.line.between is not None:
-            return f"held to [{self.line.shown[0]}, {self.line.shown[1]}] ({self.origin})"
-        low, high = self.ends
-        return f"held to [{float(low):g}, {float(high):g}] ({self.origin})"
+            low, high = self.line.shown
+        return f"held to [{low}, {high}] ({self.origin})"
 
     @property
     def shown(self) -> Back | None:
-        """The function that makes a date, a time or an interval of a released number again."""
+        """Makes a date, a time or an interval of a released number again."""
         return None if self.line is None else self.line.between
 
 
 _LOOSE = 1000
-"""Bounds within which one row may add as much as so many rows of 1 are called loose."""
+"""The least absolute bound that is called loose."""
 
 
 @dataclass(frozen=True)
 class AggregateCall:
-    """One call of a noisy aggregate, its named arguments, and the block that it stands in."""
+    """One call of a noisy aggregate, its named arguments, and its block."""
 
     block: AggregatingBlock
     call: Call
@@ -170,7 +170,7 @@ class AggregateCall:
 
     @property
     def groups(self) -> int:
-        """The groups that have noise for all rows of a unit that count: one under a cap on all rows, which they share."""
+        """The number of groups whose noise must cover all of a unit's rows (1 under a cap on all rows)."""
         return 1 if self.exact.budgeted else self.block.per_unit_groups
 
     def make(
@@ -192,15 +192,14 @@ class AggregateCall:
         )  # fmt: skip
 
     def propose_auto(self, item: Bounded) -> str:
-        """Return what EXPLAIN adds where the bounds may be far wider than the values; nothing where they are not loose.
+        """Return EXPLAIN's proposal of AUTO for loose bounds, or nothing.
 
-        By public figures alone: one row may add as much as :data:`_LOOSE` rows of 1, or more. AUTO takes a power of two for the
-        bound, and 15 % of epsilon to find it, so it has less noise where values reach two fifths of the bounds at most.
+        AUTO takes a power of two for the bound, and 15 % of epsilon to find it. So it has less noise if values reach at most
+        two fifths of the bounds.
         """
         reach = max(map(abs, item.ends))
-        if item.per_group or not item.typed.type.numeric or reach < _LOOSE:
-            return ""
-        if item.line is not None and (item.line.between is not None or item.line.unit):
+        moment = item.line is not None and (item.line.between is not None or item.line.unit)
+        if item.per_group or not item.typed.type.numeric or reach < _LOOSE or moment:
             return ""
         return (
             f"; if values rarely reach {float(reach * Fraction(2, 5)):.3g}, contribution_bounds_per_row => AUTO finds nearer "
@@ -208,12 +207,12 @@ class AggregateCall:
         )
 
     def source(self, place: int = 0) -> str:
-        """Return an argument as the analyst would read it."""
+        """Return an argument as SQL."""
         return to_sql(self.call.args[place])
 
     @property
     def together(self) -> bool:
-        """Whether other numbers of rows stand beside it, of which a unit may have more than count: all weigh its rows alike."""
+        """Whether the block has several numbers of rows, which must weigh the capped rows of a unit alike."""
         return self.block.weighs_rows and self.exact.cuts_rows
 
     def weigh(self, y: str, most: int) -> Weighing | None:
@@ -224,30 +223,30 @@ class AggregateCall:
         return self.exact.weighing(y, most, self.together and self.block.weighs_all)
 
     def require_rows(self) -> int:
-        """Return how many rows of one unit may count in a group, and refuse where that is any number."""
+        """Return the number of one unit's rows that may count in a group; PrivacyError if it is unbounded."""
         require_rows(self.block.bound, self.block.options, self.call.node)
         return self.exact.rows_per_unit
 
     def refuse_options(self) -> None:
-        """Refuse named arguments besides the share of epsilon."""
+        """Raise BindError for named arguments other than epsilon."""
         if any(value is not None and name != "epsilon" for name, value in self.options.items()):
             name = "COUNT(DISTINCT ...)" if self.call.distinct else self.call.name
             raise bind_error(self.call.node, f"{name} takes epsilon only.")
 
     def refuse_group_bounds(self) -> None:
-        """Refuse bounds of a unit's own total, where only those of a row are known."""
+        """Raise BindError for bounds of a unit's own total."""
         if self.options.get("contribution_bounds_per_group") is not None:
             raise bind_error(self.call.node, f"{self.call.name} takes bounds per row only.")
 
     def refuse_bounds_twice(self) -> None:
-        """Refuse bounds of a row, given or to be found, beside those of a unit's own total."""
+        """Raise BindError for bounds both per row and per group."""
         kinds = ("contribution_bounds_per_row", "contribution_bounds_per_group")
         if all(self.options.get(kind) is not None for kind in kinds):
             what = "bounds are given per row and per group."
             raise bind_error(self.call.node, what, "give one of the two.")
 
     def refuse_distinct(self, instead: str = "") -> None:
-        """Refuse DISTINCT, under which one unit decides what another's rows count."""
+        """Raise PrivacyError for DISTINCT: by it, one unit decides whether another's rows count."""
         if self.call.distinct:
             what = f"{self.call.name}(DISTINCT ...) has no bounded sensitivity here."
             shown = ", ".join(map(to_sql, self.call.args))
@@ -260,45 +259,43 @@ class AggregateCall:
         return self.block.expression(self.call.args[0])
 
     def value(self, sql: str) -> str:
-        """Return the column of the exact rows that holds a value where the FILTER does."""
+        """Return the column of the exact rows with a value, NULL if the FILTER is not true."""
         return self.exact.value(self.block.filtered(self.call, sql))
 
     def require_number(self, typed: Typed, place: exp.Expr | None = None, kinds: Sequence[str] = ()) -> None:
-        """Refuse an argument that is no number, nor of these other kinds."""
-        place = self.call.args[0] if place is None else place
-        if not typed.type.numeric and typed.type.kind not in kinds:
-            shown = to_sql(place)
-            if typed.type.kind in _BOUND_KINDS and self.options.get("contribution_bounds_per_row") == "AUTO":
-                what = f"AUTO finds bounds of numbers, and {shown} is {typed.type.sql}."
-                raise bind_error(place, what, advise_bounds(typed))
-            what = f"{self.call.name} needs a number, and {shown} is {typed.type.sql}."
-            hint = self.block.write_counts(shown)
-            if self.block.is_unit(place):
-                hint = f"write COUNT(DISTINCT {shown}) instead of {to_sql(self.call.node)}: no privacy unit is released."
-            elif self.call.name in ("MIN", "MAX"):
-                last = " DESC" if self.call.name == "MAX" else ""
-                hint = "group by it and take the first or the last of the groups: they are noisy."
-                if whole := self.block.write_select(
-                    shown, f"GROUP BY {shown} ORDER BY {shown}{last} LIMIT 1"
-                ):
-                    hint = f"write {whole}: the groups are noisy."
-            elif typed.type.kind == "BOOLEAN" and self.call.name == "AVG":
-                hint = f"write AVG(({shown})::INT), the share of rows that hold, or COUNT_IF({shown}) for their number."
-            elif typed.type.kind == "BOOLEAN":
-                hint = f"write {self.call.name}(({shown})::INT), or COUNT_IF({shown})."
-            elif typed.type.kind == "TEXT":
-                hint = f"write TRY_CAST({shown} AS DOUBLE) for numbers kept as text, or {hint.removeprefix('write ')}"
-            raise bind_error(place, what, hint)
+        """Raise BindError for an argument that is no number, nor of one of these other kinds."""
+        place, kind = self.call.args[0] if place is None else place, typed.type.kind
+        if typed.type.numeric or kind in kinds:
+            return
+        shown, name = to_sql(place), self.call.name
+        if kind in _BOUND_KINDS and self.options.get("contribution_bounds_per_row") == "AUTO":
+            what = f"AUTO finds bounds of numbers, and {shown} is {typed.type.sql}."
+            raise bind_error(place, what, advise_bounds(typed))
+        hint = self.block.write_counts(shown)
+        if self.block.is_unit(place):
+            hint = f"write COUNT(DISTINCT {shown}) instead of {to_sql(self.call.node)}: no privacy unit is released."
+        elif name in ("MIN", "MAX"):
+            after = f"GROUP BY {shown} ORDER BY {shown}{' DESC' if name == 'MAX' else ''} LIMIT 1"
+            whole = self.block.write_select(shown, after)
+            hint = "group by it and take the first or the last of the groups: they are noisy."
+            hint = hint if whole is None else f"write {whole}: the groups are noisy."
+        elif kind == "BOOLEAN" and name == "AVG":
+            hint = f"write AVG(({shown})::INT) for the share of true rows, or COUNT_IF({shown}) for their number."
+        elif kind == "BOOLEAN":
+            hint = f"write {name}(({shown})::INT), or COUNT_IF({shown})."
+        elif kind == "TEXT":
+            hint = f"write TRY_CAST({shown} AS DOUBLE) for numbers kept as text, or {hint.removeprefix('write ')}"
+        raise bind_error(place, f"{name} needs a number, and {shown} is {typed.type.sql}.", hint)
 
     def bounds(
         self, typed: Typed, place: exp.Expr | None = None, kinds: Sequence[str] = ()
     ) -> tuple[Fraction, Fraction, str]:
-        """Return the bounds of an argument and where they come from: named first, then derived from the policy.
+        """Return the bounds of an argument and their origin: named first, then derived from the policy.
 
         Args:
             typed: the argument.
-            place: where it stands; the first argument by default.
-            kinds: what it may be where else it must be a number.
+            place: its node; the first argument by default.
+            kinds: the kinds other than numbers that it may be of.
 
         Raises:
             PrivacyError: there are none.
@@ -334,7 +331,6 @@ class AggregateCall:
         raise privacy_error(call.node, what, hint)
 
     def _origin(self, typed: Typed) -> str:
-        """Say where the bounds of an expression come from."""
         if is_surely_within(typed):
             return "from the expression itself"
         public = {r.source.alias_or_name for r in self.exact.bound.relations if not r.private}
@@ -350,8 +346,8 @@ class AggregateCall:
 
         Args:
             typed: the argument.
-            kinds: what it may be where else it must be a number.
-            multiplied: whether products of two such values are added, which a coarser grid leaves room for.
+            kinds: the kinds other than numbers that it may be of.
+            multiplied: whether products of two such values are added, which need a coarser grid.
             on: places the argument and its bounds on a line of numbers.
         """
         low, high, origin = self.bounds(typed, kinds=kinds)
@@ -365,43 +361,36 @@ class AggregateCall:
         named = self.options.get("contribution_bounds_per_group") is not None
         y = self.value(to_sql(grids.write_steps(place.typed, grid)))
         per_group = named and not self.exact.bound.row_level
-        given = origin.startswith("given")
-        if (
-            not per_group
-            and place.between is None
-            and typed.type.numeric
-            and (given or not is_surely_within(typed))
-        ):
+        number = not per_group and place.between is None and typed.type.numeric
+        if number and (origin.startswith("given") or not is_surely_within(typed)):
             self.note_clip(y, grid, self.source())
         return Bounded(place.typed, y, grid, per_group, origin, place)
 
     def note_clip(self, y: str, grid: grids.Grid, source: str) -> None:
-        """Remember that a column of the rows is held to the ends of its grid."""
+        """Record that a column of the rows is clamped to the ends of its grid."""
         self.exact.clipped.append(ClippedValue(y, grid.low, grid.high, Fraction(grid.steps), source))
 
     def say_sensitivity(self, partial: Partial, steps: Fraction | int = 1) -> str:
-        """Say for EXPLAIN how far one unit moves a total."""
+        """Return EXPLAIN's words on the sensitivity of a total to one unit."""
         shown = Fraction(self.exact.sensitivity(partial)) / Fraction(steps)
         where = "in one group" if self.block.keys else "in all"
         found = ", times the cap on its rows" if self.exact.ceiling is not None and not partial.fixed else ""
         return f"one privacy unit moves this by at most {float(shown):g} {where}{found}{self._say_missing(partial)}"
 
     def _say_missing(self, partial: Partial) -> str:
-        """Say that the cap on a unit's rows cuts a count or a sum, where there is one; whether it does is private."""
+        """Return that the cap on a unit's rows may leave out a part of a count or a sum; whether it does is private."""
         if partial.fixed or not self.exact.cuts_rows or self.exact.ceiling is not None or partial.weighing:
             return ""
         if partial.adds is not None:
-            return "; what the sum of one privacy unit has beyond is missing"
-        return f"; rows of one privacy unit beyond {self.exact.rows_in_group:,} are missing"
+            return "; the excess of one privacy unit's sum is left out"
+        return f"; rows of one privacy unit above {self.exact.rows_in_group:,} are left out"
 
     def say_weighing(self, weighing: Weighing | None) -> str:
-        """Say in a note and for EXPLAIN that a cap may cut; whether it does is private, and not said."""
+        """Note and return that a cap may make a unit's rows weigh less; whether it does is private."""
         if weighing is None or not self.exact.cuts_rows:
             return ""
         if self.exact.ceiling is not None:
-            return (
-                "; the rows of a privacy unit with more than the cap weigh less, and count as many together"
-            )
+            return "; the rows of a privacy unit with more than the cap weigh less, and count as the cap together"
         rows = self.exact.rows_in_group
         where = "in all" if rows == self.exact.caps.total else "in one group"
         many = f"{rows} row{'s' if rows != 1 else ''} {where}"
@@ -416,11 +405,11 @@ _AUTO = (
     "SUM", "AVG", "VARIANCE", "VAR_POP", "STDDEV", "STDDEV_SAMP", "STDDEV_POP",
     "MEDIAN", "QUANTILE_CONT", "QUANTILE_DISC", "APPROX_QUANTILES", "MIN", "MAX",
 )  # fmt: skip
-"""Aggregates of numbers that need no bounds to be given."""
+"""Aggregates of numbers that can find bounds."""
 
 
 def advise_bounds(typed: Typed) -> str:
-    """Return what to write for AUTO bounds where these can't be found: nothing where bounds are declared."""
+    """Return the hint for AUTO bounds that can't be found."""
     if typed.bounds is not None and typed.bounds.low is not None and typed.bounds.high is not None:
         return "leave it out: bounds are known."
     return (
@@ -429,19 +418,16 @@ def advise_bounds(typed: Typed) -> str:
     )
 
 
-_BOUND_KINDS = {"DATE": ("DATE", "TIMESTAMP"), "TIMESTAMP": ("DATE", "TIMESTAMP"), "TIME": ("TIME",),
-                "INTERVAL": ("INTERVAL", "number")}  # fmt: skip
+_BOUND_KINDS: dict[str, tuple[str, ...]] = {"TIME": ("TIME",), "INTERVAL": ("INTERVAL", "number")}
+_BOUND_KINDS |= dict.fromkeys(("DATE", "TIMESTAMP"), ("DATE", "TIMESTAMP"))
 
 
 def _require_kind(typed: Typed, node: exp.Expr) -> None:
-    """Refuse named bounds that are dates where the argument is a number, or the other way round."""
+    """Raise BindError for named bounds of a kind that can't be compared with the argument."""
+    hint = "write bounds of its type: (DATE '2020-01-01', DATE '2020-12-31'), or (0, 100) for numbers."
     for item in node.expressions:
         moment = moment_of(item)
         kind = "number" if moment is None else moment[0]
         if kind not in _BOUND_KINDS.get(typed.type.kind, ("number",)):
-            raise bind_error(
-                item,
-                f"the bounds of a {typed.type.sql} can't be a {kind}.",
-                "write bounds of its type: (DATE '2020-01-01', DATE '2020-12-31'), or (0, 100) for numbers.",
-                around=node,
-            )
+            what = f"the bounds of a {typed.type.sql} can't be a {kind}."
+            raise bind_error(item, what, hint, around=node)

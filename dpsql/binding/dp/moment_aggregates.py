@@ -1,6 +1,7 @@
-"""Counts, sums and what is computed of them: averages, variances, covariances and regressions.
+"""Counts, sums and formulas of them: averages, variances, covariances and regressions.
 
-Each is made of noisy moments: exact partials of one query, which :class:`AggregateCall` bounds and a mechanism makes noisy.
+Each is a formula of noisy moments: exact partials of one query, which :class:`AggregateCall` bounds and a mechanism makes
+noisy. An aggregate of this kind is a row of :data:`MOMENTS`.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from dpsql.mechanisms.moments import PAIR_KINDS, Axis, Count, Mean, Output, Pair
 from dpsql.mechanisms.per_group import LaplaceNoise, Statistic
 
 _OWN_STEPS = 1 << 20
-"""About so many steps between the bounds of a unit's own mean."""
+"""The approximate number of steps between the bounds of a unit's own mean."""
 
 
 # -- counts -----------------------------------------------------------------------------------------------------
@@ -58,7 +59,7 @@ def _count(asked: AggregateCall) -> Aggregate:
     low, high = math.floor(bounds[0]), math.ceil(bounds[1])
     if not asked.exact.bound.row_level:
         return _counted(asked, what, Partial(inner, low, high, fixed=True))
-    one = min(max(1, low), high)  # each row is one, and one held to the bounds is the same for all
+    one = min(max(1, low), high)  # each row counts 1, clamped to the bounds
     inner = inner if one == 1 else f"{one} * {inner}"
     return _counted(asked, what, Partial(inner, min(0, one), max(0, one)))
 
@@ -77,7 +78,7 @@ def _write_present(typed: Typed) -> str:
 
 
 def _write_count(asked: AggregateCall, value: str | None) -> str:
-    """Write the count of the rows where the FILTER holds and a value, if one is given, is there."""
+    """Return the count of the rows whose FILTER is true and whose value, if any, is not NULL."""
     if value is None and asked.call.where is None:
         return "COUNT(*)"
     return f"COUNT({asked.value(value or 'TRUE')})"
@@ -122,12 +123,7 @@ def _count_distinct(asked: AggregateCall) -> Aggregate:
 
 
 def _count_values(asked: AggregateCall) -> Aggregate:
-    """Bind ``COUNT(DISTINCT x)``.
-
-    Raises:
-        PrivacyError: nothing bounds the rows of a unit.
-        BindError: options that don't fit.
-    """
+    """Bind ``COUNT(DISTINCT x)``."""
     asked.refuse_options()
     asked.require_rows()
     value = asked.block.filtered(asked.call, to_sql(asked.block.expression(asked.call.args[0]).node))
@@ -158,18 +154,18 @@ def _refuse_row_bounds(asked: AggregateCall) -> None:
 
 @dataclass(frozen=True)
 class _Moments:
-    """The moments of one aggregate: counts and sums over the same rows, each of which weighs the same in all of them."""
+    """The moments of one aggregate: counts and sums over equal rows, with equal weights."""
 
     asked: AggregateCall
     weighing: Weighing | None = None
 
     @property
     def whole(self) -> int:
-        """Parts of a row that the moments are counted in."""
+        """The weight of a whole row."""
         return 1 if self.weighing is None else self.weighing.scale
 
     def count(self, item: Bounded) -> Partial:
-        """Return how many rows have a value: of each unit one at most, where its own aggregate is its value."""
+        """Return the number of rows with a value; of units with a value if bounds are per group."""
         fixed, weighing = item.per_group, self.weighing
         return self.asked.exact.add(Partial(f"COUNT({item.y})", 0, 1, fixed=fixed, weighing=weighing))
 
@@ -217,12 +213,7 @@ def _sum(asked: AggregateCall) -> Aggregate:
 
 
 def _distinct_sum(asked: AggregateCall) -> Aggregate:
-    """Bind ``SUM(DISTINCT x)``: the values that occur are had from a histogram, and added up after it.
-
-    Raises:
-        PrivacyError: nothing bounds the rows of a unit, or the values.
-        BindError: options that don't fit.
-    """
+    """Bind ``SUM(DISTINCT x)``, the sum of the values that occur in a histogram."""
     asked.refuse_group_bounds()
     asked.call.require(1)
     if asked.options.get("contribution_bounds_per_row") == "AUTO":
@@ -235,13 +226,11 @@ def _distinct_sum(asked: AggregateCall) -> Aggregate:
     grid = grids.choose_grid(typed.type, low, high)
     values = None
     if typed.values is not None and isinstance(typed.node, exp.Column):
-        steps = (round(Fraction(str(value)) * grid.steps) for value in typed.values)
-        values, origin = (
-            tuple(sorted({min(max(v, grid.low), grid.high) for v in steps})),
-            "the declared values",
-        )
+        scaled = (round(Fraction(str(value)) * grid.steps) for value in typed.values)
+        values = tuple(sorted({min(max(v, grid.low), grid.high) for v in scaled}))
+        origin = "the declared values"
     y = asked.block.filtered(asked.call, to_sql(grids.write_steps(typed, grid)))
-    exact = asked.exact
+    exact, steps = asked.exact, Fraction(grid.steps)
 
     def bound_change() -> int:
         return max(1, bound_distinct_sum(exact.rows_per_unit, grid.low, grid.high, values, exact.budgeted))
@@ -250,19 +239,18 @@ def _distinct_sum(asked: AggregateCall) -> Aggregate:
         noise = LaplaceNoise(epsilon, bound_change(), asked.groups)
         query = write_histogram(exact, exact.names, y, grids.write_clamped("v", grid), asked.groups)
         return DistinctSum(
-            query, exact.names, asked.name, grid.low, grid.high, exact.rows_per_unit, noise, Fraction(grid.steps), values,
+            query, exact.names, asked.name, grid.low, grid.high, exact.rows_per_unit, noise, steps, values,
             asked.block.confidence, exact.budgeted,
         )  # fmt: skip
 
-    moved = (
-        f"one privacy unit moves this by at most {float(Fraction(bound_change()) / Fraction(grid.steps)):g}"
+    said = (
+        f"add the different values of {asked.source()}, held to [{float(low):g}, {float(high):g}] ({origin}); "
+        f"one privacy unit moves this by at most {float(bound_change() / steps):g}"
     )
-    held = f"held to [{float(low):g}, {float(high):g}] ({origin})"
-    said = f"add the different values of {asked.source()}, {held}; {moved}"
     integers = typed.type.kind == "INTEGER" and grid.steps == 1 and typed.type.sql != "UHUGEINT"
-    step = 1 / Fraction(grid.steps)
-    kind = "HUGEINT" if integers else typed.type.find_sum_type(max(abs(grid.low), abs(grid.high)) * step)
-    return asked.make(kind, said, part=part, noise_step=step)
+    most = max(abs(grid.low), abs(grid.high)) / steps
+    kind = "HUGEINT" if integers else typed.type.find_sum_type(most)
+    return asked.make(kind, said, part=part, noise_step=1 / steps)
 
 
 def _avg(asked: AggregateCall) -> Aggregate:
@@ -274,7 +262,7 @@ def _avg(asked: AggregateCall) -> Aggregate:
 
 def _mean(asked: AggregateCall, item: Bounded, what: str = "average") -> Aggregate:
     moments, centre, finer = _Moments(asked), item.centre, 1
-    if item.per_group:  # the mean of the units' own means, which are no whole steps: so they get finer ones
+    if item.per_group:  # the mean of the units' own means, which lie between steps: so they get finer ones
         finer = max(1, _OWN_STEPS // max(1, item.grid.high - item.grid.low))
         low, high, centre = item.grid.low * finer, item.grid.high * finer, centre * finer
         times = f" * {finer}" if finer > 1 else ""
@@ -300,10 +288,10 @@ _GEOMEAN_BOUNDS = (Fraction(1, 10**300), Fraction(10**300))
 
 
 def _geometric_mean(asked: AggregateCall) -> Aggregate:
-    """Bind ``GEOMEAN(x)``: EXP of the noisy mean of logarithms, with the interval's ends likewise.
+    """Bind ``GEOMEAN(x)``: EXP of the noisy mean of logarithms, and of its interval's ends.
 
-    A value is held to its bounds, which are above 0, before its logarithm is taken: what is 0 or negative counts as the
-    lower bound. NULL is left out, as in every mean. A unit moves the sum of logarithms by the bounds' logarithms alone.
+    A value is clamped to its bounds, which are above 0, before its logarithm is taken: 0 and negative values count as the
+    lower bound. NULL is left out, as in every mean. The bounds' logarithms limit a unit's move of the sum of logarithms.
     """
     asked.refuse_group_bounds()
     if asked.options.get("report_format"):
@@ -320,20 +308,15 @@ def _place_logarithm(asked: AggregateCall, typed: Typed, low: Fraction, high: Fr
         raise privacy_error(asked.call.node, what, hint)
     value, end = asked.call.args[0], make_literal(float(low))
     below = exp.If(this=exp.LT(this=exp.paren(value.copy()), expression=end), true=end.copy())
-    held = exp.Case(ifs=[below], default=make_cast(value.copy(), DOUBLE))  # NULL stays NULL
+    clamped = exp.Case(ifs=[below], default=make_cast(value.copy(), DOUBLE))  # NULL stays NULL
     ends = (Fraction(math.log(low)), Fraction(math.log(high)))
     shown = (f"{float(low):g}", f"{float(high):g}")
-    logarithm = asked.block.expression(exp.Ln(this=held))
+    logarithm = asked.block.expression(exp.Ln(this=clamped))
     return Line(logarithm, *ends, lambda node: exp.Exp(this=node), shown=shown, unit="logarithms")
 
 
-_SPREADS: dict[str, AutoKind] = {
-    "VARIANCE": "var_samp",
-    "VAR_POP": "var_pop",
-    "STDDEV": "stddev_samp",
-    "STDDEV_SAMP": "stddev_samp",
-    "STDDEV_POP": "stddev_pop",
-}
+_SPREADS: dict[str, AutoKind] = {"VARIANCE": "var_samp", "VAR_POP": "var_pop", "STDDEV": "stddev_samp"}
+_SPREADS |= {"STDDEV_SAMP": "stddev_samp", "STDDEV_POP": "stddev_pop"}
 
 
 def _spread(asked: AggregateCall) -> Aggregate:
@@ -367,7 +350,7 @@ _SQUARES = {
 
 def _pair(asked: AggregateCall) -> Aggregate:
     y, x = both = _columns(asked)
-    # y is there where x is: both are weighed alike
+    # y is NULL exactly if x is: both have equal weights
     moments = _Moments(asked, asked.weigh(y.y, max(y.most, x.most) ** 2))
     shared = [moments.count(y), moments.product(y, x)]
     wanted = _SQUARES.get(asked.call.name, (False, False))
@@ -389,12 +372,7 @@ def _pair(asked: AggregateCall) -> Aggregate:
 
 
 def _columns(asked: AggregateCall) -> tuple[Bounded, Bounded]:
-    """Return both columns on their grids, missing where either is.
-
-    Raises:
-        BindError: not two numbers, or bounds per group.
-        PrivacyError: no bounds, of values or of a unit's rows.
-    """
+    """Return both columns on their grids, NULL if either is."""
     asked.call.require(2)
     asked.refuse_distinct()
     asked.refuse_group_bounds()
@@ -429,11 +407,11 @@ MOMENTS: dict[str, Callable[[AggregateCall], Aggregate]] = {
 
 
 def read_as_mean(block: AggregatingBlock, node: exp.Expr) -> exp.Expr | None:
-    """Return the call of AVG that a quotient means; None where it is no quotient of the same rows.
+    """Return the call of AVG that equals a quotient; None unless it is a quotient of a sum and a count of equal rows.
 
-    The count may stand in ``NULLIF(..., 0)``, and the sum may be made a DOUBLE first. Bounds per group are left alone:
-    with them AVG is the mean of the units' own means. Named shares of epsilon go to the mean where both calls have one;
-    else it takes an equal part, like any aggregate.
+    The count may be in ``NULLIF(..., 0)``, and the sum may be cast to DOUBLE first. Bounds per group are excluded: with
+    them AVG is the mean of the units' own means. The mean gets the shares of epsilon if both calls have one; otherwise it
+    gets an equal part, like any aggregate.
     """
     if not isinstance(node, exp.Div):
         return None
@@ -452,7 +430,7 @@ def read_as_mean(block: AggregatingBlock, node: exp.Expr) -> exp.Expr | None:
     argument = total.args[0].copy()
     kind = block.expression(argument.copy()).type
     if not kind.numeric and kind.kind not in ("BOOLEAN", "INTERVAL"):
-        return None  # dates have a mean, and no sum: the refusal says so
+        return None  # dates have a mean but no sum, as the refusal says
     if kind.kind == "BOOLEAN":
         argument = exp.cast(argument, "INTEGER")
     made: exp.Expr = exp.Avg(this=argument)
@@ -464,7 +442,7 @@ def read_as_mean(block: AggregatingBlock, node: exp.Expr) -> exp.Expr | None:
 
 
 def _find_sum(node: exp.Expr) -> exp.Expr:
-    """Return the call that is made a DOUBLE before it is divided: a quotient of numbers is one anyway."""
+    """Return a call without a cast to DOUBLE, or a product with 1, before the division."""
     node = node.unnest()
     if isinstance(node, exp.Cast) and node.to.this == exp.DataType.Type.DOUBLE:
         node = node.this
@@ -482,17 +460,17 @@ def _find_count(node: exp.Expr) -> exp.Expr:
 
 
 def _have_same_rows(block: AggregatingBlock, total: Call, count: Call) -> bool:
-    """Say whether both calls have the same argument and the same FILTER."""
+    """Return whether both calls have equal arguments and FILTERs."""
     parts = ((call.args[0], *filter(None, [call.where])) for call in (total, count))
     try:
         of_total, of_count = ([block.spelling(node) for node in nodes] for nodes in parts)
         return of_total == of_count
-    except BindError:  # an unknown column: what binds the calls says so, with its place
+    except BindError:  # an unknown column, which binding the calls refuses with its place
         return False
 
 
 def _add_shares(total: Call, count: Call) -> exp.Expr:
-    """Return the argument ``epsilon`` of the mean: the sum of what both calls were given."""
+    """Return the argument ``epsilon`` of the mean: the sum of both calls' shares."""
     shares = [read_epsilon(call.named["epsilon"][0]) for call in (total, count)]
     argument = total.named["epsilon"][1].copy()
     with decimal.localcontext(prec=100):  # two literals: their sum has finitely many digits

@@ -49,13 +49,11 @@ from dpsql.privacy.amounts import Amount
 from dpsql.privacy.events import Event, compose_events
 
 NOISY_AGGREGATES: dict[str, Callable[[AggregateCall], Aggregate]] = {**MOMENTS, **OWN_QUERIES}
-"""Every noisy aggregate: to add one is to add a row to one of the two."""
-
-
+"""Every noisy aggregate, as a row of one of the two tables."""
 _SOME_SHOWN = "those that differ from a group without rows appear"
-_STEPS_SHOWN = "all of them appear, since a window goes by their order"
+_STEPS_SHOWN = "all of them appear, since a window follows their order"
 _CLOSE = 1 - Fraction(1, 10**7)
-"""The part of its amount that a block must use at least."""
+"""The least part of its amount that a block uses."""
 
 
 @dataclass
@@ -63,28 +61,28 @@ class NoisyBlock(AggregatingBlock):
     """A block of noisy aggregates."""
 
     known: ClassVar[Mapping[str, Callable[[AggregateCall], Aggregate]]] = NOISY_AGGREGATES
-    """The aggregates that may be asked for, by name."""
+    """The supported aggregates, by name."""
     every: Sequence[exp.Expr] = ()
-    """The keys of all grouping sets, where it is a block of one of these."""
+    """The keys of all grouping sets, if it is a block of one of these."""
     blocks: int = 1
-    """The number of blocks, of grouping sets, whose noise is calibrated together."""
+    """The number of grouping sets whose noise is calibrated together."""
     noise: MomentNoise | None = None
-    """The noise of its moments; before it is bound, what was chosen for the first of these blocks."""
+    """The noise of its moments; before it is bound, that of the first of these blocks."""
     open_keys: tuple[bool, ...] = ()
-    """For each key of all grouping sets, whether rows may have values that no group has: known where cells add up."""
+    """For each key of all grouping sets, whether rows may have values that no group has; set if cells must add up."""
     exact: Exact = field(init=False)
     key_types: list[tuple[GroupKey, Typed]] = field(default_factory=list)
     caps: AutoCaps | None = None
     """The caps on a unit that are found before the answer."""
 
     def bind(self) -> None:
-        """Bind the keys first (they decide the bounding), then every clause above them."""
+        """Bind the keys first, by which rows are capped, then every clause above them."""
         if self.blocks == 1:
             refuse_unfit(self.options, MAKERS)
         condition = self.where()
         distinct = self.select.args.get("distinct")
         if distinct is not None and distinct.args.get("on") is not None:
-            what = "DISTINCT ON chooses rows, and here they are private."
+            what = "DISTINCT ON would choose private rows."
             hint = "aggregate in a subquery first, and choose from its answer."
             raise privacy_error(distinct.args["on"], what, hint)
         if distinct and not self.select.args.get("group"):
@@ -108,9 +106,8 @@ class NoisyBlock(AggregatingBlock):
         size = self.domain.size if self.domain is not None else None
         rows, each = self.bound.row_caps(self.options) if self.caps is None else self.caps.fixed
         free = size is not None and groups is not None and size <= groups
-        self.per_unit_groups = (
-            min((x for x in (groups, size, rows) if x is not None), default=1) if keys else 1
-        )
+        known = [n for n in (groups, size, rows) if n is not None]
+        self.per_unit_groups = min(known, default=1) if keys else 1
         if keys and self.domain is None and self.per_unit_groups > 1 and groups is None:
             self.binder.notes.append(self._say_many_groups(self.per_unit_groups))
         self.exact = Exact(
@@ -126,51 +123,46 @@ class NoisyBlock(AggregatingBlock):
         self.binder.when_whole.append(self._show_filled)
 
     def _show_filled(self, tree: exp.Expr) -> None:
-        """Show, of groups that a range makes, those that differ from a group without rows.
+        """Show, of groups of a range, those that differ from a group without rows.
 
-        A window in the order of such a key needs all steps, and cells of grouping sets add up only where all are there.
+        A window in the order of such a key needs all steps, and cells of grouping sets add up only if all are shown.
         """
-        there = any(block.name == self.name for block in self.binder.blocks)
-        if self.domain is None or not self._hides() or not there:
+        place = next((i for i, block in enumerate(self.binder.blocks) if block.name == self.name), None)
+        if self.domain is None or not self._hides() or place is None:
             return
         ranged = self.domain.ranged
         if not WindowFinder(tree, self.name, ranged, frozenset()).has_ordered(ranged):
             keys = tuple(key.name for key, _ in self.key_types if key.name in ranged)
             self.binder.ranged.append(RangedGroups(self.name, keys))
             return
-        self.binder.blocks[:] = [
-            replace(
-                block,
-                sentences=tuple(
-                    line.replace(_SOME_SHOWN, _STEPS_SHOWN) if _SOME_SHOWN in line else line
-                    for line in block.sentences
-                ),
-            )
-            if block.name == self.name
-            else block
-            for block in self.binder.blocks
-        ]
+        block = self.binder.blocks[place]
+        sentences = tuple(line.replace(_SOME_SHOWN, _STEPS_SHOWN) for line in block.sentences)
+        self.binder.blocks[place] = replace(block, sentences=sentences)
 
     def _hides(self) -> bool:
-        """Return whether groups of ranges that look empty are left out where no window needs them."""
-        every = self.options.get("group_selection_strategy") == "PUBLIC_GROUPS" or bool(
-            self.options.get("consistent")
+        """Return whether groups of ranges that look empty are hidden unless a window needs them."""
+        every = self.options.get("group_selection_strategy") == "PUBLIC_GROUPS" or self.options.get(
+            "consistent"
         )
         return self.domain is not None and bool(self.domain.ranged) and not every
 
     def _spell_rows(self, call: Call) -> tuple[str, ...]:
-        """Return the rows that a number describes: those in which its arguments are there and its FILTER holds."""
+        """Return the rows that a number describes: those with its arguments present and its FILTER true."""
         nodes = [*call.args, *([] if call.where is None else [call.where])]
         try:
             return tuple("*" if node.is_star else self.spelling(node) for node in nodes)
         except BindError:  # an unknown column: binding the call says so, with its place
             return tuple(map(to_sql, nodes))
 
-    def _list_row_numbers(self) -> list[Call]:
-        """Return the numbers of rows that are asked for: counts, sums and what is made of them."""
+    def _list_places(self) -> list[exp.Expr]:
+        """Return the items and clauses that may contain aggregates."""
         clauses = (self.select.args.get(key) for key in ("having", "order", "qualify"))
+        return [*self.select.expressions, *filter(None, clauses)]
+
+    def _list_row_numbers(self) -> list[Call]:
+        """Return the calls of aggregates that are numbers of rows: counts, sums and formulas of them."""
         found = []
-        for place in (*self.select.expressions, *(node for node in clauses if node is not None)):
+        for place in self._list_places():
             for node in place.walk(prune=lambda n: isinstance(n, exp.Query)):
                 inside = isinstance(node.parent, exp.Filter) and node is node.parent.this
                 call = None if inside or isinstance(node, exp.Window) else self.call_of(node)
@@ -181,21 +173,21 @@ class NoisyBlock(AggregatingBlock):
         return found
 
     def place_groups(self, keys: tuple[GroupKey, ...], typed: Pairs) -> tuple[GroupKey, ...]:
-        """Find the public groups, if all of them are, and return the keys as the exact query has them."""
+        """Find the public groups, if all groups are public, and return the keys of the exact query."""
         self.domain = find_public_groups(self, typed, self.range_groups()) if keys else None
         for name in self.domain.left_out if self.domain is not None else ():
             self.binder.notes.append(f"rows whose {spell(self.key_sources[name])} is NULL are in no group")
         return keys
 
     def _say_many_groups(self, rows: int) -> str:
-        """Say that a cap on rows alone leaves a unit in many private groups, of which few are then large enough to be shown."""
+        """Return the note that private groups are chosen for units in as many groups as rows."""
         return (
-            f"private groups are chosen as if one {name_unit(self.bound)} were in {rows:,} of them, as many as its rows, so "
+            f"private groups are chosen as if one {name_unit(self.bound)} were in {rows:,} of them, one for each row, so "
             "small groups are left out: a lower max_groups_contributed shows smaller ones, and counts it in fewer"
         )
 
     def _join_that_keeps(self, keys: Sequence[exp.Expr]) -> str | None:
-        """Return the join by which all groups of a public table would appear; None where keys are not of one joined here."""
+        """Return a join that would show all groups of a public table; None unless the keys are of one joined here."""
         relations, fields = self.bound.relations, [self.names.known(key) for key in keys]
         public = [r for r in relations if not r.private and any(f is g for f in r.fields for g in fields)]
         joins = self.select.args.get("joins") or []
@@ -209,70 +201,60 @@ class NoisyBlock(AggregatingBlock):
         return f"{side} JOIN in place of JOIN, with keys from {public[0].alias},"
 
     def _find_open_keys(self, keys: Sequence[exp.Expr]) -> tuple[bool, ...]:
-        """Return for each key whether rows may have values that no group has.
-
-        Raises:
-            PrivacyError: the groups are not all public, so cells can't be made to add up.
-        """
+        """Return for each key whether rows may have values that no group has; PrivacyError unless all groups are public."""
         pairs = self._name_keys(keys)
         if find_public_groups(self, pairs, self.range_groups()) is None:
-            raise self.options.refuse(
-                "consistent", "cells are made to add up only where all groups are public.",
-                "leave consistent out, or ask the owner to declare the columns' values.", PrivacyError,
-            )  # fmt: skip
+            what, hint = (
+                "cells can only add up if all groups are public.",
+                "ask the owner to declare the columns' values.",
+            )
+            raise self.options.refuse("consistent", what, f"leave consistent out, or {hint}", PrivacyError)
         alone = [find_public_groups(self, [pair], self.range_groups()) for pair in pairs]
         return tuple(found is None or not found.complete for found in alone)
 
     def range_groups(self) -> int:
-        """Return how many public groups ranges may be made into: none where the analyst asks for private ones."""
+        """Return the most public groups of ranges: 0 if the analyst asks for private groups."""
         strategy = self.options.get("group_selection_strategy")
         if strategy == "PUBLIC_GROUPS":
             return MAX_GROUPS
         private = {"min_privacy_units_per_group", "group_selection_epsilon"}
         asked = strategy is not None or not private.isdisjoint(self.options.values)
-        clauses = (self.select.args.get(key) for key in ("having", "order", "qualify"))
-        places = [*self.select.expressions, *(node for node in clauses if node is not None)]
-        if asked or not any(self._has_aggregate(node) for node in places):
-            return 0  # which groups there are is all that is asked for, or how they are found
+        if asked or not any(map(self._has_aggregate, self._list_places())):
+            return 0  # the statement asks only for the groups, or says how to choose them
         return MAX_RANGE_GROUPS
 
     def _check_strategy(self) -> None:
-        strategy = self.options.get("group_selection_strategy")
-        if strategy == "PUBLIC_GROUPS" and self.keys and self.domain is None:
+        options, public = self.options, bool(self.keys) and self.domain is not None
+        if options.get("group_selection_strategy") == "PUBLIC_GROUPS" and self.keys and not public:
             keeping = self._join_that_keeps(self.group_expressions())
-            joined = (
-                f"write {keeping.rstrip(',')}"
-                if keeping
-                else "join a public table of the groups, and keep all of its rows"
-            )
+            joined = "join a public table of the groups, and keep all of its rows"
+            joined = joined if keeping is None else f"write {keeping.rstrip(',')}"
             hint = f"{joined}, or ask the owner to declare the column's values."
-            raise self.options.refuse(
-                "group_selection_strategy", "these groups are not public.", hint, PrivacyError
-            )
+            what = "these groups are not public."
+            raise options.refuse("group_selection_strategy", what, hint, PrivacyError)
         if self.blocks > 1:  # of grouping sets, some may have no private groups
             return
-        if "group_selection_epsilon" in self.options.values and (not self.keys or self.domain is not None):
-            why = (
-                "these groups are public: nothing is spent on choosing them."
-                if self.keys
-                else "there are no groups to choose."
+        if "group_selection_epsilon" in options.values and (public or not self.keys):
+            why = "these groups are public: nothing is spent on choosing them."
+            raise options.refuse(
+                "group_selection_epsilon",
+                why if public else "there are no groups to choose.",
+                "leave it out.",
             )
-            raise self.options.refuse("group_selection_epsilon", why, "leave it out.")
-        if "min_privacy_units_per_group" in self.options.values and self.keys and self.domain is not None:
-            raise self.options.refuse(
-                "min_privacy_units_per_group", "these groups are public: all of them appear, however few units they have.",
-                "leave it out, or keep groups by a noisy count of their units.",
-            )  # fmt: skip
+        if "min_privacy_units_per_group" in options.values and public:
+            why = "these groups are public: all of them appear, with any number of units."
+            hint = "leave it out, or keep groups by a noisy count of their units."
+            raise options.refuse("min_privacy_units_per_group", why, hint)
 
     def _groups(self) -> int | None:
-        """Return how many groups a unit may touch; None where nothing needs to bound them, or the cap on its rows does."""
+        """Return the cap on a unit's groups; None if there are no groups, or the cap on its rows bounds them."""
         if not self.bound.row_level and not self.keys:
             return None
         return find_groups(self.bound, self.options, self.select.args.get("group") or self.select)
 
     @property
     def public_key_nodes(self) -> Sequence[exp.Expr]:
-        """The keys of all grouping sets, where these are public together: a total counts what their groups count."""
+        """The keys of all grouping sets, if these are public together: a total counts the rows of their groups."""
         if not self.every:
             return super().public_key_nodes
         pairs = self._name_keys(self.every)
@@ -280,10 +262,8 @@ class NoisyBlock(AggregatingBlock):
         return () if found is None else [typed.node for _, typed in pairs]
 
     def _name_keys(self, nodes: Sequence[exp.Expr]) -> list[tuple[GroupKey, Typed]]:
-        typed = [self.expression(node) for node in nodes]
-        return [
-            (GroupKey(f"w{i}", to_sql(t.node), t.type.sql, t.label_order), t) for i, t in enumerate(typed)
-        ]
+        typed = enumerate(self.expression(node) for node in nodes)
+        return [(GroupKey(f"w{i}", to_sql(t.node), t.type.sql, t.label_order), t) for i, t in typed]
 
     # -- the clauses above --------------------------------------------------------------------------------------
 
@@ -293,7 +273,7 @@ class NoisyBlock(AggregatingBlock):
         return call if call is not None and call.name in self.known else None
 
     def above(self, node: exp.Expr, aliases: dict[str, exp.Expr]) -> exp.Expr:
-        """Return a quotient that is a mean, and a list of quantiles, as what they are; all else as any block does."""
+        """Return a quotient that is a mean as AVG, and a list of quantiles as a list; other nodes as any block does."""
         mean = read_as_mean(self, node)
         node = node if mean is None else mean
         call = None if isinstance(node, exp.Window) else self.call_of(node)
@@ -302,20 +282,14 @@ class NoisyBlock(AggregatingBlock):
         return super().above(node, aliases)
 
     def bind_call(self, call: Call, name: str) -> Aggregate:
-        """Bind one call.
-
-        Raises:
-            BindError: wrong number or type of arguments.
-            PrivacyError: no bounds, or no bound on the rows of a unit.
-        """
         refuse_equals(call, NAMED_ARGUMENTS)
         options = call.read(NAMED_ARGUMENTS)
         return self.known[call.name](AggregateCall(self, call, name, options, self.exact))
 
-    # -- the price ----------------------------------------------------------------------------------------------
+    # -- the loss -----------------------------------------------------------------------------------------------
 
     def build_operator(self) -> None:
-        """Deal out the budget, make the operator, and give the block to the plan."""
+        """Divide the budget, make the operator, and add the block to the plan."""
         aggregates = [item for item in self.asked.values() if isinstance(item, Aggregate)]
         private = bool(self.keys) and self.domain is None
         if not aggregates and not private:
@@ -332,15 +306,15 @@ class NoisyBlock(AggregatingBlock):
         if self.options.get("error") is not None:
             if self.options.amount is not None and self.options.amount.currency != "epsilon":
                 currency = self.options.amount.currency
-                what = f"the noise of an error is looked for up to an epsilon, not a {currency}."
+                what = f"error needs an epsilon as its limit, not a {currency}."
                 raise self.options.refuse("error", what, "give an epsilon, as the most that may be spent.")
             if self.options.get("report_cut"):
-                what = "error takes as little as it can, and the report of what is cut a share of the whole."
+                what = "error takes the least epsilon, and report_cut a share of the whole."
                 raise self.options.refuse("report_cut", what, "ask for one of the two.")
             check_fits(aggregates)
         finds_groups = self.caps is not None and self.caps.groups is not None
-        cuts = list(list_cuts(self.exact, any(item.formula is None for item in aggregates), finds_groups))
-        self.binder.notes += cuts
+        own_queries = any(item.formula is None for item in aggregates)
+        self.binder.notes += list_cuts(self.exact, own_queries, finds_groups)
         more = tuple(describe_caps(self.exact, self.per_unit_groups))
         self.binder.notes += note_costly_caps(self.exact, self.per_unit_groups)
         moments = any(item.formula is not None for item in aggregates)
@@ -348,17 +322,13 @@ class NoisyBlock(AggregatingBlock):
             self._maker, self.options, self.binder.catalog, private, moments, self.blocks, self.noise
         )
         shares: list[tuple[Fraction | None, exp.Expr | None]] = [(a.share, a.call.node) for a in aggregates]
-        selecting = (
-            self.options.get("group_selection_epsilon"),
-            self.options.nodes.get("group_selection_epsilon"),
-        )
-        deltas, said = (
-            choice.delta_parts + private,
-            (*(f"{label_of(a.call)}: {a.said}." for a in aggregates), *more),
-        )
+        if private:
+            name = "group_selection_epsilon"
+            shares.append((self.options.get(name), self.options.nodes.get(name)))
+        deltas = choice.delta_parts + private
+        said = (*(f"{label_of(a.call)}: {a.said}." for a in aggregates), *more)
         apart = CUT_SHARE if self.options.get("report_cut") else Fraction(0)
-        dealt = shares + [selecting] * private
-        split = partial(deal, self.binder, select=self.select, shares=dealt, deltas=deltas, apart=apart)
+        split = partial(deal, self.binder, select=self.select, shares=shares, deltas=deltas, apart=apart)
         if self.caps is not None:
             if self.blocks == 1:
                 refuse_unfit(self.options, why="here its caps are found privately")
@@ -375,7 +345,7 @@ class NoisyBlock(AggregatingBlock):
         self._choose_strategies(share.whole.currency)
 
     def _choose_strategies(self, currency: str) -> None:
-        """Take quantiles from a tree, and let noise follow the order of a public key, where that is better or asked for."""
+        """Take quantiles from a tree, and make noise follow the order of a public key, if that is better or requested."""
         if self.blocks > 1 or type(self) is not NoisyBlock:
             return
         if self.options.get("error") is not None:
@@ -383,8 +353,7 @@ class NoisyBlock(AggregatingBlock):
             return
         fits = (TREE,) if choose_quantiles(self.binder, self.name, self.options, currency) else ()
         if self.domain is None or self.domain.size is None:
-            why = "here no key has values that are known before the answer"
-            refuse_unfit(self.options, fits, why)
+            refuse_unfit(self.options, fits, "here no key has values that are known before the answer")
             return
         kinds = {key.name: typed.type.kind for key, typed in self.key_types}
         labels = {name: to_sql(node) for name, node in self.key_sources.items()}
@@ -412,13 +381,13 @@ class NoisyBlock(AggregatingBlock):
         choice: NoiseChoice,
         said: tuple[str, ...],
     ) -> None:
-        """Give the plan the operator that finds the caps, and before it, where they are private, the choice of groups.
+        """Add the operator that finds the caps to the plan, after the choice of private groups.
 
         Args:
             caps: makes the operators.
-            split: deals the budget that is left by the searches.
+            split: divides the budget that the searches leave.
             choice: of the noise, which is made once, for caps in the middle.
-            said: what EXPLAIN says of the aggregates.
+            said: EXPLAIN's sentences on the aggregates.
         """
         aggregates, private = list(caps.aggregates), caps.private
         options, searched = caps.reduce(self.options)
@@ -432,24 +401,24 @@ class NoisyBlock(AggregatingBlock):
             return self._operator(aggregates, share, False, self._fit(aggregates, share, False, noise))
 
         inputs, groups = self.bound.inputs, self._count_groups()
-        told, searches = self._protection(), 0
+        protection, searches = self._protection(), 0
         if private:
             name = self.binder.name("keys") if aggregates else self.name
-            searches = caps.select_groups(name, share.amounts[-1], share.delta_part, searched, told)
+            searches = caps.select_groups(name, share.amounts[-1], share.delta_part, searched, protection)
             if not aggregates:
                 return
-            lent = caps.keep_groups(name)
-            inputs, groups, told = (*inputs, lent), f"SELECT COUNT(*) AS n FROM {lent.name}", ()
+            kept = caps.keep_groups(name)
+            inputs, groups, protection = (*inputs, kept), f"SELECT COUNT(*) AS n FROM {kept.name}", ()
         operator = caps.search(answer, share, searched, groups)
         self.noise = chosen
         amounts = [*share.amounts[: len(aggregates)], *([] if share.apart is None else [share.apart])]
         answers = sum((amount.total for amount in amounts), Fraction(0))
         asked = Amount(searched.currency, answers + searched.total * (caps.searches - searches))
-        sentences = (*told, *said, *fitted.sentences)
+        sentences = (*protection, *said, *fitted.sentences)
         self.binder.add_block(self.name, operator, self.released, inputs, sentences, self.confidence, asked)
 
     def _count_groups(self) -> int | str:
-        """Return how many public groups there are, or a query of it where the policy does not say."""
+        """Return the number of public groups, or a query of it."""
         if not self.keys or self.domain is None:
             return 1
         return self.domain.size or f"SELECT COUNT(*) AS n FROM ({self.domain.sql}) AS listed"
@@ -461,7 +430,7 @@ class NoisyBlock(AggregatingBlock):
     def _fit(
         self, aggregates: list[Aggregate], share: BudgetShare, private: bool, choice: NoiseChoice
     ) -> FittedOutputs:
-        """Return the outputs of formulas, with the noise of their shares or of the error that is asked for."""
+        """Return the outputs of formulas, with the noise of their shares or of the requested error."""
         if self.options.get("error") is not None and aggregates:
             taken = share.parts[-1] if private else Fraction(0)
             taken += share.apart.total if share.apart is not None else 0
@@ -484,29 +453,19 @@ class NoisyBlock(AggregatingBlock):
                 self.options, exact_query.UNITS_COLUMN, self.binder.catalog,
                 share.amounts[-1], share.delta_part, self.per_unit_groups,
             )  # fmt: skip
-        keys = self.exact.names
-        parts: tuple[Part, ...] = (
-            *quantile_parts(self.exact, keys, dealt, self.per_unit_groups, self.confidence),
-            *(a.part(epsilon) for a, epsilon in dealt if a.part is not None),
-        )
+        keys, parts = self.exact.names, self._list_parts(dealt)
         if self.options.get("report_cut") and share.apart is not None:
-            report = make_cut_report(
-                self.exact, self.per_unit_groups, self.options, share.apart, self.confidence
-            )
-            parts = (*parts, report)
+            groups, confidence = self.per_unit_groups, self.confidence
+            parts = (*parts, make_cut_report(self.exact, groups, self.options, share.apart, confidence))
         if not outputs and not keys:
             return Together(None, parts)
-        # parts bound contributions as the query does
         packed = write_packed_route(self.exact) if not parts else None
-        aggregation = Aggregation(
-            self.exact.sql(), keys, outputs, selection, self.confidence, packed,
-            unit_parts=self.exact.write_unit_parts(),
-        )  # fmt: skip
+        shared = self.exact.sql(), keys, outputs, selection, self.confidence, packed
+        by_unit = self.exact.write_unit_parts()
         if fitted.reduced:
-            return NoiseReducedAggregation(
-                aggregation.query, keys, outputs, selection, self.confidence, packed,
-                unit_parts=aggregation.unit_parts, error=self.options.get("error"), reduced=fitted.reduced,
-            )  # fmt: skip
+            error = self.options.get("error")
+            return NoiseReducedAggregation(*shared, unit_parts=by_unit, error=error, reduced=fitted.reduced)
+        aggregation = Aggregation(*shared, unit_parts=by_unit)
         return Together(aggregation, parts) if parts else aggregation
 
     def _deal_epsilons(
@@ -514,17 +473,13 @@ class NoisyBlock(AggregatingBlock):
     ) -> list[tuple[Aggregate, Fraction]]:
         """Return the epsilon of each aggregate with an exact query of its own.
 
-        Quantiles of one column become one mechanism. In mu or rho it costs another amount than they would apart: then the
-        epsilons of all are moved until together they cost their shares.
+        Quantiles of one column become one mechanism, whose cost in mu or rho is not the sum of theirs: the epsilons of all
+        are then scaled until together they cost their shares.
         """
         own = [(a, amount) for a, amount in zip(aggregates, share.amounts, strict=False) if a.formula is None]
 
         def price(dealt: list[tuple[Aggregate, Fraction]]) -> Event:
-            quantiles = quantile_parts(
-                self.exact, self.exact.names, dealt, self.per_unit_groups, self.confidence
-            )
-            parts = (a.part(epsilon) for a, epsilon in dealt if a.part is not None)
-            return compose_events(part.event for part in (*quantiles, *parts))
+            return compose_events(part.event for part in self._list_parts(dealt))
 
         def price_one(item: Aggregate) -> Callable[[Fraction], Event]:
             return lambda epsilon: price([(item, epsilon)])
@@ -538,8 +493,14 @@ class NoisyBlock(AggregatingBlock):
         moved = together.find_epsilon(lambda factor: price([(a, epsilon * factor) for a, epsilon in dealt]))
         return [(a, epsilon * moved) for a, epsilon in dealt]
 
+    def _list_parts(self, dealt: list[tuple[Aggregate, Fraction]]) -> tuple[Part, ...]:
+        """Return the mechanisms of aggregates with exact queries of their own."""
+        exact, own = self.exact, (a.part(epsilon) for a, epsilon in dealt if a.part is not None)
+        quantiles = quantile_parts(exact, exact.names, dealt, self.per_unit_groups, self.confidence)
+        return (*quantiles, *own)
+
     def _protection(self) -> tuple[str, ...]:
-        """Return what EXPLAIN says of who is protected, and which groups there are."""
+        """Return EXPLAIN's sentences on the privacy unit and the groups."""
         found = self.caps is not None and self.caps.finds_rows
         groups = self.per_unit_groups if self.keys and self.caps is None else 1
         said = describe_protection(self.bound, None if found else self.exact.caps, bool(self.keys), groups)
@@ -561,7 +522,7 @@ class NoisyBlock(AggregatingBlock):
 
 
 def _free_delta(share: BudgetShare, choice: NoiseChoice, fitted: FittedOutputs, private: bool) -> BudgetShare:
-    """Return the shares with all of delta for the choice of groups, where the noise that was chosen needs none."""
+    """Return the shares with all of delta for the choice of groups, if the chosen noise needs none."""
     if not choice.delta_parts or fitted.is_gaussian:
         return share
     return replace(share, delta_parts=int(private), delta=share.delta if private else Fraction(0))

@@ -1,6 +1,6 @@
 """A private block: a SELECT over private rows, bound, and replaced by the relation that its mechanisms release.
 
-The modes that aggregate rows (DP, PTR) subclass it: they say which calls they know, and how these are released.
+The modes that aggregate rows (DP, PTR) subclass it, with their calls and mechanisms.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ _AGGREGATES = names_of("DP")
 
 @dataclass(frozen=True)
 class BlockOutput:
-    """An output of a block, waiting for its share of the budget."""
+    """An output of a block, before it has a share of the budget."""
 
     name: str
     call: Call
     share: Fraction | None
     type: str
     intervals: bool
-    """True where its released column has error bars beside it."""
+    """Whether its released column has an interval."""
 
     @property
     def noise_step(self) -> Fraction | None:
-        """The step of symmetric, log-concave noise on an exact number; None where more was done to it."""
+        """The step of symmetric, log-concave noise on an exact number; None for any other number."""
         return None
 
     @property
@@ -60,7 +60,7 @@ class BlockOutput:
         return self.type
 
     def express(self, confidence: float) -> exp.Expr:
-        """Return what the finished statement writes for it."""
+        """Return its expression in the finished statement."""
         return exp.cast(relation.column(self.name), self.type, dialect="duckdb")
 
 
@@ -88,17 +88,17 @@ class AggregatingBlock(ABC):
     per_unit_groups: int = 1
     """Groups that one unit may be in."""
     key_sources: dict[str, exp.Expr] = field(default_factory=dict)
-    """The analyst's own words for the keys, by their names in the exact query."""
+    """The analyst's expressions of the keys, by their names in the exact query."""
     own_types: dict[str, Type] = field(default_factory=dict)
-    """The types of the keys' own values, by the keys' names; they may leave the engine in others."""
+    """The types of the keys' own values, by the keys' names; they may leave the engine in other types."""
     column_names: public_statement.UniqueNames = field(default_factory=public_statement.UniqueNames)
     """The names of the release's columns: keys, then aggregates."""
     weighs_rows: bool = False
-    """Whether several numbers of rows are asked for, which describe the same rows of a unit."""
+    """Whether the block has several numbers of rows, which must describe equal rows of a unit."""
     weighs_all: bool = False
     """Whether these are numbers of different rows, so that all rows of a unit weigh alike in each of them."""
     autos: int | None = None
-    """The aggregates with AUTO in the whole statement; None until one asks while the operator is made."""
+    """The number of aggregates with AUTO in the whole statement; None until the operator needs it."""
 
     def __post_init__(self) -> None:
         self.name = self.binder.name("block")
@@ -109,7 +109,7 @@ class AggregatingBlock(ABC):
             if isinstance(item, exp.Alias) and not self._has_aggregate(item) and not item.find(exp.Window)
         }
 
-    # -- what aggregates ask ------------------------------------------------------------------------------------
+    # -- for aggregates -----------------------------------------------------------------------------------------
 
     def expression(self, node: exp.Expr) -> Typed:
         """Return an expression over the rows, which can't fail."""
@@ -121,37 +121,30 @@ class AggregatingBlock(ABC):
         return self.binder.expression(node, self.names, self.env)
 
     def _misplaced(self, call: Call, node: exp.Expr) -> PrivacyError:
-        where = "stands inside another aggregate"
+        why, hint = "is inside another aggregate", "aggregate in a subquery first, and then over its rows."
         unit = next((quote_where_needed(f.name) for _, f in self.names.fields() if f.is_unit), None)
-        hint = "aggregate in a subquery first, and then over its rows."
-        outer = self._call_around(node)
-        own = (
-            None
-            if unit is None
-            else self.write_select(f"{unit}, {to_sql(call.node)} AS n", f"GROUP BY {unit}")
-        )
-        if own is not None and outer is not None:
-            hint = f"write SELECT {outer.name}(n) FROM ({own}) AS t: a subquery aggregates first."
-        filtered = self.select.args.get("where")
+        filtered, group = self.select.args.get("where"), self.select.args.get("group")
         if isinstance(filtered, exp.Where) and node.find_ancestor(exp.Where) is filtered:
-            where = "can't stand in WHERE"
+            why = "is not supported in WHERE"
             hint = "ask for rows here, and for the noisy value in a condition after the groups."
             condition: exp.Expr = filtered.this
             if len(split_conjuncts(condition)) == 1:
-                place = (
-                    "after GROUP BY instead"
-                    if self.select.args.get("group")
-                    else f"instead of {to_sql(filtered)}"
-                )
-                hint = f"write HAVING {to_sql(condition)} {place}: it looks at the noisy value."
-        elif node.find_ancestor(exp.Group) is self.select.args.get("group") is not None:
-            where = "can't be a group"
-            hint = "group by columns; the noisy value may be a group in an outer query."
-        return privacy_error(node, f"{call.name} {where}.", hint)
+                place = "after GROUP BY instead" if group else f"instead of {to_sql(filtered)}"
+                hint = f"write HAVING {to_sql(condition)} {place}: it reads the noisy value."
+        elif node.find_ancestor(exp.Group) is group is not None:
+            why, hint = (
+                "can't be a group",
+                "group by columns; the noisy value may be a group in an outer query.",
+            )
+        elif unit is not None and (outer := self._call_around(node)) is not None:
+            own = self.write_select(f"{unit}, {to_sql(call.node)} AS n", f"GROUP BY {unit}")
+            if own is not None:
+                hint = f"write SELECT {outer.name}(n) FROM ({own}) AS t: a subquery aggregates first."
+        return privacy_error(node, f"{call.name} {why}.", hint)
 
     @staticmethod
     def _call_around(node: exp.Expr) -> Call | None:
-        """Return the nearest aggregate that a node stands in."""
+        """Return the nearest aggregate around a node."""
         above = node.parent
         while above is not None and not isinstance(above, exp.Query):
             if (call := call_of(above)) is not None and call.node is not node and call.name in _AGGREGATES:
@@ -160,7 +153,7 @@ class AggregatingBlock(ABC):
         return None
 
     def write_select(self, items: str, after: str) -> str | None:
-        """Return a whole SELECT over the rows of this block, for a hint; None where it needs what stands around it."""
+        """Return a whole SELECT over the rows of this block, for a hint; None if it depends on a query around it."""
         return public_statement.write_over_rows(self.select, items, after)
 
     def write_counts(self, shown: str) -> str:
@@ -176,7 +169,7 @@ class AggregatingBlock(ABC):
         return typed
 
     def where(self) -> str | None:
-        """Return the WHERE of the exact query, and note what it says of public groups."""
+        """Return the WHERE of the exact query, and store its conditions, which may restrict public groups."""
         where = self.select.args.get("where")
         if where is None:
             return None
@@ -186,12 +179,9 @@ class AggregatingBlock(ABC):
         return to_sql(node)
 
     def _refuse_no_unit(self, condition: exp.Expr) -> None:
-        """Refuse to ask a table for its rows without a privacy unit: they count nowhere, so the answer would be noise alone.
+        """Raise PrivacyError for WHERE unit IS NULL, by which the answer would be only noise: such rows never count.
 
-        After an outer join such a condition asks which rows have met none, and is left as it is.
-
-        Raises:
-            PrivacyError: the whole condition is, or holds by AND, that the unit is NULL.
+        After an outer join, such a condition finds rows without a match, and is allowed.
         """
         for part in split_conjuncts(condition):
             inner = part.unnest()
@@ -200,19 +190,18 @@ class AggregatingBlock(ABC):
             item = self.names.known(inner.this)
             if item is not None and item.is_unit and not item.optional and not item.lost:
                 unit = to_sql(inner.this)
-                raise privacy_error(
-                    part, f"rows whose {unit} is NULL count nowhere: this would be noise around 0.",
-                    f"leave it out, or ask the owner: a policy with another privacy unit may count rows without {unit}.",
-                )  # fmt: skip
+                what = f"rows whose {unit} is NULL count nowhere: this would be noise around 0."
+                hint = f"leave it out, or ask the owner: a policy with another privacy unit may count rows without {unit}."
+                raise privacy_error(part, what, hint)
 
     def filtered(self, call: Call, sql: str) -> str:
-        """Return an expression that is NULL where the FILTER does not hold."""
+        """Return an expression that is NULL unless the FILTER is true."""
         if call.where is None:
             return sql
         return f"CASE WHEN {to_sql(self.condition(call.where).node)} THEN {sql} END"
 
     def is_unit(self, node: exp.Expr) -> bool:
-        """Say whether a node names the privacy unit."""
+        """Return whether a node names the privacy unit."""
         item = self.names.known(node)
         return item is not None and item.is_unit
 
@@ -228,7 +217,7 @@ class AggregatingBlock(ABC):
 
     @abstractmethod
     def build_operator(self) -> None:
-        """Deal out the budget, make the operator, and give the block to the plan."""
+        """Divide the budget, make the operator, and add the block to the plan."""
 
     def group_expressions(self) -> list[exp.Expr]:
         group = self.select.args.get("group")
@@ -257,12 +246,12 @@ class AggregatingBlock(ABC):
                 itself = "the privacy unit can't be a group: each group would be one unit."
                 what = itself if unit is node else "groups can't be made of the privacy unit."
                 name = to_sql(unit.this)
-                hint = f"it counts the units; totals per {name} may stand in a subquery."
+                hint = f"it counts the units; totals per {name} may be in a subquery."
                 raise privacy_error(node, what, f"write COUNT(DISTINCT {name}) instead of the group: {hint}")
             named = self.names.known(node)
             if named is not None and named.anchors:
                 what = f"{node.name} leads to one privacy unit: each group would be one unit."
-                hint = f"group by what units share; totals per {node.name} may stand in a subquery."
+                hint = f"group by a column that units share; totals per {node.name} may be in a subquery."
                 raise privacy_error(node, what, hint)
             bound = self.expression(node)
             typed = leave(bound)  # a group's key looks the same whichever row comes first
@@ -328,11 +317,8 @@ class AggregatingBlock(ABC):
             for query in public_statement.outer_queries(select.args.get(key) or exp.Null()):
                 self.binder.public_query(query, self.env)
         self.build_operator()
-        install(
-            select,
-            table_named(self.name),
-            list(zip(public_statement.make_unique(labels), shown, strict=True)),
-        )
+        outputs = list(zip(public_statement.make_unique(labels), shown, strict=True))
+        install(select, table_named(self.name), outputs)
         select.set("where", where)
 
     @property
@@ -381,7 +367,7 @@ class AggregatingBlock(ABC):
         inner = node.this.this if isinstance(node.this, exp.Filter) else node.this
         parts = list(node.iter_expressions())
         if isinstance(node, exp.Window) and isinstance(inner, exp.AggFunc):
-            # A window above the block: its own function runs over released rows, only its arguments are ours.
+            # A window above the block: its function runs over released rows, and only its arguments are rewritten.
             filtered = [node.this.expression] if node.this is not inner else []
             parts = [*inner.iter_expressions(), *filtered, *(part for part in parts if part is not node.this)]
         for part in parts:
@@ -393,26 +379,26 @@ class AggregatingBlock(ABC):
     def _key(self, node: exp.Expr) -> exp.Expr | None:
         longest = max(map(len, self.keys), default=0)
         if not longest or has_more_nodes(node, 2 * longest + 10):
-            return None  # it is longer than any key, and spelling it takes as long as it is
+            return None  # longer than any key, and slow to spell
         try:
             key = self.keys.get(self.spelling(node))
         except BindError:
             return None
-        return (
-            None if key is None else come_back(relation.column(key.name), self.own_types[key.name], key.type)
-        )
+        if key is None:
+            return None
+        return come_back(relation.column(key.name), self.own_types[key.name], key.type)
 
     def aggregate(self, call: Call) -> exp.Expr:
-        """Return what stands for a call above the block; equal calls are one aggregate."""
+        """Return the expression of a call above the block; equal calls are one aggregate."""
         text = to_sql(call.node)
         if text not in self.asked:
-            self._refuse_nobody(call)
+            self._refuse_unmatched(call)
             name = self.column_names.add(self.name_of(call, text))
             self.asked[text] = self.bind_call(call, name)
         return self.asked[text].express(self.confidence)
 
     def name_of(self, call: Call, text: str) -> str:
-        """Return what a released column is called, but for a number behind it."""
+        """Return the name of a released column, before it is made unique."""
         return public_statement.label_of(call)
 
     @property
@@ -422,12 +408,8 @@ class AggregatingBlock(ABC):
 
     # -- refusals -----------------------------------------------------------------------------------------------
 
-    def _refuse_nobody(self, call: Call) -> None:
-        """Refuse an aggregate that would count public rows which no private row meets.
-
-        Raises:
-            PrivacyError: it would, and the answer without them would be another.
-        """
+    def _refuse_unmatched(self, call: Call) -> None:
+        """Raise PrivacyError for an aggregate whose answer depends on public rows without a matching private row."""
         found = self.bound.unmatched
         if found is None:
             return
@@ -438,29 +420,23 @@ class AggregatingBlock(ABC):
         asked = any(fan_out.asks_for_unmatched(node, lost) for node in self.conditions)
         if not asked and fan_out.meets_whole_groups(found, self.public_key_nodes, lost):
             return
-        shown = ((r, f) for r in self.bound.relations if r.private for f in r.fields)
-        counted = (
-            f"COUNT({quote_where_needed(r.alias)}.{quote_where_needed(f.name)})"
-            for r, f in shown
-            if _place(f) in lost
-        )
+        fields = ((r, f) for r in self.bound.relations if r.private for f in r.fields)
+        column = next(((r.alias, f.name) for r, f in fields if _place(f) in lost), None)
         side = str(found.join.args["side"]).upper()
-        plain = (
+        # By JOIN groups are private again, which an earlier hint may have avoided.
+        hint = (
             f"write JOIN instead of {side} JOIN" if side != "FULL" else "keep the private table's rows only"
         )
-        count = next(counted, None)
-        # By JOIN groups are private again, which may be what an earlier hint led away from.
-        hint = plain if count is None else f"write {count}, which counts the rows that meet"
+        if column is not None:
+            hint = f"write COUNT({'.'.join(map(quote_where_needed, column))}), which counts the rows with a match"
         key = self.public_key(found.join)
         more = "." if key is None else f", or GROUP BY {key}, the public side's key."
-        what = (
-            "public rows that no private row meets would count here, and private rows decide which these are."
-        )
+        what = "public rows without a matching private row would count here, and private rows decide which these are."
         raise privacy_error(call.node, what, hint + more)
 
     @property
     def public_key_nodes(self) -> Sequence[exp.Expr]:
-        """The keys of public groups in terms of the exact query; none where groups are private."""
+        """The keys of public groups in terms of the exact query; none if groups are private."""
         return self.key_nodes if self.domain is not None else ()
 
     def public_key(self, join: exp.Join) -> str | None:
@@ -475,7 +451,7 @@ class AggregatingBlock(ABC):
         return None
 
     def _adds_nothing(self, call: Call, lost: relation.LostColumns) -> bool:
-        """Say whether a row of nobody adds nothing to it."""
+        """Return whether a public row without a matching private row adds nothing to a call."""
         if call.where is not None and fan_out.surely_fails(self.condition(call.where.copy()).node, lost):
             return True
         fixed = exp.Star | exp.Literal | exp.Array | exp.Tuple
@@ -485,19 +461,17 @@ class AggregatingBlock(ABC):
         return any(fan_out.surely_null(self.expression(value).node, lost) for value in values)
 
     def _refuse_ungrouped(self, node: exp.Column) -> PrivacyError:
-        """Make the refusal of a column that is neither a group nor inside an aggregate."""
+        """Return the refusal of a column that is neither a group nor inside an aggregate."""
         grouped = self.select.args.get("group")
         items = self.select.expressions
         shown = {relation.fold(item.alias): item for item in items if isinstance(item, exp.Alias)}
         for key in grouped.expressions if grouped is not None else ():
-            # GROUP BY h, where h is both a column and what the SELECT calls another: the column is meant
+            # In GROUP BY h, a column h of the rows precedes an item of that name.
             item = shown.get(relation.fold(key.name)) if isinstance(key, exp.Column) else None
             if item is not None and any(found is node for found in item.walk()):
-                place = items.index(item) + 1
-                what = f"GROUP BY {key.name} means the column {key.name}, not what the SELECT calls so."
-                return privacy_error(
-                    key, what, f"write {place}, its place in the list, or give it another name."
-                )
+                what = f"GROUP BY {key.name} means the column {key.name}, not the item of that name."
+                hint = f"write {items.index(item) + 1}, its place in the list, or give it another name."
+                return privacy_error(key, what, hint)
         whole = next((item for item in items if any(found is node for found in item.walk())), node).unalias()
         call = node.find_ancestor(exp.Anonymous)
         if call is not None and (meant := nearest_aggregate(call.name)) is not None:
@@ -513,9 +487,9 @@ class AggregatingBlock(ABC):
         hint = f"write {one}, or group by it and count the rows."
         holder = self.select.parent
         if isinstance(holder.parent if isinstance(holder, exp.Subquery) else holder, exp.In):
-            whole = self.write_select(named, f"GROUP BY {named} HAVING COUNT(*) > 0")
+            listed = self.write_select(named, f"GROUP BY {named} HAVING COUNT(*) > 0")
             hint = (
-                f"write ({whole}): the list is released." if whole else "release the list first, as groups."
+                f"write ({listed}): the list is released." if listed else "release the list first, as groups."
             )
         return privacy_error(node, what, hint)
 

@@ -97,8 +97,8 @@ def choose_quantiles(binder: Binder, name: str, options: Options, currency: str)
         f"Up to {many} quantiles are asked of one column; the errors of strategies are in rows of rank, for {TYPICAL_ROWS:,} "
         "rows of a group, spread evenly."
     )
-    open_parts = [part for part in parts if part not in chosen and own and word is None]
-    dearer = [line for part in open_parts for line in _say_dearer(part, currency, own[0])]
+    open_parts = [part for part in parts if part not in chosen and word is None]
+    dearer = [line for part in open_parts for other in own for line in _say_dearer(part, currency, other)]
     changed = _swap(operator, chosen)
     same = all(tree == forced[part] for part, tree in chosen.items())
     kept = (_KEPT.format(SYMBOLS[currency]),) if isinstance(changed, KeptTree) and same else ()
@@ -114,8 +114,8 @@ def expect_chosen(parts: Iterable[Quantiles], chosen: Mapping[Part, Part]) -> Ra
     found: RankErrors = {}
     for part in parts:
         tree = chosen.get(part)
-        tested = isinstance(tree, QuantileTree)
-        found |= expect_tree(tree, TYPICAL_ROWS) if tested else expect_plain(part, TYPICAL_ROWS)
+        of_tree = expect_tree(tree, TYPICAL_ROWS) if isinstance(tree, QuantileTree) else None
+        found |= expect_plain(part, TYPICAL_ROWS) if of_tree is None else of_tree
     return found
 
 

@@ -349,5 +349,5 @@ def _name_other(node: exp.Expr) -> str:
     call = opt.call_of(node)
     if call is not None and call.name in NOISY_AGGREGATES:
         return call.name
-    other = isinstance(node, exp.AggFunc) and not isinstance(node.parent, exp.Window)
-    return node.sql_name() if other else ""
+    windowed = isinstance(node.parent, exp.Window)
+    return node.sql_name() if isinstance(node, exp.AggFunc) and not windowed else ""

@@ -49,7 +49,7 @@ FIRST = ("where", "group", "having", "joins", "laterals", "sample")
 
 
 @dataclass(frozen=True)
-class Released:
+class ReleasedColumn:
     """A released column that a column passes on.
 
     Args:
@@ -76,7 +76,7 @@ class Facts:
     """
 
     sums: tuple[_Sum, ...] = ()
-    released: Released | None = None
+    released: ReleasedColumn | None = None
     step: Fraction | None = None
     widths: frozenset[float] = frozenset()
     noisy: bool = False
@@ -131,7 +131,9 @@ def list_facts(
     for name in columns:
         width = frozenset((widths[name],) if name in widths else ())
         sums = ({(relation, name): 1.0},)
-        found.append((name, Facts(sums, Released(relation, name), steps.get(name), width, name in ends)))
+        found.append(
+            (name, Facts(sums, ReleasedColumn(relation, name), steps.get(name), width, name in ends))
+        )
     return found
 
 
@@ -180,7 +182,7 @@ class PublicColumns:
         terms = list(sums[0].items()) if len(sums) == 1 else []
         return terms[0][0] if len(terms) == 1 and terms[0][1] == 1.0 else None
 
-    def find_released(self, select: exp.Select, node: exp.Column) -> Released | None:
+    def find_released(self, select: exp.Select, node: exp.Column) -> ReleasedColumn | None:
         """Return the first released column that a name may mean, also through a star over a join."""
         found = (facts.released for facts in self._named(select, node, loose=True))
         return next((released for released in found if released is not None), None)

@@ -2,7 +2,6 @@
 
 choice.py      the block of both mechanisms
 candidates.py  one statistic per candidate: one pass or a nested loop
-utility.py     the statistic as a tree over exact aggregates
-score.py       the parts of a statistic, with public factors
+utility.py     the statistic: a tree over exact aggregates, with public factors
 declared.py    DECLARE: a stream of questions
 """

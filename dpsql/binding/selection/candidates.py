@@ -60,7 +60,8 @@ Types = Mapping[tuple[str, str], Type]
 BATCH = 64
 """Candidates per query of a nested loop."""
 
-_OPS = {exp.EQ: "=", exp.NEQ: "<>", exp.GTE: ">=", exp.GT: ">", exp.LTE: "<=", exp.LT: "<"}
+_OPS: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.NEQ: "<>", exp.GTE: ">=", exp.GT: ">"}
+_OPS |= {exp.LTE: "<=", exp.LT: "<"}
 _FLIPPED = {"=": "=", "<>": "<>", ">=": "<=", ">": "<", "<=": ">=", "<": ">"}
 
 

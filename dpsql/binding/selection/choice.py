@@ -18,8 +18,7 @@ from dpsql.binding.relations.relation import Field, From, Relation, column, fold
 from dpsql.binding.relations.unit_rows import check_unit, describe_protection
 from dpsql.binding.selection import candidates
 from dpsql.binding.selection.candidates import sweep_of
-from dpsql.binding.selection.score import RowNames, bounded, level_of
-from dpsql.binding.selection.utility import bind_statistic
+from dpsql.binding.selection.utility import RowNames, bind_statistic, bounded, level_of
 from dpsql.binding.values import total_expressions
 from dpsql.errors import BindError, PrivacyError, Span
 from dpsql.exact.exact_query import write_bounded_rows

@@ -17,8 +17,7 @@ from dpsql.binding.relations.relation import From, column
 from dpsql.binding.relations.unit_rows import describe_protection
 from dpsql.binding.selection import candidates
 from dpsql.binding.selection.choice import divide_for_answers, rows_of_statistic
-from dpsql.binding.selection.score import RowNames
-from dpsql.binding.selection.utility import bind_statistic
+from dpsql.binding.selection.utility import RowNames, bind_statistic
 from dpsql.errors import BindError, Error, PrivacyError
 from dpsql.exact.row_caps import RowCaps
 from dpsql.language import options as opt

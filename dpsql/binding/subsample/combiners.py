@@ -31,7 +31,8 @@ from dpsql.privacy.filters import ACCOUNTANTS
 
 _PYTHON: dict[Any, Type] = {float: DOUBLE, int: BIGINT, str: TEXT, bool: BOOLEAN}
 _TYPES: dict[ReturnKind, Type] = {"DOUBLE": DOUBLE, "BIGINT": BIGINT, "VARCHAR": TEXT, "BOOLEAN": BOOLEAN}
-_KINDS: dict[str, ReturnKind] = {kind.kind: name for name, kind in _TYPES.items()} | {"DECIMAL": "DOUBLE"}
+_KINDS: dict[str, ReturnKind] = {str(kind.kind): name for name, kind in _TYPES.items()}
+_KINDS["DECIMAL"] = "DOUBLE"
 _LONGEST = 1000
 _SQL_FUNCTIONS = frozenset(DuckDB.Parser.FUNCTIONS) | frozenset(DuckDB.Parser.FUNCTION_PARSERS)
 """Names that always mean SQL's own functions, whatever was registered."""

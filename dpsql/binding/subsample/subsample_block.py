@@ -197,7 +197,7 @@ def _leave(found: _Found, numbers: Sequence[bool]) -> _Found:
     alias, source = "leaving", found.source
     typed = [replace(f.typed, node=column(column_name(i), alias)) for i, f in enumerate(found.fields)]
     wide = [find_exit_type(t.type) != t.type for t in typed]
-    if not any(wide) or isinstance(source, block_sources.PythonBlocks):
+    if not any(wide) or not isinstance(source, block_sources.LiftedBlocks | block_sources.BlockQueries):
         return found
     outs = [
         t if not far else hold_to_38_digits(t) if number else leave(t)

@@ -3,7 +3,7 @@ SELECT COUNT(*) AS n FROM visits
 ----
 Would cost ε=0.1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
-2. n: count the rows; one patient_id moves this by at most 10 in all; rows of one patient_id beyond 10 are missing. The count has discrete Laplace noise of scale 100 (ε=0.1); within ±300 with 0.95 probability.
+2. n: count the rows; one patient_id moves this by at most 10 in all; rows of one patient_id above 10 are left out. The count has discrete Laplace noise of scale 100 (ε=0.1); within ±300 with 0.95 probability.
 3. Caps: max_rows = 10. The noise is that of 10 rows of one patient_id.
 4. The cap that would help most: try max_rows_contributed = 5, which has 0.5 times the noise; rows of one patient_id above 5 in all are left out. OPTIONS (report_cut = TRUE) tells about how many rows the caps leave out.
 5. Small keys are summed in memory: same result, faster.
@@ -35,7 +35,7 @@ SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6) city, COUNT(*) AS n FROM visi
 Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
 2. Groups are private: each is shown by the number of its privacy units; one patient_id counts in at most 3 of them.
-3. n: count the rows; one patient_id moves this by at most 10 in one group; rows of one patient_id beyond 10 are missing. The count has discrete Laplace noise of scale 20 (ε=0.5); within ±60 with 0.95 probability.
+3. n: count the rows; one patient_id moves this by at most 10 in one group; rows of one patient_id above 10 are left out. The count has discrete Laplace noise of scale 20 (ε=0.5); within ±60 with 0.95 probability.
 4. Caps: max_rows = 10, max_groups = 3. The noise is that of 10 rows of one patient_id, the least that they allow (10 in all).
 5. The cap that would help most: try max_rows_contributed = 5, which has 0.5 times the noise; rows of one patient_id above 5 in all are left out. OPTIONS (report_cut = TRUE) tells about how many rows the caps leave out.
 6. Noise: AUTO takes Laplace noise: its expected error is 0.3 times that of Gaussian noise of ε=0.5, δ=5e-07.
@@ -61,7 +61,7 @@ SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, noise = 'GAUSSIAN') COUNT(*) 
 ----
 Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
-2. n: count the rows; one patient_id moves this by at most 10 in all; rows of one patient_id beyond 10 are missing. The count has rounded Gaussian noise of deviation 59.746 (jointly ε=1, δ=1e-06); within ±117 with 0.95 probability.
+2. n: count the rows; one patient_id moves this by at most 10 in all; rows of one patient_id above 10 are left out. The count has rounded Gaussian noise of deviation 59.746 (jointly ε=1, δ=1e-06); within ±117 with 0.95 probability.
 3. total: add amount, held to [0, 500] (from the policy); one patient_id moves this by at most 5000 in all; the rows of a privacy unit with more than 10 rows in all weigh less, and count as 10 together. The sum has rounded Gaussian noise of deviation 29873 (jointly ε=1, δ=1e-06); within ±58550 with 0.95 probability.
 4. Caps: max_rows = 10. The noise is that of 10 rows of one patient_id.
 5. The cap that would help most: try max_rows_contributed = 5, which has 0.5 times the noise; rows of one patient_id above 5 in all are left out. OPTIONS (report_cut = TRUE) tells about how many rows the caps leave out.
@@ -79,7 +79,7 @@ SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6) city, COUNT(*) AS n, SUM(amou
 Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
 2. Groups are private: each is shown by the number of its privacy units; one patient_id counts in at most 3 of them.
-3. n: count the rows; one patient_id moves this by at most 10 in one group; rows of one patient_id beyond 10 are missing. The count has rounded Gaussian noise of deviation 107.514 (jointly ε=0.8, δ=5e-07); within ±211 with 0.95 probability.
+3. n: count the rows; one patient_id moves this by at most 10 in one group; rows of one patient_id above 10 are left out. The count has rounded Gaussian noise of deviation 107.514 (jointly ε=0.8, δ=5e-07); within ±211 with 0.95 probability.
 4. total: add amount, held to [0, 500] (from the policy); one patient_id moves this by at most 5000 in one group; the rows of a privacy unit with more than 10 rows in all weigh less, and count as 10 together. The sum has rounded Gaussian noise of deviation 53756.9 (jointly ε=0.8, δ=5e-07); within ±105362 with 0.95 probability.
 5. mean: average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than 10 rows in all weigh less, and count as 10 together. A total of the values less 250 with rounded Gaussian noise of deviation 38011.9 (jointly ε=0.8, δ=5e-07); within ±85199.9 with 0.975 probability. Divided by a count with rounded Gaussian noise of deviation 152.047 (jointly ε=0.8, δ=5e-07); within ±340.8 with 0.975 probability.
 6. r: CORR from 6 noisy moments, age held to [0, 120] (from the policy) and amount held to [0, 500] (from the policy); the rows of a privacy unit with more than 10 rows in all weigh less, and count as 10 together.
@@ -109,7 +109,7 @@ SELECT WITH DP OPTIONS (epsilon = 1, noise = AUTO) COUNT(*) AS n FROM visits
 ----
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
-2. n: count the rows; one patient_id moves this by at most 10 in all; rows of one patient_id beyond 10 are missing. The count has discrete Laplace noise of scale 10 (ε=1); within ±30 with 0.95 probability.
+2. n: count the rows; one patient_id moves this by at most 10 in all; rows of one patient_id above 10 are left out. The count has discrete Laplace noise of scale 10 (ε=1); within ±30 with 0.95 probability.
 3. Caps: max_rows = 10. The noise is that of 10 rows of one patient_id.
 4. The cap that would help most: try max_rows_contributed = 5, which has 0.5 times the noise; rows of one patient_id above 5 in all are left out. OPTIONS (report_cut = TRUE) tells about how many rows the caps leave out.
 5. Noise: AUTO takes Laplace noise: only a delta in the statement's own OPTIONS allows Gaussian noise.
@@ -125,7 +125,7 @@ SELECT WITH DP OPTIONS (epsilon = 1, report_cut = TRUE) ward, COUNT(*) AS n, SUM
 Would cost ε=1 (ε=0.1 of it tells what caps and bounds cut); ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
 2. Groups are public (declared by the policy): all of them appear; one patient_id counts in at most 3 of them.
-3. n: count the rows; one patient_id moves this by at most 10 in one group; rows of one patient_id beyond 10 are missing. The count has discrete Laplace noise of scale 22.2222 (ε=0.45); within ±67 with 0.95 probability.
+3. n: count the rows; one patient_id moves this by at most 10 in one group; rows of one patient_id above 10 are left out. The count has discrete Laplace noise of scale 22.2222 (ε=0.45); within ±67 with 0.95 probability.
 4. total: add amount, held to [0, 500] (from the policy); one patient_id moves this by at most 5000 in one group; the rows of a privacy unit with more than 10 rows in all weigh less, and count as 10 together. The sum has discrete Laplace noise of scale 11111.1 (ε=0.45); within ±33285.9 with 0.95 probability.
 5. Caps: max_rows = 10. The noise is that of 10 rows of one patient_id.
 6. The cap that would help most: try max_rows_contributed = 5, which has 0.5 times the noise; rows of one patient_id above 5 in all are left out. OPTIONS (report_cut = TRUE) tells about how many rows the caps leave out.
@@ -147,7 +147,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) SUM(LEAST(amount, 100) - 10) AS total FROM 
 ----
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
-2. total: add LEAST(amount, 100) - 10, held to [-10, 90] (from the policy); one patient_id moves this by at most 900 in all; what the sum of one patient_id has beyond is missing. The sum has discrete Laplace noise of scale 900 (ε=1); within ±2696.16 with 0.95 probability.
+2. total: add LEAST(amount, 100) - 10, held to [-10, 90] (from the policy); one patient_id moves this by at most 900 in all; the excess of one patient_id's sum is left out. The sum has discrete Laplace noise of scale 900 (ε=1); within ±2696.16 with 0.95 probability.
 3. Caps: max_rows = 10. The noise is that of 10 rows of one patient_id.
 4. The cap that would help most: try max_rows_contributed = 5, which has 0.5 times the noise; rows of one patient_id above 5 in all are left out. OPTIONS (report_cut = TRUE) tells about how many rows the caps leave out.
 5. Small keys are summed in memory: same result, faster.
@@ -179,10 +179,10 @@ Error that 0.95 of all answers stay within, at other epsilons:
 DECLARE alarm STABLE OPTIONS (epsilon = 1, delta = 1e-6, max_unstable = 5, blocks = 512)
 ----
 Would reserve ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
-1. Open the stable questions alarm: the privacy units are cut once into 512 blocks; each question runs on every block, and the vote that wins by enough is its exact answer (ε=1, δ=1e-06).
-2. A question on which the blocks disagree is NULL, and is paid: 5 such questions close it. Those that are answered cost nothing, however many they are.
-3. Of 1,000 questions, a lead of 376 of 512 votes is answered in 95% of sessions; δ is the chance that an answer comes out that one privacy unit could change, in all questions together.
-4. CLOSE, the last unstable question or the end of the session settles it: unstable questions that did not come are not paid for under basic composition.
+1. Open the stable questions alarm: the privacy units are divided once into 512 blocks; each question runs on every block, and the vote that wins by enough is its exact answer (ε=1, δ=1e-06).
+2. A question on which the blocks disagree is NULL, and is charged: 5 such questions close the stream. Answered questions are free.
+3. Of 1,000 questions, a lead of 376 of 512 votes is answered in 95% of sessions; δ is the chance of an answer that one privacy unit could change, in all questions together.
+4. CLOSE, the last unstable question or the end of the session settles the charge: unused ones are refunded under basic composition.
 ====
 -- case: proposed sensitivities
 EXPLAIN SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = 1) QUANTILE_DISC(age, 0.9, local_sensitivity => 2) AS old, IQR(amount, local_sensitivity => 5) AS spread, MODE(age, local_sensitivity => 3) AS often FROM visits
@@ -199,7 +199,7 @@ SELECT WITH DP OPTIONS (error = 100, epsilon = 1) COUNT(*) AS n, AVG(amount) AS 
 ----
 Would cost at most ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
-2. n: count the rows; one patient_id moves this by at most 10 in all; rows of one patient_id beyond 10 are missing. ±100 at 0.95 confidence takes ε=0.29809. The count has discrete Laplace noise of scale 33.5469 (ε=0.29809); within ±100 with 0.95 probability.
+2. n: count the rows; one patient_id moves this by at most 10 in all; rows of one patient_id above 10 are left out. ±100 at 0.95 confidence takes ε=0.29809. The count has discrete Laplace noise of scale 33.5469 (ε=0.29809); within ±100 with 0.95 probability.
 3. mean: average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than 10 rows in all weigh less, and count as 10 together. Noise is reduced step by step until every interval ends within 100 of its value, at 0.95 confidence, or ε=0.70191 is used up. Sums of ε are charged what was used, rules for many statements the stages that were begun.
 4. Caps: max_rows = 10. The noise is that of 10 rows of one patient_id.
 5. The cap that would help most: try max_rows_contributed = 5, which has 0.5 times the noise; rows of one patient_id above 5 in all are left out. OPTIONS (report_cut = TRUE) tells about how many rows the caps leave out.
@@ -277,10 +277,10 @@ Error that 0.95 of all answers stay within, at other epsilons:
 DECLARE alarm ABOVE_THRESHOLD 2 * (SELECT 50) OPTIONS (epsilon = 1, max_hits = 3, answer = TRUE, gap = TRUE, budget_split = (0.2, 0.3, 0.5))
 ----
 Would reserve ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
-1. Open the threshold alarm: statistics that are asked for one after another are compared with 100, by one noisy threshold that stays in memory (ε=1, at most 3 hits).
-2. A comparison is right beyond 92.22 times what one privacy unit may move its statistic by, at 95%.
-3. CLOSE, the last hit or the end of the session settles it: hits that were not found are not paid for under basic composition.
-4. Each hit is answered afresh, all of them from a share of ε=0.5.
+1. Open the threshold alarm: successive statistics are compared with 100, by one noisy threshold that is kept in memory (ε=1, at most 3 hits).
+2. At 95%, a comparison is right if the statistic is farther from the threshold than 92.22 times what one privacy unit may move it by.
+3. CLOSE, the last hit or the end of the session settles the charge: unused hits are refunded under basic composition.
+4. Each hit has a fresh noisy answer; all answers share ε=0.5.
 ====
 -- case: a variance without bounds
 SELECT WITH DP OPTIONS (epsilon = 1) VAR_POP(weight, contribution_bounds_per_row => AUTO) AS spread FROM visits
@@ -368,7 +368,7 @@ SELECT WITH DP OPTIONS (mu = 0.5) COUNT(*) AS n FROM visits
 ----
 Would cost μ=0.5; μ=1 of μ=1 left. It uses 25% of the gdp rule. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
-2. n: count the rows; one patient_id moves this by at most 10 in all; rows of one patient_id beyond 10 are missing. The count has rounded Gaussian noise of deviation 20 (μ=0.5); within ±39 with 0.95 probability.
+2. n: count the rows; one patient_id moves this by at most 10 in all; rows of one patient_id above 10 are left out. The count has rounded Gaussian noise of deviation 20 (μ=0.5); within ±39 with 0.95 probability.
 3. Caps: max_rows = 10. The noise is that of 10 rows of one patient_id.
 4. The cap that would help most: try max_rows_contributed = 5, which has 0.5 times the noise; rows of one patient_id above 5 in all are left out. OPTIONS (report_cut = TRUE) tells about how many rows the caps leave out.
 5. Small keys are summed in memory: same result, faster.
@@ -438,14 +438,14 @@ Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no pr
 1. Each patient_id in visits is protected; rows whose patient_id is NULL count nowhere.
 2. Groups are public (declared by the policy): all of them appear.
 3. count_star(): count the rows; one patient_id moves this by at most 1 in one group, times the cap on its rows.
-4. sum(amount): add amount, held to [0, 500] (from the policy); one patient_id moves this by at most 500 in one group, times the cap on its rows; the rows of a privacy unit with more than the cap weigh less, and count as many together.
-5. sum(age): add age, held to [0, 120] (from the policy); one patient_id moves this by at most 120 in one group, times the cap on its rows; the rows of a privacy unit with more than the cap weigh less, and count as many together.
-6. sum(week): add week, held to [1, 53] (from the policy); one patient_id moves this by at most 53 in one group, times the cap on its rows; the rows of a privacy unit with more than the cap weigh less, and count as many together.
-7. avg(amount): average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than the cap weigh less, and count as many together.
-8. avg(age): average age, held to [0, 120] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than the cap weigh less, and count as many together.
-9. avg(week): average week, held to [1, 53] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than the cap weigh less, and count as many together.
-10. var_pop(amount): VAR_POP of amount, held to [0, 500] (from the policy), from noisy moments; the rows of a privacy unit with more than the cap weigh less, and count as many together.
-11. var_pop(age): VAR_POP of age, held to [0, 120] (from the policy), from noisy moments; the rows of a privacy unit with more than the cap weigh less, and count as many together.
+4. sum(amount): add amount, held to [0, 500] (from the policy); one patient_id moves this by at most 500 in one group, times the cap on its rows; the rows of a privacy unit with more than the cap weigh less, and count as the cap together.
+5. sum(age): add age, held to [0, 120] (from the policy); one patient_id moves this by at most 120 in one group, times the cap on its rows; the rows of a privacy unit with more than the cap weigh less, and count as the cap together.
+6. sum(week): add week, held to [1, 53] (from the policy); one patient_id moves this by at most 53 in one group, times the cap on its rows; the rows of a privacy unit with more than the cap weigh less, and count as the cap together.
+7. avg(amount): average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than the cap weigh less, and count as the cap together.
+8. avg(age): average age, held to [0, 120] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than the cap weigh less, and count as the cap together.
+9. avg(week): average week, held to [1, 53] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than the cap weigh less, and count as the cap together.
+10. var_pop(amount): VAR_POP of amount, held to [0, 500] (from the policy), from noisy moments; the rows of a privacy unit with more than the cap weigh less, and count as the cap together.
+11. var_pop(age): VAR_POP of age, held to [0, 120] (from the policy), from noisy moments; the rows of a privacy unit with more than the cap weigh less, and count as the cap together.
 12. Noise: AUTO takes Gaussian noise of ε=0.875, δ=1e-06: its expected error is 0.665 times that of Laplace noise.
 13. max_rows_contributed is found privately among 1, 2, 4, 8, ..., 1048576, by ABOVE_THRESHOLD (ε=0.125): it climbs as long as more than about 31 units have rows above the cap.
 14. With max_rows_contributed = 1: Gaussian noise is calibrated once for all of its numbers together (ε=0.875, δ=1e-06, by the analytic formula): each has noise for its own sensitivity to one patient_id.
@@ -489,7 +489,7 @@ CREATE SYNTHETIC TABLE s AS SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, m
 ----
 Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 2 rows in all; rows whose patient_id is NULL count nowhere.
-2. Columns are over public values (declared by the policy, true and false, the range that the policy declares); rows with others are left out.
+2. Columns have public values (declared by the policy, true and false, the range that the policy declares); rows with other values are left out.
 3. One privacy unit has 2 rows at most among all combinations of values, and all of them may be in one cell of a marginal.
 4. Noise: AUTO takes Gaussian noise of ε=0.9, δ=1e-06: its expected error is 0.943 times that of Laplace noise.
 5. First the counts of each of 4 columns alone, with rounded Gaussian noise of deviation 41.67 (jointly ε=0.9, δ=1e-06); within ±82 with 0.95 probability.

@@ -123,7 +123,7 @@ Hint: only functions that compute from their arguments may.
 -- case: nested aggregates
 SELECT SUM(COUNT(*)) FROM visits
 ----
-PrivacyError: COUNT stands inside another aggregate.
+PrivacyError: COUNT is inside another aggregate.
   1 |   SELECT SUM(COUNT(*)) FROM visits
                    ^^^^^^^^
 Hint: write SELECT SUM(n) FROM (SELECT patient_id, COUNT(*) AS n FROM visits GROUP BY patient_id) AS t: a subquery aggregates first.
@@ -131,10 +131,10 @@ Hint: write SELECT SUM(n) FROM (SELECT patient_id, COUNT(*) AS n FROM visits GRO
 -- case: an aggregate in WHERE
 SELECT COUNT(*) FROM visits WHERE COUNT(*) > 3
 ----
-PrivacyError: COUNT can't stand in WHERE.
+PrivacyError: COUNT is not supported in WHERE.
   1 |   SELECT COUNT(*) FROM visits WHERE COUNT(*) > 3
                                           ^^^^^^^^
-Hint: write HAVING COUNT(*) > 3 instead of WHERE COUNT(*) > 3: it looks at the noisy value.
+Hint: write HAVING COUNT(*) > 3 instead of WHERE COUNT(*) > 3: it reads the noisy value.
 ====
 -- case: an aggregate that is not offered
 SELECT string_agg(city, ',') FROM visits

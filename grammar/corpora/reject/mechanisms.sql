@@ -445,4 +445,4 @@ SELECT name, ABOVE_THRESHOLD(AVG(amount) FILTER (WHERE disease = name), 100) OVE
 PrivacyError: how far one row moves AVG can't be derived.
   1 |   SELECT name, ABOVE_THRESHOLD(AVG(amount) FILTER (WHERE disease = name), 100) OVER diseases FROM visi
                                      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-Hint: a mean is above a number where the sum less that many times the count is above 0: ask about that.
+Hint: a mean is above a number if the sum minus that many times the count is above 0: ask about that.

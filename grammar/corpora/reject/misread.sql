@@ -305,7 +305,7 @@ Hint: name a column: only a count takes all of them.
 -- case: a sum of a sum
 SELECT SUM(SUM(age)) FROM visits
 ----
-PrivacyError: SUM stands inside another aggregate.
+PrivacyError: SUM is inside another aggregate.
   1 |   SELECT SUM(SUM(age)) FROM visits
                    ^^^^^^^^
 Hint: write SELECT SUM(n) FROM (SELECT patient_id, SUM(age) AS n FROM visits GROUP BY patient_id) AS t: a subquery aggregates first.
@@ -463,10 +463,10 @@ Hint: write (SELECT ward FROM visits GROUP BY ward HAVING COUNT(*) > 0): the lis
 -- case: keys of the private side of a RIGHT JOIN
 SELECT v.disease, COUNT(*) FROM visits v RIGHT JOIN diseases d ON v.disease = d.name GROUP BY v.disease
 ----
-PrivacyError: public rows that no private row meets would count here, and private rows decide which these are.
+PrivacyError: public rows without a matching private row would count here, and private rows decide which these are.
   1 |   SELECT v.disease, COUNT(*) FROM visits v RIGHT JOIN diseases d ON v.disease = d.name GROUP BY v.dise
                           ^^^^^^^^
-Hint: write COUNT(v.patient_id), which counts the rows that meet, or GROUP BY d.name, the public side's key.
+Hint: write COUNT(v.patient_id), which counts the rows with a match, or GROUP BY d.name, the public side's key.
 ====
 -- case: public groups by an inner join
 SELECT WITH DP OPTIONS (epsilon = 1, group_selection_strategy = PUBLIC_GROUPS) d.name, COUNT(*) FROM visits v JOIN diseases d ON v.disease = d.name GROUP BY d.name

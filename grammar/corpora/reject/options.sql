@@ -126,7 +126,7 @@ Hint: write epsilon = 0.1, or another option in this form.
 -- case: a threshold for groups that are public
 SELECT WITH DP OPTIONS (epsilon = 1, min_privacy_units_per_group = 10) ward, COUNT(*) FROM visits GROUP BY ward
 ----
-BindError: these groups are public: all of them appear, however few units they have.
+BindError: these groups are public: all of them appear, with any number of units.
   1 |   SELECT WITH DP OPTIONS (epsilon = 1, min_privacy_units_per_group = 10) ward, COUNT(*) FROM visits GR
                                              ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 Hint: leave it out, or keep groups by a noisy count of their units.
@@ -158,7 +158,7 @@ Hint: leave report_cut out.
 -- case: a report of what is cut beside an error
 SELECT WITH DP OPTIONS (epsilon = 1, error = 10, report_cut = TRUE) COUNT(*) FROM visits
 ----
-BindError: error takes as little as it can, and the report of what is cut a share of the whole.
+BindError: error takes the least epsilon, and report_cut a share of the whole.
   1 |   SELECT WITH DP OPTIONS (epsilon = 1, error = 10, report_cut = TRUE) COUNT(*) FROM visits
                                                          ^^^^^^^^^^
 Hint: ask for one of the two.
@@ -300,7 +300,7 @@ SELECT WITH DP OPTIONS (error = 10, epsilon = 1) MEDIAN(amount) FROM visits
 PrivacyError: error is for counts, sums and means, and median(amount) has noise of another kind.
   1 |   SELECT WITH DP OPTIONS (error = 10, epsilon = 1) MEDIAN(amount) FROM visits
                                                          ^^^^^^^^^^^^^^
-Hint: leave error out, or ask for it by itself.
+Hint: leave error out, or write median(amount) in a statement of its own.
 ====
 -- case: an error and Gaussian noise of a mean
 SELECT WITH DP OPTIONS (error = 10, epsilon = 1, delta = 1e-6, noise = GAUSSIAN) AVG(amount) FROM visits
@@ -313,7 +313,7 @@ Hint: leave noise out.
 -- case: an error beside shares
 SELECT WITH DP OPTIONS (error = 10, epsilon = 1) AVG(amount, epsilon => 0.5) FROM visits
 ----
-BindError: error decides what avg(amount) may take of epsilon.
+BindError: error decides the epsilon of avg(amount).
   1 |   SELECT WITH DP OPTIONS (error = 10, epsilon = 1) AVG(amount, epsilon => 0.5) FROM visits
                                                          ^^^^^^^^^^^^^^^^^^^^^^^^^^^
 Hint: leave its own epsilon out.
@@ -410,7 +410,7 @@ SELECT WITH DP OPTIONS (error = 5, epsilon = 1, max_rows_contributed = AUTO) COU
 BindError: error needs caps that are known before the answer.
   1 |   SELECT WITH DP OPTIONS (error = 5, epsilon = 1, max_rows_contributed = AUTO) COUNT(*) FROM visits
                                 ^^^^^^^^^
-Hint: the noise follows from the caps, which are found first: leave error out, or write caps.
+Hint: leave error out, or write caps.
 ====
 -- case: caps that are found beside consistent cells
 -- policy: no_caps

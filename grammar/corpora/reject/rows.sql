@@ -44,7 +44,7 @@ SELECT patient_id, COUNT(*) FROM visits GROUP BY patient_id
 PrivacyError: the privacy unit can't be a group: each group would be one unit.
   1 |   SELECT patient_id, COUNT(*) FROM visits GROUP BY patient_id
                                                          ^^^^^^^^^^
-Hint: write COUNT(DISTINCT patient_id) instead of the group: it counts the units; totals per patient_id may stand in a subquery.
+Hint: write COUNT(DISTINCT patient_id) instead of the group: it counts the units; totals per patient_id may be in a subquery.
 ====
 -- case: a key made from the privacy unit
 SELECT patient_id % 10 AS k, COUNT(*) FROM visits GROUP BY k
@@ -52,7 +52,7 @@ SELECT patient_id % 10 AS k, COUNT(*) FROM visits GROUP BY k
 PrivacyError: groups can't be made of the privacy unit.
   1 |   SELECT patient_id % 10 AS k, COUNT(*) FROM visits GROUP BY k
                ^^^^^^^^^^^^^^^
-Hint: write COUNT(DISTINCT patient_id) instead of the group: it counts the units; totals per patient_id may stand in a subquery.
+Hint: write COUNT(DISTINCT patient_id) instead of the group: it counts the units; totals per patient_id may be in a subquery.
 ====
 -- case: a sum of the privacy unit
 SELECT SUM(patient_id) FROM visits
@@ -65,7 +65,7 @@ Hint: write SUM(patient_id, contribution_bounds_per_row => AUTO) to find them pr
 -- case: DISTINCT ON
 SELECT DISTINCT ON (city) city, age FROM visits
 ----
-PrivacyError: DISTINCT ON chooses rows, and here they are private.
+PrivacyError: DISTINCT ON would choose private rows.
   1 |   SELECT DISTINCT ON (city) city, age FROM visits
                             ^^^^
 Hint: aggregate in a subquery first, and choose from its answer.

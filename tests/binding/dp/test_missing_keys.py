@@ -160,7 +160,7 @@ def test_rows_of_nobody_that_change_nothing(con: duckdb.DuckDBPyConnection, text
 def test_rows_of_nobody_are_not_lost_in_silence(con: duckdb.DuckDBPyConnection, text: str) -> None:
     with session(con) as ours, pytest.raises(dpsql.PrivacyError) as caught:
         ours.sql(text.replace("SELECT", "SELECT WITH DP OPTIONS (max_rows_per_group = 99)", 1))
-    assert caught.value.message.startswith("public rows that no private row meets would count here")
+    assert caught.value.message.startswith("public rows without a matching private row would count here")
     assert caught.value.span is not None
     assert caught.value.hint
 

@@ -98,7 +98,7 @@ def test_a_window_in_the_order_of_a_range_has_all_steps(session: dpsql.Session) 
     assert max(row[1] for row in rows) == 4200
     named = "SELECT d, SUM(n) OVER win AS r FROM (SELECT d, COUNT(*) AS n FROM v GROUP BY d) WINDOW win AS (ORDER BY d)"
     assert len(session.sql(named).fetchall()) == 91
-    assert "since a window goes by their order" in str(session.sql(f"EXPLAIN {text}"))
+    assert "since a window follows their order" in str(session.sql(f"EXPLAIN {text}"))
 
 
 def test_without_a_count_all_groups_appear_and_a_note_says_why(session: dpsql.Session) -> None:

@@ -78,7 +78,7 @@ def test_people_are_counted_whole(session: Session) -> None:
         ("SUM(late) AS n FROM trips", "a sum has of one plane at most what 5 rows at the bounds add"),
         ("SUM(late) AS n FROM trips", "values are clamped: late to [0, 60]"),
         ("MEDIAN(late) AS n FROM trips", "at most 5 rows of one plane count: what is beyond is missing"),
-        ("AVG(late) AS n FROM trips", "a privacy unit with more than 5 rows in all counts as 5 in averages and other moments"),
+        ("AVG(late) AS n FROM trips", "averages and other moments weight a privacy unit with more than 5 rows in all as 5"),
     ],
 )  # fmt: skip
 def test_each_cap_has_its_words(session: Session, text: str, note: str) -> None:

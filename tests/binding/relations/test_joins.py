@@ -189,7 +189,7 @@ REFUSED = [
     # units, and what leads to one, as groups
     ("SELECT customer, COUNT(*) FROM orders GROUP BY customer", "the privacy unit can't be a group: each group would be one unit.", None),
     ("SELECT order_id, COUNT(*) FROM items GROUP BY order_id", "order_id leads to one privacy unit: each group would be one unit.",
-     "group by what units share; totals per order_id may stand in a subquery."),
+     "group by a column that units share; totals per order_id may be in a subquery."),
     ("SELECT o.order_id, COUNT(*) FROM orders o GROUP BY ALL", "order_id leads to one privacy unit: each group would be one unit.", None),
     ("SELECT n FROM (SELECT customer, COUNT(*) AS n FROM orders GROUP BY customer)", "n must be a group or stand inside an aggregate.", None),
     # subqueries that tell of others

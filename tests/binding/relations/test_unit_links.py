@@ -86,7 +86,7 @@ def test_public_rows_that_no_row_meets_belong_to_none(con: duckdb.DuckDBPyConnec
 def test_public_rows_that_no_row_meets_are_not_counted(con: duckdb.DuckDBPyConnection, join: str) -> None:
     with session(con) as ours, pytest.raises(dpsql.PrivacyError) as caught:
         operator(ours, f"SELECT {SIGNS} AS s FROM {join}")
-    assert caught.value.message.startswith("public rows that no private row meets would count here")
+    assert caught.value.message.startswith("public rows without a matching private row would count here")
     assert caught.value.span is not None
 
 
