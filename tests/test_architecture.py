@@ -37,6 +37,7 @@ HOMES = {
     "duckdb": ("dpsql.engine",),
     "pyspark": ("dpsql.spark.spark_engine",),
     "IPython": ("dpsql.notebook",),
+    "shtab": ("dpsql.cli",),
     "traitlets": ("dpsql.notebook",),
     "prompt_toolkit": ("dpsql.notebook",),
     "matplotlib": ("dpsql.notebook",),
@@ -48,6 +49,7 @@ HOMES = {
 EVERYWHERE = {"numpy", "pyarrow", "mpmath"}
 # Extras: only inside the function that wants them, so that nobody else needs or waits for them.
 LAZY = {
+    "shtab",
     "pandas",
     "polars",
     "matplotlib",

@@ -583,7 +583,7 @@ answered
 -- plain: SELECT item, COUNT(*) FROM teachers GROUP BY item HAVING COUNT(DISTINCT id) >= 3
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e9, delta=1e-9, max_groups_contributed=5, group_selection_strategy=PUBLIC_GROUPS, min_privacy_units_per_group=3) item, COUNT(id) FROM teachers RIGHT JOIN items USING (item) GROUP BY item
 ----
-refused: BindError: these groups are public: all of them appear, however
+refused: BindError: these groups are public: all of them appear, with
 ====
 -- case: a threshold by Laplace
 -- from: GoogleSQL, zetasql/compliance/testdata/differential_privacy.test (sums, means, counts)
@@ -1251,10 +1251,9 @@ answered
 ====
 -- case: bounds from a subquery
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy.test
--- reason: fault-option
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e9, delta=1e-9) SUM(f64, contribution_bounds_per_group => (SELECT 0, 1)) FROM typed
 ----
-refused: BindError: this query has 2 columns, and a number is
+refused: BindError: this query has 2 columns, and a number needs
 ====
 -- case: bounds with fractions for a count
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy.test
@@ -1404,17 +1403,15 @@ answered
 ====
 -- case: joined on a table of trees on the right
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy_join.test
--- reason: subquery
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e9, delta=1e-9) COUNT(*, contribution_bounds_per_group => (0, 1000)) FROM typed a RIGHT JOIN trees b ON a.tree = b.tree
 ----
-refused: PrivacyError: public rows that no private row meets would count
+refused: PrivacyError: public rows without a matching private row would count
 ====
 -- case: joined on a table of trees on the left
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy_join.test
--- reason: subquery
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e9, delta=1e-9) COUNT(*, contribution_bounds_per_group => (0, 1000)) FROM trees a LEFT JOIN typed b ON a.tree = b.tree
 ----
-refused: PrivacyError: public rows that no private row meets would count
+refused: PrivacyError: public rows without a matching private row would count
 ====
 -- case: joined on a table of trees, rows kept
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy_join.test

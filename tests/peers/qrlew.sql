@@ -366,7 +366,7 @@ answered
 -- seen: who
 SELECT EXTRACT(DOW FROM c) AS d, SUM(a) FROM measures GROUP BY d ORDER BY d
 ----
-refused: PrivacyError: GROUP BY d means the column d, not what
+refused: PrivacyError: GROUP BY d means the column d, not the
 ====
 -- case: AVG(CEIL(3 * b)), AVG(FLOOR(3 * b)), AVG(ROUND(3 * b)) FROM measures
 -- from: Qrlew, tests/integration.rs (tables of measures and of text)

@@ -20,7 +20,7 @@ from functools import cached_property
 from sqlglot import exp
 
 from dpsql.binding.public.interval_ends import ColumnEnds
-from dpsql.binding.public.traced_columns import FIRST, LAST, PublicColumns, Released, list_facts
+from dpsql.binding.public.traced_columns import FIRST, LAST, PublicColumns, ReleasedColumn, list_facts
 from dpsql.binding.relations.own_names import MakeName
 from dpsql.binding.relations.relation import column, fold
 from dpsql.language.dialect import table_named
@@ -184,7 +184,7 @@ class WindowFinder:
         found = self.trace(select, node) if isinstance(node, exp.Column) else None
         return found.name if found is not None and found.name in self.keys else None
 
-    def trace(self, select: exp.Select, node: exp.Column, strict: bool = True) -> Released | None:
+    def trace(self, select: exp.Select, node: exp.Column, strict: bool = True) -> ReleasedColumn | None:
         """Return the release's column behind a SELECT's; ``strict``: every group must be passed on, in one row."""
         if strict and any(select.args.get(key) for key in FIRST):
             return None

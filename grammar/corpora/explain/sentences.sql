@@ -385,7 +385,7 @@ Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data
 1. Each patient_id in visits is protected; rows whose patient_id is NULL count nowhere.
 2. Groups are public (declared by the policy): all of them appear.
 3. n: count the rows; one patient_id moves this by at most 1 in one group, times the cap on its rows.
-4. mean: average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than the cap weigh less, and count as many together.
+4. mean: average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than the cap weigh less, and count as the cap together.
 5. max_rows_contributed is found privately among 1, 2, 4, 8, ..., 1048576, by ABOVE_THRESHOLD (ε=0.25): it climbs as long as more than about 8 units have rows above the cap.
 6. With max_rows_contributed = 1: count_star(): the count has discrete Laplace noise of scale 2.66667 (ε=0.375); within ±8 with 0.95 probability.
 7. With max_rows_contributed = 1: avg(amount): a total of the values less 250 with discrete Laplace noise of scale 1333.33 (ε=0.1875); within ±4918.51 with 0.975 probability.
