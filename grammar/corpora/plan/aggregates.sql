@@ -425,9 +425,9 @@ PIVOT visits ON ward USING COUNT(*) GROUP BY urgent
 ----
 columns: urgent, A, B, C
 cost: ε=0.1
-block: Aggregation {"events": [{"count": 1, "epsilon": "1/30", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 1, "epsilon": "1/30", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 1, "epsilon": "1/30", "kind": "discrete_laplace", "sensitivity": 10}], "kind": "composed"}
+block: Aggregation {"events": [{"count": 1, "epsilon": "1/30", "kind": "discrete_laplace", "sensitivity": 10485760}, {"count": 1, "epsilon": "1/30", "kind": "discrete_laplace", "sensitivity": 10485760}, {"count": 1, "epsilon": "1/30", "kind": "discrete_laplace", "sensitivity": 10485760}], "kind": "composed"}
 note: rows whose urgent is NULL are in no group
-note: at most 10 rows of one patient_id count: what is beyond is missing
+note: a privacy unit with more than 10 rows in all counts as 10 in averages and other moments: its rows weigh less
 note: ε=0.1 is the policy's default
 ====
 -- case: a pivot of written values, and what stands above it
