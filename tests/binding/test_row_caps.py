@@ -235,6 +235,6 @@ def exact_of(operator: Aggregation, row: tuple[object, ...]) -> tuple[float, ...
     steps = float(mean.steps)  # type: ignore[attr-defined]
     about = by_name[mean.statistics[0].column] / steps + centre * weighed
     return (
-        by_name[total.statistics[0].column], float(total.steps), by_name[count.statistics[0].column],  # type: ignore[attr-defined]
+        by_name[total.statistics[0].column], float(total.steps), by_name[count.statistics[0].column] / float(count.steps),  # type: ignore[attr-defined]
         by_name[many.statistics[0].column], about, weighed or 1.0,
     )  # fmt: skip

@@ -288,7 +288,7 @@ def test_outputs_stay_in_bounds_and_are_never_nan() -> None:
 
 
 def test_weighed_moments_are_those_of_rows() -> None:
-    """The same numbers in parts of a row, 16 to each: the same answers, and a count of less than a row is one of a row."""
+    """The same numbers in parts of a row, 16 to each: the same answers, and a mean over half a row is that of half a row."""
     noise = LaplaceNoise(Fraction(10**9), 1)
     n, s, q = (Statistic(c, noise) for c in "nsq")
     shape = (Fraction(4), Fraction(10), (Fraction(0), Fraction(20)))
@@ -300,7 +300,7 @@ def test_weighed_moments_are_those_of_rows() -> None:
     )  # fmt: skip
     assert weighed.select(["m", "v"]) == plain.select(["m", "v"])
     half = released((Mean("m", s, n, *shape, 16),), {"n": [8], "s": [16 * 4]})
-    assert half.column("m").to_pylist() == [11.0]
+    assert half.column("m").to_pylist() == [12.0]
     less = released((Mean("m", s, n, *shape, 16),), {"n": [7], "s": [0]})  # nothing, and a little noise
     assert [less.column(c).to_pylist() for c in ("m", "m__low", "m__high")] == [[None], [0.0], [20.0]]
     told = Mean("m", s, n, *shape, 16).sentences(0.9)

@@ -80,7 +80,7 @@ def plain(text: str) -> str:
         "SELECT {} k, COUNT(*), SUM(x), COUNT(DISTINCT u) FROM t GROUP BY k",
         "SELECT {} k, AVG(x), COUNT(*) FILTER (WHERE x > 50) FROM t GROUP BY k",
         "SELECT {} p, COUNT(*), COUNT(DISTINCT u) FROM t GROUP BY p",
-        "SELECT {} k, COUNT(*) FROM t WHERE k <> 'other' GROUP BY ROLLUP (k)",
+        "SELECT {} k, COUNT(*) FROM t WHERE k IN ('a', 'b', 'c', 'd') GROUP BY ROLLUP (k)",
         "SELECT {} keys.p, COUNT(t.u) FROM t RIGHT JOIN keys ON t.p = keys.p GROUP BY keys.p",
         "SELECT {} k, MEDIAN(x), COUNT(DISTINCT x) FROM t GROUP BY k",
         "SELECT {} k, SUM(x, contribution_bounds_per_row => AUTO) FROM t GROUP BY k",
