@@ -271,7 +271,7 @@ def _describe(said: str, word: str) -> str:
     if said.startswith("Expecting )"):
         return f"a ) is missing before {word}" if word else "a ) is missing"
     if said.startswith("Required keyword"):
-        return f"something is missing beside {word}" if word else "something is missing here"
+        return f"something is missing near {word}" if word else "something is missing here"
     if said.startswith("Expected table name"):
         return "a table's name is expected here"
     if said.startswith("The number of provided arguments"):

@@ -265,7 +265,7 @@ Hint: write >= instead of =>.
 -- case: the smaller sign behind
 SELECT COUNT(*) FROM visits WHERE age =< 3
 ----
-ParseError: can't read this: something is missing beside 3.
+ParseError: can't read this: something is missing near 3.
   1 |   SELECT COUNT(*) FROM visits WHERE age =< 3
                                                  ^
 Hint: write <= instead of =<.
