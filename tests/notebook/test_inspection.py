@@ -104,7 +104,7 @@ def test_each_word_of_the_language_has_help() -> None:
 
 def test_help_on_a_word_in_print(shell: InteractiveShell) -> None:
     shell.run_cell("told = %dpsql help max_hits")
-    assert "stop after this many" in shell.user_ns["told"].text()
+    assert "the number of hits after which it stops" in shell.user_ns["told"].text()
     error = shell.run_cell("%dpsql help max_hit").error_in_exec
     assert str(error) == "there is no help on max_hit.\nHint: did you mean max_hits?"
 
