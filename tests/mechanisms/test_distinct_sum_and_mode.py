@@ -54,7 +54,7 @@ def test_what_one_unit_moves_where_its_rows_are_spread(values: list[int]) -> Non
 
 
 def test_noise_below_what_one_unit_brings_is_refused() -> None:
-    with pytest.raises(ValueError, match="what one unit can bring"):
+    with pytest.raises(ValueError, match="sensitivity to one unit"):
         DistinctSum("SELECT", (), "s", 0, 10, 2, LaplaceNoise(EPSILON, 18))
     assert DistinctSum("SELECT", (), "s", 0, 10, 2, LaplaceNoise(EPSILON, 19)).event.basic == (EPSILON, 0)
 

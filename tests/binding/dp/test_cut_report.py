@@ -314,7 +314,7 @@ def test_the_price_and_the_plan_say_it(session: dpsql.Session) -> None:
         "SELECT WITH DP OPTIONS (epsilon = 1, report_cut = TRUE) k, SUM(x) AS s FROM t GROUP BY k"
     )
     assert "Would cost ε=1 (ε=0.1 of it tells what caps and bounds cut);" in told.price
-    (said,) = [s for s in told.sentences if "cut is told" in s]
+    (said,) = [s for s in told.sentences if "caps and bounds cut" in s]
     caps = ("rows beyond 2 of one u in one group", "shared rows beyond 4")
     for part in ("ε=0.1 of the whole", *caps, "x beyond [-3, 10]"):
         assert part in said

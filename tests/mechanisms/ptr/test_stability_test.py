@@ -546,7 +546,7 @@ def test_iqr_is_held_to_the_declared_width() -> None:
         row = held.release(read, Entropy()).table.to_pylist()[0]
         assert row["spread__low"] <= row["spread"] <= row["spread__high"] <= 400
     assert free.event == held.event
-    assert "held to the declared bounds, 0 to 400" in " ".join(held.sentences(0.95))
+    assert "clamped to the declared bounds, 0 to 400" in " ".join(held.sentences(0.95))
 
 
 @pytest.mark.parametrize("fetched", [True, False])
