@@ -71,7 +71,7 @@ answered
 -- reason: subquery
 SELECT COUNT(*) FROM brand_sales s LEFT JOIN accounts a ON s.mail_hash = a.mail_hash WHERE a.user_id IS NULL
 ----
-refused: PrivacyError: public rows that no private row meets would count
+refused: PrivacyError: public rows without a matching private row would count
 ====
 -- case: joined on a hash, both private
 -- from: AWS Clean Rooms, user guide: query tips and examples, SQL capabilities of Differential Privacy

@@ -1407,14 +1407,14 @@ answered
 -- reason: subquery
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e9, delta=1e-9) COUNT(*, contribution_bounds_per_group => (0, 1000)) FROM typed a RIGHT JOIN trees b ON a.tree = b.tree
 ----
-refused: PrivacyError: public rows that no private row meets would count
+refused: PrivacyError: public rows without a matching private row would count
 ====
 -- case: joined on a table of trees on the left
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy_join.test
 -- reason: subquery
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e9, delta=1e-9) COUNT(*, contribution_bounds_per_group => (0, 1000)) FROM trees a LEFT JOIN typed b ON a.tree = b.tree
 ----
-refused: PrivacyError: public rows that no private row meets would count
+refused: PrivacyError: public rows without a matching private row would count
 ====
 -- case: joined on a table of trees, rows kept
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy_join.test

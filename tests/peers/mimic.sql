@@ -286,7 +286,7 @@ answered
 -- reason: subquery
 SELECT COUNT(*) FROM codes c LEFT JOIN diagnoses d ON c.code = d.code WHERE d.code IS NULL
 ----
-refused: PrivacyError: public rows that no private row meets would count
+refused: PrivacyError: public rows without a matching private row would count
 ====
 -- case: diagnoses by kind of admission
 -- from: MIMIC code repository (MIT-LCP/mimic-code): concepts/comorbidity, which join on hadm_id
