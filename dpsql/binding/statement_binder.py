@@ -284,7 +284,7 @@ class StatementBinder(Binder):
         inner = node.this if isinstance(node, exp.Subquery) else None
         if isinstance(inner, exp.Select) and len(inner.expressions) != 1:
             what = f"this query has {len(inner.expressions)} columns, and a number needs one."
-            hint = "select one column; for two numbers, write a pair of such queries in parentheses."
+            hint = "select one column; two numbers are a pair of such queries in parentheses."
             raise bind_error(node, what, hint)
         query = exp.select(exp.alias_(node.copy(), "value", quoted=True))
         visible = {name: kept for name, kept in self.catalog.kept.items() if name not in env}

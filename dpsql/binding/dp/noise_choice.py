@@ -335,7 +335,7 @@ def check_fits(aggregates: Sequence[Aggregate]) -> None:
             if a.formula is None:
                 what = f"error is for counts, sums and means, and {name} has noise of another kind."
             raise PrivacyError(
-                what, span=span, hint=f"leave error out, or write {name} in a statement of its own."
+                what, span=span, hint=f"leave error out, or ask for {name} alone."
             )
 
 

@@ -255,7 +255,7 @@ class SyntheticBlock(NoisyBlock):
 def _advise_on_values(name: str, typed: Typed) -> str:
     kind = typed.type.kind
     if kind in ("INTEGER", "DOUBLE", "DECIMAL"):
-        return f"if it has declared bounds, write FLOOR({name} / 10)::INTEGER AS band; otherwise ask the owner for its values."
+        return f"if it has declared bounds, use FLOOR({name} / 10)::INTEGER AS band; otherwise ask the owner for its values."
     if kind in ("TIMESTAMP", "DATE"):
         return f"write date_trunc('month', {name}), if the owner declares bounds."
     return "ask the owner to declare its values, or write an expression with only the values that you need."

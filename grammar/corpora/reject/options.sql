@@ -300,7 +300,7 @@ SELECT WITH DP OPTIONS (error = 10, epsilon = 1) MEDIAN(amount) FROM visits
 PrivacyError: error is for counts, sums and means, and median(amount) has noise of another kind.
   1 |   SELECT WITH DP OPTIONS (error = 10, epsilon = 1) MEDIAN(amount) FROM visits
                                                          ^^^^^^^^^^^^^^
-Hint: leave error out, or write median(amount) in a statement of its own.
+Hint: leave error out, or ask for median(amount) alone.
 ====
 -- case: an error and Gaussian noise of a mean
 SELECT WITH DP OPTIONS (error = 10, epsilon = 1, delta = 1e-6, noise = GAUSSIAN) AVG(amount) FROM visits

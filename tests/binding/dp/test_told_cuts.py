@@ -57,7 +57,7 @@ def test_a_count_tells_that_a_cap_cut_it(session: Session) -> None:
     assert result.notes[0] == "at most 5 rows of one plane count: what is beyond is missing"
     assert "clamp" not in str(result), "no value is clamped"
     told = str(session.why())
-    assert "rows of one plane beyond 5 are missing" in told
+    assert "rows of one plane above 5 are left out" in told
     assert "report_cut = TRUE" in told
     assert "max_rows_contributed = 10" in told
 
