@@ -411,7 +411,7 @@ def test_beyond_this_machine_it_speaks_tls_alone(tmp_path: Path) -> None:
     ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert done.returncode
-    assert "requires TLS" in done.stderr
+    assert "needs TLS" in done.stderr
 
 
 # -- hostile bytes ---------------------------------------------------------------------------------------------------------
