@@ -41,7 +41,6 @@ HOMES = {
     "traitlets": ("dpsql.notebook",),
     "prompt_toolkit": ("dpsql.notebook",),
     "matplotlib": ("dpsql.notebook",),
-    "shtab": ("dpsql.cli",),
     "sqlite3": ("dpsql.ledger",),
     "sqlalchemy": ("dpsql.dbapi.sqlalchemy_dialect",),
     "mbi": ("dpsql.mechanisms.synthetic.models",),

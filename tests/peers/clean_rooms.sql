@@ -68,6 +68,7 @@ answered
 ====
 -- case: sales that match nobody
 -- from: AWS Clean Rooms, user guide: query tips and examples, SQL capabilities of Differential Privacy
+-- reason: subquery
 SELECT COUNT(*) FROM brand_sales s LEFT JOIN accounts a ON s.mail_hash = a.mail_hash WHERE a.user_id IS NULL
 ----
 refused: PrivacyError: public rows without a matching private row would count

@@ -1251,6 +1251,7 @@ answered
 ====
 -- case: bounds from a subquery
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy.test
+-- reason: fault-option
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e9, delta=1e-9) SUM(f64, contribution_bounds_per_group => (SELECT 0, 1)) FROM typed
 ----
 refused: BindError: this query has 2 columns, and a number needs
@@ -1403,12 +1404,14 @@ answered
 ====
 -- case: joined on a table of trees on the right
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy_join.test
+-- reason: subquery
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e9, delta=1e-9) COUNT(*, contribution_bounds_per_group => (0, 1000)) FROM typed a RIGHT JOIN trees b ON a.tree = b.tree
 ----
 refused: PrivacyError: public rows without a matching private row would count
 ====
 -- case: joined on a table of trees on the left
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy_join.test
+-- reason: subquery
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e9, delta=1e-9) COUNT(*, contribution_bounds_per_group => (0, 1000)) FROM trees a LEFT JOIN typed b ON a.tree = b.tree
 ----
 refused: PrivacyError: public rows without a matching private row would count

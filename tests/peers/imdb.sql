@@ -172,6 +172,7 @@ answered
 ====
 -- case: films nobody voted for
 -- from: Join Order Benchmark (IMDB), shapes of 1a to 33c; the smallest name of each is asked as a count, a mean or an extreme
+-- reason: subquery
 SELECT COUNT(*) FROM film f WHERE NOT EXISTS (SELECT 1 FROM vote v WHERE v.film_id = f.film_id)
 ----
 refused: PrivacyError: EXISTS over private rows would show exactly whether there

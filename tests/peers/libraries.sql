@@ -551,30 +551,35 @@ answered
 ====
 -- case: rows of books that nobody lent
 -- from: Tumult Analytics, documentation of key sets and of missing values
+-- reason: subquery
 SELECT COUNT(*) FROM books b LEFT JOIN loans l ON b.book = l.book WHERE l.book IS NULL
 ----
 refused: PrivacyError: public rows without a matching private row would count
 ====
 -- case: rows of books, lent or not
 -- from: Tumult Analytics, documentation of key sets and of missing values
+-- reason: subquery
 SELECT COUNT(*) FROM books b LEFT JOIN loans l ON b.book = l.book
 ----
 refused: PrivacyError: public rows without a matching private row would count
 ====
 -- case: rows of books by genre, lent dearly or not
 -- from: Tumult Analytics, documentation of key sets and of missing values
+-- reason: subquery
 SELECT b.genre, COUNT(*) FROM books b LEFT JOIN loans l ON b.book = l.book AND l.fine > 100 GROUP BY b.genre
 ----
 refused: PrivacyError: public rows without a matching private row would count
 ====
 -- case: pages of books, lent or not
 -- from: Tumult Analytics, documentation of key sets and of missing values
+-- reason: subquery
 SELECT b.genre, SUM(b.pages) FROM books b LEFT JOIN loans l ON b.book = l.book GROUP BY b.genre
 ----
 refused: PrivacyError: public rows without a matching private row would count
 ====
 -- case: rows of books and loans, all of both
 -- from: Tumult Analytics, documentation of key sets and of missing values
+-- reason: subquery
 SELECT COUNT(*) FROM books b FULL JOIN loans l ON b.book = l.book
 ----
 refused: PrivacyError: public rows without a matching private row would count

@@ -283,6 +283,7 @@ answered
 ====
 -- case: codes nobody has
 -- from: MIMIC code repository (MIT-LCP/mimic-code): concepts/cookbook, concepts/demographics, tutorials and notebooks
+-- reason: subquery
 SELECT COUNT(*) FROM codes c LEFT JOIN diagnoses d ON c.code = d.code WHERE d.code IS NULL
 ----
 refused: PrivacyError: public rows without a matching private row would count

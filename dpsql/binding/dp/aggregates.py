@@ -14,6 +14,7 @@ from dpsql.binding.dp.cut_queries import is_surely_within
 from dpsql.binding.dp.private_block import AggregatingBlock, BlockOutput
 from dpsql.binding.public.intervals import write_json_report
 from dpsql.binding.relations.relation import column
+from dpsql.binding.relations.unit_rows import name_unit
 from dpsql.binding.values import fixed_point as grids
 from dpsql.binding.values.coercion import moment_of
 from dpsql.binding.values.fixed_point import Back, Line, place_on_line
@@ -393,7 +394,8 @@ class AggregateCall:
         rows = self.exact.rows_in_group
         where = "in all" if rows == self.exact.caps.total else "in one group"
         many = f"{rows} row{'s' if rows != 1 else ''} {where}"
-        note = f"a privacy unit with more than {many} counts as {rows} in averages and other moments: its rows weigh less"
+        unit = name_unit(self.exact.bound)
+        note = f"a {unit} with more than {many} counts as {rows}: its rows weigh less"
         if note not in self.block.binder.notes:
             self.block.binder.notes.append(note)
         return f"; the rows of a privacy unit with more than {many} weigh less, and count as {rows} together"

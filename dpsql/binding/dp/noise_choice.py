@@ -334,9 +334,7 @@ def check_fits(aggregates: Sequence[Aggregate]) -> None:
             what = f"error is for numbers, and {name} is none."
             if a.formula is None:
                 what = f"error is for counts, sums and means, and {name} has noise of another kind."
-            raise PrivacyError(
-                what, span=span, hint=f"leave error out, or ask for {name} alone."
-            )
+            raise PrivacyError(what, span=span, hint=f"leave error out, or ask for {name} alone.")
 
 
 def _is_public(output: Output) -> bool:

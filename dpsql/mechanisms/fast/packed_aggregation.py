@@ -1,11 +1,9 @@
 """Exact totals without a hash table: one integer per row, sorted or counted.
 
-Bounding the contribution of a privacy unit needs the totals of every unit, or of every pair of unit and group: a grouping of
-millions, the most expensive step. If the unit, the group and the values of a row fit 63 bits together, one sorted array gives
-them in a third of the time. If units (and their groups) are numbers without wide gaps, each row is counted in an array of all
-of them instead. Rows are read about 250,000 at a time, at eight bytes a row; either way totals are yielded in parts of whole
-units, so intermediate results are small. This is for local engines and as many rows as fit their memory; otherwise the plan's
-own query is read, which may spill.
+Bounding contributions needs the totals of every unit, or of every pair of unit and group: a grouping of millions, the most
+expensive step. If the unit, the group and the values of a row fit 63 bits together, one sorted array takes a third of the
+time. If units (and their groups) are numbers without wide gaps, rows are counted in an array instead. Both read some 250,000
+rows at a time and yield totals in parts of whole units. Other data are read by the plan's own query.
 
 Both routes give totals with equally distributed bounds: per unit clamped or weighted, and at most ``groups`` groups of each
 unit, or a number of rows shared by all its groups, by independent random numbers. The route depends on exact numbers (ranges,

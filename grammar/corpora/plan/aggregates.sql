@@ -27,7 +27,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) AS n, SUM(amount) AS total FROM vi
 columns: n, total
 cost: ε=1
 block: Aggregation {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10737418240000}], "kind": "composed"}
-note: a patient_id with more than 10 rows in all counts as 10: its rows weigh less
+note: a privacy unit with more than 10 rows in all counts as 10 in averages and other moments: its rows weigh less
 note: at most 10 rows of one patient_id count: what is beyond is missing
 note: values are clamped: amount to [0, 500]
 ====
@@ -37,7 +37,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*, epsilon => 0.25) AS n, SUM(amount)
 columns: n, total
 cost: ε=1
 block: Aggregation {"events": [{"count": 1, "epsilon": "1/4", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 1, "epsilon": "3/4", "kind": "discrete_laplace", "sensitivity": 10737418240000}], "kind": "composed"}
-note: a patient_id with more than 10 rows in all counts as 10: its rows weigh less
+note: a privacy unit with more than 10 rows in all counts as 10 in averages and other moments: its rows weigh less
 note: at most 10 rows of one patient_id count: what is beyond is missing
 note: values are clamped: amount to [0, 500]
 ====
@@ -47,7 +47,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) AVG(amount) AS mean FROM visits
 columns: mean
 cost: ε=1
 block: Aggregation {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 5368709120000}, {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10485760}], "kind": "composed"}
-note: a patient_id with more than 10 rows in all counts as 10: its rows weigh less
+note: a privacy unit with more than 10 rows in all counts as 10 in averages and other moments: its rows weigh less
 note: values are clamped: amount to [0, 500]
 ====
 -- case: a spread
@@ -56,7 +56,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) STDDEV(age) AS spread FROM visits
 columns: spread
 cost: ε=1
 block: Aggregation {"events": [{"count": 1, "epsilon": "1/3", "kind": "discrete_laplace", "sensitivity": 37748736000}, {"count": 1, "epsilon": "1/3", "kind": "discrete_laplace", "sensitivity": 629145600}, {"count": 1, "epsilon": "1/3", "kind": "discrete_laplace", "sensitivity": 10485760}], "kind": "composed"}
-note: a patient_id with more than 10 rows in all counts as 10: its rows weigh less
+note: a privacy unit with more than 10 rows in all counts as 10 in averages and other moments: its rows weigh less
 note: values are clamped: age to [0, 120]
 ====
 -- case: a sum over a count of the same rows is their mean
@@ -65,7 +65,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) SUM(amount) FILTER (WHERE age > 18) / COUNT
 columns: mean
 cost: ε=1
 block: Aggregation {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 5368709120000}, {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10485760}], "kind": "composed"}
-note: a patient_id with more than 10 rows in all counts as 10: its rows weigh less
+note: a privacy unit with more than 10 rows in all counts as 10 in averages and other moments: its rows weigh less
 note: values are clamped: amount to [0, 500]
 ====
 -- case: Gaussian noise
@@ -82,7 +82,7 @@ SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, noise = 'GAUSSIAN') ward, COU
 columns: ward, n, mean
 cost: ε=1, δ=1e-06
 block: Aggregation {"declared_delta": "1/1000000", "declared_epsilon": "1", "kind": "joint_gaussian", "sigmas": ["1026428152283/17179869184", "45362144180032", "11340536045/128"], "squares": [100, 28823037615171174400000000, 109951162777600]}
-note: a patient_id with more than 10 rows in all counts as 10: its rows weigh less
+note: a privacy unit with more than 10 rows in all counts as 10 in averages and other moments: its rows weigh less
 note: at most 10 rows of one patient_id count: what is beyond is missing
 note: values are clamped: amount to [0, 500]
 ====
@@ -102,7 +102,7 @@ SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6) ward, COUNT(*) AS n, SUM(amou
 columns: ward, n, total, mean, r
 cost: ε=1, δ=1e-06
 block: Aggregation {"declared_delta": "1/1000000", "declared_epsilon": "1", "kind": "joint_gaussian", "sigmas": ["11340536045/134217728", "90724288360064", "64151759517696", "1026428152283/8192", "888912855037/4096", "833355801597/64", "111114106879616", "6666846412775424", "781271063997", "56890422722358673408"], "squares": [100, 115292150460684697600000000, 28823037615171174400000000, 109951162777600, 109951162777600, 395824185999360000, 28823037615171174400000000, 103762935414616227840000000000, 1424967069597696000000, 7555786372591432341913600000000000000]}
-note: a patient_id with more than 10 rows in all counts as 10: its rows weigh less
+note: a privacy unit with more than 10 rows in all counts as 10 in averages and other moments: its rows weigh less
 note: at most 10 rows of one patient_id count: what is beyond is missing
 note: values are clamped: amount to [0, 500], age to [0, 120]
 ====
@@ -314,7 +314,7 @@ columns: older
 cost: ε=2
 block: Aggregation {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 629145600}, {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10485760}], "kind": "composed"}
 block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10}
-note: a patient_id with more than 10 rows in all counts as 10: its rows weigh less
+note: a privacy unit with more than 10 rows in all counts as 10 in averages and other moments: its rows weigh less
 note: values are clamped: age to [0, 120]
 note: at most 10 rows of one patient_id count: what is beyond is missing
 ====
@@ -342,7 +342,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) ward, REGR_SLOPE(amount, age) AS slope FROM
 columns: ward, slope
 cost: ε=1
 block: Aggregation {"events": [{"count": 1, "epsilon": "1/5", "kind": "discrete_laplace", "sensitivity": 10485760}, {"count": 1, "epsilon": "1/5", "kind": "discrete_laplace", "sensitivity": 5368709120000}, {"count": 1, "epsilon": "1/5", "kind": "discrete_laplace", "sensitivity": 629145600}, {"count": 1, "epsilon": "1/5", "kind": "discrete_laplace", "sensitivity": 322122547200000}, {"count": 1, "epsilon": "1/5", "kind": "discrete_laplace", "sensitivity": 37748736000}], "kind": "composed"}
-note: a patient_id with more than 10 rows in all counts as 10: its rows weigh less
+note: a privacy unit with more than 10 rows in all counts as 10 in averages and other moments: its rows weigh less
 note: values are clamped: amount to [0, 500], age to [0, 120]
 ====
 -- case: a histogram of declared values
@@ -367,7 +367,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) AVG(day, contribution_bounds_per_row => (DA
 columns: d
 cost: ε=1
 block: Aggregation {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 1918894080}, {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10485760}], "kind": "composed"}
-note: a patient_id with more than 10 rows in all counts as 10: its rows weigh less
+note: a privacy unit with more than 10 rows in all counts as 10 in averages and other moments: its rows weigh less
 note: no interval for d: intervals are not carried through this expression
 ====
 -- case: cells that add up
@@ -386,7 +386,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) GEOMEAN(amount, contribution_bounds_per_row
 columns: m
 cost: ε=1
 block: Aggregation {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 3164654796800}, {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10485760}], "kind": "composed"}
-note: a patient_id with more than 10 rows in all counts as 10: its rows weigh less
+note: a privacy unit with more than 10 rows in all counts as 10 in averages and other moments: its rows weigh less
 ====
 -- case: the former spelling of GoogleSQL, with its clauses
 SELECT WITH ANONYMIZATION OPTIONS (epsilon = 1, delta = 1e-6, kappa = 2) city, ANON_SUM(amount CLAMPED BETWEEN 0 AND 100) AS total, ANON_COUNT(* CLAMPED BETWEEN 0 AND 5) AS n FROM visits GROUP BY city
@@ -427,7 +427,7 @@ columns: urgent, A, B, C
 cost: ε=0.1
 block: Aggregation {"events": [{"count": 1, "epsilon": "1/30", "kind": "discrete_laplace", "sensitivity": 10485760}, {"count": 1, "epsilon": "1/30", "kind": "discrete_laplace", "sensitivity": 10485760}, {"count": 1, "epsilon": "1/30", "kind": "discrete_laplace", "sensitivity": 10485760}], "kind": "composed"}
 note: rows whose urgent is NULL are in no group
-note: a patient_id with more than 10 rows in all counts as 10: its rows weigh less
+note: a privacy unit with more than 10 rows in all counts as 10 in averages and other moments: its rows weigh less
 note: ε=0.1 is the policy's default
 ====
 -- case: a pivot of written values, and what stands above it
@@ -436,7 +436,7 @@ SELECT city, A + B AS both FROM visits PIVOT (SUM(age) FOR ward IN ('A', 'B') GR
 columns: city, both
 cost: ε=0.1, δ=1e-07
 block: Aggregation {"events": [{"count": 1, "epsilon": "1/30", "kind": "discrete_laplace", "sensitivity": 1258291200}, {"count": 1, "epsilon": "1/30", "kind": "discrete_laplace", "sensitivity": 1258291200}, {"aside": "1/20000000", "delta": "1/10000000", "divergence": "101150238459/5000000000000", "epsilon": "1/30", "groups": 3, "held": false, "kind": "renyi_selection", "order": "707", "orders": []}], "kind": "composed"}
-note: a patient_id with more than 10 rows in all counts as 10: its rows weigh less
+note: a privacy unit with more than 10 rows in all counts as 10 in averages and other moments: its rows weigh less
 note: at most 3 groups of one patient_id count: what is beyond is missing
 note: values are clamped: age to [0, 120]
 note: ε=0.1 is the policy's default
@@ -523,7 +523,7 @@ SELECT WITH DP OPTIONS (error = 100, epsilon = 1) COUNT(*) AS n, AVG(amount) AS 
 columns: n, mean
 cost: ε=1
 block: NoiseReducedAggregation {"events": [{"count": 1, "epsilon": "29809/100000", "kind": "discrete_laplace", "sensitivity": 10}, {"epsilon": "70191/100000", "kind": "noise_reduction", "most": "70191/100000"}], "kind": "composed"}
-note: a patient_id with more than 10 rows in all counts as 10: its rows weigh less
+note: a privacy unit with more than 10 rows in all counts as 10 in averages and other moments: its rows weigh less
 note: at most 10 rows of one patient_id count: what is beyond is missing
 note: values are clamped: amount to [0, 500]
 ====
@@ -542,7 +542,7 @@ SELECT WITH DP OPTIONS (mu = 0.5) COUNT(*) AS n, SUM(amount) AS total FROM visit
 columns: n, total
 cost: ε=3.522, δ=1e-07
 block: Aggregation {"events": [{"declared_delta": "1/20000000", "declared_epsilon": "1760695435262809941875938868351/1000000000000000000000000000000", "kind": "gaussian_by_mu", "sensitivity_squared": 100, "sigma": "971840159993/34359738368"}, {"declared_delta": "1/20000000", "declared_epsilon": "7042781741052544827730308441/4000000000000000000000000000", "kind": "gaussian_by_mu", "sensitivity_squared": 115292150460684697600000000, "sigma": "30370004999776"}], "kind": "composed"}
-note: a patient_id with more than 10 rows in all counts as 10: its rows weigh less
+note: a privacy unit with more than 10 rows in all counts as 10 in averages and other moments: its rows weigh less
 note: at most 10 rows of one patient_id count: what is beyond is missing
 note: values are clamped: amount to [0, 500]
 ====
