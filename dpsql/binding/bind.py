@@ -120,9 +120,14 @@ def _refuse_other_names(tree: exp.Expr, registered: Collection[str]) -> None:
     """Raise BindError, with DuckDB's name, for other systems' function names and misspelt mechanisms, unless registered."""
     for node in tree.find_all(exp.Func):
         name, argument = node.meta.get("called", ""), next(node.iter_expressions(), None)
-        plain = argument is not None and not argument.is_star and argument.find(exp.Query) is None
-        shown = to_sql(argument) if argument is not None and plain else "x"
-        advice = advise_on_function(name, shown)
+        advice = advise_on_function(name, "x")
+        if (
+            advice is not None
+            and argument is not None
+            and not argument.is_star
+            and not argument.find(exp.Query)
+        ):
+            advice = advise_on_function(name, to_sql(argument))
         if advice is None and isinstance(node, exp.Anonymous) and not is_aggregate_name(name):
             advice = advise_on_mechanism(name)
         if advice is not None and fold(name) not in map(fold, registered):

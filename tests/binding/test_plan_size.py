@@ -132,7 +132,7 @@ def test_binding_grows_with_many(
 def test_many_doublings_are_refused_as_soon_as_few(session: dpsql.Session, twice: str | None) -> None:
     more = () if twice is None else (twice,)
     assert calls(session, doubled(30, *more)) < 2 * calls(session, doubled(10, *more))
-    said = r"exact SQL would have .* characters, and 2,000,000 are the most|more rows than can be counted"
+    said = r"exact SQL would have .* characters, and 2,000,000 are the most|more rows of one privacy unit than can be counted"
     with pytest.raises((dpsql.BindError, dpsql.PrivacyError), match=said) as caught:
         session.sql(doubled(30, *more))
     assert caught.value.span is not None

@@ -56,7 +56,7 @@ def counts(clean: Clean, source: str) -> tuple[list[int], list[int]]:
     try:
         plan = inside.bind(session, f"SELECT {shown} FROM ({source}) AS z")
     except dpsql.PrivacyError as error:
-        assert "more rows than can be counted" in error.message, error
+        assert "more rows of one privacy unit than can be counted" in error.message, error
         return [], []
     (block,) = plan.blocks
     for item in block.inputs:

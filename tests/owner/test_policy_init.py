@@ -230,7 +230,7 @@ def test_sources_that_are_none() -> None:
     for source, said in (
         ("nowhere.csv", "there is no file"), ("*.parq", "there is no file"), ("nowhere.duckdb", "there is no database"),
         ("s.db", "SQLite"), ("bad.parquet", "can't be read as Parquet"), ("empty.duckdb", "it is empty"),
-        ({"t": 3}, "that is no table"), ({}, "no table"),
+        ({"t": 3}, "which is no table"), ({}, "no table"),
     ):  # fmt: skip
         with pytest.raises(PolicyError, match=said):
             init_policy(source)
@@ -284,7 +284,7 @@ def test_several_files_are_several_tables(capsys: pytest.CaptureFixture[str]) ->
     Path("other/visits.csv").write_text("a\n1\n")
     with pytest.raises(PolicyError, match="would both be the table visits"):
         init_policy(["visits.csv", "other/visits.csv"])
-    with pytest.raises(PolicyError, match="is a database"):
+    with pytest.raises(PolicyError, match="include a database"):
         init_policy(["visits.csv", "x.duckdb"])
 
 

@@ -69,10 +69,10 @@ def _write_present(typed: Typed) -> str:
 
     NaN and the infinities are in none of them, nor is a value too far from its column's bounds for exact sums.
     """
-    if typed.type.numeric and typed.bounds is not None and None not in (typed.bounds.low, typed.bounds.high):
+    low, high = (None, None) if typed.bounds is None else (typed.bounds.low, typed.bounds.high)
+    if typed.type.numeric and low is not None and high is not None:
         with contextlib.suppress(BindError):  # bounds too wide for a sum
-            grid = grids.choose_grid(typed.type, typed.bounds.low, typed.bounds.high)
-            return to_sql(grids.write_steps(typed, grid))
+            return to_sql(grids.write_steps(typed, grids.choose_grid(typed.type, low, high)))
     value = to_sql(typed.node)
     return f"CASE WHEN ISFINITE({value}) THEN {value} END" if typed.type.kind == "DOUBLE" else value
 

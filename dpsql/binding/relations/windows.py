@@ -299,7 +299,7 @@ def _bounds_of_total(function: exp.Expr, name: str, inner: Typed, most: Fraction
         raise privacy_error(
             function,
             f"{name} over a window takes integers that fit BIGINT: a sum of wider ones may not fit 128 bits.",
-            "write TRY_CAST(x AS BIGINT), or aggregate by groups.",
+            "cast its values to BIGINT by TRY_CAST, or aggregate by groups.",
         )
     if not (inner.type.sql in SMALL_INTEGERS or is_added_exactly(inner.type)):
         raise privacy_error(

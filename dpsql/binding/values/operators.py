@@ -190,7 +190,8 @@ def bind_arithmetic(node: exp.Expr, bind: Bind) -> Typed:
             _apply(node, *met.nodes), met.type, both, bounds, nullable=None if met.safe else True
         )
     wanted = decimal_result(node, left.type, right.type)
-    if wanted is None:  # more digits after the point than a decimal has
+    asks = any(side.node.find(exp.Query) for side in both)  # DuckDB takes no scalar subquery in TRY
+    if wanted is None or asks:  # more digits after the point than a decimal has
         made = _apply(node, cast_to_double(left), cast_to_double(right))
         return Typed.made_of(made, DOUBLE, both, bounds)
     plain = decimal_result(node, left.shown, right.shown)

@@ -10,15 +10,13 @@ unit, or a number of rows shared by all its groups, by independent random number
 the number of rows) that stay in here: both release the same distribution, and read equally often.
 
 *Codes of units that are no small integers: texts, UUIDs, wide integers, timestamps.* Two units of one code would be bounded
-as one, and each would move an answer twice as far as its noise is made for. So hashes are not assumed to be distinct. All
-distinct units of a table's column are hashed once (:attr:`CodedUnit.hashes`, without condition or input of other statements);
-if two have equal hashes, there are no codes. Otherwise a unit's code is the rank of its hash among all: an injective map, in
-some fourteen bytes a unit, inaccessible to SQL.
+as one, and each would move an answer twice as far as its noise is made for. So all distinct units of a table's column are
+hashed once (:attr:`CodedUnit.hashes`, without condition or input of other statements); if two have equal hashes, there are no
+codes. Otherwise a unit's code is the rank of its hash, in some fourteen bytes a unit, inaccessible to SQL.
 
-Codes belong to one state of the data, whose lifetime the engine determines
-(:attr:`dpsql.mechanisms.base.Reader.unit_memory`). If others may change the data, codes are made for one statement, and only
-if all its texts see one state (:attr:`dpsql.mechanisms.base.Reader.snapshot`). A hash without a code ends the route: the
-plain query is read.
+Codes belong to one state of the data, whose lifetime the engine determines (:attr:`dpsql.mechanisms.base.Reader.unit_memory`).
+If others may change the data, codes are made for one statement, and only if all its texts see one state
+(:attr:`dpsql.mechanisms.base.Reader.snapshot`). A hash without a code ends the route: the plain query is read.
 """
 
 from __future__ import annotations

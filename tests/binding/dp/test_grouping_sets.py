@@ -118,7 +118,7 @@ def test_the_sets_share_the_epsilon() -> None:
 def test_shares_beside_sets_are_refused() -> None:
     with (
         dpsql.connect(policy=dpsql.Policy.loads(POLICY)) as session,
-        pytest.raises(dpsql.BindError, match="shares"),
+        pytest.raises(dpsql.BindError, match="no epsilon of its own"),
     ):
         session.sql("SELECT plan, COUNT(*, epsilon => 1) FROM visits GROUP BY CUBE (plan)")
 
@@ -215,10 +215,10 @@ def test_rows_of_no_declared_group_are_in_the_totals_alone() -> None:
     ("query", "message"),
     [
         ("SELECT WITH DP OPTIONS (epsilon = 1, consistent = TRUE) age, COUNT(*) FROM visits GROUP BY ROLLUP (age)", "public"),
-        ("SELECT WITH DP OPTIONS (epsilon = 1, consistent = TRUE) plan, AVG(cost) FROM visits GROUP BY ROLLUP (plan)", "adds up"),
+        ("SELECT WITH DP OPTIONS (epsilon = 1, consistent = TRUE) plan, AVG(cost) FROM visits GROUP BY ROLLUP (plan)", "no cells here add up"),
         (
             "SELECT WITH DP OPTIONS (epsilon = 1, consistent = TRUE) plan, COUNT(DISTINCT person_id) FROM visits "
-            "GROUP BY ROLLUP (plan)", "adds up",
+            "GROUP BY ROLLUP (plan)", "no cells here add up",
         ),
         ("SELECT WITH DP OPTIONS (epsilon = 1, consistent = 3) plan, COUNT(*) FROM visits GROUP BY ROLLUP (plan)", "NONNEGATIVE"),
     ],

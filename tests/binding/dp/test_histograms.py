@@ -134,7 +134,7 @@ def test_prices(both: Both) -> None:
         ("SELECT HISTOGRAM(n) FROM t", "needs public values"),
         ("SELECT HISTOGRAM(g, ['a']) FROM t", "needs a number"),
         ("SELECT HISTOGRAM(x, [n]) FROM t", "literal"),
-        ("SELECT HISTOGRAM(x, [5, 1]) FROM t", "go up"),
+        ("SELECT HISTOGRAM(x, [5, 1]) FROM t", "ascending"),
         ("SELECT HISTOGRAM(x, 5) FROM t", "list"),
         ("SELECT HISTOGRAM(DISTINCT g) FROM t", "takes a column"),
         ("SELECT HISTOGRAM(g, report_format => 'JSON') FROM t", "epsilon only"),

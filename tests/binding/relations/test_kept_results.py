@@ -183,7 +183,7 @@ def test_names(session: dpsql.Session, con: duckdb.DuckDBPyConnection) -> None:
     assert session.columns("plans") == {"plan": "VARCHAR"}
     with pytest.raises(dpsql.ParseError, match="follows <<"):
         session.sql("x <<")
-    with pytest.raises(dpsql.BindError, match="no answer yet"), session.plan() as plan:
+    with pytest.raises(dpsql.BindError, match="no answer to keep yet"), session.plan() as plan:
         plan.sql("x << SELECT 1")
 
 

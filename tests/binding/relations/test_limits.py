@@ -366,7 +366,8 @@ def test_the_policy_s_numbers_are_read() -> None:
         max_unit_rows = 34
 
     class Silent:
-        pass
+        max_fan_out = None
+        max_unit_rows = None
 
     given = [Silent(), Declared()]
     assert fan_out.max_fan_out(given) == 12  # type: ignore[arg-type]
