@@ -82,7 +82,7 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     timed = re.search(r"(?<!not )\b(benchmark|accuracy)\b", config.option.markexpr)
     controller = getattr(config.option, "numprocesses", 0) is None and not hasattr(config, "workerinput")
     if controller and not alone and not timed:
-        config.option.numprocesses, config.option.dist = "auto", "loadfile"
+        config.option.numprocesses, config.option.dist = "auto", "worksteal"
 
 
 @pytest.fixture(autouse=True, scope="session")

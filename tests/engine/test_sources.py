@@ -164,7 +164,7 @@ def test_several_frames_meet() -> None:
 @pytest.mark.parametrize(
     ("frame", "message"),
     [
-        (pd.DataFrame({"unit": [1, 2], "amount": [1.0, "x"]}), "amount has none in the policy"),
+        (pd.DataFrame({"unit": [1, 2], "amount": [1.0, "x"]}), "declares none for amount"),
         ([1, 2, 3], "is a list"),
         ("visits.parquet", "is a str"),
     ],

@@ -20,7 +20,7 @@ CLAIMS = get_args(Claim)
 def prove_typed(*claims: type[Any]) -> None:
     """Prove a text whose only output is wide, and of which nothing shows that it has at most 38 digits."""
     lock = Lock(cast("Any", None), lambda text: "")
-    lock._find_held = lambda *given: frozenset()  # type: ignore[method-assign]
+    lock._find_narrow = lambda *given: frozenset()  # type: ignore[method-assign]
     mine = [ClaimedText(TEXT, object.__new__(claim)) for claim in claims]
     lock.prove_typed(TEXT, mine, {"lent1": ["c0"]}, ShapedText(TEXT, ()), lambda text: WIDE)
 
@@ -40,4 +40,4 @@ def test_a_text_of_any_other_claim_may_not(claim: type[Any]) -> None:
 def test_a_text_without_a_claim_may_not() -> None:
     with pytest.raises(Unproved) as caught:
         prove_typed()
-    assert "no claim is made for" in caught.value.why
+    assert "a text without a claim" in caught.value.why
