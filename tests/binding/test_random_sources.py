@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 import dpsql
 from dpsql.mechanisms.aggregation import Aggregation
 from dpsql.mechanisms.base import SALT
+from dpsql.mechanisms.moments import Sum
 from tests.support import inside
 from tests.support.grammar import POLICY, PUBLIC, SCHEMA, sources
 
@@ -67,7 +68,9 @@ def counts(clean: Clean, source: str) -> tuple[list[int], list[int]]:
         .to_arrow_table()
         .to_pylist()
     )
-    places = [output.statistic.column for output in block.operator.outputs]  # type: ignore[union-attr]
+    outputs = block.operator.outputs
+    places = [output.statistic.column for output in outputs]  # type: ignore[union-attr]
+    parts = [output.whole if isinstance(output, Sum) else 1 for output in outputs]
     # Private rows meet only where both are of one unit, which plain SQL has to say.
     source = source.replace("ON t.n = v.w", "ON t.n = v.w AND t.unit = v.unit")
     source = source.replace("(SELECT n FROM t)", "(SELECT n FROM t WHERE t.unit = v.unit)")
@@ -75,7 +78,7 @@ def counts(clean: Clean, source: str) -> tuple[list[int], list[int]]:
     (plain,) = con.sql(
         f"SELECT {shown} FROM ({source}) AS z WHERE {'u IS NOT NULL' if 'FULL JOIN g' in source else 'TRUE'}"
     ).fetchall()
-    return [int(exact[place]) for place in places], list(plain)
+    return [int(exact[place]) // part for place, part in zip(places, parts, strict=True)], list(plain)
 
 
 @settings(QUIET, max_examples=50)

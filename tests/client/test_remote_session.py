@@ -300,7 +300,7 @@ def test_large_results_are_not_remembered_and_come_in_parts(
     large = remote.sql("SELECT i, repeat('x', 20) AS t FROM range(100000) v(i)")
     assert large.shape == (100_000, 2)
     assert [m.head["kind"] for m in channel.arrived].count("rows") > 2
-    with pytest.raises(dpsql.BindError, match="does not hold"):
+    with pytest.raises(dpsql.BindError, match="has forgotten"):
         remote.keep("out", large)
 
 
@@ -574,7 +574,7 @@ def test_what_is_lost_is_told_once(near: Near) -> None:
     again, _ = connect_near(other)
     first, second = again.run("SELECT 1 AS x; SELECT 2 AS x")
     assert any("the threshold alarm is closed" in note for note in first.notes)
-    assert any("the kept result r1 is gone" in note for note in first.notes)
+    assert any("the kept result r1 is lost" in note for note in first.notes)
     assert second.notes == ()
     operations.restore_session(other, operations.read_journal(session))
     with pytest.raises(dpsql.Error) as caught:

@@ -230,7 +230,7 @@ class CapBuilder:
         named = [a.share for a in self.aggregates if a.share is not None]
         if asked is None:
             if len(named) == len(self.aggregates) and named and not self.private:
-                hint = f"give the whole block's epsilon in OPTIONS, of which {share} finds the caps."
+                hint = f"give the whole statement an epsilon: {share} of it finds the caps."
                 what = "AUTO caps need an epsilon for the whole block."
                 raise bind_error(self.aggregates[0].call.node, what, hint)
             if catalog.default_epsilon is None:

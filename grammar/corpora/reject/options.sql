@@ -444,7 +444,7 @@ SELECT WITH DP OPTIONS (max_rows_contributed = AUTO) COUNT(*, epsilon => 1) FROM
 BindError: AUTO caps need an epsilon for the whole block.
   1 |   SELECT WITH DP OPTIONS (max_rows_contributed = AUTO) COUNT(*, epsilon => 1) FROM visits
                                                              ^^^^^^^^^^^^^^^^^^^^^^
-Hint: give the whole block's epsilon in OPTIONS: 1/4 of it finds the caps.
+Hint: give the whole statement an epsilon: 1/4 of it finds the caps.
 ====
 -- case: shares that leave the caps too little
 -- policy: no_caps
