@@ -205,7 +205,7 @@ def test_policy_check_of_the_demo(run: Run) -> None:
     assert "protects each person_id" in out
     assert "Nothing is missing" in out
     assert "inpatient_dollars" in out
-    assert "Ask somebody who knows" in out
+    assert "Ask someone who knows" in out
 
 
 def test_policy_check_names_what_is_missing(run: Run, tmp_path: Path) -> None:
@@ -268,7 +268,7 @@ def test_policy_check_counts_what_does_not_fit(run: Run, tmp_path: Path) -> None
     status, out, _ = run("policy", "check", str(policy), "--data")
     assert status == 0
     assert "3 rows, 1 of them with no value at all" in out
-    assert "visits.age: 2 NULL" in out
+    assert "visits.age: 2 are NULL" in out
 
 
 def test_policy_check_warns_where_one_record_may_change_others(run: Run, tmp_path: Path) -> None:

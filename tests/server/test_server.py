@@ -505,7 +505,7 @@ def test_calls_that_are_not_ours_get_one_sentence(server: ServerProcess, ada: Ba
         assert "Traceback" not in str(caught.value)
         said.add(str(caught.value).partition(".")[0])
     assert ada.flight.get_schema(descriptor, options).schema.names == []
-    assert said == {"this server answers clients of dpsql and of Flight SQL"}
+    assert said == {"this server answers clients of dpsql and of Flight SQL only"}
 
 
 def test_what_is_no_message_is_told_so(ada: BareClient) -> None:
