@@ -426,7 +426,7 @@ _APART = ("BOOLEAN", "INTERVAL", "BIT", "BLOB")
 
 _OF_RELEASES = re.compile(
     r"is noise around 0|found privately|no larger cap was found|no group was kept|not stable|did not pass|no value was|"
-    r"too few rows for|of [0-9,]+ blocks"
+    r"too few rows for|of [0-9,]+ blocks|groups? of the ranges? (is|are) not shown"
 )
 """Words of notes about what was released."""
 Ending = tuple[object, ...]
