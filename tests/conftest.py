@@ -1,6 +1,7 @@
 """For every test: a throwaway register of ledgers, also in the processes it starts; one thread for DuckDB; 110 columns.
 
-Which tests run: the default selection leaves out the tests that ``tests/long.txt`` names; ``-m long`` runs these.
+Which tests run: the default selection leaves out the tests that ``tests/long.txt`` names; ``-m long`` runs these, and with
+``DPSQL_LONG_PART=0/3`` each third of them from the first on.
 """
 
 from __future__ import annotations
@@ -67,14 +68,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     known = [item for item in items if not any(map(item.get_closest_marker, APART))]
     long = read_long_tests(LONG.read_text(encoding="utf-8"))
-    for item, is_long in zip(known, find_long((item.nodeid for item in known), long), strict=True):
-        if is_long:
-            item.add_marker("long")
+    found = find_long((item.nodeid for item in known), long)
+    first, step = map(int, os.environ.get("DPSQL_LONG_PART", "0/1").split("/"))
+    for item in [item for item, is_long in zip(known, found, strict=True) if is_long][first::step]:
+        item.add_marker("long")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
-    """Use all cores for more than one file. A file's tests stay together, since they share their tables.
+    """Use all cores for more than one file. A process that is done takes tests from another.
 
     ``-n``, ``-s`` and ``--pdb`` say otherwise, and so does a run that measures time.
     """

@@ -228,7 +228,7 @@ SPARK_HAS_NOT = {
     r"Spark has no type for a relation's column": "a relation of a type that Spark has not",
     r"(column|table) (clock|gap|info)\b": "TIME, INTERVAL and STRUCT columns do not exist there",
     r"\buid\b|UUID": "Spark has no UUID: the column is a text",
-    r"\bhuge\b|HUGEINT": "whole numbers of 38 digits are DECIMAL(38, 0) there",
+    r"\bhuge\b|HUGEINT|integer of more than 38 digits": "whole numbers of 38 digits are DECIMAL(38, 0) there",
     r"is of type BLOB": "a column of a type that the engine has no name for",
 }
 """Why a statement that DuckDB answers may be refused on Spark: what the refusal says, and the reason."""

@@ -66,8 +66,8 @@ _AS_SPARK_HAS_THEM = {
 }
 """Columns of types that tables of Spark have not: by the nearest ones, or left out."""
 _STRUCT, _INTERVAL = r"(column|table) address|table alias", r"column stay"
-_NUMBER = r"a cast from VARCHAR to \w+ has no equal"
-_PATTERN = r"REGEXP_LIKE has no equal"
+_NUMBER = r"no equivalent of a cast from VARCHAR to \w+"
+_PATTERN = r"no equivalent of REGEXP_LIKE"
 ABSENT = {
     "SELECT SUM(TRY_CAST(code AS INTEGER), contribution_bounds_per_row => (0, 4)) FROM visits": _NUMBER,
     "SELECT SUM(CAST(code AS INTEGER), contribution_bounds_per_row => (0, 4)) FROM visits": _NUMBER,
