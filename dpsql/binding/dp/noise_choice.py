@@ -452,5 +452,7 @@ def _refuse(
         return options.refuse("error", f"no epsilon gives {names} within ±{error}.", hint, PrivacyError)
     within = round_significant(Fraction(reach), 3, up=True)
     what = f"{names} within ±{error} takes ε={write_number(needed)}, and there is ε={given}."
-    hint = f"write epsilon = {write_number(needed * (2 if more else 1))}, or error = {write_number(within)}."
+    enough = needed * (2 if more else 1) * Fraction(10_003, 10_000)  # factors are found to one in 10,000
+    enough = round_significant(enough, 5, up=True)
+    hint = f"write epsilon = {write_number(enough)}, or error = {write_number(within)}."
     return options.refuse("error", what, hint, PrivacyError)

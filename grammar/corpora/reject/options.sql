@@ -292,7 +292,7 @@ SELECT WITH DP OPTIONS (error = 10, epsilon = 1) COUNT(*) FROM visits
 PrivacyError: count_star() within ±10 takes ε=2.8436, and there is ε=1.
   1 |   SELECT WITH DP OPTIONS (error = 10, epsilon = 1) COUNT(*) FROM visits
                                 ^^^^^^^^^^
-Hint: write epsilon = 2.8436, or error = 30.
+Hint: write epsilon = 2.8445, or error = 30.
 ====
 -- case: an error of what has no interval
 SELECT WITH DP OPTIONS (error = 10, epsilon = 1) MEDIAN(amount) FROM visits

@@ -14,6 +14,7 @@ from dpsql.binding.plan import Plan
 from dpsql.errors import PrivacyError
 from dpsql.language.statements import parse
 from dpsql.mechanisms.aggregation import Aggregation
+from dpsql.mechanisms.moments import Sum
 from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise, Noise
 from dpsql.privacy.accountants import Accountant
 from dpsql.privacy.conversions import gaussian_mu
@@ -87,6 +88,13 @@ def noises(plan: Plan) -> list[Noise]:
         assert isinstance(block.operator, Aggregation)
         found += [statistic.noise for statistic in block.operator.statistics]
     return found
+
+
+def sums(plan: Plan) -> list[Sum]:
+    """Return the block's counts, which are in parts where their rows are weighed."""
+    (block,) = plan.blocks
+    assert isinstance(block.operator, Aggregation)
+    return [output for output in block.operator.outputs if isinstance(output, Sum)]
 
 
 def event_of(plan: Plan) -> Event:
@@ -381,8 +389,8 @@ def test_an_error_takes_one_calibration_too(start: Open) -> None:
     plan = bind(start("basic"), options.format(4), counts(4))
     event = event_of(plan)
     assert isinstance(event, JointGaussian)
-    assert all(noise.half_width(0.95) <= 40 for noise in noises(plan))
-    sigma = 40.5 / 1.959964
+    assert all(o.statistic.noise.half_width(0.95) <= 40 * o.whole for o in sums(plan))
+    sigma = 40 / 1.959964
     mu = 2 * math.sqrt(4) / sigma  # each count moves by 2
     assert float(event.mu) == pytest.approx(mu, rel=0.01)
     assert float(event.basic[0]) < 1

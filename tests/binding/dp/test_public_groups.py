@@ -155,8 +155,8 @@ def test_a_time_within_a_day_keeps_the_day(session: dpsql.Session) -> None:
 
 def test_groups_that_are_left_out_cost_no_noise(con: duckdb.DuckDBPyConnection) -> None:
     """A unit of several groups is in one of them at most where the others are left out; no fewer where they are not."""
-    policy = dpsql.Policy.loads(POLICY.replace("max_groups = 1", "max_groups = 5"))
-    with dpsql.connect(con, policy=policy) as session:
+    wide = POLICY.replace("max_groups = 1", "max_groups = 5").replace("max_rows = ", "max_rows_per_group = ")
+    with dpsql.connect(con, policy=dpsql.Policy.loads(wide)) as session:
         text = "SELECT s, COUNT(*) FROM v WHERE {} GROUP BY s"
         limits = [
             session.sql("SELECT WITH DP OPTIONS (epsilon = 1) " + text.format(c)[7:]).ends["count_star()"]
