@@ -189,7 +189,7 @@ REFUSED = [
     ("dt AT TIME ZONE 'UTC'", "TIME ZONE"), ("l[i]", "literal"), ("l[i:2]", "literal"), ("st.nope", "no"),
     ("st['nope']", "no field"), ("i.a", "no column"), ("list_transform(l, x -> x)", "list"),
     ("[x FOR x IN l]", "list"), ("(SELECT 1)", "subquery"), ("EXISTS (SELECT 1)", "EXISTS"),
-    ("i IN (SELECT 1)", "list of values"), ("sum(i)", "stand here"), ("count(*)", "stand here"),
+    ("i IN (SELECT 1)", "list of values"), ("sum(i)", "be used here"), ("count(*)", "be used here"),
     ("sum(i) OVER ()", "window"), ("*", "can't be used"), ("t.*", "released"), ("COLUMNS('a')", "COLUMNS"),
     ("$x", "parameter"), ("(i, b) = (1, 2)", "row of"), ("i > ANY ([1])", "ANY"), ("s COLLATE NOCASE", "COLLATE"),
     ("s->'$.a'", "-> can't be used on private rows: .*no JSON"), ("s->>'a'", "->> can't be used .*no JSON"),
