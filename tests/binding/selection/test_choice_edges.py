@@ -128,7 +128,7 @@ REFUSED = [
     ("SELECT ABOVE_THRESHOLD(COUNT(*), 3, max_hits => 0) OVER c FROM t", None),
     ("SELECT ABOVE_THRESHOLD(COUNT(*), 3, epsilon = 1) OVER c FROM t", None),
     ("SELECT k, x, ABOVE_THRESHOLD(COUNT(*), 3) OVER c FROM t", "not a column of the candidates"),
-    ("SELECT COUNT(*), ABOVE_THRESHOLD(COUNT(*), 3) OVER c FROM t", "beside"),
+    ("SELECT COUNT(*), ABOVE_THRESHOLD(COUNT(*), 3) OVER c FROM t", "releases nothing else"),
     ("SELECT k, ABOVE_THRESHOLD(COUNT(*), 3) OVER c FROM t GROUP BY k", "GROUP"),
 ]
 
