@@ -1015,7 +1015,7 @@ WITH b AS MATERIALIZED (SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward) SE
 SELECT n FROM (SELECT COUNT(*) FROM visits) AS t(n)
 
 -- refused: an alias can't rename the columns of a private table.
--- hint: write visits AS v: a subquery may rename its columns.
+-- hint: write visits AS v; rename columns in a subquery.
 SELECT COUNT(*) FROM visits AS v(a, b, c)
 
 -- answered

@@ -139,7 +139,7 @@ def test_what_explain_says(session: dpsql.Session) -> None:
         ("DECLARE alarm STABLE OPTIONS (delta = 1e-6)", PrivacyError, "needs an epsilon"),
         ("DECLARE alarm STABLE OPTIONS (epsilon = 1, delta = 1e-6, blocks = 1)", BindError, "between 2 and"),
         ("DECLARE alarm STABLE OPTIONS (epsilon = 1, max_hits = 3)", BindError, "no max_hits"),
-        ("DECLARE ptr STABLE OPTIONS (epsilon = 1, delta = 1e-6)", BindError, "mode of its own"),
+        ("DECLARE ptr STABLE OPTIONS (epsilon = 1, delta = 1e-6)", BindError, "the name of a mode"),
         (f"{DECLARE}; SELECT WITH alarm COUNT(*) AS n, MAX(week) AS w FROM visits", BindError, "one output"),
         (f"{DECLARE}; SELECT WITH alarm week FROM visits", PrivacyError, "one row"),
         (f"{DECLARE}; SELECT WITH alarm OPTIONS (blocks = 9) MAX(week) FROM visits", BindError, "no blocks"),
