@@ -224,13 +224,23 @@ class Aggregation(base.Operator):
         alone = (o.statistic for o in outputs if isinstance(o, Count) or (isinstance(o, Sum) and o.counting))
         return frozenset([*alone, *(o.count for o in outputs if isinstance(o, Mean | Variance | Pair))])
 
+    @cached_property
+    def presence(self) -> tuple[Statistic, ...]:
+        """The statistics that show whether a group has rows.
+
+        The totals of means and other moments are left out: their count is of the rows that they add up.
+        """
+        moments = [o for o in self.outputs if isinstance(o, Mean | Variance | Pair)]
+        covered = {s for output in moments for s in output.statistics} - self.counts
+        return tuple(s for s in self.statistics if s not in covered)
+
     def find_filled(self, release: base.Release, keys: tuple[str, ...], doubt: float) -> base.Booleans | None:
         whole = all(output.shows_integers for output in self.outputs)
         if not self.outputs or (release.noisy is None and not whole):
             return None
         noisy = self.read_noisy(release.table, release.noisy)
-        columns = [(s.noise, noisy[s]) for s in self.statistics]
-        counting = [s in self.counts for s in self.statistics]
+        columns = [(s.noise, noisy[s]) for s in self.presence]
+        counting = [s in self.counts for s in self.presence]
         return find_significant(columns, counting, release.table.num_rows, doubt)
 
     def draw(self, read: base.Reader, entropy: Entropy) -> tuple[pa.Table, pa.Table | None]:

@@ -637,12 +637,12 @@ class Marginals(base.Operator):
         own = [at for at, marginal in enumerate(self.marginals) if ranged & set(marginal.places)]
         found = np.ones(len(sets), dtype=np.bool_)
         many = int(np.isin(sets, own).sum())
-        counting = [s in self.table.counts for s in self.table.statistics]
+        counting = [s in self.table.counts for s in self.table.presence]
         for at in own:
             rows = np.nonzero(sets == at)[0]
             columns = [
                 (self.noise_of(self.marginals[at], s), to_integers(noisy[s][rows]))
-                for s in self.table.statistics
+                for s in self.table.presence
             ]
             found[rows] = find_significant(columns, counting, many, doubt)
         return found

@@ -145,6 +145,23 @@ def test_a_statistic_of_two_outputs_is_released_once_and_charged_once() -> None:
     assert apart.event == compose_events([NOISY.event, LaplaceNoise(Fraction(1, 5), 1).event])
 
 
+def test_the_count_of_a_mean_shows_whether_a_group_has_rows() -> None:
+    """The mean's total adds only noise to that; a total without a count is all that a sum has."""
+    noisy_count, noisy_total = Statistic("n", NOISY), Statistic("s", NOISY)
+    mean = Mean("m", noisy_total, noisy_count, Fraction(4), Fraction(10), (Fraction(0), Fraction(20)))
+    operator = Aggregation("q", ("k",), (mean,))
+    assert operator.presence == (noisy_count,)
+    assert Aggregation("q", ("k",), (Sum("a", noisy_total, Fraction(4)),)).presence == (noisy_total,)
+    data = {"k": [1, 2], "n": [0, 10_000], "s": [100_000, 0]}  # no database has this first group
+    release = operator.release(reading(pa.table(data)), Entropy())
+    found = operator.find_filled(release, ("k",), 1e-9)
+    assert found is not None
+    assert dict(zip(release.table.column("k").to_pylist(), found.tolist(), strict=True)) == {
+        1: False,
+        2: True,
+    }
+
+
 def test_event_is_known_beforehand_and_is_what_was_used() -> None:
     selection = GroupSelector("u", Fraction(1), Fraction(1, 10**6), 2)
     operator = Aggregation("q", ("k",), ALL, selection)
