@@ -49,6 +49,18 @@ def sql(text: str, *more: str) -> tuple[str, ...]:
     return ("sql", text, "--policy", str(POLICY), "--ledger", "l.ledger", *more)
 
 
+def test_version_prints_the_versions_that_a_bug_report_needs(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["--version"])
+    assert ended.value.code == 0
+    first, *others = capsys.readouterr().out.splitlines()
+    assert first == f"dpsql {dpsql.__version__}"
+    versions = {line.split()[0]: line.split()[1] for line in others}
+    assert set(versions) == {"python", "duckdb", "sqlglot", "numpy", "pyarrow", "ipython"}
+    assert versions["duckdb"] == duckdb.__version__
+    assert versions["python"] == ".".join(map(str, sys.version_info[:3]))
+
+
 def test_the_demo_shows_what_a_notebook_would_and_leaves_its_ledger(run: Run, tmp_path: Path) -> None:
     status, out, err = run("demo")
     assert status == 0

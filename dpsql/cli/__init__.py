@@ -41,6 +41,25 @@ _INSTALL = (
 )
 
 
+_NEEDED = ("duckdb", "sqlglot", "numpy", "pyarrow", "ipython")
+"""The packages whose versions decide how a statement is read, run and shown."""
+
+
+class _PrintVersions(argparse.Action):
+    """Prints versions, one a line, and ends the process: dpsql's first, then Python's, then the packages'."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        import platform
+        from importlib import metadata, util
+
+        compiled = " (compiled)" if util.find_spec("sqlglotc") else ""
+        print(f"dpsql {__version__}")
+        print(f"python {platform.python_version()} ({platform.system()} {platform.machine()})")
+        for name in _NEEDED:
+            print(f"{name} {metadata.version(name)}{compiled if name == 'sqlglot' else ''}")
+        parser.exit()
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the entry point of the ``dpsql`` script."""
     given = make_parser().parse_args(arguments)
@@ -63,7 +82,12 @@ def make_parser() -> argparse.ArgumentParser:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    top.add_argument("--version", action="version", version=f"dpsql {__version__}")
+    top.add_argument(
+        "--version",
+        action=_PrintVersions,
+        nargs=0,
+        help="print this version, and the versions that a bug report needs",
+    )
     top.set_defaults(run=lambda given: top.print_help())
     commands = top.add_subparsers(metavar="COMMAND", title="commands")
     for add in (
