@@ -332,13 +332,19 @@ class Result:
     to_polars = pl
     to_arrow = arrow
 
-    def plot(self, x: str | None = None, y: str | None = None) -> Axes:
-        """Draw bars with whiskers (never bars alone) of column ``y`` by ``x``, as a matplotlib Axes.
+    def plot(self, x: str | None = None, y: str | None = None, kind: str | None = None) -> Axes:
+        """Draw column ``y`` by ``x`` with its intervals, as a matplotlib Axes.
+
+        Args:
+            x: the column of the places; by default the first other column.
+            y: the column of the numbers; by default the first that has intervals.
+            kind: ``line`` (with a band) or ``bar`` (with whiskers); by default a line over days and numbers.
 
         Raises:
+            BindError: no such column or kind, or nothing to draw.
             MissingLibrary: matplotlib is not installed.
         """
-        drawn: Axes = import_notebook("plots").draw_bars(self, x, y)
+        drawn: Axes = import_notebook("plots").draw_result(self, x, y, kind)
         return drawn
 
     def __repr__(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import io
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
@@ -126,12 +127,60 @@ def test_pictures_can_be_read_on_light_and_on_dark_pages() -> None:
 def test_dates_stand_on_a_line_of_time() -> None:
     days = [datetime.date(2024, month, 1) for month in (1, 2, 3, 7)]
     table = pa.table({"month": days, "n": [5, 6, 7, 8]})
-    axes = Result(table, intervals={"n": [(4.0, 6.0)] * 4}).plot()
+    axes = Result(table, intervals={"n": [(4.0, 6.0)] * 4}).plot(kind="bar")
     places = [bar.get_x() + bar.get_width() / 2 for bar in axes.patches]
     assert [round(after - before) for before, after in pairwise(places)] == [31, 29, 122]
     assert axes.patches[0].get_width() < 29, "months do not overlap"
     axes.figure.canvas.draw()
     assert "2024" in [label.get_text() for label in axes.get_xticklabels()]
+
+
+def band(axes: Any) -> set[tuple[float, float]]:
+    (filled,) = axes.collections
+    return {(float(x), float(y)) for x, y in filled.get_paths()[0].vertices}
+
+
+def test_days_and_numbers_are_drawn_as_a_line_in_a_band() -> None:
+    numbers = pa.table({"age": [30, 10, 20], "n": [3, 1, None]})
+    axes = Result(numbers, intervals={"n": [(2.0, 4.0), (0.0, 2.0), None]}).plot()
+    assert axes.lines[0].get_xydata().tolist() == [[10, 1], [30, 3]], "sorted, without NULL"
+    assert band(axes) == {(10, 0), (10, 2), (30, 2), (30, 4)}
+    assert axes.get_title(loc="left").startswith("band: 95%")
+    days = [datetime.date(2024, 1, 1) + datetime.timedelta(i) for i in range(366)]
+    axes = Result(pa.table({"day": days, "n": range(366)}), intervals={"n": [(0.0, 400.0)] * 366}).plot()
+    axes.figure.canvas.draw()
+    assert len(axes.get_xticklabels()) < 12, "366 days have few labels"
+    assert not axes.patches
+    bars = Result(numbers, intervals={"n": [(2.0, 4.0), (0.0, 2.0), None]}).plot(kind="bar")
+    assert [bar.get_height() for bar in bars.patches] == [3, 1]
+
+
+def test_a_kind_that_does_not_fit_is_refused() -> None:
+    with pytest.raises(BindError, match="needs days or numbers in plan"):
+        result().plot(kind="line")
+    with pytest.raises(BindError, match="one row for each year"):
+        Result(pa.table({"year": [1, 1, 2], "n": [3, 4, 5]})).plot(y="n", kind="line")
+    with pytest.raises(BindError, match="did you mean bar"):
+        result().plot(kind="bars")
+
+
+def test_labels_are_texts_and_not_formulas_and_no_warning_is_shown(recwarn: pytest.WarningsRecorder) -> None:
+    names = [
+        "$5 to $10",
+        "a product whose name is far too long to be read in a picture",
+        "\u6771\u4eac",
+        "eyes",
+    ]
+    table = pa.table({"a $ and b $": names, "$n": [5, 6, 7, 8]})
+    axes = Result(table, intervals={"$n": [(4.0, 6.0)] * 4}).plot()
+    axes.figure.savefig(io.BytesIO(), bbox_inches="tight")
+    assert [label.get_text() for label in axes.get_yticklabels()][::3] == [r"\$5 to \$10", "eyes"]
+    assert max(len(label.get_text()) for label in axes.get_yticklabels()) == 40
+    assert [round(bar.get_width()) for bar in axes.patches] == [5, 6, 7, 8], "long labels have a row each"
+    assert axes.get_ylabel() == r"a \$ and b \$"
+    assert not recwarn.list
+    many = Result(pa.table({"k": [f"ward {i}" for i in range(200)], "n": range(200)})).plot(y="n")
+    assert len(many.get_xticklabels()) <= 30
 
 
 def test_a_histogram_is_drawn_bin_by_bin() -> None:
