@@ -232,8 +232,13 @@ def _plain(name: str, values: pa.ChunkedArray, digits: int | None = None) -> She
 
     kind = values.type
     right = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    cells = (_write_digits(v, digits) if digits else format_cell(v) for v in to_python_values(values))
+    cells = [_write_digits(v, digits) if digits else format_cell(v) for v in to_python_values(values)]
+    if pa.types.is_timestamp(kind) and all(cell == "NULL" or cell.endswith(_MIDNIGHT) for cell in cells):
+        cells = [cell.removesuffix(_MIDNIGHT) for cell in cells]
     return SheetColumn(_one_line(name), tuple(cells), right)
+
+
+_MIDNIGHT = " 00:00:00"
 
 
 def _write_digits(value: Any, digits: int) -> str:

@@ -30,9 +30,12 @@ Data = dict[str, Any]
 """The report's plain data: texts, numbers, lists and dictionaries."""
 _CELL_WIDTH = 48
 _GAP = "   "
-_CAPTION = (
-    "caption-side: bottom; text-align: left; white-space: nowrap; width: 0"  # it does not widen the table
-)
+_CAPTION = "caption-side: bottom; text-align: left; width: 0"  # it does not widen the table
+_FOOTER = "position: sticky; left: 0; width: 100cqw; white-space: normal"
+"""The style of a caption's text, which wraps at the width of what surrounds the table."""
+_SCROLLED = "overflow-x: auto; container-type: inline-size"
+_SHORT = 40
+"""The longest cell of a column that is not broken."""
 
 
 NO_MATH = "mathjax_ignore"
@@ -165,20 +168,25 @@ class Sheet(Display):
             rows.insert(self.gap, tag("tr", tag("td", "…", colspan=len(aligns))))
         pairs = zip(self.columns, aligns, strict=True)
         head = join(tag("th", column.heading, scope="col", **align) for column, align in pairs)
-        caption = Html("<br>").join(map(quote, fold_lines(self.caption)))
+        caption = Html(Html("<br>").join(map(quote, fold_lines(self.caption))))
+        if self.caption_style is not None:
+            caption = tag("div", caption, style=_FOOTER) if caption else caption
         parts = [
-            tag("caption", Html(caption), style=self.caption_style) if caption else Html(),
+            tag("caption", caption, style=self.caption_style) if caption else Html(),
             tag("thead", tag("tr", head)) if head else Html(),
             tag("tbody", join(rows)),
         ]
-        return tag("table", join(parts), class_=f"dpsql {NO_MATH}")
+        table = tag("table", join(parts), class_=f"dpsql {NO_MATH}")
+        return table if self.caption_style is None else tag("div", table, class_=NO_MATH, style=_SCROLLED)
 
     def _align_html(self, column: SheetColumn) -> dict[str, str | None]:
         """Return the attributes of a column's cells."""
         if self.caption_style is None:
             return {"class_": "number" if column.right else None}
         # explicit padding, since some front ends remove it and columns would run together
-        return {"style": f"text-align: {'right' if column.right else 'left'}; padding-right: 1em"}
+        short = column.right or max(map(len, column.cells), default=0) <= _SHORT
+        space = "; white-space: nowrap" if short else ""
+        return {"style": f"text-align: {'right' if column.right else 'left'}; padding-right: 1em{space}"}
 
 
 CELL_WIDTH = 60

@@ -290,7 +290,7 @@ def test_the_text_of_the_budget(ledger: Ledger) -> None:
     assert second.split(maxsplit=3)[1:] == ["ε=0.1", "failed", "SELECT 2"]
     page = BudgetPanel.of(ledger).html()
     assert "<meter" in page
-    assert ">ε=0.8 of ε=1 left</caption>" in page
+    assert ">ε=0.8 of ε=1 left</div></caption>" in page
     assert "<script" not in page
 
 

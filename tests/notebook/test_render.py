@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from datetime import datetime
 from fractions import Fraction
 from pathlib import Path
 
@@ -102,6 +103,27 @@ def test_html_has_the_same_rows_and_escapes_them() -> None:
     assert page.count("<caption") == 1
     assert 'scope="col"' in page
     assert not re.search(r"color|<script|onclick|javascript", page, re.I)
+
+
+def test_wide_tables_scroll_and_their_footers_wrap_at_the_width_of_the_cell() -> None:
+    long = "a text of more than forty letters, which may be broken between its words"
+    page = Result(pa.table({"n": [1234567], "word": ["short"], "text": [long]}))._repr_mimebundle_()[
+        "text/html"
+    ]
+    assert page.startswith(
+        '<div class="mathjax_ignore" style="overflow-x: auto; container-type: inline-size"><table'
+    )
+    assert "width: 100cqw; white-space: normal" in page.partition("<caption")[2].partition("</caption>")[0]
+    unbroken = [("nowrap" in style) for style in re.findall(r"<td style=\"([^\"]*)\"", page)]
+    assert unbroken == [True, True, False]
+
+
+def test_midnight_is_left_out_if_all_times_are_midnights() -> None:
+    days = [datetime(2025, 1, 1), None, datetime(2025, 2, 1)]
+    shown = repr(Result(pa.table({"day": days}))).splitlines()
+    assert [line.strip() for line in shown[1:4]] == ["2025-01-01", "NULL", "2025-02-01"]
+    shown = repr(Result(pa.table({"time": [*days, datetime(2025, 2, 1, 5)]}))).splitlines()
+    assert [line.strip() for line in shown[1:3]] == ["2025-01-01 00:00:00", "NULL"]
 
 
 def test_a_bundle_is_of_plain_texts() -> None:
