@@ -13,6 +13,7 @@ import contextlib
 import re
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from sqlglot import exp
 
@@ -201,6 +202,8 @@ def _write_pattern(text: ShapedText, names: Mapping[int, str]) -> str | None:
 
 MAX_PROVED = 2000
 """Cached proofs."""
+MAX_SERIALISED = 8
+"""Cached trees of the engine's parser: a text without a claim of its own is tried under each of an operator's."""
 
 Columns = Mapping[str, Sequence[str]]
 """Columns of public relations passed with a text, by relation name."""
@@ -223,6 +226,9 @@ class Lock:
     _tables: dict[tuple[str, ...], Base] | None = None
     _outputs: dict[tuple[object, ...], list[tuple[str, Node]]] = field(default_factory=dict)
     """Outputs of texts with proved casts, by shape, types of values, and relations read."""
+
+    def __post_init__(self) -> None:
+        self.serialise = lru_cache(MAX_SERIALISED)(self.serialise)
 
     def prove(self, claimed: ClaimedText, lent: Columns, shaped: ShapedText | None = None) -> None:
         """Prove a text in normal form, unless an earlier proof or pattern covers it.
