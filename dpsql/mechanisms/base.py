@@ -285,6 +285,8 @@ class Reader:
     def on_route(self) -> Reader:
         """Return a reader for a faster route; it raises :class:`UnprovedRoute` for a text that can't be proved."""
         exact, prove = self.exact, self.prove
+        if exact is None and prove is None:
+            return self
         return replace(self, exact=exact and _guard(exact), prove=prove and _guard(prove))
 
 
