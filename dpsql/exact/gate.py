@@ -93,8 +93,10 @@ class Forms:
 
     def _form(self, text: str, inputs: tuple[str, ...]) -> Form:
         tree = parse_fragment(text)
-        tables = []
-        for node in list(tree.find_all(exp.Table)):
+        tables, nodes = [], list(tree.walk())
+        for node in nodes:
+            if not isinstance(node, exp.Table):
+                continue
             parts = tuple(part.name for part in node.parts)
             if len(parts) == 1 and parts[0] in inputs:
                 node.set("this", exp.to_identifier(f"input {inputs.index(parts[0])}", quoted=True))
@@ -105,8 +107,9 @@ class Forms:
             if table.public:
                 content = exp.to_identifier(self.content(table), quoted=True)
                 node.replace(exp.Table(this=content, alias=node.args.get("alias")))
-        columns = frozenset(fold(column.name) for column in tree.find_all(exp.Column))
-        return Form(write_parameters(_in_order(tree)), tuple(tables), columns)
+        columns = frozenset(fold(node.name) for node in nodes if isinstance(node, exp.Column))
+        _sort_conditions(nodes)
+        return Form(write_parameters(tree), tuple(tables), columns)
 
     @cached_property
     def _tables(self) -> dict[tuple[str, ...], Table]:
@@ -121,9 +124,9 @@ class Forms:
 _TURNED = {exp.LT: exp.GT, exp.LTE: exp.GTE}
 
 
-def _in_order(tree: exp.Expr) -> exp.Expr:
-    """Return the tree with sorted conditions and comparisons, which have equal values on all data."""
-    found = list(tree.find_all(exp.And, exp.Or, exp.EQ, exp.NEQ, exp.LT, exp.LTE))
+def _sort_conditions(nodes: Sequence[exp.Expr]) -> None:
+    """Sort conditions and comparisons among a tree's nodes, in place; they have equal values on all data."""
+    found = [n for n in nodes if isinstance(n, exp.And | exp.Or | exp.EQ | exp.NEQ | exp.LT | exp.LTE)]
     for node in reversed(found):  # the inner ones first
         if isinstance(node, exp.And | exp.Or):
             around = node.parent
@@ -139,7 +142,6 @@ def _in_order(tree: exp.Expr) -> exp.Expr:
         elif to_sql(left) > to_sql(right):
             node.set("this", right)
             node.set("expression", left)
-    return tree
 
 
 def _conditions(node: exp.Expr, kind: type[exp.Expr]) -> list[exp.Expr]:
