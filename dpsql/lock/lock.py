@@ -24,7 +24,7 @@ from dpsql.lock.casts import Node, Plan, list_wide_outputs, prove_casts
 from dpsql.lock.check import Serialise, check, check_pattern, check_tree
 from dpsql.lock.spark_reader import read_spark
 from dpsql.lock.tree import Base, Hop, Known, Lent, Unproved, refuse
-from dpsql.mechanisms.base import ClaimedText, LentTotals, PublicClaim, RouteClaim
+from dpsql.mechanisms.base import ClaimedText, LentTotals, PackingClaim, PublicClaim, RouteClaim
 from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_PLACE
 from dpsql.policy.model import Table, fold
 
@@ -413,9 +413,9 @@ def _rests_on(claimed: ClaimedText, lent: Columns) -> tuple[object, ...]:
 
 
 def _prove_under_one(claims: Sequence[ClaimedText], prove: Callable[[ClaimedText], object]) -> None:
-    """Prove a late text under one of these claims."""
+    """Prove a late text under one of these claims, packed rows first: a text of another shape soon fails that claim."""
     different = {_key(claimed): claimed for claimed in claims if not isinstance(claimed.claim, RouteClaim)}
-    for claimed in different.values():
+    for claimed in sorted(different.values(), key=lambda one: not isinstance(one.claim, PackingClaim)):
         with contextlib.suppress(Unproved):
             prove(claimed)
             return
