@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -119,26 +120,23 @@ def fold_scalars(select: exp.Select, catalog: Catalog, finish: Finish) -> None:
 def _refuse_other_names(tree: exp.Expr, registered: Collection[str]) -> None:
     """Raise BindError, with DuckDB's name, for other systems' function names and misspelt mechanisms, unless registered."""
     for node in tree.find_all(exp.Func):
-        name, argument = node.meta.get("called", ""), next(node.iter_expressions(), None)
-        advice = advise_on_function(name, "x")
-        if (
-            advice is not None
-            and argument is not None
-            and not argument.is_star
-            and not argument.find(exp.Query)
-        ):
-            advice = advise_on_function(name, to_sql(argument))
+        name = node.meta.get("called", "")
+        advice = advise_on_function(name, partial(_write_argument, node))
         if advice is None and isinstance(node, exp.Anonymous) and not is_aggregate_name(name):
             advice = advise_on_mechanism(name)
         if advice is not None and fold(name) not in map(fold, registered):
             raise bind_error(node, *advice)
 
 
+def _write_argument(call: exp.Func) -> str:
+    """Return the text of a call's first argument for a hint; ``x`` if it is a star, has a query, or is missing."""
+    argument = next(call.iter_expressions(), None)
+    return "x" if argument is None or argument.is_star or argument.find(exp.Query) else to_sql(argument)
+
+
 def _plan(binder: StatementBinder, tree: exp.Expr, text: str, kept: list[NamedResult]) -> Plan:
     prepend_kept_results(tree, kept)
     refuse_public_joins(tree)
-    if binder.key_values:
-        _refuse_undeclared(tree, binder)
     for choose in binder.when_whole:
         choose(tree)
     levels = {item.kept.confidence for item in kept}
@@ -152,6 +150,8 @@ def _plan(binder: StatementBinder, tree: exp.Expr, text: str, kept: list[NamedRe
     }
     relations = _list_relations(binder, kept)
     known = PublicColumns(tree, relations)
+    if binder.key_values:
+        _refuse_undeclared(tree, binder, known)
     windows = WindowEnds(tree, binder.ordered_releases, binder.noise_steps, binder.name, known)
     shapes = Shapes(
         known,
@@ -205,9 +205,8 @@ def _plan(binder: StatementBinder, tree: exp.Expr, text: str, kept: list[NamedRe
     )  # fmt: skip
 
 
-def _refuse_undeclared(tree: exp.Expr, binder: StatementBinder) -> None:
+def _refuse_undeclared(tree: exp.Expr, binder: StatementBinder, known: PublicColumns) -> None:
     """Raise BindError for a comparison of a released key with a constant that is not among its declared values."""
-    known = PublicColumns(tree, _list_relations(binder, ()))
     for select in tree.find_all(exp.Select):
 
         def find(node: exp.Column, select: exp.Select = select) -> Declared | None:

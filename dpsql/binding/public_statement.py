@@ -85,11 +85,13 @@ def inner_queries(select: exp.Select) -> Iterator[exp.Expr]:
 
 def outer_queries(node: exp.Expr) -> Iterator[exp.Expr]:
     """Yield the outermost queries inside a node, or the node itself."""
-    if isinstance(node, exp.Query) and not isinstance(node, exp.Subquery | exp.Table):
-        yield node
-        return
-    for child in list(node.iter_expressions()):
-        yield from outer_queries(child)
+    waiting = [node]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, exp.Query) and not isinstance(part, exp.Subquery | exp.Table):
+            yield part
+        elif not isinstance(part, exp.Column):
+            waiting.extend(part.iter_expressions(reverse=True))
 
 
 def label_of(call: Call) -> str:

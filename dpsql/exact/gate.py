@@ -93,8 +93,10 @@ class Forms:
 
     def _form(self, text: str, inputs: tuple[str, ...]) -> Form:
         tree = parse_fragment(text)
-        tables = []
-        for node in list(tree.find_all(exp.Table)):
+        tables, nodes = [], list(tree.walk())
+        for node in nodes:
+            if not isinstance(node, exp.Table):
+                continue
             parts = tuple(part.name for part in node.parts)
             if len(parts) == 1 and parts[0] in inputs:
                 node.set("this", exp.to_identifier(f"input {inputs.index(parts[0])}", quoted=True))
@@ -105,8 +107,9 @@ class Forms:
             if table.public:
                 content = exp.to_identifier(self.content(table), quoted=True)
                 node.replace(exp.Table(this=content, alias=node.args.get("alias")))
-        columns = frozenset(fold(column.name) for column in tree.find_all(exp.Column))
-        return Form(write_parameters(_in_order(tree)), tuple(tables), columns)
+        columns = frozenset(fold(node.name) for node in nodes if isinstance(node, exp.Column))
+        _sort_conditions(nodes)
+        return Form(write_parameters(tree), tuple(tables), columns)
 
     @cached_property
     def _tables(self) -> dict[tuple[str, ...], Table]:
@@ -121,9 +124,9 @@ class Forms:
 _TURNED = {exp.LT: exp.GT, exp.LTE: exp.GTE}
 
 
-def _in_order(tree: exp.Expr) -> exp.Expr:
-    """Return the tree with sorted conditions and comparisons, which have equal values on all data."""
-    found = list(tree.find_all(exp.And, exp.Or, exp.EQ, exp.NEQ, exp.LT, exp.LTE))
+def _sort_conditions(nodes: Sequence[exp.Expr]) -> None:
+    """Sort conditions and comparisons among a tree's nodes, in place; they have equal values on all data."""
+    found = [n for n in nodes if isinstance(n, exp.And | exp.Or | exp.EQ | exp.NEQ | exp.LT | exp.LTE)]
     for node in reversed(found):  # the inner ones first
         if isinstance(node, exp.And | exp.Or):
             around = node.parent
@@ -139,7 +142,6 @@ def _in_order(tree: exp.Expr) -> exp.Expr:
         elif to_sql(left) > to_sql(right):
             node.set("this", right)
             node.set("expression", left)
-    return tree
 
 
 def _conditions(node: exp.Expr, kind: type[exp.Expr]) -> list[exp.Expr]:
@@ -164,7 +166,6 @@ class Gate:
         self._plan = plan
         self._typed: dict[tuple[object, ...], None] = {}
         """Late texts with proved types: their shapes, the types of their values, and the relations passed with them."""
-        self._allowed: dict[str, None] = {}
         self._unit = f"unit_{secrets.token_hex(8)}"
         self._claimed: tuple[object, tuple[ClaimedText, ...]] | None = None
         """The last proved operator with its claims."""
@@ -197,10 +198,6 @@ class Gate:
             given = {**lent, **columns_of(claimed)}
             text, shaped = self._write(*self._whole(claimed.text, given))
             self._lock.prove(replace(claimed, text=text), lent, shaped)
-            self._allowed.pop(text, None)
-            self._allowed[text] = None
-        while len(self._allowed) > MAX_KEPT:
-            del self._allowed[next(iter(self._allowed))]
 
     def prove_typed(
         self,
@@ -220,9 +217,8 @@ class Gate:
             read: the names and types of these columns.
         """
         text, shaped = self._write(*self._whole(query, lent))
-        mine, others = self._find_claims(text, lent, self._list_claims(operator))
-        given = [replace(claimed, text=text) for claimed in mine]
-        self._lock.prove_typed(filled, given, others, shaped, plan, read=read)
+        mine, others = _find_claims(query, text, lent, self._list_claims(operator))
+        self._lock.prove_typed(filled, mine, others, shaped, plan, read=read)
 
     def _list_claims(self, operator: object) -> tuple[ClaimedText, ...]:
         """Return an operator's claims, cached since :meth:`prove`."""
@@ -244,19 +240,16 @@ class Gate:
         return text
 
     def prove_written(
-        self, operator: Operator, text: str, written: str, lent: Mapping[str, Sequence[str]], salt: int | None
+        self, operator: Operator, sql: str, written: str, lent: Mapping[str, Sequence[str]], salt: int | None
     ) -> None:
         """Prove a text's translation for an engine with another dialect, before anything is paid.
 
         Args:
-            text: the exact query in normal form.
+            sql: the exact query.
             lent: the columns of the relations passed with it.
             salt: the number in it for the secret.
         """
-        claims = self._list_claims(operator)
-        if any(text == self._text_of(claimed, lent) for claimed in claims if claimed.text in operator.local):
-            return  # it needs rows outside of the engine, so reading it is refused
-        self._prove_written(claims, text, written, lent, salt)
+        self._prove_written(self._list_claims(operator), sql, written, lent, salt)
 
     def proving(self, operator: object) -> Prove | None:
         """Return a function that proves each translated text; None without an operator, see :meth:`reading`."""
@@ -264,35 +257,24 @@ class Gate:
             return None
         claims, engine = self._list_claims(operator), self._catalog.engine
 
-        def prove(text: str, full: str, lent: Mapping[str, pa.Table], values: Mapping[str, int]) -> None:
+        def prove(sql: str, full: str, lent: Mapping[str, pa.Table], values: Mapping[str, int]) -> None:
             columns = {name: table.column_names for name, table in lent.items()}
             written = engine.translate(full, lent)
             if written is not None:
-                self._prove_written(claims, text, written, columns, values.get("salt"))
+                self._prove_written(claims, sql, written, columns, values.get("salt"))
 
         return prove
 
     def _prove_written(
         self,
         claims: Sequence[ClaimedText],
-        text: str,
+        sql: str,
         written: str,
         lent: Mapping[str, Sequence[str]],
         salt: int | None,
     ) -> None:
-        mine, others = self._find_claims(text, lent, claims)
+        mine, others = _find_claims(sql, sql, lent, claims)
         self._lock.prove_written(written, mine, claims, others, salt)
-
-    def _find_claims(
-        self, text: str, lent: Mapping[str, Sequence[str]], claims: Sequence[ClaimedText]
-    ) -> tuple[list[ClaimedText], dict[str, Sequence[str]]]:
-        """Return a text's claims, and the columns passed with it without those from operators."""
-        own = {name for claimed in claims for name in claimed.lent}
-        others = {name: columns for name, columns in lent.items() if name not in own}
-        return [claimed for claimed in claims if self._text_of(claimed, others) == text], others
-
-    def _text_of(self, claimed: ClaimedText, lent: Mapping[str, Sequence[str]]) -> str:
-        return self.exact(claimed.text, {**lent, **columns_of(claimed)})
 
     def proved(
         self,
@@ -301,18 +283,18 @@ class Gate:
         claims: Sequence[ClaimedText],
         tables: Mapping[str, pa.Table] | None = None,
     ) -> str:
-        """Return the text that the engine runs for an operator, and prove it if that was not done before.
+        """Return the text that the engine runs for an operator, proved now or before.
 
         Args:
             lent: the columns of the relations passed with it.
         """
         text, shaped = self._write(*self._whole(sql, lent))
-        if text not in self._allowed:
-            mine, others = self._find_claims(text, lent, claims)
-            for claimed in mine:  # proved before payment, and no longer cached
-                self._lock.prove(replace(claimed, text=text), others, shaped)
-            if not mine:
-                self._lock.prove_late(text, claims, others, shaped)
+        mine, others = _find_claims(sql, text, lent, claims)
+        for claimed in mine:
+            self._lock.prove(claimed, others, shaped)
+        if not mine:
+            self._lock.prove_late(text, claims, others, shaped)
+        if all(claimed.late for claimed in mine):
             self._prove_typed(text, shaped, mine, others, tables or {})
         return text
 
@@ -332,10 +314,7 @@ class Gate:
         key = (shaped.shape, shaped.list_kinds(()), read)
         if key not in self._typed:
             filled = fill_parameters(text, STAND_INS)
-            given = [replace(claimed, text=text) for claimed in mine]
-            self._lock.prove_typed(
-                filled, given, others, shaped, lambda asked: plan(asked, tables), late=True
-            )
+            self._lock.prove_typed(filled, mine, others, shaped, lambda asked: plan(asked, tables), late=True)
             if len(self._typed) >= MAX_KEPT:
                 self._typed.clear()
             self._typed[key] = None
@@ -356,6 +335,15 @@ class Gate:
     def _written(self, sql: str, lent: _Pairs, unit: str) -> str:
         taken = {fold(name) for relation, columns in lent for name in (relation, *columns)}
         return write_normal_form(sql, dict(lent), self._catalog.names | taken, unit)
+
+
+def _find_claims(
+    sql: str, text: str, lent: Mapping[str, Sequence[str]], claims: Sequence[ClaimedText]
+) -> tuple[list[ClaimedText], dict[str, Sequence[str]]]:
+    """Return a query's claims, over its normal form ``text``, and the columns passed with it without operators' own."""
+    own = {name for claimed in claims for name in claimed.lent}
+    others = {name: columns for name, columns in lent.items() if name not in own}
+    return [replace(claimed, text=text) for claimed in claims if claimed.text == sql], others
 
 
 _Pairs = tuple[tuple[str, tuple[str, ...]], ...]

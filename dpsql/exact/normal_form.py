@@ -365,8 +365,13 @@ def _columns_read(select: exp.Select) -> dict[str, set[str]]:
     """Return the columns that a SELECT reads, by alias: in its clauses, their subqueries, and LATERAL items."""
     apart = [select.args.get("with_"), select.args.get("from_")]
     apart += [join.this for join in select.args.get("joins") or [] if isinstance(join.this, exp.Subquery)]
+    known = {id(part) for part in apart}
     found: dict[str, set[str]] = {}
-    for node in select.walk(prune=lambda n: any(n is part for part in apart)):
+    waiting: list[exp.Expr] = [select]
+    while waiting:
+        node = waiting.pop()
         if isinstance(node, exp.Column):
             found.setdefault(node.table, set()).add(node.name)
+        else:
+            waiting.extend(child for child in node.iter_expressions() if id(child) not in known)
     return found

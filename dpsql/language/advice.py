@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -181,10 +182,10 @@ OTHER_NAMES: dict[str, str] = {
 """Other systems' function names, each with DuckDB's equivalent."""
 
 
-def advise_on_function(name: str, argument: str) -> tuple[str, str] | None:
-    """Return the refusal and the hint for another system's function; None for any other name."""
+def advise_on_function(name: str, write: Callable[[], str]) -> tuple[str, str] | None:
+    """Return the refusal and the hint for another system's function, whose argument ``write`` returns; None for others."""
     hint = OTHER_NAMES.get(name.lower())
-    return None if hint is None else (f"{name.upper()} is not a function here.", hint.format(x=argument))
+    return None if hint is None else (f"{name.upper()} is not a function here.", hint.format(x=write()))
 
 
 def advise_on_mechanism(name: str) -> tuple[str, str] | None:

@@ -13,6 +13,7 @@ import contextlib
 import re
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from sqlglot import exp
 
@@ -23,7 +24,7 @@ from dpsql.lock.casts import Node, Plan, list_wide_outputs, prove_casts
 from dpsql.lock.check import Serialise, check, check_pattern, check_tree
 from dpsql.lock.spark_reader import read_spark
 from dpsql.lock.tree import Base, Hop, Known, Lent, Unproved, refuse
-from dpsql.mechanisms.base import ClaimedText, LentTotals, PublicClaim, RouteClaim
+from dpsql.mechanisms.base import ClaimedText, LentTotals, PackingClaim, PublicClaim, RouteClaim
 from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_PLACE
 from dpsql.policy.model import Table, fold
 
@@ -201,6 +202,8 @@ def _write_pattern(text: ShapedText, names: Mapping[int, str]) -> str | None:
 
 MAX_PROVED = 2000
 """Cached proofs."""
+MAX_SERIALISED = 8
+"""Cached trees of the engine's parser: a text without a claim of its own is tried under each of an operator's."""
 
 Columns = Mapping[str, Sequence[str]]
 """Columns of public relations passed with a text, by relation name."""
@@ -223,6 +226,9 @@ class Lock:
     _tables: dict[tuple[str, ...], Base] | None = None
     _outputs: dict[tuple[object, ...], list[tuple[str, Node]]] = field(default_factory=dict)
     """Outputs of texts with proved casts, by shape, types of values, and relations read."""
+
+    def __post_init__(self) -> None:
+        self.serialise = lru_cache(MAX_SERIALISED)(self.serialise)
 
     def prove(self, claimed: ClaimedText, lent: Columns, shaped: ShapedText | None = None) -> None:
         """Prove a text in normal form, unless an earlier proof or pattern covers it.
@@ -407,9 +413,9 @@ def _rests_on(claimed: ClaimedText, lent: Columns) -> tuple[object, ...]:
 
 
 def _prove_under_one(claims: Sequence[ClaimedText], prove: Callable[[ClaimedText], object]) -> None:
-    """Prove a late text under one of these claims."""
+    """Prove a late text under one of these claims, packed rows first: a text of another shape soon fails that claim."""
     different = {_key(claimed): claimed for claimed in claims if not isinstance(claimed.claim, RouteClaim)}
-    for claimed in different.values():
+    for claimed in sorted(different.values(), key=lambda one: not isinstance(one.claim, PackingClaim)):
         with contextlib.suppress(Unproved):
             prove(claimed)
             return

@@ -169,18 +169,6 @@ class Aggregation(base.Operator):
         return (self.query,)
 
     @property
-    def checked(self) -> tuple[str, ...]:
-        return (self.query, *self.local)
-
-    @property
-    def local(self) -> tuple[str, ...]:
-        return self.packed.queries if self.packed is not None else ()
-
-    @property
-    def provides(self) -> Mapping[str, base.Columns]:
-        return self.packed.provides if self.packed is not None else {}
-
-    @property
     def is_free(self) -> bool:
         """Whether it only lists public groups and releases nothing private."""
         return not self.outputs and self.selection is None
@@ -278,9 +266,11 @@ class Aggregation(base.Operator):
 
     def _totals(self, read: base.Reader, entropy: Entropy) -> Iterator[pa.Table]:
         """Yield totals in parts under group selection, so that dropped groups are never all in memory."""
-        table = self.packed.take(read, entropy) if self.packed is not None else None
-        if table is not None:
-            return iter((table,))
+        packed = self.packed
+        if packed is not None and packed.is_worth_reading(read, self.query):
+            table = packed.follow(read, entropy)
+            if table is not None:
+                return iter((table,))
         return read_totals(read, self.query, self.unit_parts, self.keys, self.selection is not None, entropy)
 
     def _select(self, table: pa.Table, entropy: Entropy) -> pa.Table:
@@ -361,7 +351,7 @@ class Part(ABC):
 
     @property
     def queries(self) -> tuple[str, ...]:
-        """Every text that it reads, except those of the column route."""
+        """Every text that it reads, except that of the column route."""
         return (self.query,)
 
     @property
@@ -425,9 +415,7 @@ class Together(base.Operator):
     @property
     def queries(self) -> tuple[str, ...]:
         first = () if self.aggregation is None else self.aggregation.queries
-        routes = (route for part in self.parts if (route := part.column_route) is not None)
-        columns = (text for route in routes for text in route.queries)
-        return (*first, *dict.fromkeys([*(text for part in self.parts for text in part.queries), *columns]))
+        return (*first, *dict.fromkeys(text for part in self.parts for text in part.queries))
 
     def claims(self) -> Iterator[base.ClaimedText]:
         if self.aggregation is not None:
@@ -455,7 +443,7 @@ class Together(base.Operator):
         for part in self.parts:
             text, route = part.query, part.column_route
             if route is not None and text not in counts:
-                counts[text] = route.take(reader, entropy)
+                counts[text] = route.follow(reader, entropy)
             if route is not None and (held := counts[text]) is not None:
                 answers.append(part.answer_counts(held, entropy))
                 continue

@@ -15,13 +15,14 @@ The progress of a release is public: a statement's number of steps, and that one
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import ClassVar, Protocol
+from typing import ClassVar, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +33,8 @@ from dpsql.interrupts import check_stop
 from dpsql.mechanisms.per_group import Noise
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import Event
+
+_P, _T = ParamSpec("_P"), TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -160,7 +163,24 @@ class Read(Protocol):
 NormalForm = Callable[[str, Mapping[str, pa.Table]], str]
 """Returns a text's checked normal form, given its additional relations."""
 Prove = Callable[[str, str, Mapping[str, pa.Table], Mapping[str, int]], None]
-"""Proves the text of an engine with another dialect, given the normal form, without and with values, and the relations."""
+"""Proves the text of an engine with another dialect, given the query, its normal form with values, and the relations."""
+
+
+class UnprovedRoute(Exception):
+    """A text of a faster route can't be written or proved, so the plain queries are read."""
+
+
+def _guard(step: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Return a step before a text is read, of which every error is an :class:`UnprovedRoute`."""
+
+    @functools.wraps(step)
+    def guarded(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        try:
+            return step(*args, **kwargs)
+        except Exception:
+            raise UnprovedRoute from None
+
+    return guarded
 
 
 @dataclass(frozen=True)
@@ -239,20 +259,35 @@ class Reader:
         memory = self.unit_memory if units and self.unit_memory is not None else self.memory
         if memory is None:
             return None
-        return memory(sql if self.exact is None else self.exact(sql, self.lent))
+        return memory(self.write(sql))
 
     def estimate_rows(self, sql: str) -> int:
         """Return the approximate number of rows of the tables a text reads; 0 if unknown or remote."""
         if self.rows is None or not self.room:
             return 0
-        return self.rows(sql if self.exact is None else self.exact(sql, self.lent))
+        return self.rows(self.write(sql))
+
+    def write(self, sql: str) -> str:
+        """Return a text's checked normal form."""
+        return sql if self.exact is None else self.exact(sql, self.lent)
 
     def _text(self, sql: str, lent: Mapping[str, pa.Table]) -> str:
         text = sql if self.exact is None else self.exact(sql, lent)
         full = fill_parameters(text, self.values) if self.values else text
         if self.prove is not None:
-            self.prove(text, full, lent, self.values)
+            self.prove(sql, full, lent, self.values)
         return full
+
+    def reads_little(self, sql: str) -> bool:
+        """Return whether a text reads few rows, so that one query is faster than examining the data first."""
+        return self.little is not None and self.little(self.write(sql), self.lent)
+
+    def on_route(self) -> Reader:
+        """Return a reader for a faster route; it raises :class:`UnprovedRoute` for a text that can't be proved."""
+        exact, prove = self.exact, self.prove
+        if exact is None and prove is None:
+            return self
+        return replace(self, exact=exact and _guard(exact), prove=prove and _guard(prove))
 
 
 _TOKENS = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\$([a-z]+)\b""")
@@ -407,7 +442,7 @@ Claim = (
 class ClaimedText:
     """A text, its claim, and the private relations that the operator adds to it.
 
-    ``late``: it is proved when read instead of before payment, since it is rarely read.
+    ``late``: it belongs to a faster route, and is proved when it is read instead of before payment.
     """
 
     text: str
@@ -489,7 +524,7 @@ class TextReader(ABC):
 
     @property
     def checked(self) -> tuple[str, ...]:
-        """Every text it may read: the queries, and the texts of faster routes to the same numbers."""
+        """The texts that are bound before payment: the queries, and others it may read without a faster route."""
         return self.queries
 
     @property
@@ -531,11 +566,6 @@ class Operator(TextReader):
     @property
     @abstractmethod
     def event(self) -> Event: ...
-
-    @property
-    def local(self) -> tuple[str, ...]:
-        """Its texts that are read only if rows may be fetched into this process; a remote engine never runs them."""
-        return ()
 
     @property
     def threshold_name(self) -> str:

@@ -36,7 +36,7 @@ from __future__ import annotations
 import functools
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -325,18 +325,6 @@ class CapSearch(base.Operator):
     def _counts(self) -> tuple[str, ...]:
         """The query for the number of groups, if unknown."""
         return (self.groups,) if isinstance(self.groups, str) else ()
-
-    @property
-    def local(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys((*self.least.local, *self.most.local)))
-
-    @property
-    def apart(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys((*self.least.apart, *self.most.apart)))
-
-    @property
-    def provides(self) -> Mapping[str, base.Columns]:
-        return {**self.least.provides, **self.most.provides}
 
     def claims(self) -> Iterator[base.ClaimedText]:
         """Yield the texts of the search and of the choices at both ends; those between are claimed when one is taken."""

@@ -385,7 +385,7 @@ class InverseSensitivity(Part):
         claim = RowsClaim(self.rows, self.groups, self.keys, in_all=self.in_all)
         yield ClaimedText(self.query, replace(claim, moves=((STEP_ROWS, 1),)))
         if self.column_route is not None:
-            yield from self.column_route.claims(claim)
+            yield self.column_route.claim(claim)
 
     def answer(self, table: pa.Table, groups: list[Group], entropy: Entropy) -> Answered:
         places = index_groups(table, self.keys)

@@ -483,18 +483,6 @@ class Marginals(base.Operator):
     def queries(self) -> tuple[str, ...]:
         return (*self.table.queries, *self._listings)
 
-    @property
-    def checked(self) -> tuple[str, ...]:
-        return (*self.table.checked, *self._listings)
-
-    @property
-    def local(self) -> tuple[str, ...]:
-        return self.table.local
-
-    @property
-    def provides(self) -> Mapping[str, base.Columns]:
-        return self.table.provides
-
     def claims(self) -> Iterator[base.ClaimedText]:
         yield from self.table.claims()
         for text in self._listings:

@@ -418,7 +418,7 @@ class KeptTree(Together):
     def release(self, read: base.Read, entropy: Entropy) -> base.Release:
         reader, tree = base.add_salt(read, self.queries, entropy), self.tree
         route = tree.column_route
-        counts = None if route is None else route.take(reader, entropy)
+        counts = None if route is None else route.follow(reader, entropy)
         if counts is not None:
             histogram = tree.list_held(counts)
         else:

@@ -139,7 +139,7 @@ class Quantiles(Part):
         claim = RowsClaim(self.rows, self.groups, self.keys, in_all=self.in_all)
         yield ClaimedText(self.query, replace(claim, moves=((STEP_ROWS, 1),)))
         if self.column_route is not None:
-            yield from self.column_route.claims(claim)
+            yield self.column_route.claim(claim)
 
     @property
     def column_route(self) -> ColumnCounts | None:

@@ -121,7 +121,7 @@ class PlanCheck:
                 block.operator, query, filled, names, lambda given: self.engine.plan(given, lent), read
             )
         if written is not None:
-            self.gate.prove_written(block.operator, text, written, names, STAND_INS["salt"])
+            self.gate.prove_written(block.operator, query, written, names, STAND_INS["salt"])
 
     def _find_shape(
         self, query: str, lent: Mapping[str, Columns], bound: Collection[str]

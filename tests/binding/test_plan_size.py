@@ -317,18 +317,19 @@ def test_candidates_and_blocks_count(session: dpsql.Session, few: str, many: str
 
 def test_statements_of_a_cell_count_together(session: dpsql.Session, monkeypatch: pytest.MonkeyPatch) -> None:
     """Seven statements of 600 sums in one text took more than a minute, and 1,700 small ones half a minute."""
+    few = "SELECT COUNT(*), AVG(x) FROM t"
     size = inside.bind(session, sums(60)).size
-    small = inside.bind(session, "SELECT COUNT(*) FROM t").size
+    small = inside.bind(session, few).size
     assert size > small > plan_size.SMALL_STATEMENT
     most = 3 * size
     monkeypatch.setattr(plan_size, "MAX_CELL_SIZE", most)
     session.sql("; ".join(sums(60).replace("FROM t", f"FROM t WHERE n > {i}") for i in range(2)))
     before = session.sql("SHOW BUDGET").dicts()[0]["spent_epsilon"]
-    session.sql("; ".join(["SELECT COUNT(*) FROM t"] * (most // small)))
+    session.sql("; ".join([few] * (most // small)))
     assert session.sql("SHOW BUDGET").dicts()[0]["spent_epsilon"] == before + 1
     for form, many in (
         (sums(60).replace("FROM t", "FROM t WHERE x > {}"), 4),
-        ("SELECT COUNT(*) FROM t WHERE n <> {}", most // small + 1),
+        (f"{few} WHERE n <> {{}}", most // small + 1),
         ("SHOW BUDGET", most // plan_size.SMALL_STATEMENT + 1),
     ):
         text = "; ".join(form.format(i) for i in range(many))
@@ -338,7 +339,7 @@ def test_statements_of_a_cell_count_together(session: dpsql.Session, monkeypatch
         assert caught.value.span is not None
         assert caught.value.span[0] > 0
         with pytest.raises(dpsql.BindError, match="statements up to here count as"):
-            session.explain(text.replace("SHOW BUDGET", "SELECT COUNT(*) FROM t"))
+            session.explain(text.replace("SHOW BUDGET", few))
     assert session.sql("SHOW BUDGET").dicts()[0]["spent_epsilon"] == before + 1
 
 

@@ -2,27 +2,32 @@
 
 Each mechanism has plain queries; its :class:`FastRoute` may compute equal numbers faster. A route decides by public
 numbers and by exact ones that stay inside the operator, and both routes release the same distribution.
+
+The plain queries are proved before payment, a route's texts when the route is chosen, before they are read. If one can't
+be proved, the plain queries are read: no route decides how a paid statement ends.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Iterable
+from abc import ABC, abstractmethod
 from typing import Generic, TypeVar
 
-from dpsql.mechanisms.base import Claim, ClaimedText, Reader, TextReader
+from dpsql.mechanisms.base import Reader, UnprovedRoute
 from dpsql.noise.entropy import Entropy
 
 Found = TypeVar("Found", covariant=True)
 
 
-class FastRoute(TextReader, Generic[Found]):
+class FastRoute(ABC, Generic[Found]):
     """A faster route to the result of an operator's plain queries."""
 
-    @abstractmethod
-    def claims(self, plain: Claim) -> Iterable[ClaimedText]:
-        """Yield every text it may read, with its claim; ``plain`` is that of the plain query."""
+    def follow(self, read: Reader, entropy: Entropy) -> Found | None:
+        """Return the plain queries' result, or None if they must be run."""
+        try:
+            return self.take(read.on_route(), entropy)
+        except UnprovedRoute:
+            return None
 
     @abstractmethod
     def take(self, read: Reader, entropy: Entropy) -> Found | None:
-        """Return the plain queries' result, or None if they must be run."""
+        """Return the plain queries' result, or None if they must be run; UnprovedRoute if a text can't be proved."""

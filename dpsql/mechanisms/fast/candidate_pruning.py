@@ -28,7 +28,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpsql.mechanisms.base import Claim, ClaimedText, Reader
+from dpsql.mechanisms.base import Reader
 from dpsql.mechanisms.fast import FastRoute
 from dpsql.mechanisms.fast.candidate_scores import (
     BOUNDS_FROM_BELOW,
@@ -85,13 +85,6 @@ class CandidatePruning(FastRoute[PrunedCandidates]):
     top: int = 1
     size: int | None = None
 
-    @property
-    def queries(self) -> tuple[str, ...]:
-        return self.scores.queries
-
-    def claims(self, plain: Claim) -> Iterator[ClaimedText]:
-        yield from self.scores.claims(plain)
-
     def take(self, read: Reader, entropy: Entropy) -> PrunedCandidates | None:
         term, counted = self.scores.terms[0], self.scores.histograms[0]
         few = self.size is not None and self.size < FEW_CANDIDATES
@@ -144,13 +137,6 @@ class ThresholdPruning(FastRoute[AskedCandidates]):
     level: int
     rate: Fraction
     most: int
-
-    @property
-    def queries(self) -> tuple[str, ...]:
-        return self.scores.queries
-
-    def claims(self, plain: Claim) -> Iterator[ClaimedText]:
-        yield from self.scores.claims(plain)
 
     def take(self, read: Reader, entropy: Entropy) -> AskedCandidates | None:
         known, column = group_countable(self.scores, read), self.scores.histograms[0].column

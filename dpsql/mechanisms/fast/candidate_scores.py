@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpsql.mechanisms.base import Claim, ClaimedText, PublicClaim, Reader, RowsClaim
+from dpsql.mechanisms.base import ClaimedText, PublicClaim, Reader, RowsClaim
 from dpsql.mechanisms.fast import FastRoute
 from dpsql.mechanisms.fast.column_counts import (
     BLOCK_ROWS,
@@ -380,19 +380,18 @@ class CandidateScores(FastRoute[ScoredCandidates]):
 
     @property
     def queries(self) -> tuple[str, ...]:
-        columns = (h.column for h in self.histograms if h.column is not None)
-        return (self.candidates, *(h.query for h in self.histograms), *columns)
+        return (self.candidates, *(h.query for h in self.histograms))
 
-    def claims(self, plain: Claim) -> Iterator[ClaimedText]:
+    def claims(self) -> Iterator[ClaimedText]:
         yield ClaimedText(self.candidates, PublicClaim())
         for place, counted in enumerate(self.histograms):
             moved = max((t.row for t in self.terms if t.histogram == place and t.clip is None), default=None)
             sums = (("v", moved),) if moved is not None and " AS v " in counted.query else ()
             claim = RowsClaim(self.rows, moves=(("n", 1), *sums))
             yield ClaimedText(counted.query, claim)
-            yield ClaimedText(counted.limited, replace(claim, limit=counted.limit))
+            yield ClaimedText(counted.limited, replace(claim, limit=counted.limit), late=True)
             if counted.column is not None:
-                yield ClaimedText(counted.column, RowsClaim(self.rows))
+                yield ClaimedText(counted.column, RowsClaim(self.rows), late=True)
 
     def take(self, read: Reader, entropy: Entropy, varying: bool = False) -> ScoredCandidates | None:
         """Return the scored candidates, or None for incomparable types and more than :data:`MAX_BINS` bins."""

@@ -58,12 +58,9 @@ class ColumnCounts(FastRoute[NDArray[np.int64]]):
     low: int
     high: int
 
-    @property
-    def queries(self) -> tuple[str, ...]:
-        return (self.text,)
-
-    def claims(self, plain: Claim) -> Iterator[ClaimedText]:
-        yield ClaimedText(self.text, plain)
+    def claim(self, plain: Claim) -> ClaimedText:
+        """Return the text with its claim; ``plain`` is that of the plain query."""
+        return ClaimedText(self.text, plain, late=True)
 
     def take(self, read: Reader, entropy: Entropy) -> NDArray[np.int64] | None:
         return count_column(read, self.text, self.low, self.high)

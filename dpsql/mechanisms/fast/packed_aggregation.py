@@ -28,7 +28,6 @@ from _thread import LockType
 from collections.abc import Generator, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -591,53 +590,33 @@ class PackedAggregation(FastRoute[pa.Table]):
     coded: CodedUnit | None = None
     """The codes of the units, if these are no small integers: then rows are a unit's hash and an integer."""
     wide: PackedAggregation | None = None
-    """The route by groups with codes, for integer units with wide gaps; its texts are proved only when read."""
+    """The route by groups with codes, for integer units with wide gaps."""
 
-    @cached_property
-    def queries(self) -> tuple[str, ...]:
-        """The text that is read, with zeros in place of the ranges."""
-        found = [self.ranges]
-        if self.coded is not None:
-            found += [self.coded.hashes, self.coded.counts]
-        for route in self.routes:
-            keys = len(route.keys)
-            found.append(self._rows(Layout(route, 0, (0,) * keys, (1,) * keys, 1, ())))
-            found += [route.final] if route.keys else []
-        return tuple(found)
-
-    @property
-    def provides(self) -> Mapping[str, base.Columns]:
-        keys = dict.fromkeys(key for route in self.routes for key in route.keys)
-        names = [*keys, *(c for t in self.tallies for c in t.columns), self.units]
-        return {PACKED_TOTALS: [(name, "BIGINT") for name in names]} if keys else {}
-
-    def claims(self, plain: base.Claim) -> Iterator[base.ClaimedText]:
-        assert isinstance(plain, base.SumsClaim)
-        ranges, *texts = self.queries
-        yield base.ClaimedText(ranges, base.RouteClaim())
+    def claims(self, plain: base.SumsClaim) -> Iterator[base.ClaimedText]:
+        """Yield the texts with their claims; ``plain`` is that of the plain query. Packed rows have zeros for the ranges."""
+        yield base.ClaimedText(self.ranges, base.RouteClaim(), late=True)
         place = None
         if self.coded is not None:
             place = self.coded.place
-            yield base.ClaimedText(texts.pop(0), base.CodesClaim(place))
-            yield base.ClaimedText(texts.pop(0), base.RouteClaim())
+            yield base.ClaimedText(self.coded.hashes, base.CodesClaim(place), late=True)
+            yield base.ClaimedText(self.coded.counts, base.RouteClaim(), late=True)
         tallies = (*((t.name, t.far) for t in self.tallies), (self.units, 1))
         halves = {t.name: (t.columns[1], t.scale) for t in self.tallies if len(t.columns) > 1}
         most = tuple(v.most for v in self.values)
         for route in self.routes:
-            packing = base.PackingClaim(len(route.keys), most, tallies, plain.columns, self.groups, place)
-            yield base.ClaimedText(texts.pop(0), packing)
-            if route.keys:
+            keys = len(route.keys)
+            packing = base.PackingClaim(keys, most, tallies, plain.columns, self.groups, place)
+            rows = self._rows(Layout(route, 0, (0,) * keys, (1,) * keys, 1, ()))
+            yield base.ClaimedText(rows, packing, late=True)
+            if keys:
                 totals = base.LentTotals(
                     route.keys, dict(tallies), self.groups, halves, self.shared is not None
                 )
-                lent = {PACKED_TOTALS: totals}
-                yield base.ClaimedText(texts.pop(0), plain, lent)
+                yield base.ClaimedText(route.final, plain, {PACKED_TOTALS: totals}, late=True)
         if self.wide is not None:
-            yield from (replace(claimed, late=True) for claimed in self.wide.claims(plain))
+            yield from self.wide.claims(plain)
 
     def take(self, read: base.Reader, entropy: Entropy) -> pa.Table | None:
-        if not read.room or _reads_little(read, self.ranges) or not self._is_worth_reading(read):
-            return None
         with self._hold_still(read) as still:
             found = self._layout(still)
             parts = None if found is None else self._read_parts(still, *found)
@@ -671,14 +650,17 @@ class PackedAggregation(FastRoute[pa.Table]):
     def _may_keep(self, read: base.Reader) -> bool:
         return self.coded is not None and read.remember(self.coded.hashes, units=True) is not None
 
-    def _is_worth_reading(self, read: base.Reader) -> bool:
-        """Return whether this is likely faster than the plan's query.
+    def is_worth_reading(self, read: base.Reader, plain: str) -> bool:
+        """Return whether this is likely faster than the plain query, which reads the same tables.
 
-        Without groups that query is faster for few rows, or if units need codes that can't be cached.
+        It is not if rows must stay in the engine, or if they are few. Without groups the plain query is faster for
+        more rows than with groups, and if units need codes that can't be cached.
         """
+        if not read.room or read.reads_little(plain):
+            return False
         if self.routes[-1].keys:
             return True
-        few = 0 < read.estimate_rows(self.ranges) < _FEW_ROWS
+        few = 0 < read.estimate_rows(plain) < _FEW_ROWS
         return not few and (self.coded is None or self._may_keep(read))
 
     @contextlib.contextmanager
@@ -687,8 +669,7 @@ class PackedAggregation(FastRoute[pa.Table]):
         if self.coded is None or read.snapshot is None or self._may_keep(read):
             yield read
             return
-        text = self.coded.hashes if read.exact is None else read.exact(self.coded.hashes, read.lent)
-        with read.snapshot(text) as memory:
+        with read.snapshot(read.write(self.coded.hashes)) as memory:
             yield read if memory is None else replace(read, memory=None, unit_memory=lambda _: memory)
 
     def _read_none(self, read: base.Reader) -> None:
@@ -821,13 +802,6 @@ class _Totals:
         np.add.at(self.units, codes, 1)
         for sums, values in zip(self.sums.values(), added, strict=True):
             np.add.at(sums, codes, values)
-
-
-def _reads_little(read: base.Reader, sql: str) -> bool:
-    """Return whether a query reads only small relations, for which one query is faster than two."""
-    if read.little is None:
-        return False
-    return read.little(sql if read.exact is None else read.exact(sql, read.lent), read.lent)
 
 
 def _contributions(

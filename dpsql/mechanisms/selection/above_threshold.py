@@ -30,6 +30,7 @@ The compared value is never released, since it would reveal the threshold noise.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import threading
@@ -206,14 +207,15 @@ class ScoredOperator(base.Operator):
         for text in self.batches:
             yield base.ClaimedText(text, claim)
         if self.sweep is not None:
-            yield from self.sweep.claims(claim)
+            yield from self.sweep.claims()
 
     def _read_scores(self, read: base.Read, entropy: Entropy) -> Iterator[ScoredCandidates]:
         """Yield the candidates with their scores, and their sensitivities if these differ."""
         swept, batches = None, self.batches
         reader = base.add_salt(read, (*batches, *self.queries), entropy)
         if self.sweep is not None:
-            swept = self.sweep.take(reader, entropy, self.varying)
+            with contextlib.suppress(base.UnprovedRoute):
+                swept = self.sweep.take(reader.on_route(), entropy, self.varying)
         if swept is not None:
             yield swept
             return
@@ -329,7 +331,7 @@ class AboveThreshold(ScoredOperator):
         reader = base.add_salt(read, self.sweep.queries, entropy)
         reached = self.threshold + level
         route = ThresholdPruning(self.sweep, reached, self.noise.query_rate, self.noise.max_hits)
-        return route.take(reader, entropy)
+        return route.follow(reader, entropy)
 
     def _ask_few(self, few: AskedCandidates, entropy: Entropy) -> Iterator[tuple[pa.Table, int, int, int]]:
         """Yield the hits as :meth:`_ask` does; all candidates are asked at once, as their answers are independent."""

@@ -233,7 +233,7 @@ class ExponentialChoice(ScoredOperator):
             return None
         reader = add_salt(read, self.sweep.queries, entropy)
         pruning = CandidatePruning(self.sweep, self._rates, self.varying, self.top, self.candidates)
-        return pruning.take(reader, entropy)
+        return pruning.follow(reader, entropy)
 
     def _released(
         self, table: pa.Table, winners: list[int], utility: Callable[[int], int], entropy: Entropy

@@ -18,7 +18,7 @@ import pytest
 
 import dpsql
 from dpsql.mechanisms.aggregation import Aggregation
-from dpsql.mechanisms.base import SALT, Reader
+from dpsql.mechanisms.base import SALT, Reader, bind_parameters
 from dpsql.mechanisms.fast import packed_aggregation as packing
 from dpsql.mechanisms.fast.packed_aggregation import (
     PACKED_TOTALS,
@@ -151,15 +151,15 @@ def test_few_rows_without_groups_are_left_to_the_query(con: duckdb.DuckDBPyConne
     log: list[str] = []
     reader = make_reader(con, log)
     few, many = (dataclasses.replace(reader, rows=lambda text, n=n: n) for n in (1, 1 << 18))
-    found = operator(con, "SELECT COUNT(*), SUM(x) FROM t").packed
-    assert found is not None
-    assert found.take(few, Entropy()) is None
-    assert not log
-    assert found.take(many, Entropy()) is not None
-    assert found.take(reader, Entropy()) is not None, "nothing is known"
-    by = operator(con, "SELECT k, COUNT(*) FROM t GROUP BY k").packed
-    assert by is not None
-    assert by.take(few, Entropy()) is not None
+    found = operator(con, "SELECT COUNT(*), SUM(x) FROM t")
+    for asked, texts in ((few, [found.query.replace(SALT, "7")]), (many, None), (reader, None)):
+        log.clear()
+        found.read_kept(bind_parameters(asked, {"salt": 7}), Entropy())
+        assert (log == texts) if texts else (len(log) == 2), "of the reader, no number is known"
+    by = operator(con, "SELECT k, COUNT(*) FROM t GROUP BY k")
+    log.clear()
+    by.read_kept(few, Entropy())
+    assert len(log) == 3
 
 
 def test_public_groups_with_gaps_are_coded(con: duckdb.DuckDBPyConnection) -> None:
