@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "dpsql"
 # From the ground up. A room imports from its own floor and from those below it.
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("errors", "interrupts"),
-    ("numerics",),
+    ("numerics", "catalogue"),
     ("policy", "noise", "privacy"),
     ("mechanisms", "ledger", "report"),
     ("language", "lock", "exact", "binding", "engine", "spark"),

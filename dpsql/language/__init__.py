@@ -4,7 +4,7 @@ tokens.py            tokens of a cell, checked; GoogleSQL spellings become DuckD
 dialect.py           the sqlglot dialect: DuckDB SQL, mode clauses, named arguments
 statements.py        statements with their spans; EXPLAIN, SHOW, DECLARE, CREATE SYNTHETIC TABLE; typing errors
 options.py           OPTIONS and named arguments, read exactly from their text
-functions.py         the catalogue of function and mechanism names
+functions.py         the names of the catalogue by sqlglot class
 advice.py            hints for unreadable texts; modes written in unusual places
 parameters.py        parameter values as literals
 labels.py            labels of ENUMs and their order

@@ -7,14 +7,15 @@ that binds it in the module of its mode: a test compares the two.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 from sqlglot import exp
 
-_Mode = Literal["DP", "CHOICE", "PTR", "STABLE", "SUBSAMPLE", "ROWS"]
-"""The uses of a name: a noisy aggregate, a choice among candidates, the modes of that name, or a row's values."""
+from dpsql.catalogue.row_names import REFUSED_NODES, ROW_NAMES, RowName
+
+_Mode = Literal["DP", "CHOICE", "PTR", "STABLE", "SUBSAMPLE"]
+"""The uses of a name: a noisy aggregate, a choice among candidates, or the modes of that name."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,6 @@ class SqlName:
         modes: the modes that allow it.
         arguments: the least and the greatest number of values.
         classes: its sqlglot classes; other names are parsed into calls by name.
-        parts: the keys of its values in sqlglot's node, in DuckDB's order (row functions).
         old: GoogleSQL's spelling under WITH ANONYMIZATION, which is accepted but not offered.
         clamped: what CLAMPED BETWEEN clamps, a row's value or a privacy unit's own aggregate in a group.
     """
@@ -36,7 +36,6 @@ class SqlName:
     arguments: tuple[int, int] = (1, 1)
     classes: tuple[type[exp.Expr], ...] = ()
     aliases: tuple[str, ...] = ()
-    parts: tuple[str, ...] = ("this",)
     old: tuple[str, ...] = ()
     clamped: Literal["row", "group"] = "row"
     help: str = ""
@@ -115,43 +114,11 @@ AGGREGATES: tuple[SqlName, ...] = (
 """Aggregates and mechanisms."""
 
 
-def _over_rows(parts: str, *kinds: type[exp.Expr], **names: type[exp.Expr]) -> Iterator[SqlName]:
-    """Yield the rows of functions with equal parts; a sqlglot class has DuckDB's name unless another is given."""
-    keys = tuple(parts.split())
-    for name, kind in [*((kind.__name__.lower(), kind) for kind in kinds), *names.items()]:
-        yield SqlName(name, ("ROWS",), (len(keys), len(keys)), (kind,), _SPELLINGS.get(name, ()), keys)
-
-
-_SPELLINGS: dict[str, tuple[str, ...]] = {
-    "levenshtein": ("editdist3",), "lower": ("lcase",), "upper": ("ucase",), "strpos": ("instr",), "substring": ("substr",),
-    "pow": ("power",), "length": ("char_length", "character_length"), "len": ("array_length",),
-    "dayofmonth": ("day_of_month",),
-}  # fmt: skip
-
-ROW_NAMES: tuple[SqlName, ...] = (
-    *_over_rows(
-        "this", exp.Sqrt, exp.Cbrt, exp.Ln, exp.Exp, exp.Sin, exp.Cos, exp.Tan, exp.Asin, exp.Acos, exp.Atan, exp.Sinh,
-        exp.Cosh, exp.Tanh, exp.Asinh, exp.Acosh, exp.Atanh, exp.Degrees, exp.Radians, exp.Cot, exp.IsNan, exp.IsInf,
-        exp.Lower, exp.Upper, exp.Reverse, exp.Ascii, exp.Unicode, exp.MD5, exp.Year, exp.Month, exp.Day, exp.DayOfMonth,
-        exp.Quarter, exp.Week, exp.WeekOfYear, exp.DayOfWeek, exp.DayOfYear, exp.Hour, exp.Minute, exp.Second, exp.Dayname,
-        exp.Monthname, isodow=exp.DayOfWeekIso, sha1=exp.SHA, len=exp.ArraySize, bit_length=exp.BitLength,
-    ),
-    *_over_rows(
-        "this expression", exp.Atan2, exp.Pow, exp.Left, exp.Right, exp.Contains, exp.Levenshtein, starts_with=exp.StartsWith,
-        ends_with=exp.EndsWith, jaro_winkler_similarity=exp.JarowinklerSimilarity,
-    ),
-    *_over_rows("", exp.Pi),
-    *_over_rows("this substr", strpos=exp.StrPosition),
-    *_over_rows("this start length", exp.Substring),
-    *_over_rows("this expression replacement", exp.Replace),
-    *_over_rows("this from_ to", exp.Translate),
-    *_over_rows("this delimiter part_index", split_part=exp.SplitPart),
-    *_over_rows("this expression", string_split=exp.Split),
-    *_over_rows("this start end", array_slice=exp.ArraySlice),
-    *_over_rows("this min_value max_value num_buckets", width_bucket=exp.WidthBucket),
-    SqlName("length", ("ROWS",), aliases=_SPELLINGS["length"]),
-)  # fmt: skip
-"""Row functions with a sqlglot class or several spellings."""
+ROW_OF_CLASS: dict[type[exp.Expr], RowName] = {getattr(exp, row.node): row for row in ROW_NAMES if row.node}
+REFUSED_CLASSES: dict[type[exp.Expr], str] = {
+    getattr(exp, node): name for node, name in REFUSED_NODES.items()
+}
+"""DuckDB's names of some refused calls."""
 
 NO_NOISY_FORM = ("PRODUCT", "ENTROPY", "MAD", "SUM_NO_OVERFLOW", "QUANTILE")
 """Further DuckDB aggregates, which only SUBSAMPLE accepts."""
@@ -171,10 +138,7 @@ CLAMPED_PER_GROUP: frozenset[str] = frozenset(
     name for row in AGGREGATES if row.clamped == "group" for name in (row.name, *row.aliases, *row.old)
 )
 """Names whose CLAMPED BETWEEN clamps a privacy unit's own aggregate in a group."""
-ROW_ALIASES: dict[str, str] = {alias: row.name for row in ROW_NAMES for alias in row.aliases}
-NAME_OF_CLASS: dict[type[exp.Expr], SqlName] = {
-    kind: row for row in (*AGGREGATES, *ROW_NAMES) for kind in row.classes
-}
+NAME_OF_CLASS: dict[type[exp.Expr], SqlName] = {kind: row for row in AGGREGATES for kind in row.classes}
 ONE_ARGUMENT: frozenset[str] = frozenset(
     name
     for row in AGGREGATES

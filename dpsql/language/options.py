@@ -398,7 +398,7 @@ def call_of(node: exp.Expr) -> Call | None:
         name = str(node.this).upper()
         name = name[len(NAMED) :] if name.startswith(NAMED.upper()) else name
         arguments = list(node.expressions)
-    elif (row := NAME_OF_CLASS.get(type(node))) is not None and "ROWS" not in row.modes:
+    elif (row := NAME_OF_CLASS.get(type(node))) is not None:
         name = row.name
         # MAX(x, n) and other arguments in unusual places: one too many, not to be dropped.
         parts = [node.this, node.args.get("expression"), *node.expressions]

@@ -31,8 +31,8 @@ from dpsql.binding.values import total_expressions
 from dpsql.binding.values.coercion import refuse_order
 from dpsql.binding.values.declared_values import Declared, check_released, list_values
 from dpsql.binding.values.fixed_point import unify_zeros
-from dpsql.binding.values.row_functions import DATE_PART_FUNCTIONS, NOT_LISTED, ROW_FUNCTIONS
 from dpsql.binding.values.sql_types import Type, Typed
+from dpsql.catalogue.row_names import CALLED_FUNCTIONS, NOT_LISTED
 from dpsql.errors import BindError, PrivacyError
 from dpsql.language.advice import nearest_aggregate
 from dpsql.language.dialect import (
@@ -44,7 +44,7 @@ from dpsql.language.dialect import (
     span_of,
     to_sql,
 )
-from dpsql.language.functions import ROW_ALIASES, ROW_NAMES
+from dpsql.language.functions import ROW_OF_CLASS
 from dpsql.language.labels import show_label_types
 from dpsql.language.options import call_of
 from dpsql.mechanisms.subsample.blocks import BlockRows
@@ -286,10 +286,9 @@ list_sum list_avg list_min list_max list_median list_mode kurtosis_pop regr_coun
 min_by arg_max arg_min argmax argmin mean count_if percentile_cont percentile_disc quantile_cont quantile_disc
 approx_quantile
 """
-_NAMED = frozenset({*ROW_FUNCTIONS, *ROW_ALIASES, *DATE_PART_FUNCTIONS, *_FUNCTIONS.split()})
-_ROW_CLASSES = {kind for row in ROW_NAMES for kind in row.classes}
+_NAMED = CALLED_FUNCTIONS | frozenset(_FUNCTIONS.split())
 _OTHER_CLASSES = {vars(exp)[name] for name in _NODES.split() if name in vars(exp)}
-_CLASSES: frozenset[type] = frozenset({*total_expressions._HANDLERS, *_ROW_CLASSES, *_OTHER_CLASSES})
+_CLASSES: frozenset[type] = frozenset({*total_expressions._HANDLERS, *ROW_OF_CLASS, *_OTHER_CLASSES})
 """Classes of nodes that depend on the block's rows alone: expressions, structure, aggregates, windows, lists."""
 _FROM_FUNCTIONS = ("range", "generate_series", "unnest")
 # Types unchanged by a round trip through Arrow; others become text.

@@ -39,6 +39,7 @@ from dpsql.binding.values.sql_types import (
     make_try,
     parenthesise,
 )
+from dpsql.catalogue.date_units import UNIT_SECONDS
 from dpsql.errors import BindError, clip, did_you_mean
 from dpsql.language.dialect import bind_error, is_not_null, privacy_error, to_sql
 from dpsql.policy.validate import DateBound
@@ -335,18 +336,11 @@ def _uuid(text: str) -> str:
 _READERS = {"DATE": _date, "TIME": _time, "TIMESTAMP": _timestamp, "UUID": _uuid}
 
 
-SECONDS = {
-    "MICROSECOND": Fraction(1, 10**6), "MILLISECOND": Fraction(1, 1000), "SECOND": Fraction(1), "MINUTE": Fraction(60),
-    "HOUR": Fraction(3600), "DAY": Fraction(86_400), "WEEK": Fraction(7 * 86_400), "MONTH": Fraction(30 * 86_400),
-}  # fmt: skip
-"""The seconds of each unit, with months of 30 days."""
-
-
 def interval_seconds(node: exp.Interval) -> Fraction | None:
     """Return the seconds of an INTERVAL literal, with months of 30 days; None for other units of varying length."""
     unit = node.args.get("unit")
     name = str(unit.name).upper() if unit is not None else ""
-    per = SECONDS.get(name) or SECONDS.get(name.removesuffix("S"))
+    per = UNIT_SECONDS.get(name) or UNIT_SECONDS.get(name.removesuffix("S"))
     amount = node.this.name if isinstance(node.this, exp.Literal) else ""
     whole = amount.removeprefix("-")
     return int(amount) * per if per is not None and whole.isdigit() and len(whole) <= 7 else None
