@@ -5,5 +5,6 @@ the reference read it.
 
 row_names.py        functions of a row's values, the reason why each is total, Spark's spelling; refused functions
 aggregate_names.py  aggregates, mechanisms and modes
+public_names.py     functions above private blocks
 date_units.py       units of time: ranges, lengths, spellings
 """

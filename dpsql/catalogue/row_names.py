@@ -61,6 +61,7 @@ class RowName:
         weight: characters in memory for each character of the result.
         steps: steps for one row, if more than a few per character: a fraction of the product of two texts' lengths.
         strict: whether it is NULL if an argument is NULL.
+        chooses: whether its value is one of its arguments.
         of_day: whether it depends on the day of a time alone.
     """
 
@@ -79,6 +80,7 @@ class RowName:
     steps: tuple[int, int] | None = None
     strict: bool = True
     of_day: bool = False
+    chooses: bool = False
 
 
 def _real(
@@ -106,6 +108,8 @@ _NEGATIVE = (
 )
 _CODE: Range = (-1, 0x10FFFF)
 _FROM_ZERO: Range = (0, None)
+
+_CHOOSERS = ("coalesce", "greatest", "least")
 
 ROW_NAMES: tuple[RowName, ...] = (
     *_real("asinh:Asinh acosh:Acosh atanh:Atanh cot:Cot gamma lgamma even", spark=""),
@@ -181,7 +185,7 @@ ROW_NAMES: tuple[RowName, ...] = (
     RowName("dayname", node="Dayname", of_day=True), RowName("last_day", of_day=True),
     RowName("monthname", node="Monthname", of_day=True), RowName("string_split", node="Split"),
     RowName("width_bucket", node="WidthBucket", parts=("this", "min_value", "max_value", "num_buckets")),
-    *(replace(RowName(name), strict=False) for name in (
+    *(replace(RowName(name), strict=False, chooses=name in _CHOOSERS) for name in (
         "coalesce", "concat", "concat_ws", "greatest", "if", "ifnull", "least", "list_contains", "list_value", "nullif",
     )),
 )  # fmt: skip
@@ -189,6 +193,8 @@ ROW_NAMES: tuple[RowName, ...] = (
 ROW_OF_NAME: dict[str, RowName] = {row.name: row for row in ROW_NAMES}
 ROW_ALIASES: dict[str, str] = {alias: row.name for row in ROW_NAMES for alias in row.aliases}
 ROW_WORDS: frozenset[str] = frozenset({*ROW_OF_NAME, *ROW_ALIASES})
+DUCKDB_WORDS: frozenset[str] = ROW_WORDS - {"day_of_month", "extract", "width_bucket"}
+"""The names that DuckDB has too."""
 CALLED_FUNCTIONS: frozenset[str] = frozenset(
     name for row in ROW_NAMES if row.signature or row.unit for name in (row.name, *row.aliases)
 )
@@ -231,7 +237,7 @@ NOT_LISTED: dict[str, str] = {name: why for why, names in (
 _FURTHER = """
 add age array_cat array_concat array_contains array_count array_distinct array_extract array_has array_has_all
 array_has_any array_indexof array_max array_min array_position array_reverse array_sort array_to_string cast date_add
-datediff datetrunc divide epoch_ms epoch_ns epoch_us factorial fdiv fmod hamming hash ilike_escape isoweek jaccard julian
+datediff datetrunc divide epoch_ms epoch_ns epoch_us extract factorial fdiv fmod hamming hash ilike_escape isoweek jaccard julian
 like_escape list_any_value list_avg list_bool_and list_bool_or list_cat list_concat list_count list_distinct list_extract
 list_first list_has list_has_all list_has_any list_indexof list_last list_max list_median list_min list_mode
 list_position list_product list_reverse list_reverse_sort list_sort list_stddev_samp list_string_agg list_sum list_unique

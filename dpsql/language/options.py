@@ -11,9 +11,10 @@ from typing import Any
 from sqlglot import exp
 
 from dpsql.binding.values.coercion import moment_of
+from dpsql.catalogue.aggregate_names import ALIASES, OFFERED_MODES, PRIVATE_CALLS
 from dpsql.errors import BindError, Error, did_you_mean
 from dpsql.language.dialect import NAMED, ModeClause, bind_error, span_of, to_sql
-from dpsql.language.functions import ALIASES, NAME_OF_CLASS, OFFERED_MODES, PRIVATE_CALLS
+from dpsql.language.functions import NAME_OF_CLASS
 from dpsql.mechanisms.strategies import STRATEGY_NAMES
 from dpsql.privacy.amounts import LARGEST, SMALLEST, SYMBOLS, Amount
 

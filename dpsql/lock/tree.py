@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NoReturn
 
-from dpsql.catalogue.row_names import EXACT_CALLS, ROW_WORDS
+from dpsql.catalogue.aggregate_names import EXACT_AGGREGATES
+from dpsql.catalogue.row_names import DUCKDB_WORDS, EXACT_CALLS
 from dpsql.errors import PrivacyError
 
 
@@ -322,23 +323,15 @@ def present(node: Expr) -> Expr | None:
     return None
 
 
-_AGGREGATES = """
-any_value arbitrary arg_max arg_max_null arg_min arg_min_null argmax argmin array_agg avg bit_and bit_or bit_xor
-bool_and bool_or corr count count_if count_star countif covar_pop covar_samp entropy favg first fsum geomean
-geometric_mean group_concat histogram kahan_sum kurtosis kurtosis_pop last list listagg mad max max_by mean median min
-min_by mode product quantile quantile_cont quantile_disc regr_avgx regr_avgy regr_count regr_intercept regr_r2
-regr_slope regr_sxx regr_sxy regr_syy sem skewness stddev stddev_pop stddev_samp string_agg sum sumkahan var_pop
-var_samp variance approx_count_distinct approx_quantile
-"""
 _WINDOWS = "row_number rank dense_rank percent_rank cume_dist ntile lag lead first_value last_value nth_value first last"
 _OPERATORS = """
 + - * / // % ** ^ & | << >> || ~ ~~ !~~ ~~* !~~* ~~~ @ ! = <> < > <= >= and or not in between case coalesce try nullif
 """
-AGGREGATES = frozenset(_AGGREGATES.split())
+AGGREGATES = EXACT_AGGREGATES
 WINDOWS = frozenset(_WINDOWS.split())
 OPAQUE = "Function"
 """A function of its arguments with no other known property. Names from DuckDB's texts have no capitals."""
-SCALARS = frozenset({*_OPERATORS.split(), *ROW_WORDS, *EXACT_CALLS, OPAQUE}) | {
+SCALARS = frozenset({*_OPERATORS.split(), *DUCKDB_WORDS, *EXACT_CALLS, OPAQUE}) | {
     "is null",
     "is not null",
     "not in",

@@ -10,8 +10,8 @@ import shlex
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from dpsql.catalogue.aggregate_names import AGGREGATES, SqlName
 from dpsql.errors import Error, ParseError, did_you_mean
-from dpsql.language.functions import AGGREGATES, SqlName
 
 if TYPE_CHECKING:  # editors colour by these tables alone: no table library is loaded for them
     from dpsql.notebook.render import Panel
@@ -329,15 +329,6 @@ ARGUMENT_VALUES: dict[str, tuple[str, ...]] = {
     "refresh": _TRUTH,
 }
 """The words that named arguments take, if they are listed."""
-
-MODE_HELP = {
-    "DP": "noisy aggregates, and choices among public candidates; the default mode",
-    "DIFFERENTIAL_PRIVACY": "the long spelling of DP",
-    "PTR": "propose, test, release: a precise value if the data are stable, else NULL",
-    "STABLE": "values as near as the data allow, without delta and without NULL",
-    "SUBSAMPLE": "any query, run on blocks of people, whose answers are combined privately",
-}
-"""The answers of each mode of SELECT WITH, in one line."""
 
 NO_SESSION = "%dpsql connect --policy policy.toml   (none yet? %dpsql policy init; or %dpsql demo)"
 

@@ -12,7 +12,7 @@ import pytest
 from sqlglot import exp
 
 import dpsql
-from dpsql.binding.values.row_functions import _SPECIAL
+from dpsql.binding.values import coercion
 from dpsql.catalogue.row_names import ROW_NAMES, ROW_WORDS
 from dpsql.errors import BindError, Error
 from dpsql.exact.normal_form import UnresolvedName, write_by_shape, write_normal_form
@@ -179,7 +179,7 @@ def find_uses() -> dict[str, str]:
 
 def test_the_lock_knows_every_function_in_every_mode(session: dpsql.Session) -> None:
     uses = find_uses()
-    missing = {*(row.name for row in ROW_NAMES if row.signature or row.unit), *_SPECIAL} - uses.keys()
+    missing = {*(row.name for row in ROW_NAMES if row.signature or row.unit), *coercion.CALLED} - uses.keys()
     assert not missing
     listed = list(dict.fromkeys(uses.values()))
     for start in range(0, len(listed), 12):

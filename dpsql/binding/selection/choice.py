@@ -20,12 +20,12 @@ from dpsql.binding.selection import candidates
 from dpsql.binding.selection.candidates import sweep_of
 from dpsql.binding.selection.utility import RowNames, bind_statistic, bounded, level_of
 from dpsql.binding.values import total_expressions
+from dpsql.catalogue.aggregate_names import MECHANISMS
 from dpsql.errors import BindError, PrivacyError, Span
 from dpsql.exact.exact_query import write_bounded_rows
 from dpsql.exact.row_caps import RowCaps
 from dpsql.language import options as opt
 from dpsql.language.dialect import bind_error, privacy_error, span_of, table_named, to_sql
-from dpsql.language.functions import MECHANISMS
 from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_PLACE, CANDIDATE_SENSITIVITY, CandidateScores
 from dpsql.mechanisms.selection.above_threshold import AboveThreshold, ThresholdNoise, share_epsilon

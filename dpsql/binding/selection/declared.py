@@ -18,11 +18,11 @@ from dpsql.binding.relations.unit_rows import describe_protection
 from dpsql.binding.selection import candidates
 from dpsql.binding.selection.choice import divide_for_answers, rows_of_statistic
 from dpsql.binding.selection.utility import RowNames, bind_statistic
+from dpsql.catalogue.aggregate_names import MODES
 from dpsql.errors import BindError, Error, PrivacyError
 from dpsql.exact.row_caps import RowCaps
 from dpsql.language import options as opt
 from dpsql.language.dialect import bind_error, privacy_error, span_of, table_named
-from dpsql.language.functions import MODES
 from dpsql.language.statements import Statement
 from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_PLACE
 from dpsql.mechanisms.selection.above_threshold import (

@@ -46,6 +46,9 @@ from dpsql.policy.validate import DateBound
 
 Bind = Callable[[exp.Expr], Typed]
 """Makes a part of an expression total, in the expression's scope."""
+CallBinder = Callable[[exp.Expr, list[exp.Expr], Bind], Typed]
+CALLED: dict[str, CallBinder] = {}
+"""Calls by name with binders of their own."""
 NUMBER_KINDS = ("INTEGER", "DECIMAL", "DOUBLE")
 ORDERED_KINDS = (*NUMBER_KINDS, "TEXT", "DATE", "TIME", "TIMESTAMP", "BOOLEAN", "INTERVAL", "UUID")
 """Kinds that can be compared, and written as text."""
@@ -54,6 +57,16 @@ MAX_LITERAL_COUNT = 1_000_000
 
 
 # -- building nodes ---------------------------------------------------------------------------------------------
+
+
+def binds_calls_of(name: str) -> Callable[[CallBinder], CallBinder]:
+    """Register the binder of calls of a function of the catalogue."""
+
+    def register(function: CallBinder) -> CallBinder:
+        CALLED[name] = function
+        return function
+
+    return register
 
 
 def cast_to_double(typed: Typed) -> exp.Expr:

@@ -15,10 +15,12 @@ from sqlglot import exp
 
 from dpsql.binding.values import operators, temporal
 from dpsql.binding.values.coercion import (
+    CALLED,
     MAX_LITERAL_COUNT,
     NUMBER_KINDS,
     ORDERED_KINDS,
     Bind,
+    binds_calls_of,
     cast_fitting,
     cast_to_double,
     convert,
@@ -151,6 +153,7 @@ def bind_array_slice(node: exp.Expr, bind: Bind) -> Typed:
     return bind_slice_call(node, [node.this, node.args.get("start"), node.args.get("end")], bind)
 
 
+@binds_calls_of("list_slice")
 def bind_slice_call(node: exp.Expr, arguments: Sequence[exp.Expr | None], bind: Bind) -> Typed:
     """Bind a call that slices a list, by any of its names."""
     if len(arguments) != 3 or None in arguments:
@@ -460,8 +463,8 @@ def bind_function(node: exp.Expr, bind: Bind) -> Typed:
     else:
         raise _unknown(node, REFUSED_CLASSES.get(type(node), name_called(node)))
     name = ROW_ALIASES.get(name, name)
-    if name in _SPECIAL:
-        return _SPECIAL[name](node, arguments, bind)
+    if name in CALLED:
+        return CALLED[name](node, arguments, bind)
     if (known := ROW_OF_NAME.get(name)) is not None and known.unit:
         if len(arguments) != 1:
             raise bind_error(node, f"{name} takes one argument.")
@@ -543,14 +546,6 @@ def bind_sha(node: exp.Expr, bind: Bind) -> Typed:
     if node.args.get("length") is None or node.args["length"].name != "256":
         raise _unknown(node, "sha2")
     return _listed(node, "sha256", [node.this], bind)
-
-
-_Special = Callable[[exp.Expr, list[exp.Expr], Bind], Typed]
-_SPECIAL: dict[str, _Special] = {
-    "date_sub": temporal.bind_date_sub, "date_part": temporal.bind_date_part, "try_strptime": temporal.bind_strptime,
-    "list_slice": bind_slice_call, "width_bucket": operators.bind_width_bucket,
-}  # fmt: skip
-"""Calls by name with binders of their own."""
 
 
 def _unknown(node: exp.Expr, name: str) -> PrivacyError:

@@ -12,6 +12,7 @@ from sqlglot import exp
 
 from dpsql.binding.values.coercion import (
     Bind,
+    binds_calls_of,
     cast_fitting,
     interval_seconds,
     meet,
@@ -160,6 +161,7 @@ def _dates_apart(name: str, unit: str, start: exp.Expr, end: exp.Expr, bind: Bin
     return Typed(make_try(make_call(name, exp.Literal.string(unit.lower()), *met.nodes)), BIGINT, bounds)
 
 
+@binds_calls_of("date_sub")
 def bind_date_sub(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:
     """Bind ``date_sub('month', a, b)``."""
     if len(arguments) != 3:
@@ -168,6 +170,7 @@ def bind_date_sub(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Type
     return _dates_apart("date_sub", _unit(unit, _MEASURES, node), start, end, bind)
 
 
+@binds_calls_of("date_part")
 def bind_date_part(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:
     """Bind date_part('part', moment)."""
     if len(arguments) != 2:
@@ -232,6 +235,7 @@ def bind_strftime(node: exp.Expr, bind: Bind) -> Typed:
     return Typed(make_try(make_call("strftime", inner.node, form)), TEXT, None, inner.constant, length=length)
 
 
+@binds_calls_of("try_strptime")
 def bind_strptime(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:
     """Bind ``try_strptime(text, format)``."""
     if len(arguments) != 2:
