@@ -49,7 +49,8 @@ def reference() -> str:
         _options(),
         "## Named arguments\n\nWritten `name => value` inside a call:",
         _arguments(),
-        "## Aggregates and mechanisms\n\nThe catalogue of names is [functions.py](../dpsql/language/functions.py): each row "
+        "## Aggregates and mechanisms\n\n"
+        "The catalogue of names is [aggregate_names.py](../dpsql/catalogue/aggregate_names.py): each row "
         "says what a name gives, in which modes it may stand, its other spellings and an example; `%dpsql mechanisms` shows it. "
         "Names with the mode SUBSAMPLE may stand inside `WITH SUBSAMPLE`; CHOICE is one among candidates, `OVER` a relation.",
         "## Functions of rows\n\nWhat may be computed from private rows before they are aggregated: a function is here "

@@ -129,6 +129,17 @@ def test_imports_go_down(module: str) -> None:
             assert FLOOR[there] <= FLOOR[here], f"{module}:{line} imports {name} from a floor above"
 
 
+def test_the_language_knows_no_binding() -> None:
+    for module, path in MODULES.items():
+        if room(module) == "language":
+            others = [
+                name
+                for name, _, _, _ in imports(path)
+                if room(name) in ("binding", "exact", "engine", "spark")
+            ]
+            assert not others, f"{module} imports {others}"
+
+
 @pytest.mark.parametrize("module", MODULES)
 def test_what_comes_from_outside_stays_in_its_room(module: str) -> None:
     for name, at_import, typing_only, line in imports(MODULES[module]):

@@ -4,6 +4,7 @@ It is data without code of other folders. The parser, the binder, the lock (name
 the reference read it.
 
 row_names.py        functions of a row's values, the reason why each is total, Spark's spelling; refused functions
+option_names.py     options and named arguments, with their readers and help
 aggregate_names.py  aggregates, mechanisms and modes
 public_names.py     functions above private blocks
 date_units.py       units of time: ranges, lengths, spellings

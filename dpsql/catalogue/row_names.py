@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from dpsql.catalogue.date_units import DATE_UNITS
 
-Range = tuple[int | None, int | None]
+_Range = tuple[int | None, int | None]
 OWN = "own"
 """Functions with binders of their own, which are total for reasons stated there."""
 _REAL, _FLOATS, _INTEGERS, _TEXT = "mathematics", "floats", "integers", "text"
@@ -73,7 +73,7 @@ class RowName:
     parts: tuple[str, ...] = ("this", "expression")
     unit: str = ""
     spark: str = ""
-    bounds: Range | str | None = None
+    bounds: _Range | str | None = None
     longest: int | str = 1
     cut: int | str | None = None
     weight: int = 1
@@ -84,7 +84,7 @@ class RowName:
 
 
 def _real(
-    names: str, bounds: Range | str | None = None, signature: str = "NUMBER -> DOUBLE", spark: str = "="
+    names: str, bounds: _Range | str | None = None, signature: str = "NUMBER -> DOUBLE", spark: str = "="
 ) -> Iterator[RowName]:
     """Yield functions of numbers; sqlglot's class of a name is written behind a colon."""
     for word in names.split():
@@ -106,8 +106,8 @@ _LOGARITHM = (
 _NEGATIVE = (
     "coalesce({0} < 0D OR ({0} = 0D AND atan2({0}, -1D) < 0D), CASE WHEN {0} IS NOT NULL THEN FALSE END)"
 )
-_CODE: Range = (-1, 0x10FFFF)
-_FROM_ZERO: Range = (0, None)
+_CODE: _Range = (-1, 0x10FFFF)
+_FROM_ZERO: _Range = (0, None)
 
 _CHOOSERS = ("coalesce", "greatest", "least")
 

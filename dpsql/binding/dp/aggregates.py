@@ -16,13 +16,14 @@ from dpsql.binding.public.intervals import write_json_report
 from dpsql.binding.relations.relation import column
 from dpsql.binding.relations.unit_rows import name_unit
 from dpsql.binding.values import fixed_point as grids
-from dpsql.binding.values.coercion import moment_of
 from dpsql.binding.values.fixed_point import Back, Line, place_on_line
 from dpsql.binding.values.sql_types import Typed
 from dpsql.catalogue.aggregate_names import AGGREGATE_OF_NAME, AGGREGATES
+from dpsql.catalogue.option_names import ARGUMENT_NAMES
 from dpsql.exact.exact_query import Exact, Partial, Weighing
 from dpsql.language.dialect import bind_error, privacy_error, to_sql
-from dpsql.language.options import Call, Readers, read_bounds, read_epsilon, read_pair, read_word
+from dpsql.language.literals import moment_of
+from dpsql.language.options import Call, read_word, readers_of, reads
 from dpsql.mechanisms import moments
 from dpsql.mechanisms.aggregation import Part
 from dpsql.mechanisms.contribution_caps import ClippedValue
@@ -36,6 +37,7 @@ class Formula(NamedTuple):
     build: Callable[..., moments.Output]
 
 
+@reads("report format")
 def _read_report_format(node: exp.Expr, what: str) -> str:
     word = read_word(node, what).upper()
     if word != "JSON":
@@ -43,12 +45,7 @@ def _read_report_format(node: exp.Expr, what: str) -> str:
     return word
 
 
-NAMED_ARGUMENTS: Readers = {
-    "epsilon": read_epsilon,
-    "contribution_bounds_per_row": read_bounds,
-    "contribution_bounds_per_group": read_pair,
-    "report_format": _read_report_format,
-}
+NAMED_ARGUMENTS = readers_of("aggregates", ARGUMENT_NAMES)
 
 
 OnLine = Callable[[Typed, Fraction, Fraction], Line]

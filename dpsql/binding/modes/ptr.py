@@ -21,6 +21,7 @@ from dpsql.binding.values import fixed_point as grids
 from dpsql.binding.values.exits import come_back, hold_to_38_digits, leave
 from dpsql.binding.values.sql_types import Bounds, Type, Typed
 from dpsql.catalogue.aggregate_names import AGGREGATE_OF_NAME, AGGREGATES
+from dpsql.catalogue.option_names import ARGUMENT_NAMES
 from dpsql.errors import BindError, PrivacyError
 from dpsql.exact.exact_query import write_bounded_rows
 from dpsql.exact.row_caps import RowCaps
@@ -37,11 +38,10 @@ from dpsql.mechanisms.ptr.stability_test import (
 )
 from dpsql.mechanisms.ptr.trimmed import SCALE_STEPS
 
-_CAPS = ("max_groups_contributed", "max_rows_contributed", "max_rows_per_group")
-_COMMON = ("epsilon", "mu", "rho", "delta", "privacy_unit_column", *_CAPS, "confidence")
-PTR_OPTIONS: opt.Readers = {name: opt.COMMON_OPTIONS[name] for name in _COMMON}
+PTR_OPTIONS = opt.readers_of("PTR")
 
 
+@opt.reads("base")
 def read_base(node: exp.Expr, what: str) -> Fraction:
     """Read the base of IQR's logarithm."""
     value, (least, most) = opt.read_number(node, what), iqr_scale.BASES
@@ -50,6 +50,7 @@ def read_base(node: exp.Expr, what: str) -> Fraction:
     return value
 
 
+@opt.reads("trim")
 def read_trim(node: exp.Expr, what: str) -> Fraction:
     """Read the fraction of the values left out at either end."""
     value = opt.read_number(node, what)
@@ -59,13 +60,8 @@ def read_trim(node: exp.Expr, what: str) -> Fraction:
 
 
 _BASE_HINT = "write 1.02: a smaller base means less noise, and needs more rows."
-PTR_ARGUMENTS: opt.Readers = {
-    "epsilon": opt.read_epsilon,
-    "local_sensitivity": opt.read_positive,
-    "base": read_base,
-    "trim": read_trim,
-    "test": opt.read_one_of(*STABILITY_TESTS),
-}
+opt.reads("test")(opt.read_one_of(*STABILITY_TESTS))
+PTR_ARGUMENTS = opt.readers_of("PTR", ARGUMENT_NAMES)
 PTR_FUNCTIONS = tuple(row.name for row in AGGREGATES if "PTR" in row.modes)
 _PROPOSING = tuple(name for name in PTR_FUNCTIONS if name != "ARG_MAX")
 """The functions whose answers a unit may move by a distance."""

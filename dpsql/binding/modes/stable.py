@@ -23,7 +23,6 @@ from dpsql.binding.dp.grouping_sets import has_sets
 from dpsql.binding.dp.noisy_block import NOISY_AGGREGATES, NoisyBlock
 from dpsql.binding.dp.private_block import AggregatingBlock
 from dpsql.binding.dp.quantile_calls import choose_points, split_quantiles, write_points
-from dpsql.binding.modes.ptr import PTR_OPTIONS
 from dpsql.binding.values import fixed_point as grids
 from dpsql.catalogue.aggregate_names import names_of
 from dpsql.language import options as opt
@@ -39,8 +38,7 @@ from dpsql.mechanisms.inverse_sensitivity import (
     describe_ways,
 )
 
-_SHARED_OPTIONS = {name: read for name, read in PTR_OPTIONS.items() if name != "delta"}
-STABLE_ANSWER_OPTIONS: opt.Readers = {**_SHARED_OPTIONS, "units": opt.read_whole}
+STABLE_ANSWER_OPTIONS = opt.readers_of("STABLE")
 _FINEST = 1 << 15
 """About the least number of answers between the bounds, for a statistic between values."""
 _DELTA = Fraction(1, 10**6)

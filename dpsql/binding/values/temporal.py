@@ -14,7 +14,6 @@ from dpsql.binding.values.coercion import (
     Bind,
     binds_calls_of,
     cast_fitting,
-    interval_seconds,
     meet,
     refuse_rest,
     require_kind,
@@ -45,6 +44,7 @@ from dpsql.catalogue.date_units import (
 )
 from dpsql.errors import did_you_mean
 from dpsql.language.dialect import bind_error, privacy_error, to_sql
+from dpsql.language.literals import interval_seconds
 
 _PARTS = tuple(UNIT_OF_NAME)
 _MEASURES = tuple(unit.name for unit in DATE_UNITS if unit.measures)
