@@ -23,7 +23,7 @@ from dpsql.binding.modes.synthetic import SYNTHETIC_OPTIONS
 from dpsql.binding.selection import choice as selection
 from dpsql.binding.selection import declared
 from dpsql.binding.subsample.combiners import SUBSAMPLE_OPTIONS
-from dpsql.binding.values import row_functions
+from dpsql.catalogue.row_names import ROW_NAMES, TOTALITY
 from dpsql.language.options import COMMON_OPTIONS
 from dpsql.mechanisms.selection.exponential import CHOICE_METHODS
 from dpsql.notebook import guide
@@ -49,12 +49,16 @@ def reference() -> str:
         _options(),
         "## Named arguments\n\nWritten `name => value` inside a call:",
         _arguments(),
-        "## Aggregates and mechanisms\n\nThe catalogue of names is [functions.py](../dpsql/language/functions.py): each row "
+        "## Aggregates and mechanisms\n\n"
+        "The catalogue of names is [aggregate_names.py](../dpsql/catalogue/aggregate_names.py): each row "
         "says what a name gives, in which modes it may stand, its other spellings and an example; `%dpsql mechanisms` shows it. "
         "Names with the mode SUBSAMPLE may stand inside `WITH SUBSAMPLE`; CHOICE is one among candidates, `OVER` a relation.",
         "## Functions of rows\n\nWhat may be computed from private rows before they are aggregated: a function is here "
         "when it gives a value whatever the data are. Over released numbers, every function of DuckDB may be used.",
-        *(f"* {group.why} {_words(group.functions)}" for group in row_functions.FUNCTION_CLASSES),
+        *(
+            f"* {why} {_words(row.name for row in ROW_NAMES if row.total == total)}"
+            for total, why in TOTALITY.items()
+        ),
         "Besides: `+ - * / // %`, comparisons, `AND OR NOT`, `BETWEEN`, `IN`, `LIKE`, `CASE`, `COALESCE`, `NULLIF`, `GREATEST`, "
         "`LEAST`, `CAST` and `TRY_CAST`, and the parts and arithmetic of dates and times.",
         "## The magic",

@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "dpsql"
 # From the ground up. A room imports from its own floor and from those below it.
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("errors", "interrupts"),
-    ("numerics",),
+    ("numerics", "catalogue"),
     ("policy", "noise", "privacy"),
     ("mechanisms", "ledger", "report"),
     ("language", "lock", "exact", "binding", "engine", "spark"),
@@ -127,6 +127,17 @@ def test_imports_go_down(module: str) -> None:
             there = room(name)
             assert there in FLOOR, f"{module}:{line} imports {name}, which stands on no floor"
             assert FLOOR[there] <= FLOOR[here], f"{module}:{line} imports {name} from a floor above"
+
+
+def test_the_language_knows_no_binding() -> None:
+    for module, path in MODULES.items():
+        if room(module) == "language":
+            others = [
+                name
+                for name, _, _, _ in imports(path)
+                if room(name) in ("binding", "exact", "engine", "spark")
+            ]
+            assert not others, f"{module} imports {others}"
 
 
 @pytest.mark.parametrize("module", MODULES)

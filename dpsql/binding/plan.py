@@ -26,8 +26,6 @@ from dpsql.mechanisms.window_widths import WINDOW_ERROR, WindowWidths
 from dpsql.privacy.amounts import Amount
 from dpsql.privacy.events import Event, compose_events
 
-_SPREADS = ("corr", "regr_slope", "regr_intercept", "regr_r2")
-
 
 def find_null_reasons(operator: Operator) -> Mapping[str, str]:
     """Return why values are NULL, by column, except for mechanisms that release their own note with a NULL."""
@@ -46,7 +44,8 @@ def _find_reason(output: Output) -> str:
     kind = "" if isinstance(output, Mean) else output.kind
     needed = 2 if kind.endswith("samp") or (isinstance(output, Pair) and kind != "covar_pop") else 1
     few = f"too few rows for this ε (their noisy count is below {needed})"
-    return f"{few}, or no spread above the noise to divide by" if kind in _SPREADS else few
+    divides = isinstance(output, Pair) and not kind.startswith("covar")
+    return f"{few}, or no spread above the noise to divide by" if divides else few
 
 
 class ProtectedUnit(str):

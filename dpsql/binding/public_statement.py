@@ -19,8 +19,8 @@ from sqlglot.errors import ErrorLevel
 from dpsql.binding.plan import PrivateBlock, Renamed
 from dpsql.binding.relations.relation import INTERNAL, Relation, fold
 from dpsql.binding.values.sql_types import Type
+from dpsql.catalogue.aggregate_names import MECHANISMS
 from dpsql.language.dialect import bind_error, join_word, table_named, to_sql
-from dpsql.language.functions import MECHANISMS
 from dpsql.language.labels import is_label_type, name_label_type
 from dpsql.language.options import Call, call_of
 from dpsql.mechanisms.window_widths import WindowWidths

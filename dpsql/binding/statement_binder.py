@@ -13,7 +13,7 @@ from sqlglot import exp
 from dpsql.binding.dp.grouping_sets import bind_sets, has_sets
 from dpsql.binding.dp.noisy_block import NoisyBlock
 from dpsql.binding.modes import ptr as ptr
-from dpsql.binding.modes.stable import STABLE_ANSWER_OPTIONS, StableBlock
+from dpsql.binding.modes.stable import StableBlock
 from dpsql.binding.modes.synthetic import SYNTHETIC_OPTIONS, SyntheticBlock
 from dpsql.binding.public.kept_results import name_kept_results
 from dpsql.binding.public_statement import Cte, Env, flatten_joins, from_items, inner_queries, outer_queries
@@ -35,8 +35,8 @@ from dpsql.binding.relations.windows import refuse_cuts, refuse_row_choice, refu
 from dpsql.binding.selection.choice import Selection, mechanism_of
 from dpsql.binding.selection.declared import PROBE_OPTIONS, QUESTION_OPTIONS, StableDeclaration, probe_block
 from dpsql.binding.subsample import subsample_block as subsample
-from dpsql.binding.subsample.combiners import SUBSAMPLE_OPTIONS
 from dpsql.binding.values.sql_types import Typed
+from dpsql.catalogue.aggregate_names import MODES
 from dpsql.errors import BindError
 from dpsql.language.dialect import NAMED, ModeClause, bind_error, privacy_error, remove_modes, span_of, to_sql
 from dpsql.language.options import (
@@ -46,6 +46,7 @@ from dpsql.language.options import (
     call_of,
     is_private_call,
     mode_of,
+    readers_of,
     take_mode,
 )
 from dpsql.language.parameters import make_literal
@@ -57,12 +58,7 @@ _PUBLIC_FUNCTIONS = ("range", "generate_series", "unnest")
 
 
 OPTIONS_OF_MODE: dict[str, Readers] = {
-    "DP": COMMON_OPTIONS,
-    "DIFFERENTIAL_PRIVACY": COMMON_OPTIONS,
-    "ANONYMIZATION": COMMON_OPTIONS,
-    "PTR": ptr.PTR_OPTIONS,
-    "STABLE": STABLE_ANSWER_OPTIONS,
-    "SUBSAMPLE": SUBSAMPLE_OPTIONS,
+    **{name: readers_of(mode) for name, mode in MODES.items()},
     SYNTHETIC: SYNTHETIC_OPTIONS,
 }
 """The modes of SELECT WITH, with their options; ANONYMIZATION is GoogleSQL's old name for DP."""

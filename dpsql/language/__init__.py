@@ -3,8 +3,9 @@
 tokens.py            tokens of a cell, checked; GoogleSQL spellings become DuckDB's
 dialect.py           the sqlglot dialect: DuckDB SQL, mode clauses, named arguments
 statements.py        statements with their spans; EXPLAIN, SHOW, DECLARE, CREATE SYNTHETIC TABLE; typing errors
-options.py           OPTIONS and named arguments, read exactly from their text
-functions.py         the catalogue of function and mechanism names
+options.py           OPTIONS and named arguments, read exactly
+literals.py          the seconds of literal times
+functions.py         the names of the catalogue by sqlglot class
 advice.py            hints for unreadable texts; modes written in unusual places
 parameters.py        parameter values as literals
 labels.py            labels of ENUMs and their order

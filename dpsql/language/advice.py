@@ -20,8 +20,8 @@ from typing import Any
 from sqlglot.errors import ParseError as SqlglotParseError
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
+from dpsql.catalogue.aggregate_names import ALIASES, MECHANISMS, MODES, WORDS
 from dpsql.errors import ParseError, Span, clip
-from dpsql.language.functions import ALIASES, MECHANISMS, MODES, WORDS
 from dpsql.language.tokens import CLOSING, OPENING, find_closing, is_open, is_word, token_error
 
 _SETS = {TokenType.UNION: "UNION", TokenType.INTERSECT: "INTERSECT", TokenType.EXCEPT: "EXCEPT"}

@@ -23,9 +23,9 @@ from sqlglot.errors import ErrorLevel, UnsupportedError
 from sqlglot.errors import ParseError as SqlglotParseError
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
+from dpsql.catalogue.aggregate_names import CLAMPED_PER_GROUP, ONE_ARGUMENT, mode_of_aggregate
 from dpsql.errors import BindError, ParseError, PrivacyError, Span
 from dpsql.language.advice import check_other_dialects, explain_unreadable, gather_modes, is_aggregate_name
-from dpsql.language.functions import CLAMPED_PER_GROUP, ONE_ARGUMENT, mode_of_aggregate
 from dpsql.language.tokens import (
     HALF_CHARACTER,
     RESERVED_WORDS,

@@ -6,15 +6,17 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from functools import cache
+from typing import Any, TypeVar
 
 from sqlglot import exp
 
-from dpsql.binding.values.coercion import moment_of
+from dpsql.catalogue.aggregate_names import ALIASES, OFFERED_MODES, PRIVATE_CALLS
+from dpsql.catalogue.option_names import NULL_OPTIONS, OPTION_NAMES, OptionName
 from dpsql.errors import BindError, Error, did_you_mean
 from dpsql.language.dialect import NAMED, ModeClause, bind_error, span_of, to_sql
-from dpsql.language.functions import ALIASES, NAME_OF_CLASS, OFFERED_MODES, PRIVATE_CALLS
-from dpsql.mechanisms.strategies import STRATEGY_NAMES
+from dpsql.language.functions import NAME_OF_CLASS
+from dpsql.language.literals import moment_of
 from dpsql.privacy.amounts import LARGEST, SMALLEST, SYMBOLS, Amount
 
 _NUMBER = re.compile(
@@ -23,7 +25,24 @@ _NUMBER = re.compile(
 MIN_EPSILON = Fraction(1, 10**15)
 """The least epsilon: a smaller share is useless, and its noise would not fit the machine's integers."""
 
+OptionReader = Callable[..., Any]
+"""Reads a value; a BindError names the option or argument."""
+Readers = Mapping[str, OptionReader]
+_READERS: dict[str, OptionReader] = {}
+_Reading = TypeVar("_Reading", bound=OptionReader)
 
+
+def reads(kind: str) -> Callable[[_Reading], _Reading]:
+    """Register a reader by its name in the catalogue."""
+
+    def register(function: _Reading) -> _Reading:
+        _READERS[kind] = function
+        return function
+
+    return register
+
+
+@reads("number")
 def read_number(node: exp.Expr, what: str, or_else: str = "") -> Fraction:
     """Return the exact value of a numeric literal.
 
@@ -44,6 +63,7 @@ def read_number(node: exp.Expr, what: str, or_else: str = "") -> Fraction:
     raise bind_error(node, f"{what} must be a number.", hint)
 
 
+@reads("positive")
 def read_positive(node: exp.Expr, what: str) -> Fraction:
     """Read a number above 0."""
     value = read_number(node, what)
@@ -52,6 +72,7 @@ def read_positive(node: exp.Expr, what: str) -> Fraction:
     return value
 
 
+@reads("epsilon")
 def read_epsilon(node: exp.Expr, what: str = "epsilon") -> Fraction:
     """Read an epsilon that is not too small; :func:`~dpsql.binding.dp.budget_split.within_limit` checks its upper limit."""
     value = read_positive(node, what)
@@ -60,11 +81,13 @@ def read_epsilon(node: exp.Expr, what: str = "epsilon") -> Fraction:
     return value
 
 
+@reads("mu")
 def read_mu(node: exp.Expr, what: str) -> Amount:
     """Read the mu of a whole statement."""
     return Amount.of_mu(_read_own(node, what))
 
 
+@reads("rho")
 def read_rho(node: exp.Expr, what: str) -> Amount:
     """Read the rho of a whole statement."""
     return Amount("rho", _read_own(node, what))
@@ -86,6 +109,7 @@ def parse_epsilon(text: str) -> Fraction:
     return read_epsilon(exp.Literal.number(text.strip()))
 
 
+@reads("delta")
 def read_delta(node: exp.Expr, what: str = "delta") -> Fraction:
     """Read a delta of at least 0 and below 1."""
     value = read_number(node, what)
@@ -94,6 +118,7 @@ def read_delta(node: exp.Expr, what: str = "delta") -> Fraction:
     return value
 
 
+@reads("whole")
 def read_whole(node: exp.Expr, what: str, or_else: str = "") -> int:
     """Read a whole number of at least 1."""
     value = read_number(node, what, or_else)
@@ -102,6 +127,7 @@ def read_whole(node: exp.Expr, what: str, or_else: str = "") -> int:
     return int(value)
 
 
+@reads("pair")
 def read_pair(node: exp.Expr, what: str, or_else: str = "") -> tuple[Fraction, Fraction]:
     """Read a pair of bounds, the lower one first."""
     if not isinstance(node, exp.Tuple) or len(node.expressions) != 2:
@@ -113,6 +139,7 @@ def read_pair(node: exp.Expr, what: str, or_else: str = "") -> tuple[Fraction, F
     return low, high
 
 
+@reads("shares")
 def read_shares(node: exp.Expr, what: str) -> tuple[Fraction, ...]:
     """Read two or three shares of a budget, which must add up to 1."""
     items = node.expressions if isinstance(node, exp.Tuple) else [node]
@@ -152,6 +179,7 @@ def _is_qualified(node: exp.Expr) -> bool:
     return isinstance(node, exp.Column) and len(node.parts) > 1
 
 
+@reads("bounds")
 def read_bounds(node: exp.Expr, what: str) -> tuple[Fraction, Fraction] | str:
     """Read a pair of bounds, or AUTO."""
     if _is_auto(node):
@@ -159,6 +187,7 @@ def read_bounds(node: exp.Expr, what: str) -> tuple[Fraction, Fraction] | str:
     return read_pair(node, what, "AUTO, without quotes, to find them privately, or ")
 
 
+@reads("word")
 def read_word(node: exp.Expr, what: str) -> str:
     """Read a word."""
     if isinstance(node, exp.Column | exp.Var | exp.Literal | exp.Identifier) and node.name:
@@ -166,6 +195,7 @@ def read_word(node: exp.Expr, what: str) -> str:
     raise bind_error(node, f"{what} must be a word.")
 
 
+@reads("truth")
 def read_truth(node: exp.Expr, what: str) -> bool:
     """Read TRUE or FALSE."""
     if isinstance(node, exp.Boolean):
@@ -192,6 +222,7 @@ def read_one_of(*allowed: str, upper: bool = True) -> Callable[[exp.Expr, str], 
 NONNEGATIVE = "NONNEGATIVE"
 
 
+@reads("consistent")
 def _consistent(node: exp.Expr, what: str) -> bool | str:
     """Read TRUE, FALSE or NONNEGATIVE."""
     if isinstance(node, exp.Column | exp.Var | exp.Literal) and node.name.upper() == NONNEGATIVE:
@@ -201,6 +232,7 @@ def _consistent(node: exp.Expr, what: str) -> bool | str:
     return read_truth(node, what)
 
 
+@reads("cap")
 def read_cap(node: exp.Expr, what: str) -> int | str:
     """Read a whole number of at least 1, or AUTO."""
     if _is_auto(node):
@@ -208,27 +240,19 @@ def read_cap(node: exp.Expr, what: str) -> int | str:
     return read_whole(node, what, ", or as AUTO, without quotes, to find it privately")
 
 
-Readers = Mapping[str, Callable[[exp.Expr, str], Any]]
+@cache
+def readers_of(taker: str, rows: tuple[OptionName, ...] = OPTION_NAMES) -> Readers:
+    """Return the readers of the options, or of the named arguments, that a mode, a statement or a call takes."""
+    return {row.name: _find_reader(row) for row in rows if taker in row.takers}
 
-COMMON_OPTIONS: Readers = {
-    "epsilon": read_epsilon,
-    "mu": read_mu,
-    "rho": read_rho,
-    "delta": read_delta,
-    "privacy_unit_column": read_word,
-    "max_groups_contributed": read_cap,
-    "max_rows_contributed": read_cap,
-    "max_rows_per_group": read_cap,
-    "group_selection_strategy": read_one_of("LAPLACE_THRESHOLD", "OPTIMAL", "PUBLIC_GROUPS"),
-    "min_privacy_units_per_group": read_whole,
-    "group_selection_epsilon": read_epsilon,
-    "noise": read_one_of("LAPLACE", "GAUSSIAN", "AUTO"),
-    "confidence": read_number,
-    "consistent": _consistent,
-    "error": read_positive,
-    "report_cut": read_truth,
-    "strategy": read_one_of(AUTO, *STRATEGY_NAMES),
-}
+
+def _find_reader(row: OptionName) -> OptionReader:
+    if row.reads == "one of":
+        return read_one_of(*row.words, upper=not row.values[0].startswith("'"))
+    return _READERS[row.reads]
+
+
+COMMON_OPTIONS: Readers = readers_of("DP")
 
 
 @dataclass(frozen=True)
@@ -308,15 +332,6 @@ def read_options(
     return values, nodes
 
 
-_UNSET = (
-    "max_groups_contributed",
-    "max_rows_contributed",
-    "max_rows_per_group",
-    "min_privacy_units_per_group",
-)
-"""Options that GoogleSQL allows to be NULL, meaning unset."""
-
-
 def mode_of(select: exp.Select) -> str | None:
     """Return the mode of a SELECT in capitals."""
     clause: ModeClause | None = select.args.get("mode")
@@ -340,7 +355,7 @@ def take_mode(select: exp.Select, readers_of: Callable[[str], Readers | None]) -
         if item.this.table:
             hint = f"write {item.this.name}, without a table."
             raise bind_error(item.this, "an option has a plain name.", hint, around=item)
-        if isinstance(item.expression, exp.Null) and item.this.name.lower() in (*_UNSET, *_SPELLED):
+        if isinstance(item.expression, exp.Null) and item.this.name.lower() in (*NULL_OPTIONS, *_SPELLED):
             continue  # as if not written
         triples.append((item.this.name, item.expression, item))
     values, nodes = read_options(triples, readers, "OPTIONS")
@@ -398,7 +413,7 @@ def call_of(node: exp.Expr) -> Call | None:
         name = str(node.this).upper()
         name = name[len(NAMED) :] if name.startswith(NAMED.upper()) else name
         arguments = list(node.expressions)
-    elif (row := NAME_OF_CLASS.get(type(node))) is not None and "ROWS" not in row.modes:
+    elif (row := NAME_OF_CLASS.get(type(node))) is not None:
         name = row.name
         # MAX(x, n) and other arguments in unusual places: one too many, not to be dropped.
         parts = [node.this, node.args.get("expression"), *node.expressions]

@@ -11,10 +11,10 @@ from typing import Literal
 from sqlglot import exp
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
+from dpsql.catalogue.aggregate_names import MODES
 from dpsql.errors import BindError, Error, ParseError, Span, clip, did_you_mean
 from dpsql.language.advice import LATERAL_HINT
 from dpsql.language.dialect import ModeClause, bind_error, parse_tokens, span_of, to_sql
-from dpsql.language.functions import MODES
 from dpsql.language.parameter_values import Params, name_parameters
 from dpsql.language.parameters import list_parameters_named, make_literal, put_values
 from dpsql.language.tokens import (

@@ -15,6 +15,7 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import TokenError
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
+from dpsql.catalogue.date_units import DATE_UNITS
 from dpsql.errors import ParseError, Span
 
 MAX_LENGTH = 64 * 1024
@@ -301,10 +302,8 @@ def is_open(tokens: list[Token], i: int) -> bool:
 
 # -- GoogleSQL --------------------------------------------------------------------------------------------------
 
-_UNITS = {
-    "MICROSECOND", "MILLISECOND", "SECOND", "MINUTE", "HOUR", "DAY", "WEEK", "ISOWEEK", "MONTH", "QUARTER", "YEAR", "ISOYEAR",
-}  # fmt: skip
 _SPELLED = {"ISOWEEK": "WEEK"}
+_UNITS = {*(unit.name for unit in DATE_UNITS if unit.google), *_SPELLED}
 _TRUNC = ("DATE_TRUNC", "TIMESTAMP_TRUNC", "DATETIME_TRUNC")
 _DIFF = ("DATE_DIFF", "TIMESTAMP_DIFF", "DATETIME_DIFF")
 _TAKEN_OFF = ("DATE_SUB", "TIMESTAMP_SUB", "DATETIME_SUB")

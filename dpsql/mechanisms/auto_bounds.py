@@ -40,7 +40,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -392,7 +392,6 @@ class RungSearch:
 SIGN, RUNG, RUNG_ROWS, RUNG_TOTAL, RUNG_SQUARES = "sign", "rung", "n", "total", "squares"
 """Columns of the histogram: -1, 0 or 1; j; rows; the sum of their sizes in steps of ``2**(j - PLACES)``, and of its squares."""
 
-AutoKind = Literal["sum", "avg", "var_pop", "var_samp", "stddev_pop", "stddev_samp"]
 _NOISY = {"sum": 1, "avg": 2}
 _SPREAD = 3
 """The noisy numbers behind a variance; :data:`_NOISY` those of the others."""
@@ -461,7 +460,7 @@ class AutoBounded(Part):
     query: str
     keys: tuple[str, ...]
     name: str
-    kind: AutoKind
+    kind: str
     epsilon: Fraction
     lowest: int
     highest: int

@@ -46,6 +46,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from dpsql.catalogue.option_names import CAP_OPTIONS
 from dpsql.mechanisms import base
 from dpsql.mechanisms.aggregation import Answered, Group, Part
 from dpsql.mechanisms.base import ClaimedText, SensitivityClaim, SumsClaim
@@ -414,11 +415,7 @@ class CapSearch(base.Operator):
         return self.least.price_notes
 
 
-_WHAT = {
-    "max_rows_contributed": "rows",
-    "max_groups_contributed": "groups",
-    "max_rows_per_group": "rows in one group",
-}
+_WHAT = dict(zip(CAP_OPTIONS, ("groups", "rows", "rows in one group"), strict=True))
 """The noun that a cap counts, by its option."""
 _PLACES = b"dpsql_caps"
 

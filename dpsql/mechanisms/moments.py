@@ -33,6 +33,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpsql.catalogue.aggregate_names import kinds_of_form
 from dpsql.mechanisms.base import Booleans, ErrorBasis, ExpectedError, Release
 from dpsql.mechanisms.per_group import Noise, Statistic
 from dpsql.numerics.exact_numbers import (
@@ -278,7 +279,7 @@ class Mean(Output):
         return min(add_errors([total, count]), reach)
 
 
-VARIANCE_KINDS = ("var_pop", "var_samp", "stddev_pop", "stddev_samp")
+VARIANCE_KINDS = kinds_of_form("spread")
 
 
 @dataclass(frozen=True)
@@ -373,7 +374,7 @@ class Variance(Output):
         return min(error, reach**2 / 4)
 
 
-PAIR_KINDS = ("covar_pop", "covar_samp", "corr", "regr_slope", "regr_intercept", "regr_r2")
+PAIR_KINDS = kinds_of_form("pair")
 _SLACK = 1e-9
 """Relative widening of the ends, far above what rounding adds up to."""
 

@@ -11,7 +11,15 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
-from dpsql.language.functions import AGGREGATES, ALIASES, MECHANISMS, SqlName
+from dpsql.catalogue.aggregate_names import (
+    AGGREGATES,
+    ALIASES,
+    MECHANISMS,
+    MODE_HELP,
+    MODES,
+    OFFERED_MODES,
+    SqlName,
+)
 from dpsql.notebook import guide
 from dpsql.notebook.sql_shape import ShownRelation, Word, find_ctes, find_relations, is_unfinished, scan
 
@@ -160,8 +168,7 @@ class _Place:
         if previous in ("FROM", "JOIN", "OVER") or (previous == "," and self._lists_relations()):
             return self._relations()
         if previous == "WITH" and self._back(2) == "SELECT":
-            modes = ("DP", "PTR", "STABLE", "SUBSAMPLE", "DIFFERENTIAL_PRIVACY")
-            return [*_words(modes), *self._thresholds()]
+            return [*_words(sorted(OFFERED_MODES, key=len)), *self._thresholds()]
         if previous in ("SHOW", "CLOSE", "EXPLAIN"):
             shown = [Offer(word, "keyword") for word in SHOWN]
             return {"SHOW": shown, "CLOSE": self._thresholds()}.get(previous, _words(guide.STATEMENTS))
@@ -312,7 +319,7 @@ class _Place:
 
 
 def _words(words: Iterable[str]) -> list[Offer]:
-    return [Offer(word, "keyword", guide.MODE_HELP.get(word, "")) for word in words]
+    return [Offer(word, "keyword", MODE_HELP.get(word, "")) for word in words]
 
 
 def _values_of(values: Mapping[str, tuple[str, ...]], name: str) -> list[Offer]:
@@ -321,7 +328,7 @@ def _values_of(values: Mapping[str, tuple[str, ...]], name: str) -> list[Offer]:
 
 def _list_functions(mode: str) -> list[SqlName]:
     """Return the functions of a mode, each under all its names; without a mode those of DP and the choices."""
-    wanted = mode if mode in ("PTR", "STABLE", "SUBSAMPLE") else ""
+    wanted = mode if MODES.get(mode, "DP") != "DP" else ""
     rows = [r for r in AGGREGATES if r.help and (not wanted or wanted in r.modes)]
     rows.sort(key=lambda row: row.name in MECHANISMS and bool(wanted))
     spelled = [

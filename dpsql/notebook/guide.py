@@ -10,8 +10,9 @@ import shlex
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from dpsql.catalogue.aggregate_names import AGGREGATES, SqlName
+from dpsql.catalogue.option_names import ARGUMENT_NAMES, OPTION_NAMES, help_of, values_of
 from dpsql.errors import Error, ParseError, did_you_mean
-from dpsql.language.functions import AGGREGATES, SqlName
 
 if TYPE_CHECKING:  # editors colour by these tables alone: no table library is loaded for them
     from dpsql.notebook.render import Panel
@@ -243,101 +244,14 @@ _MODES = (
     ),
 )
 
-OPTIONS = {
-    "epsilon": "the block's whole epsilon",
-    "mu": "the block's whole mu instead of epsilon: Gaussian noise of exactly this mu (gdp, zcdp, rdp)",
-    "rho": "the block's whole rho instead of epsilon: Gaussian noise of exactly this rho (gdp, zcdp, rdp)",
-    "delta": "the block's whole delta",
-    "privacy_unit_column": "restates the policy's privacy unit",
-    "max_groups_contributed": "the most groups of one privacy unit, or AUTO to find a cap privately",
-    "max_rows_contributed": "the most rows of one privacy unit in all, or AUTO to find a cap privately",
-    "max_rows_per_group": "the most rows of one privacy unit in one group, or AUTO to find a cap privately",
-    "group_selection_strategy": "LAPLACE_THRESHOLD, OPTIMAL or PUBLIC_GROUPS",
-    "min_privacy_units_per_group": "a threshold before groups are selected",
-    "group_selection_epsilon": "the share of epsilon for choosing private groups",
-    "noise": "LAPLACE, GAUSSIAN (one calibration for all numbers) or AUTO, which has the smaller error at equal charge",
-    "confidence": "level of the intervals",
-    "error": "counts, sums and means with intervals this narrow, charged for the epsilon used",
-    "report_cut": "TRUE: notes report the effect of caps and bounds, for a tenth of the budget",
-    "consistent": "TRUE: cells of GROUPING SETS are made to add up",
-    "strategy": "the way to measure numbers of one statement: AUTO, EVEN, MARGINALS, TREE or SQUARE_ROOT",
-    "blocks": "the number of blocks of people",
-    "combine": "the way to combine the blocks' results: mean, median, winsorized_mean, votes",
-    "bounds": "(low, high): the range of a block's result",
-    "trim": "the share of results cut off at each end",
-    "sampling": "the way to draw blocks: partition, rounds or bernoulli",
-    "rounds": "the number of partitions of rounds",
-    "candidates": "the results that blocks may vote for",
-    "units": "the number of privacy units, if it is public",
-    "most": "the most items that one block may vote for",
-    "top": "the number of items that win",
-    "max_hits": "DECLARE: the number of hits after which it closes",
-    "answer": "DECLARE: TRUE for a fresh noisy value of each hit, from a share of its own",
-    "gap": "DECLARE: TRUE for the noisy gap of each hit above the threshold, which is free",
-    "budget_split": "DECLARE: (0.3, 0.7), the shares of threshold and questions; a third one for answers",
-    "threshold": "a question to a declared threshold: its own, instead of the declared one",
-    "max_unstable": "DECLARE ... STABLE: the number of unstable questions after which it closes",
-    "refresh": "DECLARE: TRUE for a fresh threshold after each hit",
-}
+OPTIONS = help_of(OPTION_NAMES)
 """Options of the modes and of DECLARE."""
-
-ARGUMENTS = {
-    "contribution_bounds_per_row": "(low, high) to which each row is clamped, or AUTO",
-    "contribution_bounds_per_group": "(low, high) to which a unit's own aggregate is clamped",
-    "epsilon": "this aggregate's share",
-    "report_format": "'JSON'",
-    "max_hits": "ABOVE_THRESHOLD: the number of hits after which it stops",
-    "answer": "TRUE: also a fresh noisy value of each choice",
-    "gap": "TRUE: also the noisy gap above the threshold",
-    "refresh": "TRUE: a fresh threshold for each round",
-    "passes": "ABOVE_THRESHOLD: the rounds over candidates that were missed, while hits are left; free",
-    "budget_split": "ABOVE_THRESHOLD: (0.3, 0.7), the shares of threshold and questions; a third one for answers",
-    "method": "EXPMECH: the method of choice",
-    "top": "EXPMECH: this many distinct winners",
-    "base": "PTR's IQR: the factor that one unit may change it by; tested (chosen by a noisy count if not given)",
-    "test": "PTR: 'pure', 'gaussian' (cheaper by rho, and needs twice the lead), or AUTO, which passes sooner",
-    "local_sensitivity": "PTR: the most that one unit may change the answer; it is tested, and sets the noise",
-    "trim": "PTR's AVG, VARIANCE and STDDEV: the part of the values left out at each end",
-}
+ARGUMENTS = help_of(ARGUMENT_NAMES)
 """Named arguments of aggregates and mechanisms, written ``name => value``."""
-
-_TRUTH = ("TRUE", "FALSE")
-_COMBINERS = "mean median trimmed_mean winsorized_mean noisy_mode stable_mode noisy_votes"
-OPTION_VALUES: dict[str, tuple[str, ...]] = {
-    "noise": ("LAPLACE", "GAUSSIAN", "AUTO"),
-    "group_selection_strategy": ("OPTIMAL", "LAPLACE_THRESHOLD", "PUBLIC_GROUPS"),
-    "max_rows_contributed": ("AUTO",),
-    "max_groups_contributed": ("AUTO",),
-    "max_rows_per_group": ("AUTO",),
-    "consistent": (*_TRUTH, "NONNEGATIVE"),
-    "report_cut": _TRUTH,
-    "strategy": ("AUTO", "EVEN", "MARGINALS", "TREE", "SQUARE_ROOT"),
-    "combine": tuple(f"'{word}'" for word in _COMBINERS.split()),
-    "sampling": ("'partition'", "'rounds'", "'bernoulli'"),
-    "answer": _TRUTH,
-    "gap": _TRUTH,
-    "refresh": _TRUTH,
-}
+OPTION_VALUES = values_of(OPTION_NAMES)
 """The words that options take, if they are listed."""
-ARGUMENT_VALUES: dict[str, tuple[str, ...]] = {
-    "contribution_bounds_per_row": ("AUTO",),
-    "report_format": ("'JSON'",),
-    "method": ("'permute_and_flip'", "'exponential'", "'noisy_max'"),
-    "test": ("'pure'", "'gaussian'", "AUTO"),
-    "answer": _TRUTH,
-    "gap": _TRUTH,
-    "refresh": _TRUTH,
-}
+ARGUMENT_VALUES = values_of(ARGUMENT_NAMES)
 """The words that named arguments take, if they are listed."""
-
-MODE_HELP = {
-    "DP": "noisy aggregates, and choices among public candidates; the default mode",
-    "DIFFERENTIAL_PRIVACY": "the long spelling of DP",
-    "PTR": "propose, test, release: a precise value if the data are stable, else NULL",
-    "STABLE": "values as near as the data allow, without delta and without NULL",
-    "SUBSAMPLE": "any query, run on blocks of people, whose answers are combined privately",
-}
-"""The answers of each mode of SELECT WITH, in one line."""
 
 NO_SESSION = "%dpsql connect --policy policy.toml   (none yet? %dpsql policy init; or %dpsql demo)"
 

@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from dpsql.catalogue.aggregate_names import AGGREGATES, MODE_HELP, OWN_MODES
 from dpsql.errors import BindError, did_you_mean
-from dpsql.language.functions import AGGREGATES
 from dpsql.notebook import guide
 from dpsql.notebook.completion import SHOWN, KnownNames, list_arguments
 from dpsql.notebook.sql_shape import Word, find_relations, is_unfinished, scan
@@ -25,14 +25,14 @@ _OURS = {
     "CLOSE": "CLOSE name: settles a declared threshold, and gives the unused budget back.",
     "CREATE": "CREATE SYNTHETIC TABLE s AS SELECT WITH DP OPTIONS (epsilon = 1) ward FROM t: public rows of a model.",
 }
-_MODE_NAMES = {mode: f"SELECT WITH {mode}" for mode in ("DP", "PTR", "STABLE", "SUBSAMPLE")}
+_MODE_NAMES = {mode: f"SELECT WITH {mode}" for mode in OWN_MODES}
 _MODE_NAMES["CHOICE"] = "SELECT WITH DP, OVER candidates"
 
 
 def list_helped_words() -> tuple[str, ...]:
     """Return the words of the language that have help."""
     functions = (row.name for row in AGGREGATES if row.help)
-    return tuple(dict.fromkeys([*functions, *guide.MODE_HELP, *guide.OPTIONS, *guide.ARGUMENTS, *_OURS]))
+    return tuple(dict.fromkeys([*functions, *MODE_HELP, *guide.OPTIONS, *guide.ARGUMENTS, *_OURS]))
 
 
 def describe_word(word: str, known: KnownNames) -> str:
@@ -73,8 +73,8 @@ def _describe(word: str, known: KnownNames) -> Iterator[str]:
     for row in AGGREGATES:
         if row.help and upper in (row.name, *row.aliases):
             yield "\n".join(_describe_function(row.name, row.help, row.example, row.modes))
-    if upper in guide.MODE_HELP:
-        yield f"SELECT WITH {upper}: {guide.MODE_HELP[upper]}"
+    if upper in MODE_HELP:
+        yield f"SELECT WITH {upper}: {MODE_HELP[upper]}"
     if lower in guide.OPTIONS:
         yield _with_values(
             f"OPTIONS ({lower} = ...): {guide.OPTIONS[lower]}", guide.OPTION_VALUES.get(lower, ())

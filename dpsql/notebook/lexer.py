@@ -12,7 +12,7 @@ from typing import ClassVar
 from pygments.lexer import RegexLexer, bygroups, default, words  # type: ignore[import-untyped]
 from pygments.token import Comment, Keyword, Name, Number, Operator, Punctuation, String, Text  # type: ignore[import-untyped]
 
-from dpsql.language.functions import WORDS
+from dpsql.catalogue.aggregate_names import WORDS
 from dpsql.notebook.guide import ARGUMENTS, KEYWORDS, OPTIONS
 
 _MORE = """

@@ -16,6 +16,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import ClassVar
 
+from dpsql.catalogue.date_units import DATE_UNITS
 from dpsql.errors import PolicyError
 from dpsql.policy import validate
 from dpsql.policy.toml import Section, assign, declare_field
@@ -139,9 +140,9 @@ _DEPENDENCY = re.compile(rf"\s*{_NAME}\s*->\s*{_NAME}\s*")
 _TRUNCATED = re.compile(rf"\s*date_trunc\s*\(\s*'([a-z]+)'\s*,\s*{_NAME}\s*\)\s*", re.IGNORECASE)
 _PART = re.compile(rf"\s*([a-z]+)\s*\(\s*{_NAME}\s*\)\s*", re.IGNORECASE)
 
-TRUNCATED_TO = ("hour", "day", "week", "month", "quarter", "year")
+TRUNCATED_TO = tuple(unit.name.lower() for unit in reversed(DATE_UNITS) if "date_trunc" in unit.periods)
 """The parts that ``date_trunc`` of a period may take."""
-PERIOD_PARTS = ("year", "quarter", "month", "week", "dayofweek", "dayofyear", "day", "hour")
+PERIOD_PARTS = tuple(unit.name.lower() for unit in DATE_UNITS if "part" in unit.periods)
 """Functions of a date that may be a period."""
 
 

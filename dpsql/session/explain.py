@@ -14,6 +14,7 @@ from typing import Protocol
 
 from dpsql.binding.plan import Plan, PrivateBlock, ProtectedUnit
 from dpsql.binding.selection.declared import Declaration
+from dpsql.catalogue.option_names import CAP_OPTIONS
 from dpsql.errors import BindError, BudgetExceeded, EngineError, Error, Interrupted, PostprocessingError
 from dpsql.ledger.ledger import Ledger
 from dpsql.mechanisms.base import ErrorBasis, ExpectedError
@@ -431,8 +432,7 @@ def _advise(asked: AskedStatement, plan: Plan | None, ledger: Ledger, policy: Po
             f"{noisy} noisy numbers share ε. Fewer of them in the SELECT, or epsilon => in one aggregate, make a number more "
             "exact at the same cost."
         )
-    capped = ("max_rows_contributed", "max_rows_per_group", "max_groups_contributed")
-    if not any(option in asked.text.lower() for option in capped):
+    if not any(option in asked.text.lower() for option in CAP_OPTIONS):
         yield from _advise_caps(plan)
     if chooses_groups(event):
         yield (

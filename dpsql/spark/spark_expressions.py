@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from dpsql.binding.values.operators import decimal_result
 from dpsql.binding.values.sql_types import BOOLEAN, DOUBLE, FLOAT, HUGEINT, NULL, TEXT, Type, decimal
+from dpsql.language.functions import NAME_OF_CLASS
 from dpsql.spark import spark_values
 from dpsql.spark.spark_values import (
     HASH,
@@ -271,17 +272,7 @@ def _cast(walk: Walk, node: exp.Expr) -> SparkValue:
 
 # -- aggregates and windows --------------------------------------------------------------------------------------
 
-_STATISTICS: dict[type[exp.Expr], str] = {
-    exp.Stddev: "sqrt(s.xx / (s.n - 1D))", exp.StddevSamp: "sqrt(s.xx / (s.n - 1D))",
-    exp.StddevPop: "sqrt(s.xx / s.n)", exp.Variance: "s.xx / (s.n - 1D)", exp.VariancePop: "s.xx / s.n",
-    exp.CovarPop: "s.xy / s.n", exp.CovarSamp: "s.xy / (s.n - 1D)",
-    # Without spread 0 / 0, or no line, as in DuckDB.
-    exp.Corr: "CASE WHEN sqrt(s.xx) * sqrt(s.yy) = 0D THEN double('NaN') ELSE s.xy / (sqrt(s.xx) * sqrt(s.yy)) END",
-    exp.RegrSlope: "CASE WHEN s.yy = 0D THEN double('NaN') ELSE s.xy / s.yy END",
-    exp.RegrIntercept: "CASE WHEN s.yy = 0D THEN NULL ELSE s.mx - s.xy / s.yy * s.my END",
-    exp.RegrR2: "CASE WHEN s.yy = 0D THEN NULL ELSE CASE WHEN s.xx = 0D THEN 1D ELSE s.xy * s.xy / (s.xx * s.yy) END END",
-    exp.RegrAvgx: "s.other / s.n", exp.RegrAvgy: "s.sum / s.n", exp.Sum: "s.sum", exp.Avg: "s.sum / s.n",
-}  # fmt: skip
+_STATISTICS = {kind: row.spark for kind, row in NAME_OF_CLASS.items() if row.spark}
 """Aggregates from one pass over the values in their order: number, sum, means, squares about them."""
 _STEP = {
     "n": "s.n + 1D",

@@ -77,8 +77,10 @@ from dpsql.binding.values.sql_types import (
     TINYINT,
     Type,
 )
+from dpsql.catalogue.date_units import UNIT_OF_NAME
+from dpsql.catalogue.row_names import ROW_ALIASES, ROW_OF_NAME
 from dpsql.errors import BindError
-from dpsql.language.functions import NAME_OF_CLASS, ROW_ALIASES
+from dpsql.language.functions import ROW_OF_CLASS
 
 LONG = sql_types.BIGINT
 HASH = Type("OTHER", "HASH")
@@ -360,17 +362,43 @@ def translate_call(walk: Walk, node: exp.Expr) -> SparkValue:
     """Return a function called by name, or in the catalogue of names; BindError if Spark has no equivalent."""
     if isinstance(node, exp.Anonymous):
         name, places = str(node.this).lower(), list(node.expressions)
-    elif (row := NAME_OF_CLASS.get(type(node))) is not None and "ROWS" in row.modes:
+    elif (row := ROW_OF_CLASS.get(type(node))) is not None:
         name, places = row.name, [node.args.get(key) for key in row.parts]
     else:
         raise refusal(node.sql_name() if isinstance(node, exp.Func) else node.key.upper())
     return _call(ROW_ALIASES.get(name, name), *(walk.of(place) for place in places if place is not None))
 
 
+Translation = Callable[..., SparkValue]
+_HANDLERS: dict[str, Translation] = {}
+"""Functions whose translation depends on types or literals, by name."""
+
+
+def _translates(name: str, *before: str) -> Callable[[Translation], Translation]:
+    """Register the translation of a function; ``before`` are arguments before its own."""
+
+    def register(function: Translation) -> Translation:
+        _HANDLERS[name] = partial(function, *before)
+        return function
+
+    return register
+
+
 def _call(name: str, *given: SparkValue) -> SparkValue:
-    if name not in _FUNCTIONS:
+    if (handler := _HANDLERS.get(name)) is not None:
+        return handler(*given)
+    row = ROW_OF_NAME.get(name)
+    if row is not None and row.unit:
+        return _date_part(row.unit, *given)
+    if row is None or not row.spark:
         raise refusal(f"the function {name}")
-    return _FUNCTIONS[name](*given)
+    types, _, result = row.signature.partition("-> ")
+    wanted = TEXT if types.startswith("TEXT") else DOUBLE
+    kind = Type.parse(result)
+    if kind.kind == "INTEGER":
+        kind = LONG
+    same = f"{name}({', '.join(f'{{{place}}}' for place in range(len(given)))})"
+    return _fill(same if row.spark == "=" else row.spark, wanted, kind, *given)
 
 
 def _fill(template: str, wanted: Type | None, kind: Type, *given: SparkValue) -> SparkValue:
@@ -385,6 +413,7 @@ def _fill(template: str, wanted: Type | None, kind: Type, *given: SparkValue) ->
 # -- hashes -----------------------------------------------------------------------------------------------------
 
 
+@_translates("hash")
 def _hash(*given: SparkValue) -> SparkValue:
     """Hash values, mixed one after another; one hash is mixed again.
 
@@ -407,6 +436,7 @@ def _shape(text: str, kind: Type) -> list[str]:
     return [f"size({text})", *(f"transform({text}, v -> {part})" for part in within)]
 
 
+@_translates("xor")
 def _xor(left: SparkValue, right: SparkValue) -> SparkValue:
     kind = HASH if HASH in (left.type, right.type) else LONG
     return SparkValue(f"({write_bits(left)} ^ {write_bits(right)})", kind)
@@ -415,18 +445,9 @@ def _xor(left: SparkValue, right: SparkValue) -> SparkValue:
 # -- numbers ----------------------------------------------------------------------------------------------------
 
 
-def _real(template: str, kind: Type = DOUBLE) -> Callable[..., SparkValue]:
-    return partial(_fill, template, DOUBLE, kind)
-
-
-def _logarithm(name: str) -> Callable[..., SparkValue]:
-    """Return a function for a logarithm that is written out for zero and below, for which Spark returns NULL."""
-    ends = "WHEN {0} = 0D THEN double('-Infinity') WHEN {0} < 0D THEN double('NaN')"
-    return _real(f"(CASE WHEN {{0}} > 0D THEN {name}({{0}}) {ends} END)")
-
-
+@_translates("log")
 def _log(base: SparkValue, x: SparkValue) -> SparkValue:
-    over, under = (_logarithm("ln")(v).sql for v in (x, base))
+    over, under = (_call("ln", v).sql for v in (x, base))
     return SparkValue(write_quotient(over, under), DOUBLE)
 
 
@@ -434,6 +455,10 @@ _WHOLE = "4503599627370496D"
 """From 2^52 on, every double is an integer."""
 
 
+@_translates("floor", "floor")
+@_translates("ceil", "ceil")
+@_translates("round", "round")
+@_translates("trunc", "trunc")
 def _round(name: str, x: SparkValue, digits: SparkValue | None = None) -> SparkValue:
     kind, places = x.type, digits.low if digits is not None else None
     if kind.kind == "DOUBLE":
@@ -470,20 +495,23 @@ def _round_double(d: str, places: int) -> str:
     return f"(CASE WHEN abs({scaled}) < {_WHOLE} THEN round({scaled}) {back} {power} ELSE {d} END)"
 
 
+@_translates("sign")
 def _sign(x: SparkValue) -> SparkValue:
     if x.type.kind == "DOUBLE":
         tests = (
             "WHEN {0} = double('NaN') THEN 0 WHEN {0} > 0D THEN 1 WHEN {0} < 0D THEN -1 WHEN {0} = 0D THEN 0"
         )
-        return _real(f"CAST(CASE {tests} END AS TINYINT)", TINYINT)(x)
+        return _fill(f"CAST(CASE {tests} END AS TINYINT)", DOUBLE, TINYINT, x)
     return SparkValue(f"CAST(signum({x.sql}) AS TINYINT)", TINYINT)
 
 
+@_translates("abs")
 def _absolute(x: SparkValue) -> SparkValue:
     x = widen_number(x) if x.type.kind == "INTEGER" else x
     return SparkValue(f"abs({x.sql})", x.type)
 
 
+@_translates("bit_count")
 def _count_bits(x: SparkValue) -> SparkValue:
     return SparkValue(f"CAST(bit_count({write_bits(widen_number(x))}) AS TINYINT)", TINYINT)
 
@@ -493,15 +521,15 @@ def _count_bits(x: SparkValue) -> SparkValue:
 _SPACES = " \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
 
 
-def _text(template: str, kind: Type = TEXT) -> Callable[..., SparkValue]:
-    return partial(_fill, template, TEXT, kind)
-
-
+@_translates("trim", "BOTH")
+@_translates("ltrim", "LEADING")
+@_translates("rtrim", "TRAILING")
 def _trim(side: str, text: SparkValue, letters: SparkValue | None = None) -> SparkValue:
     stripped = quote_text(_SPACES) if letters is None else letters.sql
     return SparkValue(f"trim({side} {stripped} FROM {text.sql})", TEXT)
 
 
+@_translates("substring")
 def _substring(text: SparkValue, first: SparkValue, count: SparkValue | None = None) -> SparkValue:
     start, length = first.low, count.low if count is not None else None
     if start is None or start < 0 or (length is not None and length < 0):
@@ -511,21 +539,35 @@ def _substring(text: SparkValue, first: SparkValue, count: SparkValue | None = N
     return SparkValue(f"substring({text.sql}, {start}{'' if length is None else f', {length}'})", TEXT)
 
 
+@_translates("left", "left")
+@_translates("right", "right")
 def _side(name: str, text: SparkValue, count: SparkValue) -> SparkValue:
     if count.low is None or count.low < 0:
         raise refusal(f"{name} with a number of characters that isn't a literal")
     return SparkValue(f"{name}({text.sql}, {count.low})", TEXT)
 
 
+@_translates("split_part")
 def _split_part(text: SparkValue, mark: SparkValue, place: SparkValue) -> SparkValue:
     if mark.sql == "''" or not place.low:
         raise refusal("split_part by nothing")
     return SparkValue(f"split_part({text.sql}, {mark.sql}, {place.low})", TEXT)
 
 
+@_translates("concat")
 def _concat(*given: SparkValue) -> SparkValue:
     parts = (f"coalesce({v.sql}, '')" for v in given)
     return SparkValue(f"concat({', '.join(parts)})", TEXT)
+
+
+@_translates("concat_ws")
+def _concat_with(*given: SparkValue) -> SparkValue:
+    return SparkValue(f"concat_ws({', '.join(v.sql for v in given)})", TEXT)
+
+
+@_translates("||")
+def _concat_two(*given: SparkValue) -> SparkValue:
+    return _fill("concat({0}, {1})", TEXT, TEXT, *given)
 
 
 def _match(walk: Walk, node: exp.Expr, mark: str | None = None) -> SparkValue:
@@ -546,12 +588,15 @@ def _match(walk: Walk, node: exp.Expr, mark: str | None = None) -> SparkValue:
 # -- lists ------------------------------------------------------------------------------------------------------
 
 
+@_translates("length")
+@_translates("len")
 def _length(given: SparkValue) -> SparkValue:
     if given.type.kind == "LIST":
         return _fill("(CASE WHEN {0} IS NOT NULL THEN CAST(size({0}) AS BIGINT) END)", None, LONG, given)
-    return _text("CAST(length({0}) AS BIGINT)", LONG)(given)
+    return _fill("CAST(length({0}) AS BIGINT)", TEXT, LONG, given)
 
 
+@_translates("list_contains")
 def _contains(listed: SparkValue, sought: SparkValue) -> SparkValue:
     """Return membership in a list; Spark's is NULL if the list has a NULL and not the value."""
     if listed.type.element is None:
@@ -561,6 +606,7 @@ def _contains(listed: SparkValue, sought: SparkValue) -> SparkValue:
     return SparkValue(f"coalesce(array_contains({listed.sql}, {item}), {rest})", BOOLEAN)
 
 
+@_translates("list_extract")
 def _element(listed: SparkValue, index: SparkValue) -> SparkValue:
     """Return the element at a literal index; negative indices count from the end, index 0 does not exist."""
     place = index.low
@@ -570,6 +616,7 @@ def _element(listed: SparkValue, index: SparkValue) -> SparkValue:
     return SparkValue(f"get({listed.sql}, {at})", listed.type.element)
 
 
+@_translates("array_slice")
 def _slice(listed: SparkValue, first: SparkValue, last: SparkValue) -> SparkValue:
     """Return ``list[first:last]`` from the start: for a position before the first element Spark returns nothing."""
     if listed.type.element is None or first.low is None or last.low is None or min(first.low, last.low) < 0:
@@ -580,16 +627,6 @@ def _slice(listed: SparkValue, first: SparkValue, last: SparkValue) -> SparkValu
 
 # -- dates ------------------------------------------------------------------------------------------------------
 
-_DATE_PARTS = {
-    "year": "year({0})", "month": "month({0})", "day": "day({0})", "quarter": "quarter({0})",
-    "week": "weekofyear({0})", "dow": "dayofweek({0}) - 1", "dayofweek": "dayofweek({0}) - 1",
-    "weekday": "dayofweek({0}) - 1", "isodow": "weekday({0}) + 1", "doy": "dayofyear({0})",
-    "dayofyear": "dayofyear({0})", "hour": "hour({0})", "minute": "minute({0})", "second": "second({0})",
-}  # fmt: skip
-_UNITS = ("year", "quarter", "month", "week", "day", "hour", "minute", "second", "millisecond", "microsecond")
-_LENGTHS = {"hour": 3600, "minute": 60, "second": 1}
-_MONTHS = {"month": ("month", 12), "quarter": ("quarter", 4), "year": ("0 * month", 1)}
-
 
 def _moment(value: SparkValue) -> str:
     """Return a timestamp in the session's zone, which is UTC: Spark's functions support no other."""
@@ -598,21 +635,25 @@ def _moment(value: SparkValue) -> str:
     return f"CAST({value.sql} AS TIMESTAMP)"
 
 
-def _dated(template: str, kind: Type) -> Callable[..., SparkValue]:
-    return lambda value: SparkValue(template.format(_moment(value)), kind)
+@_translates("epoch", "(CAST(unix_micros({0}) AS DOUBLE) / 1000000D)", "DOUBLE")
+@_translates("last_day", "last_day({0})", "DATE")
+@_translates("dayname", "date_format({0}, 'EEEE')", "VARCHAR")
+@_translates("monthname", "date_format({0}, 'MMMM')", "VARCHAR")
+def _dated(template: str, kind: str, value: SparkValue) -> SparkValue:
+    return SparkValue(template.format(_moment(value)), Type.parse(kind))
 
 
 def _date_part(unit: str, value: SparkValue) -> SparkValue:
-    if unit not in _DATE_PARTS:
+    known = UNIT_OF_NAME.get(unit.upper())
+    if known is None or not known.spark:
         raise refusal(f"the date part {unit}")
     _moment(value)
-    return SparkValue(
-        f"CAST({_DATE_PARTS[unit].format(f'CAST({value.sql} AS TIMESTAMP_NTZ)')} AS BIGINT)", LONG
-    )
+    return SparkValue(f"CAST({known.spark.format(f'CAST({value.sql} AS TIMESTAMP_NTZ)')} AS BIGINT)", LONG)
 
 
 def _truncate(unit: str, value: SparkValue) -> SparkValue:
-    if unit not in _UNITS:
+    known = UNIT_OF_NAME.get(unit.upper())
+    if known is None or not known.measures or (known.months or 0) > 12:
         raise refusal(f"date_trunc to a {unit}")
     return SparkValue(f"CAST(date_trunc('{unit}', {_moment(value)}) AS TIMESTAMP_NTZ)", TIMESTAMP)
 
@@ -620,31 +661,35 @@ def _truncate(unit: str, value: SparkValue) -> SparkValue:
 def _date_diff(unit: str, start: SparkValue, end: SparkValue) -> SparkValue:
     """Count the crossed boundaries of a unit."""
     one, two = _moment(start), _moment(end)
+    known = UNIT_OF_NAME.get(unit.upper())
     if unit == "day":
         made = f"datediff({two}, {one})"
     elif unit == "week":
         if "TIMESTAMP" in (start.type.kind, end.type.kind):
             raise refusal("date_diff in weeks of timestamps", "cast to DATE.")
         made = f"datediff({two}, {one}) div 7"  # DuckDB counts whole weeks
-    elif unit in _MONTHS:
-        name, each = _MONTHS[unit]
+    elif known is not None and known.months is not None and known.months <= 12:
+        each, name = 12 // known.months, "0 * month" if known.months == 12 else unit
         made = " - ".join(f"(year({t}) * {each} + {name}({t}))" for t in (two, one))
-    elif unit in _LENGTHS:
+    elif known is not None and known.seconds is not None and known.seconds >= 1:
         seconds = " - ".join(f"unix_seconds(date_trunc('{unit}', {t}))" for t in (two, one))
-        made = f"({seconds}) div {_LENGTHS[unit]}L"
+        made = f"({seconds}) div {known.seconds}L"
     else:
         raise refusal(f"date_diff in a {unit}")
     return SparkValue(f"CAST({made} AS BIGINT)", LONG)
 
 
-def _in_unit(function: Callable[..., SparkValue]) -> Callable[..., SparkValue]:
-    """Return a function whose first argument is the name of a time unit, as a literal."""
-    return lambda unit, *given: function(unit.sql.strip("'").lower(), *given)
+def _in_unit(name: str, function: Translation) -> None:
+    """Register a translation whose first argument is the name of a time unit, as a literal."""
+    _HANDLERS[name] = lambda unit, *given: function(unit.sql.strip("'").lower(), *given)
 
 
+_in_unit("date_part", _date_part)
+_in_unit("date_trunc", _truncate)
+_in_unit("date_diff", _date_diff)
 _LETTERS = {
-    "Y": ("year", 4), "m": ("month", 2), "d": ("day", 2), "H": ("hour", 2), "M": ("minute", 2), "S": ("second", 2),
-    "j": ("doy", 3), "w": ("dow", 1), "u": ("isodow", 1), "V": ("week", 2),
+    "Y": ("YEAR", 4), "m": ("MONTH", 2), "d": ("DAY", 2), "H": ("HOUR", 2), "M": ("MINUTE", 2), "S": ("SECOND", 2),
+    "j": ("DOY", 3), "w": ("DOW", 1), "u": ("ISODOW", 1), "V": ("WEEK", 2),
 }  # fmt: skip
 _NAME_LETTERS = {"A": "EEEE", "a": "EEE", "B": "MMMM", "b": "MMM"}
 
@@ -660,26 +705,23 @@ def _format_time(walk: Walk, node: exp.Expr) -> SparkValue:
             parts.append(f"date_format({named}, '{_NAME_LETTERS[letter]}')")
         elif letter in _LETTERS:
             unit, digits = _LETTERS[letter]
-            digit = f"CAST({_DATE_PARTS[unit].format(at)} AS STRING)"
+            digit = f"CAST({UNIT_OF_NAME[unit].spark.format(at)} AS STRING)"
             parts.append(digit if bare else f"lpad({digit}, {digits}, '0')")
         else:
             raise refusal(f"strftime with %{bare}{letter}")
     return SparkValue(f"concat({', '.join(parts)})", TEXT)
 
 
-_INTERVALS = {
-    "YEAR": ("MONTH", 12), "QUARTER": ("MONTH", 3), "MONTH": ("MONTH", 1), "DECADE": ("MONTH", 120),
-    "CENTURY": ("MONTH", 1200), "WEEK": ("SECOND", 604800), "DAY": ("SECOND", 86400), "HOUR": ("SECOND", 3600),
-    "MINUTE": ("SECOND", 60), "SECOND": ("SECOND", 1),
-}  # fmt: skip
-_LONGEST = {"MONTH": 12_000, "SECOND": 86400 * 366_000, "": -1}
+_LONGEST = {"MONTH": 12_000, "SECOND": 86400 * 366_000}
 """Years supported by Spark."""
 
 
 def _interval(_: Walk, node: exp.Expr) -> SparkValue:
     unit, amount = str(node.args["unit"].name).upper().removesuffix("S"), int(node.this.name)
-    name, length = _INTERVALS.get(unit, ("", 1))
-    if abs(amount * length) > _LONGEST[name]:
+    known = UNIT_OF_NAME.get(unit)
+    name = "SECOND" if known is None or known.months is None else "MONTH"
+    length = None if known is None else known.months or known.seconds
+    if length is None or length.denominator != 1 or abs(amount * length) > _LONGEST[name]:
         raise refusal(f"an interval of {amount} {unit.lower()}s")
     return SparkValue(f"INTERVAL '{amount * length}' {name}", sql_types.INTERVAL)
 
@@ -702,42 +744,7 @@ def translate_date_arithmetic(word: str, left: SparkValue, right: SparkValue) ->
     raise refusal(f"{left.type.sql} {word} {right.type.sql}")
 
 
-# -- tables -----------------------------------------------------------------------------------------------------
-
-_FUNCTIONS: dict[str, Callable[..., SparkValue]] = {
-    "hash": _hash, "xor": _xor,
-    **{name: _real(name + "({0})") for name in (
-        "sqrt", "cbrt", "exp", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "degrees", "radians",
-    )},
-    **{name: _logarithm(name) for name in ("ln", "log2", "log10")},
-    "log": _log, "pow": _real("power({0}, {1})"), "atan2": _real("atan2({0}, {1})"), "pi": _real("pi()"),
-    **{name: partial(_round, name) for name in ("floor", "ceil", "round", "trunc")},
-    "sign": _sign, "abs": _absolute, "bit_count": _count_bits,
-    "isnan": _real("({0} = double('NaN'))", BOOLEAN), "isinf": _real("(abs({0}) = double('Infinity'))", BOOLEAN),
-    "isfinite": _real("(abs({0}) < double('Infinity'))", BOOLEAN),
-    "signbit": _real("coalesce({0} < 0D OR ({0} = 0D AND atan2({0}, -1D) < 0D), CASE WHEN {0} IS NOT NULL THEN FALSE END)",
-                     BOOLEAN),
-    "lower": _text("lower({0})"), "upper": _text("upper({0})"), "length": _length, "len": _length,
-    "strlen": _text("CAST(octet_length({0}) AS BIGINT)", LONG),
-    "bit_length": _text("CAST(bit_length({0}) AS BIGINT)", LONG),
-    "trim": partial(_trim, "BOTH"), "ltrim": partial(_trim, "LEADING"), "rtrim": partial(_trim, "TRAILING"),
-    "substring": _substring, "left": partial(_side, "left"), "right": partial(_side, "right"), "split_part": _split_part,
-    "replace": _text("replace({0}, {1}, {2})"), "translate": _text("translate({0}, {1}, {2})"),
-    "unicode": _text("(CASE WHEN {0} = '' THEN -1 ELSE ascii({0}) END)", LONG),
-    "strpos": _text("CAST(instr({0}, {1}) AS BIGINT)", LONG), "ascii": _text("ascii({0})", LONG),
-    **dict.fromkeys(("starts_with", "prefix"), _text("startswith({0}, {1})", BOOLEAN)),
-    **dict.fromkeys(("ends_with", "suffix"), _text("endswith({0}, {1})", BOOLEAN)),
-    "contains": _text("contains({0}, {1})", BOOLEAN),
-    "md5": _text("md5({0})"), "sha1": _text("sha1({0})"), "sha256": _text("sha2({0}, 256)"),
-    "concat": _concat, "concat_ws": lambda *given: SparkValue(f"concat_ws({', '.join(v.sql for v in given)})", TEXT),
-    "||": _text("concat({0}, {1})"), "list_contains": _contains, "list_extract": _element,
-    "array_slice": _slice,
-    "date_part": _in_unit(_date_part), "date_trunc": _in_unit(_truncate), "date_diff": _in_unit(_date_diff),
-    "epoch": _dated("(CAST(unix_micros({0}) AS DOUBLE) / 1000000D)", DOUBLE),
-    "last_day": _dated("last_day({0})", DATE), "dayname": _dated("date_format({0}, 'EEEE')", TEXT),
-    "monthname": _dated("date_format({0}, 'MMMM')", TEXT),
-    **{name: partial(_date_part, name) for name in _DATE_PARTS},
-}  # fmt: skip
+# -- calls ------------------------------------------------------------------------------------------------------
 
 
 def _log_of_base(walk: Walk, node: exp.Expr) -> SparkValue:

@@ -11,9 +11,10 @@ import pyarrow as pa
 import pytest
 
 import dpsql
+from dpsql.catalogue.public_names import PUBLIC_FUNCTIONS
 from dpsql.engine import public_sql
 from dpsql.engine.postprocess import Finisher
-from dpsql.engine.public_sql import GROWING_FUNCTIONS, PUBLIC_FUNCTIONS, check_public
+from dpsql.engine.public_sql import GROWING_FUNCTIONS, check_public
 from dpsql.errors import BindError, PostprocessingError
 from dpsql.policy.model import Budget, Policy, Table
 from tests.support.small import open_small

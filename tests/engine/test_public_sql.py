@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 import dpsql
-from dpsql.engine.public_sql import PUBLIC_FUNCTIONS, SESSION_NAMES, TABLE_FUNCTIONS, check_public
+from dpsql.catalogue.public_names import PUBLIC_FUNCTIONS
+from dpsql.engine.public_sql import SESSION_NAMES, TABLE_FUNCTIONS, check_public
 from dpsql.errors import BindError
 from dpsql.policy.model import Policy
 

@@ -6,9 +6,9 @@ import duckdb
 import pytest
 
 import dpsql
+from dpsql.catalogue.aggregate_names import MODES
 from dpsql.language.advice import find_mode
 from dpsql.language.dialect import mode_clauses, spell_statement
-from dpsql.language.functions import MODES
 from dpsql.language.statements import parse
 
 

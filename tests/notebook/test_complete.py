@@ -138,7 +138,7 @@ def at_cursor(text: str) -> list[str]:
         ("DECLARE alarm STABLE OPTIONS (max_|", ["max_unstable"]),
         ("SELECT WITH DP OPTIONS (privacy_unit_column = |) COUNT(*) FROM visits", ['"Kunden Nr."']),
         ("SELECT EXPMECH(COUNT(*), met|", ["method => "]),
-        ("SELECT EXPMECH(COUNT(*), method => '|", ["permute_and_flip'", "exponential'", "noisy_max'"]),
+        ("SELECT EXPMECH(COUNT(*), method => '|", ["exponential'", "permute_and_flip'", "noisy_max'", "gumbel'"]),
         ("SELECT SUM(age, contribution_bounds_per_r|", ["contribution_bounds_per_row => "]),
         ("SELECT SUM(age, contribution_bounds_per_row => A|) FROM visits", ["AUTO", "age"]),
         ("SELECT WITH PTR IQR(age, ba|", ["base => "]),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
-from dpsql.language.functions import AGGREGATES
+from dpsql.catalogue.aggregate_names import AGGREGATES
 from dpsql.notebook import guide, inspection
 from dpsql.notebook.completion import ColumnFacts, KnownNames
 from dpsql.notebook.matcher import Matcher

@@ -16,12 +16,14 @@ from dpsql.binding.public.intervals import write_json_report
 from dpsql.binding.relations.relation import column
 from dpsql.binding.relations.unit_rows import name_unit
 from dpsql.binding.values import fixed_point as grids
-from dpsql.binding.values.coercion import moment_of
 from dpsql.binding.values.fixed_point import Back, Line, place_on_line
 from dpsql.binding.values.sql_types import Typed
+from dpsql.catalogue.aggregate_names import AGGREGATE_OF_NAME, AGGREGATES
+from dpsql.catalogue.option_names import ARGUMENT_NAMES
 from dpsql.exact.exact_query import Exact, Partial, Weighing
 from dpsql.language.dialect import bind_error, privacy_error, to_sql
-from dpsql.language.options import Call, Readers, read_bounds, read_epsilon, read_pair, read_word
+from dpsql.language.literals import moment_of
+from dpsql.language.options import Call, read_word, readers_of, reads
 from dpsql.mechanisms import moments
 from dpsql.mechanisms.aggregation import Part
 from dpsql.mechanisms.contribution_caps import ClippedValue
@@ -35,6 +37,7 @@ class Formula(NamedTuple):
     build: Callable[..., moments.Output]
 
 
+@reads("report format")
 def _read_report_format(node: exp.Expr, what: str) -> str:
     word = read_word(node, what).upper()
     if word != "JSON":
@@ -42,12 +45,7 @@ def _read_report_format(node: exp.Expr, what: str) -> str:
     return word
 
 
-NAMED_ARGUMENTS: Readers = {
-    "epsilon": read_epsilon,
-    "contribution_bounds_per_row": read_bounds,
-    "contribution_bounds_per_group": read_pair,
-    "report_format": _read_report_format,
-}
+NAMED_ARGUMENTS = readers_of("aggregates", ARGUMENT_NAMES)
 
 
 OnLine = Callable[[Typed, Fraction, Fraction], Line]
@@ -324,7 +322,7 @@ class AggregateCall:
         source, asked = to_sql(place), ", ".join(map(to_sql, call.args))
         known = "give bounds that you know as contribution_bounds_per_row, the lowest and the highest in parentheses"
         hint = f"{known}, or ask the data owner for them."
-        if call.name in _AUTO and typed.type.numeric:
+        if AGGREGATE_OF_NAME[call.name].auto and typed.type.numeric:
             found = f"{call.name}({asked}, contribution_bounds_per_row => AUTO)"
             hint = f"write {found} to find them privately, or {hint}"
         what = f"{call.name}({asked}) needs bounds for {source}; the policy declares none."
@@ -401,13 +399,6 @@ class AggregateCall:
         return f"; the rows of a privacy unit with more than {many} weigh less, and count as {rows} together"
 
 
-_AUTO = (
-    "SUM", "AVG", "VARIANCE", "VAR_POP", "STDDEV", "STDDEV_SAMP", "STDDEV_POP",
-    "MEDIAN", "QUANTILE_CONT", "QUANTILE_DISC", "APPROX_QUANTILES", "MIN", "MAX",
-)  # fmt: skip
-"""Aggregates of numbers that can find bounds."""
-
-
 def advise_bounds(typed: Typed) -> str:
     """Return the hint for AUTO bounds that can't be found."""
     if typed.bounds is not None and typed.bounds.low is not None and typed.bounds.high is not None:
@@ -431,3 +422,19 @@ def _require_kind(typed: Typed, node: exp.Expr) -> None:
         if kind not in _BOUND_KINDS.get(typed.type.kind, ("number",)):
             what = f"the bounds of a {typed.type.sql} can't be a {kind}."
             raise bind_error(item, what, hint, around=node)
+
+
+Binding = Callable[[AggregateCall], Aggregate]
+
+
+class BindingsByName(dict[str, Binding]):
+    """The binders of noisy aggregates, by name."""
+
+    def of_form(self, form: str) -> Callable[[Binding], Binding]:
+        """Register the binder of a form of the catalogue."""
+
+        def register(function: Binding) -> Binding:
+            self.update((row.name, function) for row in AGGREGATES if row.form == form and "DP" in row.modes)
+            return function
+
+        return register

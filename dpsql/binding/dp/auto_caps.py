@@ -24,6 +24,7 @@ from dpsql.binding.dp.budget_split import BudgetShare, choose_selector, within_l
 from dpsql.binding.dp.private_block import AggregatingBlock
 from dpsql.binding.plan import Input
 from dpsql.binding.public_statement import Released
+from dpsql.catalogue.option_names import CAP_OPTIONS
 from dpsql.exact.exact_query import UNITS_COLUMN, Exact, PublicGroups, write_group_by, write_secret_order
 from dpsql.language.dialect import bind_error
 from dpsql.language.options import AUTO, Options
@@ -33,7 +34,8 @@ from dpsql.mechanisms.contribution_caps import SIZE, UNITS, CapLadder, CapSearch
 from dpsql.privacy.amounts import Amount
 from dpsql.privacy.events import DiscreteLaplace, SparseVector
 
-ROWS, GROUPS, EACH = CAPS = "max_rows_contributed", "max_groups_contributed", "max_rows_per_group"
+GROUPS, ROWS, EACH = CAP_OPTIONS
+CAPS = (ROWS, GROUPS, EACH)
 MOST_ROWS = 1 << 20
 """The highest cap on the rows of a unit that is tried if the policy has none."""
 MOST_GROUPS = 1 << 10

@@ -12,9 +12,9 @@ from sqlglot import exp
 
 from dpsql.binding import public_statement
 from dpsql.binding.relations.relation import From
+from dpsql.catalogue.aggregate_names import COUNTED, ELSEWHERE, INSTEAD_OF, NO_NOISY_FORM, NO_NOISY_NODES
 from dpsql.errors import BindError, BudgetExceeded, PrivacyError
 from dpsql.language.dialect import bind_error, privacy_error, span_of, to_sql
-from dpsql.language.functions import NO_NOISY_FORM
 from dpsql.language.options import AUTO, Options
 from dpsql.mechanisms.per_group import GroupSelector
 from dpsql.mechanisms.renyi_selection import make_group_selector
@@ -277,40 +277,14 @@ def choose_selector(
 
 # -- aggregates without a noisy form -----------------------------------------------------------------------------
 
-_NAMES: dict[type[exp.Expr], str] = {exp.ArrayAgg: "LIST", exp.GroupConcat: "STRING_AGG"}
-_NAMES |= {exp.LogicalOr: "BOOL_OR", exp.LogicalAnd: "BOOL_AND", exp.BitwiseAndAgg: "BIT_AND"}
-_NAMES |= {exp.BitwiseOrAgg: "BIT_OR", exp.BitwiseXorAgg: "BIT_XOR"}
-_NAMES |= {exp.ArgMax: "ARG_MAX", exp.ArgMin: "ARG_MIN"}
-_ELSEWHERE = "write an aggregate that has one, such as a sum, a mean or a quantile."
-_COUNTED = "group by its values, and count the rows of each."
-_TYPICAL = "write MEDIAN({x}): it is a value in the middle; a mode, under PTR, is the most common one."
-_INSTEAD = {
-    **dict.fromkeys(
-        ("LIST", "STRING_AGG", "MAP_AGG", "JSON_GROUP_ARRAY", "BITSTRING_AGG", "APPROX_TOP_K"), _COUNTED
-    ),
-    **dict.fromkeys(("FIRST", "LAST", "ANY_VALUE", "ARBITRARY"), _TYPICAL),
-    **dict.fromkeys(
-        ("ARG_MAX", "ARG_MIN"),
-        "the row of an extreme is one person's: group by it, and order the groups by a mean.",
-    ),
-    "BOOL_OR": "write COUNT_IF({x}) > 0: the noisy count may be compared freely.",
-    "BOOL_AND": "write COUNT_IF(NOT {x}) <= 0: the noisy count may be compared freely.",
-    "RESERVOIR_QUANTILE": "write QUANTILE_CONT({x}, 0.5).",
-    **dict.fromkeys(("FSUM", "KAHAN_SUM", "SUMKAHAN"), "write SUM({x}): it is exact before the noise."),
-    **dict.fromkeys(("GROUPING", "GROUPING_ID"), "without ROLLUP, CUBE or GROUPING SETS it is 0 everywhere."),
-    "FAVG": "write AVG({x}).",
-    "IQR": "write SELECT WITH STABLE IQR({x}), or QUANTILE_CONT({x}, 0.75) - QUANTILE_CONT({x}, 0.25).",
-    "TRIMMED_MEAN": "write SELECT WITH STABLE TRIMMED_MEAN({x}, 0.1).",
-}
-
 
 def refuse_elsewhere(node: exp.Expr) -> None:
     """Raise PrivacyError, with an alternative, for an aggregate that has no noisy form."""
     if isinstance(node, exp.IgnoreNulls | exp.RespectNulls | exp.Filter | exp.WithinGroup):
         node = node.this
     if isinstance(node, exp.AggFunc):
-        name = _NAMES.get(type(node), node.sql_name())
-    elif isinstance(node, exp.Anonymous) and node.name.upper() in {*_INSTEAD, *NO_NOISY_FORM}:
+        name = NO_NOISY_NODES.get(type(node).__name__, node.sql_name())
+    elif isinstance(node, exp.Anonymous) and node.name.upper() in {*INSTEAD_OF, *NO_NOISY_FORM}:
         name = node.name.upper()
     else:
         return
@@ -326,13 +300,13 @@ def refuse_elsewhere(node: exp.Expr) -> None:
         shown = text if len(text := to_sql(argument)) <= 60 else "x"
     written = node.meta.get("called", name).upper() if isinstance(node, exp.AggFunc) else name
     select = node.find_ancestor(exp.Select)
-    hint = _INSTEAD.get(name, _ELSEWHERE).format(x=shown)
-    if name not in _INSTEAD and isinstance(node, exp.AggFunc):
+    hint = INSTEAD_OF.get(name, ELSEWHERE).format(x=shown)
+    if name not in INSTEAD_OF and isinstance(node, exp.AggFunc):
         mode = select.args.get("mode") if select is not None else None
         given = "SELECT" if mode is None else f"SELECT WITH {mode.name}"
         hint = f"write SELECT WITH SUBSAMPLE instead of {given}: it takes this aggregate, on blocks of privacy units."
     by, whole = node.args.get("expression"), None
-    if select is not None and shown != "x" and _INSTEAD.get(name) is _COUNTED:
+    if select is not None and shown != "x" and INSTEAD_OF.get(name) is COUNTED:
         whole = public_statement.write_over_rows(select, f"{shown}, COUNT(*)", f"GROUP BY {shown}")
     elif select is not None and shown != "x" and name in ("ARG_MAX", "ARG_MIN") and isinstance(by, exp.Expr):
         after = f"GROUP BY {shown} ORDER BY 2{' DESC' if name == 'ARG_MAX' else ''} LIMIT 1"

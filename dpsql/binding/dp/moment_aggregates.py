@@ -1,7 +1,7 @@
 """Counts, sums and formulas of them: averages, variances, covariances and regressions.
 
 Each is a formula of noisy moments: exact partials of one query, which :class:`AggregateCall` bounds and a mechanism makes
-noisy. An aggregate of this kind is a row of :data:`MOMENTS`.
+noisy. The catalogue has their names.
 """
 
 from __future__ import annotations
@@ -10,29 +10,36 @@ import contextlib
 import decimal
 import math
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from sqlglot import exp
 
-from dpsql.binding.dp.aggregates import Aggregate, AggregateCall, Bounded, Formula, advise_bounds
+from dpsql.binding.dp.aggregates import (
+    Aggregate,
+    AggregateCall,
+    BindingsByName,
+    Bounded,
+    Formula,
+    advise_bounds,
+)
 from dpsql.binding.dp.own_queries import bind_auto_bounds
 from dpsql.binding.dp.private_block import AggregatingBlock
 from dpsql.binding.dp.quantile_calls import write_histogram
 from dpsql.binding.values import fixed_point as grids
 from dpsql.binding.values.fixed_point import MOMENT_KINDS, Line
 from dpsql.binding.values.sql_types import DOUBLE, Typed, make_cast
+from dpsql.catalogue.aggregate_names import AGGREGATE_OF_NAME
 from dpsql.errors import BindError
 from dpsql.exact.exact_query import Partial, Weighing, write_group_by
 from dpsql.language.dialect import NAMED, bind_error, privacy_error, to_sql
 from dpsql.language.options import Call, call_of, read_epsilon
 from dpsql.language.parameters import make_literal
-from dpsql.mechanisms.auto_bounds import AutoKind
 from dpsql.mechanisms.histograms import DistinctCount, DistinctSum, bound_distinct_sum
-from dpsql.mechanisms.moments import PAIR_KINDS, Axis, Count, Mean, Output, Pair, Sum, Variance
+from dpsql.mechanisms.moments import Axis, Count, Mean, Output, Pair, Sum, Variance
 from dpsql.mechanisms.per_group import LaplaceNoise, Statistic
 
+MOMENTS = BindingsByName()
 _OWN_STEPS = 1 << 20
 """The approximate number of steps between the bounds of a unit's own mean."""
 
@@ -40,6 +47,7 @@ _OWN_STEPS = 1 << 20
 # -- counts -----------------------------------------------------------------------------------------------------
 
 
+@MOMENTS.of_form("count")
 def _count(asked: AggregateCall) -> Aggregate:
     call = asked.call
     if call.distinct:
@@ -102,6 +110,7 @@ def _counted(asked: AggregateCall, what: str, partial: Partial) -> Aggregate:
     )
 
 
+@MOMENTS.of_form("condition")
 def _count_if(asked: AggregateCall) -> Aggregate:
     asked.call.require(1)
     _refuse_row_bounds(asked)
@@ -184,6 +193,7 @@ class _Moments:
         return self.asked.exact.add(Partial(inner, min(0, *ends), max(0, *ends), weighing=self.weighing))
 
 
+@MOMENTS.of_form("sum")
 def _sum(asked: AggregateCall) -> Aggregate:
     if asked.call.distinct:
         return _distinct_sum(asked)
@@ -253,6 +263,7 @@ def _distinct_sum(asked: AggregateCall) -> Aggregate:
     return asked.make(kind, said, part=part, noise_step=1 / steps)
 
 
+@MOMENTS.of_form("mean")
 def _avg(asked: AggregateCall) -> Aggregate:
     typed = asked.argument()
     if asked.options.get("contribution_bounds_per_row") == "AUTO":
@@ -287,6 +298,7 @@ def _mean(asked: AggregateCall, item: Bounded, what: str = "average") -> Aggrega
 _GEOMEAN_BOUNDS = (Fraction(1, 10**300), Fraction(10**300))
 
 
+@MOMENTS.of_form("geometric mean")
 def _geometric_mean(asked: AggregateCall) -> Aggregate:
     """Bind ``GEOMEAN(x)``: EXP of the noisy mean of logarithms, and of its interval's ends.
 
@@ -315,15 +327,12 @@ def _place_logarithm(asked: AggregateCall, typed: Typed, low: Fraction, high: Fr
     return Line(logarithm, *ends, lambda node: exp.Exp(this=node), shown=shown, unit="logarithms")
 
 
-_SPREADS: dict[str, AutoKind] = {"VARIANCE": "var_samp", "VAR_POP": "var_pop", "STDDEV": "stddev_samp"}
-_SPREADS |= {"STDDEV_SAMP": "stddev_samp", "STDDEV_POP": "stddev_pop"}
-
-
+@MOMENTS.of_form("spread")
 def _spread(asked: AggregateCall) -> Aggregate:
     typed = asked.argument()
     asked.refuse_group_bounds()
     if asked.options.get("contribution_bounds_per_row") == "AUTO":
-        return bind_auto_bounds(asked, typed, _SPREADS[asked.call.name])
+        return bind_auto_bounds(asked, typed, AGGREGATE_OF_NAME[asked.call.name].kind)
     asked.require_rows()
     item = asked.bounded(typed, multiplied=True)
     moments = _Moments(asked, asked.weigh(item.y, item.most**2))
@@ -332,7 +341,7 @@ def _spread(asked: AggregateCall) -> Aggregate:
         [moments.product(item, item), total, moments.count(item)],
         lambda squares, total, count: Variance(
             asked.name, squares, total, count, Fraction(item.grid.steps),
-            item.units(item.centre), item.ends, _SPREADS[asked.call.name], whole=moments.whole,
+            item.units(item.centre), item.ends, AGGREGATE_OF_NAME[asked.call.name].kind, whole=moments.whole,
         ),
     )  # fmt: skip
     said = f"{asked.call.name} of {asked.source()}, {item.said}, from noisy moments{asked.propose_auto(item)}"
@@ -348,6 +357,7 @@ _SQUARES = {
 """The ones of y and x that need a sum of squares."""
 
 
+@MOMENTS.of_form("pair")
 def _pair(asked: AggregateCall) -> Aggregate:
     y, x = both = _columns(asked)
     # y is NULL exactly if x is: both have equal weights
@@ -390,17 +400,6 @@ def _columns(asked: AggregateCall) -> tuple[Bounded, Bounded]:
     for which, item in enumerate((y, x)):
         asked.note_clip(item.y, item.grid, asked.source(which))
     return y, x
-
-
-MOMENTS: dict[str, Callable[[AggregateCall], Aggregate]] = {
-    "COUNT": _count,
-    "COUNT_IF": _count_if,
-    "SUM": _sum,
-    "AVG": _avg,
-    "GEOMEAN": _geometric_mean,
-    **dict.fromkeys(_SPREADS, _spread),
-    **{kind.upper(): _pair for kind in PAIR_KINDS},
-}
 
 
 # -- quotients that are means ---------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ negative. ``MODE(x)`` chooses among public values. ``contribution_bounds_per_row
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from contextlib import suppress
 from fractions import Fraction
 from functools import partial
@@ -17,19 +16,21 @@ from itertools import pairwise
 
 from sqlglot import exp
 
-from dpsql.binding.dp.aggregates import Aggregate, AggregateCall
+from dpsql.binding.dp.aggregates import Aggregate, AggregateCall, BindingsByName
 from dpsql.binding.dp.quantile_calls import QUANTILES, find_ladder
 from dpsql.binding.values.sql_types import BOOLEAN, DOUBLE, Bounds, Type, Typed, make_cast
 from dpsql.errors import BindError, did_you_mean
 from dpsql.language.dialect import bind_error, privacy_error, span_of, to_sql
 from dpsql.language.parameters import make_literal
 from dpsql.mechanisms.aggregation import Together
-from dpsql.mechanisms.auto_bounds import PLACES, SHARED, AutoBounded, AutoKind, find_exponent
+from dpsql.mechanisms.auto_bounds import PLACES, SHARED, AutoBounded, find_exponent
 from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.contribution_caps import CapSearch
 from dpsql.mechanisms.histograms import BIN, BIN_ROWS, Histogram
 from dpsql.mechanisms.per_group import LaplaceNoise
 from dpsql.mechanisms.selection.exponential import MostFrequent
+
+OWN_QUERIES = BindingsByName(QUANTILES)
 
 # -- histograms, modes -------------------------------------------------------------------------------------------
 
@@ -37,6 +38,7 @@ _MAX_BINS = 10_000
 _NUMBERS = ("INTEGER", "DECIMAL", "DOUBLE")
 
 
+@OWN_QUERIES.of_form("histogram")
 def _histogram(asked: AggregateCall) -> Aggregate:
     call, block = asked.call, asked.block
     if len(call.args) not in (1, 2) or call.distinct:
@@ -126,6 +128,7 @@ def _write_bins(asked: AggregateCall, value: str, place: str) -> str:
     return f"SELECT {by}, COUNT(*) AS {BIN_ROWS} FROM {counted} GROUP BY {by}"
 
 
+@OWN_QUERIES.of_form("mode")
 def _mode(asked: AggregateCall) -> Aggregate:
     """Bind ``MODE(x)`` over declared values, booleans, or integers between bounds."""
     asked.call.require(1)
@@ -238,7 +241,7 @@ def _key_of_others(kind: Type) -> exp.Expr:
 # -- bounds that are found --------------------------------------------------------------------------------------
 
 
-def bind_auto_bounds(asked: AggregateCall, typed: Typed, kind: AutoKind) -> Aggregate:
+def bind_auto_bounds(asked: AggregateCall, typed: Typed, kind: str) -> Aggregate:
     """Bind a sum, mean or variance whose clipping bounds are found privately."""
     asked.refuse_bounds_twice()
     asked.require_rows()
@@ -250,7 +253,7 @@ def bind_auto_bounds(asked: AggregateCall, typed: Typed, kind: AutoKind) -> Aggr
     return asked.make("DOUBLE", said, part=lambda epsilon: _auto_bounded(asked, typed, kind, epsilon))
 
 
-def _auto_bounded(asked: AggregateCall, typed: Typed, kind: AutoKind, epsilon: Fraction) -> AutoBounded:
+def _auto_bounded(asked: AggregateCall, typed: Typed, kind: str, epsilon: Fraction) -> AutoBounded:
     block, exact = asked.block, asked.exact
     keys = exact.names
     low, high = find_ladder(typed.type)
@@ -317,11 +320,3 @@ def _count_auto(asked: AggregateCall) -> int:
 def _find_innermost(operator: Operator) -> Operator:
     """Return the operator for the lowest caps, if these are found privately."""
     return _find_innermost(operator.least) if isinstance(operator, CapSearch) else operator
-
-
-OWN_QUERIES: dict[str, Callable[[AggregateCall], Aggregate]] = {
-    "HISTOGRAM": _histogram,
-    "HISTOGRAM_EXACT": _histogram,
-    "MODE": _mode,
-    **QUANTILES,
-}

@@ -23,11 +23,11 @@ from dpsql.binding.relations.projections import substitute_aliases
 from dpsql.binding.values.declared_values import list_values
 from dpsql.binding.values.exits import come_back, leave
 from dpsql.binding.values.sql_types import Type, Typed
+from dpsql.catalogue.aggregate_names import names_of
 from dpsql.errors import BindError, PrivacyError
 from dpsql.exact.exact_query import GroupKey, PublicGroups
 from dpsql.language.advice import nearest_aggregate
 from dpsql.language.dialect import bind_error, privacy_error, quote_where_needed, table_named, to_sql
-from dpsql.language.functions import names_of
 from dpsql.language.options import Call, Options, call_of
 
 _AGGREGATES = names_of("DP")

@@ -33,6 +33,8 @@ from dpsql.binding.relations.fan_out import split_conjuncts
 from dpsql.binding.relations.relation import Relation, column
 from dpsql.binding.values.fixed_point import DAY
 from dpsql.binding.values.sql_types import Typed
+from dpsql.catalogue.date_units import UNIT_OF_NAME, UNIT_SECONDS
+from dpsql.catalogue.row_names import ROW_OF_NAME, STRICT_CALLS
 from dpsql.errors import Error, PrivacyError
 from dpsql.exact.exact_query import GroupKey, PublicGroups
 from dpsql.language.dialect import expression_of, join_word, to_sql
@@ -43,7 +45,8 @@ MAX_RANGE_GROUPS = 1_000
 MAX_VALUES = 100_000
 """Values of a range that groups are computed from."""
 _MAX_DIGITS = 15
-_STEPS = {"DAY": 86_400, "HOUR": 3_600, "MINUTE": 60}
+_STEPS = {name: int(seconds) for name, seconds in UNIT_SECONDS.items() if 60 <= seconds <= 86_400}
+"""The seconds of the units that a use of a time may depend on: days, hours, minutes."""
 _STEP_NAMES = tuple(_STEPS)
 
 Place = tuple[str, str]
@@ -154,10 +157,6 @@ def list_range(name: str, typed: Typed, columns: list[exp.Column]) -> Values | N
     return _counted(name, first, last, f"{words} that the policy declares", moment, step)
 
 
-_LONG = (
-    "day", "week", "month", "quarter", "year", "decade", "century", "millennium", "doy", "dow", "isodow", "isoyear",
-    "dayofweek", "weekday", "dayofyear", "era", "yearweek",
-)  # fmt: skip
 _FORMATS = {**dict.fromkeys("aAwdbBmyYjUWGVux%n", "DAY"), **dict.fromkeys("HIp", "HOUR"), "M": "MINUTE"}
 
 
@@ -172,11 +171,13 @@ def _use(column: exp.Expr) -> tuple[str, str] | None:
     if not isinstance(node, exp.Anonymous):
         return None
     name = node.name.lower()
-    if name in ("last_day", "dayname", "monthname"):
+    if (row := ROW_OF_NAME.get(name)) is not None and row.of_day:
         return name, "day"
     literal = next((item for item in node.expressions if isinstance(item, exp.Literal)), None)
-    if name in ("date_trunc", "date_part", "strftime") and literal is not None:
-        return name, literal.name if name == "strftime" else literal.name.lower()
+    if name == "strftime" and literal is not None:
+        return name, literal.name
+    if name in ("date_trunc", "date_part") and literal is not None:
+        return name, literal.name.lower()
     if name == "time_bucket" and isinstance(node.expressions[0], exp.Interval):
         return name, node.expressions[0].args["unit"].name.lower()
     return None
@@ -197,7 +198,8 @@ def step_of(column: exp.Expr) -> str | None:
         steps = [_FORMATS.get(letter) for letter in _letters(part)]
         known = [s for s in steps if s is not None]
         return max(known, key=_STEP_NAMES.index, default="DAY") if len(known) == len(steps) else None
-    return "DAY" if part in _LONG else part.upper() if part.upper() in _STEPS else None
+    unit = UNIT_OF_NAME.get(part.upper())
+    return None if unit is None else "DAY" if not unit.clock else unit.name if unit.name in _STEPS else None
 
 
 def _is_of_day(column: exp.Expr) -> bool:
@@ -701,17 +703,12 @@ _STRICT = (
     exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.DPipe, exp.Interval, exp.Var,
     exp.Between, exp.Not, exp.Boolean,
 )  # fmt: skip
-_STRICT_CALLS = frozenset({
-    "date_trunc", "date_part", "strftime", "time_bucket", "last_day", "dayname", "monthname", "upper", "lower", "floor", "ceil",
-    "round", "trunc", "abs", "sqrt", "substring", "left", "right", "length", "year", "month", "day", "hour", "minute", "replace",
-    "trim", "ltrim", "rtrim",
-})  # fmt: skip
 
 
 def _is_strict(node: exp.Expr) -> bool:
     """Return whether an expression is certain to be NULL if one of its columns is."""
     return all(
-        isinstance(part, _STRICT) or (isinstance(part, exp.Anonymous) and part.name.lower() in _STRICT_CALLS)
+        isinstance(part, _STRICT) or (isinstance(part, exp.Anonymous) and part.name.lower() in STRICT_CALLS)
         for part in node.walk()
     )
 

@@ -18,13 +18,14 @@ from statistics import fmean
 
 from sqlglot import exp
 
-from dpsql.binding.dp.aggregates import Aggregate, AggregateCall, QuantileRequest
+from dpsql.binding.dp.aggregates import Aggregate, AggregateCall, BindingsByName, QuantileRequest
 from dpsql.binding.dp.ordered_steps import find_forced
 from dpsql.binding.plan import StrategyVariant
 from dpsql.binding.relations.catalog import Binder
 from dpsql.binding.values import fixed_point as grids
 from dpsql.binding.values.fixed_point import MOMENT_KINDS, place_on_line
 from dpsql.binding.values.sql_types import DOUBLE, Bounds, Type, Typed
+from dpsql.catalogue.aggregate_names import AGGREGATE_OF_NAME
 from dpsql.errors import BindError
 from dpsql.exact.exact_query import Exact, write_group_by
 from dpsql.language.dialect import bind_error, span_of, to_sql
@@ -190,7 +191,7 @@ _COARSE = 20
 _MAX_POINTS = 1 << 24
 _ENDS = {Fraction(0): WantedRank.least(), Fraction(1): WantedRank.greatest()}
 """The quantiles of 0 and 1 are the ends: at such a rank, every point outside the data would be as good."""
-_RANKS = {"MEDIAN": WantedRank(Fraction(1, 2)), "MIN": WantedRank.least(), "MAX": WantedRank.greatest()}
+QUANTILES = BindingsByName()
 
 
 def write_histogram(exact: Exact, keys: Sequence[str], y: str, clamped: str, groups: int) -> str:
@@ -255,9 +256,10 @@ def read_probability(call: Call) -> Fraction:
     return p
 
 
+@QUANTILES.of_form("quantile")
 def _quantile(asked: AggregateCall) -> Aggregate:
     call = asked.call
-    call.require(1 if call.name in _RANKS else 2)
+    call.require(AGGREGATE_OF_NAME[call.name].arguments[1])
     asked.refuse_distinct()
     asked.refuse_group_bounds()
     if "local_sensitivity" in call.named:
@@ -329,10 +331,9 @@ _MAX_QUANTILES = 1000
 
 def _read_ranks(call: Call) -> tuple[WantedRank, ...]:
     """Return the ranks of a call: for ``APPROX_QUANTILES(x, n)``, those that divide the rows into n equal parts."""
-    if (rank := _RANKS.get(call.name)) is not None:
-        return (rank,)
     if call.name != "APPROX_QUANTILES":
-        p = read_probability(call)
+        rank = AGGREGATE_OF_NAME[call.name].rank
+        p = read_probability(call) if rank is None else rank
         return (_ENDS.get(p, WantedRank(p)),)
     parts = read_whole(call.args[1], "the number of quantiles")
     if parts > _MAX_QUANTILES:
@@ -419,8 +420,3 @@ def find_ladder(kind: Type) -> tuple[int, int]:
         before, after = kind.digits
         return -(-after * -10 // 3), before * 10 // 3 + 1
     return _FRACTIONS
-
-
-QUANTILES: dict[str, Callable[[AggregateCall], Aggregate]] = dict.fromkeys(
-    ("MEDIAN", "QUANTILE_CONT", "QUANTILE_DISC", "APPROX_QUANTILES", "MIN", "MAX"), _quantile
-)

@@ -20,6 +20,8 @@ from dpsql.binding.relations.unit_rows import check_unit, describe_protection
 from dpsql.binding.values import fixed_point as grids
 from dpsql.binding.values.exits import come_back, hold_to_38_digits, leave
 from dpsql.binding.values.sql_types import Bounds, Type, Typed
+from dpsql.catalogue.aggregate_names import AGGREGATE_OF_NAME, AGGREGATES
+from dpsql.catalogue.option_names import ARGUMENT_NAMES
 from dpsql.errors import BindError, PrivacyError
 from dpsql.exact.exact_query import write_bounded_rows
 from dpsql.exact.row_caps import RowCaps
@@ -36,11 +38,10 @@ from dpsql.mechanisms.ptr.stability_test import (
 )
 from dpsql.mechanisms.ptr.trimmed import SCALE_STEPS
 
-_CAPS = ("max_groups_contributed", "max_rows_contributed", "max_rows_per_group")
-_COMMON = ("epsilon", "mu", "rho", "delta", "privacy_unit_column", *_CAPS, "confidence")
-PTR_OPTIONS: opt.Readers = {name: opt.COMMON_OPTIONS[name] for name in _COMMON}
+PTR_OPTIONS = opt.readers_of("PTR")
 
 
+@opt.reads("base")
 def read_base(node: exp.Expr, what: str) -> Fraction:
     """Read the base of IQR's logarithm."""
     value, (least, most) = opt.read_number(node, what), iqr_scale.BASES
@@ -49,6 +50,7 @@ def read_base(node: exp.Expr, what: str) -> Fraction:
     return value
 
 
+@opt.reads("trim")
 def read_trim(node: exp.Expr, what: str) -> Fraction:
     """Read the fraction of the values left out at either end."""
     value = opt.read_number(node, what)
@@ -58,22 +60,15 @@ def read_trim(node: exp.Expr, what: str) -> Fraction:
 
 
 _BASE_HINT = "write 1.02: a smaller base means less noise, and needs more rows."
-PTR_ARGUMENTS: opt.Readers = {
-    "epsilon": opt.read_epsilon,
-    "local_sensitivity": opt.read_positive,
-    "base": read_base,
-    "trim": read_trim,
-    "test": opt.read_one_of(*STABILITY_TESTS),
-}
-PTR_FUNCTIONS = ("IQR", "MEDIAN", "QUANTILE_DISC", "MODE", "ARG_MAX", "QUANTILE_CONT", *trimmed.FORMS)
-_PROPOSING = ("MEDIAN", "QUANTILE_DISC", "QUANTILE_CONT", "IQR", "MODE", *trimmed.FORMS)
+opt.reads("test")(opt.read_one_of(*STABILITY_TESTS))
+PTR_ARGUMENTS = opt.readers_of("PTR", ARGUMENT_NAMES)
+PTR_FUNCTIONS = tuple(row.name for row in AGGREGATES if "PTR" in row.modes)
+_PROPOSING = tuple(name for name in PTR_FUNCTIONS if name != "ARG_MAX")
 """The functions whose answers a unit may move by a distance."""
 _ARGUMENTS_OF_SOME = {"local_sensitivity": _PROPOSING, "base": ("IQR",), "trim": tuple(trimmed.FORMS)}
 """Arguments that only some functions take."""
 _COUNT_SHARE = Fraction(1, 20)
 """The share of an IQR's epsilon that counts the rows if no base is given."""
-_TWO = ("QUANTILE_DISC", "QUANTILE_CONT", "ARG_MAX")
-"""Functions with a second argument."""
 
 
 class Make(Protocol):
@@ -193,7 +188,8 @@ class PtrBlock(AggregatingBlock):
         if "base" in options and "local_sensitivity" in options:
             hint = "leave base out for noise that fits the proposal, or local_sensitivity for a factor."
             raise bind_error(call.node, f"{call.name} takes one proposal.", hint)
-        call.require(2 if call.name in _TWO else 1)
+        row = AGGREGATE_OF_NAME[call.name]
+        call.require(row.arguments[1])
         span = span_of(call.args[0])
         if any(self.is_unit(node) for node in call.args[0].find_all(exp.Column)):
             hint = "count the units with SELECT WITH DP."
@@ -205,7 +201,7 @@ class PtrBlock(AggregatingBlock):
             hint = "take a number made of it, such as the whole seconds of an interval."
             raise PrivacyError(what, span=span, hint=hint)
         ordered = kind.numeric or kind.kind in ("DATE", "TIMESTAMP")
-        if call.name in ("MEDIAN", "QUANTILE_DISC", "QUANTILE_CONT", "IQR") and not ordered:
+        if row.form == "quantile" and not ordered:
             what = f"{call.name} needs values that are ordered as numbers are, and this is {kind.sql}."
             raise BindError(what, span=span, hint=f"write MODE({to_sql(call.args[0])}): it takes any type.")
         proposed = options.get("local_sensitivity")
@@ -264,7 +260,7 @@ class PtrBlock(AggregatingBlock):
 
     def _proposed(self, call: opt.Call, name: str, proposed: Fraction, kind: str) -> Make:
         """Return the constructor of an item with noise for a proposed sensitivity."""
-        probability = read_probability(call) if call.name in _TWO else None
+        probability = read_probability(call) if AGGREGATE_OF_NAME[call.name].arguments[1] == 2 else None
 
         def make(query: str, epsilon: Fraction, delta: Fraction) -> StableItem:
             step, bound = proposals.choose_proposal_grid(proposed, epsilon / 2)
@@ -272,7 +268,9 @@ class PtrBlock(AggregatingBlock):
             shared = (name, query, step, bound, test, noise, self.rows)
             if probability is not None:
                 return proposals.ProposedQuantile(*shared, probability)
-            return proposals.PROPOSED[call.name](*shared)
+            if call.name == "IQR":
+                return proposals.ProposedIqr(*shared)
+            return (proposals.ProposedMode if call.name == "MODE" else proposals.ProposedMedian)(*shared)
 
         return make
 

@@ -23,8 +23,8 @@ from dpsql.binding.dp.grouping_sets import has_sets
 from dpsql.binding.dp.noisy_block import NOISY_AGGREGATES, NoisyBlock
 from dpsql.binding.dp.private_block import AggregatingBlock
 from dpsql.binding.dp.quantile_calls import choose_points, split_quantiles, write_points
-from dpsql.binding.modes.ptr import PTR_OPTIONS
 from dpsql.binding.values import fixed_point as grids
+from dpsql.catalogue.aggregate_names import names_of
 from dpsql.language import options as opt
 from dpsql.language.dialect import bind_error, privacy_error, to_sql
 from dpsql.mechanisms.aggregation import Together
@@ -38,8 +38,7 @@ from dpsql.mechanisms.inverse_sensitivity import (
     describe_ways,
 )
 
-_SHARED_OPTIONS = {name: read for name, read in PTR_OPTIONS.items() if name != "delta"}
-STABLE_ANSWER_OPTIONS: opt.Readers = {**_SHARED_OPTIONS, "units": opt.read_whole}
+STABLE_ANSWER_OPTIONS = opt.readers_of("STABLE")
 _FINEST = 1 << 15
 """About the least number of answers between the bounds, for a statistic between values."""
 _DELTA = Fraction(1, 10**6)
@@ -96,7 +95,7 @@ def _edited(asked: AggregateCall, statistic_on: Callable[[grids.Grid], EditedSta
 STABLE_AGGREGATES: Mapping[str, Callable[[AggregateCall], Aggregate]] = {
     "IQR": _spread,
     "TRIMMED_MEAN": _trimmed_mean,
-    **{name: NOISY_AGGREGATES[name] for name in ("MEDIAN", "QUANTILE_CONT", "QUANTILE_DISC", "MODE")},
+    **{name: NOISY_AGGREGATES[name] for name in sorted(names_of("STABLE") & NOISY_AGGREGATES.keys())},
 }
 """The statistics of mode STABLE, one row each."""
 

@@ -6,7 +6,7 @@ if some of them read the rows separately.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
@@ -43,19 +43,9 @@ from dpsql.binding.values.sql_types import (
     decimal,
 )
 from dpsql.binding.values.total_expressions import make_condition, make_total
+from dpsql.catalogue.aggregate_names import AGGREGATE_OF_NAME, names_of
 from dpsql.language.dialect import bind_error, to_sql
-from dpsql.language.functions import AGGREGATE_OF_NAME, names_of
 from dpsql.language.options import Call, call_of
-
-_KEPT = ("MIN", "MAX", "AVG", "MEDIAN", "MODE", "QUANTILE_CONT", "QUANTILE_DISC", "ARG_MIN", "ARG_MAX")
-"""Aggregates within the bounds of their column."""
-_SPREADS: dict[str, Callable[[Fraction], Fraction]] = {
-    "VAR_POP": lambda width: width**2 / 4,
-    "STDDEV_POP": lambda width: width / 2,
-    "VARIANCE": lambda width: width**2 / 2,
-    **dict.fromkeys(("STDDEV", "STDDEV_SAMP"), lambda width: width * 3 / 4),
-}
-"""The largest spread of values in an interval of this width: half of them at each end, or one of two for a sample."""
 
 
 def bound_rows(bound: From) -> Bounds:
@@ -65,31 +55,35 @@ def bound_rows(bound: From) -> Bounds:
 
 def bound_unit_aggregate(call: Call, names: Names, rows: Bounds) -> Bounds | None:
     """Return the public bounds of a unit's own aggregate: a count is at most its rows, an average within its column's bounds."""
-    if call.name in ("COUNT", "COUNT_IF", "REGR_COUNT"):
+    row = AGGREGATE_OF_NAME[call.name]
+    if "COUNT" in call.name:
         return rows
     if call.name == "CORR":
         return Bounds(Fraction(-1), Fraction(1))
     inner = make_total(call.args[0], names).bounds
     if inner is None or inner.low is None or inner.high is None:
         return None
-    if call.name in _KEPT:
+    if row.within:
         return inner
-    if call.name in _SPREADS:
-        width = inner.high - inner.low
-        return Bounds(Fraction(0), _SPREADS[call.name](width))
+    if row.form == "spread":
+        return Bounds(Fraction(0), _bound_spread(row.kind, inner.high - inner.low))
     return inner * rows if call.name == "SUM" and rows.bounded else None
 
 
-EXACT_AGGREGATES = names_of("SUBSAMPLE")
+def _bound_spread(kind: str, width: Fraction) -> Fraction:
+    """Return the largest spread in an interval of a width: half of the values at each end, or one of two for a sample."""
+    sample = kind.endswith("samp")
+    if kind.startswith("stddev"):
+        return width * (3 if sample else 2) / 4
+    return width**2 / (2 if sample else 4)
+
+
+LIFTED_AGGREGATES = names_of("SUBSAMPLE")
 _LARGEST = "1e70"
 """Larger numbers count as missing: their squares would make some aggregates fail."""
 _LONGEST = 100_000
 """The most characters of the rows' SQL, over all aggregates that read them separately."""
 
-_FIRST = ("MODE", "ARG_MAX", "ARG_MIN")
-"""Aggregates for which DuckDB chooses the first of several equal rows."""
-_CHOSEN = ("MIN", "MAX", *_FIRST)
-"""Aggregates with a value of a row as their result; the results of others are doubles."""
 COUNT_CALLS = ("COUNT(", "REGR_COUNT(")
 """Prefixes of the SQL of aggregates that are 0 without rows."""
 _ABOVE = "dpsql_above"
@@ -97,7 +91,7 @@ _ABOVE = "dpsql_above"
 
 def _exact_call(node: exp.Expr) -> Call | None:
     call = call_of(node)
-    return call if call is not None and call.name in EXACT_AGGREGATES else None
+    return call if call is not None and call.name in LIFTED_AGGREGATES else None
 
 
 def has_exact_aggregate(item: exp.Expr) -> bool:
@@ -206,7 +200,9 @@ class Grouped:
                 sql, kind = write_exact_aggregate(call, self.names, own)
                 bounds = bound_unit_aggregate(call, self.names, self.rows) if self.rows is not None else None
                 reach = bound_any_sum(make_total(call.args[0], self.names)) if kind == HUGEINT else None
-                order = make_total(call.args[0], self.names).order if call.name in _FIRST else None
+                order = (
+                    make_total(call.args[0], self.names).order if AGGREGATE_OF_NAME[call.name].ties else None
+                )
                 above = Typed(_above(f"a{len(self.made)}"), kind, bounds, reach=reach, order=order)
                 moments = self._write_moments(call, above.node.name) if self.layered else None
                 if moments is not None:
@@ -226,7 +222,7 @@ class Grouped:
             return None
         condition = None if call.where is None else to_sql(make_condition(call.where, self.names).node)
         typed = [make_total(argument, self.names) for argument in call.args if not argument.is_star]
-        name = _AS_SAMPLE.get(call.name, call.name)
+        name = AGGREGATE_OF_NAME[call.name].kind.upper()
         made = write_exact_moments(name, typed, condition, prefix)
         if made is None and self.twice:
             made = write_own_grid_moments(name, [_as_double(t) for t in typed], condition, prefix)
@@ -238,9 +234,6 @@ def _above(name: str) -> exp.Column:
     made = rel.column(name, "g")
     made.meta[_ABOVE] = True
     return made
-
-
-_AS_SAMPLE = {"VARIANCE": "VAR_SAMP", "STDDEV": "STDDEV_SAMP"}
 
 
 def write_exact_aggregate(call: Call, names: rel.Names, own: bool = False) -> tuple[str, Type]:
@@ -260,15 +253,15 @@ def write_exact_aggregate(call: Call, names: rel.Names, own: bool = False) -> tu
         return f"COUNT(*) FILTER (WHERE {to_sql(make_condition(call.args[0], names).node)})", BIGINT
     if call.name == "COUNT":
         return f"COUNT({distinct}{to_sql(make_total(call.args[0], names).node)}){where}", BIGINT
-    name = _AS_SAMPLE.get(call.name, call.name)
+    name = AGGREGATE_OF_NAME[call.name].kind.upper()
     call.require(AGGREGATE_OF_NAME[call.name].arguments[1])
     typed = [make_total(argument, names) for argument in call.args]
-    if call.name in _CHOSEN:
+    if AGGREGATE_OF_NAME[call.name].chosen:
         if call.name != "MODE":
             refuse_order(typed[-1:], call.args[-1])
         given = [write_canonical(t, place) for t, place in zip(typed, call.args, strict=True)]
         # DuckDB takes the first of equals, which other blocks' rows may determine: so take the smallest.
-        first = f" ORDER BY {given[0]}" if call.name in _FIRST else ""
+        first = f" ORDER BY {given[0]}" if AGGREGATE_OF_NAME[call.name].ties else ""
         return f"{name}({', '.join(given)}{first}){where}", typed[0].type
     for t, place in zip(typed, call.args, strict=True):
         if not t.type.numeric:

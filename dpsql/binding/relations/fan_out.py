@@ -33,6 +33,7 @@ from dpsql.binding.relations.relation import (
 from dpsql.binding.values import total_expressions
 from dpsql.binding.values.lengths import check_length, length_of
 from dpsql.binding.values.sql_types import Typed
+from dpsql.catalogue.row_names import STRICT_CALLS
 from dpsql.errors import BindError, PrivacyError
 from dpsql.language.dialect import expression_of, join_word, privacy_error, to_sql
 from dpsql.policy.model import Table
@@ -315,10 +316,6 @@ _STRICT = (
     exp.Lower, exp.Upper, exp.Length, exp.TimestampTrunc, exp.DateTrunc,
 )  # fmt: skip
 """Nodes that are NULL if a part of them is."""
-_STRICT_CALLS = (
-    "abs", "round", "floor", "ceil", "ceiling", "sqrt", "lower", "upper", "length", "strlen", "date_trunc", "date_part",
-    "year", "month", "day", "hour", "minute", "second", "epoch", "trim", "substring", "sign", "trunc", "ln", "exp",
-)  # fmt: skip
 
 
 def find_unmatched(
@@ -353,7 +350,7 @@ def surely_null(node: exp.Expr | None, lost: LostColumns) -> bool:
         return all(surely_null(found, lost) for found in (*outcomes, node.args.get("default") or exp.Null()))
     if isinstance(node, exp.Between | exp.In):
         return surely_null(node.this, lost)
-    if isinstance(node, exp.Anonymous) and node.name.lower() not in _STRICT_CALLS:
+    if isinstance(node, exp.Anonymous) and node.name.lower() not in STRICT_CALLS:
         return False
     if isinstance(node, (*_STRICT, exp.Anonymous)):
         return any(surely_null(part, lost) for part in node.iter_expressions())

@@ -29,10 +29,11 @@ from dpsql.binding.relations.fan_out import choose_rows, floor_root, max_unit_ro
 from dpsql.binding.relations.relation import Field, From, Names, Relation, fold
 from dpsql.binding.values.lengths import length_of
 from dpsql.binding.values.sql_types import SMALL_INTEGERS
+from dpsql.catalogue.aggregate_names import MODES
 from dpsql.errors import PrivacyError
 from dpsql.exact.row_caps import RowCaps
 from dpsql.language.dialect import expression_of, join_word, to_sql
-from dpsql.language.functions import MODES
+from dpsql.language.functions import MOVING_CLASSES
 from dpsql.language.options import Options, call_of, is_private_call, mode_of
 from dpsql.mechanisms.base import SALT
 
@@ -357,13 +358,9 @@ def frames_of(select: exp.Select) -> tuple[int, ...]:
                 given = [int(e.name) for e in ends if isinstance(e, exp.Literal) and e.name.isdigit()]
                 endless = any(str(end).upper() == "UNBOUNDED" for end in ends)
                 lengths.append(0 if endless else 1 + sum(given))
-            elif node.args.get("order") is not None and isinstance(function, _MOVING):
+            elif node.args.get("order") is not None and isinstance(function, MOVING_CLASSES):
                 lengths.append(0)
     return tuple(lengths)
-
-
-_MOVING = (exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max)
-"""Aggregates that a window computes over its frame."""
 
 
 def levels_of(select: exp.Select, outer: Names | None, env: Env, catalog: Catalog) -> int:

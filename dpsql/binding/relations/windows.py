@@ -40,6 +40,7 @@ from dpsql.language.dialect import (
     stand_in,
     to_sql,
 )
+from dpsql.language.functions import MOVING_CLASSES
 from dpsql.language.statements import PIVOT_HINT
 
 
@@ -89,10 +90,9 @@ def refuse_row_choice(select: exp.Select) -> None:
 _SEEN = "dpsql_seen"
 _PLACES = (exp.RowNumber, exp.Rank, exp.DenseRank)
 _TAKEN = (exp.Lag, exp.Lead, exp.FirstValue)
-_ADDED = (exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max)
 _BY_PLACE = (exp.RowNumber, *_TAKEN)
 """Functions whose answer depends on the order of tied rows."""
-WINDOW_FUNCTIONS = ", ".join(kind.sql_name().lower() for kind in (*_PLACES, *_TAKEN, *_ADDED))
+WINDOW_FUNCTIONS = ", ".join(kind.sql_name().lower() for kind in (*_PLACES, *_TAKEN, *MOVING_CLASSES))
 
 
 @dataclass
@@ -169,7 +169,7 @@ class Windows:
         function, where = window.this, None
         if isinstance(function, exp.Filter):
             where, function = function.expression.this, function.this
-        kinds = (*_PLACES, *_TAKEN, *_ADDED) if where is None else _ADDED
+        kinds = (*_PLACES, *_TAKEN, *MOVING_CLASSES) if where is None else MOVING_CLASSES
         if type(function) not in kinds:
             what = name_called(function) if isinstance(function, exp.Func) else "this window function"
             what = f"{what} is not known over private rows."

@@ -20,33 +20,20 @@ from dpsql.binding.selection import candidates
 from dpsql.binding.selection.candidates import sweep_of
 from dpsql.binding.selection.utility import RowNames, bind_statistic, bounded, level_of
 from dpsql.binding.values import total_expressions
+from dpsql.catalogue.aggregate_names import MECHANISMS
+from dpsql.catalogue.option_names import ARGUMENT_NAMES
 from dpsql.errors import BindError, PrivacyError, Span
 from dpsql.exact.exact_query import write_bounded_rows
 from dpsql.exact.row_caps import RowCaps
 from dpsql.language import options as opt
 from dpsql.language.dialect import bind_error, privacy_error, span_of, table_named, to_sql
-from dpsql.language.functions import MECHANISMS
 from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_PLACE, CANDIDATE_SENSITIVITY, CandidateScores
 from dpsql.mechanisms.selection.above_threshold import AboveThreshold, ThresholdNoise, share_epsilon
-from dpsql.mechanisms.selection.exponential import CHOICE_METHODS, ExponentialChoice
+from dpsql.mechanisms.selection.exponential import ExponentialChoice
 from dpsql.privacy.filters import ACCOUNTANTS
 
-SELECTION_ARGUMENTS: dict[str, opt.Readers] = {
-    "ABOVE_THRESHOLD": {
-        "epsilon": opt.read_epsilon,
-        "max_hits": opt.read_whole,
-        "passes": opt.read_whole,
-        "budget_split": opt.read_shares,
-        **dict.fromkeys(("answer", "gap", "refresh"), opt.read_truth),
-    },
-    "EXPMECH": {
-        "epsilon": opt.read_epsilon,
-        "method": opt.read_one_of(*CHOICE_METHODS, upper=False),
-        "top": opt.read_whole,
-        "answer": opt.read_truth,
-    },
-}
+SELECTION_ARGUMENTS = {name: opt.readers_of(name, ARGUMENT_NAMES) for name in sorted(MECHANISMS)}
 MAX_PASSES = 100
 """The most times that candidates may be asked."""
 MAX_CANDIDATES = 10_000_000

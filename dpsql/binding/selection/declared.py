@@ -18,11 +18,11 @@ from dpsql.binding.relations.unit_rows import describe_protection
 from dpsql.binding.selection import candidates
 from dpsql.binding.selection.choice import divide_for_answers, rows_of_statistic
 from dpsql.binding.selection.utility import RowNames, bind_statistic
+from dpsql.catalogue.aggregate_names import MODES
 from dpsql.errors import BindError, Error, PrivacyError
 from dpsql.exact.row_caps import RowCaps
 from dpsql.language import options as opt
 from dpsql.language.dialect import bind_error, privacy_error, span_of, table_named
-from dpsql.language.functions import MODES
 from dpsql.language.statements import Statement
 from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_PLACE
 from dpsql.mechanisms.selection.above_threshold import (
@@ -39,24 +39,10 @@ from dpsql.privacy.accountants import suggest_delta
 from dpsql.privacy.amounts import Amount
 from dpsql.privacy.events import Event
 
-_AMOUNTS: opt.Readers = {
-    "epsilon": opt.read_epsilon, "mu": opt.read_mu, "rho": opt.read_rho, "delta": opt.read_delta,
-}  # fmt: skip
-DECLARE_OPTIONS: opt.Readers = {
-    **_AMOUNTS,
-    "noise": opt.read_one_of("LAPLACE", "GAUSSIAN"),
-    "max_hits": opt.read_whole,
-    **dict.fromkeys(("answer", "gap", "refresh"), opt.read_truth),
-    "budget_split": opt.read_shares,
-}
-STABLE_OPTIONS: opt.Readers = {
-    **_AMOUNTS,
-    **dict.fromkeys(("max_unstable", "blocks"), opt.read_whole),
-    "refresh": opt.read_truth,
-    "budget_split": opt.read_shares,
-}
-PROBE_OPTIONS: opt.Readers = {"max_rows_contributed": opt.read_whole, "threshold": opt.read_number}
-QUESTION_OPTIONS: opt.Readers = {"privacy_unit_column": opt.read_word}
+DECLARE_OPTIONS = opt.readers_of("DECLARE")
+STABLE_OPTIONS = opt.readers_of("DECLARE STABLE")
+PROBE_OPTIONS = opt.readers_of("PROBE")
+QUESTION_OPTIONS = opt.readers_of("QUESTION")
 _MOST_BLOCKS = 1_000_000
 
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import combinations
@@ -47,6 +47,7 @@ from dpsql.binding.selection.candidates import (
 from dpsql.binding.values import fixed_point as grids
 from dpsql.binding.values import total_expressions
 from dpsql.binding.values.sql_types import BIGINT, Bounds, Type, Typed
+from dpsql.catalogue.aggregate_names import AGGREGATE_OF_NAME
 from dpsql.errors import PrivacyError, Span
 from dpsql.language.dialect import bind_error, privacy_error, span_of, to_sql
 from dpsql.language.options import Call, call_of, read_pair
@@ -234,7 +235,14 @@ def _reads_candidate(node: exp.Expr, names: RowNames) -> list[bool]:
     return [any(names.find(c) is f for f in fields) for c in node.find_all(exp.Column)]
 
 
-SCORE_AGGREGATES = {"COUNT": _count, "SUM": _sum, "COUNT_IF": _count_if}
+_SCORES = {"count": _count, "sum": _sum, "condition": _count_if}
+"""The aggregates of a utility, by the catalogue's form."""
+
+
+def _find_score(call: Call | None) -> Callable[[Call, RowNames], ScorePart] | None:
+    row = None if call is None else AGGREGATE_OF_NAME.get(call.name)
+    return None if row is None else _SCORES.get(row.form)
+
 
 FINE = 20
 FARTHEST = 1 << 62
@@ -625,9 +633,9 @@ class _Tree:
         """Add an expression to a sum, whose adjacent linear parts are one form."""
         node = node.unnest()
         call = call_of(node)
-        if call is not None and call.name in SCORE_AGGREGATES:
+        if call is not None and (score := _find_score(call)) is not None:
             public = NO_FACTOR if factor is None else _public(factor, self.names)
-            part = SCORE_AGGREGATES[call.name](call, self.names)
+            part = score(call, self.names)
             self.parts.append((replace(part, factor=public, sign=sign), above))
             _extend(into, Linear((len(self.parts) - 1,)))
         elif isinstance(node, exp.Neg):
@@ -719,7 +727,7 @@ def _is_zero(nodes: Sequence[exp.Expr]) -> bool:
 
 
 def _is_private(node: exp.Expr) -> bool:
-    return any((call := call_of(n)) is not None and call.name in SCORE_AGGREGATES for n in node.walk())
+    return any(_find_score(call_of(n)) is not None for n in node.walk())
 
 
 def _public(node: exp.Expr, names: RowNames) -> Typed:

@@ -20,7 +20,7 @@ from dpsql.binding.public_statement import Env, Schema, label_of, make_unique, r
 from dpsql.binding.relations.catalog import Binder
 from dpsql.binding.relations.exact_aggregates import (
     COUNT_CALLS,
-    EXACT_AGGREGATES,
+    LIFTED_AGGREGATES,
     Grouped,
     has_exact_aggregate,
 )
@@ -31,8 +31,9 @@ from dpsql.binding.values import total_expressions
 from dpsql.binding.values.coercion import refuse_order
 from dpsql.binding.values.declared_values import Declared, check_released, list_values
 from dpsql.binding.values.fixed_point import unify_zeros
-from dpsql.binding.values.row_functions import DATE_PART_FUNCTIONS, NOT_LISTED, ROW_FUNCTIONS
 from dpsql.binding.values.sql_types import Type, Typed
+from dpsql.catalogue.aggregate_names import BLOCK_CALLS
+from dpsql.catalogue.row_names import CALLED_FUNCTIONS, NOT_LISTED
 from dpsql.errors import BindError, PrivacyError
 from dpsql.language.advice import nearest_aggregate
 from dpsql.language.dialect import (
@@ -44,7 +45,7 @@ from dpsql.language.dialect import (
     span_of,
     to_sql,
 )
-from dpsql.language.functions import ROW_ALIASES, ROW_NAMES
+from dpsql.language.functions import NAME_OF_CLASS, ROW_OF_CLASS
 from dpsql.language.labels import show_label_types
 from dpsql.language.options import call_of
 from dpsql.mechanisms.subsample.blocks import BlockRows
@@ -201,7 +202,7 @@ class Lifter:
         outputs, labels = [], []
         for item in tree.expressions:
             call = call_of(item.unalias())
-            known = call is not None and call.name in EXACT_AGGREGATES
+            known = call is not None and call.name in LIFTED_AGGREGATES
             label = label_of(call) if call and known else item.alias_or_name or to_sql(item)
             labels.append(item.alias or label)
             outputs.append(above.total(item.unalias()))
@@ -274,22 +275,19 @@ _NODES = """
 Select Subquery Union Except Intersect From Join Where Group Having Qualify Order Ordered Limit Offset Window WindowSpec
 Alias Identifier TableAlias Table Star Distinct Filter WithinGroup With CTE Tuple Values Exists Unnest Cube Rollup
 GroupingSets Interval Var IgnoreNulls RespectNulls Array DataType DataTypeParam Column
-Count Sum Avg Min Max Median Variance VariancePop Stddev StddevPop StddevSamp PercentileCont PercentileDisc Quantile Mode
-CountIf Corr CovarPop CovarSamp ArgMax ArgMin RegrSlope RegrIntercept RegrR2 RegrCount RegrAvgx RegrAvgy RegrSxx RegrSyy
-RegrSxy Kurtosis Skewness ArrayAgg GroupConcat First Last AnyValue LogicalAnd LogicalOr BitwiseAndAgg BitwiseOrAgg
-BitwiseXorAgg ApproxDistinct RowNumber Rank DenseRank PercentRank CumeDist Ntile Lag Lead FirstValue LastValue NthValue
+RegrSxx RegrSyy RegrSxy Kurtosis Skewness ArrayAgg GroupConcat First Last AnyValue LogicalAnd LogicalOr BitwiseAndAgg BitwiseOrAgg
+BitwiseXorAgg RowNumber Rank DenseRank PercentRank CumeDist Ntile Lag Lead FirstValue LastValue NthValue
 ArraySort ArrayDistinct ArrayMax ArrayMin
 """
-_FUNCTIONS = """
-histogram entropy mad product sem geomean fsum favg kahan_sum list_sort list_reverse_sort list_distinct list_unique
-list_sum list_avg list_min list_max list_median list_mode kurtosis_pop regr_count regr_avgx regr_avgy any_value list max_by
-min_by arg_max arg_min argmax argmin mean count_if percentile_cont percentile_disc quantile_cont quantile_disc
-approx_quantile
-"""
-_NAMED = frozenset({*ROW_FUNCTIONS, *ROW_ALIASES, *DATE_PART_FUNCTIONS, *_FUNCTIONS.split()})
-_ROW_CLASSES = {kind for row in ROW_NAMES for kind in row.classes}
+_NAMED = CALLED_FUNCTIONS | BLOCK_CALLS
 _OTHER_CLASSES = {vars(exp)[name] for name in _NODES.split() if name in vars(exp)}
-_CLASSES: frozenset[type] = frozenset({*total_expressions._HANDLERS, *_ROW_CLASSES, *_OTHER_CLASSES})
+_BLOCK_CLASSES = {kind for kind, row in NAME_OF_CLASS.items() if "SUBSAMPLE" in row.modes} - {
+    exp.ApproxQuantile
+}
+"""An approximate quantile depends on the order of rows."""
+_CLASSES: frozenset[type] = frozenset(
+    {*total_expressions._HANDLERS, *ROW_OF_CLASS, *_BLOCK_CLASSES, *_OTHER_CLASSES}
+)
 """Classes of nodes that depend on the block's rows alone: expressions, structure, aggregates, windows, lists."""
 _FROM_FUNCTIONS = ("range", "generate_series", "unnest")
 # Types unchanged by a round trip through Arrow; others become text.
@@ -304,7 +302,7 @@ _BY_ORDER: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.Between: ("this", "low", "high"),
 }
 """Nodes that compare values, and the arguments that they compare."""
-_WITH_TIES = (exp.Mode, exp.ArgMax, exp.ArgMin)
+_WITH_TIES = tuple(kind for kind, row in NAME_OF_CLASS.items() if row.ties)
 
 
 def _as_list(part: object) -> list[exp.Expr]:

@@ -16,6 +16,7 @@ from dpsql.binding.public_statement import Env
 from dpsql.binding.relations.catalog import Binder
 from dpsql.binding.relations.relation import Field
 from dpsql.binding.values.sql_types import BIGINT, BOOLEAN, DOUBLE, TEXT, Type
+from dpsql.catalogue.option_names import NUMERIC_COMBINERS
 from dpsql.errors import BindError, Error, PolicyError
 from dpsql.language import options as opt
 from dpsql.language.dialect import bind_error, privacy_error, to_sql
@@ -91,6 +92,7 @@ def sql_type(returns: ReturnType) -> Type:
 # -- options ----------------------------------------------------------------------------------------------------
 
 
+@opt.reads("results")
 def _read_results(node: exp.Expr, what: str) -> tuple[Any, ...]:
     """Read a tuple of literals, the results that may win a vote, as in Python: 1 is an integer, 1.0 is not."""
     items = node.expressions if isinstance(node, exp.Tuple | exp.Array) else [node]
@@ -104,19 +106,7 @@ def _read_results(node: exp.Expr, what: str) -> tuple[Any, ...]:
     return tuple(found)
 
 
-NUMERIC = ("mean", "median", "trimmed_mean", "winsorized_mean")
-"""Combiners of numbers."""
-_COMMON = ("epsilon", "mu", "rho", "delta", "privacy_unit_column", "confidence")
-SUBSAMPLE_OPTIONS: opt.Readers = {
-    **{name: opt.COMMON_OPTIONS[name] for name in _COMMON},
-    "blocks": opt.read_whole,
-    "combine": opt.read_one_of(*NUMERIC, "noisy_mode", "stable_mode", "noisy_votes", upper=False),
-    "bounds": opt.read_bounds,
-    "trim": opt.read_positive,
-    "sampling": opt.read_one_of("partition", "rounds", "bernoulli", upper=False),
-    "candidates": _read_results,
-    **dict.fromkeys(("rounds", "units", "most", "top"), opt.read_whole),
-}
+SUBSAMPLE_OPTIONS = opt.readers_of("SUBSAMPLE")
 _FOR: dict[str, tuple[str, tuple[str, ...]]] = {
     "trim": ("combine", ("trimmed_mean", "winsorized_mean")),
     "most": ("combine", ("noisy_votes",)),
@@ -191,7 +181,7 @@ class Subsample:
         """Return the name of the combiner of one output; BindError if the output's type doesn't fit it."""
         kind, wanted = f.typed.type, self.options.get("combine")
         number = kind.numeric or self.width(f) is not None
-        if self.unbounded and wanted in (*NUMERIC, None) and number:
+        if self.unbounded and wanted in (*NUMERIC_COMBINERS, None) and number:
             if wanted not in ("trimmed_mean", "median", None) or self.width(f) is not None:
                 what = "bounds = AUTO is for the trimmed mean and the median of single numbers."
                 hint = "write combine = 'trimmed_mean', or bounds = (-1, 1)."
@@ -201,7 +191,7 @@ class Subsample:
             return "median" if number else "noisy_mode"
         why, hint = f"needs numbers, and {f.name} is {kind.sql}.", "use 'noisy_mode'."
         element = kind.element or kind
-        if wanted in NUMERIC and not number:
+        if wanted in NUMERIC_COMBINERS and not number:
             if self.returns is not None and element.numeric:
                 why = f"needs to know how long the lists of {f.name} are."
                 hint = "register the function with length = ..., the same for every block."
@@ -313,7 +303,7 @@ class Subsample:
     def comparison(self, f: Field, kind: str, epsilon: Fraction) -> tuple[str, ...]:
         """Return EXPLAIN's comparison of an output's combiners."""
         bounds = self.options.get("bounds")
-        if kind not in NUMERIC or bounds is None or self.unbounded:
+        if kind not in NUMERIC_COMBINERS or bounds is None or self.unbounded:
             return ()
         grid, trim = results.ResultRange(bounds[0], bounds[1], _POINTS), self.options.get("trim")
         share = epsilon / (self.width(f) or 1)

@@ -17,11 +17,12 @@ from dpsql.binding.relations.relation import Field, From, Names, Relation, colum
 from dpsql.binding.relations.unit_rows import check_unit, find_unit_holder, has_whole_unit
 from dpsql.binding.selection.declared import StableDeclaration
 from dpsql.binding.subsample.block_queries import BLOCK, Lifter, PerBlockQuery, refuse_many_rows, write_where
-from dpsql.binding.subsample.combiners import NUMERIC, Subsample, sql_type
+from dpsql.binding.subsample.combiners import Subsample, sql_type
 from dpsql.binding.values import total_expressions
 from dpsql.binding.values.exits import come_back, find_exit_type, hold_to_38_digits, leave
 from dpsql.binding.values.fixed_point import unify_zeros
 from dpsql.binding.values.sql_types import DOUBLE, TEXT, Typed
+from dpsql.catalogue.option_names import NUMERIC_COMBINERS
 from dpsql.errors import BindError, PrivacyError
 from dpsql.language.dialect import bind_error, privacy_error, span_of, table_named, to_sql
 from dpsql.language.options import Options
@@ -147,7 +148,7 @@ def subsample_block(binder: Binder, select: exp.Select, options: Options, env: E
     this = kind(binder, select, options, env)
     name, bound = binder.name("block"), _exact(this)
     _add_work(this, bound)
-    found = _leave(bound, [this.combiner_name(f) in NUMERIC for f in bound.fields])
+    found = _leave(bound, [this.combiner_name(f) in NUMERIC_COMBINERS for f in bound.fields])
     operator, released, said, asked = _combine(this, found)
     _install(this, name, bound, operator, released, said, asked)
 
@@ -241,7 +242,7 @@ def _combine(this: Sampling, found: _Found) -> tuple[Operator, list[Released], t
         epsilon = amount.find_epsilon(price_of(build))
         combiner = build(epsilon)
         combiners.append(combiner)
-        number = kind in NUMERIC and this.width(f) is None
+        number = kind in NUMERIC_COMBINERS and this.width(f) is None
         said += this.comparison(f, kind, epsilon)
         made = "DOUBLE" if number else f.typed.type.sql
         enough = not isinstance(combiner, BlockMedian) or combiner.reach is not None

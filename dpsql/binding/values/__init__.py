@@ -3,7 +3,7 @@
 sql_types.py          SQL types, and typed expressions with public bounds
 total_expressions.py  binds an expression; patterns
 operators.py          arithmetic and comparison
-row_functions.py      the allowed row functions; lists
+row_functions.py      row functions by their signatures; lists
 temporal.py           dates, times and intervals
 coercion.py           types that may meet, and casts
 exits.py              the form in which values leave the engine

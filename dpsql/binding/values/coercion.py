@@ -41,10 +41,13 @@ from dpsql.binding.values.sql_types import (
 )
 from dpsql.errors import BindError, clip, did_you_mean
 from dpsql.language.dialect import bind_error, is_not_null, privacy_error, to_sql
-from dpsql.policy.validate import DateBound
+from dpsql.language.literals import moment_of
 
 Bind = Callable[[exp.Expr], Typed]
 """Makes a part of an expression total, in the expression's scope."""
+CallBinder = Callable[[exp.Expr, list[exp.Expr], Bind], Typed]
+CALLED: dict[str, CallBinder] = {}
+"""Calls by name with binders of their own."""
 NUMBER_KINDS = ("INTEGER", "DECIMAL", "DOUBLE")
 ORDERED_KINDS = (*NUMBER_KINDS, "TEXT", "DATE", "TIME", "TIMESTAMP", "BOOLEAN", "INTERVAL", "UUID")
 """Kinds that can be compared, and written as text."""
@@ -53,6 +56,16 @@ MAX_LITERAL_COUNT = 1_000_000
 
 
 # -- building nodes ---------------------------------------------------------------------------------------------
+
+
+def binds_calls_of(name: str) -> Callable[[CallBinder], CallBinder]:
+    """Register the binder of calls of a function of the catalogue."""
+
+    def register(function: CallBinder) -> CallBinder:
+        CALLED[name] = function
+        return function
+
+    return register
 
 
 def cast_to_double(typed: Typed) -> exp.Expr:
@@ -333,43 +346,6 @@ def _uuid(text: str) -> str:
 
 
 _READERS = {"DATE": _date, "TIME": _time, "TIMESTAMP": _timestamp, "UUID": _uuid}
-
-
-SECONDS = {
-    "MICROSECOND": Fraction(1, 10**6), "MILLISECOND": Fraction(1, 1000), "SECOND": Fraction(1), "MINUTE": Fraction(60),
-    "HOUR": Fraction(3600), "DAY": Fraction(86_400), "WEEK": Fraction(7 * 86_400), "MONTH": Fraction(30 * 86_400),
-}  # fmt: skip
-"""The seconds of each unit, with months of 30 days."""
-
-
-def interval_seconds(node: exp.Interval) -> Fraction | None:
-    """Return the seconds of an INTERVAL literal, with months of 30 days; None for other units of varying length."""
-    unit = node.args.get("unit")
-    name = str(unit.name).upper() if unit is not None else ""
-    per = SECONDS.get(name) or SECONDS.get(name.removesuffix("S"))
-    amount = node.this.name if isinstance(node.this, exp.Literal) else ""
-    whole = amount.removeprefix("-")
-    return int(amount) * per if per is not None and whole.isdigit() and len(whole) <= 7 else None
-
-
-def moment_of(node: exp.Expr) -> tuple[str, Fraction] | None:
-    """Return the kind and the seconds of a literal DATE, TIMESTAMP, TIME or INTERVAL; None for other nodes."""
-    if isinstance(node, exp.Interval):
-        length = interval_seconds(node)
-        return None if length is None else ("INTERVAL", length)
-    if not isinstance(node, exp.Cast) or not isinstance(node.this, exp.Literal):
-        return None
-    kind, text = to_sql(node.args["to"]), node.this.name.strip()
-    try:
-        if kind == "DATE":
-            return kind, DateBound(datetime.date.fromisoformat(text))
-        if kind == "TIMESTAMP":
-            return kind, DateBound(datetime.datetime.fromisoformat(text))
-        if kind == "TIME":
-            return kind, DateBound(datetime.time.fromisoformat(text))
-    except ValueError:
-        pass
-    return None
 
 
 def _mismatch(known: Sequence[Typed], what: str) -> BindError:

@@ -19,6 +19,7 @@ from fractions import Fraction
 from typing import ClassVar
 
 from dpsql.binding.values.sql_types import NARROW_INTEGERS, Bounds, Typed
+from dpsql.catalogue.aggregate_names import FORMULAS
 from dpsql.language.dialect import to_sql
 
 GRID_BITS = 38
@@ -176,7 +177,7 @@ def write_parts(
         mean: returns the SQL after a mean in steps that makes it a number.
         scale: returns the SQL after a sum of products of steps.
     """
-    result = _RESULTS[name]
+    result = FORMULAS[name]
     products = [(a, b) for a, b in _PRODUCTS if f"{{{a}{b}}}" in result]
     means = [axis for axis in axes if f"{{{axis}}}" in result]
     sums = {"n": "NULLIF(COUNT({y}), 0)"}
@@ -199,13 +200,13 @@ def write_parts(
 
 def is_moment(name: str) -> bool:
     """Return whether an aggregate is made of sums."""
-    return name in _RESULTS
+    return name in FORMULAS
 
 
 def write_moment(name: str, prefix: str) -> str:
     """Write an aggregate over the doubles of :func:`write_parts`."""
     parts = ("n", "y", "x", *(a + b for a, b in _PRODUCTS))
-    return _RESULTS[name].format(**{part: f"{prefix}_m{part}" for part in parts})
+    return FORMULAS[name].format(**{part: f"{prefix}_m{part}" for part in parts})
 
 
 def _write_about_means(n: str, a: str, b: str, ab: str) -> str:
@@ -259,27 +260,6 @@ def _find_ends(bounds: Bounds | None) -> tuple[Fraction, Fraction] | None:
 
 
 _PRODUCTS = (("y", "y"), ("x", "x"), ("x", "y"))
-_NAN = "CAST('NaN' AS DOUBLE)"
-_SAMPLE = "CASE WHEN {{n}} > 1 THEN {0} / ({{n}} - 1) END"
-_SIZE = "SQRT({xx}) * SQRT({yy})"
-_RESULTS = {
-    "VAR_POP": "{yy} / {n}",
-    "VAR_SAMP": _SAMPLE.format("{yy}"),
-    "STDDEV_POP": "SQRT({yy} / {n})",
-    "STDDEV_SAMP": f"SQRT({_SAMPLE.format('{yy}')})",
-    "COVAR_POP": "{xy} / {n}",
-    "COVAR_SAMP": _SAMPLE.format("{xy}"),
-    "CORR": f"CASE WHEN {{xx}} = 0 OR {{yy}} = 0 THEN {_NAN} WHEN ABS({{xy}}) > {_SIZE} THEN CAST(SIGN({{xy}}) AS DOUBLE) "
-    f"ELSE {{xy}} / ({_SIZE}) END",
-    "REGR_SLOPE": f"CASE WHEN {{xx}} = 0 THEN {_NAN} ELSE {{xy}} / {{xx}} END",
-    "REGR_INTERCEPT": "CASE WHEN {xx} <> 0 THEN {y} - {xy} / {xx} * {x} END",
-    "REGR_R2": "CASE WHEN {xx} = 0 THEN NULL WHEN {yy} = 0 THEN 1.0 ELSE {xy} / {xx} * ({xy} / {yy}) END",
-    "REGR_AVGX": "{x}",
-    "REGR_AVGY": "{y}",
-}
-"""The aggregates' formulas over counts, means and sums about the means; without a spread they give DuckDB's results."""
-
-
 _STEPS = 2.0**42
 """Steps between the ends: 2^40 squares of half of them fit 128 bits."""
 _NEAREST_POINT = "1e-170"

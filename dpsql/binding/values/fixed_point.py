@@ -42,6 +42,7 @@ from dpsql.binding.values.sql_types import (
     make_try,
 )
 from dpsql.binding.values.temporal import write_epoch
+from dpsql.catalogue.aggregate_names import AGGREGATE_OF_NAME
 from dpsql.errors import BindError, PolicyError
 from dpsql.language.dialect import expression_of, privacy_error, to_sql
 from dpsql.policy.validate import DateBound
@@ -296,8 +297,6 @@ def _signed(value: int) -> str:
     return f"({value})" if value < 0 else str(value)
 
 
-_CHOSEN = ("MEDIAN", "QUANTILE_CONT", "QUANTILE_DISC")
-_ANY_ORDER = (*_CHOSEN, "REGR_COUNT", "MIN", "MAX")
 _FINE_SUM_BITS = 44
 """The farther bound is about 2^44 steps; values 500,000 times as large don't fit 64 bits and are missing."""
 _MOST = 2**200
@@ -315,8 +314,9 @@ def write_order_independent(
         where: a space and the FILTER clause, or nothing.
     """
     given = ", ".join(values)
-    if name in _ANY_ORDER:
-        if name in _CHOSEN:  # of 0.0 and -0.0, either
+    row = AGGREGATE_OF_NAME.get(name)
+    if row is not None and row.unordered:
+        if row.form == "quantile" and not row.chosen:  # of 0.0 and -0.0, either
             given = ", ".join([f"({values[0]} + CAST(0 AS DOUBLE))", *values[1:]])
         return f"{name}({distinct}{given}){where}"
     ordered = f"{name}({distinct}{given} ORDER BY {given}){where}"

@@ -19,6 +19,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from dpsql.binding.values.sql_types import Type, Typed
+from dpsql.catalogue.row_names import ROW_OF_NAME
 from dpsql.errors import PrivacyError
 from dpsql.language.dialect import privacy_error, span_of
 from dpsql.policy.tables import Column
@@ -40,7 +41,6 @@ _WIDTHS = {
 }  # fmt: skip
 """Characters of a value written as text."""
 _SIZED = ("TEXT", "LIST")
-_CHOOSERS = ("coalesce", "greatest", "least")
 _written: ContextVar[dict[object, int] | None] = ContextVar("written", default=None)
 
 
@@ -105,7 +105,11 @@ def _held(node: exp.Expr, kind: Type, found: list[exp.Expr]) -> exp.Expr:
         places += [node.args["default"]] if node.args.get("default") is not None else []
     elif isinstance(node, exp.Paren):
         places = [node.this]
-    elif isinstance(node, exp.Anonymous) and str(node.this) in _CHOOSERS:
+    elif (
+        isinstance(node, exp.Anonymous)
+        and (row := ROW_OF_NAME.get(str(node.this))) is not None
+        and row.chooses
+    ):
         places = list(node.expressions)
     for place in places:
         place.replace(_held(place.copy(), kind, found))

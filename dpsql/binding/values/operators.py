@@ -19,6 +19,7 @@ from dpsql.binding.values.coercion import (
     MAX_LITERAL_COUNT,
     NUMBER_KINDS,
     Bind,
+    binds_calls_of,
     cast_fitting,
     cast_to_double,
     find_common_number,
@@ -457,6 +458,7 @@ def bound_power(given: Sequence[Typed]) -> Bounds | None:
 # -- buckets ----------------------------------------------------------------------------------------------------
 
 
+@binds_calls_of("width_bucket")
 def bind_width_bucket(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:
     """Bind ``width_bucket(x, low, high, count)`` of the SQL standard: 0 below, count + 1 from the upper end on.
 

@@ -1,9 +1,4 @@
-"""The allow-list of row functions, by the reason why they are total; calls and lists.
-
-A listed function gives a value for all arguments, if need be in TRY, which turns errors into NULL. Others are refused:
-functions that are volatile or read files, settings or metadata, since their answers aren't about the rows; functions
-whose time or memory grows with a number; JSON, bit strings and unions, whose errors TRY doesn't catch; functions that
-raise on purpose.
+"""Binds row functions by their signatures in the catalogue, and calls and lists.
 
 Each list has a public bound on its length: from the items as written, the ends of a slice, a column's ``max_length``, or
 the characters of a split text.
@@ -20,10 +15,12 @@ from sqlglot import exp
 
 from dpsql.binding.values import operators, temporal
 from dpsql.binding.values.coercion import (
+    CALLED,
     MAX_LITERAL_COUNT,
     NUMBER_KINDS,
     ORDERED_KINDS,
     Bind,
+    binds_calls_of,
     cast_fitting,
     cast_to_double,
     convert,
@@ -49,7 +46,6 @@ from dpsql.binding.values.sql_types import (
     BOOLEAN,
     DOUBLE,
     HUGEINT,
-    INTEGER,
     NULL,
     TEXT,
     TINYINT,
@@ -63,10 +59,19 @@ from dpsql.binding.values.sql_types import (
     make_try,
     parenthesise,
 )
-from dpsql.binding.values.temporal import DATE_PART_RANGES
+from dpsql.catalogue.row_names import (
+    CLOCK,
+    JSON,
+    NOT_LISTED,
+    ROW_ALIASES,
+    ROW_NAMES,
+    ROW_OF_NAME,
+    ROW_WORDS,
+    RowName,
+)
 from dpsql.errors import PrivacyError
 from dpsql.language.dialect import NAMED, bind_error, name_called, privacy_error, restore_logarithm, to_sql
-from dpsql.language.functions import NAME_OF_CLASS, ROW_ALIASES
+from dpsql.language.functions import REFUSED_CLASSES, ROW_OF_CLASS
 
 _ITEMS = ("BOOLEAN", "INTEGER", "DECIMAL", "DOUBLE", "TEXT", "DATE", "TIME", "TIMESTAMP", "UUID")
 _OVERHEAD = 16
@@ -148,6 +153,7 @@ def bind_array_slice(node: exp.Expr, bind: Bind) -> Typed:
     return bind_slice_call(node, [node.this, node.args.get("start"), node.args.get("end")], bind)
 
 
+@binds_calls_of("list_slice")
 def bind_slice_call(node: exp.Expr, arguments: Sequence[exp.Expr | None], bind: Bind) -> Typed:
     """Bind a call that slices a list, by any of its names."""
     if len(arguments) != 3 or None in arguments:
@@ -199,62 +205,9 @@ def bind_split(node: exp.Expr, bind: Bind) -> Typed:
     return replace(Typed.made_of(made, kind, (text,), nullable=True), length=most)
 
 
-NUM: tuple[TypeKind, ...] = ("INTEGER", "DECIMAL", "DOUBLE")
-STR: tuple[TypeKind, ...] = ("TEXT",)
-INT: tuple[TypeKind, ...] = ("INTEGER",)
-LIST: tuple[TypeKind, ...] = ("LIST",)
-
 BoundsOf = Callable[[Sequence[Typed]], Bounds | None]
 CountOf = Callable[[Sequence[Typed]], int]
 CutOf = Callable[[Sequence[Typed]], int | None]
-
-
-@dataclass(frozen=True)
-class RowFunction:
-    """A listed function; ``literal`` are the positions of arguments that must be constants."""
-
-    arguments: tuple[tuple[TypeKind, ...], ...]
-    result: Type
-    optional: int = 0
-    literal: tuple[int, ...] = ()
-    double: bool = False
-    """Whether numbers are cast to DOUBLE, for which no argument raises: a domain error is NaN or infinite."""
-    trying: bool = False
-    """Whether the call is in TRY."""
-    bounds: BoundsOf | None = None
-    reach: Bounds | None = None
-    """The range of an integer result."""
-    widens: bool = False
-    """Whether the result is HUGEINT if an argument may not fit BIGINT."""
-    length: CountOf | None = None
-    """The longest text from arguments within their bounds; by default the first argument's bound."""
-    cut: CutOf | None = None
-    """The longest text from arguments of any length; None without such a bound."""
-    weight: int = 1
-    """Characters in memory for each character of the result."""
-    steps: CountOf | None = None
-    """Steps for one row, if more than a few per character."""
-
-
-@dataclass(frozen=True)
-class FunctionClass:
-    """Functions that are total for one reason."""
-
-    why: str
-    functions: dict[str, RowFunction]
-
-
-def _fixed(low: int, high: int | None) -> BoundsOf:
-    return lambda given: Bounds(Fraction(low), None if high is None else Fraction(high))
-
-
-def _real(result: BoundsOf | None = None, count: int = 1) -> RowFunction:
-    return RowFunction((NUM,) * count, DOUBLE, double=True, trying=True, bounds=result)
-
-
-def _times(weight: int, share: int = 1) -> CountOf:
-    """Return a count of steps that grows with the product of two texts' lengths."""
-    return lambda given: weight * length_of(given[0]) * length_of(given[1]) // share
 
 
 def _whole(typed: Typed) -> int | None:
@@ -280,17 +233,6 @@ def _replaced(given: Sequence[Typed]) -> int:
     return text if sought == 0 else text + text // sought * max(0, by - sought)
 
 
-def _digest(size: int) -> CutOf:
-    return lambda given: size
-
-
-_SAME = RowFunction((STR,), TEXT)
-_COMPOSED = RowFunction((STR,), TEXT, length=lambda given: 3 * length_of(given[0]))
-"""A normalised text: at most three code points for each one."""
-_ASK = RowFunction((STR, STR), BOOLEAN)
-_COUNTED = Bounds(Fraction(0), Fraction(2**40))
-
-
 def _measured(width: int) -> BoundsOf:
     """Return the bounds of a length in units, ``width`` of which are a character, if the policy limits the length."""
 
@@ -303,127 +245,95 @@ def _measured(width: int) -> BoundsOf:
     return handle
 
 
-_LENGTH = RowFunction((STR,), BIGINT, bounds=_measured(1), reach=_COUNTED)
-_NEAR = RowFunction((STR, STR), DOUBLE, literal=(1,), bounds=_fixed(0, 1), steps=_times(1, 16))
-_STRIP = RowFunction((STR, STR), TEXT, optional=1, literal=(1,))
-_CUT = RowFunction((STR, INT), TEXT, literal=(1,), cut=_first)
-_FLOATS = RowFunction((("DOUBLE",),), BOOLEAN)
-
-FUNCTION_CLASSES: tuple[FunctionClass, ...] = (
-    FunctionClass(
-        "Mathematics on DOUBLE: outside the domain the answer is NaN or infinite, which count as missing. Some settings "
-        "of a connection make that an error, which TRY catches.",
-        {
-            **{name: _real() for name in (
-                "tan", "asinh", "acosh", "atanh", "sinh", "degrees", "radians", "cot", "gamma", "lgamma",
-            )},
-            "ln": _real(lambda v: operators.bound_logarithm(v[0])), "cbrt": _real(lambda v: operators.bound_root(v[0], 3)),
-            "log2": _real(lambda v: operators.bound_logarithm(v[0], Fraction(2))),
-            "log10": _real(lambda v: operators.bound_logarithm(v[0], Fraction(10))),
-            "log": _real(operators.bound_any_logarithm, 2), "pow": _real(operators.bound_power, 2),
-            "exp": _real(lambda v: operators.bound_exponential(v[0])), "sqrt": _real(lambda v: operators.bound_root(v[0], 2)),
-            **{name: _real(_fixed(-1, 1)) for name in ("sin", "cos", "tanh")},
-            **{name: _real(_fixed(-2, 2)) for name in ("asin", "atan")},
-            "acos": _real(_fixed(0, 4)), "cosh": _real(_fixed(1, None)), "even": _real(),
-            "atan2": _real(_fixed(-4, 4), 2),
-            "pi": RowFunction((), DOUBLE, bounds=_fixed(3, 4)),
-        },
-    ),
-    FunctionClass(
-        "Tests of a float's bits.",
-        {"isnan": _FLOATS, "isinf": _FLOATS, "isfinite": _FLOATS, "signbit": _FLOATS},
-    ),
-    FunctionClass(
-        "Whole numbers, in TRY since the answer may not fit.",
-        {
-            "gcd": RowFunction((INT, INT), BIGINT, trying=True, widens=True),
-            "lcm": RowFunction((INT, INT), BIGINT, trying=True, widens=True),
-            "bit_count": RowFunction((INT,), TINYINT, trying=True, bounds=_fixed(0, 128)),
-        },
-    ),
-    FunctionClass(
-        "Text: every text is valid UTF-8, and the answers have a public bound. Counts and positions are small literals, "
-        "since the engine raises on positions above 32 bits.",
-        {
-            "lower": _SAME, "upper": _SAME, "reverse": _SAME, "strip_accents": _COMPOSED,
-            # Marks are sorted one by one.
-            "nfc_normalize": replace(_COMPOSED, steps=lambda given: 2 * length_of(given[0]) ** 2),
-            "trim": _STRIP, "ltrim": _STRIP, "rtrim": _STRIP, "length": _LENGTH,
-            "strlen": replace(_LENGTH, bounds=_measured(4)), "bit_length": replace(_LENGTH, bounds=_measured(32)),
-            "substring": RowFunction((STR, INT, INT), TEXT, optional=1, literal=(1, 2), cut=_middle),
-            "left": _CUT, "right": _CUT,
-            "replace": RowFunction((STR, STR, STR), TEXT, literal=(1, 2), length=_replaced, steps=_times(1, 64)),
-            "translate": RowFunction((STR, STR, STR), TEXT, literal=(1, 2)),
-            "split_part": RowFunction((STR, STR, INT), TEXT, literal=(1, 2), weight=5),
-            "strpos": RowFunction((STR, STR), BIGINT, bounds=_fixed(0, None), reach=_COUNTED, steps=_times(1, 64)),
-            "ascii": RowFunction((STR,), INTEGER, bounds=_fixed(-1, 0x10FFFF)),
-            "unicode": RowFunction((STR,), INTEGER, bounds=_fixed(-1, 0x10FFFF)),
-            "ord": RowFunction((STR,), INTEGER, bounds=_fixed(-1, 0x10FFFF)),
-        },
-    ),
-    FunctionClass(
-        "Comparisons of two texts.",
-        {
-            **dict.fromkeys(("starts_with", "ends_with", "prefix", "suffix"), _ASK),
-            "contains": replace(_ASK, steps=_times(1, 64)),
-        },
-    ),
-    FunctionClass(
-        "Similarity to a literal: the cost is at most proportional to the product of both lengths.",
-        {
-            "levenshtein": RowFunction(
-                (STR, STR), BIGINT, literal=(1,), bounds=_fixed(0, None), reach=_COUNTED, steps=_times(2)
-            ),
-            "jaro_similarity": _NEAR, "jaro_winkler_similarity": _NEAR,
-        },
-    ),
-    FunctionClass(
-        "Digests of a text, of fixed size; never of the privacy unit, which is no value here.",
-        {name: replace(_SAME, cut=_digest(size)) for name, size in (("md5", 32), ("sha1", 40), ("sha256", 64))},
-    ),
-    FunctionClass("Lengths of lists.", {"len": RowFunction((LIST,), BIGINT, bounds=_measured(1), reach=_COUNTED)}),
-)  # fmt: skip
-
-ROW_FUNCTIONS: dict[str, RowFunction] = {
-    name: item for group in FUNCTION_CLASSES for name, item in group.functions.items()
-}
-
-DATE_PART_FUNCTIONS = {
-    **{name.lower(): name for name in DATE_PART_RANGES if name not in ("DOW", "DOY")},
-    "dayofmonth": "DAY",
-    "weekofyear": "WEEK",
-}
-"""Functions for a part of a date."""
-
-REFUSED_CLASSES: dict[type[exp.Expr], str] = {
-    exp.Pad: "lpad", exp.StrToTime: "strptime", exp.Explode: "unnest", exp.Rand: "random", exp.GenerateSeries: "range",
-    exp.CurrentDate: "current_date", exp.CurrentTimestamp: "current_timestamp", exp.CurrentTime: "current_time",
+_BOUNDS: dict[str, BoundsOf] = {
+    "logarithm": lambda given: operators.bound_logarithm(given[0]),
+    "logarithm to base 2": lambda given: operators.bound_logarithm(given[0], Fraction(2)),
+    "logarithm to base 10": lambda given: operators.bound_logarithm(given[0], Fraction(10)),
+    "logarithm to any base": operators.bound_any_logarithm,
+    "square root": lambda given: operators.bound_root(given[0], 2),
+    "cube root": lambda given: operators.bound_root(given[0], 3),
+    "exponential": lambda given: operators.bound_exponential(given[0]), "power": operators.bound_power,
+    "characters": _measured(1), "bytes": _measured(4), "bits": _measured(32),
 }  # fmt: skip
-"""DuckDB's names of some refused calls."""
+_LENGTHS: dict[str, CountOf] = {"replacements": _replaced}
+_CUTS: dict[str, CutOf] = {"second argument": _first, "third argument": _middle}
+_COUNTED = Bounds(Fraction(0), Fraction(2**40))
+_KINDS: dict[str, tuple[TypeKind, ...]] = {
+    "NUMBER": ("INTEGER", "DECIMAL", "DOUBLE"),
+    **{kind: (kind,) for kind in ("TEXT", "INTEGER", "DOUBLE", "LIST")},
+}  # fmt: skip
+_RESULTS = {"TEXT": TEXT, "BOOLEAN": BOOLEAN}
 
-_OTHER = "its answer is not about the rows"
-_COSTS = "its cost depends on the values"
-_CLOCK = f"{_OTHER}; write a date"
-_JSON = "it fails on text that is no JSON"
-NOT_LISTED: dict[str, str] = {name: why for why, names in (
-    (_OTHER, ("random", "rand", "uuid", "gen_random_uuid", "nextval", "currval", "setseed", "rowid", "getenv",
-              "current_setting", "getvariable", "version", "typeof", "stats", "alias", "current_user", "session_user",
-              "current_catalog", "current_database", "current_schema")),
-    (_CLOCK, (
-        "now", "current_timestamp", "current_date", "current_time", "today", "get_current_time", "localtimestamp", "localtime",
-        "current_localtime", "current_localtimestamp", "get_current_timestamp", "transaction_timestamp")),
-    ("it reads files", ("read_text", "read_blob", "read_csv", "read_parquet", "glob", "query", "query_table")),
-    (_COSTS, ("repeat", "lpad", "rpad", "range", "generate_series", "list_resize", "format", "printf")),
-    ("an error would be an answer without noise", ("error", "assert_true")),
-    ("time would be an answer without noise", ("sleep_ms", "pg_sleep")),
-    ("it fails on far dates while the engine still plans; epoch doesn't", ("epoch_ns", "epoch_us")),
-    ("it differs between versions; md5 of a text doesn't", ("hash",)),
-    ("it means several columns; name each", ("columns",)),
-    ("it fails on text of another form", ("strptime",)),
-    (_JSON, ("->", "->>", "json_extract", "json_extract_string", "json_extract_path", "json_extract_path_text", "json_value")),
-    ("it makes rows of a row; in FROM it may stand, behind the table and a comma", ("unnest",)),
-) for name in names}  # fmt: skip
-"""Reasons why some well-known functions are missing."""
+
+@dataclass(frozen=True)
+class RowFunction:
+    """A function of the catalogue with its signature read; ``literal`` are the positions of constant arguments."""
+
+    row: RowName
+    arguments: tuple[tuple[TypeKind, ...], ...]
+    result: Type
+    optional: int
+    literal: tuple[int, ...]
+
+    @classmethod
+    def of(cls, row: RowName) -> RowFunction:
+        """Read the signature of a row."""
+        given, _, result = row.signature.partition("-> ")
+        words = given.strip().split(", ") if given else []
+        return cls(
+            row,
+            tuple(_KINDS[word.strip("'?")] for word in words),
+            _RESULTS.get(result) or Type.parse(result),
+            sum(word.endswith("?") for word in words),
+            tuple(place for place, word in enumerate(words) if word.startswith("'")),
+        )
+
+    @property
+    def double(self) -> bool:
+        """Whether numbers are cast to DOUBLE, for which no argument raises: a domain error is NaN or infinite."""
+        return any(kinds == _KINDS["NUMBER"] for kinds in self.arguments)
+
+    @property
+    def widens(self) -> bool:
+        """Whether the result is HUGEINT if an argument may not fit BIGINT."""
+        return self.result == BIGINT and self.arguments[0] == _KINDS["INTEGER"]
+
+    @property
+    def trying(self) -> bool:
+        """Whether the call is in TRY."""
+        return self.double or self.arguments[:1] == (_KINDS["INTEGER"],)
+
+    @property
+    def reach(self) -> Bounds | None:
+        """The range of a count."""
+        return _COUNTED if self.result == BIGINT and not self.widens else None
+
+    def bounds(self, given: Sequence[Typed]) -> Bounds | None:
+        """Return the range of the result."""
+        found = self.row.bounds
+        if found is None or isinstance(found, str):
+            return None if found is None else _BOUNDS[found](given)
+        return Bounds(*(None if end is None else Fraction(end) for end in found))
+
+    def length(self, given: Sequence[Typed]) -> int:
+        """Return the longest text from arguments within their lengths."""
+        longest = self.row.longest
+        return longest * length_of(given[0]) if isinstance(longest, int) else _LENGTHS[longest](given)
+
+    def cut(self, given: Sequence[Typed]) -> int | None:
+        """Return the longest text from arguments of any length; None without such a bound."""
+        cut = self.row.cut
+        return _CUTS[cut](given) if isinstance(cut, str) else cut
+
+    def steps(self, given: Sequence[Typed]) -> int | None:
+        """Return the steps for one row, if more than a few per character."""
+        if self.row.steps is None:
+            return None
+        weight, share = self.row.steps
+        return weight * length_of(given[0]) * length_of(given[:2][-1]) // share
+
+
+ROW_FUNCTIONS: dict[str, RowFunction] = {row.name: RowFunction.of(row) for row in ROW_NAMES if row.signature}
 
 
 # -- text -------------------------------------------------------------------------------------------------------
@@ -546,19 +456,19 @@ def bind_function(node: exp.Expr, bind: Bind) -> Typed:
         kwarg = next((a for a in arguments if isinstance(a, exp.Kwarg | exp.PropertyEQ | exp.Alias)), None)
         if kwarg is not None:
             raise bind_error(kwarg, f"{name} takes no named arguments.", around=node)
-    elif (row := NAME_OF_CLASS.get(type(node))) is not None and "ROWS" in row.modes:
+    elif (row := ROW_OF_CLASS.get(type(node))) is not None:
         name, keys = row.name, row.parts
         refuse_rest(node, *keys)
         arguments = [node.args[key] for key in keys if node.args.get(key) is not None]
     else:
         raise _unknown(node, REFUSED_CLASSES.get(type(node), name_called(node)))
     name = ROW_ALIASES.get(name, name)
-    if name in _SPECIAL:
-        return _SPECIAL[name](node, arguments, bind)
-    if name in DATE_PART_FUNCTIONS:
+    if name in CALLED:
+        return CALLED[name](node, arguments, bind)
+    if (known := ROW_OF_NAME.get(name)) is not None and known.unit:
         if len(arguments) != 1:
             raise bind_error(node, f"{name} takes one argument.")
-        return temporal.bind_part(DATE_PART_FUNCTIONS[name], arguments[0], bind)
+        return temporal.bind_part(known.unit, arguments[0], bind)
     return _listed(node, name, arguments, bind)
 
 
@@ -577,7 +487,7 @@ def _listed(node: exp.Expr, name: str, arguments: list[exp.Expr], bind: Bind) ->
     if known.widens:
         nodes = [cast_fitting(t, result) for t in typed]
     made = make_call(name, *nodes)
-    bounds = known.bounds(typed) if known.bounds is not None else None
+    bounds = known.bounds(typed)
     whole = result.kind == "INTEGER" and bounds is not None and bounds.bounded
     reach = known.reach or (bounds if whole else None)
     if not known.trying:
@@ -592,16 +502,15 @@ def _sized(
 ) -> tuple[list[Typed], int | None]:
     """Return the arguments, limited to their public lengths if the call needs that, and the result's greatest length."""
     text = known.result == TEXT
-    most = known.cut(typed) if known.cut is not None else None
-    if (text and most is None) or known.steps is not None:
+    most = known.cut(typed)
+    if (text and most is None) or known.row.steps is not None:
         typed = [hold(t) for t in typed]
-    if known.steps is not None:
-        limit_steps(name, known.steps(typed), node)
+    steps = known.steps(typed)
+    if steps is not None:
+        limit_steps(name, steps, node)
     if not text:
         return typed, None
-    if most is None:
-        most = length_of(typed[0]) if known.length is None else known.length(typed)
-    return typed, count_written(name, most, node, known.weight)
+    return typed, count_written(name, known.length(typed) if most is None else most, node, known.row.weight)
 
 
 def _argument(known: RowFunction, i: int, place: exp.Expr, node: exp.Expr, name: str, bind: Bind) -> Typed:
@@ -639,33 +548,16 @@ def bind_sha(node: exp.Expr, bind: Bind) -> Typed:
     return _listed(node, "sha256", [node.this], bind)
 
 
-_Special = Callable[[exp.Expr, list[exp.Expr], Bind], Typed]
-_SPECIAL: dict[str, _Special] = {
-    "date_sub": temporal.bind_date_sub, "datesub": temporal.bind_date_sub, "date_part": temporal.bind_date_part,
-    "datepart": temporal.bind_date_part, "try_strptime": temporal.bind_strptime, "list_slice": bind_slice_call,
-    "width_bucket": operators.bind_width_bucket,
-}  # fmt: skip
-_ALSO = (
-    "abs", "array_slice", "ceil", "ceiling", "coalesce", "concat", "concat_ws", "date_diff", "date_trunc", "dayname", "epoch",
-    "extract", "floor", "greatest", "if", "ifnull", "last_day", "least", "list_contains",
-    "list_value", "log", "make_date", "mod", "monthname",
-    "nullif", "regexp_extract", "regexp_full_match", "regexp_matches", "regexp_replace", "round", "sign", "strftime",
-    "string_split", "time_bucket", "trunc", "xor",
-)  # fmt: skip
-"""Functions with their own handlers."""
-
-
 def _unknown(node: exp.Expr, name: str) -> PrivacyError:
     if name in NOT_LISTED:
         today = "write DATE '2024-12-31', or a parameter, $today."
-        hint = {_CLOCK: today, _JSON: _OTHERWISE}.get(NOT_LISTED[name])
+        hint = {CLOCK: today, JSON: _OTHERWISE}.get(NOT_LISTED[name])
         if name == "strptime":
             hint = f"write TRY_{to_sql(node)}."
         return privacy_error(node, f"{name} can't be used on private rows: {NOT_LISTED[name]}.", hint)
-    known = {*ROW_FUNCTIONS, *ROW_ALIASES, *DATE_PART_FUNCTIONS, *_SPECIAL, *_ALSO}
     if name == "&&":
         return privacy_error(node, "&& compares lists.", "write AND instead of &&.")
-    near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.7)
+    near = difflib.get_close_matches(name, sorted(ROW_WORDS), n=1, cutoff=0.7)
     hint = f"did you mean {near[0]}?" if near else _OTHERWISE
     what = f"the function {name} is not on the list of those that can't fail or leak."
     return privacy_error(node, what, hint)

@@ -11,10 +11,9 @@ from fractions import Fraction
 from sqlglot import exp
 
 from dpsql.binding.values.coercion import (
-    SECONDS,
     Bind,
+    binds_calls_of,
     cast_fitting,
-    interval_seconds,
     meet,
     refuse_rest,
     require_kind,
@@ -36,32 +35,20 @@ from dpsql.binding.values.sql_types import (
     make_cast,
     make_try,
 )
+from dpsql.catalogue.date_units import (
+    DATE_UNITS,
+    UNIT_MONTHS,
+    UNIT_OF_NAME,
+    UNIT_SECONDS,
+    UNIT_SPELLINGS,
+)
 from dpsql.errors import did_you_mean
 from dpsql.language.dialect import bind_error, privacy_error, to_sql
+from dpsql.language.literals import interval_seconds
 
-_YEARS = (-6_000_000, 6_000_000)
-CALENDAR_PARTS: dict[str, tuple[int, int]] = {
-    "YEAR": _YEARS, "ISOYEAR": _YEARS, "YEARWEEK": (-600_000_099, 600_000_099), "DECADE": _YEARS, "CENTURY": _YEARS,
-    "MILLENNIUM": _YEARS,
-}  # fmt: skip
-"""Parts as long as the calendar, with their ranges, which aren't bounds for noise."""
-DATE_PART_RANGES: dict[str, tuple[int, int]] = {
-    **CALENDAR_PARTS, "MONTH": (1, 12), "DAY": (1, 31), "QUARTER": (1, 4), "WEEK": (1, 53),
-    "DOW": (0, 6), "DAYOFWEEK": (0, 6), "WEEKDAY": (0, 6), "ISODOW": (1, 7), "DOY": (1, 366), "DAYOFYEAR": (1, 366),
-    "ERA": (0, 1), "HOUR": (0, 23), "MINUTE": (0, 59), "SECOND": (0, 59), "MILLISECOND": (0, 59_999),
-    "MICROSECOND": (0, 59_999_999),
-}  # fmt: skip
-CLOCK_PARTS = ("HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND")
-DATE_UNITS = (
-    "MILLENNIUM", "CENTURY", "DECADE", "YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND",
-    "MILLISECOND", "MICROSECOND",
-)  # fmt: skip
+_PARTS = tuple(UNIT_OF_NAME)
+_MEASURES = tuple(unit.name for unit in DATE_UNITS if unit.measures)
 """Units of truncated dates, of distances between dates, and of intervals."""
-_SPELLINGS = {
-    "WEEKS": "WEEK", "CENTURIES": "CENTURY", "MILLENNIA": "MILLENNIUM", "MSEC": "MILLISECOND", "USEC": "MICROSECOND",
-    "DAYOFMONTH": "DAY", "DAY_OF_MONTH": "DAY", "WEEKOFYEAR": "WEEK", "WEEK_OF_YEAR": "WEEK",
-    "DAY_OF_WEEK": "DAYOFWEEK", "DAY_OF_YEAR": "DAYOFYEAR", "DAYOFWEEKISO": "ISODOW", "DAYOFWEEK_ISO": "ISODOW",
-}  # fmt: skip
 _FORMATS = set("aAwdbBmyYHIpMSgfjUWcxXGVun%")
 _WIDEST = 20
 """The most characters written for one of a format: %c writes a whole timestamp, with years of at most 6 digits."""
@@ -71,7 +58,7 @@ def _unit(place: exp.Expr | None, known: tuple[str, ...], node: exp.Expr) -> str
     if not isinstance(place, exp.Var | exp.Literal):
         raise privacy_error(place, "the unit must be a literal.", "write 'month'.", around=node)
     name = str(place.name).upper()
-    name = _SPELLINGS.get(name, name)
+    name = UNIT_SPELLINGS.get(name, name)
     for candidate in (name, name.removesuffix("S")):
         if candidate in known:
             return candidate
@@ -82,14 +69,16 @@ def _unit(place: exp.Expr | None, known: tuple[str, ...], node: exp.Expr) -> str
 
 def bind_part(unit: str, place: exp.Expr, bind: Bind) -> Typed:
     """Bind ``year(d)``, ``date_part('year', d)`` and ``EXTRACT(year FROM d)``."""
-    inner = _moment(place, bind, ("TIME",) if unit in CLOCK_PARTS else ())
-    reach = Bounds(*(Fraction(end) for end in DATE_PART_RANGES[unit]))
+    known = UNIT_OF_NAME[unit]
+    inner = _moment(place, bind, ("TIME",) if known.clock else ())
+    reach = Bounds(Fraction(known.low), Fraction(known.high))
     source = inner.node
     # Weeks at the calendar's ends are in years outside it. (For the inner TRY see bind_truncation.)
-    weeks = unit in ("WEEK", "YEARWEEK", "ISOYEAR")
-    made = make_call("date_part", exp.Literal.string(unit.lower()), make_try(source) if weeks else source)
-    made = make_try(made) if weeks else made
-    bounds = reach if unit not in CALENDAR_PARTS else _years(inner) if unit == "YEAR" else None
+    made = make_call(
+        "date_part", exp.Literal.string(unit.lower()), make_try(source) if known.of_weeks else source
+    )
+    made = make_try(made) if known.of_weeks else made
+    bounds = reach if not known.calendar else _years(inner) if unit == "YEAR" else None
     return Typed(made, BIGINT, bounds, inner.constant, None, reach)
 
 
@@ -111,7 +100,7 @@ def bind_extract(node: exp.Expr, bind: Bind) -> Typed:
     """Bind EXTRACT(part FROM moment)."""
     if isinstance(node.this, exp.Var | exp.Literal) and node.this.name.upper() == "EPOCH":
         return bind_epoch(node.expression, bind)
-    return bind_part(_unit(node.this, tuple(DATE_PART_RANGES), node), node.expression, bind)
+    return bind_part(_unit(node.this, _PARTS, node), node.expression, bind)
 
 
 def bind_epoch(place: exp.Expr, bind: Bind) -> Typed:
@@ -134,7 +123,7 @@ def _moment(place: exp.Expr, bind: Bind, more: tuple[str, ...] = ()) -> Typed:
 
 def bind_truncation(node: exp.Expr, bind: Bind) -> Typed:
     """Bind date_trunc."""
-    unit = _unit(node.args.get("unit"), DATE_UNITS, node)
+    unit = _unit(node.args.get("unit"), _MEASURES, node)
     inner = _moment(node.this, bind)
     # Truncation may pass the calendar's start: even while the engine plans, if it knows the column's least value. The
     # inner TRY hides that value from it.
@@ -156,7 +145,7 @@ def make_calendar_binder(
 
 def bind_date_diff(node: exp.Expr, bind: Bind) -> Typed:
     """Bind date_diff(unit, start, end), which sqlglot reads with the end first."""
-    unit = _unit(node.args.get("unit"), DATE_UNITS, node)
+    unit = _unit(node.args.get("unit"), _MEASURES, node)
     return _dates_apart("date_diff", unit, node.expression, node.this, bind)
 
 
@@ -172,21 +161,23 @@ def _dates_apart(name: str, unit: str, start: exp.Expr, end: exp.Expr, bind: Bin
     return Typed(make_try(make_call(name, exp.Literal.string(unit.lower()), *met.nodes)), BIGINT, bounds)
 
 
+@binds_calls_of("date_sub")
 def bind_date_sub(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:
     """Bind ``date_sub('month', a, b)``."""
     if len(arguments) != 3:
         raise bind_error(node, "date_sub takes a unit and two dates.")
     unit, start, end = arguments
-    return _dates_apart("date_sub", _unit(unit, DATE_UNITS, node), start, end, bind)
+    return _dates_apart("date_sub", _unit(unit, _MEASURES, node), start, end, bind)
 
 
+@binds_calls_of("date_part")
 def bind_date_part(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:
     """Bind date_part('part', moment)."""
     if len(arguments) != 2:
         raise bind_error(node, "date_part takes a part and a date.")
     if isinstance(arguments[0], exp.Literal) and arguments[0].name.upper() == "EPOCH":
         return bind_epoch(arguments[1], bind)
-    return bind_part(_unit(arguments[0], tuple(DATE_PART_RANGES), node), arguments[1], bind)
+    return bind_part(_unit(arguments[0], _PARTS, node), arguments[1], bind)
 
 
 def bind_time_bucket(node: exp.Expr, bind: Bind) -> Typed:
@@ -206,7 +197,7 @@ def bind_interval(node: exp.Expr, bind: Bind) -> Typed:
     amount, unit = node.this, node.args.get("unit")
     if not isinstance(amount, exp.Literal) or not re.fullmatch(r"-?[0-9]{1,7}", amount.name) or unit is None:
         raise bind_error(node, "an interval is a whole number and a unit.", "write INTERVAL 3 DAY.")
-    name = _unit(unit, DATE_UNITS, node)
+    name = _unit(unit, _MEASURES, node)
     made = exp.Interval(this=exp.Literal.string(amount.name), unit=exp.var(name))
     length = interval_seconds(made)
     bounds = None if length is None else Bounds.point(length)
@@ -244,6 +235,7 @@ def bind_strftime(node: exp.Expr, bind: Bind) -> Typed:
     return Typed(make_try(make_call("strftime", inner.node, form)), TEXT, None, inner.constant, length=length)
 
 
+@binds_calls_of("try_strptime")
 def bind_strptime(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:
     """Bind ``try_strptime(text, format)``."""
     if len(arguments) != 2:
@@ -267,22 +259,21 @@ def bind_make_date(node: exp.Expr, bind: Bind) -> Typed:
 
 # -- distances --------------------------------------------------------------------------------------------------------
 
-_MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12, "DECADE": 120, "CENTURY": 1_200, "MILLENNIUM": 12_000}
 _EPOCH = datetime.date(1970, 1, 1)
 
 
 def _place(unit: str, seconds: Fraction) -> int | None:
     """Return the number of borders of a unit before a time; None outside Python's years."""
-    days = math.floor(seconds / SECONDS["DAY"])
+    days = math.floor(seconds / UNIT_SECONDS["DAY"])
     if unit == "WEEK":
         return (days + 3) // 7  # weeks begin on Mondays, and 1970 on a Thursday
-    if unit not in _MONTHS:
-        return math.floor(seconds / SECONDS[unit])
+    if unit not in UNIT_MONTHS:
+        return math.floor(seconds / UNIT_SECONDS[unit])
     try:
         day = _EPOCH + datetime.timedelta(days=days)
     except OverflowError:
         return None
-    return (day.year * 12 + day.month - 1) // _MONTHS[unit]
+    return (day.year * 12 + day.month - 1) // UNIT_MONTHS[unit]
 
 
 def bound_dates_apart(unit: str, start: Bounds | None, end: Bounds | None, elapsed: bool) -> Bounds | None:

@@ -18,7 +18,7 @@ Source: Dwork and Lei (2009); Dwork and Roth (2014) section 7.2.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -204,7 +204,3 @@ class ProposedMode(_Proposed):
             radius = stability_test.measure_jump_radius(counted, self._of_a_row, self.largest_radius)
             found[key] = self._convert(radius, max(counted).low)
         return pa.float64(), found
-
-
-PROPOSED: Mapping[str, type[_Proposed]] = {"MEDIAN": ProposedMedian, "IQR": ProposedIqr, "MODE": ProposedMode}
-"""The items of functions of one argument."""

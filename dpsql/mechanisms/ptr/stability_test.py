@@ -36,6 +36,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dpsql.catalogue.option_names import ARGUMENT_NAMES
 from dpsql.mechanisms.aggregation import Group, list_groups
 from dpsql.mechanisms.base import ClaimedText, Operator, PublicClaim, Read, Release, RowsClaim
 from dpsql.mechanisms.per_group import GaussianNoise, GroupSelector, compute_keep_probabilities
@@ -501,7 +502,7 @@ class ThresholdTest(StabilityTest):
         )
 
 
-STABILITY_TESTS = ("PURE", "GAUSSIAN", "AUTO")
+STABILITY_TESTS = tuple(word.upper() for row in ARGUMENT_NAMES if row.name == "test" for word in row.words)
 
 
 def make_stability_test(

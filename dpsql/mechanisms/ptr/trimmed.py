@@ -39,6 +39,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
+from dpsql.catalogue.aggregate_names import AGGREGATES
 from dpsql.mechanisms.aggregation import Group, list_groups
 from dpsql.mechanisms.base import ClaimedText, Read, RowsClaim, add_salt
 from dpsql.mechanisms.order_statistics import list_identifiers, quote_name, read_order_statistics
@@ -415,11 +416,10 @@ class Trimmed(RankedItem):
 
 
 FORMS: Mapping[str, Mapping[str, Any]] = {
-    "AVG": {"power": 1},
-    "VARIANCE": {"power": 2, "sample": True},
-    "VAR_POP": {"power": 2},
-    "STDDEV": {"power": 2, "sample": True, "root": True},
-    "STDDEV_SAMP": {"power": 2, "sample": True, "root": True},
-    "STDDEV_POP": {"power": 2, "root": True},
+    row.name: {"power": 1}
+    if row.form == "mean"
+    else {"power": 2, "sample": row.kind.endswith("samp"), "root": row.kind.startswith("stddev")}
+    for row in AGGREGATES
+    if "PTR" in row.modes and row.form in ("mean", "spread")
 }
 """The functions, with the arguments that distinguish them."""

@@ -55,6 +55,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from dpsql.catalogue.option_names import NUMERIC_COMBINERS
 from dpsql.mechanisms import base
 from dpsql.mechanisms.base import SALT, ClaimedText, Read, Release, bind_parameters
 from dpsql.mechanisms.moments import Estimate
@@ -701,7 +702,7 @@ def compare_combiners(
     confidence: float,
 ) -> str:
     """Return a sentence on each combiner's expected error, the chosen one first."""
-    others = (kind for kind in ("median", "mean", "trimmed_mean", "winsorized_mean") if kind != chosen)
+    others = (kind for kind in NUMERIC_COMBINERS if kind != chosen)
     parts = (
         f"{kind} ±{expect_combined(kind, bounds, epsilon, blocks, trim, confidence):.3g}"
         for kind in (chosen, *others)

@@ -24,6 +24,8 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from dpsql import __version__
+from dpsql.catalogue.aggregate_names import MECHANISMS, OFFERED_MODES
+from dpsql.catalogue.row_names import ROW_NAMES
 from dpsql.client.wire import (
     Message,
     ResultReader,
@@ -183,13 +185,13 @@ _MEMBERS = (
 _UNION = pa.dense_union([pa.field(name, kind) for name, kind in _MEMBERS])
 SQL_INFO_SCHEMA = pa.schema([pa.field("info_name", pa.uint32(), nullable=False), pa.field("value", _UNION)])
 
-_KEYWORDS = [
-    "ABOVE_THRESHOLD", "CLOSE", "DECLARE", "DIFFERENTIAL_PRIVACY", "DP", "EXPLAIN", "EXPMECH", "OPTIONS", "PTR", "SHOW", "STABLE",
-    "SUBSAMPLE",
-]  # fmt: skip
-_NUMBERS = ["ABS", "CEIL", "EXP", "FLOOR", "LN", "LOG", "POWER", "ROUND", "SIGN", "SQRT"]
-_STRINGS = ["CONCAT", "LEFT", "LENGTH", "LOWER", "REPLACE", "RIGHT", "SUBSTRING", "TRIM", "UPPER"]
-_TIMES = ["DATE_TRUNC", "DAY", "HOUR", "MINUTE", "MONTH", "QUARTER", "SECOND", "YEAR"]
+_KEYWORDS = sorted({*OFFERED_MODES, *MECHANISMS, "CLOSE", "DECLARE", "EXPLAIN", "OPTIONS", "SHOW"})
+
+
+def _upper(*reasons: str) -> list[str]:
+    """Return the row functions that are total for some reasons, in capitals."""
+    return sorted(row.name.upper() for row in ROW_NAMES if row.total in reasons)
+
 
 TRUE_FACTS = (3, 4, 9, 506, 515, 516, 518, 520, 521, 524, 532)
 """Read-only, SQL, cancel; tables are selectable; aliases, correlation names, expressions in ORDER BY."""
@@ -248,7 +250,13 @@ def list_sql_info(version: str, statement_bytes: int) -> dict[int, tuple[int, An
         531: "policy",
     }
     facts |= {number: (_STRING, text) for number, text in texts.items()}
-    lists = {508: _KEYWORDS, 509: _NUMBERS, 510: _STRINGS, 511: [], 512: _TIMES}
+    lists = {
+        508: _KEYWORDS,
+        509: _upper("mathematics"),
+        510: _upper("text", "comparisons"),
+        511: [],
+        512: _upper("parts of dates"),
+    }
     facts |= {number: (_LIST, words) for number, words in lists.items()}
     facts |= {517: (_MAP, []), 557: (_BIGINT, statement_bytes), 562: (_BIGINT, 0)}
     return dict(sorted(facts.items()))

@@ -75,7 +75,7 @@ SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6) CORR(age, amount) FROM visit
 PrivacyError: CORR has no stability test.
   1 |   SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6) CORR(age, amount) FROM visits
                                                             ^^^^^^^^^^^^^^^^^
-Hint: write SELECT WITH SUBSAMPLE, which takes any query; PTR knows IQR, MEDIAN, QUANTILE_DISC, MODE, ARG_MAX, QUANTILE_CONT, AVG, VARIANCE, VAR_POP, STDDEV, STDDEV_SAMP, STDDEV_POP.
+Hint: write SELECT WITH SUBSAMPLE, which takes any query; PTR knows AVG, STDDEV, STDDEV_SAMP, STDDEV_POP, VARIANCE, VAR_POP, MEDIAN, QUANTILE_CONT, QUANTILE_DISC, IQR, MODE, ARG_MAX.
 ====
 -- case: a mean with STABLE
 SELECT WITH STABLE OPTIONS (epsilon = 1) AVG(age) FROM visits

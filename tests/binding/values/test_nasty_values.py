@@ -14,15 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpsql.binding.values.row_functions import (
-    DATE_PART_FUNCTIONS,
-    FUNCTION_CLASSES,
-    NOT_LISTED,
-    ROW_FUNCTIONS,
-)
+from dpsql.catalogue.row_names import NOT_LISTED, ROW_NAMES, ROW_OF_NAME, ROW_WORDS, TOTALITY
 from dpsql.errors import Error
 from dpsql.language.dialect import to_sql
-from dpsql.language.functions import ROW_ALIASES
 from tests.support.nasty import COMPARED, EXPRESSIONS, ROWS, bound, fill
 
 SOME_ROWS = (1, 3, 5, 6, 8, 13, 30)
@@ -150,14 +144,13 @@ def test_types_are_known(con: duckdb.DuckDBPyConnection, text: str) -> None:
 
 def test_every_function_on_the_list_is_tried() -> None:
     tried = " ".join(EXPRESSIONS).lower()
-    for name in (*ROW_FUNCTIONS, *DATE_PART_FUNCTIONS):
-        assert f"{name}(" in tried, name
-    assert not set(ROW_FUNCTIONS) & set(NOT_LISTED)
-    assert set(ROW_ALIASES.values()) <= {*ROW_FUNCTIONS, *DATE_PART_FUNCTIONS}
-    assert sum(len(group.functions) for group in FUNCTION_CLASSES) == len(ROW_FUNCTIONS), (
-        "a function is in two classes"
-    )
-    assert all(len(group.why) > 15 for group in FUNCTION_CLASSES)
+    for row in ROW_NAMES:
+        if row.signature or row.unit:
+            assert f"{row.name}(" in tried, row.name
+    assert not ROW_WORDS & NOT_LISTED.keys()
+    assert len(ROW_OF_NAME) == len(ROW_NAMES), "a function has two rows"
+    assert {row.total for row in ROW_NAMES if row.signature} == TOTALITY.keys()
+    assert all(len(why) > 15 for why in TOTALITY.values())
 
 
 @pytest.mark.parametrize("text", sorted(NOT_LISTED))

@@ -1,0 +1,250 @@
+"""The catalogue of row functions: for each one its name, the reason why it is total, its types and Spark's spelling.
+
+A total function gives a value for all arguments, if need be in TRY, which turns errors into NULL. Others are refused:
+functions that are volatile or read files, settings or metadata, since their answers aren't about the rows; functions
+whose time or memory grows with a number; JSON, bit strings and unions, whose errors TRY doesn't catch; functions that
+raise on purpose. Each has a public bound on the length of its result.
+
+To add a function, add a row here: :mod:`dpsql.binding.values.row_functions` binds it by its signature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from dpsql.catalogue.date_units import DATE_UNITS
+
+_Range = tuple[int | None, int | None]
+OWN = "own"
+"""Functions with binders of their own, which are total for reasons stated there."""
+_REAL, _FLOATS, _INTEGERS, _TEXT = "mathematics", "floats", "integers", "text"
+_COMPARED, _SIMILAR, _DIGEST, _LISTS, _PARTS = (
+    "comparisons",
+    "similarity",
+    "digests",
+    "lists",
+    "parts of dates",
+)
+
+TOTALITY: dict[str, str] = {
+    _REAL: "Mathematics on DOUBLE: outside the domain the answer is NaN or infinite, which count as missing. Some settings "
+    "of a connection make that an error, which TRY catches.",
+    _FLOATS: "Tests of a float's bits.",
+    _INTEGERS: "Whole numbers, in TRY since the answer may not fit.",
+    _TEXT: "Text: every text is valid UTF-8, and the answers have a public bound. Counts and positions are small literals, "
+    "since the engine raises on positions above 32 bits.",
+    _COMPARED: "Comparisons of two texts.",
+    _SIMILAR: "Similarity to a literal: the cost is at most proportional to the product of both lengths.",
+    _DIGEST: "Digests of a text, of fixed size; never of the privacy unit, which is no value here.",
+    _LISTS: "Lengths of lists.",
+}
+"""The reasons why functions are total."""
+
+
+@dataclass(frozen=True)
+class RowName:
+    """A function of a row's values.
+
+    Args:
+        name: DuckDB's name.
+        total: a key of :data:`TOTALITY`, or :data:`OWN`.
+        signature: its types, as in ``TEXT, 'INTEGER? -> TEXT``: an apostrophe marks a literal, a question mark an argument
+            that may be missing. NUMBER is any type of numbers.
+        node: its sqlglot class; other names are parsed into calls by name.
+        parts: the keys of its values in sqlglot's node, in DuckDB's order.
+        unit: the unit of time of a part of a date.
+        spark: Spark's expression of its arguments, or ``=`` if Spark has it by this name; empty without an equivalent.
+        bounds: the range of the result, or the name of a rule.
+        longest: the longest text from arguments within their lengths, as a multiple of the first, or a rule.
+        cut: the longest text from arguments of any length, or a rule.
+        weight: characters in memory for each character of the result.
+        steps: steps for one row, if more than a few per character: a fraction of the product of two texts' lengths.
+        strict: whether it is NULL if an argument is NULL.
+        chooses: whether its value is one of its arguments.
+        of_day: whether it depends on the day of a time alone.
+    """
+
+    name: str
+    total: str = OWN
+    signature: str = ""
+    node: str = ""
+    aliases: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ("this", "expression")
+    unit: str = ""
+    spark: str = ""
+    bounds: _Range | str | None = None
+    longest: int | str = 1
+    cut: int | str | None = None
+    weight: int = 1
+    steps: tuple[int, int] | None = None
+    strict: bool = True
+    of_day: bool = False
+    chooses: bool = False
+
+
+def _real(
+    names: str, bounds: _Range | str | None = None, signature: str = "NUMBER -> DOUBLE", spark: str = "="
+) -> Iterator[RowName]:
+    """Yield functions of numbers; sqlglot's class of a name is written behind a colon."""
+    for word in names.split():
+        name, _, node = word.partition(":")
+        yield RowName(name, _REAL, signature, node, spark=spark, bounds=bounds)
+
+
+def _asks(names: str, spark: str, steps: tuple[int, int] | None = None) -> Iterator[RowName]:
+    for word in names.split():
+        name, _, node = word.partition(":")
+        yield RowName(name, _COMPARED, "TEXT, TEXT -> BOOLEAN", node, spark=spark, steps=steps)
+
+
+_LOGARITHM = (
+    "(CASE WHEN {{0}} > 0D THEN {0}({{0}}) WHEN {{0}} = 0D THEN double('-Infinity') "
+    "WHEN {{0}} < 0D THEN double('NaN') END)"
+)
+"""Written out for zero and below, for which Spark returns NULL."""
+_NEGATIVE = (
+    "coalesce({0} < 0D OR ({0} = 0D AND atan2({0}, -1D) < 0D), CASE WHEN {0} IS NOT NULL THEN FALSE END)"
+)
+_CODE: _Range = (-1, 0x10FFFF)
+_FROM_ZERO: _Range = (0, None)
+
+_CHOOSERS = ("coalesce", "greatest", "least")
+
+ROW_NAMES: tuple[RowName, ...] = (
+    *_real("asinh:Asinh acosh:Acosh atanh:Atanh cot:Cot gamma lgamma even", spark=""),
+    *_real("tan:Tan sinh:Sinh degrees:Degrees radians:Radians"),
+    RowName("ln", _REAL, "NUMBER -> DOUBLE", "Ln", spark=_LOGARITHM.format("ln"), bounds="logarithm"),
+    RowName("log2", _REAL, "NUMBER -> DOUBLE", spark=_LOGARITHM.format("log2"), bounds="logarithm to base 2"),
+    RowName("log10", _REAL, "NUMBER -> DOUBLE", spark=_LOGARITHM.format("log10"), bounds="logarithm to base 10"),
+    RowName("log", _REAL, "NUMBER, NUMBER -> DOUBLE", bounds="logarithm to any base"),
+    *_real("sqrt:Sqrt", "square root"), *_real("cbrt:Cbrt", "cube root"), *_real("exp:Exp", "exponential"),
+    *_real("sin:Sin cos:Cos tanh:Tanh", (-1, 1)), *_real("asin:Asin atan:Atan", (-2, 2)), *_real("acos:Acos", (0, 4)),
+    *_real("cosh:Cosh", (1, None)), *_real("atan2:Atan2", (-4, 4), "NUMBER, NUMBER -> DOUBLE"),
+    RowName("pow", _REAL, "NUMBER, NUMBER -> DOUBLE", "Pow", ("power",), spark="power({0}, {1})", bounds="power"),
+    RowName("pi", _REAL, "-> DOUBLE", "Pi", parts=(), spark="pi()", bounds=(3, 4)),
+
+    RowName("isnan", _FLOATS, "DOUBLE -> BOOLEAN", "IsNan", spark="({0} = double('NaN'))"),
+    RowName("isinf", _FLOATS, "DOUBLE -> BOOLEAN", "IsInf", spark="(abs({0}) = double('Infinity'))"),
+    RowName("isfinite", _FLOATS, "DOUBLE -> BOOLEAN", spark="(abs({0}) < double('Infinity'))"),
+    RowName("signbit", _FLOATS, "DOUBLE -> BOOLEAN", spark=_NEGATIVE),
+
+    RowName("gcd", _INTEGERS, "INTEGER, INTEGER -> BIGINT"), RowName("lcm", _INTEGERS, "INTEGER, INTEGER -> BIGINT"),
+    RowName("bit_count", _INTEGERS, "INTEGER -> TINYINT", bounds=(0, 128)),
+
+    RowName("lower", _TEXT, "TEXT -> TEXT", "Lower", ("lcase",), spark="="),
+    RowName("upper", _TEXT, "TEXT -> TEXT", "Upper", ("ucase",), spark="="),
+    RowName("reverse", _TEXT, "TEXT -> TEXT", "Reverse"),
+    # A normalised text has at most three code points for each one; its marks are sorted one by one.
+    RowName("strip_accents", _TEXT, "TEXT -> TEXT", longest=3),
+    RowName("nfc_normalize", _TEXT, "TEXT -> TEXT", longest=3, steps=(2, 1)),
+    RowName("trim", _TEXT, "TEXT, 'TEXT? -> TEXT"), RowName("ltrim", _TEXT, "TEXT, 'TEXT? -> TEXT"),
+    RowName("rtrim", _TEXT, "TEXT, 'TEXT? -> TEXT"),
+    RowName("length", _TEXT, "TEXT -> BIGINT", aliases=("char_length", "character_length"), bounds="characters"),
+    RowName("strlen", _TEXT, "TEXT -> BIGINT", spark="CAST(octet_length({0}) AS BIGINT)", bounds="bytes"),
+    RowName("bit_length", _TEXT, "TEXT -> BIGINT", "BitLength", spark="CAST(bit_length({0}) AS BIGINT)", bounds="bits"),
+    RowName("substring", _TEXT, "TEXT, 'INTEGER, 'INTEGER? -> TEXT", "Substring", ("substr",), ("this", "start", "length"),
+            cut="third argument"),
+    RowName("left", _TEXT, "TEXT, 'INTEGER -> TEXT", "Left", cut="second argument"),
+    RowName("right", _TEXT, "TEXT, 'INTEGER -> TEXT", "Right", cut="second argument"),
+    RowName("replace", _TEXT, "TEXT, 'TEXT, 'TEXT -> TEXT", "Replace", parts=("this", "expression", "replacement"), spark="=",
+            longest="replacements", steps=(1, 64)),
+    RowName("translate", _TEXT, "TEXT, 'TEXT, 'TEXT -> TEXT", "Translate", parts=("this", "from_", "to"), spark="="),
+    RowName("split_part", _TEXT, "TEXT, 'TEXT, 'INTEGER -> TEXT", "SplitPart", parts=("this", "delimiter", "part_index"),
+            weight=5),
+    RowName("strpos", _TEXT, "TEXT, TEXT -> BIGINT", "StrPosition", ("instr",), ("this", "substr"),
+            spark="CAST(instr({0}, {1}) AS BIGINT)", bounds=_FROM_ZERO, steps=(1, 64)),
+    RowName("ascii", _TEXT, "TEXT -> INTEGER", "Ascii", spark="=", bounds=_CODE),
+    RowName("unicode", _TEXT, "TEXT -> INTEGER", "Unicode", spark="(CASE WHEN {0} = '' THEN -1 ELSE ascii({0}) END)",
+            bounds=_CODE),
+    RowName("ord", _TEXT, "TEXT -> INTEGER", bounds=_CODE),
+
+    *_asks("starts_with:StartsWith prefix", "startswith({0}, {1})"), *_asks("ends_with:EndsWith suffix", "endswith({0}, {1})"),
+    *_asks("contains:Contains", "=", (1, 64)),
+
+    RowName("levenshtein", _SIMILAR, "TEXT, 'TEXT -> BIGINT", "Levenshtein", ("editdist3",), bounds=_FROM_ZERO, steps=(2, 1)),
+    RowName("jaro_similarity", _SIMILAR, "TEXT, 'TEXT -> DOUBLE", bounds=(0, 1), steps=(1, 16)),
+    RowName("jaro_winkler_similarity", _SIMILAR, "TEXT, 'TEXT -> DOUBLE", "JarowinklerSimilarity", bounds=(0, 1), steps=(1, 16)),
+
+    RowName("md5", _DIGEST, "TEXT -> TEXT", "MD5", spark="=", cut=32),
+    RowName("sha1", _DIGEST, "TEXT -> TEXT", "SHA", spark="=", cut=40),
+    RowName("sha256", _DIGEST, "TEXT -> TEXT", spark="sha2({0}, 256)", cut=64),
+    RowName("len", _LISTS, "LIST -> BIGINT", "ArraySize", ("array_length",), bounds="characters"),
+
+    *(RowName(unit.name.lower(), _PARTS, node=unit.node, unit=unit.name) for unit in DATE_UNITS if unit.called),
+    RowName("dayofmonth", _PARTS, node="DayOfMonth", aliases=("day_of_month",), unit="DAY"),
+    RowName("weekofyear", _PARTS, node="WeekOfYear", unit="WEEK"),
+
+    *map(RowName, (
+        "abs", "date_diff", "date_trunc", "epoch", "extract", "floor", "list_slice", "make_date", "mod", "regexp_extract",
+        "regexp_full_match", "regexp_matches", "regexp_replace", "round", "sign", "strftime", "time_bucket", "trunc",
+        "try_strptime", "xor",
+    )),
+    RowName("array_slice", node="ArraySlice", parts=("this", "start", "end")), RowName("ceil", aliases=("ceiling",)),
+    RowName("date_part", aliases=("datepart",)), RowName("date_sub", aliases=("datesub",)),
+    RowName("dayname", node="Dayname", of_day=True), RowName("last_day", of_day=True),
+    RowName("monthname", node="Monthname", of_day=True), RowName("string_split", node="Split"),
+    RowName("width_bucket", node="WidthBucket", parts=("this", "min_value", "max_value", "num_buckets")),
+    *(replace(RowName(name), strict=False, chooses=name in _CHOOSERS) for name in (
+        "coalesce", "concat", "concat_ws", "greatest", "if", "ifnull", "least", "list_contains", "list_value", "nullif",
+    )),
+)  # fmt: skip
+"""The row functions."""
+ROW_OF_NAME: dict[str, RowName] = {row.name: row for row in ROW_NAMES}
+ROW_ALIASES: dict[str, str] = {alias: row.name for row in ROW_NAMES for alias in row.aliases}
+ROW_WORDS: frozenset[str] = frozenset({*ROW_OF_NAME, *ROW_ALIASES})
+DUCKDB_WORDS: frozenset[str] = ROW_WORDS - {"day_of_month", "extract", "width_bucket"}
+"""The names that DuckDB has too."""
+CALLED_FUNCTIONS: frozenset[str] = frozenset(
+    name for row in ROW_NAMES if row.signature or row.unit for name in (row.name, *row.aliases)
+)
+"""Functions bound by their signature or unit alone."""
+STRICT_CALLS: frozenset[str] = frozenset(
+    name for row in ROW_NAMES if row.strict for name in (row.name, *row.aliases)
+)
+"""Functions that are NULL if one of their arguments is."""
+
+REFUSED_NODES: dict[str, str] = {
+    "Pad": "lpad", "StrToTime": "strptime", "Explode": "unnest", "Rand": "random", "GenerateSeries": "range",
+    "CurrentDate": "current_date", "CurrentTimestamp": "current_timestamp", "CurrentTime": "current_time",
+}  # fmt: skip
+"""DuckDB's names of some refused calls, by sqlglot's class."""
+
+_NO_ROWS = "its answer is not about the rows"
+_COSTS = "its cost depends on the values"
+CLOCK = f"{_NO_ROWS}; write a date"
+JSON = "it fails on text that is no JSON"
+NOT_LISTED: dict[str, str] = {name: why for why, names in (
+    (_NO_ROWS, ("random", "rand", "uuid", "gen_random_uuid", "nextval", "currval", "setseed", "rowid", "getenv",
+              "current_setting", "getvariable", "version", "typeof", "stats", "alias", "current_user", "session_user",
+              "current_catalog", "current_database", "current_schema")),
+    (CLOCK, (
+        "now", "current_timestamp", "current_date", "current_time", "today", "get_current_time", "localtimestamp", "localtime",
+        "current_localtime", "current_localtimestamp", "get_current_timestamp", "transaction_timestamp")),
+    ("it reads files", ("read_text", "read_blob", "read_csv", "read_parquet", "glob", "query", "query_table")),
+    (_COSTS, ("repeat", "lpad", "rpad", "range", "generate_series", "list_resize", "format", "printf")),
+    ("an error would be an answer without noise", ("error", "assert_true")),
+    ("time would be an answer without noise", ("sleep_ms", "pg_sleep")),
+    ("it fails on far dates while the engine still plans; epoch doesn't", ("epoch_ns", "epoch_us")),
+    ("it differs between versions; md5 of a text doesn't", ("hash",)),
+    ("it means several columns; name each", ("columns",)),
+    ("it fails on text of another form", ("strptime",)),
+    (JSON, ("->", "->>", "json_extract", "json_extract_string", "json_extract_path", "json_extract_path_text", "json_value")),
+    ("it makes rows of a row; in FROM it may stand, behind the table and a comma", ("unnest",)),
+) for name in names}  # fmt: skip
+"""Reasons why some well-known functions are missing."""
+
+_FURTHER = """
+add age array_cat array_concat array_contains array_count array_distinct array_extract array_has array_has_all
+array_has_any array_indexof array_max array_min array_position array_reverse array_sort array_to_string cast date_add
+datediff datetrunc divide epoch_ms epoch_ns epoch_us extract factorial fdiv fmod hamming hash ilike_escape isoweek jaccard julian
+like_escape list_any_value list_avg list_bool_and list_bool_or list_cat list_concat list_count list_distinct list_extract
+list_first list_has list_has_all list_has_any list_indexof list_last list_max list_median list_min list_mode
+list_position list_product list_reverse list_reverse_sort list_sort list_stddev_samp list_string_agg list_sum list_unique
+list_var_samp make_time make_timestamp make_timestamp_ns mismatches multiply not_ilike_escape not_like_escape
+regexp_escape round_even row split str_split string_to_array struct_extract struct_pack subtract
+timetz_byte_comparable timezone_hour timezone_minute to_base to_centuries to_days to_decades to_hours to_microseconds
+to_millennia to_milliseconds to_minutes to_months to_quarters to_seconds to_timestamp to_weeks to_years try_cast
+"""
+EXACT_CALLS: frozenset[str] = frozenset(_FURTHER.split())
+"""Further functions of their arguments alone, for exact queries: spellings by DuckDB and by the binder."""
