@@ -49,7 +49,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Union, cast, get_args, get_origi
 import dpsql.privacy.filters  # noqa: F401 - it imports every kind of event
 from dpsql import errors
 from dpsql.errors import Error
-from dpsql.language.parameter_values import drop_zone, read_name, unwrap_value
+from dpsql.language.parameter_values import drop_zone, name_parameters, read_name, unwrap_value
 from dpsql.privacy.events import Event
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 
     from dpsql.privacy.records import BudgetState, Entry
     from dpsql.session.explanation import Explanation, Why
+    from dpsql.session.interface import Question
     from dpsql.session.result import Result
 
 
@@ -554,16 +555,17 @@ def _check_date(value: datetime.date, kind: type[datetime.date]) -> str:
     return text
 
 
-def write_amount(epsilon: str | Fraction | None) -> str | dict[str, str] | None:
-    """Return an epsilon, the analyst's text or exact, as a JSON value."""
-    return {"fraction": str(epsilon)} if isinstance(epsilon, Fraction) else epsilon
+def write_question(question: Question) -> dict[str, Any]:
+    """Return a cell's text, parameters by name and epsilon as JSON values.
 
-
-def write_question(
-    text: str, params: Mapping[str, Any] | None, epsilon: str | Fraction | None
-) -> dict[str, Any]:
-    """Return a statement's text, parameters by name and epsilon as JSON values."""
-    return {"text": text, "params": write_params(params), "epsilon": write_amount(epsilon)}
+    Raises:
+        BindError: the parameters don't fit the text.
+    """
+    text, named = name_parameters(question.text, question.params)
+    params = None if question.params is None else write_params(named)
+    epsilon = question.epsilon
+    amount = {"fraction": str(epsilon)} if isinstance(epsilon, Fraction) else epsilon
+    return {"text": text, "params": params, "epsilon": amount}
 
 
 def read_amount(body: Any) -> str | Fraction | None:

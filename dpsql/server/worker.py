@@ -492,9 +492,8 @@ class AnalystWorker:
 
         engine = self._unused.pop() if self._unused else self._open_in_call()
         proxy: Any = LedgerProxy(self._ask, self.policy, analyst)
-        session = self._sessions[name] = Session(self.policy, engine, proxy)
-        session.policy = self.policy.for_analyst(analyst)  # the part that the analyst may see
-        return session
+        self._sessions[name] = Session(self.policy, engine, proxy, self.policy.for_analyst(analyst))
+        return self._sessions[name]
 
     def _send_journal(self, name: str, session: Session) -> None:
         lines = self._operations.read_journal(session)
