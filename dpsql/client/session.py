@@ -25,17 +25,16 @@ from dpsql.client.wire import (
     WireError,
     get_field,
     read_arrow_schemas,
+    read_as,
     read_entry,
     read_error,
-    read_event_of,
-    read_explanation,
     read_state,
-    read_why,
     write_question,
 )
 from dpsql.errors import BindError, Error, Interrupted, ServerError
 from dpsql.interrupts import leave_work, run_apart, telling_stops
 from dpsql.language.parameter_values import Params
+from dpsql.privacy.events import Event
 from dpsql.session.interface import AnalystSession, Question, SessionPlan
 from dpsql.session.result import DeclaredResult, Result
 
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dpsql.policy.model import Policy
-    from dpsql.privacy.events import Event
     from dpsql.privacy.records import BudgetState, Entry
     from dpsql.report.tables import BudgetPanel
     from dpsql.session.explanation import Description, Explanation, Why
@@ -214,7 +212,7 @@ class RemotePlan(SessionPlan):
     @property
     def event(self) -> Event | None:
         body = self._ask("plan", {"statements": self._asked, "run": False}).value.get("event")
-        return None if body is None else read_event_of(body)
+        return None if body is None else read_as(Event, body)
 
     def _answer(self) -> None:
         results = self._ask("plan", {"statements": self._asked, "run": True}).results
@@ -301,7 +299,9 @@ class RemoteSession(AnalystSession):
         return RemotePlan(self)
 
     def _explain(self, question: Question) -> Explanation:
-        return read_explanation(self._ask("explain", write_question(question)).value.get("explanation"))
+        from dpsql.session.explanation import Explanation
+
+        return read_as(Explanation, self._ask("explain", write_question(question)).value.get("explanation"))
 
     def describe(self, text: str, params: Params | None = None) -> Description:
         value = self._ask("describe", write_question(Question(text, params))).value
@@ -321,7 +321,9 @@ class RemoteSession(AnalystSession):
         return dict(zip(names, schemas, strict=True))
 
     def why(self) -> Why:
-        return read_why(self._ask("why").value.get("why"))
+        from dpsql.session.explanation import Why
+
+        return read_as(Why, self._ask("why").value.get("why"))
 
     # -- everything else ----------------------------------------------------------------------------------------
 

@@ -36,16 +36,13 @@ from dpsql.client.wire import (
     read_amount,
     read_params,
     write_arrow_schemas,
-    write_entry,
     write_error,
-    write_explanation,
     write_question,
     write_result,
-    write_state,
-    write_why,
 )
 from dpsql.errors import BindError, Error, Interrupted, PostprocessingError
 from dpsql.language.statements import Statement, may_keep, parse
+from dpsql.privacy.codec import write_record
 from dpsql.report.data import list_pictures
 from dpsql.report.tables import BudgetPanel, clip_text
 from dpsql.session.description import match_parameters
@@ -275,7 +272,7 @@ def _plan(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterato
 def _explain(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
     asked = _read_question(head)
     explained = session.explain(asked.text, asked.params, epsilon=asked.epsilon)
-    yield Message({"kind": "value", "explanation": write_explanation(explained)})
+    yield Message({"kind": "value", "explanation": write_record(explained)})
 
 
 def _describe(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
@@ -294,14 +291,14 @@ def _schemas(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iter
 
 
 def _why(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
-    yield Message({"kind": "value", "why": write_why(session.why())})
+    yield Message({"kind": "value", "why": write_record(session.why())})
 
 
 # -- operations that spend nothing ------------------------------------------------------------------------------------
 
 
 def _budget(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
-    yield Message({"kind": "value", "state": write_state(session.budget())})
+    yield Message({"kind": "value", "state": write_record(session.budget())})
 
 
 def _ledger(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
@@ -310,7 +307,7 @@ def _ledger(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Itera
     page: list[dict[str, Any]] = []
     size = 0
     for entry in session.ledger(last):
-        body = write_entry(entry)
+        body = write_record(entry)
         page.append(body)
         size += len(json.dumps(body))
         if size > CHUNK:
@@ -355,7 +352,7 @@ def _panel(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterat
         raise WireError("this server has no such panel.")
     shown = BudgetPanel.of(session.account)
     charges = [[c.when, c.charge, c.outcome, clip_text(c.text, MAX_CHARGE_TEXT)] for c in shown.charges]
-    state, notices = write_state(shown.state), list(shown.notices)
+    state, notices = write_record(shown.state), list(shown.notices)
     head = {
         "state": state,
         "charges": charges,
