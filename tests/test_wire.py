@@ -8,6 +8,7 @@ import json
 import struct
 from contextlib import suppress
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,8 @@ from dpsql.client import wire
 from dpsql.client.wire import CHUNK, Message, WireError, encode, pack_messages, unpack_messages
 from dpsql.language.parameters import make_literal
 from dpsql.privacy.amounts import OwnRoom
-from dpsql.privacy.events import KINDS, DiscreteLaplace, PureDP, compose_events
+from dpsql.privacy.codec import write_record
+from dpsql.privacy.events import KINDS, DiscreteLaplace, Event, PureDP, compose_events
 from dpsql.privacy.records import BudgetState, Entry
 from dpsql.session.explanation import Errors, Explanation
 from dpsql.session.result import Result
@@ -75,8 +77,8 @@ READERS = {
     "error": lambda body: wire.read_error(Message(body)),
     "state": wire.read_state,
     "entry": wire.read_entry,
-    "explanation": wire.read_explanation,
-    "event": wire.read_event_of,
+    "explanation": partial(wire.read_as, Explanation),
+    "event": partial(wire.read_as, Event),
     "params": wire.read_params,
     "result": lambda body: wire.read_results([Message({"kind": "result", **body}, b"x")]),
 }
@@ -175,13 +177,13 @@ def test_states_round_trip(state: BudgetState, whole: BudgetState | None) -> Non
     from dataclasses import replace
 
     state = replace(state, whole=whole)
-    assert wire.read_state(through(wire.write_state(state))) == state
+    assert wire.read_state(through(write_record(state))) == state
 
 
 @given(entries)
 @settings(max_examples=50)
 def test_entries_round_trip(entry: Entry) -> None:
-    assert wire.read_entry(through(wire.write_entry(entry))) == entry
+    assert wire.read_entry(through(write_record(entry))) == entry
 
 
 @given(explanations, explanations)
@@ -189,13 +191,13 @@ def test_entries_round_trip(entry: Entry) -> None:
 def test_explanations_round_trip(first: Explanation, second: Explanation) -> None:
     whole = Explanation(("all",), "ε=1", (), "", parts=(first, second))
     for one in (first, whole):
-        assert wire.read_explanation(through(wire.write_explanation(one))) == one
+        assert wire.read_as(Explanation, through(write_record(one))) == one
 
 
 @given(entries, st.data())
 @settings(max_examples=80)
 def test_a_record_with_one_wrong_field_is_refused_or_another(entry: Entry, data: st.DataObject) -> None:
-    body = through(wire.write_entry(entry))
+    body = through(write_record(entry))
     name = data.draw(st.sampled_from(sorted(body)))
     body[name] = data.draw(plain)
     try:
@@ -207,7 +209,7 @@ def test_a_record_with_one_wrong_field_is_refused_or_another(entry: Entry, data:
 
 def test_what_a_later_version_adds_is_left_out_and_what_it_leaves_out_has_its_default() -> None:
     entry = Entry(1, "2026-01-02T03:04:05+00:00", "ann", "SELECT 1", "refused", None, None)
-    body = wire.write_entry(entry)
+    body = write_record(entry)
     del body["reason"]
     assert wire.read_entry({**body, "colour": "red"}) == entry
     del body["text"]
@@ -224,7 +226,7 @@ def test_every_kind_of_event_is_known() -> None:
 
 
 def test_a_huge_number_is_no_fraction() -> None:
-    state = wire.write_state(
+    state = write_record(
         BudgetState("zcdp", *[Fraction(1)] * 6, "", at_delta=Fraction(1, 10**6))  # type: ignore[arg-type]
     )
     for amount in ("1e999999999", "1" * 5000, "1/0", " 1", "nan", 1, None):

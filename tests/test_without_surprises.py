@@ -18,7 +18,7 @@ import pytest
 import dpsql
 from dpsql.demo import POLICY as DEMO
 from dpsql.errors import BindError, Error, ParseError, PolicyError
-from dpsql.session.session_state import in_our_words
+from dpsql.session.interface import guarded
 
 SECRET = "SECRET-987"
 ROWS = {"person_id": [987654321], "note": [SECRET]}
@@ -142,13 +142,14 @@ def test_an_error_of_an_engine_leaves_no_trace() -> None:
     """Failures that no check foresaw are told without DuckDB's words, which may quote a value."""
 
     class Opened:
-        closed = False
+        def check_open(self) -> None:
+            pass
 
-        @in_our_words
+        @guarded
         def ask(self) -> None:
             duckdb.sql(f"SELECT CAST('{SECRET}' AS INTEGER)").fetchall()
 
-        @in_our_words
+        @guarded
         def fail(self) -> None:
             raise ZeroDivisionError
 

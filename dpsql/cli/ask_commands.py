@@ -16,9 +16,8 @@ from dpsql.cli.server_commands import DEFAULT_LISTEN
 from dpsql.errors import ParseError, ServerError
 
 if TYPE_CHECKING:
-    from dpsql.client.session import RemoteSession
+    from dpsql.session.interface import AnalystSession
     from dpsql.session.result import Result
-    from dpsql.session.session import Session
 
 FORMATS = ("table", "csv", "json", "arrow")
 
@@ -159,7 +158,7 @@ def _params(given: argparse.Namespace) -> dict[str, Any] | list[Any] | None:
     return params
 
 
-def _open(given: argparse.Namespace) -> Session | RemoteSession:
+def _open(given: argparse.Namespace) -> AnalystSession:
     if given.server is not None:
         own = {
             "--database": given.database,

@@ -16,16 +16,6 @@ Encodes what accompanies a statement: its parameters, its cell's epsilon, its ex
 
 A parameter keeps its type and all digits, so that the other side writes the same literal. The other side refuses values
 that SQL can't represent, with the usual message.
-
-Frozen dataclasses as JSON values and back, by their fields' declared types.
-
-Fractions are texts, so nothing is rounded; so are floats that JSON doesn't have.
-
->>> from dpsql.privacy.amounts import Amount
->>> write_record(Amount("rho", Fraction(1, 3)))
-{'currency': 'rho', 'total': '1/3'}
->>> read_value(Amount, {"currency": "rho", "total": "1/3"}) == Amount("rho", Fraction(1, 3))
-True
 """
 
 from __future__ import annotations
@@ -34,29 +24,26 @@ import base64
 import datetime
 import decimal
 import json
-import math
 import os
-import re
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cache, partial
-from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import dpsql.privacy.filters  # noqa: F401 - it imports every kind of event
 from dpsql import errors
 from dpsql.errors import Error
-from dpsql.language.parameter_values import drop_zone, read_name, unwrap_value
+from dpsql.language.parameter_values import drop_zone, name_parameters, read_name, unwrap_value
+from dpsql.privacy.codec import read_value
 from dpsql.privacy.events import Event
+from dpsql.privacy.filters import ACCOUNTANTS  # it imports every kind of event
+from dpsql.privacy.records import BudgetState, Entry
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from dpsql.privacy.records import BudgetState, Entry
-    from dpsql.session.explanation import Explanation, Why
+    from dpsql.session.interface import Question
     from dpsql.session.result import Result
 
 
@@ -207,35 +194,17 @@ def _optional(head: Mapping[str, Any], name: str) -> str | None:
 # -- records ----------------------------------------------------------------------------------------------------------
 
 
-def read_event_of(body: Any) -> Event:
-    """Parse an event written by :meth:`dpsql.privacy.events.Event.to_json`; WireError if malformed."""
-    from dpsql.privacy.events import Event
-
-    return _read(Event, body)
-
-
-def _read(kind: type[_T], body: Any) -> _T:
-    from dpsql.client.wire import read_value
-
+def read_as(kind: type[_T], body: object) -> _T:
+    """Parse an event or a record, as :mod:`dpsql.privacy.codec` writes it; WireError if malformed."""
     try:
-        return cast(_T, read_value(kind, body))
+        return read_value(kind, body)
     except MALFORMED:
         raise WireError(f"a message arrived without a proper {kind.__name__}.") from None
 
 
-def write_state(state: BudgetState) -> dict[str, Any]:
-    """Return a budget state as JSON values."""
-    from dpsql.client.wire import write_record
-
-    return write_record(state)
-
-
-def read_state(body: Any) -> BudgetState:
+def read_state(body: object) -> BudgetState:
     """Parse a budget state; WireError if malformed, or of an unknown accountant."""
-    from dpsql.privacy.filters import ACCOUNTANTS
-    from dpsql.privacy.records import BudgetState
-
-    state = _read(BudgetState, body)
+    state = read_as(BudgetState, body)
     if not all(one.accountant in ACCOUNTANTS for one in (state, state.whole or state)):
         raise WireError(
             "a budget of an unknown accountant arrived.", hint="install the server's version of dpsql."
@@ -243,51 +212,14 @@ def read_state(body: Any) -> BudgetState:
     return state
 
 
-def write_entry(entry: Entry) -> dict[str, Any]:
-    """Return a ledger entry as JSON values."""
-    from dpsql.client.wire import write_record
-
-    return write_record(entry)
-
-
-def read_entry(body: Any) -> Entry:
+def read_entry(body: object) -> Entry:
     """Parse a ledger entry; WireError if malformed."""
-    from dpsql.privacy.records import Entry
-
-    entry = _read(Entry, body)
+    entry = read_as(Entry, body)
     try:
         datetime.datetime.fromisoformat(entry.when)
     except ValueError:
         raise WireError("a statement without a proper time arrived.") from None
     return entry
-
-
-def write_explanation(explanation: Explanation) -> dict[str, Any]:
-    """Return an explanation as JSON values."""
-    from dpsql.client.wire import write_record
-
-    return write_record(explanation)
-
-
-def read_explanation(body: Any) -> Explanation:
-    """Parse an explanation; WireError if malformed."""
-    from dpsql.session.explanation import Explanation
-
-    return _read(Explanation, body)
-
-
-def write_why(why: Why) -> dict[str, Any]:
-    """Return a :class:`Why` as JSON values."""
-    from dpsql.client.wire import write_record
-
-    return write_record(why)
-
-
-def read_why(body: Any) -> Why:
-    """Parse a :class:`Why`; WireError if malformed."""
-    from dpsql.session.explanation import Why
-
-    return _read(Why, body)
 
 
 # -- results ----------------------------------------------------------------------------------------------------------
@@ -408,7 +340,7 @@ def _read_result(head: dict[str, Any], rows: bytes) -> Result:
             _check_rows(pa.Table.from_arrays(table.columns[: len(columns)], names=columns), head),
             intervals={name: (ends[2 * i], ends[2 * i + 1]) for i, name in enumerate(measured)},
             loss=get_field(head, "loss", str),
-            event=None if event is None else read_event_of(event),
+            event=None if event is None else read_as(Event, event),
             notes=_texts(head, "notes"),
             statement_id=_optional(head, "statement_id"),
             cost_line=get_field(head, "cost_line", str),
@@ -554,25 +486,24 @@ def _check_date(value: datetime.date, kind: type[datetime.date]) -> str:
     return text
 
 
-def write_amount(epsilon: str | Fraction | None) -> str | dict[str, str] | None:
-    """Return an epsilon, the analyst's text or exact, as a JSON value."""
-    return {"fraction": str(epsilon)} if isinstance(epsilon, Fraction) else epsilon
+def write_question(question: Question) -> dict[str, Any]:
+    """Return a cell's text, parameters by name and epsilon as JSON values.
 
-
-def write_question(
-    text: str, params: Mapping[str, Any] | None, epsilon: str | Fraction | None
-) -> dict[str, Any]:
-    """Return a statement's text, parameters by name and epsilon as JSON values."""
-    return {"text": text, "params": write_params(params), "epsilon": write_amount(epsilon)}
+    Raises:
+        BindError: the parameters don't fit the text.
+    """
+    text, named = name_parameters(question.text, question.params)
+    params = None if question.params is None else write_params(named)
+    epsilon = question.epsilon
+    amount = {"fraction": str(epsilon)} if isinstance(epsilon, Fraction) else epsilon
+    return {"text": text, "params": params, "epsilon": amount}
 
 
 def read_amount(body: Any) -> str | Fraction | None:
     """Parse an epsilon; WireError if malformed."""
     if isinstance(body, dict):
-        from dpsql.client.wire import read_value
-
         try:
-            return cast(Fraction, read_value(Fraction, body.get("fraction")))
+            return read_value(Fraction, body.get("fraction"))
         except MALFORMED:
             raise WireError("an epsilon arrived that is none.") from None
     if body is not None and not isinstance(body, str):
@@ -627,129 +558,3 @@ def read_arrow_schemas(body: Any) -> list[pa.Schema]:
         return [pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text, validate=True))) for text in body]
     except (*MALFORMED, pa.ArrowException):
         raise WireError("columns arrived that are none.") from None
-
-
-_FRACTION = re.compile(r"-?[0-9]{1,4000}(/[1-9][0-9]{0,3999})?")
-
-
-def write_record(record: Any) -> dict[str, Any]:
-    """Return a frozen dataclass as JSON values, by its fields' declared types."""
-    return {f.name: _write_value(getattr(record, f.name)) for f in fields(record)}
-
-
-def _write_value(value: Any) -> Any:
-    if isinstance(value, Event):
-        return value.to_json()
-    if isinstance(value, Fraction):
-        return str(value)
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
-    if isinstance(value, tuple | list):
-        return [_write_value(item) for item in value]
-    if isinstance(value, Mapping):
-        return {str(key): _write_value(item) for key, item in value.items()}
-    return write_record(value) if is_dataclass(value) else value
-
-
-def read_value(declared: Any, value: Any) -> Any:
-    """Return a JSON value as its declared type: a record, an event, a plain value, or lists of these.
-
-    Unknown fields of records are ignored. ValueError, TypeError, KeyError or ArithmeticError if the value is malformed
-    or a field is missing.
-    """
-    return _find_reader(declared)(value)
-
-
-_Read = Callable[[Any], Any]
-
-
-@cache
-def _find_reader(declared: Any) -> _Read:
-    """Return the reader of a type, cached since budget states are read often."""
-    origin, inside = get_origin(declared), get_args(declared)
-    if origin in (Union, UnionType):
-        (kind,) = (one for one in inside if one is not NoneType)
-        return _optional_type(kind) if NoneType in inside else _find_reader(kind)
-    if origin is tuple:
-        return _list_of(inside[0]) if inside[-1] is ... else _tuple_of(inside)
-    if origin is not None and issubclass(origin, Mapping):
-        return _mapping_of(*inside)
-    if declared is Event:
-        return Event.from_json
-    if is_dataclass(declared) and isinstance(declared, type):
-        return _record_of(declared)
-    return _PLAIN[declared]
-
-
-def _optional_type(kind: Any) -> _Read:
-    def read(value: Any) -> Any:
-        return None if value is None else _find_reader(kind)(value)
-
-    return read
-
-
-def _list_of(kind: Any) -> _Read:
-    def read(value: Any) -> Any:
-        return tuple(map(_find_reader(kind), _check(list, value)))
-
-    return read
-
-
-def _tuple_of(kinds: tuple[Any, ...]) -> _Read:
-    def read(value: Any) -> Any:
-        items = zip(kinds, _check(list, value), strict=True)
-        return tuple(_find_reader(kind)(item) for kind, item in items)
-
-    return read
-
-
-def _mapping_of(key: Any, kind: Any) -> _Read:
-    def read(value: Any) -> Any:
-        items = _check(dict, value).items()
-        return {_find_reader(key)(name): _find_reader(kind)(item) for name, item in items}
-
-    return read
-
-
-def _record_of(kind: type) -> _Read:
-    known: list[tuple[str, _Read, bool]] = []
-
-    def read(value: Any) -> Any:
-        body = _check(dict, value)
-        if not known:  # resolved late, because some records' types are defined after this module
-            hints = get_type_hints(kind)
-            known[:] = [(f.name, _find_reader(hints[f.name]), _is_needed(f)) for f in fields(kind)]
-        return kind(**{name: get(body[name]) for name, get, needed in known if needed or name in body})
-
-    return read
-
-
-def _is_needed(field: Field[Any]) -> bool:
-    return field.default is MISSING and field.default_factory is MISSING
-
-
-def _check(kind: type[_T], value: Any) -> _T:
-    if type(value) is not kind:
-        raise TypeError
-    return value
-
-
-def _read_fraction(value: Any) -> Fraction:
-    if not _FRACTION.fullmatch(_check(str, value)):
-        raise ValueError
-    return Fraction(value)
-
-
-def _read_float(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise TypeError
-    return float(value)
-
-
-_PLAIN: dict[Any, _Read] = {
-    Fraction: _read_fraction,
-    float: _read_float,
-    str: partial(_check, str),
-    int: partial(_check, int),
-    bool: partial(_check, bool),
-}

@@ -21,9 +21,8 @@ from dpsql import errors
 from dpsql.errors import Error
 
 if TYPE_CHECKING:
-    from dpsql.client.session import RemoteSession
+    from dpsql.session.interface import AnalystSession
     from dpsql.session.result import LowHigh, Result
-    from dpsql.session.session import Session
 
 apilevel = "2.0"
 threadsafety = 2
@@ -218,7 +217,7 @@ class Cursor:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def _open(self) -> Session | RemoteSession:
+    def _open(self) -> AnalystSession:
         if self._closed or self.connection._closed:
             raise InterfaceError("the cursor or its connection is closed.")
         return self.connection.session
@@ -238,7 +237,7 @@ class Connection:
     ProgrammingError = ProgrammingError
     NotSupportedError = NotSupportedError
 
-    def __init__(self, session: Session | RemoteSession) -> None:
+    def __init__(self, session: AnalystSession) -> None:
         self.session = session
         self._closed = False
 

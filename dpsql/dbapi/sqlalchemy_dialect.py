@@ -316,7 +316,7 @@ class DpsqlServerDialect(DpsqlDialect):
 
         analyst = given.pop("analyst", None)
         opened = dbapi.connect_to_server(*arguments, **given)
-        if analyst is not None and getattr(opened.session, "analyst", None) != analyst:
+        if analyst is not None and opened.session.analyst != analyst:
             opened.close()
             raise dbapi.OperationalError(f"the token is not one of {analyst}.")
         return opened

@@ -40,8 +40,7 @@ from dpsql.session.result import Result
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from dpsql.client.session import RemoteSession
-    from dpsql.notebook.sessions import OpenSession
+    from dpsql.session.interface import AnalystSession
 
 
 _PARAMETER = re.compile(r"\$([A-Za-z_]\w*)")
@@ -318,7 +317,7 @@ class DpsqlMagic(Magics):
 
         self._hold(name, open_session(database, policy=policy, ledger=ledger, analyst=analyst))
 
-    def _hold(self, name: str | None, session: OpenSession) -> None:
+    def _hold(self, name: str | None, session: AnalystSession) -> None:
         """Store a session instead of the one of its name, and print its summary."""
         name = name or "main"
         if name in self.sessions:
@@ -438,7 +437,7 @@ def names_server(given: CellOptions) -> bool:
     return any(is_address(word) for word in given.rest)
 
 
-def open_server(given: CellOptions, kernel: bool) -> RemoteSession:
+def open_server(given: CellOptions, kernel: bool) -> AnalystSession:
     """Open a session on a server.
 
     ``kernel``: whether to ask for the token in a notebook, unseen and without storing it.

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from dpsql.client.session import RemoteSession
 from dpsql.errors import Error
 from dpsql.notebook import guide
 from dpsql.report.tables import BudgetPanel, Data, Html, tag
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
     from dpsql.language.parameter_values import Params
     from dpsql.notebook.guide import CellOptions
-    from dpsql.notebook.sessions import OpenSession, Sessions
+    from dpsql.notebook.sessions import Sessions
     from dpsql.session.explanation import Explanation
 
 TARGET = "dpsql.panel"
@@ -63,11 +62,6 @@ class CellTexts:
         """Return the panel with its charges linked to their cells."""
         charges = tuple(charge._replace(cell=self.find(charge.text)) for charge in panel.charges)
         return replace(panel, charges=charges)
-
-
-def _asking_briefly(session: OpenSession) -> AbstractContextManager[None]:
-    """Limit waiting for a server that is busy with another session of the analyst."""
-    return session.asking_briefly() if isinstance(session, RemoteSession) else nullcontext()
 
 
 def write_price(explanation: Explanation) -> Html:
@@ -163,7 +157,7 @@ class PanelComms:
         session = self._sessions.get(self._sessions.current)
         html = ""
         if session is not None:
-            with _asking_briefly(session):
+            with session.asking_briefly():
                 html = self._cells.link(session.budget_panel()).html()
         return {"kind": "budget", "open": session is not None, "html": html}
 
@@ -192,7 +186,7 @@ class PanelComms:
         params = self._find_parameters(options, text)
         if not any(statement.kind in PRICED for statement in parse(text, params)):
             return None
-        with _asking_briefly(session):
+        with session.asking_briefly():
             return session.explain(text, params, epsilon=options.epsilon)
 
     def _write_price(self, text: str) -> Data:

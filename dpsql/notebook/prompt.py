@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
     from prompt_toolkit.history import History
 
-    from dpsql.notebook.sessions import OpenSession
+    from dpsql.session.interface import AnalystSession
     from dpsql.session.result import Result
 
 PROMPT_COMMANDS = {
@@ -47,7 +47,7 @@ HISTORY_FILE = "history"
 
 
 def run_prompt(
-    session: OpenSession,
+    session: AnalystSession,
     show: Callable[[Result], None],
     params: Params | None = None,
     *,
@@ -73,7 +73,7 @@ def run_prompt(
             return
 
 
-def open_history(session: OpenSession, wanted: bool = True) -> History:
+def open_history(session: AnalystSession, wanted: bool = True) -> History:
     """Return the history: a private file if the policy and the analyst (``wanted``) allow it, else memory."""
     from prompt_toolkit.history import FileHistory, InMemoryHistory
 
@@ -95,7 +95,7 @@ class Prompt:
 
     def __init__(
         self,
-        session: OpenSession,
+        session: AnalystSession,
         show: Callable[[Result], None],
         params: Params | None = None,
         fresh: bool = False,

@@ -19,7 +19,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
-from weakref import WeakKeyDictionary
 
 from dpsql import __version__
 from dpsql.client.session import RemoteSession
@@ -36,18 +35,16 @@ from dpsql.policy.validate import settle_text, settle_whole, write_bound
 from dpsql.report.tables import Sheet
 
 if TYPE_CHECKING:
+    from dpsql.session.interface import AnalystSession
     from dpsql.session.result import Result
-    from dpsql.session.session import Session
-
-    OpenSession = Session | RemoteSession
 
 
-class Sessions(dict[str, "OpenSession"]):
+class Sessions(dict[str, "AnalystSession"]):
     """The open sessions by name. It belongs to the shell, so that reloading the extension keeps it."""
 
     current: str = "main"
 
-    def get_open(self, name: str | None = None) -> OpenSession:
+    def get_open(self, name: str | None = None) -> AnalystSession:
         """Return the session of that name, else the current one; BindError, with the way to open one, if there is none."""
         wanted = name or self.current
         if wanted not in self:
@@ -90,11 +87,10 @@ def read_settings(folder: Path) -> Settings:
 
 
 def ask(
-    session: OpenSession, text: str, params: Params, options: CellOptions, *, kernel: bool = False
+    session: AnalystSession, text: str, params: Params, options: CellOptions, *, kernel: bool = False
 ) -> list[Result]:
     """Answer a cell's statements under its flags, with a progress line in a kernel's cell or a terminal."""
-    stage = (lambda: session.stage) if isinstance(session, RemoteSession) else str
-    with show_progress(draw_in_kernel() if kernel else draw_in_terminal, stage=stage):
+    with show_progress(draw_in_kernel() if kernel else draw_in_terminal, stage=lambda: session.stage):
         if not options.plan:
             return session.run(text, params, fresh=options.fresh, epsilon=options.epsilon)
         with session.plan() as plan:
@@ -126,12 +122,12 @@ def is_frame(found: object) -> bool:
     return not isinstance(found, str | Mapping) and hasattr(type(found), "columns")
 
 
-def summarise_session(session: OpenSession) -> str:
+def summarise_session(session: AnalystSession) -> str:
     """Return one line for loading and connecting: version, tables, budget."""
     return " · ".join((f"dpsql {__version__}", *describe_session(session)))
 
 
-def describe_session(session: OpenSession) -> list[str]:
+def describe_session(session: AnalystSession) -> list[str]:
     """List the facts of a session: its tables, its budget, and its place."""
     parts = [", ".join(session.policy.tables) or "no tables", session.budget().sentence]
     if isinstance(session, RemoteSession):
@@ -146,35 +142,22 @@ def describe_session(session: OpenSession) -> list[str]:
     return parts
 
 
-def list_schema(session: OpenSession) -> Mapping[str, list[str]]:
+def list_schema(session: AnalystSession) -> Mapping[str, list[str]]:
     """List tables and kept results with their columns, for completion. No private row is read."""
-    if isinstance(session, RemoteSession):  # it caches them between two statements
-        try:
-            return session.schema()
-        except Error:  # a lost connection is reported by statements, not by completion
-            return {}
-    held = _COLUMNS.setdefault(session, {})
-    schema = {}
-    for name, kind, *_ in session.tables().fetchall():
-        if name not in held or kind == "kept result":
-            held[name] = list(session.columns(name))
-        schema[name] = held[name]
-    return schema
+    try:
+        return session.schema()
+    except Error:  # a lost connection is reported by statements, not by completion
+        return {}
 
 
-_COLUMNS: WeakKeyDictionary[Session, dict[str, list[str]]] = WeakKeyDictionary()
-"""The columns of a session's tables, which completion needs at each keystroke."""
-
-
-def list_known_names(session: OpenSession, parameters: Mapping[str, str] | None = None) -> KnownNames:
+def list_known_names(session: AnalystSession, parameters: Mapping[str, str] | None = None) -> KnownNames:
     """Gather the public names of a session for completion. No row is read."""
     declared = {table.name.lower(): table for table in session.policy.tables.values()}
     tables = {
         name: _describe_columns(declared.get(name.lower()), tuple(columns))
         for name, columns in list_schema(session).items()
     }
-    thresholds = () if isinstance(session, RemoteSession) else tuple(session.open_thresholds)
-    return KnownNames(tables, parameters or {}, thresholds)
+    return KnownNames(tables, parameters or {}, tuple(session.open_thresholds))
 
 
 @lru_cache(maxsize=512)
@@ -207,13 +190,13 @@ def _write_value(value: object) -> str:
     return "'" + str(value).replace("'", "''") + "'"
 
 
-def choose_example_table(session: OpenSession) -> str | None:
+def choose_example_table(session: AnalystSession) -> str | None:
     """Choose a private table for an example; a public one if there is no other."""
     tables = sorted(session.policy.tables.values(), key=lambda table: table.public)
     return tables[0].name if tables else None
 
 
-def show_columns(session: OpenSession, name: str) -> Sheet:
+def show_columns(session: AnalystSession, name: str) -> Sheet:
     """Show a table's columns: their types, and the bounds or values that the policy declares."""
     tables = session.policy.tables
     if not name:
@@ -237,7 +220,7 @@ def show_columns(session: OpenSession, name: str) -> Sheet:
     return make_sheet(("column", "type", "declared"), rows, (f"{table.name}: {len(rows)} columns",))
 
 
-def show_report(session: OpenSession, path: str) -> Panel:
+def show_report(session: AnalystSession, path: str) -> Panel:
     """Return the owner's report as text, or write it to a file of the format .html, .csv or .json."""
     account = session.account  # a server's is refused here, before anything is loaded
     from dpsql.report.pages import report_text, write_report

@@ -13,6 +13,7 @@ guesses.py           float estimates for searches; they decide nothing
 pld.py               the privacy loss distribution of statements that were declared together
 curves.py            trade-off curves as objects
 tradeoff.py          f-DP and Gaussian DP: curves made, compared and judged
+codec.py             dataclasses as JSON values and back
 records.py           the state of a budget and the entries of a ledger, for display
 """
 

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Self
 from dpsql.numerics.exact_numbers import round_significant, shorten, write_number
 from dpsql.privacy.amounts import OwnRoom, say_what_is_left
 from dpsql.privacy.amounts import format_percent as format_percent
+from dpsql.privacy.codec import read_record, write_record
 from dpsql.privacy.events import Event, PureDP
 from dpsql.privacy.gradual_events import NoiseReduction
 from dpsql.privacy.guesses import LARGEST_EPSILON, find_most, guess_renyi
@@ -77,7 +78,7 @@ class Spent:
 
     def to_json(self) -> dict[str, Any]:
         """Return the sums for a checkpoint: exact fractions, as texts."""
-        return {item.name: _plain(getattr(self, item.name)) for item in fields(self)}
+        return write_record(self)
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Spent | None:
@@ -88,9 +89,7 @@ class Spent:
         """
         if body.keys() != {item.name for item in fields(cls)}:
             return None
-        read = cls(**{name: _read(value) for name, value in body.items()})
-        if type(read.count) is not int or type(read.renyi) is not tuple or type(read.orders) is not tuple:
-            raise TypeError("no sums")
+        read = read_record(cls, body)
         single = (read.epsilon, read.delta, read.near or _NOTHING, read.rho, read.mu_squared, read.aside)
         if read.count < 0 or min(*single, *read.renyi) < 0 or len(read.renyi) != len(read.orders):
             raise ValueError("sums are not below 0")
@@ -112,18 +111,6 @@ def _find_costs(event: Event, orders: tuple[Fraction, ...]) -> _Costs:
     epsilon, delta = event.basic
     divergences = tuple(event.renyi(order) for order in orders)
     return epsilon, delta, event.epsilon, event.rho, event.mu**2, event.delta, divergences
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [str(part) for part in value]
-    return value if value is None or isinstance(value, int) else str(value)
-
-
-def _read(value: Any) -> Any:
-    if isinstance(value, list):
-        return tuple(map(Fraction, value))
-    return value if value is None or isinstance(value, int) else Fraction(value)
 
 
 @dataclass(frozen=True)

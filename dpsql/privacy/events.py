@@ -23,7 +23,6 @@ mu refer to one decomposition: outside an event of probability ``delta`` (under 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
@@ -32,8 +31,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from dpsql.numerics.exact_numbers import compute_root, shorten, write_number
 from dpsql.privacy import conversions
+from dpsql.privacy.codec import read_record, write_record
 
-_AMOUNT = re.compile(r"[0-9]+(/0*[1-9][0-9]*)?")
 _NOTHING = Fraction(0)
 
 KINDS: dict[str, type[Event]] = {}
@@ -142,8 +141,7 @@ class Event:
 
     def to_json(self) -> dict[str, Any]:
         """Return a dictionary of strings, ints, nulls and booleans; fractions as ``"1/10"``."""
-        values = {f.name: _plain(getattr(self, f.name), str(f.type)) for f in fields(self)}
-        return {"kind": self.kind, **values}
+        return {"kind": self.kind, **write_record(self)}
 
     @staticmethod
     def from_json(body: Mapping[str, Any]) -> Event:
@@ -155,10 +153,13 @@ class Event:
         kind = KINDS.get(str(body.get("kind")))
         if kind is None:
             raise ValueError(f"unknown kind of event: {body.get('kind')!r}")
-        wanted = {f.name: str(f.type) for f in fields(kind)}
+        wanted = {f.name for f in fields(kind)}
         if set(body) != {"kind", *wanted}:
-            raise ValueError(f"fields of a {kind.kind} event: {', '.join(wanted)}")
-        return kind(**{name: _read(body[name], declared) for name, declared in wanted.items()})
+            raise ValueError(f"fields of a {kind.kind} event: {', '.join(sorted(wanted))}")
+        try:
+            return read_record(kind, dict(body))
+        except TypeError:
+            raise ValueError(f"values of a {kind.kind} event") from None
 
     def _rho_of(self, epsilon: Fraction) -> Fraction:
         return conversions.laplace_rho(epsilon)
@@ -171,28 +172,6 @@ class Event:
         if epsilon is None:  # a kind without epsilon overrides everything that comes here
             raise ValueError(f"a {self.kind} event has no epsilon")
         return epsilon
-
-
-def _plain(value: Any, declared: str) -> Any:
-    if isinstance(value, tuple):
-        one = declared.removeprefix("tuple[").removesuffix(", ...]")
-        return [part.to_json() if isinstance(part, Event) else _plain(part, one) for part in value]
-    return str(Fraction(value)) if declared == "Fraction" else value
-
-
-def _read(value: Any, declared: str) -> Any:
-    if declared == "Fraction" and isinstance(value, str) and _AMOUNT.fullmatch(value):
-        return Fraction(value)
-    if declared == "bool" and isinstance(value, bool):
-        return value
-    if declared.startswith("int") and isinstance(value, int) and not isinstance(value, bool):
-        return value
-    if declared == "int | None" and value is None:
-        return None
-    if declared.startswith("tuple") and isinstance(value, list):
-        one = declared.removeprefix("tuple[").removesuffix(", ...]")
-        return tuple(Event.from_json(part) if one == "Event" else _read(part, one) for part in value)
-    raise ValueError(f"not a {declared}: {value!r}")
 
 
 def require(holds: bool, what: str) -> None:

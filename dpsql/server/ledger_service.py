@@ -14,17 +14,20 @@ import json
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
+from inspect import signature
 from typing import Any
 
 import dpsql.privacy.filters  # noqa: F401 - it imports every kind of event
-from dpsql.client.wire import MALFORMED, Message, WireError, get_field, write_entry, write_error, write_state
+from dpsql.client.wire import MALFORMED, Message, WireError, read_as, write_error
 from dpsql.errors import Error, Interrupted, LedgerError
-from dpsql.ledger.ledger import BudgetState, KeptReleases, Ledger, OwnStatements, Ticket, conceal_entry
+from dpsql.ledger.ledger import BudgetState, Entry, KeptReleases, Ledger, OwnStatements, Ticket, conceal_entry
 from dpsql.ledger.log_file import OUTCOMES
 from dpsql.ledger.store import ReplacedLedgerError
+from dpsql.privacy.codec import write_record, write_value
 from dpsql.privacy.events import Event
 from dpsql.report.data import PICTURES
 from dpsql.report.figures import FIGURES
@@ -64,7 +67,7 @@ def read_worker_event(body: Any) -> Event:
     return event
 
 
-def read_worker_events(body: Any, most: int = 1000) -> list[Event]:
+def read_worker_events(body: object, most: int = 1000) -> list[Event]:
     """Read a list of events.
 
     Raises:
@@ -104,16 +107,16 @@ def _check_value(name: str, value: Any) -> None:
         raise TypeError(name)
 
 
-def read_text(head: Mapping[str, Any], name: str) -> str:
+def read_text(value: object) -> str:
     """Return a text that can be encoded, of at most :data:`MAX_LOGGED_TEXT` characters.
 
     Raises:
-        WireError: the message has no text of that name.
+        WireError: it is no text.
     """
-    return get_field(head, name, str)[:MAX_LOGGED_TEXT].encode(errors="replace").decode()
+    return read_as(str, value)[:MAX_LOGGED_TEXT].encode(errors="replace").decode()
 
 
-def read_key(value: Any) -> str:
+def read_key(value: object) -> str:
     """Return the key of a block or a question: 64 hexadecimal digits.
 
     Raises:
@@ -124,7 +127,7 @@ def read_key(value: Any) -> str:
     return value
 
 
-def read_digests(body: Any) -> dict[str, str]:
+def read_digests(body: object) -> dict[str, str]:
     """Return digests of stored answers by their keys.
 
     Raises:
@@ -152,7 +155,7 @@ def cut_pieces(listed: Any, content: bytes) -> list[tuple[list[Any], bytes]]:
     return pieces
 
 
-def _has_size(item: Any) -> bool:
+def _has_size(item: object) -> bool:
     return isinstance(item, list) and len(item) >= 2 and type(item[1]) is int and item[1] >= 0
 
 
@@ -236,12 +239,15 @@ class LedgerService:
         with self._lock:
             try:
                 self._calls += 1
-                perform = _METHODS.get(method)
-                if perform is None or self._calls > MAX_CALLS:
+                found = _CALLS.get(method)
+                if found is None or self._calls > MAX_CALLS:
                     raise WireError("the ledger has no such call, or one request has too many.")
                 if method in PAYING_CALLS and not may_pay:
                     raise Interrupted(_STOPPED)
-                return perform(self, head, payload)
+                perform, fields = found
+                values = {**head, "payload": payload}
+                given = ((n, values.get(n)) for n, needed in fields if needed or values.get(n) is not None)
+                return perform(self, **{name: _FIELDS[name](value) for name, value in given})
             except Error as error:
                 return write_error(self._conceal(error))
             except Exception as error:
@@ -282,59 +288,54 @@ class LedgerService:
 
     # -- charges --------------------------------------------------------------------------------------------------
 
-    def _reserve(self, head: dict[str, Any], payload: bytes) -> Message:
-        event, text = read_worker_event(head.get("event")), read_text(head, "text")
-        shown = read_digests(head.get("shown", {}))
+    def _reserve(self, event: Event, text: str, shown: Mapping[str, str] | None = None) -> Message:
         if len(self._open) >= MAX_OPEN:
             raise LedgerError("Too many statements and thresholds are open.", hint="CLOSE some thresholds.")
         self._count_write()
         ticket = self.ledger.reserve(event, text, shown)
         self._open[ticket.statement_id] = ticket
-
         return _answer(statement_id=ticket.statement_id)
 
-    def _debit(self, head: dict[str, Any], payload: bytes) -> Message:
-        text, shown = read_text(head, "text"), read_digests(head.get("shown"))
+    def _debit(self, text: str, shown: Mapping[str, str]) -> Message:
         self._count_write()
         number = self.ledger.debit(text, shown)
         if number is not None:
             self._untold.append((number, "the share alone", "debited"))
-        return _answer(statement_id=number, state=write_state(self.ledger.state()))
+        return _answer(statement_id=number, state=write_record(self.ledger.state()))
 
-    def _progress(self, head: dict[str, Any], payload: bytes) -> Message:
-        ticket = self._find_ticket(head)
-
-        self.ledger.note_progress(ticket, read_worker_event(head.get("event")))
+    def _progress(self, statement_id: int, event: Event) -> Message:
+        self.ledger.note_progress(self._find_ticket(statement_id), event)
         return _answer()
 
-    def _settle(self, head: dict[str, Any], payload: bytes) -> Message:
-        ticket, event = self._find_ticket(head), read_worker_event(head.get("event"))
-        outcome = get_field(head, "outcome", str)
+    def _settle(
+        self, statement_id: int, event: Event, outcome: str, payload: bytes, kept: object = ()
+    ) -> Message:
+        ticket = self._find_ticket(statement_id)
         if outcome not in OUTCOMES:
             raise WireError("a message has an outcome that no statement has.")
         self._unkept.append(
-            self.ledger.begin_settling(ticket, event, self._read_kept(head, payload), outcome)
+            self.ledger.begin_settling(ticket, event, self._read_kept(kept, payload), outcome)
         )
         del self._open[ticket.statement_id]
         used = event if outcome == "released" else ticket.event
         self._untold.append((ticket.statement_id, self.ledger.accountant.write_charge(used), outcome))
         state = self.ledger.state()
-        return _answer(state=write_state(state), left=state.sentence)
+        return _answer(state=write_record(state), left=state.sentence)
 
-    def _part(self, head: dict[str, Any], payload: bytes) -> Message:
+    def _part(self, payload: bytes) -> Message:
         """Take a piece of the content that the next settlement stores."""
         self._overflown = self._overflown or sum(map(len, self._parts)) + len(payload) > self._most
         if not self._overflown:
             self._parts.append(payload)
         return _answer()
 
-    def _read_kept(self, head: dict[str, Any], payload: bytes) -> KeptReleases:
+    def _read_kept(self, kept: object, payload: bytes) -> KeptReleases:
         parts, self._parts = self._parts, []
         overflown, self._overflown = self._overflown, False
         if overflown or sum(map(len, parts)) + len(payload) > self._most:
             return KeptReleases()  # its blocks are asked and paid again
         content = b"".join([*parts, payload])
-        pieces = cut_pieces(head.get("kept", []), content)
+        pieces = cut_pieces(kept, content)
         releases, questions, events = {}, {}, {}
         for item, piece in pieces:
             key = read_key(item[0])
@@ -354,10 +355,9 @@ class LedgerService:
         """Most bytes of releases and of their questions' blocks."""
         return self.largest + MAX_QUESTION_BYTES
 
-    def _refuse(self, head: dict[str, Any], payload: bytes) -> Message:
-        text, reason, event = read_text(head, "text"), read_text(head, "reason"), head.get("event")
+    def _refuse(self, text: str, reason: str, event: Event | None = None) -> Message:
         self._count_write()
-        self.ledger.refuse(text, reason, None if event is None else read_worker_event(event))
+        self.ledger.refuse(text, reason, event)
         return _answer()
 
     def _count_write(self) -> None:
@@ -365,18 +365,17 @@ class LedgerService:
         if self._writes > MAX_WRITES:
             raise LedgerError("One request writes too many statements.", hint="ask in several cells.")
 
-    def _find_ticket(self, head: dict[str, Any]) -> Ticket:
+    def _find_ticket(self, number: int) -> Ticket:
         """Return an open reservation of this worker."""
-        ticket = self._open.get(get_field(head, "statement_id", int))
+        ticket = self._open.get(number)
         if ticket is None:
             raise LedgerError("No statement of that number is open here.")
         return ticket
 
     # -- stored answers -------------------------------------------------------------------------------------------
 
-    def _replay(self, head: dict[str, Any], payload: bytes) -> Message:
+    def _replay(self, key: str) -> Message:
         """Send a stored release, without time and statement if another analyst paid for it."""
-        key = read_key(head.get("key"))
         found = self.ledger.replay(key)
         self._sending = b""
         if found is None:
@@ -389,28 +388,27 @@ class LedgerService:
             "when": found.when if mine else "",
             "statement_id": found.statement_id if mine else None,
             "event": found.event.to_json(),
-            "debit": None if found.debit is None else found.debit.to_json(),
+            "debit": write_value(Event | None, found.debit),
             "size": len(found.release),
             "left": self._find_state().sentence,
         }
         return Message({"kind": "answer", "found": about}, found.release[:PIECE])
 
-    def _more(self, head: dict[str, Any], payload: bytes) -> Message:
+    def _more(self, start: int) -> Message:
         """Send a further piece of the last release."""
-        start = get_field(head, "start", int)
         return Message({"kind": "answer"}, self._sending[start : start + PIECE] if start >= 0 else b"")
 
-    def _asked(self, head: dict[str, Any], payload: bytes) -> Message:
+    def _asked(self, question: str) -> Message:
         """Send the analyst's own last statement of a question, with its blocks."""
-        found = self.ledger.asked(read_key(head.get("question")))
+        found = self.ledger.asked(question)
         if found is None or found[0].analyst != self.ledger.analyst:
             return _answer(entry=None)
         entry = replace(conceal_entry(found[0]), blocks=found[0].blocks)
-        return Message({"kind": "answer", "entry": write_entry(entry)}, found[1])
+        return Message({"kind": "answer", "entry": write_record(entry)}, found[1])
 
     # -- the budget left and past statements ----------------------------------------------------------------------
 
-    def _terms(self, head: dict[str, Any], payload: bytes) -> Message:
+    def _terms(self) -> Message:
         """Send the constant facts under a policy, as far as the analyst may know them."""
         terms, mine = self.ledger.terms, self.ledger.analyst or ""
         own = replace(
@@ -425,11 +423,9 @@ class LedgerService:
         facts = {"older_answers": self.ledger.holds_whole_statements, "debits": self.ledger.debits_shares}
         return _answer(terms=own.to_json(), largest=self.largest, **facts)
 
-    def _state(self, head: dict[str, Any], payload: bytes) -> Message:
-        events, debit = _read_events(head)
-        if events or debit is not None:
-            return _answer(state=write_state(self.ledger.state(events, debit)))
-        return _answer(state=write_state(self._find_state()))
+    def _state(self, after: Sequence[Event] = (), debit: Event | None = None) -> Message:
+        asked = after or debit is not None
+        return _answer(state=write_record(self.ledger.state(after, debit) if asked else self._find_state()))
 
     def _find_state(self) -> BudgetState:
         """Return the budget left, cached until the ledger changes."""
@@ -438,33 +434,29 @@ class LedgerService:
             self._told_state = (row, self.ledger.state())
         return self._told_state[1]
 
-    def _excess(self, head: dict[str, Any], payload: bytes) -> Message:
-        events, debit = _read_events(head)
-        error = self.ledger.find_excess(*events, debit=debit)
+    def _excess(self, after: Sequence[Event] = (), debit: Event | None = None) -> Message:
+        error = self.ledger.find_excess(*after, debit=debit)
         return _answer(error=None if error is None else write_error(error).head)
 
-    def _count(self, head: dict[str, Any], payload: bytes) -> Message:
+    def _count(self) -> Message:
         return _answer(count=self._own.count)
 
-    def _entries(self, head: dict[str, Any], payload: bytes) -> Message:
+    def _entries(self, start: int = 0, last: int | None = None, others: bool = False) -> Message:
         """Send a page of the analyst's own statements and its start; with ``others``, also the totals of all others."""
         count = self._own.count
-        last = head.get("last")
-        start = get_field(head, "start", int, 0) if last is None else count - get_field(head, "last", int)
-        start = max(0, min(start, count))
+        start = max(0, min(start if last is None else count - last, count))
         listed: list[dict[str, Any]] = []
         size = 0
         for entry in self._own.page(start, ENTRIES_ON_A_PAGE):
-            listed.append(write_entry(entry))
+            listed.append(write_record(entry))
             size += len(entry.text) * 4
             if size > MAX_PAGE_BYTES:
                 break
-        others = self._own.sum_others() if get_field(head, "others", bool, False) else None
-        total = None if others is None else write_entry(others)
-        return _answer(count=count, start=start, entries=listed, others=total)
+        total = self._own.sum_others() if others else None
+        return _answer(count=count, start=start, entries=listed, others=write_value(Entry | None, total))
 
-    def _tabulate(self, head: dict[str, Any], payload: bytes) -> Message:
-        return Message({"kind": "answer"}, self._figures.make(get_field(head, "what", str)))
+    def _tabulate(self, what: str) -> Message:
+        return Message({"kind": "answer"}, self._figures.make(what))
 
     def _conceal(self, error: Error) -> Error:
         """Return the error without the paths of the owner's files."""
@@ -481,13 +473,28 @@ class LedgerService:
         return LedgerError(message, hint=hint or None)
 
 
-_METHODS: dict[str, Callable[[LedgerService, dict[str, Any], bytes], Message]] = {
-    "reserve": LedgerService._reserve, "debit": LedgerService._debit, "progress": LedgerService._progress,
-    "settle": LedgerService._settle, "part": LedgerService._part, "refuse": LedgerService._refuse,
-    "replay": LedgerService._replay, "more": LedgerService._more, "asked": LedgerService._asked,
-    "terms": LedgerService._terms, "state": LedgerService._state, "excess": LedgerService._excess,
-    "count": LedgerService._count, "entries": LedgerService._entries, "tabulate": LedgerService._tabulate,
-}  # fmt: skip
+_FIELDS: dict[str, Callable[[Any], Any]] = {"shown": read_digests, "after": read_worker_events}
+_FIELDS |= dict.fromkeys(("event", "debit"), read_worker_event)
+_FIELDS |= dict.fromkeys(("key", "question"), read_key)
+_FIELDS |= dict.fromkeys(("text", "reason"), read_text)
+_FIELDS |= {name: partial(read_as, str) for name in ("outcome", "what")}
+_FIELDS |= {name: partial(read_as, int) for name in ("statement_id", "start", "last")}
+_FIELDS |= {
+    "kept": lambda listed: listed,
+    "others": partial(read_as, bool),
+    "payload": partial(read_as, bytes),
+}
+"""Reads the arguments of calls, which a worker under an attacker's control may have made."""
+_NAMES = (
+    "reserve debit progress settle part refuse replay more asked terms state excess count entries tabulate"
+)
+_Call = tuple[Callable[..., Message], list[tuple[str, bool]]]
+_CALLS: dict[str, _Call] = {
+    name: (perform, [(p.name, p.default is p.empty) for p in [*signature(perform).parameters.values()][1:]])
+    for name in _NAMES.split()
+    for perform in [vars(LedgerService)[f"_{name}"]]
+}
+"""The calls with their arguments, and whether these are required."""
 PAYING_CALLS = frozenset({"reserve", "debit"})
 """Calls that charge something new."""
 
@@ -539,8 +546,3 @@ def _without_texts(picture: dict[str, Any]) -> dict[str, Any]:
         steps = [{**step, "text": ""} for step in found["burn_down"]["steps"]]
         found["burn_down"] = {**found["burn_down"], "steps": steps, "refused": []}
     return found
-
-
-def _read_events(head: dict[str, Any]) -> tuple[list[Any], Any]:
-    debit = head.get("debit")
-    return read_worker_events(head.get("after", [])), None if debit is None else read_worker_event(debit)

@@ -21,8 +21,7 @@ import json
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from fractions import Fraction
+from dataclasses import dataclass, field, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -37,19 +36,17 @@ from dpsql.client.wire import (
     read_amount,
     read_params,
     write_arrow_schemas,
-    write_entry,
     write_error,
-    write_explanation,
     write_question,
     write_result,
-    write_state,
-    write_why,
 )
 from dpsql.errors import BindError, Error, Interrupted, PostprocessingError
 from dpsql.language.statements import Statement, may_keep, parse
+from dpsql.privacy.codec import write_record
 from dpsql.report.data import list_pictures
 from dpsql.report.tables import BudgetPanel, clip_text
 from dpsql.session.description import match_parameters
+from dpsql.session.interface import Question
 from dpsql.session.pipeline import watch_touch
 from dpsql.session.result import Result
 from dpsql.session.session import Session
@@ -75,30 +72,11 @@ _FAILED_HINT = "SHOW LEDGER says whether it was charged."
 _GONE = "run its cell again: stored answers are free."
 
 
-@dataclass(frozen=True)
-class _Question:
-    """A statement as it can be asked again."""
-
-    text: str
-    params: Mapping[str, Any] | None
-    epsilon: str | Fraction | None = None
-    synthetic: bool = False
-    """Whether the question is the operation for synthetic rows."""
-    rows: int | None = None
-
-    def ask(self, session: Session, fresh: bool = False) -> list[Result]:
-        """Answer it."""
-        if self.synthetic:
-            found = session.synthesise(self.text, self.rows, self.params, fresh=fresh, epsilon=self.epsilon)
-            return [found]
-        return session.run(self.text, self.params, fresh=fresh, epsilon=self.epsilon)
-
-
 @dataclass
 class _Memory:
     """The results of one session that its client refers to."""
 
-    results: OrderedDict[int, tuple[Result, _Question, int]] = field(default_factory=OrderedDict)
+    results: OrderedDict[int, tuple[Result, Question, int]] = field(default_factory=OrderedDict)
     """A result, its question and the bytes of its rows, by handle."""
     count: int = field(default_factory=lambda: secrets.randbelow(1 << 40))
     """The last handle. It starts at random, so that another process doesn't take an old handle for one of its own."""
@@ -108,7 +86,7 @@ class _Memory:
     notes: list[str] = field(default_factory=list)
     """Sentences for the next reply with notes."""
 
-    def remember(self, result: Result, question: _Question, size: int) -> int:
+    def remember(self, result: Result, question: Question, size: int) -> int:
         """Return the handle of a result, and forget the oldest results above the limits."""
         self.count += 1
         self.size += size
@@ -117,13 +95,12 @@ class _Memory:
             self.size -= self.results.popitem(last=False)[1][2]
         return self.count
 
-    def note_kept(self, name: str, content: str, question: _Question | None) -> None:
+    def note_kept(self, name: str, content: str, question: Question | None) -> None:
         """Write the question of a kept result into the journal, unless it is too long."""
         self.kept.pop(name.lower(), None)  # it must follow the kept results that it reads
         if question is None:
             return
-        asked = write_question(question.text, question.params, question.epsilon)
-        line = {"kept": name, "content": content, **asked}
+        line = {"kept": name, "content": content, **write_question(question)}
         if question.synthetic:
             line |= {"synthetic": True, "rows": question.rows}
         written = json.dumps(line).encode()
@@ -208,27 +185,27 @@ def add_note(session: Session, sentence: str) -> None:
 
 
 def _run(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
-    text, params, epsilon = _read_question(head)
+    cell = _read_question(head)
     try:
-        results = session.run(text, params, fresh=get_field(head, "fresh", bool, False), epsilon=epsilon)
+        results = session.answer(cell, get_field(head, "fresh", bool, False))
     except Error as error:
         answered = [result for result in error.answered if isinstance(result, Result)]
-        yield from _send_results(session, memory, answered, _Question(text, params, epsilon))
+        yield from _send_results(session, memory, answered, cell)
         raise
-    yield from _send_results(session, memory, results, _Question(text, params, epsilon))
+    yield from _send_results(session, memory, results, cell)
 
 
 def _synthesise(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
     """Yield synthetic rows."""
-    question = _Question(*_read_question(head), True, head.get("rows"))
-    (result,) = question.ask(session, get_field(head, "fresh", bool, False))
+    question = replace(_read_question(head), synthetic=True, rows=head.get("rows"))
+    (result,) = session.answer(question, get_field(head, "fresh", bool, False))
     (statement,) = parse(question.text, question.params)
     if statement.keep:
         memory.note_kept(statement.keep, session.kept.get(statement.keep.lower(), ""), question)
     yield from _send(memory, result, question, statement.keep)
 
 
-def _read_question(head: Mapping[str, Any]) -> tuple[str, dict[str, Any] | None, str | Fraction | None]:
+def _read_question(head: Mapping[str, Any]) -> Question:
     """Return the text, parameters and ε of a statement's message."""
     text, params = get_field(head, "text", str), read_params(head.get("params"))
     if head.get("bound") is not None:
@@ -237,11 +214,11 @@ def _read_question(head: Mapping[str, Any]) -> tuple[str, dict[str, Any] | None,
         for item in value if isinstance(value, list) else [value]:
             if isinstance(item, str) and len(item) > MAX_PARAMETER:
                 raise BindError(f"${name} has {len(item):,} characters; the server takes {MAX_PARAMETER:,}.")
-    return text, params, read_amount(head.get("epsilon"))
+    return Question(text, params, read_amount(head.get("epsilon")))
 
 
 def _send_results(
-    session: Session, memory: _Memory, results: Sequence[Result], cell: _Question
+    session: Session, memory: _Memory, results: Sequence[Result], cell: Question
 ) -> Iterator[Message]:
     """Yield the messages of a cell's results, and remember their questions."""
     if len(results) == 1 and ";" not in cell.text and not may_keep(cell.text):
@@ -249,14 +226,14 @@ def _send_results(
         return
     statements = parse(cell.text, cell.params) if results else []
     for statement, result in zip(statements, results, strict=False):
-        question = _Question(statement.source, cell.params, cell.epsilon)
+        question = replace(cell, text=statement.source)
         if statement.keep:
             memory.note_kept(statement.keep, session.kept.get(statement.keep.lower(), ""), question)
         yield from _send(memory, result, question, statement.keep)
 
 
 def _send(
-    memory: _Memory, result: Result, question: _Question | None = None, keep: str = ""
+    memory: _Memory, result: Result, question: Question | None = None, keep: str = ""
 ) -> Iterator[Message]:
     """Yield the messages of one result."""
     size = int(result.table.nbytes)
@@ -280,9 +257,9 @@ def _plan(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterato
     plan = session.plan()
     questions = []
     for item in listed:
-        text, params, epsilon = _read_question(item)
-        plan.sql(text, params, epsilon=epsilon)
-        questions += [_Question(s.source, params, epsilon) for s in parse(text, params)]
+        asked = _read_question(item)
+        plan.sql(asked.text, asked.params, epsilon=asked.epsilon)
+        questions += [replace(asked, text=s.source) for s in parse(asked.text, asked.params)]
     if not get_field(head, "run", bool):
         event = plan.event
         price = None if event is None else event.to_json()
@@ -293,15 +270,15 @@ def _plan(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterato
 
 
 def _explain(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
-    text, params, epsilon = _read_question(head)
-    explained = session.explain(text, params, epsilon=epsilon)
-    yield Message({"kind": "value", "explanation": write_explanation(explained)})
+    asked = _read_question(head)
+    explained = session.explain(asked.text, asked.params, epsilon=asked.epsilon)
+    yield Message({"kind": "value", "explanation": write_record(explained)})
 
 
 def _describe(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
     """Yield the columns of the answer and of the parameters, and the price."""
-    text, params, _ = _read_question(head)
-    found = session.describe(text, params)
+    asked = _read_question(head)
+    found = session.describe(asked.text, asked.params)
     schema = [] if found.schema is None else write_arrow_schemas([found.schema])
     parameters = write_arrow_schemas([found.parameters])
     yield Message({"kind": "value", "schema": schema, "parameters": parameters, "price": found.price})
@@ -314,14 +291,14 @@ def _schemas(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iter
 
 
 def _why(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
-    yield Message({"kind": "value", "why": write_why(session.why())})
+    yield Message({"kind": "value", "why": write_record(session.why())})
 
 
 # -- operations that spend nothing ------------------------------------------------------------------------------------
 
 
 def _budget(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
-    yield Message({"kind": "value", "state": write_state(session.budget())})
+    yield Message({"kind": "value", "state": write_record(session.budget())})
 
 
 def _ledger(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
@@ -330,7 +307,7 @@ def _ledger(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Itera
     page: list[dict[str, Any]] = []
     size = 0
     for entry in session.ledger(last):
-        body = write_entry(entry)
+        body = write_record(entry)
         page.append(body)
         size += len(json.dumps(body))
         if size > CHUNK:
@@ -375,7 +352,7 @@ def _panel(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterat
         raise WireError("this server has no such panel.")
     shown = BudgetPanel.of(session.account)
     charges = [[c.when, c.charge, c.outcome, clip_text(c.text, MAX_CHARGE_TEXT)] for c in shown.charges]
-    state, notices = write_state(shown.state), list(shown.notices)
+    state, notices = write_record(shown.state), list(shown.notices)
     head = {
         "state": state,
         "charges": charges,
@@ -390,7 +367,7 @@ def _postgres_run(session: Session, memory: _Memory, head: Mapping[str, Any]) ->
     from dpsql.server.postgres.answers import answer_postgres  # few sessions need it
 
     def note_kept(statement: Statement, params: Mapping[str, Any] | None) -> None:
-        question = _Question(statement.source, params)
+        question = Question(statement.source, params)
         memory.note_kept(statement.keep, session.kept.get(statement.keep.lower(), ""), question)
 
     yield from answer_postgres(session, head, note_kept)
@@ -457,9 +434,9 @@ def _restore(session: Session, body: Mapping[str, Any]) -> bool:
     """Make one kept result again; return False if that would cost, fails, or gives other rows."""
     name = str(body["kept"])
     synthetic = bool(body.get("synthetic")), body.get("rows")
-    question = _Question(body["text"], read_params(body["params"]), read_amount(body["epsilon"]), *synthetic)
+    question = Question(body["text"], read_params(body["params"]), read_amount(body["epsilon"]), *synthetic)
     try:
-        result = question.ask(session)[-1]
+        result = session.answer(question)[-1]
         session.keep(name, result)
     except Error:
         return False

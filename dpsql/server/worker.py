@@ -30,9 +30,9 @@ from dpsql.client.wire import (
     decode,
     encode,
     get_field,
+    read_as,
     read_entry,
     read_error,
-    read_event_of,
     read_state,
     write_error,
 )
@@ -83,10 +83,12 @@ class LedgerProxy(Ledger):
         """The sentence on the budget left from the last call."""
         self._dropped: dict[str, str | None] = {}
 
-    def _call(self, method: str, payload: bytes = b"", **head: Any) -> Message:
-        """Ask the front."""
+    def _call(self, method: str, payload: bytes = b"", **values: object) -> Message:
+        """Ask the front; events are sent as JSON."""
         self._state = self._deferred = self._left = None
-        answer = self._ask({"method": method, **head}, payload)
+        answer = self._ask(
+            {"method": method, **{name: _write(value) for name, value in values.items()}}, payload
+        )
         if answer.head.get("kind") == "error":
             raise read_error(answer)
         return answer
@@ -137,7 +139,7 @@ class LedgerProxy(Ledger):
     # -- the three steps ------------------------------------------------------------------------------------------
 
     def reserve(self, event: Event, text: str, shown: Mapping[str, str] | None = None) -> Ticket:
-        answer = self._call("reserve", event=event.to_json(), text=text, shown=dict(shown or {}))
+        answer = self._call("reserve", event=event, text=text, shown=dict(shown or {}))
         return Ticket(get_field(answer.head, "statement_id", int), event, "", self)
 
     def debit(self, text: str, shown: Mapping[str, str]) -> int | None:
@@ -147,31 +149,27 @@ class LedgerProxy(Ledger):
         return number if isinstance(number, int) else None
 
     def note_progress(self, ticket: Ticket, event: Event) -> None:
-        self._call("progress", statement_id=ticket.statement_id, event=event.to_json())
+        self._call("progress", statement_id=ticket.statement_id, event=event)
 
     def settle(self, ticket: Ticket, event: Event, kept: KeptReleases | None, outcome: str) -> None:
         kept = kept or KeptReleases()
         size = sum(map(len, kept.releases.values()))
         if size > get_field(self._facts, "largest", int):
             kept = KeptReleases({}, kept.questions)
-        sizes: list[list[Any]] = []
-        for key, release in kept.releases.items():
-            lost = kept.events.get(key)
-            sizes.append([key, len(release), None if lost is None else lost.to_json()])
-        sizes += [[question, len(items)] for question, items in kept.questions.items()]
+        sizes: list[tuple[object, ...]] = [
+            (key, len(release), kept.events.get(key)) for key, release in kept.releases.items()
+        ]
+        sizes += [(question, len(items)) for question, items in kept.questions.items()]
         content = memoryview(b"".join([*kept.releases.values(), *kept.questions.values()]))
         while len(content) > _PIECE:
             self._call("part", bytes(content[:_PIECE]))
             content = content[_PIECE:]
-        head = {
-            "statement_id": ticket.statement_id,
-            "event": event.to_json(),
-            "outcome": outcome,
-            "kept": sizes,
-        }
-        answer = self._call("settle", bytes(content), **head)
+        number = ticket.statement_id
+        answer = self._call(
+            "settle", bytes(content), statement_id=number, event=event, outcome=outcome, kept=sizes
+        )
         if answer.head.get("promised"):
-            self._deferred = ticket.statement_id
+            self._deferred = number
         else:
             self._state = read_state(answer.head.get("state"))
 
@@ -186,7 +184,7 @@ class LedgerProxy(Ledger):
 
     def refuse(self, text: str, reason: str, event: Event | None = None) -> None:
         try:
-            self._call("refuse", text=text, reason=reason, event=None if event is None else event.to_json())
+            self._call("refuse", text=text, reason=reason, event=event)
         except Error:  # the analyst's own error matters more than a line of the log
             return
 
@@ -209,9 +207,9 @@ class LedgerProxy(Ledger):
             b"".join(pieces),
             get_field(found, "when", str),
             number if isinstance(number, int) else None,
-            read_event_of(found.get("event")),
+            read_as(Event, found.get("event")),
             key,
-            debit=None if debit is None else read_event_of(debit),
+            debit=None if debit is None else read_as(Event, debit),
         )
 
     def find_dropped(self, key: str) -> Entry | None:
@@ -232,12 +230,11 @@ class LedgerProxy(Ledger):
     # -- the budget left and past statements ----------------------------------------------------------------------
 
     def state(self, after: Iterable[Event] = (), debit: Event | None = None) -> BudgetState:
-        events = [event.to_json() for event in after]
+        events = tuple(after)
         if self._state is not None and not events and debit is None:
             state, self._state = self._state, None  # from the settlement just before
             return state
-        owed = None if debit is None else debit.to_json()
-        return read_state(self._call("state", after=events, debit=owed).head.get("state"))
+        return read_state(self._call("state", after=events, debit=debit).head.get("state"))
 
     def say_left(self) -> str:
         if self._deferred is None:
@@ -247,10 +244,7 @@ class LedgerProxy(Ledger):
         return mark_left(number)
 
     def find_excess(self, *events: Event, debit: Event | None = None) -> BudgetExceeded | None:
-        owed = None if debit is None else debit.to_json()
-        error = self._call("excess", after=[event.to_json() for event in events], debit=owed).head.get(
-            "error"
-        )
+        error = self._call("excess", after=events, debit=debit).head.get("error")
         if error is None:
             return None
         found = read_error(Message(error))
@@ -311,6 +305,13 @@ class LedgerProxy(Ledger):
 
     def close(self) -> None:
         """Do nothing, because the front closes the ledger and settles open statements."""
+
+
+def _write(value: object) -> object:
+    """Return a call's argument as a JSON value."""
+    if isinstance(value, tuple | list):
+        return [_write(item) for item in value]
+    return value.to_json() if isinstance(value, Event) else value
 
 
 CALL_NUMBER_BYTES = 8
@@ -492,9 +493,8 @@ class AnalystWorker:
 
         engine = self._unused.pop() if self._unused else self._open_in_call()
         proxy: Any = LedgerProxy(self._ask, self.policy, analyst)
-        session = self._sessions[name] = Session(self.policy, engine, proxy)
-        session.policy = self.policy.for_analyst(analyst)  # the part that the analyst may see
-        return session
+        self._sessions[name] = Session(self.policy, engine, proxy, self.policy.for_analyst(analyst))
+        return self._sessions[name]
 
     def _send_journal(self, name: str, session: Session) -> None:
         lines = self._operations.read_journal(session)

@@ -1,6 +1,7 @@
 """Sessions: from a statement's text to its private answer.
 
-session.py        the session and its methods; plans of statements priced together
+interface.py      the methods of a session, here or on a server
+session.py        the local session; plans of statements priced together
 pipeline.py       the steps of a statement, in order
 session_state.py  kept results and open thresholds
 stored_blocks.py  stored answers: free, or paid and drawn

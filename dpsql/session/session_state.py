@@ -6,11 +6,9 @@ Kept results are released values, so any later statement may read them.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import pyarrow as pa
 
@@ -23,7 +21,7 @@ from dpsql.binding.relations.relation import fold
 from dpsql.binding.selection.declared import Declaration
 from dpsql.engine.postprocess import Finisher
 from dpsql.engine.sources import to_arrow
-from dpsql.errors import BindError, EngineError, Error, PolicyError, Span, did_you_mean
+from dpsql.errors import BindError, Error, PolicyError, Span, did_you_mean
 from dpsql.language.labels import show_label_types
 from dpsql.language.statements import Statement
 from dpsql.ledger.ledger import Ledger, Ticket
@@ -31,40 +29,6 @@ from dpsql.mechanisms.selection.above_threshold import InteractiveThreshold
 from dpsql.noise.entropy import Entropy
 from dpsql.policy.model import Policy
 from dpsql.session.result import MissingLibrary, Result
-
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
-
-
-def in_our_words(method: Callable[Concatenate[Any, _P], _T]) -> Callable[Concatenate[Any, _P], _T]:
-    """Decorate a session method: refuse it once the session is closed, and hide the text of foreign errors.
-
-    Engines already withhold errors that may quote values. This covers the rest: a missing file, a closed connection.
-    """
-
-    @wraps(method)
-    def told(session: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        if session.closed:
-            raise BindError(
-                "the session is closed.", hint="open another: dpsql.connect(...), or %dpsql connect."
-            )
-        value: list[_T] = []
-        try:
-            value.append(method(session, *args, **kwargs))
-        except Exception as error:
-            if type(error).__module__.partition(".")[0] not in _ENGINES:
-                raise
-        if not value:  # raised here, so that the engine's error is not in the new error's context
-            raise EngineError(
-                "the engine failed.",
-                hint="check that the data still exist; SHOW LEDGER shows whether it was charged.",
-            )
-        return value[0]
-
-    return told
-
-
-_ENGINES = ("duckdb", "_duckdb", "pyspark", "py4j")
 
 
 def require_libraries(blocks: Iterable[PrivateBlock]) -> None:

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from dpsql.client.wire import read_state, write_state
+from dpsql.client.wire import read_state
 from dpsql.errors import BudgetExceeded, LedgerError
 from dpsql.ledger.ledger import KeptReleases, Ledger
 from dpsql.privacy import conversions
+from dpsql.privacy.codec import write_record
 from dpsql.privacy.events import (
     Composed,
     DiscreteLaplace,
@@ -233,7 +234,7 @@ def test_a_share_and_the_whole_must_both_admit(path: Path) -> None:
     assert "ε=0.6 spent, ε=0.2 of bob's" in state.bar_line
     assert state.share == Fraction(3, 4)
     assert [row[6] for row in list_budget(state)[1]] == [0.1, 0.2]
-    assert read_state(write_state(state)) == state
+    assert read_state(write_record(state)) == state
     with pytest.raises(BudgetExceeded, match=r"ε=0\.1 of ε=1 is left"):
         bob.reserve(PureDP(Fraction(2, 10)), "beyond the whole")
     nobody = Ledger.open(path, policy, "d")

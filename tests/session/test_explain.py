@@ -14,9 +14,10 @@ from IPython.core.interactiveshell import InteractiveShell
 
 import dpsql
 from dpsql import BindError, BudgetExceeded, Error, Policy, PrivacyError, Session
-from dpsql.client.wire import WireError, read_why, write_why
+from dpsql.client.wire import WireError, read_as
 from dpsql.ledger.ledger import Ledger
 from dpsql.privacy import events, filters
+from dpsql.privacy.codec import write_record
 from dpsql.privacy.records import Entry
 from dpsql.report.charge_explanation import (
     describe_mechanism,
@@ -269,16 +270,16 @@ def test_a_remote_session_tells_the_same(session: Session) -> None:
 
 def test_what_is_no_chain_is_refused() -> None:
     why = Why("SELECT 1", "free", (WhyPart("Where", ("It costs nothing.",)),))
-    assert read_why(json.loads(json.dumps(write_why(why)))) == why
+    assert read_as(Why, json.loads(json.dumps(write_record(why)))) == why
     for body in (
         None,
         {},
         {"statement": 1},
-        {**write_why(why), "parts": [1]},
-        {**write_why(why), "outcome": None},
+        {**write_record(why), "parts": [1]},
+        {**write_record(why), "outcome": None},
     ):
         with pytest.raises(WireError):
-            read_why(body)
+            read_as(Why, body)
 
 
 @pytest.fixture(scope="module")
