@@ -35,7 +35,7 @@ INK = "#7c7c7c"
 """The colour of words and lines: 4.1 to 1 against white, 4.5 to 1 against JupyterLab's dark."""
 BARS, WHISKERS = "#80808066", "#3584c8"
 CURVES = ("#3584c8", "#d1731f", "#3f9b57", "#b36ad0")
-KINDS = ("bar", "line")
+PLOT_KINDS = ("bar", "line")
 _LONGEST_LABEL = 40
 _MOST_LABELS = 30
 _LETTERS_IN_A_ROW = 70
@@ -106,8 +106,8 @@ def draw_result(result: Result, x: str | None = None, y: str | None = None, kind
             over a column of neither days nor numbers.
         MissingLibrary: matplotlib is not installed.
     """
-    if kind is not None and kind not in KINDS:
-        raise BindError(f"there is no kind of picture {kind}.", hint=did_you_mean(kind, KINDS))
+    if kind is not None and kind not in PLOT_KINDS:
+        raise BindError(f"there is no kind of picture {kind}.", hint=did_you_mean(kind, PLOT_KINDS))
     x, y = _choose_columns(result, x, y)
     known = y in result.intervals
     heights = result.table.column(y).to_pylist()
