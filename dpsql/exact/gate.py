@@ -20,8 +20,8 @@ from sqlglot import exp
 from dpsql.binding.relations.catalog import Catalog
 from dpsql.binding.relations.plan_size import write_shared
 from dpsql.binding.relations.relation import UNIT
-from dpsql.exact.normal_form import write_by_shape, write_normal_form, write_parameters
-from dpsql.exact.shapes import keep_used_values, restore_values
+from dpsql.exact.normal_form import normalise, write_by_shape, write_parameters
+from dpsql.exact.shapes import number_parameters, restore_values
 from dpsql.language.dialect import parse_fragment, to_sql
 from dpsql.lock.casts import Plan
 from dpsql.lock.check import Serialise
@@ -35,6 +35,8 @@ STAND_INS = {"salt": 0x5A17_0B5C_0DE1_5EED, "first": 0, "last": 1}
 """Values of parameters for binding a text without running it."""
 PlanLate = Callable[[str, Mapping[str, pa.Table]], str]
 """Returns DuckDB's bound plan of a text as JSON, given the relations passed with it."""
+MAX_TREES = 8
+"""Cached trees of normal forms, each for the text to compare."""
 MAX_EXACT_TEXTS = 50
 """Cached texts with their values: one statement writes each of its texts several times."""
 
@@ -92,7 +94,7 @@ class Forms:
         return replace(form, text=restore_values(form.text, values))
 
     def _form(self, text: str, inputs: tuple[str, ...]) -> Form:
-        tree = parse_fragment(text)
+        tree = self.gate.take_tree(text)
         tables, nodes = [], list(tree.walk())
         for node in nodes:
             if not isinstance(node, exp.Table):
@@ -169,7 +171,9 @@ class Gate:
         self._unit = f"unit_{secrets.token_hex(8)}"
         self._claimed: tuple[object, tuple[ClaimedText, ...]] | None = None
         """The last proved operator with its claims."""
-        self._made = lru_cache(MAX_KEPT)(self._written)
+        self._made = lru_cache(MAX_KEPT)(self._made_once)
+        self._trees: dict[str, tuple[exp.Expr, tuple[int, ...]]] = {}
+        """The latest normal forms by their texts to compare without values, and the former numbers of these."""
         self._write = lru_cache(MAX_EXACT_TEXTS)(self._write_shaped)
 
     def exact(self, sql: str, lent: Mapping[str, Sequence[str]]) -> str:
@@ -186,8 +190,32 @@ class Gate:
 
     def _write_shaped(self, sql: str, known: _Pairs) -> tuple[str, ShapedText]:
         """Return the engine's text, whole and split into shape and values."""
-        found, values = write_by_shape(sql, lambda text: self._made(text, known, self._unit))
-        return restore_values(found, values), ShapedText(*keep_used_values(found, values))
+        (text, shape, used), values = write_by_shape(sql, lambda text: self._made(text, known))
+        return restore_values(text, values), ShapedText(shape, tuple(values[place] for place in used))
+
+    def _made_once(self, sql: str, known: _Pairs) -> tuple[str, str, tuple[int, ...]]:
+        """Return the engine's text without values, with its parameters renumbered in order, and their former numbers."""
+        tree = self._normalise(sql, known, self._unit)
+        text = write_parameters(tree)
+        shape, used = number_parameters(text)
+        if len(self._trees) >= MAX_TREES:
+            self._trees.clear()
+        self._trees[shape.replace(self._unit, UNIT)] = tree, used
+        return text, shape, used
+
+    def take_tree(self, shape: str) -> exp.Expr:
+        """Return the tree of a text to compare without values; the caller may change it."""
+        known = self._trees.pop(shape, None)
+        if known is None:
+            return parse_fragment(shape)
+        tree, used = known
+        numbers = {f"value{place}": f"value{number}" for number, place in enumerate(used)}
+        for node in tree.find_all(exp.Placeholder, exp.Identifier):
+            if isinstance(node, exp.Placeholder):
+                node.set("this", numbers.get(node.name, node.name))
+            elif node.this == self._unit:
+                node.set("this", UNIT)
+        return tree
 
     def prove(self, operator: object, lent: Mapping[str, Sequence[str]]) -> None:
         """Prove an operator's texts before anything is paid, except late ones, which are proved when they are read."""
@@ -321,7 +349,7 @@ class Gate:
 
     def shown(self, sql: str, lent: Mapping[str, Sequence[str]]) -> str:
         """Return the text to show, with a fixed name for the unit's column."""
-        return self._written(*self._whole(sql, lent), UNIT)
+        return write_parameters(self._normalise(*self._whole(sql, lent), UNIT))
 
     def compared(self, sql: str, lent: Mapping[str, Sequence[str]]) -> str:
         """Return the text to compare: the engine's, with a fixed name for the unit's column."""
@@ -332,9 +360,9 @@ class Gate:
         full = write_shared(sql, self._catalog.shared)
         return full, tuple((name, tuple(lent[name])) for name in sorted(lent) if name in full)
 
-    def _written(self, sql: str, lent: _Pairs, unit: str) -> str:
+    def _normalise(self, sql: str, lent: _Pairs, unit: str) -> exp.Expr:
         taken = {fold(name) for relation, columns in lent for name in (relation, *columns)}
-        return write_normal_form(sql, dict(lent), self._catalog.names | taken, unit)
+        return normalise(sql, dict(lent), self._catalog.names | taken, unit)
 
 
 def _find_claims(

@@ -34,10 +34,10 @@ class UnresolvedName(Exception):
     """An exact query has an unknown or ambiguous name, which is a bug of ours."""
 
 
-def write_normal_form(
+def normalise(
     sql: str, columns: Mapping[str, Sequence[str]] = {}, reserved: Collection[str] = (), unit: str = UNIT
-) -> str:
-    """Return an exact query in normal form.
+) -> exp.Expr:
+    """Return the tree of an exact query in normal form.
 
     Args:
         columns: the columns of passed relations, by relation.
@@ -46,16 +46,16 @@ def write_normal_form(
 
     Raises:
         UnresolvedName: the query is wrong, whatever the analyst wrote.
-        UnsupportedError: DuckDB's generator can't write a part of it.
 
-    >>> write_normal_form('SELECT n FROM (SELECT COUNT(*) AS n, u FROM (SELECT t.a AS u FROM m.s.t AS t) AS s GROUP BY u) AS g')
+    >>> text = "SELECT n FROM (SELECT COUNT(*) AS n, u FROM (SELECT t.a AS u FROM m.s.t AS t) AS s GROUP BY u) AS g"
+    >>> write_parameters(normalise(text))
     'SELECT r0.n AS n FROM (SELECT COUNT(*) AS n, r1.u AS u FROM (SELECT r2.a AS u FROM m.s.t AS r2) AS r1 GROUP BY r1.u) AS r0'
     """
     tree = parse_fragment(sql)
     writer = _Writer(columns, frozenset(reserved), unit)
     writer.query(tree, ChainMap(), {})
     _drop_unread(tree, None)
-    return write_parameters(tree)
+    return tree
 
 
 def write_parameters(tree: exp.Expr) -> str:

@@ -63,17 +63,17 @@ def restore_values(sql: str, values: tuple[str, ...]) -> str:
 
 
 @lru_cache(maxsize=_SEEN)
-def keep_used_values(sql: str, values: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """Return a text with its parameters renumbered in order, and the values still used.
+def number_parameters(sql: str) -> tuple[str, tuple[int, ...]]:
+    """Return a text with its parameters renumbered in order, and their former numbers.
 
     A normal form drops unused columns, and their values.
 
-    >>> keep_used_values("SELECT $value2 + $value0 + $value2", ("1", "2", "3"))
-    ('SELECT $value0 + $value1 + $value0', ('3', '1'))
+    >>> number_parameters("SELECT $value2 + $value0 + $value2")
+    ('SELECT $value0 + $value1 + $value0', (2, 0))
     """
     used: dict[int, int] = {}
 
     def number(found: re.Match[str]) -> str:
         return f"$value{used.setdefault(int(found[1]), len(used))}" if found[1] else found[0]
 
-    return _PARAMETERS.sub(number, sql), tuple(values[place] for place in used)
+    return _PARAMETERS.sub(number, sql), tuple(used)

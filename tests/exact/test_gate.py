@@ -15,7 +15,7 @@ import dpsql
 from dpsql.binding.values import coercion
 from dpsql.catalogue.row_names import ROW_NAMES, ROW_WORDS
 from dpsql.errors import BindError, Error
-from dpsql.exact.normal_form import UnresolvedName, write_by_shape, write_normal_form
+from dpsql.exact.normal_form import UnresolvedName, normalise, write_by_shape, write_parameters
 from dpsql.exact.shapes import restore_values
 from dpsql.language.dialect import parse_fragment, to_sql
 from tests.support.nasty import COLUMNS, COMPARED, EXPRESSIONS, bound, fill
@@ -50,7 +50,7 @@ CALLED = [
 def shaped(sql: str) -> str:
     """Return the normal form of a text, as it is written from the text's shape."""
     columns = {"t": ["id", *COLUMNS]}
-    form, values = write_by_shape(sql, lambda text: write_normal_form(text, columns))
+    form, values = write_by_shape(sql, lambda text: write_parameters(normalise(text, columns)))
     return restore_values(form, values)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import dpsql
 from dpsql.errors import BindError
-from dpsql.exact.normal_form import write_normal_form
+from dpsql.exact.normal_form import normalise, write_parameters
 from dpsql.language.statements import parse
 from dpsql.mechanisms.base import SALT, fill_parameters
 from dpsql.spark.spark_values import backquote, quote_text
@@ -114,7 +114,9 @@ def test_texts_in_normal_form_are_written_too() -> None:
     assert "((`t`.`u`, `t`.`b`) IN (SELECT `s`.`u` AS `o0`, `s`.`b` AS `o1` FROM" in spark_sql(pairs, TABLE)
     within = "SELECT PERCENTILE_DISC(0.25) WITHIN GROUP (ORDER BY t.u) AS q FROM t AS t"
     assert "percentile" not in spark_sql(within, TABLE)
-    assert spark_sql(write_normal_form(within), TABLE).replace("`r0`", "`t`") == spark_sql(within, TABLE)
+    assert spark_sql(write_parameters(normalise(within)), TABLE).replace("`r0`", "`t`") == spark_sql(
+        within, TABLE
+    )
 
 
 def test_the_first_groups_of_a_unit_are_numbered_within_it() -> None:
