@@ -49,6 +49,9 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
+Head = Mapping[str, Any]
+"""A JSON object, such as a message's head."""
+
 PROTOCOL = 2
 """The version of the messages."""
 MAX_HEAD = 8 << 20
@@ -123,7 +126,7 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(name)
 
 
-def get_field(head: Mapping[str, Any], name: str, kind: type[_T], default: _T | None = None) -> _T:
+def get_field(head: Head, name: str, kind: type[_T], default: _T | None = None) -> _T:
     """Return a value of a message's head, or of an object in it.
 
     Args:
@@ -187,7 +190,7 @@ def read_error(message: Message) -> Error:
     return error
 
 
-def _optional(head: Mapping[str, Any], name: str) -> str | None:
+def _optional(head: Head, name: str) -> str | None:
     return None if head.get(name) is None else get_field(head, name, str)
 
 
@@ -389,7 +392,7 @@ def _check_rows(table: pa.Table, head: dict[str, Any]) -> pa.Table:
     return table
 
 
-def _texts(head: Mapping[str, Any], name: str) -> list[str]:
+def _texts(head: Head, name: str) -> list[str]:
     listed = get_field(head, name, list)
     if not all(isinstance(item, str) for item in listed):
         raise WireError(f"a message arrived without a proper {name!r}.")
@@ -454,7 +457,7 @@ def waiting_in_place() -> Iterator[None]:
         os.environ.pop(_CHOICE, None)
 
 
-def write_params(params: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def write_params(params: Mapping[str, object] | None) -> dict[str, Any] | None:
     """Return ``$name`` parameters as JSON values; for a value that SQL can't represent, its type's name."""
     return (
         None if params is None else {read_name(name): _write_param(value) for name, value in params.items()}

@@ -25,6 +25,7 @@ import pyarrow.flight as flight
 
 from dpsql import __version__
 from dpsql.client.wire import (
+    Head,
     Message,
     ResultReader,
     WireError,
@@ -412,7 +413,7 @@ class StatementHandle:
     """
 
     text: str
-    bound: Mapping[str, Any] | None = None
+    bound: Head | None = None
     mark: str = ""
 
 
@@ -748,16 +749,14 @@ class FlightSqlService:
         results = reader.results()
         return results[-1] if results else Result(pa.table({}))
 
-    def _ask_value(self, caller: Right, context: Any, operation: str, head: Mapping[str, Any]) -> Message:
+    def _ask_value(self, caller: Right, context: Any, operation: str, head: Head) -> Message:
         messages = self._ask(caller, context, operation, head)
         found = next((message for message in messages if message.head["kind"] == "value"), None)
         if found is None:
             raise WireError("the worker's reply holds no value.")
         return found
 
-    def _ask(
-        self, caller: Right, context: Any, operation: str, head: Mapping[str, Any], mark: str = ""
-    ) -> list[Message]:
+    def _ask(self, caller: Right, context: Any, operation: str, head: Head, mark: str = "") -> list[Message]:
         """Ask the worker, and return its messages once they may leave."""
         queue, record = caller.queue, self._find_session(caller)
         call = queue.make_call(operation, record.handle)
@@ -846,7 +845,7 @@ def _watch(context: Any, queue: AnalystQueue, call: AnalystCall, ended: threadin
             return
 
 
-def _list_texts(head: Mapping[str, Any], name: str) -> Sequence[str]:
+def _list_texts(head: Head, name: str) -> Sequence[str]:
     listed = get_field(head, name, list)
     if not all(isinstance(item, str) for item in listed):
         raise WireError(f"a message has no valid {name!r}.")

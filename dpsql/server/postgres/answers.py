@@ -11,13 +11,13 @@ from __future__ import annotations
 import base64
 import datetime
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from dpsql.client.wire import CHUNK, Message, WireError, get_field
+from dpsql.client.wire import CHUNK, Head, Message, WireError, get_field
 from dpsql.errors import BindError, Error, ParseError
 from dpsql.language.parameter_values import StandIn
 from dpsql.language.parameters import list_parameter_names
@@ -58,7 +58,7 @@ class _State:
 _STATES: WeakKeyDictionary[Session, _State] = WeakKeyDictionary()
 
 
-def _state_of(session: Session, head: Mapping[str, Any]) -> _State:
+def _state_of(session: Session, head: Head) -> _State:
     """Return a session's settings and catalogue; they begin with the parameters that its client connected with."""
     if session not in _STATES:
         analyst = next(iter(session.policy.analysts), "")
@@ -91,7 +91,7 @@ class _Asked:
         return {str(place): value for place, value in enumerate(self.values, 1)} or None
 
 
-def _read_asked(session: Session, head: Mapping[str, Any]) -> _Asked:
+def _read_asked(session: Session, head: Head) -> _Asked:
     """Read what the front passes on."""
     text, kinds = get_field(head, "text", str), tuple(_read_numbers(head, "kinds"))
     given, formats = get_field(head, "values", list, []), _read_numbers(head, "formats")
@@ -135,7 +135,7 @@ def _write_refused(error: ParameterError) -> Message:
     return Message({**head, "sentence": error.message, "hint": error.hint or ""})
 
 
-def _read_numbers(head: Mapping[str, Any], name: str) -> list[int]:
+def _read_numbers(head: Head, name: str) -> list[int]:
     found = get_field(head, name, list, [])
     if not all(type(number) is int for number in found):
         raise WireError("parameters arrived that are none.")
@@ -153,8 +153,8 @@ def _read_field(item: Any) -> ResultField:
 
 def answer_postgres(
     session: Session,
-    head: Mapping[str, Any],
-    note_kept: Callable[[Statement, Mapping[str, Any] | None], None],
+    head: Head,
+    note_kept: Callable[[Statement, Head | None], None],
 ) -> Iterator[Message]:
     """Answer a client's text: for each statement its columns, its rows and its end.
 
@@ -190,7 +190,7 @@ def _answer_queries(
     part: TextPart,
     asked: _Asked,
     state: _State,
-    note_kept: Callable[[Statement, Mapping[str, Any] | None], None],
+    note_kept: Callable[[Statement, Head | None], None],
 ) -> Iterator[Message]:
     statements = parse(part.text, asked.params) if may_keep(part.own) else []
     failed: Error | None = None
@@ -278,7 +278,7 @@ def _write_done(done: Done, asked: _Asked) -> Iterator[Message]:
 # -- schema before payment -------------------------------------------------------------------------------------------------
 
 
-def describe_postgres(session: Session, head: Mapping[str, Any]) -> Iterator[Message]:
+def describe_postgres(session: Session, head: Head) -> Iterator[Message]:
     """Yield a statement's parameters, columns and price. Spends nothing, and reads no private row."""
     try:
         asked, state = _read_asked(session, head), _state_of(session, head)
