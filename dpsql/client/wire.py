@@ -32,6 +32,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import pyarrow as pa
+
 from dpsql import errors
 from dpsql.errors import Error
 from dpsql.language.parameter_values import drop_zone, name_parameters, read_name, unwrap_value
@@ -39,13 +41,10 @@ from dpsql.privacy.codec import read_value
 from dpsql.privacy.events import Event
 from dpsql.privacy.filters import ACCOUNTANTS  # it imports every kind of event
 from dpsql.privacy.records import BudgetState, Entry
+from dpsql.session.result import Result
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from dpsql.session.interface import Question
-    from dpsql.session.result import Result
-
 
 _T = TypeVar("_T")
 
@@ -91,6 +90,15 @@ class Message:
 
 READING = Message({"kind": "stage", "stage": "reading"})
 """Notifies a client before private data may be read for its statement."""
+
+
+def make_value(payload: bytes = b"", /, **values: object) -> Message:
+    """Return a message with values.
+
+    >>> make_value(count=2)
+    Message(head={'kind': 'value', 'count': 2}, payload=b'')
+    """
+    return Message({"kind": "value", **values}, payload)
 
 
 def encode(message: Message) -> bytes:
@@ -230,8 +238,6 @@ def read_entry(body: object) -> Entry:
 
 def write_result(result: Result, **more: Any) -> Iterator[Message]:
     """Yield a result's messages, with at most :data:`CHUNK` bytes of rows each; ``more`` extends the first head."""
-    import pyarrow as pa
-
     table, names = result.table, result.columns
     arrays = list(table.columns)
     for ends in result.ends.values():
@@ -323,10 +329,6 @@ def _read_errors(body: dict[str, Any]) -> dict[str, float]:
 
 
 def _read_result(head: dict[str, Any], rows: bytes) -> Result:
-    import pyarrow as pa
-
-    from dpsql.session.result import Result
-
     columns, measured = (_texts(head, name) for name in ("columns", "intervals"))
     try:
         with pa.ipc.open_stream(rows) as stream:
@@ -357,8 +359,6 @@ def _read_result(head: dict[str, Any], rows: bytes) -> Result:
 
 def _is_end(kind: pa.DataType) -> bool:
     """Return whether a column's type fits interval ends: numbers, or maps of a histogram's bins to numbers."""
-    import pyarrow as pa
-
     return bool(kind == pa.float64() or (pa.types.is_map(kind) and kind.item_type == pa.float64()))
 
 
@@ -367,8 +367,6 @@ def _check_array(array: pa.Array) -> None:
 
     Arrow's own check also refuses decimals of 39 digits, which DuckDB's HUGEINT has; they have no offsets.
     """
-    import pyarrow as pa
-
     kind = array.type
     array.validate()
     if pa.types.is_struct(kind):
@@ -555,8 +553,6 @@ def write_arrow_schemas(schemas: Iterable[pa.Schema]) -> list[str]:
 
 def read_arrow_schemas(body: Any) -> list[pa.Schema]:
     """Parse columns' names and types; WireError if malformed."""
-    import pyarrow as pa
-
     try:
         return [pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text, validate=True))) for text in body]
     except (*MALFORMED, pa.ArrowException):

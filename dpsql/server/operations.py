@@ -34,6 +34,7 @@ from dpsql.client.wire import (
     decode,
     encode,
     get_field,
+    make_value,
     read_amount,
     read_params,
     write_arrow_schemas,
@@ -264,7 +265,7 @@ def _plan(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
     if not get_field(head, "run", bool):
         event = plan.event
         price = None if event is None else event.to_json()
-        yield Message({"kind": "value", "event": price, "count": len(questions)})
+        yield make_value(event=price, count=len(questions))
         return
     for question, result in zip(questions, plan.run(), strict=True):
         yield from _send(memory, result, question)
@@ -272,8 +273,8 @@ def _plan(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
 
 def _explain(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
     asked = _read_question(head)
-    explained = session.explain(asked.text, asked.params, epsilon=asked.epsilon)
-    yield Message({"kind": "value", "explanation": write_record(explained)})
+    found = session.explain(asked.text, asked.params, epsilon=asked.epsilon)
+    yield make_value(explanation=write_record(found))
 
 
 def _describe(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
@@ -282,24 +283,24 @@ def _describe(session: Session, memory: _Memory, head: Head) -> Iterator[Message
     found = session.describe(asked.text, asked.params)
     schema = [] if found.schema is None else write_arrow_schemas([found.schema])
     parameters = write_arrow_schemas([found.parameters])
-    yield Message({"kind": "value", "schema": schema, "parameters": parameters, "price": found.price})
+    yield make_value(schema=schema, parameters=parameters, price=found.price)
 
 
 def _schemas(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
     """Yield the columns of the policy's tables."""
     found = session.table_schemas()
-    yield Message({"kind": "value", "tables": list(found), "schemas": write_arrow_schemas(found.values())})
+    yield make_value(tables=list(found), schemas=write_arrow_schemas(found.values()))
 
 
 def _why(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
-    yield Message({"kind": "value", "why": write_record(session.why())})
+    yield make_value(why=write_record(session.why()))
 
 
 # -- operations that spend nothing ------------------------------------------------------------------------------------
 
 
 def _budget(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
-    yield Message({"kind": "value", "state": write_record(session.budget())})
+    yield make_value(state=write_record(session.budget()))
 
 
 def _ledger(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
@@ -312,14 +313,14 @@ def _ledger(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
         page.append(body)
         size += len(json.dumps(body))
         if size > CHUNK:
-            yield Message({"kind": "value", "entries": page})
+            yield make_value(entries=page)
             page, size = [], 0
-    yield Message({"kind": "value", "entries": page})
+    yield make_value(entries=page)
 
 
 def _columns(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
     columns = session.columns(get_field(head, "table", str))
-    yield Message({"kind": "value", "columns": [list(pair) for pair in columns.items()]})
+    yield make_value(columns=[list(pair) for pair in columns.items()])
 
 
 def _tables(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
@@ -344,7 +345,7 @@ def _keep(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
 
 def _plot(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
     pictures = list_pictures(session.account, get_field(head, "what", str))
-    yield Message({"kind": "value", "pictures": pictures})
+    yield make_value(pictures=pictures)
 
 
 def _panel(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
@@ -354,7 +355,7 @@ def _panel(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
     shown = BudgetPanel.of(session.account)
     charges = [[c.when, c.charge, c.outcome, clip_text(c.text, MAX_CHARGE_TEXT)] for c in shown.charges]
     more = {"count": shown.count, "lasting": shown.lasting, "notices": list(shown.notices)}
-    yield Message({"kind": "value", "state": write_record(shown.state), "charges": charges, **more})
+    yield make_value(state=write_record(shown.state), charges=charges, **more)
 
 
 def _postgres_run(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from dpsql.client.wire import CHUNK, Head, Message, WireError, get_field
+from dpsql.client.wire import CHUNK, Head, Message, WireError, get_field, make_value
 from dpsql.errors import BindError, Error, ParseError
 from dpsql.language.parameter_values import StandIn
 from dpsql.language.parameters import list_parameter_names
@@ -131,8 +131,8 @@ def _find_kinds(session: Session, text: str, given: tuple[int, ...]) -> list[int
 
 def _write_refused(error: ParameterError) -> Message:
     """Return the message of a value that is none of its type: unlike other errors of ours it has an SQLSTATE of its own."""
-    head = {"kind": "value", "part": "no parameter", "state": error.state}
-    return Message({**head, "sentence": error.message, "hint": error.hint or ""})
+    hint = error.hint or ""
+    return make_value(part="no parameter", state=error.state, sentence=error.message, hint=hint)
 
 
 def _read_numbers(head: Head, name: str) -> list[int]:
@@ -173,7 +173,7 @@ def answer_postgres(
     if not simple and sum(part.count for part in parts) > 1:
         raise ParseError(_ONE, hint=_APART)
     if not parts:
-        yield Message({"kind": "value", "part": "end", "tag": ""})
+        yield make_value(part="end", tag="")
     for part in parts:
         if part.kind == "command":
             yield from _write_done(run_command(part.words, state.settings), asked)
@@ -230,7 +230,7 @@ def _write_rows(result: Result, asked: _Asked) -> Iterator[Message]:
     if len(fields) != len(result.columns):
         raise BindError("the statement's columns are others than they were.", hint="prepare it again.")
     formats = _spread(asked.result_formats, len(fields))
-    yield Message({"kind": "value", "part": "fields"}, write_description(fields, formats))
+    yield make_value(write_description(fields, formats), part="fields")
     encoders = [types.find_encoder(item.kind, form) for item, form in zip(fields, formats, strict=True)]
     written: list[list[bytes | None]] = []
     for column, encode in zip(result.table.columns, encoders, strict=True):
@@ -239,10 +239,10 @@ def _write_rows(result: Result, asked: _Asked) -> Iterator[Message]:
     for row in zip(*written, strict=True):
         page += write_row(row)
         if len(page) > CHUNK:
-            yield Message({"kind": "value", "part": "rows"}, bytes(page))
+            yield make_value(bytes(page), part="rows")
             page.clear()
     if page:
-        yield Message({"kind": "value", "part": "rows"}, bytes(page))
+        yield make_value(bytes(page), part="rows")
 
 
 def _write_end(result: Result, settings: ClientSettings, rows: int) -> Message:
@@ -250,29 +250,23 @@ def _write_end(result: Result, settings: ClientSettings, rows: int) -> Message:
 
     The notice is in the head, since the front fills in the budget left there only (:mod:`dpsql.server.frames`).
     """
-    head = {"kind": "value", "part": "end", "tag": f"SELECT {rows}", "ready": True}
-    if settings.quiet or not (result.loss or result.notes):
-        return Message(head)
-    return Message({**head, "notice": [result.cost_line or "no charge", "\n".join(result.notes)]})
+    more: dict[str, object] = {}
+    if not settings.quiet and (result.loss or result.notes):
+        more["notice"] = [result.cost_line or "no charge", "\n".join(result.notes)]
+    return make_value(part="end", tag=f"SELECT {rows}", ready=True, **more)
 
 
 def _write_done(done: Done, asked: _Asked) -> Iterator[Message]:
     if done.names:
         fields = [types.PgType(types.TEXT).name_field(name) for name in done.names]
-        yield Message(
-            {"kind": "value", "part": "fields"},
-            write_description(fields, _spread(asked.result_formats, len(fields))),
-        )
+        formats = _spread(asked.result_formats, len(fields))
+        yield make_value(write_description(fields, formats), part="fields")
         rows = b"".join(write_row([value.encode() for value in row]) for row in done.rows)
-        yield Message({"kind": "value", "part": "rows"}, rows)
-    head = {
-        "kind": "value",
-        "part": "end",
-        "tag": done.tag,
-        "transaction": done.transaction,
-        "forget": done.forget,
-    }
-    yield Message({**head, "changed": [list(pair) for pair in done.changed]})
+        yield make_value(rows, part="rows")
+    changed = [list(pair) for pair in done.changed]
+    yield make_value(
+        part="end", tag=done.tag, transaction=done.transaction, forget=done.forget, changed=changed
+    )
 
 
 # -- schema before payment -------------------------------------------------------------------------------------------------
@@ -300,20 +294,16 @@ def describe_postgres(session: Session, head: Head) -> Iterator[Message]:
     elif parts:
         kinds, fields, price = _describe_query(session, parts[0], asked)
     kinds = tuple(kind or types.TEXT for kind in kinds)
-    yield Message({"kind": "value", "part": "parameters", "kinds": list(kinds)}, write_parameter_kinds(kinds))
+    yield make_value(write_parameter_kinds(kinds), part="parameters", kinds=list(kinds))
     if fields is None:
-        yield Message({"kind": "value", "part": "no data"})
+        yield make_value(part="no data")
         return
     formats = _spread(asked.result_formats, len(fields))
     listed = [[item.name, item.kind, item.size, item.modifier] for item in fields]
-    notice = b""
-    if price and not state.settings.quiet:
-        sentence = f"it would cost {price}; nothing was charged"
-        notice = write_notice(sentence)
-    described = Message(
-        {"kind": "value", "part": "fields", "fields": listed}, write_description(fields, formats)
-    )
-    yield Message({"kind": "value", "part": "notice"}, notice)
+    shown = price and not state.settings.quiet
+    notice = write_notice(f"it would cost {price}; nothing was charged") if shown else b""
+    described = make_value(write_description(fields, formats), part="fields", fields=listed)
+    yield make_value(notice, part="notice")
     yield described
 
 
