@@ -20,6 +20,7 @@ from weakref import WeakValueDictionary
 from dpsql.client.channel import Channel
 from dpsql.client.wire import (
     PROTOCOL,
+    Head,
     Message,
     ResultReader,
     WireError,
@@ -87,9 +88,7 @@ class Conversation:
         self.given: WeakValueDictionary[int, Result] = WeakValueDictionary()
         """Results that the server can keep, by its handles."""
 
-    def ask(
-        self, operation: str, head: Mapping[str, Any] | None = None, timeout: float | None = None
-    ) -> Reply:
+    def ask(self, operation: str, head: Head | None = None, timeout: float | None = None) -> Reply:
         """Send a message and wait for the reply, even after a first stop, which is passed on.
 
         Args:
@@ -108,7 +107,7 @@ class Conversation:
             raise KeyboardInterrupt
         return reply
 
-    def _exchange(self, operation: str, head: Mapping[str, Any] | None, timeout: float | None) -> Reply:
+    def _exchange(self, operation: str, head: Head | None, timeout: float | None) -> Reply:
         """Send a message and read the reply in this thread, while the calling thread listens for stops."""
         reply, reader = Reply(), ResultReader()
         message = Message(dict(head or {}))
@@ -414,7 +413,7 @@ class RemoteSession(AnalystSession):
             self.closed = True
             run_apart(self._conversation.close)
 
-    def _ask(self, operation: str, head: Mapping[str, Any] | None = None) -> Reply:
+    def _ask(self, operation: str, head: Head | None = None) -> Reply:
         """Send a message, and wait for the reply."""
         self.check_open()
         return self._conversation.ask(operation, head, _PATIENCE.get())

@@ -32,6 +32,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import pyarrow as pa
+
 from dpsql import errors
 from dpsql.errors import Error
 from dpsql.language.parameter_values import drop_zone, name_parameters, read_name, unwrap_value
@@ -39,15 +41,15 @@ from dpsql.privacy.codec import read_value
 from dpsql.privacy.events import Event
 from dpsql.privacy.filters import ACCOUNTANTS  # it imports every kind of event
 from dpsql.privacy.records import BudgetState, Entry
+from dpsql.session.result import Result
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from dpsql.session.interface import Question
-    from dpsql.session.result import Result
-
 
 _T = TypeVar("_T")
+
+Head = Mapping[str, Any]
+"""A JSON object, such as a message's head."""
 
 PROTOCOL = 2
 """The version of the messages."""
@@ -90,6 +92,15 @@ READING = Message({"kind": "stage", "stage": "reading"})
 """Notifies a client before private data may be read for its statement."""
 
 
+def make_value(payload: bytes = b"", /, **values: object) -> Message:
+    """Return a message with values.
+
+    >>> make_value(count=2)
+    Message(head={'kind': 'value', 'count': 2}, payload=b'')
+    """
+    return Message({"kind": "value", **values}, payload)
+
+
 def encode(message: Message) -> bytes:
     """Return a message's bytes; WireError if it is too long or its head is not JSON."""
     try:
@@ -123,7 +134,7 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(name)
 
 
-def get_field(head: Mapping[str, Any], name: str, kind: type[_T], default: _T | None = None) -> _T:
+def get_field(head: Head, name: str, kind: type[_T], default: _T | None = None) -> _T:
     """Return a value of a message's head, or of an object in it.
 
     Args:
@@ -187,7 +198,7 @@ def read_error(message: Message) -> Error:
     return error
 
 
-def _optional(head: Mapping[str, Any], name: str) -> str | None:
+def _optional(head: Head, name: str) -> str | None:
     return None if head.get(name) is None else get_field(head, name, str)
 
 
@@ -227,8 +238,6 @@ def read_entry(body: object) -> Entry:
 
 def write_result(result: Result, **more: Any) -> Iterator[Message]:
     """Yield a result's messages, with at most :data:`CHUNK` bytes of rows each; ``more`` extends the first head."""
-    import pyarrow as pa
-
     table, names = result.table, result.columns
     arrays = list(table.columns)
     for ends in result.ends.values():
@@ -320,10 +329,6 @@ def _read_errors(body: dict[str, Any]) -> dict[str, float]:
 
 
 def _read_result(head: dict[str, Any], rows: bytes) -> Result:
-    import pyarrow as pa
-
-    from dpsql.session.result import Result
-
     columns, measured = (_texts(head, name) for name in ("columns", "intervals"))
     try:
         with pa.ipc.open_stream(rows) as stream:
@@ -354,8 +359,6 @@ def _read_result(head: dict[str, Any], rows: bytes) -> Result:
 
 def _is_end(kind: pa.DataType) -> bool:
     """Return whether a column's type fits interval ends: numbers, or maps of a histogram's bins to numbers."""
-    import pyarrow as pa
-
     return bool(kind == pa.float64() or (pa.types.is_map(kind) and kind.item_type == pa.float64()))
 
 
@@ -364,8 +367,6 @@ def _check_array(array: pa.Array) -> None:
 
     Arrow's own check also refuses decimals of 39 digits, which DuckDB's HUGEINT has; they have no offsets.
     """
-    import pyarrow as pa
-
     kind = array.type
     array.validate()
     if pa.types.is_struct(kind):
@@ -389,7 +390,7 @@ def _check_rows(table: pa.Table, head: dict[str, Any]) -> pa.Table:
     return table
 
 
-def _texts(head: Mapping[str, Any], name: str) -> list[str]:
+def _texts(head: Head, name: str) -> list[str]:
     listed = get_field(head, name, list)
     if not all(isinstance(item, str) for item in listed):
         raise WireError(f"a message arrived without a proper {name!r}.")
@@ -454,7 +455,7 @@ def waiting_in_place() -> Iterator[None]:
         os.environ.pop(_CHOICE, None)
 
 
-def write_params(params: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def write_params(params: Mapping[str, object] | None) -> dict[str, Any] | None:
     """Return ``$name`` parameters as JSON values; for a value that SQL can't represent, its type's name."""
     return (
         None if params is None else {read_name(name): _write_param(value) for name, value in params.items()}
@@ -552,8 +553,6 @@ def write_arrow_schemas(schemas: Iterable[pa.Schema]) -> list[str]:
 
 def read_arrow_schemas(body: Any) -> list[pa.Schema]:
     """Parse columns' names and types; WireError if malformed."""
-    import pyarrow as pa
-
     try:
         return [pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text, validate=True))) for text in body]
     except (*MALFORMED, pa.ArrowException):

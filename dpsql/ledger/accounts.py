@@ -21,6 +21,7 @@ from dpsql.numerics.exact_numbers import DOWN, write_short
 from dpsql.policy.model import Policy
 from dpsql.privacy.accountants import Accountant, Spent
 from dpsql.privacy.amounts import OwnRoom
+from dpsql.privacy.codec import write_record
 from dpsql.privacy.events import Event, PureDP
 from dpsql.privacy.filters import MECHANISM_SHARE, open_filter
 from dpsql.privacy.records import BudgetState
@@ -170,8 +171,7 @@ class Reservation:
 
     def to_json(self) -> list[Any]:
         """Return the fields, in order, for a checkpoint."""
-        progress = None if self.progress is None else self.progress.to_json()
-        return [self.statement, self.analyst, self.process, self.event.to_json(), progress]
+        return list(write_record(self).values())
 
 
 class Account:

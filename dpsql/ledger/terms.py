@@ -17,6 +17,7 @@ change the subject of the promise, which the log records: ``Ledger.adopt``, or `
 
 from __future__ import annotations
 
+import itertools
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -28,6 +29,7 @@ from dpsql.numerics.exact_numbers import parse_amount, write_short
 from dpsql.policy.model import USUAL_DELTA, Analyst, Budget, Policy, Table, fold
 from dpsql.privacy.accountants import Accountant
 from dpsql.privacy.amounts import SYMBOLS, Amount
+from dpsql.privacy.codec import read_record, write_record
 from dpsql.privacy.filters import ACCOUNTANTS, MECHANISM_SHARE, open_filter, open_own_filter
 
 Share = tuple[Fraction, Fraction]
@@ -110,18 +112,10 @@ class Terms:
         return self.accountant, self.epsilon, self.delta, share, dict(self.shares), own
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "dataset": self.dataset,
-            "accountant": self.accountant,
-            "epsilon": str(self.epsilon),
-            "delta": str(self.delta),
-            "units": dict(self.units),
-            "public": list(self.public),
-            "shares": {name: [str(e), str(d)] for name, (e, d) in self.shares.items()},
-            "policy": self.policy,
-            **({} if self.delta_share is None else {"mechanism_delta_share": str(self.delta_share)}),
-            **({} if self.own is None else {"own": self.own_to_json()}),
-        }
+        body = write_record(self)
+        del body["delta_share"], body["own"], body["own_shares"]
+        body |= {} if self.delta_share is None else {"mechanism_delta_share": str(self.delta_share)}
+        return body | ({} if self.own is None else {"own": self.own_to_json()})
 
     def own_to_json(self) -> dict[str, Any]:
         """Return the budget in its own currency, and the shares.
@@ -143,18 +137,12 @@ class Terms:
             LedgerError: something is missing, negative or not a number.
         """
         try:
-            return cls(
-                dataset=_text(body["dataset"]),
-                accountant=_text(body["accountant"]),
-                epsilon=parse_amount(body["epsilon"]),
-                delta=parse_amount(body["delta"]),
-                units={_text(name): _text(unit) for name, unit in body["units"].items()},
-                public=tuple(_text(name) for name in body["public"]),
-                shares={_text(n): (parse_amount(e), parse_amount(d)) for n, (e, d) in body["shares"].items()},
-                policy=_text(body["policy"]),
-                delta_share=_share(body.get("mechanism_delta_share")),
-                **_read_own(body.get("own")),
-            )
+            share = body.get("mechanism_delta_share")
+            terms = read_record(cls, {**body, "delta_share": share, "own": None, "own_shares": {}})
+            amounts = (terms.epsilon, terms.delta, *itertools.chain(*terms.shares.values()))
+            if min(amounts) < 0 or not 0 <= terms.mechanism_share < 1:
+                raise ValueError("out of range")
+            return replace(terms, **_read_own(body.get("own")))
         except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError):
             raise damaged_error("the terms it was opened for can't be read") from None
 
@@ -291,26 +279,11 @@ def _read_own(body: Any) -> dict[str, Any]:
     """Read the budget in mu or rho, and the shares; empty for a budget in epsilon."""
     if body is None:
         return {}
-    currency, amount = _text(body["currency"]), parse_amount(body["amount"])
+    currency, amount = body["currency"], parse_amount(body["amount"])
     if currency not in ("mu", "rho") or amount <= 0:
         raise ValueError(currency)
     own = Amount.of_mu(amount) if currency == "mu" else Amount(currency, amount)
-    return {"own": own, "own_shares": {_text(n): parse_amount(share) for n, share in body["shares"].items()}}
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(value)
-    return value
-
-
-def _share(value: object) -> Fraction | None:
-    if value is None:
-        return None
-    share = parse_amount(value)
-    if share >= 1:
-        raise ValueError(value)
-    return share
+    return {"own": own, "own_shares": {n: parse_amount(share) for n, share in body["shares"].items()}}
 
 
 def _read_sources(policy: str) -> dict[str, str]:

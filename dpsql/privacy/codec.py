@@ -39,7 +39,7 @@ def write_record(record: Any) -> dict[str, Any]:
     }
 
 
-def write_value(declared: object, value: object) -> Any:
+def write_as(declared: object, value: object) -> Any:
     """Return a value of a declared type as a JSON value."""
     return _find_codec(declared).write(value)
 

@@ -52,7 +52,7 @@ from dpsql.report.pages import (
     write_sums,
     write_table,
 )
-from dpsql.report.tables import Html, clip_text, fill, join, name_of, read_template, tag
+from dpsql.report.tables import Data, Html, clip_text, fill, join, name_of, read_template, tag
 from dpsql.server.connections import LOGIN_SECONDS, Arrivals, is_loopback, write_peer
 from dpsql.server.frames import FrameError, Frames
 from dpsql.server.isolation import confine, protect_memory
@@ -87,7 +87,7 @@ class Numbers:
 class StatementPage:
     """One page of statements, newest first. ``missing`` counts those that have not been read so far."""
 
-    entries: list[dict[str, Any]]
+    entries: list[Data]
     page: int
     pages: int
     count: int
@@ -103,7 +103,7 @@ class AnalystView:
     share: BudgetState | None
     statements: int
     refused: int
-    queue: dict[str, Any]
+    queue: Data
     known: bool
     """Whether the policy has the name."""
 
@@ -129,7 +129,7 @@ class LedgerView:
         self._who: dict[str, Numbers] = {}
         self._everybody = Numbers()
         self._shares: tuple[int, dict[str, BudgetState]] = (-1, {})
-        self._report: dict[str, Any] | None = None
+        self._report: Data | None = None
         self._report_row = -1
         self._wanted = 0.0
         self._made_again = 0.0
@@ -153,13 +153,13 @@ class LedgerView:
 
     # -- statements -----------------------------------------------------------------------------------------------
 
-    def latest(self) -> list[dict[str, Any]]:
+    def latest(self) -> list[Data]:
         """Return the latest statements, newest first."""
         with self._lock:
             ledger = self.open()
             return self._describe(ledger, reversed(ledger.entries(LATEST_STATEMENTS)))
 
-    def find_statements(self, numbers: Iterable[int]) -> list[dict[str, Any]]:
+    def find_statements(self, numbers: Iterable[int]) -> list[Data]:
         """Return statements by their numbers."""
         with self._lock:
             ledger = self.open()
@@ -195,7 +195,7 @@ class LedgerView:
                 found = [entry for number in shown for entry in ledger.walk(number, number)]
             return StatementPage(self._describe(ledger, reversed(found)), page, pages, len(numbers), missing)
 
-    def _describe(self, ledger: Ledger, entries: Iterable[Entry]) -> list[dict[str, Any]]:
+    def _describe(self, ledger: Ledger, entries: Iterable[Entry]) -> list[Data]:
         return [describe_entry(entry, ledger.accountant, ledger.policy) for entry in entries]
 
     def _look_further(self, ledger: Ledger) -> None:
@@ -210,7 +210,7 @@ class LedgerView:
 
     # -- people ---------------------------------------------------------------------------------------------------
 
-    def list_analysts(self, queues: list[dict[str, Any]]) -> list[AnalystView]:
+    def list_analysts(self, queues: list[Data]) -> list[AnalystView]:
         """Return the analysts who may ask or have asked; ``queues`` has the server's counts."""
         with self._lock:
             ledger = self.open()
@@ -250,7 +250,7 @@ class LedgerView:
 
     # -- figures --------------------------------------------------------------------------------------------------
 
-    def find_report(self) -> tuple[dict[str, Any] | None, int]:
+    def find_report(self) -> tuple[Data | None, int]:
         """Return the last figures of the ledger and the number of new rows since; None before the first figures."""
         self._wanted = time.monotonic() + _WANTED_SECONDS
         with self._lock:
@@ -299,11 +299,7 @@ class LedgerView:
 
 TABS = {"": "Now", "statements": "Statements", "refusals": "Refusals", "promise": "Promise and curves"}
 """The pages of a policy: the last part of the address, and the title."""
-_STAGES = {
-    "waits": "waits for its turn",
-    "works": "before private data",
-    "reads": "reads private data",
-}
+_STAGES = {"waits": "waits for its turn", "works": "before private data", "reads": "reads private data"}
 _AGAIN = Html('<noscript><meta http-equiv="refresh" content="10"></noscript>\n')
 _SOON = Html('<meta http-equiv="refresh" content="3">\n')
 
@@ -312,6 +308,12 @@ def write_link(policy: str, tab: str = "", **given: object) -> str:
     """Return the address of a policy's page."""
     path = f"/policy/{quote(policy, safe='')}/{tab}"
     return f"{path}?{urlencode(given)}" if given else path
+
+
+def write_links(links: Iterable[tuple[str, str, bool]], mark: str = "true") -> Html:
+    """Write links as items of a list: text, address, and whether it is the current one."""
+    items = (tag("a", text, href=to, aria_current=mark if current else None) for text, to, current in links)
+    return join(tag("li", item) for item in items)
 
 
 def write_frame(
@@ -327,24 +329,15 @@ def write_frame(
         told: the sentence next to the title, which a script updates.
         again: the head's instruction to reload; by default every ten seconds without scripts.
     """
-    tabs = (
-        tag(
-            "li",
-            tag("a", title, href=write_link(view.name, name), aria_current="page" if name == tab else None),
-        )
-        for name, title in TABS.items()
-    )
-    others = (
-        tag("li", tag("a", name, href=write_link(name), aria_current="true" if name == view.name else None))
-        for name in names
-    )
-    chosen = tag("nav", tag("ul", join(others), class_="policies"), aria_label="Policies")
+    tabs = ((title, write_link(view.name, name), name == tab) for name, title in TABS.items())
+    others = ((name, write_link(name), name == view.name) for name in names)
+    chosen = tag("nav", tag("ul", write_links(others), class_="policies"), aria_label="Policies")
     return fill(
         "console.html",
         title=f"{TABS[tab]} · {view.name} · dpsql",
         heading=f"Privacy budget of {view.name}",
         policies=chosen if len(names) > 1 else Html(),
-        tabs=join(tabs),
+        tabs=write_links(tabs, "page"),
         live=write_link(view.name, "live"),
         again=_AGAIN if again is None else again,
         told=told,
@@ -360,14 +353,14 @@ def write_section(name: str, title: str, inner: Html) -> Html:
 # -- now ------------------------------------------------------------------------------------------------------------------
 
 
-def tell_now(view: LedgerView, live: dict[str, Any]) -> str:
+def tell_now(view: LedgerView, live: Data) -> str:
     """Return one sentence on the present state, for the title's line."""
     running = sum(len(queue["calls"]) for queue in live["queues"])
     sessions = sum(queue["sessions"] for queue in live["queues"])
     return f"{view.open().state().sentence} · {running or 'nothing'} running · {sessions} session{'s' * (sessions != 1)} open"
 
 
-def write_now(view: LedgerView, live: dict[str, Any], events: Sequence[dict[str, Any]]) -> Html:
+def write_now(view: LedgerView, live: Data, events: Sequence[Data]) -> Html:
     """Write the budget, running calls, analysts, latest statements and events; a script updates this part."""
     state = view.open().state()
     whole = state.whole or state
@@ -385,24 +378,21 @@ def write_now(view: LedgerView, live: dict[str, Any], events: Sequence[dict[str,
         notes=Html(),
     )
     latest = view.latest()
+    listed = (
+        write_statements(latest, "The latest statements, newest first") if latest else tag("p", "None yet.")
+    )
     sections = [
         join(notices),
         write_section("left", "Budget left", left),
         write_section("running", "Running requests", _write_running(view, live["queues"])),
         write_section("analysts", "Analysts", _write_analysts(view, view.list_analysts(live["queues"]))),
-        write_section(
-            "latest",
-            "Latest statements",
-            write_statements(latest, "The latest statements, newest first")
-            if latest
-            else tag("p", "None yet."),
-        ),
+        write_section("latest", "Latest statements", listed),
         write_section("events", "Events of the server", _write_events(view.name, events)),
     ]
     return tag("div", join(sections), id="live")
 
 
-def _write_running(view: LedgerView, queues: Sequence[dict[str, Any]]) -> Html:
+def _write_running(view: LedgerView, queues: Sequence[Data]) -> Html:
     calls = [(queue["analyst"], call) for queue in queues for call in queue["calls"]]
     if not calls:
         return tag("p", "Nothing runs.")
@@ -436,19 +426,18 @@ def _write_analysts(view: LedgerView, analysts: Sequence[AnalystView]) -> Html:
         share: Html | str = "of the whole"
         if one.share is not None:
             spent = write_bar(float(one.share.share), f"spent of the share of {one.name}")
-            share = spent + tag(
-                "span", f"{one.share.spent} of {one.share.limit} spent, {one.share.left} left"
-            )
-        counted = one.queue
+            said = f"{one.share.spent} of {one.share.limit} spent, {one.share.left} left"
+            share = spent + tag("span", said)
+        counted, refused = one.queue, "0"
+        if one.refused:
+            refused = tag("a", str(one.refused), href=write_link(view.name, "refusals", who=one.name))
         rows.append(
             (
                 tag("span", link, class_="name"),
                 _write_state(one),
                 share,
                 str(one.statements),
-                tag("a", str(one.refused), href=write_link(view.name, "refusals", who=one.name))
-                if one.refused
-                else "0",
+                refused,
                 str(counted.get("sessions", 0)),
                 f"{counted.get('failures', 0)} of {MAX_FAILURES}",
                 f"{counted.get('overruns', 0)} of {MAX_OVERRUNS}",
@@ -474,7 +463,7 @@ def _write_state(one: AnalystView) -> Html:
     return tag("span", f"may ask until {token.expires[:10]}")
 
 
-def _write_events(policy: str, events: Sequence[dict[str, Any]]) -> Html:
+def _write_events(policy: str, events: Sequence[Data]) -> Html:
     rows = [
         (
             str(line["when"])[:19].replace("T", " "),
@@ -519,26 +508,17 @@ def write_list(
             steps.append(tag("a", name, href=write_link(view.name, tab, **chosen, page=page), rel=rel))
     steps.append(tag("span", f"page {found.page} of {found.pages}", class_="quiet"))
     choices = [("everybody", None), *((name or "not named", name) for name in people)]
-    names = join(
-        tag(
-            "li",
-            tag(
-                "a",
-                shown,
-                href=write_link(view.name, tab, **({} if name is None else {"who": name})),
-                aria_current="true" if name == who else None,
-            ),
-        )
+    links = (
+        (shown, write_link(view.name, tab, **({} if name is None else {"who": name})), name == who)
         for shown, name in choices
     )
     inner = (
-        tag("nav", tag("ul", names, class_="people"), aria_label="Whose")
+        tag("nav", tag("ul", write_links(links), class_="people"), aria_label="Whose")
         + table
         + tag("nav", join(steps), class_="pages", aria_label="Pages of the list")
     )
-    return write_section(
-        tab, "Refused statements" if tab == "refusals" else "Statements and their costs", inner
-    )
+    title = "Refused statements" if tab == "refusals" else "Statements and their costs"
+    return write_section(tab, title, inner)
 
 
 # -- the guarantee --------------------------------------------------------------------------------------------------------
@@ -575,11 +555,11 @@ class FrontLink:
         self._frames = frames
         self._lock = threading.Lock()
 
-    def receive_setup(self) -> dict[str, Any]:
+    def receive_setup(self) -> Data:
         """Return the policies, their files, and the page's address."""
         return self._frames.receive(ANSWER_SECONDS).head
 
-    def ask_live(self) -> dict[str, Any]:
+    def ask_live(self) -> Data:
         """Return the queues' states, and the latest lines of the log."""
         return self._ask({"kind": "live"})
 
@@ -591,7 +571,7 @@ class FrontLink:
         """Write a line about dropped connections into the server's log."""
         self._ask({"kind": "dropped", "count": count, "addresses": addresses, "why": why})
 
-    def _ask(self, head: dict[str, Any]) -> dict[str, Any]:
+    def _ask(self, head: Data) -> Data:
         """Ask the front, or end this process if the front has ended."""
         with self._lock:
             try:
@@ -676,9 +656,9 @@ class ConsolePages:
     def __init__(self, front: FrontLink, views: dict[str, LedgerView]) -> None:
         self._front, self.views = front, views
         self._lock = threading.Lock()
-        self._live: tuple[float, dict[str, Any]] = (0.0, {})
+        self._live: tuple[float, Data] = (0.0, {})
 
-    def ask_live(self) -> dict[str, Any]:
+    def ask_live(self) -> Data:
         """Return the queues' states, asked at most twice a second."""
         with self._lock:
             asked, live = self._live
@@ -719,7 +699,7 @@ class ConsolePages:
         return write_frame(view, list(self.views), tab, content, told, again)
 
 
-def make_app(front: FrontLink, setup: dict[str, Any]) -> Starlette:
+def make_app(front: FrontLink, setup: Data) -> Starlette:
     """Return the application; ``setup`` has the policies, their files, and the address of the listening socket."""
     from starlette.applications import Starlette
     from starlette.middleware import Middleware

@@ -35,6 +35,7 @@ from dpsql.client.wire import (
     decode,
     encode,
     get_field,
+    make_value,
     pack_messages,
     write_error,
 )
@@ -240,22 +241,18 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         record = queue.open(caller.mark)
         policy = queue.edition.policy
         self._log.write("open", analyst=queue.analyst, session=record.log_name, policy=caller.served.name)
-        yield encode(
-            Message(
-                {
-                    "kind": "value",
-                    "protocol": PROTOCOL,
-                    "session": record.handle,
-                    "analyst": queue.analyst,
-                    "catalog": caller.served.name,
-                    "policy": policy.for_analyst(queue.analyst).dumps(),
-                    "version": __version__,
-                    "answers": policy.budget.answers,
-                    "answer_times": [float(item) for item in policy.server.answer_times],
-                    "expires": caller.expires,
-                }
-            )
+        opened = make_value(
+            protocol=PROTOCOL,
+            session=record.handle,
+            analyst=queue.analyst,
+            catalog=caller.served.name,
+            policy=policy.for_analyst(queue.analyst).dumps(),
+            version=__version__,
+            answers=policy.budget.answers,
+            answer_times=[float(item) for item in policy.server.answer_times],
+            expires=caller.expires,
         )
+        yield encode(opened)
         yield _END
 
     def _close(self, caller: Right, context: Any, body: bytes) -> Iterator[bytes]:
@@ -269,7 +266,7 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
     def _interrupt(self, caller: Right, context: Any, body: bytes) -> Iterator[bytes]:
         record = self._find_session(caller, context)
         stopped = caller.queue.interrupt(record.handle)
-        yield encode(Message({"kind": "value", "stopped": stopped}))
+        yield encode(make_value(stopped=stopped))
         yield _END
 
     def _pass_on(self, caller: Right, context: Any, operation: str, body: bytes) -> Iterator[bytes]:

@@ -27,7 +27,7 @@ from dpsql.errors import Error, Interrupted, LedgerError
 from dpsql.ledger.ledger import BudgetState, Entry, KeptReleases, Ledger, OwnStatements, Ticket, conceal_entry
 from dpsql.ledger.log_file import OUTCOMES
 from dpsql.ledger.store import ReplacedLedgerError
-from dpsql.privacy.codec import write_record, write_value
+from dpsql.privacy.codec import write_as, write_record
 from dpsql.privacy.events import Event
 from dpsql.report.data import PICTURES
 from dpsql.report.figures import FIGURES
@@ -388,7 +388,7 @@ class LedgerService:
             "when": found.when if mine else "",
             "statement_id": found.statement_id if mine else None,
             "event": found.event.to_json(),
-            "debit": write_value(Event | None, found.debit),
+            "debit": write_as(Event | None, found.debit),
             "size": len(found.release),
             "left": self._find_state().sentence,
         }
@@ -453,7 +453,7 @@ class LedgerService:
             if size > MAX_PAGE_BYTES:
                 break
         total = self._own.sum_others() if others else None
-        return _answer(count=count, start=start, entries=listed, others=write_value(Entry | None, total))
+        return _answer(count=count, start=start, entries=listed, others=write_as(Entry | None, total))
 
     def _tabulate(self, what: str) -> Message:
         return Message({"kind": "answer"}, self._figures.make(what))

@@ -28,11 +28,13 @@ from weakref import WeakKeyDictionary
 from dpsql.client.wire import (
     CHUNK,
     MAX_RESULT,
+    Head,
     Message,
     WireError,
     decode,
     encode,
     get_field,
+    make_value,
     read_amount,
     read_params,
     write_arrow_schemas,
@@ -184,7 +186,7 @@ def add_note(session: Session, sentence: str) -> None:
 # -- statements -------------------------------------------------------------------------------------------------------
 
 
-def _run(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
+def _run(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
     cell = _read_question(head)
     try:
         results = session.answer(cell, get_field(head, "fresh", bool, False))
@@ -195,7 +197,7 @@ def _run(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator
     yield from _send_results(session, memory, results, cell)
 
 
-def _synthesise(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
+def _synthesise(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
     """Yield synthetic rows."""
     question = replace(_read_question(head), synthetic=True, rows=head.get("rows"))
     (result,) = session.answer(question, get_field(head, "fresh", bool, False))
@@ -205,7 +207,7 @@ def _synthesise(session: Session, memory: _Memory, head: Mapping[str, Any]) -> I
     yield from _send(memory, result, question, statement.keep)
 
 
-def _read_question(head: Mapping[str, Any]) -> Question:
+def _read_question(head: Head) -> Question:
     """Return the text, parameters and ε of a statement's message."""
     text, params = get_field(head, "text", str), read_params(head.get("params"))
     if head.get("bound") is not None:
@@ -249,7 +251,7 @@ def _send(
         yield message
 
 
-def _plan(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
+def _plan(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
     """Price statements together, and run them if the client asks for it."""
     listed = get_field(head, "statements", list)
     if len(listed) > MAX_STATEMENTS or not all(isinstance(item, dict) for item in listed):
@@ -263,45 +265,45 @@ def _plan(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterato
     if not get_field(head, "run", bool):
         event = plan.event
         price = None if event is None else event.to_json()
-        yield Message({"kind": "value", "event": price, "count": len(questions)})
+        yield make_value(event=price, count=len(questions))
         return
     for question, result in zip(questions, plan.run(), strict=True):
         yield from _send(memory, result, question)
 
 
-def _explain(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
+def _explain(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
     asked = _read_question(head)
-    explained = session.explain(asked.text, asked.params, epsilon=asked.epsilon)
-    yield Message({"kind": "value", "explanation": write_record(explained)})
+    found = session.explain(asked.text, asked.params, epsilon=asked.epsilon)
+    yield make_value(explanation=write_record(found))
 
 
-def _describe(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
+def _describe(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
     """Yield the columns of the answer and of the parameters, and the price."""
     asked = _read_question(head)
     found = session.describe(asked.text, asked.params)
     schema = [] if found.schema is None else write_arrow_schemas([found.schema])
     parameters = write_arrow_schemas([found.parameters])
-    yield Message({"kind": "value", "schema": schema, "parameters": parameters, "price": found.price})
+    yield make_value(schema=schema, parameters=parameters, price=found.price)
 
 
-def _schemas(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
+def _schemas(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
     """Yield the columns of the policy's tables."""
     found = session.table_schemas()
-    yield Message({"kind": "value", "tables": list(found), "schemas": write_arrow_schemas(found.values())})
+    yield make_value(tables=list(found), schemas=write_arrow_schemas(found.values()))
 
 
-def _why(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
-    yield Message({"kind": "value", "why": write_record(session.why())})
+def _why(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
+    yield make_value(why=write_record(session.why()))
 
 
 # -- operations that spend nothing ------------------------------------------------------------------------------------
 
 
-def _budget(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
-    yield Message({"kind": "value", "state": write_record(session.budget())})
+def _budget(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
+    yield make_value(state=write_record(session.budget()))
 
 
-def _ledger(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
+def _ledger(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
     """Yield the statements in messages of about :data:`~dpsql.client.wire.CHUNK` bytes."""
     last = None if head.get("last") is None else get_field(head, "last", int)
     page: list[dict[str, Any]] = []
@@ -311,26 +313,26 @@ def _ledger(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Itera
         page.append(body)
         size += len(json.dumps(body))
         if size > CHUNK:
-            yield Message({"kind": "value", "entries": page})
+            yield make_value(entries=page)
             page, size = [], 0
-    yield Message({"kind": "value", "entries": page})
+    yield make_value(entries=page)
 
 
-def _columns(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
+def _columns(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
     columns = session.columns(get_field(head, "table", str))
-    yield Message({"kind": "value", "columns": [list(pair) for pair in columns.items()]})
+    yield make_value(columns=[list(pair) for pair in columns.items()])
 
 
-def _tables(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
+def _tables(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
     yield from _send(memory, session.tables())
 
 
-def _check_name(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
+def _check_name(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
     session.check_name(get_field(head, "name", str))
     yield from ()
 
 
-def _keep(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
+def _keep(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
     name, handle = get_field(head, "name", str), get_field(head, "result", int)
     session.check_name(name)
     if handle not in memory.results:
@@ -341,62 +343,40 @@ def _keep(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterato
     yield from ()
 
 
-def _plot(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
+def _plot(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
     pictures = list_pictures(session.account, get_field(head, "what", str))
-    yield Message({"kind": "value", "pictures": pictures})
+    yield make_value(pictures=pictures)
 
 
-def _panel(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
+def _panel(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
     """Yield the numbers for ``%dpsql budget``, which the client lays out."""
     if get_field(head, "what", str) != "budget":
         raise WireError("this server has no such panel.")
     shown = BudgetPanel.of(session.account)
     charges = [[c.when, c.charge, c.outcome, clip_text(c.text, MAX_CHARGE_TEXT)] for c in shown.charges]
-    state, notices = write_record(shown.state), list(shown.notices)
-    head = {
-        "state": state,
-        "charges": charges,
-        "count": shown.count,
-        "lasting": shown.lasting,
-        "notices": notices,
-    }
-    yield Message({"kind": "value", **head})
+    more = {"count": shown.count, "lasting": shown.lasting, "notices": list(shown.notices)}
+    yield make_value(state=write_record(shown.state), charges=charges, **more)
 
 
-def _postgres_run(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
+def _postgres_run(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
     from dpsql.server.postgres.answers import answer_postgres  # few sessions need it
 
-    def note_kept(statement: Statement, params: Mapping[str, Any] | None) -> None:
+    def note_kept(statement: Statement, params: Mapping[str, object] | None) -> None:
         question = Question(statement.source, params)
         memory.note_kept(statement.keep, session.kept.get(statement.keep.lower(), ""), question)
 
     yield from answer_postgres(session, head, note_kept)
 
 
-def _postgres_describe(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
+def _postgres_describe(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
     from dpsql.server.postgres.answers import describe_postgres
 
     yield from describe_postgres(session, head)
 
 
-_SPENDING = (_run, _plan, _synthesise, _postgres_run)
-_FREE = (
-    _describe,
-    _schemas,
-    _explain,
-    _why,
-    _budget,
-    _ledger,
-    _columns,
-    _tables,
-    _check_name,
-    _keep,
-    _plot,
-    _panel,
-)
-_OPERATIONS = {
-    perform.__name__.removeprefix("_"): perform for perform in (*_SPENDING, *_FREE, _postgres_describe)
-}
+_STATEMENTS = (_run, _plan, _synthesise, _describe, _explain, _why, _postgres_run, _postgres_describe)
+_OTHERS = (_schemas, _budget, _ledger, _columns, _tables, _check_name, _keep, _plot, _panel)
+_OPERATIONS = {perform.__name__.removeprefix("_"): perform for perform in (*_STATEMENTS, *_OTHERS)}
 OPERATIONS = frozenset(_OPERATIONS)
 """The names of all operations."""
 
@@ -430,7 +410,7 @@ def restore_session(session: Session, journal: Iterable[bytes]) -> None:
             )
 
 
-def _restore(session: Session, body: Mapping[str, Any]) -> bool:
+def _restore(session: Session, body: Head) -> bool:
     """Make one kept result again; return False if that would cost, fails, or gives other rows."""
     name = str(body["kept"])
     synthetic = bool(body.get("synthetic")), body.get("rows")

@@ -324,7 +324,7 @@ def test_a_server_that_does_not_answer_in_time(servant: tuple[Servant, str]) -> 
     server, url = servant
     server.released.clear()
     with dpsql.connect(url, token=TOKEN) as session, pytest.raises(ServerError, match="in time"):
-        session._ask("explain", {}, 0.2)
+        session._conversation.ask("explain", {}, 0.2)
     server.released.set()
 
 

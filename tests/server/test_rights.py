@@ -34,7 +34,7 @@ from dpsql.server.flight_sql.messages import pack_message
 from dpsql.server.flight_sql.service import ACTIONS
 from dpsql.server.front import OWN_ACTIONS, Front
 from dpsql.server.lapses import Lapse, RightError
-from dpsql.server.ledger_service import _METHODS, PAYING_CALLS
+from dpsql.server.ledger_service import _CALLS, PAYING_CALLS
 from dpsql.server.postgres.connection import _LETTING_GO, HANDLERS, PostgresConnection
 from dpsql.server.tokens import TokenFile
 from tests.support.flight_sql_client import shake_hands
@@ -561,7 +561,7 @@ def test_nothing_more_is_paid_without_a_right(lapse: Lapse) -> None:
             made.ask()
 
 
-@pytest.mark.parametrize("method", sorted(_METHODS))
+@pytest.mark.parametrize("method", sorted(_CALLS))
 def test_calls_of_a_worker_that_charge_ask_the_right(method: str) -> None:
     rights, answers = Rights(), []
 

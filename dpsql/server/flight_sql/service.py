@@ -15,7 +15,7 @@ import math
 import re
 import secrets
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -27,6 +27,7 @@ from dpsql import __version__
 from dpsql.catalogue.aggregate_names import MECHANISMS, OFFERED_MODES
 from dpsql.catalogue.row_names import ROW_NAMES
 from dpsql.client.wire import (
+    Head,
     Message,
     ResultReader,
     WireError,
@@ -51,42 +52,29 @@ SCHEMA_NAME = ""
 """The name of the one schema of a catalog."""
 
 
-def _text(name: str, nullable: bool = True) -> pa.Field:
-    return pa.field(name, pa.string(), nullable=nullable)
+_KINDS = {"int": pa.int32(), "rule": pa.uint8(), "bool": pa.bool_(), "bytes": pa.binary(), "": pa.string()}
+_KINDS["params"] = pa.list_(pa.field("item", pa.string(), nullable=False))
 
 
-_NUMBER, _RULE = pa.field("key_sequence", pa.int32(), nullable=False), pa.uint8()
-_REFERENCES = pa.schema(
-    [
-        *(_text(f"{side}_{name}", nullable) for side in ("pk", "fk") for name, nullable in (
-            ("catalog_name", True), ("db_schema_name", True), ("table_name", False), ("column_name", False),
-        )),
-        _NUMBER,
-        _text("fk_key_name"),
-        _text("pk_key_name"),
-        pa.field("update_rule", _RULE, nullable=False),
-        pa.field("delete_rule", _RULE, nullable=False),
-    ]
-)  # fmt: skip
-SCHEMAS = {
-    "CommandGetCatalogs": pa.schema([_text("catalog_name", False)]),
-    "CommandGetDbSchemas": pa.schema([_text("catalog_name"), _text("db_schema_name", False)]),
-    "CommandGetTables": pa.schema(
-        [_text("catalog_name"), _text("db_schema_name"), _text("table_name", False), _text("table_type", False)]
-    ),
-    "CommandGetTableTypes": pa.schema([_text("table_type", False)]),
-    "CommandGetPrimaryKeys": pa.schema(
-        [
-            _text("catalog_name"), _text("db_schema_name"), _text("table_name", False), _text("column_name", False),
-            _text("key_name"), _NUMBER,
-        ]
-    ),
-    "CommandGetExportedKeys": _REFERENCES,
-    "CommandGetImportedKeys": _REFERENCES,
-    "CommandGetCrossReference": _REFERENCES,
-}  # fmt: skip
+def _make_schema(text: str) -> pa.Schema:
+    """Return the schema of columns: ``name``, ``name:kind`` unless it is a text, with ``!`` if it is never NULL."""
+    columns = ((*word.rstrip("!").partition(":"), not word.endswith("!")) for word in text.split())
+    return pa.schema([pa.field(name, _KINDS[kind], null) for name, _, kind, null in columns])
+
+
+_REFERENCES = """pk_catalog_name pk_db_schema_name pk_table_name! pk_column_name! fk_catalog_name fk_db_schema_name
+    fk_table_name! fk_column_name! key_sequence:int! fk_key_name pk_key_name update_rule:rule! delete_rule:rule!"""
+_COLUMNS = {
+    "CommandGetCatalogs": "catalog_name!",
+    "CommandGetDbSchemas": "catalog_name db_schema_name!",
+    "CommandGetTables": "catalog_name db_schema_name table_name! table_type!",
+    "CommandGetTableTypes": "table_type!",
+    "CommandGetPrimaryKeys": "catalog_name db_schema_name table_name! column_name! key_name key_sequence:int!",
+    **{f"CommandGet{which}": _REFERENCES for which in ("ExportedKeys", "ImportedKeys", "CrossReference")},
+}
+SCHEMAS = {name: _make_schema(columns) for name, columns in _COLUMNS.items()}
 """The columns of each of these tables."""
-TABLES_WITH_SCHEMA = SCHEMAS["CommandGetTables"].append(pa.field("table_schema", pa.binary(), nullable=False))
+TABLES_WITH_SCHEMA = _make_schema(_COLUMNS["CommandGetTables"] + " table_schema:bytes!")
 
 
 def find_catalog_schema(name: str, command: Any) -> pa.Schema:
@@ -125,10 +113,7 @@ def make_tables(catalog: str, names: Sequence[str], schemas: Mapping[str, pa.Sch
 def make_catalog_table(name: str, command: Any, catalog: str) -> pa.Table:
     """Return the table of another catalogue command; the tables of keys have no rows."""
     schema = SCHEMAS[name]
-    rows: dict[str, list[Any]] = {
-        "CommandGetCatalogs": [[catalog]],
-        "CommandGetTableTypes": [[TABLE_TYPE]],
-    }
+    rows = {"CommandGetCatalogs": [[catalog]], "CommandGetTableTypes": [[TABLE_TYPE]]}
     if name == "CommandGetDbSchemas":
         asked = _is_asked(command, "catalog", catalog)
         shown = asked and _matches(command, "db_schema_filter_pattern", SCHEMA_NAME)
@@ -196,33 +181,30 @@ def _upper(*reasons: str) -> list[str]:
 TRUE_FACTS = (3, 4, 9, 506, 515, 516, 518, 520, 521, 524, 532)
 """Read-only, SQL, cancel; tables are selectable; aliases, correlation names, expressions in ORDER BY."""
 FALSE_FACTS = (
-    5, 10, 11, 500, 501, 502, 519, 523, 527, 536, 537, 539, 556, 563, 565, 566, 572, 573, 574, 575, 576,
-)  # fmt: skip
+    5,
+    10,
+    11,
+    *range(500, 503),
+    519,
+    523,
+    527,
+    536,
+    537,
+    539,
+    556,
+    563,
+    565,
+    566,
+    *range(572, 577),
+)
 """Substrait, ingestion, DDL, LIKE ... ESCAPE, SELECT FOR UPDATE, procedures, transactions, batches, savepoints."""
-_MASKS = {
-    8: 0,  # no transactions
-    100: 0,  # a handle does not expire while the server runs
-    101: 0,
-    503: 1,  # names are compared without case, in quotes too
-    505: 1,
-    507: 3,  # NULLS LAST
-    522: 3,
-    525: 3,
-    526: 1,
-    528: 2,
-    533: 0,  # a table's name stands alone: neither a schema nor a catalog comes before it
-    534: 0,
-    535: 0,
-    538: 15,
-    540: 3,
-    564: 1,
-    567: 2,
-    568: 2,
-    569: 2,
-    570: 0,
-    571: 0,
-}
-"""Ordinals and bit masks."""
+_MASKS = dict.fromkeys((8, 100, 101, 533, 534, 535, 570, 571), 0) | dict.fromkeys((503, 505, 526, 564), 1)
+_MASKS |= dict.fromkeys((528, 567, 568, 569), 2) | dict.fromkeys((507, 522, 525, 540), 3) | {538: 15}
+"""Ordinals and bit masks. There are no transactions (8), and a handle does not expire while the server runs (100, 101).
+
+Names are compared without case, in quotes too (503, 505). NULLs come last (507). Neither a schema nor
+a catalog comes before a table's name (533 to 535).
+"""
 _LIMITS = (*range(541, 556), 557, 558, 559, 560, 561)
 """Limits without a number: 0 says that there is none, or none that is known."""
 
@@ -238,17 +220,8 @@ def list_sql_info(version: str, statement_bytes: int) -> dict[int, tuple[int, An
     facts |= dict.fromkeys(TRUE_FACTS, (_BOOL, True))
     facts |= dict.fromkeys(FALSE_FACTS, (_BOOL, False))
     facts |= {number: (_BITMASK, mask) for number, mask in _MASKS.items()}
-    texts = {
-        0: "dpsql",
-        1: version,
-        2: pa.__version__,
-        504: '"',
-        513: "\\",
-        514: "",
-        529: "schema",
-        530: "procedure",
-        531: "policy",
-    }
+    texts = {0: "dpsql", 1: version, 2: pa.__version__, 504: '"', 513: "\\", 514: ""}
+    texts |= {529: "schema", 530: "procedure", 531: "policy"}
     facts |= {number: (_STRING, text) for number, text in texts.items()}
     lists = {
         508: _KEYWORDS,
@@ -283,33 +256,10 @@ def make_sql_info(asked: Iterable[int], version: str, statement_bytes: int) -> p
     return pa.Table.from_arrays([numbers, union], schema=SQL_INFO_SCHEMA)
 
 
-def _field(name: str, kind: pa.DataType, nullable: bool = True) -> pa.Field:
-    return pa.field(name, kind, nullable=nullable)
-
-
-XDBC_SCHEMA = pa.schema(
-    [
-        _field("type_name", pa.string(), False),
-        _field("data_type", pa.int32(), False),
-        _field("column_size", pa.int32()),
-        _field("literal_prefix", pa.string()),
-        _field("literal_suffix", pa.string()),
-        _field("create_params", pa.list_(pa.field("item", pa.string(), nullable=False))),
-        _field("nullable", pa.int32(), False),
-        _field("case_sensitive", pa.bool_(), False),
-        _field("searchable", pa.int32(), False),
-        _field("unsigned_attribute", pa.bool_()),
-        _field("fixed_prec_scale", pa.bool_(), False),
-        _field("auto_increment", pa.bool_()),
-        _field("local_type_name", pa.string()),
-        _field("minimum_scale", pa.int32()),
-        _field("maximum_scale", pa.int32()),
-        _field("sql_data_type", pa.int32(), False),
-        _field("datetime_subcode", pa.int32()),
-        _field("num_prec_radix", pa.int32()),
-        _field("interval_precision", pa.int32()),
-    ]
-)
+XDBC_SCHEMA = _make_schema("""
+    type_name! data_type:int! column_size:int literal_prefix literal_suffix create_params:params nullable:int!
+    case_sensitive:bool! searchable:int! unsigned_attribute:bool fixed_prec_scale:bool! auto_increment:bool local_type_name
+    minimum_scale:int maximum_scale:int sql_data_type:int! datetime_subcode:int num_prec_radix:int interval_precision:int""")
 """The columns of GetXdbcTypeInfo."""
 _TYPES: Sequence[tuple[str, int, int, str | None]] = (
     ("TINYINT", -6, 3, None),
@@ -330,27 +280,21 @@ _TYPES: Sequence[tuple[str, int, int, str | None]] = (
 
 def make_xdbc_types(data_type: int | None) -> pa.Table:
     """Return the table of GetXdbcTypeInfo: the types of the language, or the one of a number."""
-    chosen = [t for t in _TYPES if data_type is None or t[1] == data_type]
-    given: dict[str, Callable[[tuple[str, int, int, str | None]], Any]] = {
-        "type_name": lambda t: t[0],
-        "data_type": lambda t: t[1],
-        "column_size": lambda t: t[2],
-        "literal_prefix": lambda t: t[3],
-        "literal_suffix": lambda t: "'" if t[3] else None,
-        "nullable": lambda t: 1,
-        "case_sensitive": lambda t: t[0] == "VARCHAR",
-        "searchable": lambda t: 3,
-        "unsigned_attribute": lambda t: None if t[3] or t[0] == "BOOLEAN" else False,
-        "fixed_prec_scale": lambda t: False,
-        "auto_increment": lambda t: False,
-        "local_type_name": lambda t: t[0],
-        "sql_data_type": lambda t: t[1],
-        "num_prec_radix": lambda t: None if t[3] or t[0] == "BOOLEAN" else 10,
-    }
-    arrays = [
-        pa.array([given[f.name](t) if f.name in given else None for t in chosen], f.type) for f in XDBC_SCHEMA
-    ]
-    return pa.Table.from_arrays(arrays, schema=XDBC_SCHEMA)
+    rows = []
+    for name, number, size, prefix in _TYPES:
+        if data_type in (None, number):
+            counts = prefix is None and name != "BOOLEAN"
+            row = {"type_name": name, "data_type": number, "column_size": size, "literal_prefix": prefix}
+            row |= {
+                "nullable": 1,
+                "case_sensitive": name == "VARCHAR",
+                "searchable": 3,
+                "fixed_prec_scale": False,
+            }
+            row |= {"auto_increment": False, "local_type_name": name, "sql_data_type": number}
+            row |= {"unsigned_attribute": False, "num_prec_radix": 10} if counts else {}
+            rows.append(row | ({} if prefix is None else {"literal_suffix": "'"}))
+    return pa.Table.from_pylist(rows, schema=XDBC_SCHEMA)
 
 
 # -- answers ---------------------------------------------------------------------------------------------------------------
@@ -420,7 +364,7 @@ class StatementHandle:
     """
 
     text: str
-    bound: Mapping[str, Any] | None = None
+    bound: Head | None = None
     mark: str = ""
 
 
@@ -756,16 +700,14 @@ class FlightSqlService:
         results = reader.results()
         return results[-1] if results else Result(pa.table({}))
 
-    def _ask_value(self, caller: Right, context: Any, operation: str, head: Mapping[str, Any]) -> Message:
+    def _ask_value(self, caller: Right, context: Any, operation: str, head: Head) -> Message:
         messages = self._ask(caller, context, operation, head)
         found = next((message for message in messages if message.head["kind"] == "value"), None)
         if found is None:
             raise WireError("the worker's reply holds no value.")
         return found
 
-    def _ask(
-        self, caller: Right, context: Any, operation: str, head: Mapping[str, Any], mark: str = ""
-    ) -> list[Message]:
+    def _ask(self, caller: Right, context: Any, operation: str, head: Head, mark: str = "") -> list[Message]:
         """Ask the worker, and return its messages once they may leave."""
         queue, record = caller.queue, self._find_session(caller)
         call = queue.make_call(operation, record.handle)
@@ -854,7 +796,7 @@ def _watch(context: Any, queue: AnalystQueue, call: AnalystCall, ended: threadin
             return
 
 
-def _list_texts(head: Mapping[str, Any], name: str) -> Sequence[str]:
+def _list_texts(head: Head, name: str) -> Sequence[str]:
     listed = get_field(head, name, list)
     if not all(isinstance(item, str) for item in listed):
         raise WireError(f"a message has no valid {name!r}.")

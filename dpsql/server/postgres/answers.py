@@ -11,13 +11,13 @@ from __future__ import annotations
 import base64
 import datetime
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from dpsql.client.wire import CHUNK, Message, WireError, get_field
+from dpsql.client.wire import CHUNK, Head, Message, WireError, get_field, make_value
 from dpsql.errors import BindError, Error, ParseError
 from dpsql.language.parameter_values import StandIn
 from dpsql.language.parameters import list_parameter_names
@@ -58,7 +58,7 @@ class _State:
 _STATES: WeakKeyDictionary[Session, _State] = WeakKeyDictionary()
 
 
-def _state_of(session: Session, head: Mapping[str, Any]) -> _State:
+def _state_of(session: Session, head: Head) -> _State:
     """Return a session's settings and catalogue; they begin with the parameters that its client connected with."""
     if session not in _STATES:
         analyst = next(iter(session.policy.analysts), "")
@@ -91,7 +91,7 @@ class _Asked:
         return {str(place): value for place, value in enumerate(self.values, 1)} or None
 
 
-def _read_asked(session: Session, head: Mapping[str, Any]) -> _Asked:
+def _read_asked(session: Session, head: Head) -> _Asked:
     """Read what the front passes on."""
     text, kinds = get_field(head, "text", str), tuple(_read_numbers(head, "kinds"))
     given, formats = get_field(head, "values", list, []), _read_numbers(head, "formats")
@@ -131,11 +131,11 @@ def _find_kinds(session: Session, text: str, given: tuple[int, ...]) -> list[int
 
 def _write_refused(error: ParameterError) -> Message:
     """Return the message of a value that is none of its type: unlike other errors of ours it has an SQLSTATE of its own."""
-    head = {"kind": "value", "part": "no parameter", "state": error.state}
-    return Message({**head, "sentence": error.message, "hint": error.hint or ""})
+    hint = error.hint or ""
+    return make_value(part="no parameter", state=error.state, sentence=error.message, hint=hint)
 
 
-def _read_numbers(head: Mapping[str, Any], name: str) -> list[int]:
+def _read_numbers(head: Head, name: str) -> list[int]:
     found = get_field(head, name, list, [])
     if not all(type(number) is int for number in found):
         raise WireError("parameters arrived that are none.")
@@ -153,8 +153,8 @@ def _read_field(item: Any) -> ResultField:
 
 def answer_postgres(
     session: Session,
-    head: Mapping[str, Any],
-    note_kept: Callable[[Statement, Mapping[str, Any] | None], None],
+    head: Head,
+    note_kept: Callable[[Statement, Head | None], None],
 ) -> Iterator[Message]:
     """Answer a client's text: for each statement its columns, its rows and its end.
 
@@ -173,7 +173,7 @@ def answer_postgres(
     if not simple and sum(part.count for part in parts) > 1:
         raise ParseError(_ONE, hint=_APART)
     if not parts:
-        yield Message({"kind": "value", "part": "end", "tag": ""})
+        yield make_value(part="end", tag="")
     for part in parts:
         if part.kind == "command":
             yield from _write_done(run_command(part.words, state.settings), asked)
@@ -190,7 +190,7 @@ def _answer_queries(
     part: TextPart,
     asked: _Asked,
     state: _State,
-    note_kept: Callable[[Statement, Mapping[str, Any] | None], None],
+    note_kept: Callable[[Statement, Head | None], None],
 ) -> Iterator[Message]:
     statements = parse(part.text, asked.params) if may_keep(part.own) else []
     failed: Error | None = None
@@ -230,7 +230,7 @@ def _write_rows(result: Result, asked: _Asked) -> Iterator[Message]:
     if len(fields) != len(result.columns):
         raise BindError("the statement's columns are others than they were.", hint="prepare it again.")
     formats = _spread(asked.result_formats, len(fields))
-    yield Message({"kind": "value", "part": "fields"}, write_description(fields, formats))
+    yield make_value(write_description(fields, formats), part="fields")
     encoders = [types.find_encoder(item.kind, form) for item, form in zip(fields, formats, strict=True)]
     written: list[list[bytes | None]] = []
     for column, encode in zip(result.table.columns, encoders, strict=True):
@@ -239,10 +239,10 @@ def _write_rows(result: Result, asked: _Asked) -> Iterator[Message]:
     for row in zip(*written, strict=True):
         page += write_row(row)
         if len(page) > CHUNK:
-            yield Message({"kind": "value", "part": "rows"}, bytes(page))
+            yield make_value(bytes(page), part="rows")
             page.clear()
     if page:
-        yield Message({"kind": "value", "part": "rows"}, bytes(page))
+        yield make_value(bytes(page), part="rows")
 
 
 def _write_end(result: Result, settings: ClientSettings, rows: int) -> Message:
@@ -250,35 +250,29 @@ def _write_end(result: Result, settings: ClientSettings, rows: int) -> Message:
 
     The notice is in the head, since the front fills in the budget left there only (:mod:`dpsql.server.frames`).
     """
-    head = {"kind": "value", "part": "end", "tag": f"SELECT {rows}", "ready": True}
-    if settings.quiet or not (result.loss or result.notes):
-        return Message(head)
-    return Message({**head, "notice": [result.cost_line or "no charge", "\n".join(result.notes)]})
+    more: dict[str, object] = {}
+    if not settings.quiet and (result.loss or result.notes):
+        more["notice"] = [result.cost_line or "no charge", "\n".join(result.notes)]
+    return make_value(part="end", tag=f"SELECT {rows}", ready=True, **more)
 
 
 def _write_done(done: Done, asked: _Asked) -> Iterator[Message]:
     if done.names:
         fields = [types.PgType(types.TEXT).name_field(name) for name in done.names]
-        yield Message(
-            {"kind": "value", "part": "fields"},
-            write_description(fields, _spread(asked.result_formats, len(fields))),
-        )
+        formats = _spread(asked.result_formats, len(fields))
+        yield make_value(write_description(fields, formats), part="fields")
         rows = b"".join(write_row([value.encode() for value in row]) for row in done.rows)
-        yield Message({"kind": "value", "part": "rows"}, rows)
-    head = {
-        "kind": "value",
-        "part": "end",
-        "tag": done.tag,
-        "transaction": done.transaction,
-        "forget": done.forget,
-    }
-    yield Message({**head, "changed": [list(pair) for pair in done.changed]})
+        yield make_value(rows, part="rows")
+    changed = [list(pair) for pair in done.changed]
+    yield make_value(
+        part="end", tag=done.tag, transaction=done.transaction, forget=done.forget, changed=changed
+    )
 
 
 # -- schema before payment -------------------------------------------------------------------------------------------------
 
 
-def describe_postgres(session: Session, head: Mapping[str, Any]) -> Iterator[Message]:
+def describe_postgres(session: Session, head: Head) -> Iterator[Message]:
     """Yield a statement's parameters, columns and price. Spends nothing, and reads no private row."""
     try:
         asked, state = _read_asked(session, head), _state_of(session, head)
@@ -300,20 +294,16 @@ def describe_postgres(session: Session, head: Mapping[str, Any]) -> Iterator[Mes
     elif parts:
         kinds, fields, price = _describe_query(session, parts[0], asked)
     kinds = tuple(kind or types.TEXT for kind in kinds)
-    yield Message({"kind": "value", "part": "parameters", "kinds": list(kinds)}, write_parameter_kinds(kinds))
+    yield make_value(write_parameter_kinds(kinds), part="parameters", kinds=list(kinds))
     if fields is None:
-        yield Message({"kind": "value", "part": "no data"})
+        yield make_value(part="no data")
         return
     formats = _spread(asked.result_formats, len(fields))
     listed = [[item.name, item.kind, item.size, item.modifier] for item in fields]
-    notice = b""
-    if price and not state.settings.quiet:
-        sentence = f"it would cost {price}; nothing was charged"
-        notice = write_notice(sentence)
-    described = Message(
-        {"kind": "value", "part": "fields", "fields": listed}, write_description(fields, formats)
-    )
-    yield Message({"kind": "value", "part": "notice"}, notice)
+    shown = price and not state.settings.quiet
+    notice = write_notice(f"it would cost {price}; nothing was charged") if shown else b""
+    described = make_value(write_description(fields, formats), part="fields", fields=listed)
+    yield make_value(notice, part="notice")
     yield described
 
 

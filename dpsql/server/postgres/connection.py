@@ -43,6 +43,7 @@ from dpsql.server.postgres.messages import (
     RefusedMessage,
     Stream,
     TooLong,
+    refuse_message,
     refuse_right,
     write_bad_parameter,
     write_complete,
@@ -114,10 +115,7 @@ class Portals:
             raise ProtocolError("there is a prepared statement of this name already.")
         held = sum(len(statement.text) for statement in self._statements.values())
         if len(self._statements) >= MAX_PREPARED or held + len(parsed.text) > MAX_PREPARED_BYTES:
-            sentence = write_problem(
-                "ERROR", messages.TOO_MANY, "too many prepared statements.", "DEALLOCATE ALL"
-            )
-            raise RefusedMessage(sentence)
+            raise refuse_message(messages.TOO_MANY, "too many prepared statements.", "DEALLOCATE ALL")
         self._statements[parsed.name] = PreparedStatement(parsed.text, parsed.kinds)
 
     def find_statement(self, name: str) -> PreparedStatement:
@@ -128,8 +126,7 @@ class Portals:
         """
         statement = self._statements.get(name)
         if statement is None:
-            sentence = "there is no such prepared statement."
-            raise RefusedMessage(write_problem("ERROR", messages.UNKNOWN_STATEMENT, sentence))
+            raise refuse_message(messages.UNKNOWN_STATEMENT, "there is no such prepared statement.")
         return statement
 
     def bind(self, bound: BindMessage) -> None:
@@ -152,7 +149,7 @@ class Portals:
         """
         portal = self._portals.get(name)
         if portal is None:
-            raise RefusedMessage(write_problem("ERROR", messages.UNKNOWN_PORTAL, "there is no such portal."))
+            raise refuse_message(messages.UNKNOWN_PORTAL, "there is no such portal.")
         return portal
 
     def check_size(self) -> None:
@@ -167,7 +164,7 @@ class Portals:
         ):
             self._portals.clear()
             hint = "fetch all rows at once: paid answers are stored, and free."
-            raise RefusedMessage(write_problem("ERROR", messages.TOO_MANY, "portals are too large.", hint))
+            raise refuse_message(messages.TOO_MANY, "portals are too large.", hint)
 
     def list_describing(self) -> list[Portal]:
         """Return the portals that wait for their description."""
@@ -192,6 +189,7 @@ class Portals:
 
 FAILED = "the server could not do this, and withholds the reason."
 _ENDED = "this session has ended; connect again."
+_IDLE = "the session was idle for too long; connect again."
 
 _COMMANDS = {
     "BEGIN": ("BEGIN", "T"), "BEGIN TRANSACTION": ("BEGIN", "T"), "BEGIN READ ONLY": ("BEGIN", "T"),
@@ -229,12 +227,8 @@ class PostgresConnection:
         limits = self._queue.edition.limits
         most = limits.statement_bytes + limits.parameter_bytes + 4 * (1 << 14)
         self._sizes = dict.fromkeys((b"Q", b"P", b"B"), most) | dict.fromkeys((b"D", b"E", b"C"), 1 << 12)
-        self._sizes |= dict.fromkeys((b"H", b"S", b"X"), 1 << 4) | {
-            b"F": 1 << 16,
-            b"d": 1 << 16,
-            b"c": 1 << 4,
-            b"f": 1 << 12,
-        }
+        self._sizes |= dict.fromkeys((b"H", b"S", b"X", b"c"), 1 << 4) | dict.fromkeys((b"F", b"d"), 1 << 16)
+        self._sizes[b"f"] = 1 << 12
 
     # -- its life ----------------------------------------------------------------------------------------------------------
 
@@ -273,24 +267,15 @@ class PostgresConnection:
         """Close the session."""
         with suppress(Refused):
             self._queue.close_session(self._record)
-        known = {
-            "analyst": self._queue.analyst,
-            "session": self._record.log_name,
-            "policy": self._right.served.name,
-        }
-        self._log.write("close", **known)
+        queue = self._queue
+        self._log.write(
+            "close", analyst=queue.analyst, session=self._record.log_name, policy=self._right.served.name
+        )
 
     def _greet(self) -> None:
-        known = {
-            **{name: values[0] for name, values in FIXED.items()},
-            "datestyle": "ISO, MDY",
-            "timezone": "UTC",
-        }
-        known |= {
-            "server_version": SERVER_VERSION,
-            "is_superuser": "off",
-            "session_authorization": self._queue.analyst,
-        }
+        known = {name: values[0] for name, values in FIXED.items()}
+        known |= {"datestyle": "ISO, MDY", "timezone": "UTC", "server_version": SERVER_VERSION}
+        known |= {"is_superuser": "off", "session_authorization": self._queue.analyst}
         known |= {"default_transaction_read_only": "on", "in_hot_standby": "off"}
         known["application_name"] = self._opened.parameters.get("application_name", "")[:64]
         for name, shown in REPORTED.items():
@@ -301,13 +286,10 @@ class PostgresConnection:
     def _check(self) -> None:
         """Check that the connection may go on."""
         if self._record.ended or self._ending:
-            raise RefusedMessage(write_problem("FATAL", messages.SHUTDOWN, self._ending or _ENDED), last=True)
+            raise refuse_message(messages.SHUTDOWN, self._ending or _ENDED, last=True)
         self._ask_right(letting_go=True)
         if time.monotonic() > self._stream.end - 1.5:
-            raise RefusedMessage(
-                write_problem("FATAL", messages.IDLE, "the session was idle for too long; connect again."),
-                last=True,
-            )
+            raise refuse_message(messages.IDLE, _IDLE, last=True)
 
     def _ask_right(self, letting_go: bool) -> None:
         """Check the analyst's right."""
@@ -323,11 +305,9 @@ class PostgresConnection:
         try:
             kind, body = self._stream.take_message(self._sizes)
         except TooLong as error:
-            raise RefusedMessage(write_problem("FATAL", messages.TOO_LARGE, str(error)), last=True) from None
+            raise refuse_message(messages.TOO_LARGE, error, last=True) from None
         except ProtocolError as error:
-            raise RefusedMessage(
-                write_problem("FATAL", messages.PROTOCOL_VIOLATION, str(error)), last=True
-            ) from None
+            raise refuse_message(messages.PROTOCOL_VIOLATION, error, last=True) from None
         if kind == b"X":
             return False
         if self._skipping and kind != b"S":
@@ -357,15 +337,15 @@ class PostgresConnection:
                 self._resolve()
             if kind not in HANDLERS:
                 sentence = "this server answers queries only: COPY and function calls aren't supported."
-                raise RefusedMessage(write_problem("ERROR", messages.NOT_SUPPORTED, sentence))
+                raise refuse_message(messages.NOT_SUPPORTED, sentence)
             HANDLERS[kind](self, body)
         except ProtocolError as error:
-            raise RefusedMessage(write_problem("ERROR", messages.PROTOCOL_VIOLATION, str(error))) from None
+            raise refuse_message(messages.PROTOCOL_VIOLATION, error) from None
         except (RefusedMessage, Gone):
             raise
         except Exception as error:
             self._log.write("failure", why=name_place(error))
-            raise RefusedMessage(write_problem("ERROR", messages.INTERNAL, FAILED)) from None
+            raise refuse_message(messages.INTERNAL, FAILED) from None
 
     def _query(self, body: bytes) -> None:
         """Answer a simple query: all statements of a text, with all of their rows."""
@@ -535,9 +515,7 @@ class PostgresConnection:
         try:
             body = encode(Message({**head, "startup": startup, "database": self._right.served.name}))
         except WireError:
-            raise RefusedMessage(
-                write_problem("ERROR", messages.TOO_LARGE, "the statement is too large.")
-            ) from None
+            raise refuse_message(messages.TOO_LARGE, "the statement is too large.") from None
         try:
             self._right.take(len(body))
             for message in (
@@ -553,12 +531,7 @@ class PostgresConnection:
             raise refuse_right(refusal) from None
         except Refused as refusal:
             ended = self._record.ended
-            raise RefusedMessage(
-                write_problem(
-                    "FATAL" if ended else "ERROR", messages.SHUTDOWN if ended else "53400", str(refusal)
-                ),
-                last=ended,
-            ) from None
+            raise refuse_message(messages.SHUTDOWN if ended else "53400", refusal, last=ended) from None
         except Error as error:
             raise RefusedMessage(write_own_error(error, text)) from None
 

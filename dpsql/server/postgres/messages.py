@@ -535,15 +535,8 @@ SQLSTATES: dict[type[Error], str] = {
 }
 """Codes of our classes of errors: syntax, names and types, privileges, limits, configuration, system, data, canceled."""
 PROTOCOL_VIOLATION, NO_PASSWORD, NO_AUTHORIZATION, NO_DATABASE = "08P01", "28P01", "28000", "3D000"
-TOO_MANY, TOO_LARGE, NOT_SUPPORTED, SHUTDOWN, IDLE, INTERNAL = (
-    "53300",
-    "54000",
-    "0A000",
-    "57P01",
-    "57P05",
-    "XX000",
-)
-UNKNOWN_STATEMENT, UNKNOWN_PORTAL = "26000", "34000"
+TOO_MANY, TOO_LARGE, NOT_SUPPORTED, INTERNAL = "53300", "54000", "0A000", "XX000"
+SHUTDOWN, IDLE, UNKNOWN_STATEMENT, UNKNOWN_PORTAL = "57P01", "57P05", "26000", "34000"
 _PARAMETER_STATES = frozenset({"22P02", "22P03"})
 _MAX_SENTENCE = 500
 
@@ -579,11 +572,14 @@ def write_problem(severity: str, state: str, sentence: str, hint: str = "", posi
     return write_response(b"E", [*fields, ("P", str(position) if position > 0 else "")])
 
 
+def refuse_message(state: str, sentence: object, hint: str = "", last: bool = False) -> RefusedMessage:
+    """Return the refusal of a message; ``last``: the connection ends with it."""
+    return RefusedMessage(write_problem("FATAL" if last else "ERROR", state, str(sentence), hint), last)
+
+
 def refuse_right(refusal: RightError) -> RefusedMessage:
     """Return the refusal of a message without a right to it; the connection ends if the right has ended."""
-    severity = "FATAL" if refusal.is_final else "ERROR"
-    report = write_problem(severity, _LAPSES[refusal.lapse], str(refusal))
-    return RefusedMessage(report, last=refusal.is_final)
+    return refuse_message(_LAPSES[refusal.lapse], refusal, last=refusal.is_final)
 
 
 def write_bad_parameter(message: Message) -> bytes:

@@ -31,29 +31,37 @@ from dpsql.server.postgres.messages import ResultField
 BOOL, BYTEA, INT8, INT2, INT4, TEXT, OID, JSON, FLOAT4, FLOAT8 = 16, 17, 20, 21, 23, 25, 26, 114, 700, 701
 DATE, TIME, TIMESTAMP, TIMESTAMPTZ, INTERVAL, NUMERIC, UUID = 1082, 1083, 1114, 1184, 1186, 1700, 2950
 UNKNOWN, VARCHAR, BPCHAR, NAME, JSONB = 705, 1043, 1042, 19, 3802
-_SIZES = {
-    BOOL: 1, INT2: 2, INT4: 4, INT8: 8, OID: 4, FLOAT4: 4, FLOAT8: 8, DATE: 4, TIME: 8, TIMESTAMP: 8,
-    TIMESTAMPTZ: 8, INTERVAL: 16, UUID: 16,
-}  # fmt: skip
-ARRAYS = {
-    BOOL: 1000, BYTEA: 1001, INT2: 1005, INT4: 1007, TEXT: 1009, INT8: 1016, FLOAT4: 1021, FLOAT8: 1022, OID: 1028,
-    TIMESTAMP: 1115, DATE: 1182, TIME: 1183, TIMESTAMPTZ: 1185, INTERVAL: 1187, NUMERIC: 1231, UUID: 2951, VARCHAR: 1015,
-    JSON: 199, BPCHAR: 1014, NAME: 1003,
-}  # fmt: skip
+_TYPES = """
+    bool 16 1000 1 boolean
+    bytea 17 1001 -1
+    int8 20 1016 8 bigint
+    int2 21 1005 2 smallint
+    int4 23 1007 4 integer
+    text 25 1009 -1
+    oid 26 1028 4
+    json 114 199 -1
+    float4 700 1021 4 real
+    float8 701 1022 8 double precision
+    date 1082 1182 4
+    time 1083 1183 8 time without time zone
+    timestamp 1114 1115 8 timestamp without time zone
+    timestamptz 1184 1185 8 timestamp with time zone
+    interval 1186 1187 16
+    numeric 1700 1231 -1
+    uuid 2950 2951 16
+    unknown 705 0 -1
+    varchar 1043 1015 -1 character varying
+    bpchar 1042 1014 -1 character
+    name 19 1003 -1
+"""
+_ROWS = [line.split(maxsplit=4) for line in _TYPES.strip().splitlines()]
+NAMES = {int(row[1]): row[0] for row in _ROWS}
+"""The names of types in ``pg_type``."""
+ARRAYS = {int(row[1]): int(row[2]) for row in _ROWS if row[2] != "0"}
 """The arrays of types."""
 _ITEMS = {array: item for item, array in ARRAYS.items()}
-NAMES = {
-    BOOL: "bool", BYTEA: "bytea", INT8: "int8", INT2: "int2", INT4: "int4", TEXT: "text", OID: "oid", JSON: "json",
-    FLOAT4: "float4", FLOAT8: "float8", DATE: "date", TIME: "time", TIMESTAMP: "timestamp", TIMESTAMPTZ: "timestamptz",
-    INTERVAL: "interval", NUMERIC: "numeric", UUID: "uuid", UNKNOWN: "unknown", VARCHAR: "varchar", BPCHAR: "bpchar",
-    NAME: "name",
-}  # fmt: skip
-"""The names of types in ``pg_type``."""
-SPOKEN = {
-    BOOL: "boolean", INT8: "bigint", INT2: "smallint", INT4: "integer", FLOAT4: "real", FLOAT8: "double precision",
-    TIME: "time without time zone", TIMESTAMP: "timestamp without time zone", TIMESTAMPTZ: "timestamp with time zone",
-    VARCHAR: "character varying", BPCHAR: "character",
-}  # fmt: skip
+_SIZES = {int(row[1]): int(row[3]) for row in _ROWS}
+SPOKEN = {int(row[1]): row[4] for row in _ROWS if len(row) > 4}
 """The names of types in SQL, if they differ."""
 
 _EPOCH_DAYS = 10_957
