@@ -168,7 +168,7 @@ ROW_NAMES: tuple[RowName, ...] = (
 
     RowName("md5", _DIGEST, "TEXT -> TEXT", "MD5", spark="=", cut=32),
     RowName("sha1", _DIGEST, "TEXT -> TEXT", "SHA", spark="=", cut=40),
-    RowName("sha256", _DIGEST, "TEXT -> TEXT", spark="sha2({0}, 256)", cut=64),
+    RowName("sha256", _DIGEST, "TEXT -> TEXT", "SHA2", parts=("this",), spark="sha2({0}, 256)", cut=64),
     RowName("len", _LISTS, "LIST -> BIGINT", "ArraySize", ("array_length",), bounds="characters"),
 
     *(RowName(unit.name.lower(), _PARTS, node=unit.node, unit=unit.name) for unit in DATE_UNITS if unit.called),
@@ -176,13 +176,15 @@ ROW_NAMES: tuple[RowName, ...] = (
     RowName("weekofyear", _PARTS, node="WeekOfYear", unit="WEEK"),
 
     *map(RowName, (
-        "abs", "date_diff", "date_trunc", "epoch", "extract", "floor", "list_slice", "make_date", "mod", "regexp_extract",
-        "regexp_full_match", "regexp_matches", "regexp_replace", "round", "sign", "strftime", "time_bucket", "trunc",
-        "try_strptime", "xor",
+        "date_diff", "date_trunc", "extract", "make_date", "mod", "regexp_extract", "regexp_full_match", "regexp_matches",
+        "regexp_replace", "strftime", "time_bucket", "try_strptime", "xor",
     )),
-    RowName("array_slice", node="ArraySlice", parts=("this", "start", "end")), RowName("ceil", aliases=("ceiling",)),
+    RowName("abs", node="Abs"), RowName("ceil", node="Ceil", aliases=("ceiling",)), RowName("epoch", node="TimeToUnix"),
+    RowName("floor", node="Floor"), RowName("round", node="Round", parts=("this", "decimals")), RowName("sign", node="Sign"),
+    RowName("trunc", node="Trunc", parts=("this", "decimals")), RowName("list_slice", strict=False),
+    RowName("array_slice", node="ArraySlice", parts=("this", "start", "end"), strict=False),
     RowName("date_part", aliases=("datepart",)), RowName("date_sub", aliases=("datesub",)),
-    RowName("dayname", node="Dayname", of_day=True), RowName("last_day", of_day=True),
+    RowName("dayname", node="Dayname", of_day=True), RowName("last_day", node="LastDay", of_day=True),
     RowName("monthname", node="Monthname", of_day=True), RowName("string_split", node="Split"),
     RowName("width_bucket", node="WidthBucket", parts=("this", "min_value", "max_value", "num_buckets")),
     *(replace(RowName(name), strict=False, chooses=name in _CHOOSERS) for name in (
@@ -235,16 +237,28 @@ NOT_LISTED: dict[str, str] = {name: why for why, names in (
 """Reasons why some well-known functions are missing."""
 
 _FURTHER = """
-add age array_cat array_concat array_contains array_count array_distinct array_extract array_has array_has_all
-array_has_any array_indexof array_max array_min array_position array_reverse array_sort array_to_string cast date_add
-datediff datetrunc divide epoch_ms epoch_ns epoch_us extract factorial fdiv fmod hamming hash ilike_escape isoweek jaccard julian
-like_escape list_any_value list_avg list_bool_and list_bool_or list_cat list_concat list_count list_distinct list_extract
-list_first list_has list_has_all list_has_any list_indexof list_last list_max list_median list_min list_mode
-list_position list_product list_reverse list_reverse_sort list_sort list_stddev_samp list_string_agg list_sum list_unique
-list_var_samp make_time make_timestamp make_timestamp_ns mismatches multiply not_ilike_escape not_like_escape
-regexp_escape round_even row split str_split string_to_array struct_extract struct_pack subtract
-timetz_byte_comparable timezone_hour timezone_minute to_base to_centuries to_days to_decades to_hours to_microseconds
-to_millennia to_milliseconds to_minutes to_months to_quarters to_seconds to_timestamp to_weeks to_years try_cast
+add age array_cat array_concat array_contains array_distinct array_extract array_has array_has_all array_has_any
+array_indexof array_position array_reverse array_sort array_to_string date_add datediff datetrunc divide epoch_ms epoch_ns
+epoch_us factorial fdiv fmod hamming hash ilike_escape jaccard julian like_escape list_any_value list_avg list_bool_and
+list_bool_or list_cat list_concat list_count list_distinct list_extract list_first list_has list_has_all list_has_any
+list_indexof list_last list_max list_median list_min list_mode list_position list_product list_reverse list_reverse_sort
+list_sort list_stddev_samp list_string_agg list_sum list_unique list_var_samp make_time make_timestamp make_timestamp_ns
+mismatches multiply not_ilike_escape not_like_escape regexp_escape round_even row split str_split string_to_array
+struct_extract struct_pack subtract timezone_hour timezone_minute to_base to_centuries to_days to_decades to_hours
+to_microseconds to_millennia to_milliseconds to_minutes to_months to_quarters to_seconds to_timestamp to_weeks to_years
 """
-EXACT_CALLS: frozenset[str] = frozenset(_FURTHER.split())
+EXACT_ONLY: frozenset[str] = frozenset(
+    (
+        "array_count",
+        "array_max",
+        "array_min",
+        "cast",
+        "extract",
+        "isoweek",
+        "timetz_byte_comparable",
+        "try_cast",
+    )
+)
+"""Spellings that only exact queries use."""
+EXACT_CALLS: frozenset[str] = EXACT_ONLY | frozenset(_FURTHER.split())
 """Further functions of their arguments alone, for exact queries: spellings by DuckDB and by the binder."""

@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from dpsql.catalogue.aggregate_names import (
+    AGGREGATE_OF_NAME,
     AGGREGATES,
     ALIASES,
     MECHANISMS,
@@ -20,6 +21,8 @@ from dpsql.catalogue.aggregate_names import (
     OFFERED_MODES,
     SqlName,
 )
+from dpsql.catalogue.option_names import ARGUMENT_NAMES
+from dpsql.language.options import readers_of
 from dpsql.notebook import guide
 from dpsql.notebook.sql_shape import ShownRelation, Word, find_ctes, find_relations, is_unfinished, scan
 
@@ -339,21 +342,20 @@ def _list_functions(mode: str) -> list[SqlName]:
 
 def list_options(mode: str) -> tuple[str, ...]:
     """Return the options of a mode; without a mode those of DP, for a declared name all."""
-    from dpsql.binding.selection.declared import DECLARE_OPTIONS, PROBE_OPTIONS, STABLE_OPTIONS
-    from dpsql.binding.statement_binder import OPTIONS_OF_MODE
-
-    declared = {"DECLARE": DECLARE_OPTIONS, "DECLARE STABLE": STABLE_OPTIONS}
-    readers = declared.get(mode, OPTIONS_OF_MODE.get(mode or "DP", PROBE_OPTIONS))
-    return tuple(name for name in guide.OPTIONS if name in readers)
+    taker = mode if mode.startswith("DECLARE") else MODES.get(mode or "DP", "PROBE")
+    return tuple(name for name in guide.OPTIONS if name in readers_of(taker))
 
 
 def list_arguments(call: str, mode: str) -> tuple[str, ...]:
     """Return the named arguments of an aggregate or a mechanism, by its name in capitals; none for other functions."""
-    from dpsql.binding.dp.aggregates import NAMED_ARGUMENTS
-    from dpsql.binding.modes.ptr import PTR_ARGUMENTS
-    from dpsql.binding.selection.choice import SELECTION_ARGUMENTS
-
-    readers = SELECTION_ARGUMENTS.get(ALIASES.get(call, call))
-    if readers is None and any(call in (row.name, *row.aliases) for row in AGGREGATES):
-        readers = PTR_ARGUMENTS if mode == "PTR" else NAMED_ARGUMENTS
-    return tuple(name for name in guide.ARGUMENTS if name in (readers or ()))
+    row = AGGREGATE_OF_NAME.get(ALIASES.get(call, call))
+    taker = (
+        call
+        if row is None
+        else row.name
+        if row.name in MECHANISMS
+        else "PTR"
+        if mode == "PTR"
+        else "aggregates"
+    )
+    return tuple(name for name in guide.ARGUMENTS if name in readers_of(taker, ARGUMENT_NAMES))

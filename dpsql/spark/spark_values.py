@@ -779,16 +779,10 @@ def _of_unit(
 
 CALL_NODES: dict[type[exp.Expr], Callable[[Walk, exp.Expr], SparkValue]] = {
     exp.Interval: _interval, exp.Log: _log_of_base, exp.Trim: _trim_side, exp.TimeToStr: _format_time,
-    exp.Floor: _named("floor", "this"), exp.Ceil: _named("ceil", "this"), exp.Abs: _named("abs", "this"),
-    exp.Round: _named("round", "this", "decimals"), exp.Trunc: _named("trunc", "this", "decimals"),
-    exp.Sign: _named("sign", "this"), exp.Length: _named("length", "this"),
-    exp.ArraySlice: _named("array_slice", "this", "start", "end"),
-    exp.SHA2: _named("sha256", "this"), exp.ArrayContains: _named("list_contains", "this", "expression"),
+    exp.Length: _named("length", "this"), exp.ArrayContains: _named("list_contains", "this", "expression"),
     exp.Concat: lambda walk, node: _call("concat", *map(walk.of, node.expressions)),
     exp.ConcatWs: lambda walk, node: _call("concat_ws", *map(walk.of, node.expressions)),
     exp.DPipe: _named("||", "this", "expression"), exp.Like: _match, exp.ILike: _match, exp.Escape: _match,
-    exp.TimeToUnix: _named("epoch", "this"), exp.LastDay: _named("last_day", "this"),
-    exp.Dayname: _named("dayname", "this"), exp.Monthname: _named("monthname", "this"),
     exp.Extract: _of_unit(_date_part, "this", "expression"), exp.DateDiff: _of_unit(_date_diff, "unit", "expression", "this"),
     exp.TimestampTrunc: _of_unit(_truncate, "unit", "this"), exp.DateTrunc: _of_unit(_truncate, "unit", "this"),
 }  # fmt: skip

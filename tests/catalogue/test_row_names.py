@@ -26,13 +26,20 @@ OWN_CALLS = {
     "regexp_matches": "regexp_matches({}::VARCHAR, 'a')", "regexp_replace": "regexp_replace({}::VARCHAR, 'a', 'b')",
 }  # fmt: skip
 
+SECOND = {
+    "mod": ("mod(2, NULL)",), "xor": ("xor(2, NULL)",), "make_date": ("make_date(2, NULL, 1)", "make_date(2, 1, NULL)"),
+    "date_diff": ("date_diff('day', DATE '2024-01-01', NULL::DATE)",),
+    "date_sub": ("date_sub('day', DATE '2024-01-01', NULL::DATE)",),
+}  # fmt: skip
+"""Calls with NULL in a further place that may be a column."""
+
 
 def calls(row: RowName) -> list[str]:
     """Return calls of a strict function with NULL in each place."""
     if row.unit:
         return [f"{row.name}(NULL::DATE)"]
     if row.total == OWN:
-        return [OWN_CALLS[row.name].format("NULL")]
+        return [OWN_CALLS[row.name].format("NULL"), *SECOND.get(row.name, ())]
     given = [word.strip("'?") for word in row.signature.partition("-> ")[0].strip().split(", ") if word]
     nulls = {"TEXT": "NULL::VARCHAR", "LIST": "NULL::INTEGER[]"}
     return [

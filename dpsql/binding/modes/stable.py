@@ -95,7 +95,7 @@ def _edited(asked: AggregateCall, statistic_on: Callable[[grids.Grid], EditedSta
 STABLE_AGGREGATES: Mapping[str, Callable[[AggregateCall], Aggregate]] = {
     "IQR": _spread,
     "TRIMMED_MEAN": _trimmed_mean,
-    **{name: NOISY_AGGREGATES[name] for name in sorted(names_of("STABLE") & NOISY_AGGREGATES.keys())},
+    **{name: NOISY_AGGREGATES[name] for name in NOISY_AGGREGATES if name in names_of("STABLE")},
 }
 """The statistics of mode STABLE, one row each."""
 

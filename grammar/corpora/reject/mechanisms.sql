@@ -237,7 +237,7 @@ DECLARE alarm STABLE OPTIONS (epsilon = 1, max_hits = 5)
 BindError: OPTIONS has no max_hits.
   1 |   DECLARE alarm STABLE OPTIONS (epsilon = 1, max_hits = 5)
                                                    ^^^^^^^^^^^^
-Hint: there is epsilon, mu, rho, delta, max_unstable, blocks, refresh, budget_split.
+Hint: there is epsilon, mu, rho, delta, blocks, budget_split, max_unstable, refresh.
 ====
 -- case: DECLARE of another mechanism
 DECLARE alarm EXPMECH 100 OPTIONS (epsilon = 1)
@@ -340,7 +340,7 @@ SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = 1) AR
 BindError: ARG_MAX does not take this here.
   1 |   delta = 1e-6, max_rows_contributed = 1) ARG_MAX(ward, COUNT(*), local_sensitivity => 2) FROM visits
                                                 ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-Hint: leave local_sensitivity out: it belongs to MEDIAN, QUANTILE_DISC, QUANTILE_CONT, IQR, MODE, AVG, VARIANCE, VAR_POP, STDDEV, STDDEV_SAMP, STDDEV_POP.
+Hint: leave local_sensitivity out: it belongs to AVG, STDDEV, STDDEV_SAMP, STDDEV_POP, VARIANCE, VAR_POP, MEDIAN, QUANTILE_CONT, QUANTILE_DISC, IQR, MODE.
 ====
 -- case: another combiner without bounds
 SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, delta = 1e-6, bounds = AUTO, combine = 'winsorized_mean') AVG(age) FROM visits
@@ -421,7 +421,7 @@ SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = 1) ME
 BindError: MEDIAN does not take this here.
   1 |   delta = 1e-6, max_rows_contributed = 1) MEDIAN(amount, trim => 0.1) FROM visits
                                                 ^^^^^^^^^^^^^^^^^^^^^^^^^^^
-Hint: leave trim out: it belongs to AVG, VARIANCE, VAR_POP, STDDEV, STDDEV_SAMP, STDDEV_POP.
+Hint: leave trim out: it belongs to AVG, STDDEV, STDDEV_SAMP, STDDEV_POP, VARIANCE, VAR_POP.
 ====
 -- case: a mechanism's name with a letter missing
 SELECT name, ABOVE_TRESHOLD(COUNT(*) FILTER (WHERE disease = name), 100, epsilon => 1) OVER diseases FROM visits

@@ -514,7 +514,7 @@ CREATE SYNTHETIC TABLE s AS SELECT WITH DP OPTIONS (epsilon = 1, consistent = TR
 BindError: OPTIONS has no consistent.
   1 |   CREATE SYNTHETIC TABLE s AS SELECT WITH DP OPTIONS (epsilon = 1, consistent = TRUE) ward FROM visits
                                                                          ^^^^^^^^^^
-Hint: there is epsilon, mu, rho, delta, privacy_unit_column, noise, max_groups_contributed, max_rows_contributed, ....
+Hint: there is epsilon, mu, rho, delta, privacy_unit_column, max_groups_contributed, max_rows_contributed, max_rows_per_group, ....
 ====
 -- case: a synthetic table that is called like a private one
 CREATE SYNTHETIC TABLE visits AS SELECT WITH DP OPTIONS (epsilon = 1) ward FROM visits
