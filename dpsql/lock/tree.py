@@ -346,8 +346,8 @@ make_time make_timestamp md5 microsecond millennium millisecond minute mod month
 not_like_escape ord pi pow power prefix quarter radians regexp_extract regexp_full_match regexp_matches regexp_replace
 replace reverse right round round_even row rtrim second sha1 sha256 sign signbit sin sinh split_part sqrt starts_with
 strftime strip_accents strlen strpos struct_extract struct_pack substr substring subtract suffix tan tanh time_bucket
-timezone_hour timezone_minute to_base to_days to_decades to_hours to_microseconds to_milliseconds to_minutes to_months
-to_quarters to_seconds to_timestamp to_weeks to_years to_centuries to_millennia translate trim trunc try_cast
+timezone timezone_hour timezone_minute to_base to_days to_decades to_hours to_microseconds to_milliseconds to_minutes
+to_months to_quarters to_seconds to_timestamp to_weeks to_years to_centuries to_millennia translate trim trunc try_cast
 try_strptime ucase
 unicode upper week weekday weekofyear xor year yearweek isoweek timetz_byte_comparable make_timestamp_ns
 array_contains list_has array_has list_has_any list_has_all array_has_any array_has_all list_count array_count

@@ -337,6 +337,8 @@ def _ties(bound: From) -> list[exp.Expr]:
         kind, node = f.typed.type, f.typed.node.copy()
         if kind.kind == "DOUBLE":
             out += [node, exp.func("signbit", node.copy(), dialect="duckdb")]
+        elif kind.zone and f.typed.moment is not None:
+            out += [node, f.typed.moment.copy()]
         elif kind.kind != "OTHER":
             out.append(exp.cast(node, TEXT.sql, dialect="duckdb") if kind.two_faced else node)
     return out

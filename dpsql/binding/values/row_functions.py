@@ -643,14 +643,14 @@ _Special = Callable[[exp.Expr, list[exp.Expr], Bind], Typed]
 _SPECIAL: dict[str, _Special] = {
     "date_sub": temporal.bind_date_sub, "datesub": temporal.bind_date_sub, "date_part": temporal.bind_date_part,
     "datepart": temporal.bind_date_part, "try_strptime": temporal.bind_strptime, "list_slice": bind_slice_call,
-    "width_bucket": operators.bind_width_bucket,
+    "width_bucket": operators.bind_width_bucket, "timezone": temporal.bind_timezone,
 }  # fmt: skip
 _ALSO = (
     "abs", "array_slice", "ceil", "ceiling", "coalesce", "concat", "concat_ws", "date_diff", "date_trunc", "dayname", "epoch",
-    "extract", "floor", "greatest", "if", "ifnull", "last_day", "least", "list_contains",
-    "list_value", "log", "make_date", "mod", "monthname",
+    "epoch_ms", "extract", "floor", "greatest", "if", "ifnull", "last_day", "least", "list_contains",
+    "list_value", "log", "make_date", "make_timestamp", "mod", "monthname",
     "nullif", "regexp_extract", "regexp_full_match", "regexp_matches", "regexp_replace", "round", "sign", "strftime",
-    "string_split", "time_bucket", "trunc", "xor",
+    "string_split", "time_bucket", "to_timestamp", "trunc", "xor",
 )  # fmt: skip
 """Functions with their own handlers."""
 
