@@ -446,7 +446,11 @@ def _call(
     if word in ("DATE_TRUNC", "DATETRUNC") and len(arguments) == 3 and all(arguments):
         # date_trunc('day', ts, 'Europe/Berlin'), whose zone sqlglot would drop
         zone = [replace_token(last[0], TokenType.VAR, part) for part in ("AT", "TIME", "ZONE")]
-        within = [replace_token(opening, TokenType.L_PAREN, "("), *arguments[1], replace_token(opening, TokenType.R_PAREN, ")")]
+        within = [
+            replace_token(opening, TokenType.L_PAREN, "("),
+            *arguments[1],
+            replace_token(opening, TokenType.R_PAREN, ")"),
+        ]
         return _written(name, opening, [arguments[0], [*within, *zone, *last]], closing)
     moved = len(arguments) == 2 and all(arguments) and last[0].token_type == TokenType.INTERVAL
     if word in (*_TAKEN_OFF, *_ADDED) and moved:

@@ -256,11 +256,11 @@ class Catalog:
         """Return a base table under ``name`` in an exact FROM, and ``alias`` for the analyst; a private one has its unit."""
         fields = self.fields(table, name)
         items = []
-        for place, (given, field) in enumerate(zip(self.schema(table), fields, strict=True)):
+        for place, (given, found) in enumerate(zip(self.schema(table), fields, strict=True)):
             node: exp.Expr = column(given, _BASE)
-            if field.typed.type.zone:
+            if found.typed.type.zone:
                 items.append(exp.alias_(node.copy(), moment_name(place)))
-                node = write_local_time(node, field.typed.type.zone)
+                node = write_local_time(node, found.typed.type.zone)
             items.append(exp.alias_(node, column_name(place)))
         inner = exp.Select(expressions=items).from_(self._named(table, _BASE), copy=False)
         as_named = exp.TableAlias(this=exp.to_identifier(name))

@@ -198,7 +198,7 @@ def _leave(found: _Found, numbers: Sequence[bool]) -> _Found:
     alias, source = "leaving", found.source
     typed = [replace(f.typed, node=column(column_name(i), alias)) for i, f in enumerate(found.fields)]
     for item in typed:
-        refuse_moment(item)
+        refuse_moment(replace(item, place=None))
     wide = [find_exit_type(t.type) != t.type for t in typed]
     if not any(wide) or not isinstance(source, block_sources.LiftedBlocks | block_sources.BlockQueries):
         return found

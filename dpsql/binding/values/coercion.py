@@ -49,6 +49,8 @@ Bind = Callable[[exp.Expr], Typed]
 NUMBER_KINDS = ("INTEGER", "DECIMAL", "DOUBLE")
 ORDERED_KINDS = (*NUMBER_KINDS, "TEXT", "DATE", "TIME", "TIMESTAMP", "BOOLEAN", "INTERVAL", "UUID")
 """Kinds that can be compared, and written as text."""
+COMPARED_KINDS = (*ORDERED_KINDS, "MOMENT")
+"""Kinds that can be compared."""
 MAX_LITERAL_COUNT = 1_000_000
 """The greatest absolute value of a literal count or position."""
 
@@ -168,7 +170,9 @@ def meet(given: Sequence[Typed], what: str, compared: bool = False) -> CommonTyp
 
 # -- moments ----------------------------------------------------------------------------------------------------
 
-_OFFSET = re.compile(r"(?P<clock>.*[0-9]) ?(?:(?P<utc>[Zz]|UTC)|(?P<sign>[+-])(?P<hours>[0-9]{2})(?::?(?P<minutes>[0-9]{2}))?)")
+_OFFSET = re.compile(
+    r"(?P<clock>.*[0-9]) ?(?:(?P<utc>[Zz]|UTC)|(?P<sign>[+-])(?P<hours>[0-9]{2})(?::?(?P<minutes>[0-9]{2}))?)"
+)
 
 
 def _split_offset(text: str) -> tuple[str, datetime.timedelta] | None:

@@ -149,10 +149,14 @@ def bind_at_time_zone(node: exp.Expr, bind: Bind) -> Typed:
     """Bind ``ts AT TIME ZONE 'Europe/Berlin'``: a moment's local time, or the moment of a local time."""
     place = node.args.get("zone")
     if not isinstance(place, exp.Literal) or not place.is_string:
-        raise privacy_error(place, "the time zone must be a literal.", "write 'Europe/Berlin', or 'UTC'.", around=node)
+        raise privacy_error(
+            place, "the time zone must be a literal.", "write 'Europe/Berlin', or 'UTC'.", around=node
+        )
     zone = find_time_zone(place.name)
     if zone is None:
-        raise bind_error(place, f"there is no time zone {place.name}.", suggest_time_zone(place.name), around=node)
+        raise bind_error(
+            place, f"there is no time zone {place.name}.", suggest_time_zone(place.name), around=node
+        )
     inner = bind(node.this)
     inner = read_zoned_text(inner) or inner
     if inner.type.zone == zone:
@@ -184,7 +188,9 @@ def _take_moment(typed: Typed) -> Typed:
             "compute it from the table's column, before other steps.",
         )  # fmt: skip
     around = Bounds(-_FARTHEST, _FARTHEST)
-    return Typed(typed.moment, MOMENT, None if typed.bounds is None else typed.bounds + around, place=typed.place)
+    return Typed(
+        typed.moment, MOMENT, None if typed.bounds is None else typed.bounds + around, place=typed.place
+    )
 
 
 # The first and the last number of microseconds of a timestamp: some versions of DuckDB make timestamps that they can't
@@ -202,7 +208,9 @@ def _within(node: exp.Expr, per_second: int, made: exp.Expr) -> exp.Expr:
 def bind_unix_time(node: exp.Expr, bind: Bind) -> Typed:
     """Bind ``to_timestamp(seconds)``, ``epoch_ms(milliseconds)``, ``epoch_ms(ts)`` and ``make_timestamp(microseconds)``."""
     scale = node.args.get("scale")
-    name = {"": "to_timestamp", "3": "epoch_ms", "6": "make_timestamp"}.get("" if scale is None else scale.name)
+    name = {"": "to_timestamp", "3": "epoch_ms", "6": "make_timestamp"}.get(
+        "" if scale is None else scale.name
+    )
     if name is None:
         raise privacy_error(node, "this function is not known here.", "write to_timestamp(seconds).")
     inner = bind(node.this)
@@ -212,7 +220,9 @@ def bind_unix_time(node: exp.Expr, bind: Bind) -> Typed:
         # The inner TRY hides the column's extremes from the planner, as in bind_truncation.
         return Typed(make_try(make_call(name, make_try(inner.node))), BIGINT, bounds, inner.constant)
     if name == "to_timestamp":
-        inner = require_kind(inner, ("INTEGER", "DECIMAL", "DOUBLE"), "to_timestamp takes a number of seconds")
+        inner = require_kind(
+            inner, ("INTEGER", "DECIMAL", "DOUBLE"), "to_timestamp takes a number of seconds"
+        )
         seconds = make_cast(exp.Null(), DOUBLE) if inner.type == NULL else cast_to_double(inner)
         return Typed(_within(seconds, 1, make_call(name, seconds)), MOMENT, None, inner.constant)
     inner = require_kind(inner, ("INTEGER",), f"{name} takes a whole number")
@@ -226,11 +236,19 @@ def bind_make_timestamp(node: exp.Expr, bind: Bind) -> Typed:
     for key in ("year", "month", "day", "hour", "min", "sec"):
         place = node.args.get(key)
         if place is None:
-            raise bind_error(node, "make_timestamp takes a year, a month, a day, an hour, a minute and a second.")
+            raise bind_error(
+                node, "make_timestamp takes a year, a month, a day, an hour, a minute and a second."
+            )
         kinds = ("INTEGER", "DECIMAL", "DOUBLE") if key == "sec" else ("INTEGER",)
         typed = require_kind(bind(place), kinds, "a number is needed")
         missing = make_cast(exp.Null(), DOUBLE if key == "sec" else BIGINT)
-        made.append(missing if typed.type == NULL else cast_to_double(typed) if key == "sec" else cast_fitting(typed, BIGINT))
+        made.append(
+            missing
+            if typed.type == NULL
+            else cast_to_double(typed)
+            if key == "sec"
+            else cast_fitting(typed, BIGINT)
+        )
     return Typed(make_try(make_call("make_timestamp", *made)), TIMESTAMP)
 
 

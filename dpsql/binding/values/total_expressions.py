@@ -26,7 +26,7 @@ from sqlglot import exp
 
 from dpsql.binding.values import operators, row_functions, temporal
 from dpsql.binding.values.coercion import (
-    ORDERED_KINDS,
+    COMPARED_KINDS,
     Bind,
     CommonType,
     bind_cast,
@@ -649,7 +649,7 @@ def _several(name: str, bounds_of: _BoundsOf) -> Callable[[exp.Expr, Bind], Type
         met = meet(values, name.upper())
         if name != "coalesce":
             require_kind(
-                Typed(node, met.type, place=node), ORDERED_KINDS, f"{name} takes values with an order"
+                Typed(node, met.type, place=node), COMPARED_KINDS, f"{name} takes values with an order"
             )
             refuse_order(values, node)
         missing = all(value.nullable for value in values)
