@@ -38,7 +38,7 @@ import pyarrow.compute as pc
 
 from dpsql.engine.base import find_files
 from dpsql.engine.sandbox import quote_identifier, quote_literal
-from dpsql.engine.text_sources import copy_text, write_moment
+from dpsql.engine.text_sources import copy_text, write_zoned_text
 from dpsql.errors import PolicyError
 from dpsql.ledger.state_files import make_private_directory, make_state_directory, write_private
 from dpsql.policy.model import Format, Policy, Table, explain_missing_types, fold, list_types
@@ -618,7 +618,7 @@ def write_typed_column(column: str, kind: str, wanted: str | None) -> str:
         local = f"TRY(timezone('UTC', {column if kind == plain else f'CAST({column} AS {plain})'}))"
         return local if wanted == "TIMESTAMP" else f"TRY_CAST({local} AS {wanted})"
     if wanted == ZONED and plain == "VARCHAR":
-        return write_moment(column)
+        return write_zoned_text(column)
     if wanted == ZONED and plain.startswith(("DATE", "TIMESTAMP")):
         return f"TRY(timezone('UTC', TRY_CAST({column} AS TIMESTAMP)))"
     return f"TRY_CAST({column} AS {wanted})"
@@ -683,7 +683,7 @@ def _write_items(table: Table, path: str, found: Mapping[str, str], columns: Map
             else:
                 value = folders.get(fold(name))
                 text = quote_literal(value) if value is not None else "NULL"
-                read[name] = write_moment(text) if wanted == ZONED else f"TRY_CAST({text} AS {wanted})"
+                read[name] = write_zoned_text(text) if wanted == ZONED else f"TRY_CAST({text} AS {wanted})"
     return ", ".join(f"{item} AS {quote_identifier(name)}" for name, item in read.items())
 
 
@@ -779,7 +779,7 @@ def _write_through_text(column: str, kind: str, wanted: str | None) -> str:
         return write_typed_column(column, kind, wanted)
     text = column if kind == "VARCHAR" else f"CAST({column} AS VARCHAR)"
     if wanted == ZONED:
-        return write_moment(text)
+        return write_zoned_text(text)
     if wanted.endswith("]") or wanted.startswith("STRUCT"):
         text = f"TRY_CAST({text} AS JSON)" if kind == "VARCHAR" else column
     return f"TRY_CAST({text} AS {wanted})"

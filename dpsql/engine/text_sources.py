@@ -440,7 +440,7 @@ def _write_unquoted(field: str, text: Format) -> str:
 _LOCAL_TIME = r"\s*\d+-\d+-\d+([ T]+[0-9:.]+)?\s*"
 
 
-def write_moment(value: str) -> str:
+def write_zoned_text(value: str) -> str:
     """Return SQL that reads a text as a TIMESTAMP WITH TIME ZONE: in UTC unless it says an offset."""
     local = f"regexp_full_match({value}, {quote_literal(_LOCAL_TIME)})"
     utc = f"TRY(timezone('UTC', TRY_CAST({value} AS TIMESTAMP)))"
@@ -453,7 +453,7 @@ def write_typed_field(value: str, kind: str, text: Format) -> str:
     if pattern is not None:
         value = f"TRY_STRPTIME({value}, {quote_literal(pattern)})"
     if kind == ZONED:
-        return f"TRY(timezone('UTC', {value}))" if pattern is not None else write_moment(value)
+        return f"TRY(timezone('UTC', {value}))" if pattern is not None else write_zoned_text(value)
     if kind == "VARCHAR":
         return f"CASE WHEN NOT contains({value}, {quote_literal(UNDECODABLE)}) THEN {value} END"
     return f"TRY_CAST({value} AS {kind})"

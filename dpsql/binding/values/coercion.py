@@ -42,6 +42,7 @@ from dpsql.binding.values.sql_types import (
 )
 from dpsql.errors import BindError, clip, did_you_mean
 from dpsql.language.dialect import bind_error, is_not_null, privacy_error, to_sql
+from dpsql.language.parameter_values import drop_zone
 from dpsql.policy.validate import DateBound
 
 Bind = Callable[[exp.Expr], Typed]
@@ -139,6 +140,7 @@ def meet(given: Sequence[Typed], what: str, compared: bool = False) -> CommonTyp
         known = [typed for typed in given if typed.type.kind != "NULL"]
         if _are_moments(known, compared):
             return CommonType([_as_moment(typed, known, what) for typed in given], MOMENT, MOMENT)
+        _refuse_zones(known, what)
         nodes = [exp.Null() if typed.type.kind == "NULL" else typed.node for typed in given]
         kinds = {typed.type.kind for typed in known}
     if kinds <= {*NUMBER_KINDS}:
@@ -214,6 +216,17 @@ def _are_moments(known: Sequence[Typed], compared: bool) -> bool:
     zoned = [typed for typed in known if typed.type.zone]
     said = any(typed.constant and typed.moment is not None for typed in known)
     return bool(zoned) and (said or (compared and all(typed.moment is not None for typed in known)))
+
+
+def _refuse_zones(known: Sequence[Typed], what: str) -> None:
+    """Raise BindError for local times of different zones that the policy names."""
+    zones = {typed.type.zone: typed for typed in known if typed.type.zone}
+    if len(zones) > 1:
+        first, second, *_ = zones
+        place = zones[second].place
+        shown = "the column" if place is None else to_sql(place)
+        hint = f"write {shown} AT TIME ZONE '{first}', for the local time there."
+        raise bind_error(place, f"{what} meets local times of {first} with local times of {second}.", hint)
 
 
 def _as_moment(typed: Typed, known: Sequence[Typed], what: str) -> exp.Expr:
@@ -463,15 +476,17 @@ def moment_of(node: exp.Expr) -> tuple[str, Fraction] | None:
         if kind == "DATE":
             return kind, DateBound(datetime.date.fromisoformat(text))
         if kind == "TIMESTAMP":
-            return kind, DateBound(datetime.datetime.fromisoformat(text))
+            return kind, DateBound(drop_zone(datetime.datetime.fromisoformat(text)))
         if kind == "TIME":
             return kind, DateBound(datetime.time.fromisoformat(text))
-    except ValueError:
+    except (ValueError, OverflowError):
         pass
     return None
 
 
 def _mismatch(known: Sequence[Typed], what: str) -> BindError:
+    for typed in known:
+        refuse_moment(typed)
     first = known[0].type
     differs = next((t for t in known if t.type.kind != first.kind), None)
     other, place = (first, known[-1].place) if differs is None else (differs.type, differs.place)
@@ -701,7 +716,7 @@ def take_value(typed: Typed, node: exp.Expr) -> Typed:
         written = node.sql(dialect="duckdb")
         raise privacy_error(node, f"{written} is of type {kind.sql}, whose values can't be used.")
     if kind.kind == "MOMENT" or kind.zone:
-        return replace(typed, values=typed.values if kind.zone else None)
+        return replace(typed, node=typed.node.copy())
     made = typed.node.copy()
     if kind.kind == "LIST" and kind.element is not None and not kind.sql.endswith("[]"):
         whole = Type(

@@ -409,7 +409,7 @@ class Typed:
         """
         if self.type.kind == "MOMENT":
             return self.node
-        return self.twin[1] if self.twin is not None and self.twin[0] == self.node else None
+        return self.twin[1].copy() if self.twin is not None and self.twin[0] == self.node else None
 
     @property
     def label_order(self) -> tuple[str, ...] | None:
