@@ -75,7 +75,7 @@ NOON = datetime.datetime(2024, 3, 1, 12)
 SAME: list[tuple[Any, Any]] = [
     (Ward.A, "a"), (Text("b"), "b"), (Level.HIGH, 3), (Whole(4), 4), (Number(1.5), 1.5), (Money("1.50"), decimal.Decimal("1.50")),
     (Day(2024, 3, 1), datetime.date(2024, 3, 1)), (Moment(2024, 3, 1, 12), NOON),
-    (Moment(2024, 3, 1, 12, tzinfo=datetime.UTC), NOON),
+    (Moment(2024, 3, 1, 12, tzinfo=datetime.UTC), NOON.replace(tzinfo=datetime.UTC)),
     (np.str_("x"), "x"), (np.int8(3), 3), (np.uint64(2**64 - 1), 2**64 - 1), (np.float64(0.1), 0.1), (np.bool_(True), True),
     (np.datetime64("2024-03-01"), datetime.date(2024, 3, 1)), (np.datetime64("2024-03-01T12", "ns"), NOON),
     (pd.Timestamp(NOON), NOON), (pd.NaT, None), (pd.NA, None),

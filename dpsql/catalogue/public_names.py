@@ -29,7 +29,7 @@ _FURTHER = (
     # times
     "ago current_date current_localtime current_localtimestamp current_time current_timestamp days_in_month get_current_time "
     "get_current_timestamp localtime localtimestamp make_timestamp_ms make_timestamptz nanosecond normalized_interval now "
-    "strptime timezone today transaction_timestamp "
+    "strptime today transaction_timestamp "
     # lists
     "aggregate apply array_aggr array_aggregate array_append array_apply array_cosine_distance array_cosine_similarity "
     "array_cross_product array_distance array_dot_product array_filter array_grade_up array_inner_product array_intersect "

@@ -176,8 +176,9 @@ ROW_NAMES: tuple[RowName, ...] = (
     RowName("weekofyear", _PARTS, node="WeekOfYear", unit="WEEK"),
 
     *map(RowName, (
-        "date_diff", "date_trunc", "extract", "make_date", "mod", "regexp_extract", "regexp_full_match", "regexp_matches",
-        "regexp_replace", "strftime", "time_bucket", "try_strptime", "xor",
+        "date_diff", "date_trunc", "epoch_ms", "extract", "make_date", "make_timestamp", "mod", "regexp_extract",
+        "regexp_full_match", "regexp_matches", "regexp_replace", "strftime", "time_bucket", "timezone", "to_timestamp",
+        "try_strptime", "xor",
     )),
     RowName("abs", node="Abs"), RowName("ceil", node="Ceil", aliases=("ceiling",)), RowName("epoch", node="TimeToUnix"),
     RowName("floor", node="Floor"), RowName("round", node="Round", parts=("this", "decimals")), RowName("sign", node="Sign"),
@@ -238,14 +239,14 @@ NOT_LISTED: dict[str, str] = {name: why for why, names in (
 
 _FURTHER = """
 add age array_cat array_concat array_contains array_distinct array_extract array_has array_has_all array_has_any
-array_indexof array_position array_reverse array_sort array_to_string date_add datediff datetrunc divide epoch_ms epoch_ns
+array_indexof array_position array_reverse array_sort array_to_string date_add datediff datetrunc divide epoch_ns
 epoch_us factorial fdiv fmod hamming hash ilike_escape jaccard julian like_escape list_any_value list_avg list_bool_and
 list_bool_or list_cat list_concat list_count list_distinct list_extract list_first list_has list_has_all list_has_any
 list_indexof list_last list_max list_median list_min list_mode list_position list_product list_reverse list_reverse_sort
-list_sort list_stddev_samp list_string_agg list_sum list_unique list_var_samp make_time make_timestamp make_timestamp_ns
+list_sort list_stddev_samp list_string_agg list_sum list_unique list_var_samp make_time make_timestamp_ns
 mismatches multiply not_ilike_escape not_like_escape regexp_escape round_even row split str_split string_to_array
 struct_extract struct_pack subtract timezone_hour timezone_minute to_base to_centuries to_days to_decades to_hours
-to_microseconds to_millennia to_milliseconds to_minutes to_months to_quarters to_seconds to_timestamp to_weeks to_years
+to_microseconds to_millennia to_milliseconds to_minutes to_months to_quarters to_seconds to_weeks to_years
 """
 EXACT_ONLY: frozenset[str] = frozenset(
     (

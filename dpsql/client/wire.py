@@ -471,7 +471,8 @@ def _write_param(value: Any) -> Any:
     # A moment that UTC has no year for, or more digits than Python writes.
     with suppress(TypeError, ValueError, OverflowError):
         if isinstance(value, datetime.datetime):
-            return {"timestamp": _check_date(drop_zone(value), datetime.datetime)}
+            zone = None if value.utcoffset() is None else datetime.UTC
+            return {"timestamp": _check_date(drop_zone(value).replace(tzinfo=zone), datetime.datetime)}
         if isinstance(value, datetime.date):
             return {"date": _check_date(value, datetime.date)}
         if isinstance(value, float):

@@ -399,10 +399,11 @@ class DuckDBEngine(Engine):
     def _open_instance(self) -> Opened:
         user = object()
         con = self._connect()
-        sandbox.configure_all(con, sandbox.SETTINGS)
+        settings = {**sandbox.SETTINGS, "TimeZone": "'UTC'"}  # the machine's zone means nothing
+        sandbox.configure_all(con, settings)
         cursors = [con.cursor() for _ in range(_CONFIGURED + _OF_NUMBERS)]
         for cursor in cursors:
-            sandbox.configure(cursor, sandbox.SETTINGS)
+            sandbox.configure(cursor, settings)
         numbers = [cursor for cursor in cursors[_CONFIGURED:] if ask_for_narrow_decimals(cursor)]
         if not self._frames:
             self._harden(con)
@@ -502,15 +503,14 @@ class DuckDBEngine(Engine):
     def _open_cursor(self, given: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
         """Return a cursor with its own settings, or the connection itself if only it sees the tables."""
         cursor = given.cursor()
-        zone = self._zone or sandbox.fetch_settings(cursor, "TimeZone")[0]
-        for setting, value in {**sandbox.SETTINGS, **_MEANING, "TimeZone": zone}.items():
+        for setting, value in {**sandbox.SETTINGS, **_MEANING, "TimeZone": "UTC"}.items():
             with contextlib.suppress(duckdb.Error):
                 cursor.execute(f"SET SESSION {setting} = '{value}'")
         tables = self.policy.tables.values()
         named = [t.source or t.name for t in tables if self._sources.get(t.name) is None]
         there = sources.exists_in_catalog
         if all(there(cursor, name) or not there(given, name) for name in named):
-            self._zone = zone
+            self._zone = "UTC"
             return cursor
         # Registered frames and temporary tables belong to one connection; a cursor does not see them.
         cursor.close()

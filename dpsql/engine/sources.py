@@ -38,11 +38,11 @@ import pyarrow.compute as pc
 
 from dpsql.engine.base import find_files
 from dpsql.engine.sandbox import quote_identifier, quote_literal
-from dpsql.engine.text_sources import copy_text
+from dpsql.engine.text_sources import copy_text, write_zoned_text
 from dpsql.errors import PolicyError
 from dpsql.ledger.state_files import make_private_directory, make_state_directory, write_private
 from dpsql.policy.model import Format, Policy, Table, explain_missing_types, fold, list_types
-from dpsql.policy.tables import FILE_ENDINGS
+from dpsql.policy.tables import FILE_ENDINGS, ZONED
 from dpsql.policy.validate import settle_type
 
 if TYPE_CHECKING:
@@ -573,6 +573,7 @@ def _fold_type(kind: str) -> str:
 
 _ENUM = re.compile(r"ENUM\((?:'(?:[^']|'')*'(?:, *)?)*\)")
 _LENGTH = re.compile(r"\[\d+\]")
+_ZONED_NS = re.compile(r'(?<!")\bTIMESTAMPTZ_NS\b(?!")')
 _NULL = re.compile(r'(?<!")"NULL"(?![" ])')
 _PARTITION = re.compile(r"([^=/]+)=([^/]*)")
 
@@ -586,7 +587,8 @@ def simplify_type(kind: str) -> str:
     >>> simplify_type('STRUCT("NULL" DATE, b "NULL"[2])')
     'STRUCT("NULL" DATE, b INTEGER[])'
     """
-    return _NULL.sub("INTEGER", _LENGTH.sub("[]", _ENUM.sub("VARCHAR", kind)))
+    kind = _ZONED_NS.sub(ZONED, _ENUM.sub("VARCHAR", kind))
+    return _NULL.sub("INTEGER", _LENGTH.sub("[]", kind))
 
 
 def list_labels(kind: str) -> tuple[str, ...]:
@@ -605,10 +607,26 @@ def find_declared_type(table: Table, name: str) -> str | None:
 
 
 def write_typed_column(column: str, kind: str, wanted: str | None) -> str:
-    """Return SQL that reads a column as its declared type, with NULL for values that do not fit."""
-    if wanted is None or wanted == simplify_type(kind):
-        return column if simplify_type(kind) == kind else f"CAST({column} AS {simplify_type(kind)})"
+    """Return SQL that reads a column as its declared type, with NULL for values that do not fit.
+
+    Where moments become local times, or local times moments, these are UTC whatever the connection's zone is.
+    """
+    plain = simplify_type(kind)
+    if wanted is None or wanted == plain:
+        return column if plain == kind else f"CAST({column} AS {plain})"
+    if plain == ZONED:
+        local = f"TRY(timezone('UTC', {column if kind == plain else f'CAST({column} AS {plain})'}))"
+        return local if wanted == "TIMESTAMP" else f"TRY_CAST({local} AS {wanted})"
+    if wanted == ZONED and plain == "VARCHAR":
+        return write_zoned_text(column)
+    if wanted == ZONED and plain.startswith(("DATE", "TIMESTAMP")):
+        return f"TRY(timezone('UTC', TRY_CAST({column} AS TIMESTAMP)))"
     return f"TRY_CAST({column} AS {wanted})"
+
+
+def _write_as_text(column: str, kind: str) -> str:
+    """Return SQL for a column as text, with moments in UTC."""
+    return f"CAST({write_typed_column(column, kind, 'TIMESTAMP') if simplify_type(kind) == ZONED else column} AS VARCHAR)"
 
 
 def name_view(table: Table) -> str:
@@ -664,7 +682,8 @@ def _write_items(table: Table, path: str, found: Mapping[str, str], columns: Map
                 read[name] = write_typed_column(quote_identifier(own), kind, wanted)
             else:
                 value = folders.get(fold(name))
-                read[name] = f"TRY_CAST({quote_literal(value) if value is not None else 'NULL'} AS {wanted})"
+                text = quote_literal(value) if value is not None else "NULL"
+                read[name] = write_zoned_text(text) if wanted == ZONED else f"TRY_CAST({text} AS {wanted})"
     return ", ".join(f"{item} AS {quote_identifier(name)}" for name, item in read.items())
 
 
@@ -756,7 +775,11 @@ def _write_through_text(column: str, kind: str, wanted: str | None) -> str:
     """
     if wanted is None or wanted == simplify_type(kind):
         return write_typed_column(column, kind, wanted)
+    if simplify_type(kind) == ZONED:
+        return write_typed_column(column, kind, wanted)
     text = column if kind == "VARCHAR" else f"CAST({column} AS VARCHAR)"
+    if wanted == ZONED:
+        return write_zoned_text(text)
     if wanted.endswith("]") or wanted.startswith("STRUCT"):
         text = f"TRY_CAST({text} AS JSON)" if kind == "VARCHAR" else column
     return f"TRY_CAST({text} AS {wanted})"
@@ -773,8 +796,8 @@ def _copy_registered(
     items = []
     for name, kind in types.items():
         column = there.get(fold(name))
-        text = f"CAST({quote_identifier(column)} AS VARCHAR)" if column is not None else "NULL"
-        items.append(f"TRY_CAST({text} AS {kind}) AS {quote_identifier(name)}")
+        text = _write_as_text(quote_identifier(column), columns[column]) if column is not None else "NULL"
+        items.append(f"{write_typed_column(text, 'VARCHAR', kind)} AS {quote_identifier(name)}")
     row = con.execute("SELECT current_setting('pandas_analyze_sample')").fetchone()
     con.execute("SET pandas_analyze_sample = 0")  # all objects are texts
     try:

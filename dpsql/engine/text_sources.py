@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 from dpsql.engine.sandbox import quote_identifier, quote_literal
 from dpsql.errors import PolicyError, clip, find_nearest
 from dpsql.policy.model import Format, Table, fold
+from dpsql.policy.tables import ZONED
 
 BLOCK_BYTES = 8 << 20
 """Bytes of a file read at once."""
@@ -436,11 +437,23 @@ def _write_unquoted(field: str, text: Format) -> str:
     return f"CASE WHEN starts_with({field}, {quote_literal(quote)}) THEN {inner} ELSE {bare} END"
 
 
+_LOCAL_TIME = r"\s*\d+-\d+-\d+([ T]+[0-9:.]+)?\s*"
+
+
+def write_zoned_text(value: str) -> str:
+    """Return SQL that reads a text as a TIMESTAMP WITH TIME ZONE: in UTC unless it says an offset."""
+    local = f"regexp_full_match({value}, {quote_literal(_LOCAL_TIME)})"
+    utc = f"TRY(timezone('UTC', TRY_CAST({value} AS TIMESTAMP)))"
+    return f"CASE WHEN {local} THEN {utc} ELSE TRY_CAST({value} AS {ZONED}) END"
+
+
 def write_typed_field(value: str, kind: str, text: Format) -> str:
     """Return SQL that reads a text as a type, with NULL if it does not fit."""
     pattern = text.date_format if kind == "DATE" else text.timestamp_format if "TIMESTAMP" in kind else None
     if pattern is not None:
         value = f"TRY_STRPTIME({value}, {quote_literal(pattern)})"
+    if kind == ZONED:
+        return f"TRY(timezone('UTC', {value}))" if pattern is not None else write_zoned_text(value)
     if kind == "VARCHAR":
         return f"CASE WHEN NOT contains({value}, {quote_literal(UNDECODABLE)}) THEN {value} END"
     return f"TRY_CAST({value} AS {kind})"

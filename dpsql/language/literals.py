@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from dpsql.catalogue.date_units import UNIT_SECONDS
 from dpsql.language.dialect import to_sql
+from dpsql.language.parameter_values import drop_zone
 from dpsql.policy.validate import DateBound
 
 
@@ -34,9 +35,9 @@ def moment_of(node: exp.Expr) -> tuple[str, Fraction] | None:
         if kind == "DATE":
             return kind, DateBound(datetime.date.fromisoformat(text))
         if kind == "TIMESTAMP":
-            return kind, DateBound(datetime.datetime.fromisoformat(text))
+            return kind, DateBound(drop_zone(datetime.datetime.fromisoformat(text)))
         if kind == "TIME":
             return kind, DateBound(datetime.time.fromisoformat(text))
-    except ValueError:
+    except (ValueError, OverflowError):
         pass
     return None

@@ -135,7 +135,9 @@ def make_literal(value: object, name: str = "", span: Span | None = None) -> exp
         return text_literal(value, name, span)
     if isinstance(value, datetime.datetime):
         try:
-            return exp.cast(exp.Literal.string(drop_zone(value).isoformat(" ")), "TIMESTAMP")
+            local = drop_zone(value)
+            offset = "" if value.utcoffset() is None else "+00"  # a moment, which is compared as one
+            return exp.cast(exp.Literal.string(local.isoformat(" ") + offset), "TIMESTAMP")
         except OverflowError:
             raise BindError(
                 f"${name} holds a moment outside the years 1 to 9999 of UTC.", span=span

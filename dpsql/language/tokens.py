@@ -309,7 +309,7 @@ _DIFF = ("DATE_DIFF", "TIMESTAMP_DIFF", "DATETIME_DIFF")
 _TAKEN_OFF = ("DATE_SUB", "TIMESTAMP_SUB", "DATETIME_SUB")
 _ADDED = ("DATE_ADD", "TIMESTAMP_ADD", "DATETIME_ADD")
 _RENAMED = {"FORMAT_DATE": "strftime", "FORMAT_TIMESTAMP": "strftime", "FORMAT_DATETIME": "strftime"}
-_CALLS = {*_TRUNC, *_DIFF, *_TAKEN_OFF, *_ADDED, *_RENAMED, "DATE"}
+_CALLS = {"DATETRUNC", *_TRUNC, *_DIFF, *_TAKEN_OFF, *_ADDED, *_RENAMED, "DATE"}
 
 
 def translate_googlesql(tokens: list[Token]) -> list[Token]:
@@ -442,6 +442,15 @@ def _call(
         if (word in _TRUNC and len(arguments) == 2) or (word in _DIFF and len(arguments) == 3):
             name = replace_token(name, TokenType.VAR, "DATE_TRUNC" if word in _TRUNC else "DATE_DIFF")
             return _written(name, opening, [[named], *reversed(arguments[:-1])], closing)
+    if word in ("DATE_TRUNC", "DATETRUNC") and len(arguments) == 3 and all(arguments):
+        # date_trunc('day', ts, 'Europe/Berlin'), whose zone sqlglot would drop
+        zone = [replace_token(last[0], TokenType.VAR, part) for part in ("AT", "TIME", "ZONE")]
+        within = [
+            replace_token(opening, TokenType.L_PAREN, "("),
+            *arguments[1],
+            replace_token(opening, TokenType.R_PAREN, ")"),
+        ]
+        return _written(name, opening, [arguments[0], [*within, *zone, *last]], closing)
     moved = len(arguments) == 2 and all(arguments) and last[0].token_type == TokenType.INTERVAL
     if word in (*_TAKEN_OFF, *_ADDED) and moved:
         sign, text = (TokenType.DASH, "-") if word in _TAKEN_OFF else (TokenType.PLUS, "+")

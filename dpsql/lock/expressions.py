@@ -605,6 +605,10 @@ class Expressions:
         match node:
             case Call("date_trunc", (tree.Literal(str(part)), moment)):  # the part is case-insensitive
                 node = replace(node, args=(tree.Literal(part.lower()), moment))
+            case Call("timezone", args) if len(args) != 2 or not isinstance(
+                args[0], tree.Literal | tree.Varied
+            ):
+                refuse("a time zone that is no constant")
         args = [inner(arg) for arg in node.args]
         names = node.names if any(node.names) else None
         symbol = self.symbols.call(node.name, [a.symbol for a in args], names)

@@ -14,6 +14,7 @@ from typing import Any
 
 from dpsql.numerics.exact_numbers import round_significant, write_number
 from dpsql.policy.model import Column, NameMapping, Policy, Table
+from dpsql.policy.tables import ZONED
 from dpsql.policy.toml import write_toml
 from dpsql.policy.validate import DateBound, write_bound
 
@@ -83,11 +84,30 @@ def check_columns(table: Table, schema: Mapping[str, str]) -> Iterator[str]:
         if name not in kinds:
             continue
         kind = kinds[name]
-        for wrong, better in (*_check_bounds(name, column, kind), *_check_values(name, column, kind)):
+        found = (
+            *_check_zone(column, kind),
+            *_check_bounds(name, column, kind),
+            *_check_values(name, column, kind),
+        )
+        for wrong, better in found:
             line = write_toml({name: better}, frozenset(Column.__dataclass_fields__)).strip()
             at_fault = wrong.partition(" ")[0]
             proposed = f"Write {line}" if better.get(at_fault) else f"Remove {at_fault}."
             yield f"{table.name}.{name}: {wrong} {proposed}"
+
+
+def _check_zone(column: Column, kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield errors of a column's time zone, with a better declaration."""
+    given = column.collect()
+    if column.time_zone is not None and kind != ZONED:
+        better = {key: value for key, value in given.items() if key != "time_zone"}
+        yield f"time_zone is for {ZONED}, but its type is {kind}.", better
+    elif column.time_zone is None and kind == ZONED and (column.bounds or column.values):
+        said = "bounds" if column.bounds else "values"
+        yield (
+            f"{said} are local times, and need a time_zone: its type is {kind}.",
+            {"time_zone": "UTC", **given},
+        )
 
 
 def _check_bounds(name: str, column: Column, kind: str) -> Iterator[tuple[str, dict[str, Any]]]:

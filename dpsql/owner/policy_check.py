@@ -42,6 +42,7 @@ from dpsql.owner.column_checks import (
 )
 from dpsql.policy import model
 from dpsql.policy.model import Column, NameMapping, Policy, Table
+from dpsql.policy.tables import ZONED
 from dpsql.policy.toml import TODO, parse_toml
 from dpsql.policy.unit_guess import names_a_thing, write_unit
 from dpsql.policy.validate import fold, write_bound
@@ -165,6 +166,8 @@ def _count_outside(engine: DuckDBEngine, table: Table, schema: Mapping[str, str]
         if name not in kinds:
             continue
         key = quote_identifier(name)
+        if column.time_zone is not None:
+            key = f"TRY(timezone({quote_literal(column.time_zone)}, {key}))"
         if column.bounds is not None:
             test = _write_outside(key, find_kind(kinds[name]), column)
             low, high = map(write_bound, column.bounds)
@@ -727,7 +730,8 @@ def _check_columns(table: Table, schema: Mapping[str, str], unit: str, findings:
     for name, column in table.columns.items():
         if column.bounds is not None:
             low, high = (write_bound(end) for end in column.bounds)
-            findings.declared.append(f"  {name}: {low} to {high}")
+            where = f", local times of {column.time_zone}" if column.time_zone is not None else ""
+            findings.declared.append(f"  {name}: {low} to {high}{where}")
         elif column.values is not None:
             findings.declared.append(f"  {name}: {len(column.values)} public values")
     spoken = {name.lower() for name in table.columns} | {unit.lower()} | {name.lower() for name in undeclared}
@@ -742,6 +746,13 @@ def _check_columns(table: Table, schema: Mapping[str, str], unit: str, findings:
         findings.advice.append(
             f"{table.name}: {', '.join(undeclared)}: no bounds, so no sums or means of them. Ask someone who knows their "
             "meaning; don't look in the data."
+        )
+    zones = {name.lower(): column.time_zone for name, column in table.columns.items()}
+    moments = [name for name, kind in schema.items() if kind == ZONED and zones.get(name.lower()) is None]
+    if moments:
+        findings.advice.append(
+            f"{table.name}: {', '.join(moments)}: no time_zone, so statements that need local times name a zone. Where one zone "
+            f'fits all, write time_zone = "UTC", or another, in the line of the column.'
         )
     if proposed:
         findings.proposals += [f"[tables.{table.name}.columns]", *proposed]

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from dpsql.engine.schemas import TableSchema, read_schemas
+from dpsql.engine.sources import simplify_type
 from dpsql.errors import PolicyError, did_you_mean
 from dpsql.owner.column_checks import find_kind, find_known_bounds
 from dpsql.policy.model import NameMapping, fold
-from dpsql.policy.tables import parse_path
+from dpsql.policy.tables import ZONED, parse_path
 from dpsql.policy.toml import TODO, write_toml
 from dpsql.policy.unit_guess import find_units, list_candidates, names_a_person, names_a_thing
 from dpsql.policy.validate import settle_name
@@ -27,7 +28,7 @@ from dpsql.privacy.filters import MECHANISM_SHARE
 EPSILON, DELTA = Fraction(1), Fraction(1, 10**6)
 """The budget of a first policy, a common choice."""
 _MARGIN = 40
-_INLINE = frozenset(("bounds", "values", "type", "max_length"))
+_INLINE = frozenset(("bounds", "values", "type", "max_length", "time_zone"))
 
 _EXAMPLES = {
     "date": ("bounds = [2020-01-01, 2020-12-31]", "optional: the first and the last that count"),
@@ -255,6 +256,9 @@ def _write_column(table: str, name: str, kind: str | None, unit: bool, still: li
         return f"# {name}: {kind}; a key or code, whose sums mean nothing, so it has no bounds"
     if sort in _EXAMPLES and not names_a_person(name):
         example, said = _EXAMPLES[sort]
+        if simplify_type(kind) == ZONED:
+            example = f'time_zone = "UTC", {example}'
+            said = "optional: the zone of its local times, and the first and the last that count"
         return _comment(f"# {_key(name)} = {{ {example} }}", f"{kind}; {said}")
     return f"# {name}: {kind}{_REST.get(sort, '')}"
 

@@ -19,6 +19,7 @@ from typing import ClassVar
 from dpsql.catalogue.date_units import DATE_UNITS
 from dpsql.errors import PolicyError
 from dpsql.policy import validate
+from dpsql.policy.time_zones import settle_zone
 from dpsql.policy.toml import Section, assign, declare_field
 from dpsql.policy.validate import DateBound, Value, fold, settle_text
 
@@ -28,6 +29,8 @@ TEXT_KINDS = {
 }  # fmt: skip
 """Endings of text files, whose types are not in them, and the kind of text."""
 FILE_ENDINGS = (".parquet", *TEXT_KINDS)
+ZONED = "TIMESTAMP WITH TIME ZONE"
+"""The type of moments, which show a local time only in a named zone."""
 
 
 @dataclass(frozen=True)
@@ -38,18 +41,27 @@ class Column(Section):
         type: DuckDB's type. A value that does not fit is NULL. Required for sources whose types would be inferred from
             rows (CSV, JSON, columns of Python objects, several Parquet files).
         bounds: the lowest and the highest value; values outside are clamped. Numbers (seconds for INTERVAL), or dates
-            or times without a zone, which are kept as :class:`dpsql.policy.validate.DateBound`.
+            or times without a zone, which are kept as :class:`dpsql.policy.validate.DateBound`. Those of a column with
+            ``time_zone`` are local times in it.
         values: all possible values, in the order of displayed groups. Keys over them cost no delta.
         max_length: the greatest length of a text or a list, 65,536 by default; a longer value is NULL in expressions
             that need a length.
+        time_zone: for a TIMESTAMP WITH TIME ZONE: the zone in which statements read its moments as local times.
     """
 
     bounds: tuple[Fraction, Fraction] | None = declare_field(validate.settle_bounds, todo=True)
     values: tuple[Value, ...] | None = declare_field(validate.settle_values, todo=True)
     type: str | None = declare_field(validate.settle_type, todo=True)
     max_length: int | None = declare_field(validate.settle_whole)
+    time_zone: str | None = declare_field(settle_zone)
 
     def _check_together(self) -> None:
+        if self.time_zone is not None and self.type not in (None, ZONED):
+            raise PolicyError(
+                f"time_zone is for TIMESTAMP WITH TIME ZONE, not for {self.type}.",
+                keys=("time_zone",),
+                hint=f'remove time_zone, or write type = "{ZONED}".',
+            )
         if self.max_length is not None and self.type is not None and not validate.has_length(self.type):
             raise PolicyError(
                 f"max_length is for texts and lists, not for {self.type}.",
@@ -59,6 +71,8 @@ class Column(Section):
 
     def suggest_type(self) -> str:
         """Return a type that fits the column's values or bounds."""
+        if self.time_zone is not None:
+            return ZONED
         ends: tuple[object, ...] = self.values or self.bounds or ("",)
         first = ends[0].written if isinstance(ends[0], DateBound) else ends[0]
         for kind, name in _TYPES_OF_VALUES.items():

@@ -347,7 +347,10 @@ PATHS = [
 ]  # fmt: skip
 
 COUNTED = counted(visits(1))
+ZONE = counted(visits(1), where=" WHERE timezone({}) = '2024-01-01'")
 FORM = [
+    Case("a time zone that is no constant", ZONE.format("'UTC', \"r1\".\"c3\""), ZONE.format('"r1"."c3", "r1"."c3"'), "a time zone that is no constant"),
+    Case("the zone of the session", ZONE.format("'UTC', \"r1\".\"c3\""), ZONE.format('"r1"."c3"'), "a time zone that is no constant"),
     Case("a column without its relation", COUNTED, COUNTED.replace('LEAST("r90"."p0"', 'LEAST("p0"'), "a column that is not written with its relation"),
     Case("a field read with a point", COUNTED, COUNTED.replace('"r91"."u" AS', '"r91"."u"."f" AS'), "a column that is not written with its relation"),
     Case("*", COUNTED, f'SELECT * FROM ({COUNTED}) AS "r95"', "an output column without a name"),

@@ -36,6 +36,7 @@ num = { bounds = [0, 10] }
 ward = { values = ["a", "b"] }
 hb = { bounds = [0, 5] }
 hv = { values = [0, 1] }
+zz = { time_zone = "America/New_York", bounds = [2019-12-30, 2020-01-03] }
 [tables.other]
 privacy_unit = "uid"
 max_rows = 8
@@ -66,7 +67,10 @@ _FURTHER: dict[str, tuple[str, list[str]]] = {
     "sn": ("STRUCT(a STRUCT(b HUGEINT[]))", [f"{{'a': {{'b': [-{_MOST}, {_MOST}]}}}}"]),
     "en": ("ENUM('a', 'rare', '77')", ["'rare'", "'77'"]),
     "tms": ("TIMESTAMP_MS", ["'294247-01-10 04:00:54'", "'290309-12-22 (BC) 00:00:00'", "'infinity'"]),
-    "tz": ("TIMESTAMPTZ", ["'294247-01-10 04:00:54+00'", "'-infinity'"]),
+    "zz": (
+        "TIMESTAMPTZ",
+        ["'294247-01-10 04:00:54.775806+00'", "'-infinity'", "'infinity'", "'290309-12-22 (BC) 00:00:00+00'"],
+    ),
     "ttz": ("TIMETZ", ["'24:00:00+15:59:59'", "'00:00:00-15:59:59'"]),
     "bt": ("BIT", ["'1'", "'0'"]),
     "bl": ("BLOB", ["''", "'\\xFF\\x00'"]),
@@ -288,6 +292,8 @@ _LITERALS = (
     ("'2020-01-01'", "VARCHAR"),
     ("DATE '2020-01-01'", "DATE"),
     ("TIMESTAMP '2020-01-01'", "TIMESTAMP"),
+    ("TIMESTAMPTZ '2020-01-01 00:00:00+00'", "TIMESTAMPTZ"),
+    ("'2020-01-01T00:00:00Z'", "TIMESTAMPTZ"),
     ("TIME '01:00:00'", "TIME"),
     ("true", "BOOLEAN"),
     ("NULL", "INTEGER"),
@@ -384,9 +390,22 @@ class Composer:
                 f"CAST({c} AS HUGEINT)",
                 f"CAST({c} AS UHUGEINT)",
                 f"CAST({c} AS DECIMAL(38, 0))",
+                *(self._zoned(c) if "TIME" in KEYS[c][0] else ()),
             ]
         )
         return self.random.choice(_KEY_FORMS).format(k=k, c=c)
+
+    def _zoned(self, c: str) -> list[str]:
+        zone = self.random.choice(("UTC", "America/New_York", "Pacific/Kiritimati"))
+        local = f"{c} AT TIME ZONE '{zone}'"
+        return [
+            local,
+            local,
+            f"date_trunc('day', {c}, '{zone}')",
+            f"({local})::DATE",
+            f"epoch({c})",
+            f"epoch_ms({c})",
+        ]
 
     def _private(self) -> tuple[str, str]:
         """Return a private expression, and the family of its type."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ from dpsql.binding.public.intervals import write_json_report
 from dpsql.binding.relations.relation import column
 from dpsql.binding.relations.unit_rows import name_unit
 from dpsql.binding.values import fixed_point as grids
+from dpsql.binding.values.coercion import refuse_moment
 from dpsql.binding.values.fixed_point import Back, Line, place_on_line
 from dpsql.binding.values.sql_types import Typed
 from dpsql.catalogue.aggregate_names import AGGREGATE_OF_NAME, AGGREGATES
@@ -265,6 +266,7 @@ class AggregateCall:
         place, kind = self.call.args[0] if place is None else place, typed.type.kind
         if typed.type.numeric or kind in kinds:
             return
+        refuse_moment(replace(typed, place=place))
         shown, name = to_sql(place), self.call.name
         if kind in _BOUND_KINDS and self.options.get("contribution_bounds_per_row") == "AUTO":
             what = f"AUTO finds bounds of numbers, and {shown} is {typed.type.sql}."

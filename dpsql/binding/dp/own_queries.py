@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from itertools import pairwise
@@ -18,6 +19,7 @@ from sqlglot import exp
 
 from dpsql.binding.dp.aggregates import Aggregate, AggregateCall, BindingsByName
 from dpsql.binding.dp.quantile_calls import QUANTILES, find_ladder
+from dpsql.binding.values.coercion import refuse_moment
 from dpsql.binding.values.sql_types import BOOLEAN, DOUBLE, Bounds, Type, Typed, make_cast
 from dpsql.errors import BindError, did_you_mean
 from dpsql.language.dialect import bind_error, privacy_error, span_of, to_sql
@@ -176,6 +178,7 @@ def _declared_bins(asked: AggregateCall, typed: Typed) -> list[exp.Expr]:
         return [make_cast(make_literal(value), typed.type) for value in typed.values]
     if typed.type.kind == "BOOLEAN":
         return [exp.false(), exp.true()]
+    refuse_moment(replace(typed, place=asked.call.args[0]))
     name, source, kind = asked.call.name, asked.source(), typed.type.kind
     what = f"{name}({source}) needs public values of {source}; the policy declares none."
     examples = {"DATE": "[DATE '2024-06-30', DATE '2024-12-31']", "TEXT": "['a', 'b']"}

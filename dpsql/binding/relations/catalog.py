@@ -39,13 +39,14 @@ from dpsql.binding.relations.relation import (
     fold,
     list_claimed_columns,
     meets_exactly,
-    move_column,
+    moment_name,
+    move_field,
     write_period,
 )
 from dpsql.binding.values.declared_values import Declared
 from dpsql.binding.values.fixed_point import read_declared_bounds as declared_bounds
 from dpsql.binding.values.lengths import column_length
-from dpsql.binding.values.sql_types import TEXT, Bounds, Type, Typed
+from dpsql.binding.values.sql_types import TEXT, TIMESTAMP, Bounds, Type, Typed, write_local_time
 from dpsql.binding.values.total_expressions import make_total
 from dpsql.engine.base import Engine
 from dpsql.errors import BindError, EngineError, Error, PolicyError, Span, did_you_mean
@@ -58,6 +59,7 @@ from dpsql.mechanisms.subsample.blocks import RegisteredFunction
 from dpsql.policy.model import Column, Policy, Table
 from dpsql.policy.tables import Hop
 from dpsql.policy.unit_guess import suggest_unit
+from dpsql.policy.validate import DateBound, write_bound
 from dpsql.privacy.amounts import Amount
 
 _PERIODS = ("INTEGER", "TEXT", "DATE", "TIMESTAMP", "BOOLEAN")
@@ -129,9 +131,7 @@ class Catalog:
         """Return the table's columns, under its name in the exact query, with the bounds and values that the policy declares."""
         if table.name not in self._fields:
             self._fields[table.name] = self._declared(table)
-        return tuple(
-            replace(f, typed=replace(f.typed, node=move_column(f, name))) for f in self._fields[table.name]
-        )
+        return tuple(move_field(f, name) for f in self._fields[table.name])
 
     def _declared(self, table: Table) -> tuple[Field, ...]:
         schema = self.schema(table)
@@ -148,7 +148,7 @@ class Catalog:
         fields, orders = [], self.engine.orders(table)
         for place, (name, sql_type) in enumerate(schema.items()):
             item = declared.get(fold(name), Column())
-            kind, values = Type.parse(sql_type), item.values
+            kind, values = self._read_zone(Type.parse(sql_type), item, f"{table.name}.{name}"), item.values
             bounds = declared_bounds(kind.kind, item.bounds, f"{table.name}.{name}")
             known = [v for v in values or () if isinstance(v, int | float) and not isinstance(v, bool)]
             if bounds is None and values and len(known) == len(values):
@@ -158,11 +158,18 @@ class Catalog:
             node, folded_name = column(column_name(place)), fold(name)
             order = orders.get(name) if kind == TEXT or kind.element == TEXT else None
             typed = Typed(node, kind, bounds, False, values, length=length, unchecked=True, order=order)
+            if kind.zone:
+                typed = replace(typed, twin=(node, column(moment_name(place))))
             key = folded_name in keys
             anchors = {anchor for start, anchor in claims if start == folded_name}
             anchors |= {(fold(table.name), folded_name)} if key else set()
             is_unit = unit is not None and folded_name == fold(unit)
             whole = table.period is not None and (key or (len(table.unit_path) > 1 and place == start))
+            if kind.zone and (is_unit or anchors or place == start):
+                raise PolicyError(
+                    f"{table.name}.{name} leads to the privacy unit, so it can't be read as local times.",
+                    hint=f"remove time_zone from {name}: different moments may show one local time.",
+                )
             if is_unit and table.period is not None:  # a part of the unit, which its other periods share
                 is_unit, anchors = False, {*anchors, CLAIMED, PERSON}
             if any(k in self.policy.tables[t].determining for t, k in anchors if t):
@@ -179,6 +186,31 @@ class Catalog:
                 what = f"{needed}, which leads to the privacy unit, is not a column of {table.name}."
                 raise PolicyError(what, hint=suggest_unit(needed, schema, len(table.unit_path) == 1))
         return tuple(fields)
+
+    def _read_zone(self, kind: Type, item: Column, where: str) -> Type:
+        """Return a column's type: TIMESTAMP for moments that the policy reads as local times in a zone.
+
+        Raises:
+            PolicyError: the column has no moments, or has bounds without a zone.
+        """
+        if kind.kind != "MOMENT":
+            if item.time_zone is None:
+                return kind
+            hint = f"remove time_zone from {where}."
+            raise PolicyError(f"{where} has a time_zone, and its type is {kind.sql}.", hint=hint)
+        if not self.engine.lossless:  # no other engine is proved to have DuckDB's rules of time zones
+            return Type("OTHER", kind.sql)
+        if item.time_zone is not None:
+            return replace(TIMESTAMP, zone=item.time_zone)
+        if item.bounds is not None or item.values is not None:
+            given = item.bounds if item.bounds and isinstance(item.bounds[0], DateBound) else None
+            ends = ", ".join(map(write_bound, given)) if given else "2020-01-01, 2020-12-31"
+            raise PolicyError(
+                f"{where} is a {kind.sql}, so its bounds and values need a time_zone: they are local times.",
+                hint=f'{where.rpartition(".")[2]} = {{ time_zone = "UTC", bounds = [{ends}] }}, or with another zone, '
+                'such as "Europe/Berlin".',
+            )
+        return kind
 
     def _public_ends(self, table: Table, schema: Mapping[str, str]) -> dict[str, Bounds]:
         """Return the cached extremes of each numeric column of a public table, to which later values are clamped."""
@@ -223,7 +255,13 @@ class Catalog:
     def relation(self, table: Table, alias: str, name: str) -> Relation:
         """Return a base table under ``name`` in an exact FROM, and ``alias`` for the analyst; a private one has its unit."""
         fields = self.fields(table, name)
-        items = [exp.alias_(column(n, _BASE), column_name(i)) for i, n in enumerate(self.schema(table))]
+        items = []
+        for place, (given, found) in enumerate(zip(self.schema(table), fields, strict=True)):
+            node: exp.Expr = column(given, _BASE)
+            if found.typed.type.zone:
+                items.append(exp.alias_(node.copy(), moment_name(place)))
+                node = write_local_time(node, found.typed.type.zone)
+            items.append(exp.alias_(node, column_name(place)))
         inner = exp.Select(expressions=items).from_(self._named(table, _BASE), copy=False)
         as_named = exp.TableAlias(this=exp.to_identifier(name))
         if table.public:
@@ -288,7 +326,8 @@ class Catalog:
             wrong = error.message
         else:
             taken = scope.find(column(period.column)).typed.type
-            if typed.type.kind in _PERIODS and (taken.kind != "TIMESTAMP" or taken.sql == "TIMESTAMP"):
+            plain = taken.kind not in ("TIMESTAMP", "MOMENT") or (taken == TIMESTAMP and not taken.zone)
+            if typed.type.kind in _PERIODS and plain:
                 return typed
             wrong = f"{period.column} is {taken.sql}."
         raise PolicyError(

@@ -207,6 +207,8 @@ def choose_rows(
         (check_length(f.typed) if any(f is s for s in short) else f.typed.node, f.typed.node.name)
         for f in relation.fields
     ]
+    moments = (f.typed.moment for f in relation.fields if f.typed.type.zone)
+    items += [(moment, moment.name) for moment in moments if moment is not None]
     items += [(relation.unit, UNIT)] if relation.unit is not None else []
     query = exp.Select(expressions=[exp.alias_(node.copy(), column(name).this) for node, name in items])
     query.set("from_", exp.From(this=source.copy()))
@@ -387,7 +389,8 @@ def meets_whole_groups(found: Unmatched, keys: Iterable[exp.Expr], lost: LostCol
 def find_lost_columns(relations: Iterable[Relation]) -> LostColumns:
     """Return the columns of private relations that are NULL in unmatched rows."""
     private = [relation for relation in relations if relation.private]
-    nodes = [f.typed.node for r in private for f in r.fields if r.unmatched is None or f.lost]
+    lost = [f.typed for r in private for f in r.fields if r.unmatched is None or f.lost]
+    nodes = [node for typed in lost for node in (typed.node, typed.moment) if node is not None]
     nodes += [r.unit for r in private if r.unit is not None]
     return frozenset((node.table, node.name) for node in nodes if isinstance(node, exp.Column))
 

@@ -47,7 +47,10 @@ def keep_rows(binder: Binder, select: exp.Select, bound: rel.From, env: Env) -> 
             raise bind_error(select, f"two columns are called {name}.", "give one an alias.")
         taken.add(rel.fold(name))
         query.append("expressions", exp.alias_(typed.node.copy(), rel.column_name(place)))
-        there = replace(typed, node=rel.column(rel.column_name(place), alias), constant=False)
+        there = replace(typed, node=rel.column(rel.column_name(place), alias), constant=False, twin=None)
+        if typed.type.zone and typed.moment is not None:
+            query.append("expressions", exp.alias_(typed.moment.copy(), rel.moment_name(place)))
+            there = replace(there, twin=(there.node, rel.column(rel.moment_name(place), alias)))
         pairs.append((typed.node, there.node))
         carried = rel.carry_field(name, there, same, same is not None and same.key and alone)
         fields.append(

@@ -63,10 +63,19 @@ def column_name(place: int) -> str:
     return f"c{place}"
 
 
-def move_column(field: Field, name: str) -> exp.Column:
+def moment_name(place: int) -> str:
+    """Return the positional name of the moments whose local times are a derived relation's column."""
+    return f"m{place}"
+
+
+def move_field(field: Field, name: str) -> Field:
     """Return a relation's column under another name of the relation in the exact query."""
-    assert isinstance(field.typed.node, exp.Column)
-    return column(field.typed.node.name, name)
+    typed = field.typed
+    assert isinstance(typed.node, exp.Column)
+    node, twin = column(typed.node.name, name), None
+    if typed.twin is not None and isinstance(typed.moment, exp.Column):
+        twin = (node, column(typed.moment.name, name))
+    return replace(field, typed=replace(typed, node=node, twin=twin))
 
 
 @dataclass(frozen=True)
@@ -181,7 +190,7 @@ class Relation:
 
     def renamed(self, alias: str, name: str) -> Relation:
         """Return this relation under another alias and name, with its columns renamed."""
-        fields = tuple(replace(f, typed=replace(f.typed, node=move_column(f, name))) for f in self.fields)
+        fields = tuple(move_field(f, name) for f in self.fields)
         unit = None if self.unit is None else column(UNIT, name)
         named = exp.TableAlias(this=exp.to_identifier(name))
         if isinstance(self.source, exp.Subquery):

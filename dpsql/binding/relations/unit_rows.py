@@ -227,6 +227,8 @@ def _looks(field: Field) -> list[exp.Expr]:
     node, kind = field.typed.node, field.typed.type.kind
     if kind == "OTHER":
         return []
+    if field.typed.type.zone and (moment := field.typed.moment) is not None:
+        return [moment.copy()]  # several may show one local time
     more = {"DOUBLE": "signbit({})", "INTERVAL": "CAST({} AS VARCHAR)"}.get(kind)
     return [node.copy(), *([expression_of(more.format(to_sql(node)))] if more is not None else [])]
 

@@ -17,7 +17,7 @@ from sqlglot import exp
 from dpsql.binding.public_statement import Env
 from dpsql.binding.relations.catalog import Binder
 from dpsql.binding.relations.relation import From, Names, column, write_period
-from dpsql.binding.values.coercion import ORDERED_KINDS, refuse_order, require_kind
+from dpsql.binding.values.coercion import COMPARED_KINDS, refuse_order, require_kind
 from dpsql.binding.values.fixed_point import bound_any_sum, is_added_exactly, write_canonical
 from dpsql.binding.values.sql_types import (
     BIGINT,
@@ -199,7 +199,7 @@ class Windows:
         made.set("this", inner.node)
         if isinstance(function, exp.Count):
             return counted
-        require_kind(inner, ORDERED_KINDS, f"{name} takes a value with an order")
+        require_kind(inner, COMPARED_KINDS, f"{name} takes a value with an order")
         if isinstance(function, _TAKEN):
             _check_neighbour(function, name)
         elif isinstance(function, exp.Min | exp.Max):
@@ -220,7 +220,7 @@ class Windows:
         by = [self._value(node).node for node in window.args.get("partition_by") or []]
         order = []
         for item in window.args["order"].expressions if window.args.get("order") is not None else ():
-            typed = self._value(item.this, *ORDERED_KINDS, why="rows are ordered by values with an order")
+            typed = self._value(item.this, *COMPARED_KINDS, why="rows are ordered by values with an order")
             refuse_order([typed], item.this)
             ends = {key: bool(item.args.get(key)) for key in ("desc", "nulls_first")}
             order.append(exp.Ordered(this=typed.node, **ends))
@@ -337,6 +337,8 @@ def _ties(bound: From) -> list[exp.Expr]:
         kind, node = f.typed.type, f.typed.node.copy()
         if kind.kind == "DOUBLE":
             out += [node, exp.func("signbit", node.copy(), dialect="duckdb")]
+        elif kind.zone and f.typed.moment is not None:
+            out += [node, f.typed.moment.copy()]
         elif kind.kind != "OTHER":
             out.append(exp.cast(node, TEXT.sql, dialect="duckdb") if kind.two_faced else node)
     return out

@@ -19,6 +19,7 @@ from dpsql.binding.selection.declared import StableDeclaration
 from dpsql.binding.subsample.block_queries import BLOCK, Lifter, PerBlockQuery, refuse_many_rows, write_where
 from dpsql.binding.subsample.combiners import Subsample, sql_type
 from dpsql.binding.values import total_expressions
+from dpsql.binding.values.coercion import refuse_moment
 from dpsql.binding.values.exits import come_back, find_exit_type, hold_to_38_digits, leave
 from dpsql.binding.values.fixed_point import unify_zeros
 from dpsql.binding.values.sql_types import DOUBLE, TEXT, Typed
@@ -197,6 +198,8 @@ def _leave(found: _Found, numbers: Sequence[bool]) -> _Found:
     """Return a query whose outputs leave the engine in a supported form: as numbers, or as values that are compared."""
     alias, source = "leaving", found.source
     typed = [replace(f.typed, node=column(column_name(i), alias)) for i, f in enumerate(found.fields)]
+    for item in typed:
+        refuse_moment(replace(item, place=None))
     wide = [find_exit_type(t.type) != t.type for t in typed]
     if not any(wide) or not isinstance(source, block_sources.LiftedBlocks | block_sources.BlockQueries):
         return found

@@ -25,6 +25,7 @@ from dpsql.binding.values.sql_types import (
     DATE,
     DOUBLE,
     FLOAT,
+    MOMENT,
     NULL,
     TEXT,
     TIME,
@@ -51,6 +52,8 @@ CALLED: dict[str, CallBinder] = {}
 NUMBER_KINDS = ("INTEGER", "DECIMAL", "DOUBLE")
 ORDERED_KINDS = (*NUMBER_KINDS, "TEXT", "DATE", "TIME", "TIMESTAMP", "BOOLEAN", "INTERVAL", "UUID")
 """Kinds that can be compared, and written as text."""
+COMPARED_KINDS = (*ORDERED_KINDS, "MOMENT")
+"""Kinds that can be compared."""
 MAX_LITERAL_COUNT = 1_000_000
 """The greatest absolute value of a literal count or position."""
 
@@ -144,6 +147,14 @@ def meet(given: Sequence[Typed], what: str, compared: bool = False) -> CommonTyp
     kinds = {typed.type.kind for typed in known}
     if not known:
         return CommonType(nodes, NULL, NULL)
+    if kinds <= {"MOMENT", "TIMESTAMP", "DATE", "TEXT"} and kinds & {"MOMENT", "TIMESTAMP"}:
+        given = [read_zoned_text(typed) or typed for typed in given]
+        known = [typed for typed in given if typed.type.kind != "NULL"]
+        if _are_moments(known, compared):
+            return CommonType([_as_moment(typed, known, what) for typed in given], MOMENT, MOMENT)
+        _refuse_zones(known, what)
+        nodes = [exp.Null() if typed.type.kind == "NULL" else typed.node for typed in given]
+        kinds = {typed.type.kind for typed in known}
     if kinds <= {*NUMBER_KINDS}:
         if _unclear(known):
             raise bind_error(
@@ -163,11 +174,111 @@ def meet(given: Sequence[Typed], what: str, compared: bool = False) -> CommonTyp
         wanted = (
             TIMESTAMP if "TIMESTAMP" in moments else {"DATE": DATE, "TIME": TIME, "UUID": UUID}[min(moments)]
         )
+        wanted = next((typed.type for typed in known if typed.type.zone), wanted)
         return CommonType([_as(typed, wanted, what) for typed in given], wanted, wanted)
     first = known[0].type
     if len(kinds) == 1 and (first.kind not in ("LIST", "STRUCT") or all(t.type == first for t in known)):
         return CommonType(nodes, first, first)
     raise _mismatch(known, what)
+
+
+# -- moments ----------------------------------------------------------------------------------------------------
+
+_OFFSET = re.compile(
+    r"(?P<clock>.*[0-9]) ?(?:(?P<utc>[Zz]|UTC)|(?P<sign>[+-])(?P<hours>[0-9]{2})(?::?(?P<minutes>[0-9]{2}))?)"
+)
+
+
+def _split_offset(text: str) -> tuple[str, datetime.timedelta] | None:
+    """Return a text without the offset from UTC at its end, and the offset; None for a text without an offset."""
+    found = _OFFSET.fullmatch(text.strip())
+    if found is None or ":" not in found["clock"]:
+        return None
+    if found["utc"]:
+        return found["clock"], datetime.timedelta(0)
+    offset = datetime.timedelta(hours=int(found["hours"]), minutes=int(found["minutes"] or 0))
+    return found["clock"], -offset if found["sign"] == "-" else offset
+
+
+def read_zoned_text(typed: Typed) -> Typed | None:
+    """Return a literal text that ends in Z or an offset as a moment, which is read as UTC where local times are."""
+    if typed.type.kind != "TEXT" or not isinstance(typed.node, exp.Literal):
+        return None
+    parts = _split_offset(typed.node.name)
+    if parts is None:
+        return None
+    try:
+        clock = datetime.datetime.fromisoformat(_timestamp(parts[0])) - parts[1]
+    except (ValueError, OverflowError):
+        return None
+    local = make_cast(exp.Literal.string(clock.isoformat(" ")), TIMESTAMP)
+    moment = make_cast(exp.Literal.string(f"{clock.isoformat(' ')}+00"), MOMENT)
+    bounds = Bounds.point(Fraction(DateBound(clock)))
+    return Typed(local, TIMESTAMP, bounds, True, nullable=False, place=typed.place, twin=(local, moment))
+
+
+def _are_moments(known: Sequence[Typed], compared: bool) -> bool:
+    """Return whether values meet as moments rather than as local times.
+
+    They do if one has no local time, and if a moment meets local times of a zone that the policy names. Elsewhere a
+    constant moment is read as UTC.
+    """
+    if any(typed.type.kind == "MOMENT" for typed in known):
+        return True
+    zoned = [typed for typed in known if typed.type.zone]
+    said = any(typed.constant and typed.moment is not None for typed in known)
+    return bool(zoned) and (said or (compared and all(typed.moment is not None for typed in known)))
+
+
+def _refuse_zones(known: Sequence[Typed], what: str) -> None:
+    """Raise BindError for local times of different zones that the policy names."""
+    zones = {typed.type.zone: typed for typed in known if typed.type.zone}
+    if len(zones) > 1:
+        first, second, *_ = zones
+        place = zones[second].place
+        shown = "the column" if place is None else to_sql(place)
+        hint = f"write {shown} AT TIME ZONE '{first}', for the local time there."
+        raise bind_error(place, f"{what} meets local times of {first} with local times of {second}.", hint)
+
+
+def _as_moment(typed: Typed, known: Sequence[Typed], what: str) -> exp.Expr:
+    if typed.type.kind == "NULL":
+        return exp.Null()
+    if (moment := typed.moment) is not None:
+        return moment
+    shown = "it" if typed.place is None else to_sql(typed.place)
+    if typed.type.zone:
+        raise bind_error(
+            typed.place,
+            f"{what} meets a moment with local times of {typed.type.zone} whose moments are not known any more.",
+            "compare it with a local time, such as '2024-03-01 12:00:00'.",
+        )
+    column = next((t.place for t in known if t.type.kind == "MOMENT" and t.place is not None), None)
+    if isinstance(typed.place, exp.Literal):
+        text = typed.place.name.strip()
+        hint = f"write '{text}{'Z' if ':' in text else 'T00:00:00Z'}' for UTC, or end it in another offset."
+    elif typed.type.kind == "TEXT":
+        hint = f"write (TRY_CAST({shown} AS TIMESTAMP) AT TIME ZONE 'UTC')."
+    else:
+        hint = f"write {'ts' if column is None else to_sql(column)} AT TIME ZONE 'UTC', or another zone."
+    raise bind_error(typed.place, f"{what} meets a TIMESTAMP WITH TIME ZONE with a local time.", hint)
+
+
+def refuse_moment(typed: Typed) -> None:
+    """Raise BindError for a moment, or a struct with one, where a value with a local time is needed."""
+    if not _has_moment(typed.type):
+        return
+    shown = "ts" if typed.place is None else to_sql(parenthesise(typed.place.copy()))
+    raise bind_error(
+        typed.place,
+        "this needs a local time, and a TIMESTAMP WITH TIME ZONE has one only in a named zone.",
+        f"write ({shown} AT TIME ZONE 'UTC') instead, or with another zone, such as 'Europe/Berlin'.",
+    )
+
+
+def _has_moment(kind: Type) -> bool:
+    inner = [*((kind.element,) if kind.element is not None else ()), *(field for _, field in kind.fields)]
+    return kind.kind == "MOMENT" or any(map(_has_moment, inner))
 
 
 def meet_public(left: Typed, there: Typed, what: str) -> tuple[exp.Expr, exp.Expr, exp.Expr | None]:
@@ -349,6 +460,8 @@ _READERS = {"DATE": _date, "TIME": _time, "TIMESTAMP": _timestamp, "UUID": _uuid
 
 
 def _mismatch(known: Sequence[Typed], what: str) -> BindError:
+    for typed in known:
+        refuse_moment(typed)
     first = known[0].type
     differs = next((t for t in known if t.type.kind != first.kind), None)
     other, place = (first, known[-1].place) if differs is None else (differs.type, differs.place)
@@ -401,6 +514,7 @@ def make_boolean(node: exp.Expr, parts: Sequence[Typed], nullable: bool | None =
 def require_kind(typed: Typed, kinds: Sequence[str], message: str, hint: str | None = None) -> Typed:
     """Return the value; BindError unless it is of one of these kinds, or NULL."""
     if typed.type.kind not in kinds and typed.type.kind != "NULL":
+        refuse_moment(typed)
         raise bind_error(typed.place, f"{message}, and this is {typed.type.sql}.", hint)
     return typed
 
@@ -438,11 +552,35 @@ def bind_cast(node: exp.Expr, bind: Bind) -> Typed:
         )
     if inner.type.kind == "NULL":
         return Typed(make_cast(exp.Null(), kind), kind, None, True, length=0)
+    if kind.kind == "MOMENT":
+        return _bind_moment(inner, node)
     if inner.type.kind not in _SOURCES.get(kind.kind, ()):
+        refuse_moment(inner)
         raise bind_error(node, f"there is no cast from {inner.type.sql} to {kind.sql}.")
     if isinstance(inner.node, exp.Literal) and inner.type.kind == "TEXT":
         return read_constant(inner.node, kind, node)
     return replace(convert(inner, kind), order=None)
+
+
+def _bind_moment(inner: Typed, node: exp.Expr) -> Typed:
+    """Bind a cast to TIMESTAMP WITH TIME ZONE, in which a constant has an offset."""
+    if inner.moment is not None:
+        return Typed(inner.moment, MOMENT, None, inner.constant)
+    read = read_zoned_text(inner)
+    if read is not None:
+        return read
+    if isinstance(inner.node, exp.Literal) and inner.type.kind == "TEXT":
+        if _split_offset(inner.node.name) is None:
+            local = f"{inner.node.name.strip()}{'' if ':' in inner.node.name else ' 00:00:00'}"
+            hint = f"write TIMESTAMPTZ '{local}+00' for UTC."
+            raise bind_error(node, "a moment has an offset from UTC.", hint)
+        raise bind_error(node, f"'{clip(inner.node.name)}' is no moment.", "write '2024-03-01 12:00:00+00'.")
+    shown = to_sql(node.this)
+    local = shown if inner.type.kind == "TIMESTAMP" else f"TRY_CAST({shown} AS TIMESTAMP)"
+    raise bind_error(
+        node, f"a cast of {inner.type.sql} to TIMESTAMP WITH TIME ZONE needs a time zone.",
+        f"write ({local} AT TIME ZONE 'UTC'), or with another zone.",
+    )  # fmt: skip
 
 
 def find_common_order(values: Sequence[Typed]) -> tuple[str, ...] | None:
@@ -524,6 +662,8 @@ _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 def read_constant(place: exp.Literal, kind: Type, node: exp.Expr) -> Typed:
     """Return a text constant as a value of a type; BindError if it is none, on which the engine would raise."""
     written = place.name.strip()
+    if kind.kind == "TIMESTAMP" and (zoned := read_zoned_text(Typed(place, TEXT))) is not None:
+        return zoned
     if kind.kind == "TEXT":
         return bind_text(place.name, node)
     if kind.kind in ("DATE", "TIME", "TIMESTAMP", "UUID"):
@@ -550,6 +690,8 @@ def take_value(typed: Typed, node: exp.Expr) -> Typed:
     if kind.kind == "OTHER":
         written = node.sql(dialect="duckdb")
         raise privacy_error(node, f"{written} is of type {kind.sql}, whose values can't be used.")
+    if kind.kind == "MOMENT" or kind.zone:
+        return replace(typed, node=typed.node.copy())
     made = typed.node.copy()
     if kind.kind == "LIST" and kind.element is not None and not kind.sql.endswith("[]"):
         whole = Type(

@@ -15,6 +15,7 @@ from fractions import Fraction
 
 from sqlglot import exp
 
+from dpsql.binding.values.coercion import refuse_moment
 from dpsql.binding.values.fixed_point import unify_zeros
 from dpsql.binding.values.sql_types import HUGEINT, TEXT, Bounds, Type, Typed, decimal, make_cast
 from dpsql.language.dialect import expression_of, to_sql
@@ -44,7 +45,12 @@ def find_exit_type(kind: Type, wide: Type = TEXT) -> Type:
 
 
 def leave(typed: Typed) -> Typed:
-    """Return a value as it leaves; the mapping is injective."""
+    """Return a value as it leaves; the mapping is injective.
+
+    Raises:
+        BindError: it has a moment, which can't be shown without a time zone.
+    """
+    refuse_moment(typed)
     made = unify_zeros(typed)
     kind = find_exit_type(typed.type)
     if kind == typed.type:

@@ -28,6 +28,7 @@ from dpsql.binding.values.coercion import (
     make_boolean,
     meet,
     read_constant,
+    refuse_moment,
     refuse_order,
     require_kind,
 )
@@ -78,8 +79,9 @@ def bind_comparison(node: exp.Expr, bind: Bind) -> Typed:
         refuse_order(parts, node)
     if isinstance(node, EQUALITIES):
         check_comparison(parts[0], parts[1], lambda side: _list_values(side, bind))
-    left, right = _read_moments(parts)
-    note_impossible(node, (type(node), left, right))
+    if met.type.kind != "MOMENT":
+        left, right = _read_moments(parts)
+        note_impossible(node, (type(node), left, right))
     never = isinstance(node, exp.NullSafeEQ | exp.NullSafeNEQ) and met.safe
     return make_boolean(_apply(node, *met.nodes), parts, False if never else None if met.safe else True)
 
@@ -89,8 +91,9 @@ def bind_between(node: exp.Expr, bind: Bind) -> Typed:
     parts = _read_numbers([bind(place) for place in (node.this, node.args["low"], node.args["high"])])
     met = meet(parts, "BETWEEN", compared=True)
     refuse_order(parts, node)
-    asked, least, most = _read_moments(parts)
-    note_impossible(node, (exp.GTE, asked, least), (exp.LTE, asked, most))
+    if met.type.kind != "MOMENT":
+        asked, least, most = _read_moments(parts)
+        note_impossible(node, (exp.GTE, asked, least), (exp.LTE, asked, most))
     value, low, high = (parenthesise(part) for part in met.nodes)
     return make_boolean(exp.Between(this=value, low=low, high=high), parts, None if met.safe else True)
 
@@ -264,6 +267,8 @@ def decimal_result(node: exp.Expr, left: Type, right: Type) -> Type | None:
 
 def _moments(node: exp.Expr, left: Typed, right: Typed) -> Typed:
     """Bind arithmetic of dates and intervals, in TRY, since results may be outside the calendar."""
+    refuse_moment(left)
+    refuse_moment(right)
     kinds = (left.type.kind, right.type.kind)
     nodes = [parenthesise(left.node), parenthesise(right.node)]
     if set(kinds) == {"DATE", "TIMESTAMP"}:

@@ -166,8 +166,9 @@ UNKNOWN = Bounds()
 
 TypeKind = Literal[
     "NULL", "BOOLEAN", "INTEGER", "DECIMAL", "DOUBLE", "TEXT", "DATE", "TIME", "TIMESTAMP", "INTERVAL", "UUID", "LIST",
-    "STRUCT", "OTHER",
+    "STRUCT", "MOMENT", "OTHER",
 ]  # fmt: skip
+"""MOMENT is a TIMESTAMP WITH TIME ZONE: it is counted and compared, and has a local time only in a named zone."""
 
 _BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64, "HUGEINT": 128}
 _RANGES = {name: (-(2**bits) // 2, 2**bits // 2 - 1) for name, bits in _BITS.items()}
@@ -178,6 +179,7 @@ _KINDS: dict[str, TypeKind] = {
     **dict.fromkeys(_RANGES, "INTEGER"), "BOOLEAN": "BOOLEAN", "FLOAT": "DOUBLE", "DOUBLE": "DOUBLE",
     "VARCHAR": "TEXT", "DATE": "DATE", "TIME": "TIME", "TIMESTAMP": "TIMESTAMP", "TIMESTAMP_S": "TIMESTAMP",
     "TIMESTAMP_MS": "TIMESTAMP", "TIMESTAMP_NS": "TIMESTAMP", "INTERVAL": "INTERVAL", "UUID": "UUID", "NULL": "NULL",
+    "TIMESTAMP WITH TIME ZONE": "MOMENT",
 }  # fmt: skip
 _SPELLINGS = {
     "INT": "INTEGER", "INT4": "INTEGER", "SIGNED": "INTEGER", "INT1": "TINYINT", "INT2": "SMALLINT",
@@ -188,6 +190,7 @@ _SPELLINGS = {
     "NVARCHAR": "VARCHAR", "BOOL": "BOOLEAN", "LOGICAL": "BOOLEAN", "DATETIME": "TIMESTAMP",
     "TIMESTAMP_US": "TIMESTAMP",
     "TIMESTAMP WITHOUT TIME ZONE": "TIMESTAMP", "NUMERIC": "DECIMAL", '"NULL"': "NULL",
+    "TIMESTAMPTZ": "TIMESTAMP WITH TIME ZONE",
 }  # fmt: skip
 SMALL_INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
 """Integers that fit BIGINT, which DuckDB adds in 128 bits: no number of rows overflows these."""
@@ -211,6 +214,8 @@ class Type:
     sql: str
     element: Type | None = None
     fields: tuple[tuple[str, Type], ...] = ()
+    zone: str = field(default="", compare=False, repr=False)
+    """The zone of a TIMESTAMP that has the policy's local times; empty for every other type."""
 
     @classmethod
     def parse(cls, text: str) -> Type:
@@ -276,7 +281,7 @@ def _parse(text: str) -> Type:
     array = re.fullmatch(r"(?s)(.*)\[(\d*)\]", text)
     if array:
         element = _parse(array[1].strip())
-        if element.kind == "OTHER":
+        if element.kind in ("OTHER", "MOMENT"):
             return Type("OTHER", "LIST")
         return Type("LIST", f"{element.sql}[{array[2]}]", element)
     upper = text.upper()
@@ -343,6 +348,7 @@ TIME = Type("TIME", "TIME")
 TIMESTAMP = Type("TIMESTAMP", "TIMESTAMP")
 INTERVAL = Type("INTERVAL", "INTERVAL")
 UUID = Type("UUID", "UUID")
+MOMENT = Type("MOMENT", "TIMESTAMP WITH TIME ZONE")
 NULL = Type("NULL", "NULL")
 OTHER = Type("OTHER", "OTHER")
 
@@ -375,6 +381,8 @@ class Typed:
     """The labels of an ENUM, in the type's order, for its texts or lists of these."""
     place: exp.Expr | None = field(default=None, compare=False, repr=False)
     """The analyst's own node, for carets."""
+    twin: tuple[exp.Expr, exp.Expr] | None = field(default=None, compare=False, repr=False)
+    """A node of local time, and the moment that it shows; see :attr:`moment`."""
 
     @classmethod
     def made_of(
@@ -392,6 +400,16 @@ class Typed:
         missing = any(part.nullable for part in parts) if nullable is None else nullable
         constant = all(part.constant for part in parts)
         return cls(node, kind, bounds, constant, None, reach, missing, None if plain == kind else plain)
+
+    @property
+    def moment(self) -> exp.Expr | None:
+        """The moment that a local time shows, if it is known: a zone may show two moments alike.
+
+        A value made from the local time has another node, so it doesn't keep the moment.
+        """
+        if self.type.kind == "MOMENT":
+            return self.node
+        return self.twin[1].copy() if self.twin is not None and self.twin[0] == self.node else None
 
     @property
     def label_order(self) -> tuple[str, ...] | None:
@@ -440,3 +458,11 @@ def parenthesise(node: exp.Expr) -> exp.Expr:
 def make_call(name: str, *arguments: exp.Expr) -> exp.Expr:
     """Return a call by DuckDB's own name and order of arguments, which no dialect translates."""
     return exp.Anonymous(this=name, expressions=list(arguments))
+
+
+def write_local_time(moment: exp.Expr, zone: str) -> exp.Expr:
+    """Return the local time of a moment in a zone, or the moment of a local time; NULL outside the calendar.
+
+    DuckDB's ICU library decides what a local time means that a change of clocks leaves out or repeats.
+    """
+    return make_try(make_call("timezone", exp.Literal.string(zone), moment))

@@ -14,7 +14,10 @@ from dpsql.binding.values.coercion import (
     Bind,
     binds_calls_of,
     cast_fitting,
+    cast_to_double,
     meet,
+    read_zoned_text,
+    refuse_moment,
     refuse_rest,
     require_kind,
 )
@@ -24,6 +27,7 @@ from dpsql.binding.values.sql_types import (
     DATE,
     DOUBLE,
     INTERVAL,
+    MOMENT,
     NULL,
     TEXT,
     TIMESTAMP,
@@ -34,6 +38,8 @@ from dpsql.binding.values.sql_types import (
     make_call,
     make_cast,
     make_try,
+    parenthesise,
+    write_local_time,
 )
 from dpsql.catalogue.date_units import (
     DATE_UNITS,
@@ -45,6 +51,7 @@ from dpsql.catalogue.date_units import (
 from dpsql.errors import did_you_mean
 from dpsql.language.dialect import bind_error, privacy_error, to_sql
 from dpsql.language.literals import interval_seconds
+from dpsql.policy.time_zones import find_time_zone, suggest_time_zone
 
 _PARTS = tuple(UNIT_OF_NAME)
 _MEASURES = tuple(unit.name for unit in DATE_UNITS if unit.measures)
@@ -105,8 +112,7 @@ def bind_extract(node: exp.Expr, bind: Bind) -> Typed:
 
 def bind_epoch(place: exp.Expr, bind: Bind) -> Typed:
     """Bind the seconds of a moment."""
-    kinds = ("DATE", "TIMESTAMP", "TIME", "INTERVAL")
-    inner = require_kind(bind(place), kinds, "a date, a time or an interval is needed")
+    inner = _take_moment(require_kind(bind(place), _TIMED, "a date, a time or an interval is needed"))
     return Typed(write_epoch(_settled(inner)), DOUBLE, inner.bounds, inner.constant)
 
 
@@ -119,6 +125,121 @@ def _moment(place: exp.Expr, bind: Bind, more: tuple[str, ...] = ()) -> Typed:
     inner = bind(place)
     hint = f"write TRY_CAST({to_sql(place)} AS DATE)." if inner.type.kind == "TEXT" else None
     return _settled(require_kind(inner, ("DATE", "TIMESTAMP", *more), "a date is needed", hint))
+
+
+# -- time zones -------------------------------------------------------------------------------------------------------
+
+_TIMED = ("DATE", "TIMESTAMP", "MOMENT", "TIME", "INTERVAL")
+_FARTHEST = Fraction(16 * 3600)
+"""More than the distance of any zone's clock from UTC, at any time."""
+
+
+def bind_at_time_zone(node: exp.Expr, bind: Bind) -> Typed:
+    """Bind ``ts AT TIME ZONE 'Europe/Berlin'``: a moment's local time, or the moment of a local time."""
+    place = node.args.get("zone")
+    if not isinstance(place, exp.Literal) or not place.is_string:
+        raise privacy_error(
+            place, "the time zone must be a literal.", "write 'Europe/Berlin', or 'UTC'.", around=node
+        )
+    zone = find_time_zone(place.name)
+    if zone is None:
+        raise bind_error(
+            place, f"there is no time zone {place.name}.", suggest_time_zone(place.name), around=node
+        )
+    inner = bind(node.this)
+    inner = read_zoned_text(inner) or inner
+    if inner.type.zone == zone:
+        return inner
+    if inner.type.kind == "NULL":
+        return _settled(inner)
+    inner = _take_moment(inner)
+    if inner.moment is not None:
+        return Typed(write_local_time(inner.moment, zone), TIMESTAMP, None, inner.constant)
+    require_kind(inner, ("DATE", "TIMESTAMP"), "AT TIME ZONE takes a date or a timestamp")
+    made = inner.node if inner.type.kind == "TIMESTAMP" else make_cast(inner.node, TIMESTAMP, trying=True)
+    return Typed(write_local_time(made, zone), MOMENT, None, inner.constant)
+
+
+@binds_calls_of("timezone")
+def bind_timezone(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:
+    """Bind ``timezone('Europe/Berlin', ts)``."""
+    if len(arguments) != 2:
+        raise bind_error(node, "timezone takes a zone and a timestamp.", "write timezone('UTC', ts).")
+    return bind_at_time_zone(exp.AtTimeZone(this=arguments[1].copy(), zone=arguments[0].copy()), bind)
+
+
+def _take_moment(typed: Typed) -> Typed:
+    """Return a value with the moment in place of its local time in a zone that the policy names."""
+    if not typed.type.zone:
+        return typed
+    if typed.moment is None:
+        raise bind_error(
+            typed.place, f"the moments of these local times of {typed.type.zone} are not known any more.",
+            "compute it from the table's column, before other steps.",
+        )  # fmt: skip
+    around = Bounds(-_FARTHEST, _FARTHEST)
+    return Typed(
+        typed.moment, MOMENT, None if typed.bounds is None else typed.bounds + around, place=typed.place
+    )
+
+
+# The first and the last number of microseconds of a timestamp: some versions of DuckDB make timestamps that they can't
+# write from numbers outside.
+_FIRST, _LAST = -9_223_372_022_400_000_000, 9_223_372_036_854_775_806
+
+
+def _within(node: exp.Expr, per_second: int, made: exp.Expr) -> exp.Expr:
+    """Return a value made of a number of units since 1970; NULL outside the calendar."""
+    low, high = (exp.Literal.number(abs(end) * per_second // 10**6) for end in (_FIRST, _LAST))
+    inside = exp.Between(this=parenthesise(node.copy()), low=exp.Neg(this=low), high=high)
+    return exp.Case(ifs=[exp.If(this=inside, true=make_try(made))])
+
+
+def bind_unix_time(node: exp.Expr, bind: Bind) -> Typed:
+    """Bind ``to_timestamp(seconds)``, ``epoch_ms(milliseconds)``, ``epoch_ms(ts)`` and ``make_timestamp(microseconds)``."""
+    scale = node.args.get("scale")
+    name = {"": "to_timestamp", "3": "epoch_ms", "6": "make_timestamp"}.get(
+        "" if scale is None else scale.name
+    )
+    if name is None:
+        raise privacy_error(node, "this function is not known here.", "write to_timestamp(seconds).")
+    inner = bind(node.this)
+    if name == "epoch_ms" and inner.type.kind in _TIMED:
+        inner = _take_moment(inner)
+        bounds = None if inner.bounds is None else (inner.bounds * Bounds.point(1000)).rounded()
+        # The inner TRY hides the column's extremes from the planner, as in bind_truncation.
+        return Typed(make_try(make_call(name, make_try(inner.node))), BIGINT, bounds, inner.constant)
+    if name == "to_timestamp":
+        inner = require_kind(
+            inner, ("INTEGER", "DECIMAL", "DOUBLE"), "to_timestamp takes a number of seconds"
+        )
+        seconds = make_cast(exp.Null(), DOUBLE) if inner.type == NULL else cast_to_double(inner)
+        return Typed(_within(seconds, 1, make_call(name, seconds)), MOMENT, None, inner.constant)
+    inner = require_kind(inner, ("INTEGER",), f"{name} takes a whole number")
+    number, per_second = cast_fitting(inner, BIGINT), 1000 if name == "epoch_ms" else 10**6
+    return Typed(_within(number, per_second, make_call(name, number)), TIMESTAMP, None, inner.constant)
+
+
+def bind_make_timestamp(node: exp.Expr, bind: Bind) -> Typed:
+    """Bind make_timestamp(year, month, day, hour, minute, second)."""
+    made = []
+    for key in ("year", "month", "day", "hour", "min", "sec"):
+        place = node.args.get(key)
+        if place is None:
+            raise bind_error(
+                node, "make_timestamp takes a year, a month, a day, an hour, a minute and a second."
+            )
+        kinds = ("INTEGER", "DECIMAL", "DOUBLE") if key == "sec" else ("INTEGER",)
+        typed = require_kind(bind(place), kinds, "a number is needed")
+        missing = make_cast(exp.Null(), DOUBLE if key == "sec" else BIGINT)
+        made.append(
+            missing
+            if typed.type == NULL
+            else cast_to_double(typed)
+            if key == "sec"
+            else cast_fitting(typed, BIGINT)
+        )
+    return Typed(make_try(make_call("make_timestamp", *made)), TIMESTAMP)
 
 
 def bind_truncation(node: exp.Expr, bind: Bind) -> Typed:
@@ -152,6 +273,8 @@ def bind_date_diff(node: exp.Expr, bind: Bind) -> Typed:
 def _dates_apart(name: str, unit: str, start: exp.Expr, end: exp.Expr, bind: Bind) -> Typed:
     """Bind date_diff, which counts crossed borders, or date_sub, which counts whole units."""
     both = [bind(start), bind(end)]
+    for part in both:
+        refuse_moment(part)
     met = meet(both, name)
     if met.type.kind not in ("DATE", "TIMESTAMP", "NULL"):
         raise bind_error(start, f"{name} takes dates, and this is {met.type.sql}.")

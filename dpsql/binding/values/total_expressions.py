@@ -26,7 +26,7 @@ from sqlglot import exp
 
 from dpsql.binding.values import operators, row_functions, temporal
 from dpsql.binding.values.coercion import (
-    ORDERED_KINDS,
+    COMPARED_KINDS,
     Bind,
     CommonType,
     bind_cast,
@@ -421,7 +421,7 @@ _WORDS = {
     "lambda": "a lambda", "placeholder": "a parameter without a value", "parameter": "a parameter without a value",
     "struct": "a struct", "slice": "a slice of a list", "kwarg": "a named argument",
     "collate": "COLLATE", "any": "ANY", "all": "ALL", "tuple": "a row of values",
-    "bytestring": "a text with escapes", "attimezone": "AT TIME ZONE", "tomap": "a map",
+    "bytestring": "a text with escapes", "tomap": "a map",
     "comprehension": "a list comprehension", "propertyeq": "an assignment", "explode": "unnest", "columns": "COLUMNS",
     "bitwisenot": "~", "bitwiseleftshift": "<<", "bitwiserightshift": ">>",
     "alias": "a name", "filter": "FILTER", "distinct": "DISTINCT", "ordered": "ORDER BY", "withingroup": "WITHIN GROUP",
@@ -432,7 +432,6 @@ _HINTS = {
     "bytestring": "write a text without e before it.",
     "collate": "compare texts in lower case.",
     "exists": "join the public table instead.",
-    "attimezone": "ask for a column of type TIMESTAMP.",
     "any": "list the values in parentheses behind the word in.",
     "tuple": "compare the columns one by one.",
 }
@@ -650,7 +649,7 @@ def _several(name: str, bounds_of: _BoundsOf) -> Callable[[exp.Expr, Bind], Type
         met = meet(values, name.upper())
         if name != "coalesce":
             require_kind(
-                Typed(node, met.type, place=node), ORDERED_KINDS, f"{name} takes values with an order"
+                Typed(node, met.type, place=node), COMPARED_KINDS, f"{name} takes values with an order"
             )
             refuse_order(values, node)
         missing = all(value.nullable for value in values)
@@ -719,6 +718,9 @@ _TABLE: tuple[tuple[Handler, str | None, tuple[type[exp.Expr], ...]], ...] = (
     (temporal.bind_date_add, "this expression", (exp.DateAdd,)),
     (temporal.bind_strftime, "this format", (exp.TimeToStr,)),
     (temporal.bind_make_date, "year month day", (exp.DateFromParts,)),
+    (temporal.bind_make_timestamp, "year month day hour min sec", (exp.TimestampFromParts,)),
+    (temporal.bind_unix_time, "this scale", (exp.UnixToTime,)),
+    (temporal.bind_at_time_zone, "this zone", (exp.AtTimeZone,)),
     (temporal.make_calendar_binder("dayname", TEXT, 9), "this abbreviated", (exp.Dayname,)),
     (temporal.make_calendar_binder("monthname", TEXT, 9), "this abbreviated", (exp.Monthname,)),
     (row_functions.make_rounding_binder("floor"), "this decimals", (exp.Floor,)),

@@ -510,8 +510,9 @@ def _read_double(text: str) -> float:
 
 
 def _read_moment(text: str) -> datetime.datetime:
-    """Read a timestamp; one with a zone becomes UTC."""
-    return drop_zone(datetime.datetime.fromisoformat(text))
+    """Read a timestamp; one with a zone becomes a moment in UTC."""
+    moment = datetime.datetime.fromisoformat(text)
+    return moment if moment.utcoffset() is None else drop_zone(moment).replace(tzinfo=datetime.UTC)
 
 
 _FROM_TEXT: dict[int, Callable[[str], Any]] = {
@@ -579,7 +580,7 @@ _BINARY_READERS: dict[int, Callable[[bytes], Any]] = {
     INT2: _unpack(">h"), INT4: _unpack(">i"), INT8: _unpack(">q"), OID: _unpack(">I"),
     FLOAT4: _read_finite(">f"), FLOAT8: _read_finite(">d"), NUMERIC: _read_binary_number,
     DATE: lambda data: (_EPOCH + datetime.timedelta(days=struct.unpack(">i", data)[0])).date(),
-    TIMESTAMP: _read_micros, TIMESTAMPTZ: _read_micros,
+    TIMESTAMP: _read_micros, TIMESTAMPTZ: lambda data: _read_micros(data).replace(tzinfo=datetime.UTC),
     TIME: _read_time,
     INTERVAL: _read_interval,
     UUID: lambda data: str(uuid.UUID(bytes=data)),

@@ -20,6 +20,9 @@ $$it's$$
 (i=1)::int
 (i>1)=(d>2)
 (st).a
+(tz at time zone 'Africa/Monrovia')::varchar
+(tz at time zone 'Australia/Lord_Howe')::date
+(tz at time zone 'Australia/Lord_Howe')::time
 -(-(-b))
 -(i+1)
 -5
@@ -91,6 +94,7 @@ case when i=1 and d>2 or s='x' then lower(s) else upper(s2) end
 case when i>0 then 1 else 2.5 end
 case when i>0 then i else b end
 case when i>0 then y else x end
+case when i>1 then tz end is null
 case when null then 1 end
 case when p then d end
 case when p then s else null end
@@ -116,6 +120,7 @@ coalesce(ti,-1)
 coalesce(ti,1)
 coalesce(ti,300)
 coalesce(try_cast(s as double),0)
+coalesce(tz,timestamptz '2024-01-01 00:00:00Z')=tz
 coalesce(u,1)
 coalesce(u,i)
 coalesce(uti,-1)
@@ -161,11 +166,13 @@ date_trunc('day',ts)
 date_trunc('day',tss)
 date_trunc('decade',ts)
 date_trunc('hour',ts)
+date_trunc('hour',tz at time zone 'Asia/Kolkata')
 date_trunc('millennium',dt)
 date_trunc('minute',dt)
 date_trunc('month',dt)
 date_trunc('quarter',ts)
 date_trunc('week',dt)
+date_trunc('week',tz at time zone 'Europe/Berlin')
 date_trunc('year',ts)
 datediff('month',dt,dt2)
 datepart('month',dt)
@@ -176,6 +183,7 @@ dayofweek(dt)
 dayofyear(dt)
 decade(ts)
 degrees(d)
+dt at time zone 'Asia/Tokyo'<tz
 dt between '2020-01-01' and '2021-01-01'
 dt in ('2020-02-29','1970-01-01')
 dt+1
@@ -202,6 +210,14 @@ epoch(dt)
 epoch(iv)
 epoch(tm)
 epoch(ts)
+epoch(tz)
+epoch_ms(b)
+epoch_ms(dt)
+epoch_ms(i)
+epoch_ms(iv)
+epoch_ms(tm)
+epoch_ms(ts)
+epoch_ms(tz)
 era(dt)
 even(d)
 exp(b)
@@ -244,6 +260,7 @@ greatest(i,b)
 greatest(i,d,0)
 greatest(null,i)
 greatest(s,'m')
+greatest(tz,'2024-01-01T00:00:00Z')>'2024-01-02T00:00:00Z'
 greatest(uh,0)
 h between 1 and 2.5
 h in (1,2.5)
@@ -262,6 +279,7 @@ h=z
 h>x
 hour(tm)
 hour(ts)
+hour(tz at time zone 'America/New_York')
 i
 i between 1 and 2.5
 i in (1,2,5)
@@ -359,6 +377,11 @@ ltrim(s)
 make_date(2020,ti,b)
 make_date(i,1,1)
 make_date(u,1,1)  -- total only
+make_timestamp(2024,2,29,23,59,d)
+make_timestamp(b)  -- total only
+make_timestamp(i)
+make_timestamp(i,si,ti,ti,ti,d)
+make_timestamp(si,2,28,24,0,0.0)
 md5(s)
 microsecond(tm)
 millennium(dt)
@@ -383,6 +406,7 @@ nullif(dt,ts)
 nullif(i,0)
 nullif(i,2.5)
 nullif(s,'a')
+nullif(tz,'2024-03-31T01:30:00Z') is null
 nullif(x,1.5)
 nullif(y,1.5)
 null||'a'
@@ -496,6 +520,7 @@ starts_with(s,'a')
 strftime(dt,'%Y-%m-%d')
 strftime(ts,'%Y-%m-%d %H:%M:%S.%f %j %U %p %a %B')
 strftime(ts,'%c %x %X %G-%V %u')
+strftime(tz at time zone 'Europe/Berlin','%Y-%m-%d %H')
 strip_accents(s)
 strlen(s)
 strpos(s,'b')
@@ -519,13 +544,20 @@ ti+ui
 time '10:00'
 time_bucket(interval 1 day,ts)
 time_bucket(interval 1 month,dt)
+time_bucket(interval 15 minute,tz at time zone 'Europe/Berlin')
 time_bucket(interval 7 day,dt)
 timestamp '2020-01-01 10:00'
+timezone('Europe/Berlin',ts)
+timezone('Europe/Berlin',tz)
 tm::varchar
 tm>'10:00'
 tns  -- total only
 tns::varchar  -- total only
 tns>'2020-01-01'
+to_timestamp(b)=tz
+to_timestamp(d)<tz
+to_timestamp(i) at time zone 'Europe/Berlin'
+to_timestamp(y) at time zone 'UTC'
 translate(s,'ab','c')
 trim(leading 'a' from s)
 trim(s)
@@ -540,6 +572,8 @@ try(b+1)
 try(i+1)
 try_cast(s as int)
 try_strptime(s,'%Y-%m-%d')
+ts at time zone 'America/St_Johns'=tz
+ts at time zone 'UTC' at time zone 'Asia/Kathmandu'
 ts+interval 1 hour
 ts+interval 5 microsecond
 ts+iv
@@ -549,9 +583,19 @@ ts::date
 ts::time
 ts::varchar
 ts::varchar||tm
+ts<'2024-03-31T01:30:00Z'
+ts=timestamp '2024-03-31 01:30:00Z'
 ts>'2020-01-01 10:00:00'
 ts>='2020-01-01'
 tss  -- total only
+tz at time zone 'America/New_York'
+tz at time zone 'Pacific/Kiritimati'
+tz at time zone 'UTC'
+tz between '2024-03-31T01:00:00Z' and '2024-10-27T03:00:00+0100'
+tz in ('2024-03-31T01:30:00Z','2024-10-27 00:30:00 UTC')
+tz is not distinct from tz
+tz is null
+tz<timestamptz '2024-03-31 02:30:00+01:00'
 u%i
 u*i
 u*interval 1 day
