@@ -250,9 +250,10 @@ class Gate:
 
     def _list_claims(self, operator: object) -> tuple[ClaimedText, ...]:
         """Return an operator's claims, cached since :meth:`prove`."""
-        if self._claimed is None or self._claimed[0] is not operator:
-            self._claimed = (operator, list_claims(operator))
-        return self._claimed[1]
+        known = self._claimed
+        if known is None or known[0] is not operator:  # other threads may replace it
+            known = self._claimed = (operator, list_claims(operator))
+        return known[1]
 
     def reading(self, operator: object) -> Callable[[str, Mapping[str, pa.Table]], str]:
         """Return a function that writes and proves each text that an operator reads, given its passed relations.

@@ -34,7 +34,8 @@ from dpsql.mechanisms.per_group import Noise
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import Event
 
-_P, _T = ParamSpec("_P"), TypeVar("_T")
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)

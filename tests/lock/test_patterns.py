@@ -244,7 +244,12 @@ def test_the_parameters_of_a_pattern_stand_in_no_text_that_is_run(
 ) -> None:
     engine, texts = inside.engine(session), list[str]()
     execute = engine.execute
-    monkeypatch.setattr(engine, "execute", lambda sql, *given: (texts.append(sql), execute(sql, *given))[1])
+
+    def note(sql: str, *given: Any) -> Any:
+        texts.append(sql)
+        return execute(sql, *given)
+
+    monkeypatch.setattr(engine, "execute", note)
     for statement in STATEMENTS:
         for number in (1, 2, 3):
             session.sql(fill(statement, number))

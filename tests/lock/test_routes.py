@@ -52,7 +52,11 @@ def watch(session: dpsql.Session, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     engine, run = inside.engine(session), list[str]()
 
     def noting(method: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda sql, *given: (run.append(sql), method(sql, *given))[1]
+        def note(sql: str, *given: Any) -> Any:
+            run.append(sql)
+            return method(sql, *given)
+
+        return note
 
     for name in ("execute", "batches", "numbers"):
         monkeypatch.setattr(engine, name, noting(getattr(engine, name)))
@@ -77,7 +81,7 @@ def forge_routes(monkeypatch: pytest.MonkeyPatch, pattern: str, wrong: str) -> l
     return hits
 
 
-def answer(session: dpsql.Session, statement: str) -> tuple[list[dict[str, object]], str]:
+def answer(session: dpsql.Session, statement: str) -> tuple[list[dict[str, float]], str]:
     """Return a statement's rows, which have little noise, and its charge."""
     result = session.sql(statement, fresh=True)
     rows = [{name: round(float(value), -1) for name, value in row.items()} for row in result.dicts()]
