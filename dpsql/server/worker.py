@@ -70,6 +70,13 @@ class LedgerProxy(Ledger):
         analyst: the analyst's name, which the front takes from the token instead.
     """
 
+    lasting = True
+    """The front keeps a file."""
+    notices: tuple[str, ...] = ()
+    """None: they are for the owner, and may name paths and other analysts."""
+    dataset = ""
+    """Only the owner knows the data's name."""
+
     def __init__(self, ask: Ask, policy: Policy, analyst: str) -> None:
         self._ask = ask
         self.path: Path | None = None
@@ -108,21 +115,6 @@ class LedgerProxy(Ledger):
     def accountant(self) -> Accountant:
         """The accountant of the whole budget, which writes charges in its own currency."""
         return self.terms.open_filter()
-
-    @property
-    def lasting(self) -> bool:
-        """Return True, because the front keeps a file."""
-        return True
-
-    @property
-    def notices(self) -> tuple[str, ...]:
-        """Return no notices: they are for the owner, and may name paths and other analysts."""
-        return ()
-
-    @property
-    def dataset(self) -> str:
-        """Return an empty name, because only the owner knows the data's."""
-        return ""
 
     @property
     def debits_shares(self) -> bool:
