@@ -38,10 +38,11 @@ import pyarrow.compute as pc
 
 from dpsql.engine.base import find_files
 from dpsql.engine.sandbox import quote_identifier, quote_literal
+from dpsql.engine.text_proposals import count_losses
 from dpsql.engine.text_sources import copy_text
 from dpsql.errors import PolicyError
 from dpsql.ledger.state_files import make_private_directory, make_state_directory, write_private
-from dpsql.policy.model import Format, Policy, Table, explain_missing_types, fold, list_types
+from dpsql.policy.model import Policy, Table, explain_missing_types, fold, list_types
 from dpsql.policy.tables import FILE_ENDINGS
 from dpsql.policy.validate import settle_type
 
@@ -547,22 +548,18 @@ def _read_clean(file: ParquetFile, places: list[int]) -> pa.RecordBatchReader:
 
 
 def propose_types(table: Table, files: list[str]) -> dict[str, str]:
-    """Propose types, from rows, for a source whose types the policy must declare; empty if it can't be read."""
+    """Propose types, from rows, for JSON and several Parquet files, whose types the policy must declare; empty if unreadable."""
     listed = f"[{', '.join(map(quote_literal, files))}]"
-    text = (table.format or Format()).fit(table.source, table.text) if table.text is not None else Format()
     if table.text is None:
         body = f"read_parquet({listed}, union_by_name = true, hive_partitioning = true)"
-    elif table.text == "json":
-        body = f"read_json({listed}, sample_size = -1, union_by_name = true, ignore_errors = true, format = 'auto')"
     else:
-        quotes = f"quote = {quote_literal(text.quote)}, escape = {quote_literal(text.escape or '')}"
-        body = (
-            f"read_csv({listed}, sample_size = -1, union_by_name = true, ignore_errors = true, null_padding = true, "
-            f"delim = {quote_literal(text.delimiter or ',')}, {quotes}, header = {text.header}, "
-            f"nullstr = {quote_literal(text.null)})"
-        )
+        body = f"read_json({listed}, sample_size = -1, union_by_name = true, ignore_errors = true, format = 'auto')"
     with _open_memory() as con:
-        return {name: _fold_type(kind) for name, kind in (describe_relation(con, body) or {}).items()}
+        found = {name: _fold_type(kind) for name, kind in (describe_relation(con, body) or {}).items()}
+    if table.text == "json":
+        losses = count_losses(table, files, found, None) if found else None
+        found |= dict.fromkeys(losses.lost if losses else (), "VARCHAR")
+    return found
 
 
 def _fold_type(kind: str) -> str:
