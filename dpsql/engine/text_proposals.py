@@ -138,11 +138,11 @@ def _count(table: Table, files: Collection[str], types: Mapping[str, str], limit
             con.register(RECORDS, sample)
             con.execute(f"CREATE TABLE t AS {write_query(path, table, text, types, raw=True)}")
             items = [
-                f"COUNT({name}), COUNT({write_typed_field(name, kind, text)})"
+                f", COUNT({name}), COUNT({write_typed_field(name, kind, text)})"
                 for name, kind in ((quote_identifier(name), kind) for name, kind in types.items())
             ]
             (row,) = con.execute(
-                f"SELECT COUNT(*), COUNT(*) FILTER (WHERE dpsql_unread), {', '.join(items)} FROM t"
+                f"SELECT COUNT(*), COUNT(*) FILTER (WHERE dpsql_unread){''.join(items)} FROM t"
             ).fetchall()
         total, unread = total + row[0], unread + row[1]
         for place, name in enumerate(types):
@@ -185,6 +185,12 @@ def _propose(table: Table, files: Collection[str], wanted: list[str]) -> TextPro
     )
     if form is None:
         return None
+    if form.escape != given.escape:  # a backslash before a quote may also be the end of a text
+        plain = replace(form, escape=given.escape)
+        unread = [
+            _count(replace(table, format=f, columns={}), files, {}, SAMPLE_ROWS).unread for f in (form, plain)
+        ]
+        form = form if unread[0] < unread[1] else plain
     text = form.fit(table.source, table.text)
     if form.header:
         heading = read_heading(path, text)
@@ -240,7 +246,13 @@ def _find_shape(given: Format, table: Table, lines: list[str], wanted: list[str]
     ):
         changes["quote"] = "'"
         given = replace(given, quote="'")
-    if given.escape is None and given.quote and f"\\{given.quote}" in whole and given.quote * 2 not in whole:
+    escaped = f"\\{given.quote}"
+    if (
+        given.escape is None
+        and given.quote
+        and escaped in whole
+        and given.quote * 2 not in whole.replace(escaped, "")
+    ):
         changes["escape"] = "\\"
     mark = given.comment or ("#" if any(line.startswith("#") for line in lines) else None)
     if mark is not None and given.comment is None and _names_columns(lines, mark, usual):
@@ -457,7 +469,7 @@ def _propose_types(
             used |= {value for value in texts[name] if value not in left[name]} - {""}
             unread.pop(name)
             swapped = chosen.translate(_SWAPPED)
-            if swapped != chosen and _fits_pattern(left[name], swapped):
+            if "%m" in chosen and swapped != chosen and _fits_pattern(left[name], swapped):
                 notes[name] = f"each value also fits {swapped}"
     new = sorted(used - set(form.words))
     if new:

@@ -508,7 +508,7 @@ def _propose_missing_types(policy: Policy, base: Path, data: Any, findings: Find
             )
         missing = model.list_untyped(policy, table)
         if not missing and any(column.type for column in table.columns.values()):
-            tables[name] = _check_losses(policy, table, files, there, findings, rows)
+            _check_losses(policy, table, files, there, findings, rows)
             continue
         kinds = {column: there.get(column, "VARCHAR") for column in missing}
         spoken = model.NameMapping({**table.columns, **dict.fromkeys(missing)})
@@ -549,14 +549,14 @@ def _propose_format(
 
 def _check_losses(
     policy: Policy, table: Table, files: list[str], there: Mapping[str, str], findings: Findings, rows: bool
-) -> Table:
-    """Report values of a text source that are NULL under its declared types, and return the table with better types."""
+) -> None:
+    """Report values of a text source that are NULL under its declared types, and propose better ones."""
     if table.text is None:
-        return table
+        return
     types = model.list_types(policy, table)
     losses = count_losses(table, files, types, None if rows else SAMPLE_ROWS)
     if losses is None:
-        return table  # the engine reports it
+        return  # the engine reports it
     which = f"all rows of {table.source}" if rows else f"the first {SAMPLE_ROWS:,} rows of {table.source}"
     findings.sampled.append(which)
     if losses.unread:
@@ -579,7 +579,8 @@ def _check_losses(
             f"{table.name}.{name}: at least a quarter of its values in {which} do not fit {kind}, and are NULL."
         )
         better[name] = "VARCHAR" if proposed == kind else proposed
-    return _propose_types(table, better, findings) if better else table
+    if better:
+        _propose_types(table, better, findings)
 
 
 def _propose_types(table: Table, kinds: Mapping[str, str], findings: Findings) -> Table:
