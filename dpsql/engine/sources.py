@@ -178,15 +178,38 @@ def _clean_decimal(array: pa.Array) -> pa.Array:
     return pc.if_else(pa.array(good), array, pa.scalar(None, array.type))
 
 
+_KNOWN_EXTENSIONS = ("arrow.uuid", "arrow.json", "arrow.bool8")
+"""Extension types that DuckDB reads as types of its own."""
+
+
+def _simplify(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column in a type that DuckDB reads: storage for extensions, floats for halves and wide decimals."""
+    kind = column.type
+    inner = kind.value_type if pa.types.is_dictionary(kind) else None
+    plain = inner is None or any(is_text(inner) for is_text in _TEXTS) or pa.types.is_primitive(inner)
+    if inner is not None and not plain:  # DuckDB fails on words of some types
+        chunks = [chunk.dictionary.take(chunk.indices) for chunk in column.chunks]
+        return _simplify(pa.chunked_array(chunks, inner))
+    if isinstance(kind, pa.BaseExtensionType) and kind.extension_name not in _KNOWN_EXTENSIONS:
+        return _simplify(pa.chunked_array([chunk.storage for chunk in column.chunks], kind.storage_type))
+    half = pa.types.is_float16(kind)
+    if half or (pa.types.is_decimal(kind) and kind.bit_width > 128):
+        wanted = pa.float32() if half else pa.float64()
+        lists = (chunk.to_pylist() for chunk in column.chunks)
+        return pa.chunked_array(
+            [pa.array([None if v is None else float(v) for v in each], wanted) for each in lists], wanted
+        )
+    return column
+
+
 def _finish(name: str, table: pa.Table) -> pa.Table:
     """Return a table that DuckDB can read, without invalid values; PolicyError if it can't read a column's type."""
     for place, field in enumerate(table.schema):
-        half = pa.types.is_float16(field.type)
-        if half or (pa.types.is_decimal(field.type) and field.type.bit_width > 128):
-            kind = pa.float32() if half else pa.float64()
-            chunks = (chunk.to_pylist() for chunk in table.column(place).chunks)
-            made = [pa.array([None if v is None else float(v) for v in chunk], kind) for chunk in chunks]
-            table = table.set_column(place, field.with_type(kind), pa.chunked_array(made, kind))
+        column = table.column(place)
+        with _naming(field.name, field.type):
+            made = _simplify(column)
+        if made is not column:
+            table = table.set_column(place, field.with_type(made.type), made)
     for field in table.schema:
         if not _is_read(field.type):
             raise PolicyError(
@@ -246,7 +269,7 @@ def to_arrow(name: str, frame: Any) -> pa.Table:
             return _finish(name, frame.to_table())
         if hasattr(frame, "__arrow_c_stream__") or hasattr(frame, "__arrow_c_array__"):
             return _finish(name, frame if isinstance(frame, pa.Table) else pa.table(frame))
-    except (pa.ArrowException, ValueError, TypeError, NotImplementedError):
+    except (pa.ArrowException, ValueError, TypeError, NotImplementedError, OverflowError):
         wrong = "Arrow has no type for one of its columns"
     if wrong is not None:
         raise PolicyError(f"the table {name} can't be read: {wrong}.", hint="give each column one type.")
@@ -324,20 +347,50 @@ _Columns = Iterator[tuple[str, Any, bool]]
 """Names and values of columns, and whether these are Python objects."""
 
 
+@contextlib.contextmanager
+def _naming(name: str, kind: object) -> Iterator[None]:
+    """Name the column in an error of Arrow, pandas or polars, which may quote a value."""
+    wrong = False
+    try:
+        yield
+    except (pa.ArrowException, ValueError, TypeError, NotImplementedError, OverflowError, AttributeError):
+        wrong = True
+    if wrong:
+        raise PolicyError(
+            f"dpsql can't read the type {kind} of the column {name}, because Arrow has no such type.",
+            hint="cast it to numbers, texts, dates or lists of these, or leave it out.",
+        )
+
+
 def _list_pandas(frame: Any) -> _Columns:
     for place, name in enumerate(frame.columns):
         column = frame.iloc[:, place]
+        if hasattr(column.dtype, "fill_value"):
+            column = column.sparse.to_dense()
         kinds = (column.dtype, getattr(getattr(column.dtype, "categories", None), "dtype", None))
         if any(kind == np.dtype(object) for kind in kinds if isinstance(kind, np.dtype)):
             yield str(name), column.astype(object), True
         else:
-            yield str(name), pa.Table.from_pandas(column.to_frame(), preserve_index=False).column(0), False
+            if column.dtype == np.dtype(np.longdouble):
+                column = column.astype(np.float64)
+            with _naming(str(name), column.dtype):
+                made = pa.Table.from_pandas(column.to_frame(), preserve_index=False).column(0)
+            yield str(name), made, False
 
 
 def _list_polars(frame: Any) -> _Columns:
     for column in frame.get_columns():
         objects = str(column.dtype) == "Object"
-        yield column.name, column.to_list() if objects else column.to_arrow(), objects
+        with _naming(column.name, column.dtype):
+            if str(column.dtype) in (
+                "Int128",
+                "UInt128",
+            ):  # Arrow has decimals of 128 bits, and no such integers
+                import polars
+
+                column = column.cast(polars.Decimal(38, 0), strict=False)
+            made = column.to_list() if objects else column.to_arrow()
+        yield column.name, made, objects
 
 
 def _convert(columns: _Columns) -> pa.Table:

@@ -362,10 +362,10 @@ def _read_texts(table: Table, files: Collection[str], names: list[str]) -> tuple
     return found, rows
 
 
-def find_type(values: Collection[str], words: Collection[str] = _WORDS) -> tuple[str, set[str]]:
+def guess_type(values: Collection[str], words: Collection[str] = _WORDS) -> tuple[str, set[str]]:
     """Return the type that reads all texts but the words for NULL without a format, and the words that occur.
 
-    >>> find_type({"1", "NA"}), find_type({"007"}), find_type({"2024-12-31T10:00:00Z"})
+    >>> guess_type({"1", "NA"}), guess_type({"007"}), guess_type({"2024-12-31T10:00:00Z"})
     (('BIGINT', {'NA'}), ('VARCHAR', set()), ('TIMESTAMP', set()))
     """
     blank = {value for value in values if not value.strip()}
@@ -417,7 +417,7 @@ def _propose_types(
     words = _WORDS | set(form.words)
     types, notes, used = {}, {}, set[str]()
     for name in names:
-        types[name], met = find_type(texts[name], words)
+        types[name], met = guess_type(texts[name], words)
         used |= met
     changes: dict[str, Any] = {}
     left = {name: {v for v in texts[name] if v.strip() and v.strip() not in words} for name in names}

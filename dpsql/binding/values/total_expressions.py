@@ -39,6 +39,7 @@ from dpsql.binding.values.coercion import (
     refuse_rest,
     require_kind,
     take_field,
+    take_presence,
     take_value,
 )
 from dpsql.binding.values.fixed_point import MOMENT_KINDS
@@ -457,12 +458,30 @@ def _refusal(node: exp.Expr) -> PrivacyError:
 # -- leaves -----------------------------------------------------------------------------------------------------
 
 
+PRESENCE = "presence"
+"""The key in the ``meta`` of a column of which only the presence matters, in COUNT(x)."""
+
+
+def _is_counted(node: exp.Expr) -> bool:
+    """Return whether only the presence of a value matters: in COUNT(x) and x IS NULL."""
+    above = node.parent
+    while isinstance(above, exp.Paren):
+        above = above.parent
+    missing = isinstance(above, exp.Is) and isinstance(above.expression, exp.Null)
+    return missing or isinstance(above, exp.Count) or bool(node.meta.get(PRESENCE))
+
+
 def _column(node: exp.Column, scope: ColumnScope) -> Typed:
     if isinstance(node.this, exp.Star):
         raise privacy_error(node, "rows can't be released.", "name the columns that are needed.")
     unknown: BindError | None = None
     try:
-        return take_value(scope.column(node), node)
+        typed = scope.column(node)
+        return (
+            take_presence(typed)
+            if typed.type.kind == "OTHER" and _is_counted(node)
+            else take_value(typed, node)
+        )
     except BindError as error:
         unknown = error
     inside = _field_of_column(node, scope)
