@@ -23,8 +23,9 @@ import pyarrow as pa
 
 from dpsql.engine.sandbox import quote_identifier, quote_literal
 from dpsql.engine.sources import (
-    describe_parquet,
+    describe_file,
     describe_relation,
+    is_arrow,
     list_object_columns,
     simplify_type,
     to_arrow,
@@ -312,16 +313,16 @@ def _read_files(pattern: str, base: Path) -> TableSchema:
     try:
         if table.text is not None:
             return _read_text(table, pattern, paths)
-        _check_alike(pattern, {path: list(describe_parquet(path)) for path in paths}, nested=True)
+        _check_alike(pattern, {path: list(describe_file(path)) for path in paths}, nested=True)
         columns: dict[str, str | None] = {}
         for path in paths:
-            columns |= {
-                c: simplify_type(kind) for c, kind in describe_parquet(path).items() if c not in columns
-            }
+            columns |= {c: simplify_type(kind) for c, kind in describe_file(path).items() if c not in columns}
     except READ_ERRORS:
         columns = {}
     if not columns:
-        raise PolicyError(f"{paths[0]} can't be read as {'CSV' if table.text else 'Parquet'}.")
+        raise PolicyError(
+            f"{paths[0]} can't be read as {'CSV' if table.text else 'Arrow' if is_arrow(paths[0]) else 'Parquet'}."
+        )
     return TableSchema(name, table.source, columns)
 
 

@@ -97,7 +97,7 @@ class TextProposal:
 
 @dataclass(frozen=True)
 class Losses:
-    """What a sample of text files loses under a format and types.
+    """Losses of a sample of text files under a format and types.
 
     Args:
         rows: records in the sample.

@@ -28,7 +28,7 @@ from dpsql.engine.base import find_files
 from dpsql.engine.duckdb import DuckDBEngine
 from dpsql.engine.sandbox import quote_identifier, quote_literal
 from dpsql.engine.schemas import propose_object_types
-from dpsql.engine.sources import describe_parquet, find_bad_columns, propose_types
+from dpsql.engine.sources import describe_file, find_bad_columns, propose_types
 from dpsql.engine.text_proposals import SAMPLE_ROWS, TextProposal, count_losses, propose_format
 from dpsql.engine.text_sources import READ_ERRORS, read_first_record, reads_columns, show_headings
 from dpsql.errors import LedgerError, PolicyError, did_you_mean, find_nearest
@@ -524,7 +524,7 @@ def _propose_missing_types(policy: Policy, base: Path, data: Any, findings: Find
 def _propose_format(
     policy: Policy, table: Table, files: list[str], findings: Findings
 ) -> tuple[Table, TextProposal] | None:
-    """Return a CSV table and what is proposed for it, with the proposed format if its own does not read it; None for others."""
+    """Return a CSV table and its proposal, with the proposed format if its own does not read it; None for other tables."""
     if table.text in (None, "json"):
         return None
     proposal = propose_format(table, files, model.list_mentioned(policy, table))
@@ -666,7 +666,7 @@ def _count_unreadable(engine: DuckDBEngine, table: Table, files: list[str], find
             findings.counted.append(f"{table.name}.{name}: {count} are NULL or do not fit")
     if table.text is None:
         for path in files:
-            bad = find_bad_columns(path, describe_parquet(path))
+            bad = find_bad_columns(path, describe_file(path))
             if bad:
                 findings.counted.append(f"{Path(path).name}: values that can't be read in {', '.join(bad)}")
 

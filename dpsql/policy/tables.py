@@ -33,7 +33,8 @@ TEXT_KINDS = {
     for packed in ("", ".gz", ".zst")
 }
 """Endings of text files, whose types are not in them, and the kind of text."""
-FILE_ENDINGS = (".parquet", *TEXT_KINDS)
+ARROW_ENDINGS = (".arrow", ".feather")
+FILE_ENDINGS = (".parquet", *ARROW_ENDINGS, *TEXT_KINDS)
 
 
 @dataclass(frozen=True)
