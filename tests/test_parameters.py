@@ -118,9 +118,9 @@ def test_a_value_of_a_subclass_is_the_value_that_it_holds(value: Any, plain: Any
         datetime.timedelta(microseconds=1),
         NOON.timetz().replace(tzinfo=datetime.UTC),
         b"x",
-        enum.Enum("E", "A").A,
+        enum.Enum("E", "A").A,  # type: ignore[attr-defined]
     ],
-)  # type: ignore[attr-defined]
+)
 def test_what_literals_have_no_form_for_is_refused(value: Any) -> None:
     with pytest.raises(dpsql.BindError, match="holds"):
         make_literal(value, "x")

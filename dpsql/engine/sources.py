@@ -597,11 +597,12 @@ def open_files(con: duckdb.DuckDBPyConnection, policy: Policy, table: Table, fil
     for index, path in enumerate(files):
         if is_arrow(path):
             copied = f"{name}_{index}"
-            if not (found := _copy_arrow(con, copied, table, path)):
+            own = _copy_arrow(con, copied, table, path)
+            if not own:
                 raise PolicyError(
                     f"the source {table.source} of {table.name} can't be read as an Arrow file."
                 )
-            items = _write_items(table, path, found, columns)
+            items = _write_items(table, path, own, columns)
             queries.append(f"SELECT {items} FROM temp.main.{quote_identifier(copied)}")
             continue
         found = describe_relation(con, write_scan(path))

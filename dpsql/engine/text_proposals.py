@@ -275,9 +275,9 @@ def _find_shape(given: Format, table: Table, lines: list[str], wanted: list[str]
         )
         if many * 2 >= len(plain) and (best is None or score[:2] > best[0][:2]):
             best = (score, letter, width)
-    letter, width = (usual.delimiter or ",", 1) if best is None else best[1:]
-    if letter != usual.delimiter:
-        changes["delimiter"] = letter
+    chosen, width = (usual.delimiter or ",", 1) if best is None else best[1:]
+    if chosen != usual.delimiter:
+        changes["delimiter"] = chosen
     if given.skip or not given.header or given.comment:
         form = replace(given, **changes)
         return replace(form, comment=mark) if mark and not given.quoted_newlines else form

@@ -31,7 +31,7 @@ def lines(head: str, row: str, end: str = "\n", **values: list[object]) -> str:
 
 
 def plain(row: str, **values: list[object]) -> str:
-    return lines("id,x", "{i}," + row, **values)
+    return lines("id,x", "{i}," + row, "\n", **values)
 
 
 MISSING: list[object] = ["1", "2", "3", "4", "5"]

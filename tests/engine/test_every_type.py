@@ -42,6 +42,7 @@ def union(made: Any, *places: pa.Array) -> pa.Array:
 
 
 _UNITS = ("s", "ms", "us", "ns")
+_POLARS_UNITS: Any = _UNITS[1:]
 _WHOLE = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())
 ARROW: dict[str, Make] = {
     "null": lambda: pa.nulls(N),
@@ -153,8 +154,8 @@ def polars_types() -> dict[str, Any]:
     ]
     names += ["Boolean", "String", "Binary", "Date", "Time", "Categorical", "Null", "Object"]
     made = {name: getattr(pl, name) for name in names if hasattr(pl, name)}
-    made |= {f"Datetime {u}": pl.Datetime(u) for u in _UNITS[1:]} | {
-        f"Duration {u}": pl.Duration(u) for u in _UNITS[1:]
+    made |= {f"Datetime {u}": pl.Datetime(u) for u in _POLARS_UNITS} | {
+        f"Duration {u}": pl.Duration(u) for u in _POLARS_UNITS
     }
     made |= {
         "zoned": pl.Datetime("us", "Asia/Tokyo"),

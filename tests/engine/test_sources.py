@@ -290,7 +290,7 @@ def test_a_first_policy_of_an_arrow_file_has_its_types(tmp_path: Path) -> None:
     path = str(tmp_path / _feather(tmp_path))
     text = init_policy(path).text
     assert 'amount = { bounds = "TODO" }' in text
-    assert "# unit" in text or "unit: BIGINT" in text
+    assert "# DOUBLE; [lowest, highest]" in text
     with pytest.raises(dpsql.PolicyError, match="can't be read as Arrow"):
         (tmp_path / "bad.arrow").write_bytes(b"no")
         init_policy(str(tmp_path / "bad.arrow"))

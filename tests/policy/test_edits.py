@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import dpsql
@@ -63,7 +65,7 @@ def test_values_are_set_and_lines_stay(kind: str, end: str, mark: str) -> None:
     assert made.count(end) == made.count("\n")
     data = parse_toml(made, "p").data
     for keys, value in CHANGES.items():
-        found = data
+        found: Any = data
         for key in keys:
             found = found[key]
         assert found == value
