@@ -275,10 +275,14 @@ def test_policy_check_counts_what_does_not_fit(run: Run, tmp_path: Path) -> None
     policy = tmp_path / "p.toml"
     policy.write_text(CSV.format(ending="csv", more=typed))
     status, out, _ = run("policy", "check", str(policy))
-    assert status == 0
+    assert status == 1
+    assert (
+        "visits.age: at least a quarter of its values in the first 10,000 rows of visits.csv do not fit INTEGER"
+        in out
+    )
     assert "3 rows" not in out
     status, out, _ = run("policy", "check", str(policy), "--data")
-    assert status == 0
+    assert status == 1
     assert "3 rows, 1 of them with no value at all" in out
     assert "visits.age: 2 are NULL" in out
 

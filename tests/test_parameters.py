@@ -6,9 +6,12 @@ import datetime
 import decimal
 import enum
 import json
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pandas as pd
 import pytest
@@ -79,6 +82,8 @@ SAME: list[tuple[Any, Any]] = [
     (np.str_("x"), "x"), (np.int8(3), 3), (np.uint64(2**64 - 1), 2**64 - 1), (np.float64(0.1), 0.1), (np.bool_(True), True),
     (np.datetime64("2024-03-01"), datetime.date(2024, 3, 1)), (np.datetime64("2024-03-01T12", "ns"), NOON),
     (pd.Timestamp(NOON), NOON), (pd.NaT, None), (pd.NA, None),
+    (np.timedelta64(5, "s"), datetime.timedelta(seconds=5)), (pd.Timedelta("2D"), datetime.timedelta(2)),
+    (np.timedelta64("NaT", "s"), None), (np.timedelta64(5 * 10**9, "ns"), datetime.timedelta(seconds=5)),
     (np.datetime64("NaT"), None), (np.datetime64("NaT", "ns"), None), ([Ward.A, Text("b"), None], ["a", "b", None]),
     ((Level.HIGH, Whole(4)), [3, 4]), (np.array([Ward.A, "b"], object), ["a", "b"]),
     (pd.Series([1, None], dtype="Int64"), [1, None]),
@@ -107,8 +112,15 @@ def test_a_value_of_a_subclass_is_the_value_that_it_holds(value: Any, plain: Any
 
 @pytest.mark.parametrize(
     "value",
-    [np.timedelta64(5, "ns"), np.timedelta64(5, "s"), pd.Timedelta("5s"), b"x", enum.Enum("E", "A").A],
-)  # type: ignore[attr-defined]
+    [
+        np.timedelta64(5, "ns"),
+        pd.Timedelta("5ns"),
+        datetime.timedelta(microseconds=1),
+        NOON.timetz().replace(tzinfo=datetime.UTC),
+        b"x",
+        enum.Enum("E", "A").A,  # type: ignore[attr-defined]
+    ],
+)
 def test_what_literals_have_no_form_for_is_refused(value: Any) -> None:
     with pytest.raises(dpsql.BindError, match="holds"):
         make_literal(value, "x")
@@ -137,3 +149,53 @@ def test_an_answer_is_that_of_the_value(tmp_path: Path) -> None:
         assert session.sql(asked + "w = ?", [Text("a")]).fetchall() == [(100,)]
         assert session.sql(asked + "n = $v", {"v": Level.HIGH}).fetchall() == [(100,)]
         assert session.sql("SELECT $v AS v", {"v": pd.NA}).fetchall() == [(None,)]
+
+
+VALUES = """
+CREATE TABLE t AS SELECT i AS uid, make_time(i % 3 + 10, 0, 0) AS clock, INTERVAL (i % 3) DAY AS span,
+('00000000-0000-0000-0000-00000000000' || (i % 3))::UUID AS id, (18446744073709551600 + i % 10)::UBIGINT AS u,
+(170141183460469231731687303715884100000 + i % 10)::HUGEINT AS h, i AS n FROM range(300) r(i)
+"""
+
+
+@pytest.fixture(scope="module")
+def of_values() -> Iterator[dpsql.Session]:
+    with duckdb.connect() as con:
+        con.execute(VALUES)
+        text = (
+            "[budget]\nepsilon = 1e9\ndefault_epsilon = 1e6\n[tables.t]\nprivacy_unit = 'uid'\nmax_rows = 1\n"
+        )
+        with dpsql.connect(con, policy=dpsql.Policy.loads(text)) as session:
+            yield session
+
+
+@pytest.mark.parametrize(
+    ("condition", "value", "count"),
+    [
+        ("clock = $v", datetime.time(10), 100), ("clock IN ($v)", [datetime.time(10), datetime.time(11)], 200),
+        ("span = $v", datetime.timedelta(1), 100), ("span < $v", datetime.timedelta(hours=36), 200),
+        ("span > $v", datetime.timedelta(-1), 300), ("span IN ($v)", [datetime.timedelta(1)], 100),
+        ("id = $v", uuid.UUID(int=1), 100), ("id IN ($v)", [uuid.UUID(int=1), uuid.UUID(int=2)], 200),
+        ("id = $v", str(uuid.UUID(int=1)), 100), ("clock = $v", pd.NaT, 0), ("span = $v", np.timedelta64(1, "D"), 100),
+        ("u >= $v", 2**64 - 16, 300), ("u < $v", 2**64, 300), ("h >= $v", 170141183460469231731687303715884100005, 150),
+        ("n > $v", -(2**100), 300), ("n > $v", 2**127, 0),
+    ],
+)  # fmt: skip
+def test_times_intervals_uuids_and_long_integers(
+    of_values: dpsql.Session, condition: str, value: Any, count: int
+) -> None:
+    assert of_values.sql(f"SELECT COUNT(*) FROM t WHERE {condition}", {"v": value}).fetchone() == (count,)
+
+
+@pytest.mark.parametrize(
+    ("condition", "count"),
+    [
+        ("u = 18446744073709551600", 30), ("n < 18446744073709551616", 300), ("n > -100000000000000000000", 300),
+        ("h BETWEEN 170141183460469231731687303715884100000 AND 170141183460469231731687303715884100001", 60),
+        ("h < 340282366920938463463374607431768211456", 300), (f"n < 1{'0' * 60}", 300),
+        ("n IN (7, 18446744073709551616)", 1), ("n + 170141183460469231731687303715884105727 > 0", 1),
+    ],
+)  # fmt: skip
+def test_constants_of_more_than_64_bits(of_values: dpsql.Session, condition: str, count: int) -> None:
+    """Sums and products that fit no integer are NULL."""
+    assert of_values.sql(f"SELECT COUNT(*) FROM t WHERE {condition}").fetchone() == (count,)

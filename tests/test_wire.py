@@ -6,6 +6,7 @@ import datetime
 import decimal
 import json
 import struct
+import uuid
 from contextlib import suppress
 from fractions import Fraction
 from functools import partial
@@ -347,6 +348,7 @@ PARIS = datetime.datetime(2024, 1, 2, 0, 30, tzinfo=datetime.timezone(datetime.t
 PARAMS = [
     None, True, False, 0, -5, 10**30, 1.5, -0.0, float("inf"), float("nan"), decimal.Decimal("-1.25"), "", "Delft's", "\ud800",
     datetime.date(2024, 2, 29), datetime.datetime(2024, 1, 2, 3, 4, 5, 678), datetime.time(1, 2), datetime.timedelta(1),
+    datetime.timedelta(seconds=-5), datetime.timedelta(microseconds=1), datetime.time(1, tzinfo=datetime.UTC), uuid.UUID(int=5),
     datetime.datetime(2024, 1, 2, tzinfo=datetime.UTC), PARIS, pd.Timestamp(PARIS),
     [], [1, "a", None], (1, 2), [[1]], {"a": 1}, {1}, b"x", object(),
     np.int64(3), np.float32(0.1), np.bool_(True), np.array([1, 2]), np.array([[1]]), np.array(5), np.str_("x"),

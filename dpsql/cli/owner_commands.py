@@ -59,6 +59,11 @@ def add_policy_commands(commands: Any) -> None:
     check.add_argument(
         "--data", dest="rows", action="store_true", help="count rows that do not fit, for the owner's eyes"
     )
+    check.add_argument(
+        "--write",
+        action="store_true",
+        help="put the proposed types and formats of text files into the policy; comments and other lines stay",
+    )
     taken = add_command(
         actions,
         "import",
@@ -103,7 +108,7 @@ def _choose_one(what: str, place: str | None, database: str | None) -> str | Non
 
 
 def _check(given: argparse.Namespace) -> int:
-    from dpsql.owner.policy_check import check_policy
+    from dpsql.owner.policy_check import check_policy, write_proposals
 
     require_policy(given, "policy check")
     if not given.policy.exists():
@@ -112,6 +117,10 @@ def _check(given: argparse.Namespace) -> int:
     findings = check_policy(given.policy, data or ":memory:", given.rows)
     for line in findings.lines():
         print(line)
+    if given.write:
+        number = write_proposals(given.policy, findings)
+        done = f"{number} proposed values written to {given.policy}, marked GUESS: confirm them, then check again."
+        print(f"\n{done if number else 'There is nothing to write.'}")
     return 1 if findings.missing else 0
 
 

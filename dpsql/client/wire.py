@@ -26,6 +26,7 @@ import decimal
 import json
 import os
 import struct
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -475,6 +476,12 @@ def _write_param(value: Any) -> Any:
             return {"timestamp": _check_date(drop_zone(value).replace(tzinfo=zone), datetime.datetime)}
         if isinstance(value, datetime.date):
             return {"date": _check_date(value, datetime.date)}
+        if isinstance(value, datetime.time) and value.tzinfo is None:
+            return {"time": value.isoformat()}
+        if isinstance(value, datetime.timedelta) and not getattr(value, "nanoseconds", 0):
+            return {"interval": str(value // datetime.timedelta(microseconds=1))}
+        if isinstance(value, uuid.UUID):
+            return {"uuid": str(value)}
         if isinstance(value, float):
             return {"float": repr(value)}
         if isinstance(value, int | decimal.Decimal):
@@ -534,6 +541,9 @@ _READ: dict[str, Callable[[str], Any]] = {
     "decimal": decimal.Decimal,
     "timestamp": datetime.datetime.fromisoformat,
     "date": datetime.date.fromisoformat,
+    "time": datetime.time.fromisoformat,
+    "interval": lambda text: datetime.timedelta(microseconds=int(text)),
+    "uuid": uuid.UUID,
     "other": lambda name: type(name, (), {})(),  # it has only this name, by which it is refused
 }
 

@@ -1,7 +1,8 @@
-"""Schemas of sources (names, types, declared keys), and DuckDB files attached read-only. No row is read.
+"""Schemas of sources (names, types, declared keys), and DuckDB files attached read-only.
 
-A source without types of its own (text, columns of Python objects) gets none here, since types inferred from rows would reveal
-something about them. Errors about a file come from its first bytes, the operating system and locks, never from a row.
+Only for CSV files are rows read: their formats and types are guesses from the first lines, for the data owner's eyes only.
+Columns of Python objects and JSON get no types here. Errors about a file come from its first bytes, the operating system and
+locks, never from a row.
 """
 
 from __future__ import annotations
@@ -22,16 +23,18 @@ import pyarrow as pa
 
 from dpsql.engine.sandbox import quote_identifier, quote_literal
 from dpsql.engine.sources import (
-    describe_parquet,
+    describe_file,
     describe_relation,
+    is_arrow,
     list_object_columns,
     simplify_type,
     to_arrow,
 )
-from dpsql.engine.text_sources import READ_ERRORS, read_first_record, read_heading
+from dpsql.engine.text_proposals import propose_format
+from dpsql.engine.text_sources import READ_ERRORS, read_heading
 from dpsql.errors import PolicyError, did_you_mean
 from dpsql.policy.model import Policy, fold
-from dpsql.policy.tables import FILE_ENDINGS, Format, Table
+from dpsql.policy.tables import FILE_ENDINGS, Table
 
 _OTHER_FORMATS = {
     b"SQLite format 3\0": "an SQLite database",
@@ -189,8 +192,6 @@ def read_seconds(text: str | None) -> float | None:
     raise PolicyError(f"{text} is no time limit.", hint='resources={"time_limit": 60} is a minute.')
 
 
-DELIMITERS = ",;\t|"
-"""Possible delimiters of a CSV file, the usual one first."""
 _MOST_NAMED = 6
 """The most files that a hint names."""
 
@@ -205,7 +206,9 @@ class TableSchema:
         columns: the type of each column; None if the source has none.
         unique: folded columns that the database declares unique.
         references: by folded column, the table and column that it refers to in the database.
-        delimiter: the delimiter of a CSV file if it is not the usual one.
+        guessed: records of a CSV file from which its format and types are guessed; 0 if they are none.
+        settings: the settings of its format that are not the usual ones.
+        notes: by column, a doubt about its type.
     """
 
     name: str
@@ -213,7 +216,9 @@ class TableSchema:
     columns: Mapping[str, str | None]
     unique: frozenset[str] = frozenset()
     references: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    delimiter: str | None = None
+    guessed: int = 0
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_schemas(source: Any, base: Path) -> list[TableSchema]:
@@ -307,18 +312,17 @@ def _read_files(pattern: str, base: Path) -> TableSchema:
         return TableSchema(name, table.source, {})
     try:
         if table.text is not None:
-            _check_alike(pattern, {path: list(_read_text(table, path).columns) for path in paths})
-            return _read_text(table, paths[0])
-        _check_alike(pattern, {path: list(describe_parquet(path)) for path in paths}, nested=True)
+            return _read_text(table, pattern, paths)
+        _check_alike(pattern, {path: list(describe_file(path)) for path in paths}, nested=True)
         columns: dict[str, str | None] = {}
         for path in paths:
-            columns |= {
-                c: simplify_type(kind) for c, kind in describe_parquet(path).items() if c not in columns
-            }
+            columns |= {c: simplify_type(kind) for c, kind in describe_file(path).items() if c not in columns}
     except READ_ERRORS:
         columns = {}
     if not columns:
-        raise PolicyError(f"{paths[0]} can't be read as {'CSV' if table.text else 'Parquet'}.")
+        raise PolicyError(
+            f"{paths[0]} can't be read as {'CSV' if table.text else 'Arrow' if is_arrow(paths[0]) else 'Parquet'}."
+        )
     return TableSchema(name, table.source, columns)
 
 
@@ -354,18 +358,22 @@ def _name_files(pattern: str) -> str:
     return next((part for part in reversed(parts) if re.search("[A-Za-z0-9]", part)), "data")
 
 
-def _read_text(table: Table, path: str) -> TableSchema:
-    """Read a CSV file's heading and delimiter."""
-    usual = Format().fit(table.source, table.text)
-    line = read_first_record(path, usual) or ""
-    letter = max(DELIMITERS, key=lambda d: (line.count(d), d == usual.delimiter))
-    found = usual.delimiter if not line.count(letter) else letter
-    written = Format(delimiter=found, quote=usual.quote).fit(table.source, table.text)
-    columns: dict[str, str | None] = {}
-    for place, name in enumerate(read_heading(path, written), 1):
-        columns.setdefault(name if name.strip() else f"column{place}", None)
+def _read_text(table: Table, pattern: str, paths: list[str]) -> TableSchema:
+    """Read the names of CSV files' columns, and guess their format and types."""
+    found = propose_format(table, paths)
+    if found is None:
+        raise PolicyError(f"{paths[0]} can't be read as CSV.")
+    if found.named:
+        text = found.form.fit(table.source, table.text)
+        _check_alike(pattern, {path: read_heading(path, text) for path in paths})
+    columns = {name: kind if found.rows else None for name, kind in found.types.items()}
     return TableSchema(
-        table.name, table.source, columns, delimiter=None if found == usual.delimiter else found
+        table.name,
+        table.source,
+        columns,
+        guessed=found.rows,
+        settings=found.settings,
+        notes=found.notes,
     )
 
 

@@ -5,10 +5,9 @@ session's own in-memory database: no other process sees it, it ends with the ses
 
 One text in a Parquet file that is not UTF-8, or a time after 24:00, makes every query over its column fail. Then one person's row
 would decide how a statement ends. Columns with such values are found once per version of a file, outside of statements, and
-the values are NULL in the copy. Other files are read in place.
+the values are NULL in the copy. Other files are read in place. Arrow files are copied like frames.
 
-DuckDB trusts Arrow's values: one text that is not UTF-8 ends its whole instance. So frames are read once when a session opens,
-and invalid values become NULL. Valid columns are not copied.
+Frames are read once when a session opens, and values on which DuckDB fails become NULL (see :mod:`dpsql.engine.arrow_values`).
 
 A column of Python objects takes its type from its values, so one person's value would decide it. It becomes text instead, value
 by value, and the policy declares its type. Types proposed from rows are shown only to the data owner.
@@ -34,158 +33,54 @@ from urllib.parse import unquote
 import duckdb
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from dpsql.engine.arrow_values import TEXT_TESTS, clean_array, clean_table
 from dpsql.engine.base import find_files
 from dpsql.engine.sandbox import quote_identifier, quote_literal
+from dpsql.engine.text_proposals import count_losses
 from dpsql.engine.text_sources import copy_text, write_zoned_text
 from dpsql.errors import PolicyError
 from dpsql.ledger.state_files import make_private_directory, make_state_directory, write_private
-from dpsql.policy.model import Format, Policy, Table, explain_missing_types, fold, list_types
-from dpsql.policy.tables import FILE_ENDINGS, ZONED
+from dpsql.policy.model import Policy, Table, explain_missing_types, fold, list_types
+from dpsql.policy.tables import ARROW_ENDINGS, FILE_ENDINGS, ZONED
 from dpsql.policy.validate import settle_type
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
 
 
-_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
-_EACH = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-_FIRST, _LAST = -9_223_372_022_400, 9_223_372_036_854
-"""The first and the last whole second of DuckDB's TIMESTAMP."""
-_FIRST_NS = -9_223_286_400_000_000_000
-_LAST_DAY = 2**31 - 1
-_INFINITE = 2**63 - 1
-_TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+_KNOWN_EXTENSIONS = ("arrow.uuid", "arrow.json", "arrow.bool8")
+"""Extension types that DuckDB reads as types of its own."""
 
 
-def clean_table(table: pa.Table) -> pa.Table:
-    """Replace invalid values by NULL, and return other columns unchanged."""
-    for index, field in enumerate(table.schema):
-        given = table.column(index).chunks
-        chunks = [clean_array(chunk) for chunk in given]
-        if any(new is not old for new, old in zip(chunks, given, strict=True)):
-            table = table.set_column(index, field.with_nullable(True), pa.chunked_array(chunks, field.type))
-    return table
-
-
-def clean_array(array: pa.Array) -> pa.Array:
-    """Replace invalid values by NULL; return the array itself if all are valid."""
-    kind = array.type
-    if isinstance(kind, pa.ExtensionType):
-        given = array.storage
-        storage = clean_array(given)
-        return array if storage is given else pa.ExtensionArray.from_storage(kind, storage)
-    if any(is_text(kind) for is_text in _TEXTS):
-        return array if _is_valid(array) else _clean_text(array)
-    ends = _find_ends(kind)
-    if ends is not None:
-        return _keep_within(array, *ends)
-    if pa.types.is_decimal(kind):
-        return array if _is_valid(array) else _clean_decimal(array)
-    if pa.types.is_dictionary(kind):
-        given = array.dictionary
-        inner = clean_array(given)
-        return array if inner is given else _drop_words(array, inner)
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        given = array.values
-        inner = clean_array(given)
-        if inner is given:
-            return array
-        if array.offset:  # a mask needs an array without an offset
-            return clean_array(array.take(pa.array(np.arange(len(array)))))
-        made = pa.LargeListArray if pa.types.is_large_list(kind) else pa.ListArray
-        return made.from_arrays(array.offsets, inner, type=kind, mask=array.is_null())
-    if pa.types.is_struct(kind):
-        parts = array.flatten()
-        inner = [clean_array(part) for part in parts]
-        if all(new is old for new, old in zip(inner, parts, strict=True)):
-            return array
-        return pa.StructArray.from_arrays(inner, fields=list(kind), mask=array.is_null())
-    # No expression can set single values of other types (maps, unions), so one invalid value makes the column NULL.
-    return array if _is_valid(array) else pa.nulls(len(array), kind)
-
-
-def _find_ends(kind: pa.DataType) -> tuple[pa.DataType, int, int] | None:
-    """Return the integer type of a date or time type, and its least and greatest finite values in DuckDB."""
-    if pa.types.is_time(kind):
-        return (pa.int32() if kind.bit_width == 32 else pa.int64()), 0, _DAY[kind.unit]
-    if pa.types.is_date32(kind):
-        return pa.int32(), -_LAST_DAY, _LAST_DAY
-    if pa.types.is_date64(kind):
-        return pa.int64(), -_LAST_DAY * _DAY["ms"], _LAST_DAY * _DAY["ms"]
-    if pa.types.is_duration(kind) or pa.types.is_timestamp(kind):
-        each = _EACH[kind.unit]
-        least = _FIRST_NS if kind.unit == "ns" else _FIRST * each
-        return pa.int64(), least, min(_INFINITE - 1, _LAST * each + each - 1)
-    return None
-
-
-def _keep_within(array: pa.Array, whole: pa.DataType, least: int, most: int) -> pa.Array:
-    numbers = array.view(whole)
-    ends = pc.min_max(numbers)
-    low, high = ends["min"].as_py(), ends["max"].as_py()
-    if low is None or (least <= low and high <= most):
-        return array
-    inside = pc.and_(pc.greater_equal(numbers, least), pc.less_equal(numbers, most))
-    if pa.types.is_timestamp(array.type):  # DuckDB's infinities
-        ends = pa.array([-_INFINITE, _INFINITE], whole)
-        inside = pc.or_(inside, pc.is_in(numbers, value_set=ends))
-    if pc.all(inside).as_py():
-        return array
-    return pc.if_else(inside, numbers, pa.scalar(None, whole)).view(array.type)
-
-
-def _is_valid(array: pa.Array) -> bool:
-    try:
-        array.validate(full=True)
-    except pa.ArrowInvalid:
-        return False
-    return True
-
-
-def _drop_words(array: pa.DictionaryArray, words: pa.Array) -> pa.Array:
-    """Make rows of a dictionary NULL if their word is NULL."""
-    good = words.drop_null()
-    if len(good) == 0:
-        return pa.nulls(len(array), array.type)
-    there = words.is_valid().take(array.indices)
-    indices = pc.if_else(there, array.indices, pa.scalar(None, array.indices.type))
-    return pa.DictionaryArray.from_arrays(indices, pc.fill_null(words, good[0]), ordered=array.type.ordered)
-
-
-def _clean_text(array: pa.Array) -> pa.Array:
-    view = pa.types.is_string_view(array.type)
-    texts: list[str | None] = []
-    for value in array.cast(pa.binary_view() if view else pa.large_binary()).to_pylist():
-        try:
-            texts.append(None if value is None else value.decode())
-        except UnicodeDecodeError:
-            texts.append(None)
-    return pa.array(texts, array.type)
-
-
-def _clean_decimal(array: pa.Array) -> pa.Array:
-    size = array.type.bit_width // 8
-    given = array.buffers()[1]
-    most = 10**array.type.precision
-    good = np.zeros(len(array), bool)
-    for index in range(len(array) if given is not None else 0):
-        place = (array.offset + index) * size
-        value = int.from_bytes(given[place : place + size].to_pybytes(), "little", signed=True)
-        good[index] = abs(value) < most
-    return pc.if_else(pa.array(good), array, pa.scalar(None, array.type))
+def _simplify(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column in a type that DuckDB reads: storage for extensions, floats for halves and wide decimals."""
+    kind = column.type
+    inner = kind.value_type if pa.types.is_dictionary(kind) else None
+    plain = inner is None or any(is_text(inner) for is_text in TEXT_TESTS) or pa.types.is_primitive(inner)
+    if inner is not None and not plain:  # DuckDB fails on words of some types
+        chunks = [chunk.dictionary.take(chunk.indices) for chunk in column.chunks]
+        return _simplify(pa.chunked_array(chunks, inner))
+    if isinstance(kind, pa.BaseExtensionType) and kind.extension_name not in _KNOWN_EXTENSIONS:
+        return _simplify(pa.chunked_array([chunk.storage for chunk in column.chunks], kind.storage_type))
+    half = pa.types.is_float16(kind)
+    if half or (pa.types.is_decimal(kind) and kind.bit_width > 128):
+        wanted = pa.float32() if half else pa.float64()
+        lists = (chunk.to_pylist() for chunk in column.chunks)
+        return pa.chunked_array(
+            [pa.array([None if v is None else float(v) for v in each], wanted) for each in lists], wanted
+        )
+    return column
 
 
 def _finish(name: str, table: pa.Table) -> pa.Table:
     """Return a table that DuckDB can read, without invalid values; PolicyError if it can't read a column's type."""
     for place, field in enumerate(table.schema):
-        half = pa.types.is_float16(field.type)
-        if half or (pa.types.is_decimal(field.type) and field.type.bit_width > 128):
-            kind = pa.float32() if half else pa.float64()
-            chunks = (chunk.to_pylist() for chunk in table.column(place).chunks)
-            made = [pa.array([None if v is None else float(v) for v in chunk], kind) for chunk in chunks]
-            table = table.set_column(place, field.with_type(kind), pa.chunked_array(made, kind))
+        column = table.column(place)
+        with _naming(field.name, field.type):
+            made = _simplify(column)
+        if made is not column:
+            table = table.set_column(place, field.with_type(made.type), made)
     for field in table.schema:
         if not _is_read(field.type):
             raise PolicyError(
@@ -245,7 +140,7 @@ def to_arrow(name: str, frame: Any) -> pa.Table:
             return _finish(name, frame.to_table())
         if hasattr(frame, "__arrow_c_stream__") or hasattr(frame, "__arrow_c_array__"):
             return _finish(name, frame if isinstance(frame, pa.Table) else pa.table(frame))
-    except (pa.ArrowException, ValueError, TypeError, NotImplementedError):
+    except (pa.ArrowException, ValueError, TypeError, NotImplementedError, OverflowError):
         wrong = "Arrow has no type for one of its columns"
     if wrong is not None:
         raise PolicyError(f"the table {name} can't be read: {wrong}.", hint="give each column one type.")
@@ -312,7 +207,7 @@ def list_orders(frame: pa.Table) -> dict[str, tuple[str, ...]]:
     for place, field in enumerate(frame.schema):
         kind = field.type
         ordered = pa.types.is_dictionary(kind) and kind.ordered
-        if ordered and any(is_text(kind.value_type) for is_text in _TEXTS):
+        if ordered and any(is_text(kind.value_type) for is_text in TEXT_TESTS):
             chunks = frame.column(place).chunks
             listed = {tuple(dict.fromkeys(chunk.dictionary.to_pylist())) for chunk in chunks}
             found[field.name] = listed.pop() if len(listed) == 1 else ()
@@ -323,20 +218,50 @@ _Columns = Iterator[tuple[str, Any, bool]]
 """Names and values of columns, and whether these are Python objects."""
 
 
+@contextlib.contextmanager
+def _naming(name: str, kind: object) -> Iterator[None]:
+    """Name the column in an error of Arrow, pandas or polars, which may quote a value."""
+    wrong = False
+    try:
+        yield
+    except (pa.ArrowException, ValueError, TypeError, NotImplementedError, OverflowError, AttributeError):
+        wrong = True
+    if wrong:
+        raise PolicyError(
+            f"dpsql can't read the type {kind} of the column {name}, because Arrow has no such type.",
+            hint="cast it to numbers, texts, dates or lists of these, or leave it out.",
+        )
+
+
 def _list_pandas(frame: Any) -> _Columns:
     for place, name in enumerate(frame.columns):
         column = frame.iloc[:, place]
+        if hasattr(column.dtype, "fill_value"):
+            column = column.sparse.to_dense()
         kinds = (column.dtype, getattr(getattr(column.dtype, "categories", None), "dtype", None))
         if any(kind == np.dtype(object) for kind in kinds if isinstance(kind, np.dtype)):
             yield str(name), column.astype(object), True
         else:
-            yield str(name), pa.Table.from_pandas(column.to_frame(), preserve_index=False).column(0), False
+            if column.dtype == np.dtype(np.longdouble):
+                column = column.astype(np.float64)
+            with _naming(str(name), column.dtype):
+                made = pa.Table.from_pandas(column.to_frame(), preserve_index=False).column(0)
+            yield str(name), made, False
 
 
 def _list_polars(frame: Any) -> _Columns:
     for column in frame.get_columns():
         objects = str(column.dtype) == "Object"
-        yield column.name, column.to_list() if objects else column.to_arrow(), objects
+        with _naming(column.name, column.dtype):
+            if str(column.dtype) in (
+                "Int128",
+                "UInt128",
+            ):  # Arrow has decimals of 128 bits, and no such integers
+                import polars
+
+                column = column.cast(polars.Decimal(38, 0), strict=False)
+            made = column.to_list() if objects else column.to_arrow()
+        yield column.name, made, objects
 
 
 def _convert(columns: _Columns) -> pa.Table:
@@ -426,8 +351,46 @@ def describe_parquet(path: str) -> dict[str, str]:
         return describe_relation(con, write_scan(path)) or {}
 
 
+def describe_file(path: str) -> dict[str, str]:
+    """Return names and types of the columns of a Parquet or Arrow file; empty if it can't be read."""
+    if not is_arrow(path):
+        return describe_parquet(path)
+    with suppress(pa.ArrowException, OSError), _open_memory() as con:
+        con.register("frame", _finish(Path(path).name, _read_arrow(path).schema.empty_table()))
+        return describe_relation(con, "frame") or {}
+    return {}
+
+
+def is_arrow(path: str) -> bool:
+    """Return whether a file is in Arrow's format, by its name."""
+    return path.lower().endswith(ARROW_ENDINGS)
+
+
+def _read_arrow(path: str) -> pa.Table:
+    """Read a file in Arrow's file or stream format, or in Feather's first version."""
+    import pyarrow.feather
+
+    with suppress(pa.ArrowException), pa.memory_map(path) as file:
+        return pa.ipc.open_stream(file).read_all()
+    return pyarrow.feather.read_table(path)
+
+
+def _copy_arrow(con: duckdb.DuckDBPyConnection, name: str, table: Table, path: str) -> dict[str, str]:
+    """Create a temporary table of an Arrow file, with NULL for invalid values, and return names and types of its columns."""
+    with suppress(pa.ArrowException, OSError, duckdb.Error):
+        con.register(_CLEAN_COLUMNS, _finish(table.name, _read_arrow(path)))
+        con.execute(
+            f"CREATE OR REPLACE TEMP TABLE {quote_identifier(name)} AS SELECT * FROM {_CLEAN_COLUMNS}"
+        )
+        con.unregister(_CLEAN_COLUMNS)
+        return describe_relation(con, f"temp.main.{quote_identifier(name)}") or {}
+    return {}
+
+
 def find_bad_columns(path: str, columns: Mapping[str, str]) -> list[str]:
-    """Return the columns with invalid values, cached until the file changes."""
+    """Return the columns of a Parquet file with invalid values, cached until the file changes."""
+    if is_arrow(path):  # it is read as a frame
+        return []
     stamp = _make_stamp(path)
     place: Path | None = None
     with suppress(OSError):
@@ -547,22 +510,24 @@ def _read_clean(file: ParquetFile, places: list[int]) -> pa.RecordBatchReader:
 
 
 def propose_types(table: Table, files: list[str]) -> dict[str, str]:
-    """Propose types, from rows, for a source whose types the policy must declare; empty if it can't be read."""
+    """Propose types, from rows, for JSON and several Parquet files, whose types the policy must declare; empty if unreadable."""
     listed = f"[{', '.join(map(quote_literal, files))}]"
-    text = (table.format or Format()).fit(table.source, table.text) if table.text is not None else Format()
+    if table.text is None and is_arrow(files[0]):
+        return {
+            name: _fold_type(simplify_type(kind))
+            for path in files
+            for name, kind in describe_file(path).items()
+        }
     if table.text is None:
         body = f"read_parquet({listed}, union_by_name = true, hive_partitioning = true)"
-    elif table.text == "json":
-        body = f"read_json({listed}, sample_size = -1, union_by_name = true, ignore_errors = true, format = 'auto')"
     else:
-        quotes = f"quote = {quote_literal(text.quote)}, escape = {quote_literal(text.escape or '')}"
-        body = (
-            f"read_csv({listed}, sample_size = -1, union_by_name = true, ignore_errors = true, null_padding = true, "
-            f"delim = {quote_literal(text.delimiter or ',')}, {quotes}, header = {text.header}, "
-            f"nullstr = {quote_literal(text.null)})"
-        )
+        body = f"read_json({listed}, sample_size = -1, union_by_name = true, ignore_errors = true, format = 'auto')"
     with _open_memory() as con:
-        return {name: _fold_type(kind) for name, kind in (describe_relation(con, body) or {}).items()}
+        found = {name: _fold_type(kind) for name, kind in (describe_relation(con, body) or {}).items()}
+    if table.text == "json":
+        losses = count_losses(table, files, found, None) if found else None
+        found |= dict.fromkeys(losses.lost if losses else (), "VARCHAR")
+    return found
 
 
 def _fold_type(kind: str) -> str:
@@ -648,6 +613,16 @@ def open_files(con: duckdb.DuckDBPyConnection, policy: Policy, table: Table, fil
     together: dict[tuple[str, ...], list[str]] = {}
     queries = []
     for index, path in enumerate(files):
+        if is_arrow(path):
+            copied = f"{name}_{index}"
+            own = _copy_arrow(con, copied, table, path)
+            if not own:
+                raise PolicyError(
+                    f"the source {table.source} of {table.name} can't be read as an Arrow file."
+                )
+            items = _write_items(table, path, own, columns)
+            queries.append(f"SELECT {items} FROM temp.main.{quote_identifier(copied)}")
+            continue
         found = describe_relation(con, write_scan(path))
         if found is None:
             raise PolicyError(f"the source {table.source} of {table.name} can't be read as parquet.")

@@ -3,10 +3,14 @@
 Usual CSV readers match quotes across lines, so one stray quote consumes the following lines, and they stop at bytes that are
 not UTF-8. Here lines are split first, as bytes: one line is one record, and no record affects another. No value makes the
 SQL fail: a field that does not fit its column is NULL, and an unreadable record is a row of NULLs.
+
+If the first line of a CSV file ends in a carriage return alone, so do all lines. Only a first line that names the columns, or is
+skipped, may decide this: a first row is one person's.
 """
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import csv
 import gzip
@@ -34,9 +38,9 @@ MAX_RECORD_BYTES = 4 << 20
 """The most bytes of one record; a longer one is a row of NULLs."""
 UNDECODABLE = "\U0010ffff"
 """A character that no text has, in place of undecodable bytes; its field becomes NULL."""
-READ_ERRORS = (OSError, EOFError, zlib.error)
+READ_ERRORS = (OSError, EOFError, zlib.error, pa.ArrowException)
 """Errors of an unreadable file."""
-_SURROGATES = re.compile("[\udc80-\udcff]+")
+_SURROGATES = re.compile("[\ud800-\udfff]+")
 _CODECS = {"windows-1252": "cp1252"}
 _BATCH_ROWS = 1 << 14
 _BOM = b"\xef\xbb\xbf"
@@ -44,8 +48,77 @@ LINE_SCHEMA = pa.schema([("line", pa.large_string())])
 FIELDS_SCHEMA = pa.schema([("fields", pa.list_(pa.large_string()))])
 
 
-def _open(path: str) -> IO[bytes]:
-    return gzip.open(path) if path.lower().endswith(".gz") else open(path, "rb")  # type: ignore[return-value]
+def open_packed(path: str) -> IO[bytes]:
+    """Open a file, decompressed."""
+    lowered = path.lower()
+    if lowered.endswith(".zst"):
+        return pa.input_stream(path, compression="zstd")  # type: ignore[no-any-return]
+    return gzip.open(path) if lowered.endswith(".gz") else open(path, "rb")  # type: ignore[return-value]
+
+
+_PEEKED = 1 << 16
+"""Bytes in which the first line's end is sought."""
+
+
+def _open(path: str, text: Format) -> IO[bytes]:
+    """Open a file, decompressed, without its skipped lines; UTF-16 becomes UTF-8, and carriage returns may become newlines."""
+    with open_packed(path) as file:
+        head = file.read(_PEEKED)
+    wide = text.encoding == "utf-16"
+    if wide:
+        order = "utf-16-be" if head.startswith(codecs.BOM_UTF16_BE) else "utf-16-le"
+        head = (
+            codecs.getincrementaldecoder(order)("surrogatepass").decode(head).encode("utf-8", "surrogatepass")
+        )
+    returns = (text.header or text.skip > 0) and _ends_in_return(head)
+    file = open_packed(path)
+    if not (wide or returns or text.skip):
+        return file
+
+    def parts() -> Iterator[bytes]:
+        decoder = codecs.getincrementaldecoder(order)("surrogatepass") if wide else None
+        left, first = text.skip, True
+        with file:
+            while part := file.read(BLOCK_BYTES):
+                if decoder is not None:
+                    part = _SURROGATES.sub(UNDECODABLE, decoder.decode(part)).encode()
+                if first and part:
+                    part, first = part.removeprefix(_BOM), False
+                if returns:
+                    part = part.replace(b"\r", b"\n")
+                while left and (cut := part.find(b"\n") + 1):
+                    part, left = part[cut:], left - 1
+                if not left:
+                    yield part
+
+    return io.BufferedReader(_Parts(parts()), 1 << 16)
+
+
+class _Parts(io.RawIOBase):
+    """A file of bytes that come in parts."""
+
+    def __init__(self, parts: Iterator[bytes]) -> None:
+        self._parts, self._rest = parts, b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill a buffer with the next bytes."""
+        while not self._rest:
+            part = next(self._parts, None)
+            if part is None:
+                return 0
+            self._rest = part
+        size = min(len(buffer), len(self._rest))
+        buffer[:size], self._rest = self._rest[:size], self._rest[size:]
+        return size
+
+
+def _ends_in_return(head: bytes) -> bool:
+    """Return whether a text's first line ends in a carriage return alone."""
+    place = head.find(b"\r")
+    return place >= 0 and b"\n" not in head[: place + 2]
 
 
 def _blocks(file: IO[bytes]) -> Iterator[bytes | None]:
@@ -78,9 +151,10 @@ def _decode(block: bytes, encoding: str) -> str:
     return _SURROGATES.sub(UNDECODABLE, text)
 
 
-def _split_lines(block: bytes, encoding: str) -> pa.Array:
-    """Return the nonblank lines of a block."""
-    if encoding != "utf-8":
+def _split_lines(block: bytes, text: Format) -> pa.Array:
+    """Return the lines of a block that are neither blank nor comments."""
+    encoding = text.encoding
+    if encoding not in ("utf-8", "utf-16"):  # UTF-16 is UTF-8 by now
         block = _decode(block, encoding).encode()
     if block.endswith(b"\n"):
         block = block[:-1]
@@ -96,24 +170,27 @@ def _split_lines(block: bytes, encoding: str) -> pa.Array:
     longest = pc.max(length).as_py() or 0
     if longest > MAX_RECORD_BYTES:
         texts = pc.if_else(pc.greater(length, MAX_RECORD_BYTES), pa.scalar(None, pa.large_string()), texts)
-    return texts.filter(pc.not_equal(length, 0))
+    kept = pc.not_equal(length, 0)
+    if text.comment is not None:
+        kept = pc.and_not(kept, pc.fill_null(pc.starts_with(texts, text.comment), False))
+    return texts.filter(kept)
 
 
 def read_records(path: str, text: Format, skip: bool) -> pa.RecordBatchReader:
     """Return the records of a file as a column `line`, with NULL for unreadable records.
 
     Args:
-        path: the file, decompressed if its name ends in ``.gz``.
+        path: the file, decompressed if its name ends in ``.gz`` or ``.zst``.
         skip: whether to skip the first record, which names the columns.
     """
 
     def parts() -> Iterator[pa.RecordBatch]:
         left = skip
-        with _open(path) as file:
+        with _open(path, text) as file:
             for block in _blocks(file):
                 lines = pa.nulls(1, pa.large_string())
                 if block is not None:
-                    lines = _split_lines(block, text.encoding)
+                    lines = _split_lines(block, text)
                 if left and len(lines):
                     lines, left = lines.slice(1), False
                 yield pa.record_batch([lines], LINE_SCHEMA)
@@ -122,12 +199,12 @@ def read_records(path: str, text: Format, skip: bool) -> pa.RecordBatchReader:
 
 
 def read_first_record(path: str, text: Format) -> str | None:
-    """Return the first nonblank line; None if there is none, or it can't be read."""
-    with _open(path) as file:
+    """Return the first line that is neither blank nor a comment; None if there is none, or it can't be read."""
+    with _open(path, text) as file:
         for block in _blocks(file):
             if block is None:
                 return None
-            lines = _split_lines(block[: MAX_RECORD_BYTES + 1], text.encoding)
+            lines = _split_lines(block[: MAX_RECORD_BYTES + 1], text)
             if len(lines):
                 return lines[0].as_py()  # type: ignore[no-any-return]
     return None
@@ -137,7 +214,7 @@ def read_heading(path: str, text: Format) -> list[str]:
     """Return the column names in a file's first record.
 
     Raises:
-        PolicyError: the record contains NUL, or has no line end that CSV supports.
+        PolicyError: the record contains NUL, or a line's end within a name.
     """
     line = read_first_record(path, text)
     try:
@@ -145,7 +222,7 @@ def read_heading(path: str, text: Format) -> list[str]:
     except csv.Error:
         pass
     raise PolicyError(
-        f"the first line of {Path(path).name} can't be read as names of columns: it has NUL in it, or a line's end of \\r alone.",
+        f"the first line of {Path(path).name} can't be read as names of columns: it has NUL in it, or \\r within a name.",
         hint="write the file as UTF-8 text with lines that end in \\n, or set encoding in its format.",
     )
 
@@ -166,8 +243,8 @@ def read_quoted_records(path: str, text: Format, skip: bool) -> pa.RecordBatchRe
     """Return records, with quoted fields that may span lines, as a column `fields` of lists of texts."""
 
     def rows() -> Iterator[list[str] | None]:
-        encoding = _CODECS.get(text.encoding, text.encoding)
-        with io.TextIOWrapper(_open(path), encoding, "surrogateescape", newline="") as file:
+        encoding = "utf-8" if text.encoding == "utf-16" else _CODECS.get(text.encoding, text.encoding)
+        with io.TextIOWrapper(_open(path, text), encoding, "surrogateescape", newline="") as file:
             lines = _read_csv(file, text)
             while True:
                 try:
@@ -207,8 +284,9 @@ def read_array_records(path: str, text: Format) -> pa.RecordBatchReader:
     """Return the records of a JSON array as a column `line`, up to the first invalid one."""
 
     def objects() -> Iterator[str | None]:
-        with _open(path) as file:
-            whole = _decode(file.read().removeprefix(_BOM), text.encoding)
+        with _open(path, text) as file:
+            encoding = "utf-8" if text.encoding == "utf-16" else text.encoding
+            whole = _decode(file.read().removeprefix(_BOM), encoding)
         decoder, blank = json.JSONDecoder(), re.compile(r"[\s,]*")
         found = re.match(r"\s*\[", whole)
         place = found.end() if found else len(whole)
@@ -227,7 +305,8 @@ def read_array_records(path: str, text: Format) -> pa.RecordBatchReader:
     return _batch(objects(), LINE_SCHEMA)
 
 
-_LENT = "dpsql_records"
+RECORDS = "dpsql_records"
+"""The relation that :func:`write_query` reads."""
 
 
 def copy_text(
@@ -246,10 +325,10 @@ def copy_text(
     read = False
     with contextlib.suppress(duckdb.Error, *READ_ERRORS):
         for path in files:
-            con.register(_LENT, _read_source(path, table, text))
-            rows = _write_query(path, table, text, columns)
+            con.register(RECORDS, read_source(path, table, text))
+            rows = write_query(path, table, text, columns)
             con.execute(f"INSERT INTO temp.main.{quote_identifier(name)} {rows}")
-            con.unregister(_LENT)
+            con.unregister(RECORDS)
         read = True
     if not read:
         raise PolicyError(f"the source {table.source} of {table.name} can't be read.")
@@ -302,6 +381,15 @@ def check_heading(table: Table, text: Format, columns: Mapping[str, str], files:
             )
 
 
+def reads_columns(table: Table, columns: Iterable[str], files: Iterable[str]) -> bool:
+    """Return whether text files have columns, as their format is declared."""
+    text, listed = (table.format or Format()).fit(table.source, table.text), list(columns)
+    try:
+        return not any(_find_missing(table, text, listed, path)[0] for path in files)
+    except PolicyError:
+        return False
+
+
 def _find_missing(
     table: Table, text: Format, columns: Iterable[str], path: str
 ) -> tuple[str | None, list[str]]:
@@ -338,7 +426,7 @@ _FEWEST = 10
 def _fits_nowhere(path: str, table: Table, text: Format) -> bool:
     """Return whether the first records are several, and none has as many fields as the first line."""
     width, seen = len(read_heading(path, text)), 0
-    for batch in _read_source(path, table, text):
+    for batch in read_source(path, table, text):
         for found in batch.column(0).slice(0, _SAMPLE - seen).to_pylist():
             seen += 1
             with contextlib.suppress(csv.Error):
@@ -358,7 +446,7 @@ def _is_blank(path: str) -> bool:
 
 
 def _is_empty(path: str) -> bool:
-    with _open(path) as file:
+    with open_packed(path) as file:
         return not file.read(len(_BOM) + 1).removeprefix(_BOM)
 
 
@@ -378,28 +466,43 @@ def _read_keys(path: str, text: Format) -> list[str]:
     return list(names)
 
 
-def _read_source(path: str, table: Table, text: Format) -> pa.RecordBatchReader:
+def split_record(line: str, text: Format) -> list[str]:
+    """Return the fields of a line; none if it is no CSV."""
+    with contextlib.suppress(csv.Error):
+        return next(_read_csv(iter([line]), text), [])
+    return []
+
+
+def read_source(path: str, table: Table, text: Format) -> pa.RecordBatchReader:
+    """Return the records of a file, without the one that names the columns."""
     if table.text == "json":
         return read_array_records(path, text) if text.records == "array" else read_records(path, text, False)
     read = read_quoted_records if text.quoted_newlines else read_records
     return read(path, text, text.header)
 
 
-def _write_query(path: str, table: Table, text: Format, columns: Mapping[str, str]) -> str:
+def write_query(path: str, table: Table, text: Format, columns: Mapping[str, str], raw: bool = False) -> str:
+    """Return SQL that reads the columns of a file's records.
+
+    Args:
+        raw: whether to return their texts, and whether a record could be read as ``dpsql_unread``.
+    """
     if table.text == "json":
-        return _write_objects(columns, text)
+        return _write_objects(columns, text, raw)
     names = [fold(name) for name in (read_heading(path, text) if text.header else columns)]
     places = {name: index for index, name in reversed(list(enumerate(names, start=1)))}
     items = [f"NULL::{kind}" for kind in columns.values()]
     for index, (name, kind) in enumerate(columns.items()):
         if fold(name) in places:
-            field = _write_unquoted(f"f[{places[fold(name)]}]", text)
-            items[index] = write_typed_field(field, kind, text)
+            field = _write_unquoted(f"f[{places[fold(name)]}]", kind, text)
+            items[index] = field if raw else write_typed_field(field, kind, text)
+    if raw:
+        items = [*_name_items(items, columns), "f IS NULL AS dpsql_unread"]
     fitting = [f"len(f) = {len(names)}"] if text.header else []
     if text.quoted_newlines:
-        fields = f"SELECT fields AS f FROM {_LENT}"
+        fields = f"SELECT fields AS f FROM {RECORDS}"
     else:
-        fields = f"SELECT line, {_write_fields(text)} AS f FROM {_LENT}"
+        fields = f"SELECT line, {_write_fields(text)} AS f FROM {RECORDS}"
         # The fields joined must be the line; otherwise there is text next to a quote.
         fitting.append(f"array_to_string(f, {quote_literal(text.delimiter or ',')}) = line")
     whole = f"CASE WHEN {' AND '.join(fitting)} THEN f END" if fitting else "f"
@@ -421,19 +524,22 @@ def _write_fields(text: Format) -> str:
 
 def _write_class(letter: str) -> str:
     """Return a letter for the brackets of a regular expression."""
-    return f"\\x{ord(letter):02x}"
+    return f"\\x{{{ord(letter):x}}}"
 
 
-def _write_unquoted(field: str, text: Format) -> str:
-    bare = f"nullif({field}, {quote_literal(text.null)})"
+def _write_unquoted(field: str, kind: str, text: Format) -> str:
+    """Return SQL for a field without its quotes, with NULL for the words that mean it."""
     if not text.quote or text.quoted_newlines:
-        return bare
+        return _write_null(field, text.words)
     quote, escape = text.quote, text.escape or text.quote
     inner = f"{field}[2:-2]"
     if escape == quote:
         inner = f"replace({inner}, {quote_literal(quote * 2)}, {quote_literal(quote)})"
     else:
         inner = f"regexp_replace({inner}, {quote_literal(f'(?s)[{_write_class(escape)}](.)')}, '\\1', 'g')"
+    if kind != "VARCHAR":
+        inner = _write_null(inner, text.words)
+    bare = _write_null(field, text.words)
     return f"CASE WHEN starts_with({field}, {quote_literal(quote)}) THEN {inner} ELSE {bare} END"
 
 
@@ -447,6 +553,31 @@ def write_zoned_text(value: str) -> str:
     return f"CASE WHEN {local} THEN {utc} ELSE TRY_CAST({value} AS {ZONED}) END"
 
 
+def _write_null(field: str, words: tuple[str, ...]) -> str:
+    """Return SQL for a field, with NULL for words."""
+    if len(words) < 2:
+        return f"nullif({field}, {quote_literal(words[0])})" if words else field
+    return f"CASE WHEN {field} NOT IN ({', '.join(map(quote_literal, words))}) THEN {field} END"
+
+
+_NUMERIC = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?$|FLOAT$|DOUBLE$|DECIMAL\(")
+
+
+def _write_number(value: str, text: Format) -> str:
+    """Return SQL for a number with a decimal point and no other mark, with NULL for one that is not in the declared format."""
+    if text.decimal == "." and text.thousands is None:
+        return value
+    digits = "[0-9]+"
+    if text.thousands is not None:
+        comma = f"[{_write_class(text.thousands)}]"
+        digits = f"(?:[0-9]+|[0-9]{{1,3}}(?:{comma}[0-9]{{2,3}})*{comma}[0-9]{{3}})"
+    fraction = f"[{_write_class(text.decimal)}]"
+    pattern = rf"\s*[+-]?(?:{digits}(?:{fraction}[0-9]*)?|{fraction}[0-9]+)(?:[eE][+-]?[0-9]+)?\s*"
+    plain = value if text.thousands is None else f"replace({value}, {quote_literal(text.thousands)}, '')"
+    plain = plain if text.decimal == "." else f"replace({plain}, {quote_literal(text.decimal)}, '.')"
+    return f"CASE WHEN regexp_full_match({value}, {quote_literal(pattern)}) THEN {plain} END"
+
+
 def write_typed_field(value: str, kind: str, text: Format) -> str:
     """Return SQL that reads a text as a type, with NULL if it does not fit."""
     pattern = text.date_format if kind == "DATE" else text.timestamp_format if "TIMESTAMP" in kind else None
@@ -456,16 +587,28 @@ def write_typed_field(value: str, kind: str, text: Format) -> str:
         return f"TRY(timezone('UTC', {value}))" if pattern is not None else write_zoned_text(value)
     if kind == "VARCHAR":
         return f"CASE WHEN NOT contains({value}, {quote_literal(UNDECODABLE)}) THEN {value} END"
+    if _NUMERIC.match(kind) and not kind.endswith("]"):
+        value = _write_number(value, text)
     return f"TRY_CAST({value} AS {kind})"
 
 
-def _write_objects(columns: Mapping[str, str], text: Format) -> str:
+def _name_items(items: Iterable[str], columns: Iterable[str]) -> list[str]:
+    return [f"{item} AS {quote_identifier(name)}" for item, name in zip(items, columns, strict=True)]
+
+
+def _write_objects(columns: Mapping[str, str], text: Format, raw: bool) -> str:
     nested = {name for name, kind in columns.items() if kind.endswith("]") or kind.startswith("STRUCT")}
     shape = json.dumps({name: "JSON" if name in nested else "VARCHAR" for name in columns})
     items = [
-        f"TRY_CAST({value} AS {kind})" if name in nested else write_typed_field(value, kind, text)
+        value
+        if raw
+        else f"TRY_CAST({value} AS {kind})"
+        if name in nested
+        else write_typed_field(value, kind, text)
         for name, kind in columns.items()
         for value in (f"struct_extract(r, {quote_literal(name)})",)
     ]
+    if raw:
+        items = [*_name_items(items, columns), "r IS NULL AS dpsql_unread"]
     objects = "CASE WHEN json_valid(line) THEN line END"
-    return f"SELECT {', '.join(items)} FROM (SELECT json_transform({objects}, {quote_literal(shape)}) AS r FROM {_LENT}) AS a"
+    return f"SELECT {', '.join(items)} FROM (SELECT json_transform({objects}, {quote_literal(shape)}) AS r FROM {RECORDS}) AS a"

@@ -72,7 +72,8 @@ def unwrap_value(value: object) -> object:
         return value
     kind = getattr(value.dtype, "kind", "")
     if kind == "m":  # in nanoseconds, a duration's item is an integer
-        return value
+        found = value.astype("timedelta64[us]").item()
+        return found if found is None or value == value.astype("timedelta64[us]") else value
     found = value.item()
     if kind == "M" and not isinstance(found, datetime.date):  # so is a moment's
         found = value.astype("datetime64[us]").item()
@@ -114,6 +115,7 @@ _READERS: tuple[tuple[type, Callable[[Any], object]], ...] = (
     (decimal.Decimal, decimal.Decimal),
     (datetime.datetime, _read_moment),
     (datetime.date, lambda value: datetime.date.fromordinal(datetime.date.toordinal(value))),
+    (datetime.timedelta, lambda value: None if _is_missing(value) else value),
 )
 """Readers of a subclass's value by its base, which call no method of the subclass."""
 

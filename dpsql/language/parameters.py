@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import math
+import uuid
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
@@ -65,7 +66,7 @@ def _join_texts(value: exp.Expr) -> None:
 
 
 _TEXT = exp.DataType.build("VARCHAR", dialect="duckdb")
-_CONSTANTS = (exp.Literal, exp.Boolean, exp.Neg, exp.Cast)
+_CONSTANTS = (exp.Literal, exp.Boolean, exp.Neg, exp.Cast, exp.Interval)
 
 
 def _write_out_lists(tree: exp.Expr) -> exp.Expr:
@@ -144,6 +145,12 @@ def make_literal(value: object, name: str = "", span: Span | None = None) -> exp
             ) from None
     if isinstance(value, datetime.date):
         return exp.cast(exp.Literal.string(value.isoformat()), "DATE")
+    if isinstance(value, datetime.time) and value.tzinfo is None:
+        return exp.cast(exp.Literal.string(value.isoformat()), "TIME")
+    if isinstance(value, uuid.UUID):
+        return exp.cast(exp.Literal.string(str(value)), "UUID")
+    if isinstance(value, datetime.timedelta):
+        return _make_interval(value, name, span)
     if isinstance(value, list) and not any(isinstance(held, list) for held in value):
         if len(value) > MAX_LIST_PARAMETER:
             what = f"${name} holds {len(value):,} values, and {MAX_LIST_PARAMETER:,} are the most."
@@ -167,8 +174,20 @@ def make_literal(value: object, name: str = "", span: Span | None = None) -> exp
     raise BindError(
         f"${name} holds {'no finite number' if numeric else type(value).__name__}.",
         span=span,
-        hint="parameters are numbers, strings, booleans, dates, None or lists of these.",
+        hint="parameters are numbers, strings, booleans, dates, times, intervals, UUIDs, None or lists of these.",
     )
+
+
+def _make_interval(value: datetime.timedelta, name: str, span: Span | None) -> exp.Expr:
+    """Return a literal of an interval, in days if it is whole days."""
+    seconds = value.days * 86_400 + value.seconds
+    if value.microseconds or getattr(value, "nanoseconds", 0):
+        raise BindError(
+            f"${name} holds an interval with parts of a second.", span=span, hint="give whole seconds."
+        )
+    size, unit = (abs(seconds) // 86_400, "DAY") if seconds % 86_400 == 0 else (abs(seconds), "SECOND")
+    made = exp.Interval(this=exp.Literal.string(str(size)), unit=exp.var(unit))
+    return exp.Neg(this=made) if seconds < 0 else made
 
 
 def list_parameters_named(tokens: Sequence[Token]) -> list[str]:

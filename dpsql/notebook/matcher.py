@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MAX_PATHS = 200
 """Paths that are offered at once."""
 _BOUND = (bool, int, float, str, Decimal, datetime.date, type(None))
-_DATA = (".duckdb", ".db", ".parquet", ".csv", ".tsv", ".json", ".jsonl", ".ndjson")
+_DATA = (".duckdb", ".db", ".parquet", ".arrow", ".feather", ".csv", ".tsv", ".json", ".jsonl", ".ndjson")
 _PATHS = {
     "--policy": (".toml",),
     "--ledger": (".ledger",),

@@ -2,7 +2,8 @@
 
 It shows column names and types, never rows, because a bound that is looked up in the data reveals something about them.
 The bounds that it proposes are public knowledge (an age, a month, a latitude). If neither the source nor the policy has
-types, it proposes them from the rows. Once the owner declares them, no row decides them.
+types, it proposes them from the rows, and for a CSV file a format from the first lines. Once the owner declares them, no row
+decides them. Values of text files that would be NULL are counted in a sample, or with ``--data`` in all rows.
 
 With ``--data`` it counts exactly the rows that a policy leaves out. These counts are not private, and must not be
 published: a policy chosen by them reveals a little about the data. They show mistakes, such as a bound in another unit
@@ -13,7 +14,9 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 import re
+import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -25,8 +28,9 @@ from dpsql.engine.base import find_files
 from dpsql.engine.duckdb import DuckDBEngine
 from dpsql.engine.sandbox import quote_identifier, quote_literal
 from dpsql.engine.schemas import propose_object_types
-from dpsql.engine.sources import describe_parquet, find_bad_columns, propose_types
-from dpsql.engine.text_sources import READ_ERRORS, read_first_record, show_headings
+from dpsql.engine.sources import describe_file, find_bad_columns, propose_types
+from dpsql.engine.text_proposals import SAMPLE_ROWS, TextProposal, count_losses, propose_format
+from dpsql.engine.text_sources import READ_ERRORS, read_first_record, reads_columns, show_headings
 from dpsql.errors import LedgerError, PolicyError, did_you_mean, find_nearest
 from dpsql.exact.row_caps import RowCaps
 from dpsql.ledger.ledger import Ledger
@@ -41,9 +45,10 @@ from dpsql.owner.column_checks import (
     find_known_bounds,
 )
 from dpsql.policy import model
+from dpsql.policy.edits import set_values
 from dpsql.policy.model import Column, NameMapping, Policy, Table
 from dpsql.policy.tables import ZONED
-from dpsql.policy.toml import TODO, parse_toml
+from dpsql.policy.toml import TODO, parse_toml, write_toml
 from dpsql.policy.unit_guess import names_a_thing, write_unit
 from dpsql.policy.validate import fold, write_bound
 from dpsql.privacy.accountants import suggest_delta
@@ -315,7 +320,11 @@ def _describe(table: str, key: str, places: list[tuple[str, int]]) -> str:
 
 @dataclass(repr=False)
 class Findings:
-    """The findings of a check: ``missing`` has the errors, ``advice``, ``budget`` and ``proposals`` are optional."""
+    """The findings of a check: ``missing`` has the errors, ``advice``, ``budget`` and ``proposals`` are optional.
+
+    ``types`` are proposed lines, and ``edits`` their values by key. ``sampled`` names the rows in which values that would be
+    NULL were sought, and ``lost`` is whether there were any.
+    """
 
     declared: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
@@ -324,6 +333,9 @@ class Findings:
     proposals: list[str] = field(default_factory=list)
     types: list[str] = field(default_factory=list)
     counted: list[str] = field(default_factory=list)
+    edits: dict[tuple[str, ...], Any] = field(default_factory=dict)
+    sampled: list[str] = field(default_factory=list)
+    lost: bool = False
 
     def lines(self) -> list[str]:
         """Return the findings as lines of text."""
@@ -332,7 +344,8 @@ class Findings:
             if said:
                 lines += ["", title, *(f"  - {line}" for line in said)]
         if self.types:
-            lines += ["", "Types, proposed from the rows. Correct them if necessary, and paste:", ""]
+            title = "Types, proposed from the rows. Correct them if necessary, use --write, or replace the lines and paste:"
+            lines += ["", title, ""]
             lines += [f"    {line}" for line in self.types]
         proposals = [*(["[budget]"] if self.budget else []), *self.budget, *self.proposals]
         if proposals:
@@ -343,11 +356,19 @@ class Findings:
             ]
             lines += [f"    {line}" for line in proposals]
         if not self.missing:
-            lines += ["", "Nothing is missing. Nothing above depends on a row."]
+            lines += ["", self._conclude()]
         if self.counted:
             lines += ["", "Exact counts, which must not be published:"]
             lines += [f"  - {line}" for line in self.counted]
         return lines
+
+    def _conclude(self) -> str:
+        """Return the last line of a check that found nothing missing in the policy."""
+        if self.lost:
+            return "All is declared, but some values are read as NULL: see above."
+        if self.sampled:
+            return f"Nothing is missing, as far as {' and '.join(self.sampled)} show."
+        return "Nothing is missing. Nothing above depends on a row."
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -394,7 +415,7 @@ def check_policy(policy: str | Path, data: Any = ":memory:", rows: bool = False)
             raise
         return findings  # the rest needs the privacy unit
     _check_budget(declared, findings)
-    declared = _propose_missing_types(declared, policy.parent, data, findings)
+    declared = _propose_missing_types(declared, policy.parent, data, findings, rows)
     try:
         engine = DuckDBEngine(data, declared, policy.parent)
     except PolicyError as error:
@@ -432,7 +453,30 @@ def check_policy(policy: str | Path, data: Any = ":memory:", rows: bool = False)
     return findings
 
 
-def _propose_missing_types(policy: Policy, base: Path, data: Any, findings: Findings) -> Policy:
+def write_proposals(policy: str | Path, findings: Findings) -> int:
+    """Put proposed types and formats into a policy file, and return their number; comments and other lines stay.
+
+    Raises:
+        PolicyError: the file can't be edited safely, or not written.
+    """
+    path = Path(policy).expanduser().resolve()
+    if not findings.edits:
+        return 0
+    made = set_values(
+        path.read_bytes().decode("utf-8"), path.name, findings.edits, "GUESS, from the first lines"
+    )
+    Policy.loads(made)
+    beside = path.with_name(f".{path.name}.new")
+    try:
+        beside.write_bytes(made.encode("utf-8"))
+        shutil.copymode(path, beside)
+        os.replace(beside, path)
+    except OSError:
+        raise PolicyError(f"{path} can't be written.", hint="check the permissions of its folder.") from None
+    return len(findings.edits)
+
+
+def _propose_missing_types(policy: Policy, base: Path, data: Any, findings: Findings, rows: bool) -> Policy:
     """Return the policy with proposals for missing types, so that the rest can be checked."""
     tables = {}
     for name, table in policy.tables.items():
@@ -450,8 +494,10 @@ def _propose_missing_types(policy: Policy, base: Path, data: Any, findings: Find
         except PolicyError:
             continue  # the engine reports it
         _check_format(table, files, findings)
-        there = model.NameMapping(propose_types(table, files))
-        named = table.format is None or table.format.header
+        found = _propose_format(policy, table, files, findings)
+        tables[name] = table = table if found is None else found[0]
+        there = model.NameMapping(propose_types(table, files) if found is None else found[1].types)
+        named = table.text == "json" or table.format is None or table.format.header
         for column in model.list_mentioned(policy, table) if there and named else ():
             if column not in there:
                 findings.missing.append(
@@ -465,24 +511,95 @@ def _propose_missing_types(policy: Policy, base: Path, data: Any, findings: Find
             )
         missing = model.list_untyped(policy, table)
         if not missing and any(column.type for column in table.columns.values()):
+            _check_losses(policy, table, files, there, findings, rows)
             continue
         kinds = {column: there.get(column, "VARCHAR") for column in missing}
         spoken = model.NameMapping({**table.columns, **dict.fromkeys(missing)})
         kinds |= {column: kind for column, kind in there.items() if column not in spoken}
         kinds = kinds or {"column": "VARCHAR"}
         findings.missing.append(f"{name}: the types of its columns, because {table.source} has none.")
+        notes = {} if found is None else found[1].notes
+        findings.advice += [f"{name}.{column}: {note}." for column, note in notes.items() if column in kinds]
         tables[name] = _propose_types(table, kinds, findings)
     return replace(policy, tables=tables)
 
 
+def _propose_format(
+    policy: Policy, table: Table, files: list[str], findings: Findings
+) -> tuple[Table, TextProposal] | None:
+    """Return a CSV table and its proposal, with the proposed format if its own does not read it; None for other tables."""
+    if table.text in (None, "json"):
+        return None
+    proposal = propose_format(table, files, model.list_mentioned(policy, table))
+    if proposal is None or not proposal.settings:
+        return None if proposal is None else (table, proposal)
+    types = {name: column.type for name, column in table.columns.items() if column.type is not None}
+    if types and not model.list_untyped(policy, table) and reads_columns(table, types, files):
+        losses = count_losses(table, files, types)
+        better = count_losses(replace(table, format=proposal.form), files, types)
+        if losses is None or better is None or losses.weight <= better.weight:
+            return table, proposal
+    if table.format is None:
+        findings.edits["tables", table.name, "format"] = proposal.settings
+    else:
+        for key, value in proposal.settings.items():
+            findings.edits["tables", table.name, "format", key] = value
+    settings = proposal.form.collect()
+    findings.types += write_toml({"tables": {table.name: {"format": settings}}}).splitlines()
+    findings.missing.append(f"{table.name}: its format, as the first lines of {table.source} show.")
+    return replace(table, format=proposal.form), proposal
+
+
+def _check_losses(
+    policy: Policy, table: Table, files: list[str], there: Mapping[str, str], findings: Findings, rows: bool
+) -> None:
+    """Report values of a text source that are NULL under its declared types, and propose better ones."""
+    if table.text is None:
+        return
+    types = model.list_types(policy, table)
+    losses = count_losses(table, files, types, None if rows else SAMPLE_ROWS)
+    if losses is None:
+        return  # the engine reports it
+    which = f"all rows of {table.source}" if rows else f"the first {SAMPLE_ROWS:,} rows of {table.source}"
+    findings.sampled.append(which)
+    if losses.unread:
+        findings.lost = True
+        much = losses.unread * 4 >= losses.rows
+        (findings.missing if much else findings.advice).append(
+            f"{table.name}: {'at least a quarter' if much else 'some'} of {which} can't be read, since their fields or quotes "
+            "don't fit the format: all their values are NULL."
+        )
+    better = {}
+    for name, (lost, values) in losses.lost.items():
+        findings.lost = True
+        kind, proposed = types[name], there.get(name, "VARCHAR")
+        if lost * 4 < values:
+            findings.advice.append(
+                f"{table.name}.{name}: some values in {which} do not fit {kind}, and are NULL."
+            )
+            continue
+        findings.missing.append(
+            f"{table.name}.{name}: at least a quarter of its values in {which} do not fit {kind}, and are NULL."
+        )
+        better[name] = "VARCHAR" if proposed == kind else proposed
+    if better:
+        _propose_types(table, better, findings)
+
+
 def _propose_types(table: Table, kinds: Mapping[str, str], findings: Findings) -> Table:
-    """Record proposed types, and return the table with them."""
-    table = replace(table, columns={**table.columns, **_bound_known(table, kinds)})
+    """Record proposed types, and known bounds of numbers, and return the table with them."""
+    bounded = _bound_known(table, kinds)
+    table = replace(table, columns={**table.columns, **bounded})
     findings.types += model.write_columns(table, kinds)
     typed = {
         c: replace(table.columns[c] if c in table.columns else model.Column(), type=k)
         for c, k in kinds.items()
     }
+    for name, column in typed.items():
+        place = ("tables", table.name, "columns", name)
+        findings.edits[*place, "type"] = column.type
+        if column.bounds is not None and name in bounded:
+            findings.edits[*place, "bounds"] = list(column.bounds)
     return replace(table, columns={**table.columns, **typed})
 
 
@@ -552,7 +669,7 @@ def _count_unreadable(engine: DuckDBEngine, table: Table, files: list[str], find
             findings.counted.append(f"{table.name}.{name}: {count} are NULL or do not fit")
     if table.text is None:
         for path in files:
-            bad = find_bad_columns(path, describe_parquet(path))
+            bad = find_bad_columns(path, describe_file(path))
             if bad:
                 findings.counted.append(f"{Path(path).name}: values that can't be read in {', '.join(bad)}")
 

@@ -1,6 +1,7 @@
 """The command ``dpsql policy init``: a first policy, written from a source's schema alone.
 
-No value is read, neither for bounds nor for groups nor for the number of units, so the text reveals nothing about a row.
+No value is read, neither for bounds nor for groups nor for the number of units, so the text reveals nothing about a row. But
+CSV files have no schema. Their types and format are guesses from the first lines, which the owner confirms.
 Decisions that only the owner can make are ``"TODO"``; ``dpsql policy check`` requires them.
 """
 
@@ -92,7 +93,7 @@ class PolicyDraft:
 
 
 def init_policy(source: Any, unit: str | None = None, output: str | Path | None = None) -> PolicyDraft:
-    """Write a first policy of a source from its schema alone; no value is read.
+    """Write a first policy of a source from its schema alone; only of CSV files are the first lines read.
 
     Args:
         source: a Parquet, CSV or JSON file, a glob, or a list of these (each is a table). Or a DuckDB file or connection, a
@@ -123,7 +124,7 @@ def init_policy(source: Any, unit: str | None = None, output: str | Path | None 
     if not units and unit is not None:
         known = [column for table in tables for column in table.columns]
         raise PolicyError(f"no table of the source has a column {unit}.", hint=did_you_mean(unit, known))
-    lines = [*_write_head(source, [t.name for t in named if t not in tables]), *_write_budget()]
+    lines = [*_write_head(source, named, tables), *_write_budget()]
     still: list[str] = []
     for table in tables:
         lines += _write_table(table, units.get(table.name), unit is not None, still)
@@ -141,15 +142,18 @@ def _has_name(name: str) -> bool:
     return True
 
 
-def _write_head(source: Any, unnamed: Sequence[str]) -> Iterator[str]:
+def _write_head(source: Any, named: Sequence[TableSchema], tables: Sequence[TableSchema]) -> Iterator[str]:
     """Yield the comments at the start of the file."""
     paths = source if isinstance(source, list | tuple) else [source]
-    named = all(isinstance(path, str | os.PathLike) for path in paths)
-    said = " and ".join(os.path.basename(os.fspath(path)) for path in paths) if named else "tables in memory"
-    yield f"# A first policy for {said}, written from names and types alone: no value was read."
+    files = all(isinstance(path, str | os.PathLike) for path in paths)
+    said = " and ".join(os.path.basename(os.fspath(path)) for path in paths) if files else "tables in memory"
+    if any(table.guessed for table in tables):
+        yield f"# A first policy for {said}. Types and formats are guesses from the first lines; nothing else was read."
+    else:
+        yield f"# A first policy for {said}, written from names and types alone: no value was read."
     yield "# A policy is public. Decide from the way the data were made, never from the data."
     yield f'# 1. Replace each "{TODO}". 2. Confirm each GUESS, and delete that word. 3. Run: dpsql policy check policy.toml'
-    for name in unnamed:
+    for name in (table.name for table in named if table not in tables):
         yield f"# Left out: {name!r}, because a policy can't have such a name. Use a view with another name."
 
 
@@ -182,9 +186,9 @@ def _write_table(table: TableSchema, unit: str | None, given: bool, still: list[
     yield from ("", head)
     if table.source is not None:
         yield _line("source", table.source, "relative to this file")
-    if table.delimiter is not None:
-        form = write_toml({"format": {"delimiter": table.delimiter}}, frozenset(("delimiter",))).strip()
-        yield _comment(form, "GUESS, from the first line")
+    if table.settings:
+        form = write_toml({"format": table.settings}, frozenset(table.settings)).strip()
+        yield _comment(form, "GUESS, from the first lines")
     yield from _write_unit(table, unit, given, still)
     yield from _write_columns(table, unit, head, still)
 
@@ -230,8 +234,28 @@ def _write_columns(table: TableSchema, unit: str | None, head: str, still: list[
     own = fold(path[0].column) if path else ""
     names = NameMapping(dict.fromkeys(table.columns))
     for name in names:
-        line = _write_column(table.name, name, table.columns[name], fold(name) == own, still)
+        write = _write_guessed if table.guessed else _write_column
+        line = write(table.name, name, table.columns[name], fold(name) == own, still)
+        line += f"; {table.notes[name]}" if name in table.notes else ""
         yield line if line.isprintable() else f"# {name!a}: left out, because its name can't be printed"
+
+
+def _write_guessed(table: str, name: str, kind: str | None, unit: bool, still: list[str]) -> str:
+    """Return the line of a CSV file's column, with its type."""
+    sort = find_kind(kind or "")
+    if unit:
+        return _inline(name, {"type": kind}, "GUESS of its type; the unit can be counted, but never shown")
+    if sort == "number" and not names_a_thing(name):
+        known = find_known_bounds(name)
+        if known is not None:
+            line = f'{_key(name)} = {{ type = "{kind}", bounds = {known[0]} }}'
+            return _comment(line, f"GUESS of its type, and from the name: {known[1]}")
+        still.append(f"{table}.{name}.bounds")
+        said = "GUESS of its type; bounds are [lowest, highest], for sums and means; or delete them"
+        return _inline(name, {"type": kind, "bounds": TODO}, said)
+    example, said = _EXAMPLES.get(sort, ("", "")) if not names_a_person(name) else ("", "")
+    more = f"; {example}: {said}" if example else ""
+    return _inline(name, {"type": kind}, f"GUESS of its type{more}")
 
 
 def _write_column(table: str, name: str, kind: str | None, unit: bool, still: list[str]) -> str:

@@ -24,11 +24,19 @@ from dpsql.policy.toml import Section, assign, declare_field
 from dpsql.policy.validate import DateBound, Value, fold, settle_text
 
 TEXT_KINDS = {
-    ".csv": "csv", ".csv.gz": "csv", ".tsv": "tsv", ".tsv.gz": "tsv",
-    ".json": "json", ".jsonl": "json", ".ndjson": "json",
-}  # fmt: skip
+    ending + packed: kind
+    for ending, kind in {
+        ".csv": "csv",
+        ".tsv": "tsv",
+        ".json": "json",
+        ".jsonl": "json",
+        ".ndjson": "json",
+    }.items()
+    for packed in ("", ".gz", ".zst")
+}
 """Endings of text files, whose types are not in them, and the kind of text."""
-FILE_ENDINGS = (".parquet", *TEXT_KINDS)
+ARROW_ENDINGS = (".arrow", ".feather")
+FILE_ENDINGS = (".parquet", *ARROW_ENDINGS, *TEXT_KINDS)
 ZONED = "TIMESTAMP WITH TIME ZONE"
 """The type of moments, which show a local time only in a named zone."""
 
@@ -95,8 +103,12 @@ class Format(Section):
         quote: the character around fields that contain the delimiter; ``""`` if there is none.
         escape: the character before a quote within quotes (the quote itself, or a backslash).
         header: whether the first line of each file names the columns. Otherwise they are in the policy's order.
-        encoding: ``"utf-8"``, ``"latin-1"`` or ``"windows-1252"``.
-        null: the unquoted text that means NULL.
+        encoding: ``"utf-8"``, ``"latin-1"``, ``"windows-1252"`` or ``"utf-16"``.
+        null: the text that means NULL, or a list of such texts. In a column of texts, a quoted one is itself.
+        decimal, thousands: the characters in numbers before the fraction and between groups of digits. A number with another
+            character is NULL.
+        skip: the number of lines before the first that counts, which names the columns if there is a header.
+        comment: the character that starts a line to be ignored.
         date_format, timestamp_format: patterns of strptime; by default ISO dates.
         quoted_newlines: whether quoted fields may contain newlines. One stray quote, and so one person's row, then
             changes the rows after it: the check of the policy warns.
@@ -108,8 +120,14 @@ class Format(Section):
     quote: str = declare_field(validate.settle_letter, '"', only="csv")
     escape: str | None = declare_field(validate.settle_letter, only="csv")
     header: bool = declare_field(validate.settle_flag, True, only="csv")
-    encoding: str = declare_field(validate.settle_choice("utf-8", "latin-1", "windows-1252"), "utf-8")
-    null: str = declare_field(validate.settle_null, "", only="csv")
+    encoding: str = declare_field(
+        validate.settle_choice("utf-8", "latin-1", "windows-1252", "utf-16"), "utf-8"
+    )
+    null: str | tuple[str, ...] = declare_field(validate.settle_null, "", only="csv")
+    decimal: str = declare_field(validate.settle_mark, ".", only="csv")
+    thousands: str | None = declare_field(validate.settle_mark, only="csv")
+    skip: int = declare_field(validate.settle_count, 0, only="csv")
+    comment: str | None = declare_field(validate.settle_comment, only="csv")
     date_format: str | None = declare_field(validate.settle_pattern)
     timestamp_format: str | None = declare_field(validate.settle_pattern)
     quoted_newlines: bool = declare_field(validate.settle_flag, False, only="csv")
@@ -122,6 +140,21 @@ class Format(Section):
             raise PolicyError("escape needs a quote, and must differ from the delimiter.", keys=("escape",))
         if self.quoted_newlines and not self.quote:
             raise PolicyError("quoted_newlines needs a quote.", keys=("quoted_newlines",))
+        if self.decimal == self.thousands:
+            raise PolicyError("decimal and thousands must differ.", keys=("thousands",))
+        if self.comment is not None and self.comment in (self.delimiter, self.quote):
+            raise PolicyError("comment must differ from delimiter and quote.", keys=("comment",))
+        if self.comment is not None and self.quoted_newlines:
+            raise PolicyError(
+                "comment can't be used with quoted_newlines, since a line within quotes may start like a comment.",
+                keys=("comment",),
+                hint="remove comment, and skip the lines before the data by skip = 1.",
+            )
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The texts that mean NULL."""
+        return (self.null,) if isinstance(self.null, str) else self.null
 
     def fit(self, source: str | None, text: str | None) -> Format:
         """Return this format with the defaults of a kind of text: ``"csv"``, ``"tsv"`` or ``"json"``.
@@ -144,6 +177,8 @@ class Format(Section):
         made = copy.copy(self)
         assign(made, "delimiter", comma)
         assign(made, "escape", self.escape or self.quote)
+        if text == "json":  # no line names the columns
+            assign(made, "header", False)
         return made
 
 

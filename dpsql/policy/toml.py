@@ -28,10 +28,10 @@ _MAX_EXPONENT = 400
 _POSITION = re.compile(r"\(at line (\d+), column (\d+)\)")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _KEY = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')"""
-_DOTTED = rf"{_KEY}(?:\s*\.\s*{_KEY})*"
-_HEAD = re.compile(rf"\s*\[\[?\s*({_DOTTED})")
-_ASSIGNED = re.compile(rf"\s*{_DOTTED}\s*=")
-_ITEM = re.compile(rf"""(?P<key>{_DOTTED})\s*=|"(?:[^"\\]|\\.)*"|'[^']*'|[\[\]{{}}]|\#.*""")
+DOTTED_KEY = rf"{_KEY}(?:\s*\.\s*{_KEY})*"
+_HEAD = re.compile(rf"\s*\[\[?\s*({DOTTED_KEY})")
+_ASSIGNED = re.compile(rf"\s*{DOTTED_KEY}\s*=")
+_ITEM = re.compile(rf"""(?P<key>{DOTTED_KEY})\s*=|"(?:[^"\\]|\\.)*"|'[^']*'|[\[\]{{}}]|\#.*""")
 _PART = re.compile(_KEY)
 
 
@@ -104,7 +104,7 @@ class Document:
     def span(self, keys: Keys) -> Span | None:
         """Return the position of a key, or of the nearest one above it."""
         while keys:
-            found = _find_places(self.text).get(keys)
+            found = find_places(self.text).get(keys)
             if found is not None:
                 return found
             keys = keys[:-1]
@@ -262,7 +262,7 @@ _SAID = re.compile(r"""(?:[^#"']|"(?:\\.|[^"\\])*"|'[^']*')*""")
 """The part of a line before a comment."""
 
 
-def _find_places(text: str) -> dict[Keys, Span]:
+def find_places(text: str) -> dict[Keys, Span]:
     """Return the positions of keys, by a best effort over the lines: they serve for carets, never for values."""
     places: dict[Keys, Span] = {}
     section: Keys = ()

@@ -117,13 +117,42 @@ def settle_letter(key: str, value: object) -> str:
     return value
 
 
-def settle_null(key: str, value: object) -> str:
-    """Read the text that means NULL."""
-    if not isinstance(value, str) or "\n" in value or len(value) > 100:
+def settle_null(key: str, value: object) -> str | tuple[str, ...]:
+    """Read the text that means NULL, or a list of such texts; a list of one is that one."""
+    words = [value] if isinstance(value, str) else value
+    if not isinstance(words, list | tuple) or not 0 < len(words) <= _MOST_WORDS:
         raise PolicyError(
-            f"{key} must be a text of at most 100 characters on one line.", hint=f'{key} = "NA"'
+            f"{key} must be a text, or a list of at most {_MOST_WORDS} texts.",
+            hint=f'{key} = ["", "NA", "-99"]',
+        )
+    for word in words:
+        if not isinstance(word, str) or "\n" in word or len(word) > 100:
+            hint = f'{key} = "{word}"' if isinstance(word, int) else f'{key} = ["", "NA", "-99"]'
+            raise PolicyError(f"{key} must be texts of at most 100 characters on one line.", hint=hint)
+    if len(set(words)) < len(words):
+        raise PolicyError(f"{key} lists one text twice.", hint="list each text once.")
+    return words[0] if len(words) == 1 else tuple(words)
+
+
+def settle_mark(key: str, value: object) -> str:
+    """Read the character of a number that is no digit: a point, a comma, a blank, an apostrophe."""
+    if not isinstance(value, str) or len(value) != 1 or value.isalnum() or value in '\r\n\t\0+-\\"':
+        raise PolicyError(
+            f"{key} must be one character, neither a letter, a digit nor a sign.", hint=f'{key} = ","'
         )
     return value
+
+
+def settle_comment(key: str, value: object) -> str:
+    """Read the character that starts a line of comment."""
+    letter = settle_letter(key, value)
+    if not letter or letter.isalnum() or letter in " \t+-.":
+        raise PolicyError(f"{key} must be a character that starts no value.", hint=f'{key} = "#"')
+    return letter
+
+
+_MOST_WORDS = 50
+"""The most texts that may mean NULL in one file."""
 
 
 def settle_pattern(key: str, value: object) -> str:

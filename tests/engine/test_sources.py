@@ -11,10 +11,12 @@ import duckdb
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.dataset
+import pyarrow.feather
 import pyarrow.parquet
 import pytest
 
 import dpsql
+from dpsql.owner.policy_init import init_policy
 from tests.support import inside
 
 pd = pytest.importorskip("pandas")
@@ -92,11 +94,56 @@ def _jsonl(folder: Path) -> str:
     return "visits.jsonl"
 
 
-@pytest.mark.parametrize("make", [_parquet, _parquet_glob, _csv, _csv_glob, _csv_gz, _tsv, _jsonl])
+def _csv_zst(folder: Path) -> str:
+    _csv(folder)
+    packed = pa.Codec("zstd").compress((folder / "visits.csv").read_bytes())
+    (folder / "visits.csv.zst").write_bytes(packed)
+    return "visits.csv.zst"
+
+
+def _arrow(folder: Path) -> str:
+    with (
+        pa.OSFile(str(folder / "visits.arrow"), "wb") as sink,
+        pa.ipc.new_stream(sink, table().schema) as writer,
+    ):
+        writer.write_table(table())
+    return "visits.arrow"
+
+
+def _feather(folder: Path) -> str:
+    pyarrow.feather.write_feather(table(), str(folder / "visits.feather"))
+    return "visits.feather"
+
+
+def _feather_glob(folder: Path) -> str:
+    for i, part in enumerate(halves()):
+        pyarrow.feather.write_feather(part, str(folder / f"visits-{i}.feather"))
+    return "visits-*.feather"
+
+
+SELF_DESCRIBED = (_parquet, _arrow, _feather)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        _parquet,
+        _parquet_glob,
+        _csv,
+        _csv_glob,
+        _csv_gz,
+        _csv_zst,
+        _tsv,
+        _jsonl,
+        _arrow,
+        _feather,
+        _feather_glob,
+    ],
+)
 def test_files(tmp_path: Path, make: Callable[[Path], str]) -> None:
     """Relative to the policy's folder, wherever the session is opened."""
     source = make(tmp_path)
-    (tmp_path / "policy.toml").write_text(policy(source, None if make is _parquet else TYPES))
+    (tmp_path / "policy.toml").write_text(policy(source, None if make in SELF_DESCRIBED else TYPES))
     with dpsql.connect(policy=tmp_path / "policy.toml") as session:
         asked(session)
 
@@ -229,3 +276,21 @@ def test_a_time_limit_stays_charged_and_the_session_goes_on() -> None:
         with duckdb.connect() as con, pytest.raises(dpsql.PolicyError, match="time limit"):
             con.execute("CREATE TABLE visits (u INT, x INT)")
             dpsql.connect(con, policy=policy, resources={"time_limit": wrong})
+
+
+@pytest.mark.parametrize("ending", ["arrow", "feather", "csv.zst", "csv.gz", "jsonl.zst"])
+def test_a_file_of_another_format_is_refused(tmp_path: Path, ending: str) -> None:
+    (tmp_path / f"v.{ending}").write_bytes(b"unit,amount,kind\n1,2,a\n")
+    (tmp_path / "policy.toml").write_text(policy(f"v.{ending}", TYPES))
+    with pytest.raises(dpsql.PolicyError, match=r"can't be read|is in the policy but not in"):
+        dpsql.connect(policy=tmp_path / "policy.toml")
+
+
+def test_a_first_policy_of_an_arrow_file_has_its_types(tmp_path: Path) -> None:
+    path = str(tmp_path / _feather(tmp_path))
+    text = init_policy(path).text
+    assert 'amount = { bounds = "TODO" }' in text
+    assert "# DOUBLE; [lowest, highest]" in text
+    with pytest.raises(dpsql.PolicyError, match="can't be read as Arrow"):
+        (tmp_path / "bad.arrow").write_bytes(b"no")
+        init_policy(str(tmp_path / "bad.arrow"))

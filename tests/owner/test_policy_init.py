@@ -78,13 +78,23 @@ def make_frames(rows: dict[str, list[object]]) -> dict[str, object]:
     }
 
 
-@pytest.mark.parametrize("write", [write_parquet, write_csv, write_json, write_duckdb, make_frames])
+@pytest.mark.parametrize("write", [write_parquet, write_json, write_duckdb, make_frames])
 def test_nothing_that_a_row_says_is_in_it(write: Callable[..., object]) -> None:
     """Two sources of the same names and types have the same policy, to the letter."""
     first = str(init_policy(write(ROWS)))
     assert first == str(init_policy(write(OTHERS)))
     assert "secret" not in first
     assert "1000000000" not in first
+
+
+def test_types_and_formats_are_all_that_rows_of_csv_say() -> None:
+    given, others = ({**rows, "day": [str(day) for day in rows["day"]]} for rows in (ROWS, OTHERS))
+    given["day"], others["stayed"] = ["2024-01-02", "NA"], ["False"]
+    first, second = (str(init_policy(write_csv(rows))) for rows in (given, others))
+    first, second = (" ".join(text.split()) for text in (first, second))
+    assert first.replace(', null = ["", "NA", "None"]', "") == second
+    assert "the first lines" in second
+    assert "secret" not in second
 
 
 @pytest.mark.parametrize("write", [write_parquet, write_csv, write_json, write_duckdb])

@@ -29,6 +29,7 @@ from dpsql.binding.dp.quantile_calls import write_histogram
 from dpsql.binding.values import fixed_point as grids
 from dpsql.binding.values.fixed_point import MOMENT_KINDS, Line
 from dpsql.binding.values.sql_types import DOUBLE, Typed, make_cast
+from dpsql.binding.values.total_expressions import PRESENCE
 from dpsql.catalogue.aggregate_names import AGGREGATE_OF_NAME
 from dpsql.errors import BindError
 from dpsql.exact.exact_query import Partial, Weighing, write_group_by
@@ -58,7 +59,9 @@ def _count(asked: AggregateCall) -> Aggregate:
     if not call.args or call.args[0].is_star or isinstance(call.args[0], exp.Literal):
         inner, what = _write_count(asked, None), "count the rows"
     else:
-        inner = _write_count(asked, _write_present(asked.block.expression(call.args[0])))
+        given = call.args[0].copy()
+        given.unnest().meta[PRESENCE] = True
+        inner = _write_count(asked, _write_present(asked.block.expression(given)))
         what = f"count the rows with {asked.source()}"
     bounds = asked.options.get("contribution_bounds_per_group")
     if bounds is None:

@@ -225,8 +225,8 @@ def secret_hash(names: Iterable[str]) -> str:
 def _looks(field: Field) -> list[exp.Expr]:
     """Return all observable expressions of a column: its value, and those that distinguish equal values."""
     node, kind = field.typed.node, field.typed.type.kind
-    if kind == "OTHER":
-        return []
+    if kind == "OTHER":  # only whether there is a value
+        return [expression_of(f"({to_sql(node)}) IS NULL")]
     if field.typed.type.zone and (moment := field.typed.moment) is not None:
         return [moment.copy()]  # several may show one local time
     more = {"DOUBLE": "signbit({})", "INTERVAL": "CAST({} AS VARCHAR)"}.get(kind)

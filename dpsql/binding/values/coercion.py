@@ -685,12 +685,19 @@ def read_constant(place: exp.Literal, kind: Type, node: exp.Expr) -> Typed:
     raise bind_error(node, f"'{clip(place.name)}' is no {kind.sql}.")
 
 
+def take_presence(typed: Typed) -> Typed:
+    """Return TRUE for a value of any type, and NULL for NULL."""
+    given = exp.Not(this=exp.Is(this=exp.paren(typed.node.copy()), expression=exp.Null()))
+    return Typed(exp.Case(ifs=[exp.If(this=given, true=exp.true())]), BOOLEAN)
+
+
 def take_value(typed: Typed, node: exp.Expr) -> Typed:
     """Return a value read from a column, a list or a struct, in a type that expressions take."""
     kind = typed.type
     if kind.kind == "OTHER":
         written = node.sql(dialect="duckdb")
-        raise privacy_error(node, f"{written} is of type {kind.sql}, whose values can't be used.")
+        hint = f"write COUNT({written}) or {written} IS NULL, which work for each type."
+        raise privacy_error(node, f"{written} is of type {kind.sql}, whose values can't be used.", hint)
     if kind.kind == "MOMENT" or kind.zone:
         return replace(typed, node=typed.node.copy())
     made = typed.node.copy()

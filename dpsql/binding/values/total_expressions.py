@@ -39,6 +39,7 @@ from dpsql.binding.values.coercion import (
     refuse_rest,
     require_kind,
     take_field,
+    take_presence,
     take_value,
 )
 from dpsql.binding.values.fixed_point import MOMENT_KINDS
@@ -55,6 +56,7 @@ from dpsql.binding.values.sql_types import (
     BOOLEAN,
     DATE,
     DOUBLE,
+    HUGEINT,
     INTEGER,
     NULL,
     TEXT,
@@ -456,12 +458,30 @@ def _refusal(node: exp.Expr) -> PrivacyError:
 # -- leaves -----------------------------------------------------------------------------------------------------
 
 
+PRESENCE = "presence"
+"""The key in the ``meta`` of a column of which only the presence matters, in COUNT(x)."""
+
+
+def _is_counted(node: exp.Expr) -> bool:
+    """Return whether only the presence of a value matters: in COUNT(x) and x IS NULL."""
+    above = node.parent
+    while isinstance(above, exp.Paren):
+        above = above.parent
+    missing = isinstance(above, exp.Is) and isinstance(above.expression, exp.Null)
+    return missing or isinstance(above, exp.Count) or bool(node.meta.get(PRESENCE))
+
+
 def _column(node: exp.Column, scope: ColumnScope) -> Typed:
     if isinstance(node.this, exp.Star):
         raise privacy_error(node, "rows can't be released.", "name the columns that are needed.")
     unknown: BindError | None = None
     try:
-        return take_value(scope.column(node), node)
+        typed = scope.column(node)
+        return (
+            take_presence(typed)
+            if typed.type.kind == "OTHER" and _is_counted(node)
+            else take_value(typed, node)
+        )
     except BindError as error:
         unknown = error
     inside = _field_of_column(node, scope)
@@ -484,15 +504,20 @@ def _field_of_column(node: exp.Column, scope: ColumnScope) -> Typed | None:
 
 
 def _literal(node: exp.Expr) -> Typed:
-    """Bind a literal number or text in DuckDB's type; BindError for integers above 64 bits and infinite numbers."""
+    """Bind a literal number or text in DuckDB's type; BindError for numbers that no DOUBLE holds."""
     if node.args.get("is_string"):
         return bind_text(node.name, node)
     written = node.name
     if re.fullmatch(r"[0-9]+", written):
         value = int(written)
-        if value >= 2**63:
-            raise bind_error(node, "this number does not fit 64 bits.")
         point = Bounds.point(value)
+        if value >= 2**127:  # such a number is DuckDB's DOUBLE
+            near = float(value) if len(written) <= 300 else math.inf
+            made = node.copy()
+            made.set("this", repr(near))
+            return _far_literal(made, near)
+        if value >= 2**63:
+            return Typed(make_cast(node.copy(), HUGEINT), HUGEINT, point, True, None, point, False)
         return Typed(node.copy(), INTEGER if value < 2**31 else BIGINT, point, True, None, point, False)
     if not re.fullmatch(r"([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?", written):
         raise bind_error(node, "this is not a number that SQL knows.")
@@ -501,7 +526,10 @@ def _literal(node: exp.Expr) -> Typed:
         width = len(before) + len(after)
         point = Bounds.point(Fraction(written + ("0" if not after else "")))
         return Typed(node.copy(), decimal(max(width, 1), len(after)), point, True, nullable=False)
-    near = float(written)
+    return _far_literal(node, float(written))
+
+
+def _far_literal(node: exp.Expr, near: float) -> Typed:
     if not abs(near) < float("inf"):
         raise bind_error(node, "this number is too large.")
     return Typed(make_cast(node.copy(), DOUBLE), DOUBLE, Bounds.point(Fraction(near)), True, nullable=False)
