@@ -15,7 +15,7 @@ REFUSED_CLASSES: dict[type[exp.Expr], str] = {
     getattr(exp, node): name for node, name in REFUSED_NODES.items()
 }
 """DuckDB's names of some refused calls."""
-MOVING_CLASSES: tuple[type[exp.Expr], ...] = tuple(
+MOVING_CLASSES: tuple[type[exp.AggFunc], ...] = tuple(
     getattr(exp, row.classes[0]) for row in AGGREGATES if row.moving
 )
 """Aggregates that a window computes over its frame."""

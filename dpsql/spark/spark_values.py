@@ -60,6 +60,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import partial
 from typing import Protocol
 
@@ -720,8 +721,8 @@ def _interval(_: Walk, node: exp.Expr) -> SparkValue:
     unit, amount = str(node.args["unit"].name).upper().removesuffix("S"), int(node.this.name)
     known = UNIT_OF_NAME.get(unit)
     name = "SECOND" if known is None or known.months is None else "MONTH"
-    length = None if known is None else known.months or known.seconds
-    if length is None or length.denominator != 1 or abs(amount * length) > _LONGEST[name]:
+    length = None if known is None else Fraction(known.months or known.seconds or 0)
+    if not length or length.denominator != 1 or abs(amount * length) > _LONGEST[name]:
         raise refusal(f"an interval of {amount} {unit.lower()}s")
     return SparkValue(f"INTERVAL '{amount * length}' {name}", sql_types.INTERVAL)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,6 @@ PACKAGE = Path(__file__).resolve().parents[2] / "dpsql"
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent.name != "catalogue")
 MOST = 2
 """Names of the catalogue that one collection may have."""
-
 MANY = 12
 """Names of the catalogue that a text may have among other words."""
 
@@ -52,7 +51,7 @@ def _texts(node: ast.AST) -> list[str]:
     elif isinstance(node, ast.List | ast.Tuple | ast.Set):
         items = list(node.elts)
     elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-        words = re.split(r"[\s,]+", node.value.strip())
+        words = node.value.replace(",", " ").split()
         count = sum(word in NAMES for word in words)
         return words if count > MANY or 2 * count > len(words) else []
     else:
@@ -63,24 +62,23 @@ def _texts(node: ast.AST) -> list[str]:
 def find_lists(path: Path) -> Iterator[tuple[str, int, list[str]]]:
     """Yield each list of names: the module with the assigned name or function around it, the line, and the names."""
     place = str(path.relative_to(PACKAGE))
-
-    def visit(node: ast.AST, where: str) -> Iterator[tuple[str, int, list[str]]]:
+    waiting: list[tuple[ast.AST, str]] = [(ast.parse(path.read_text(encoding="utf-8")), "")]
+    while waiting:
+        node, where = waiting.pop()
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             where = node.name
         elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
             target = node.targets[0] if isinstance(node, ast.Assign) else node.target
             where = target.id if isinstance(target, ast.Name) else where
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            return  # a docstring
+            continue  # a docstring
         found = sorted({text for text in _texts(node) if text in NAMES})
         if len(found) > MOST:
             yield f"{place}:{where}", getattr(node, "lineno", 0), found
-        for child in ast.iter_child_nodes(node):
-            yield from visit(child, where)
-
-    yield from visit(ast.parse(path.read_text(encoding="utf-8")), "")
+        waiting.extend((child, where) for child in ast.iter_child_nodes(node))
 
 
+@cache
 def list_all() -> list[tuple[str, int, list[str]]]:
     return [found for path in MODULES for found in find_lists(path)]
 

@@ -56,11 +56,11 @@ def test_a_strict_function_of_null_is_null(row: RowName) -> None:
     if row.name == "width_bucket":
         return  # DuckDB has none: it is written as a CASE of comparisons
     for call in calls(row):
-        assert duckdb.sql(f"SELECT {call}").fetchall() == [(None,)], call
+        assert duckdb.execute(f"SELECT {call}").fetchall() == [(None,)], call
 
 
 def test_no_function_is_volatile() -> None:
-    found = duckdb.sql(
+    found = duckdb.execute(
         "SELECT function_name, stability FROM duckdb_functions() WHERE function_type = 'scalar'"
     ).fetchall()
     changing = {name for name, stability in found if stability == "VOLATILE"}

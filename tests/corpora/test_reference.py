@@ -80,5 +80,6 @@ def test_the_catalogue_names_what_the_rooms_bind() -> None:
         "SELECT upper(function_name) FROM duckdb_functions() WHERE function_type = 'aggregate'"
     ).fetchall()
     assert names_of("SUBSAMPLE") <= {name for (name,) in known}
-    spelled = [name for row in (*AGGREGATES, *ROW_NAMES) for name in (row.name, *row.aliases)]
+    spelled = [name for row in AGGREGATES for name in (row.name, *row.aliases)]
+    spelled += [name for row in ROW_NAMES for name in (row.name, *row.aliases)]
     assert len(spelled) == len(set(spelled))

@@ -169,7 +169,7 @@ MODES = (
 
 def find_uses() -> dict[str, str]:
     """Return an expression with each function that the binder knows."""
-    found = {}
+    found: dict[str, str] = {}
     for text in (*EXPRESSIONS, *CALLED, *FLAGS):
         for name in re.findall(r"(\w+)\s*\(", text.lower()):
             if name in ROW_WORDS:

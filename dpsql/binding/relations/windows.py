@@ -92,7 +92,8 @@ _PLACES = (exp.RowNumber, exp.Rank, exp.DenseRank)
 _TAKEN = (exp.Lag, exp.Lead, exp.FirstValue)
 _BY_PLACE = (exp.RowNumber, *_TAKEN)
 """Functions whose answer depends on the order of tied rows."""
-WINDOW_FUNCTIONS = ", ".join(kind.sql_name().lower() for kind in (*_PLACES, *_TAKEN, *MOVING_CLASSES))
+_WINDOWED: tuple[type[exp.Func], ...] = (*_PLACES, *_TAKEN, *MOVING_CLASSES)
+WINDOW_FUNCTIONS = ", ".join(kind.sql_name().lower() for kind in _WINDOWED)
 
 
 @dataclass
@@ -169,7 +170,7 @@ class Windows:
         function, where = window.this, None
         if isinstance(function, exp.Filter):
             where, function = function.expression.this, function.this
-        kinds = (*_PLACES, *_TAKEN, *MOVING_CLASSES) if where is None else MOVING_CLASSES
+        kinds = _WINDOWED if where is None else MOVING_CLASSES
         if type(function) not in kinds:
             what = name_called(function) if isinstance(function, exp.Func) else "this window function"
             what = f"{what} is not known over private rows."

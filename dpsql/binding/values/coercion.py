@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
+from typing import TypeVar
 
 from sqlglot import exp
 
@@ -48,6 +49,7 @@ from dpsql.policy.validate import DateBound
 Bind = Callable[[exp.Expr], Typed]
 """Makes a part of an expression total, in the expression's scope."""
 CallBinder = Callable[[exp.Expr, list[exp.Expr], Bind], Typed]
+_Binder = TypeVar("_Binder", bound=CallBinder)
 CALLED: dict[str, CallBinder] = {}
 """Calls by name with binders of their own."""
 NUMBER_KINDS = ("INTEGER", "DECIMAL", "DOUBLE")
@@ -62,10 +64,10 @@ MAX_LITERAL_COUNT = 1_000_000
 # -- building nodes ---------------------------------------------------------------------------------------------
 
 
-def binds_calls_of(name: str) -> Callable[[CallBinder], CallBinder]:
+def binds_calls_of(name: str) -> Callable[[_Binder], _Binder]:
     """Register the binder of calls of a function of the catalogue."""
 
-    def register(function: CallBinder) -> CallBinder:
+    def register(function: _Binder) -> _Binder:
         CALLED[name] = function
         return function
 
