@@ -429,10 +429,8 @@ class Quantiles(Part):
 def note_far_end(name: str, rank: WantedRank, off: int) -> str:
     """Return a note on how few rows make the least or greatest value miss its rank by more than a tenth."""
     side, p = ("below", "0.1") if rank.end == "min" else ("above", "0.9")
-    return (
-        f"{name} may have {off:,} rows {side} it, more than a tenth of fewer than {10 * off:,} rows: QUANTILE_CONT at {p} is "
-        "nearer to its own rank there"
-    )
+    better = f"with fewer than {10 * off:,} rows in all, QUANTILE_CONT(..., {p}) is more exact"
+    return f"up to {off:,} rows may be {side} {name}; {better}"
 
 
 @lru_cache(maxsize=1024)

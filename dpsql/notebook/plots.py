@@ -62,7 +62,10 @@ def draw_bars(result: Result, x: str | None = None, y: str | None = None) -> Axe
         BindError: no such column, ``y`` is no number, or none is named and none has an interval.
         MissingLibrary: matplotlib is not installed.
     """
-    intervals = result.intervals
+    import pyarrow as pa
+
+    moments = {c for c, (low, _) in result.ends.items() if pa.types.is_temporal(low.type)}
+    intervals = {c: pairs for c, pairs in result.intervals.items() if c not in moments}
     if not intervals and y is None:
         raise BindError(
             "this result has no intervals, so there are no bars with whiskers to draw.",

@@ -37,7 +37,8 @@ def _spread(kind: str) -> np.ndarray:
         "one value": lambda: np.full(ROWS, 777),
         "few rows": lambda: rng.integers(1_000, 1_100, 12),
     }
-    return np.clip(np.rint(made[kind]()), 0, TOP).astype(np.int64)
+    steps: np.ndarray = np.clip(np.rint(made[kind]()), 0, TOP).astype(np.int64)
+    return steps
 
 
 KINDS = ("even", "normal", "skewed", "heavy", "two heaps", "ties", "one value", "few rows")
@@ -188,10 +189,10 @@ def find_best_width(part: Quantiles, values: np.ndarray, place: int) -> float:
             target = wanted + (rank.scale * off if side > 0 else 0)
             return find_law(rank, values, (bound, off), target, part.high, float(part._rate_end(rank)))
 
-        def misses(off: int, side: int = side, shown: np.ndarray = shown, find: Any = find) -> float:
-            return float(find(off)[(exact - shown) * side > 0].sum())
+        def covers(off: int, side: int = side, shown: np.ndarray = shown, find: Any = find) -> bool:
+            return float(find(off)[(exact - shown) * side > 0].sum()) <= 0.025
 
-        off = bisect_left(range(1 << 12), True, key=lambda off, misses=misses: misses(off) <= 0.025)
+        off = bisect_left(range(1 << 12), True, key=covers)
         width += float((find(off) * shown * side).sum())
     return width
 

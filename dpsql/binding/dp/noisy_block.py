@@ -320,7 +320,8 @@ class NoisyBlock(AggregatingBlock):
             check_fits(aggregates)
         finds_groups = self.caps is not None and self.caps.groups is not None
         own_queries = any(item.formula is None for item in aggregates)
-        self.binder.notes += list_cuts(self.exact, own_queries, finds_groups)
+        unasked = all(self.options.get(name) is None for name in ("report_cut", "error"))
+        self.binder.notes += list_cuts(self.exact, own_queries, finds_groups, advises=unasked)
         more = tuple(describe_caps(self.exact, self.per_unit_groups))
         self.binder.notes += note_costly_caps(self.exact, self.per_unit_groups)
         moments = any(item.formula is not None for item in aggregates)
