@@ -359,8 +359,12 @@ def _read_result(head: dict[str, Any], rows: bytes) -> Result:
 
 
 def _is_end(kind: pa.DataType) -> bool:
-    """Return whether a column's type fits interval ends: numbers, or maps of a histogram's bins to numbers."""
-    return bool(kind == pa.float64() or (pa.types.is_map(kind) and kind.item_type == pa.float64()))
+    """Return whether a column's type fits interval ends: numbers, dates, times, or maps of a histogram's bins to numbers."""
+    return bool(
+        kind == pa.float64()
+        or pa.types.is_temporal(kind)
+        or (pa.types.is_map(kind) and kind.item_type == pa.float64())
+    )
 
 
 def _check_array(array: pa.Array) -> None:

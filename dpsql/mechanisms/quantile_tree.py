@@ -207,7 +207,10 @@ class QuantileTree(Quantiles):
             found.append(inner if rank.end == "min" else totals - inner)
         for place, side in self.ends:
             rank = self.ranks[place]
-            off = self.bound_error(rank, 1 - self._find_doubt(rank)) + BETWEEN
+            doubt = self._find_doubt(rank) / (
+                1 if rank.end else 2
+            )  # the value's own noise is not independent of the ends'
+            off = self.bound_error(rank, 1 - doubt) + BETWEEN
             found.append(totals * float(rank.p) + side * off)
         return np.stack(found, axis=1).reshape(-1)
 

@@ -15,12 +15,24 @@ The least value has the rank ``min(k, n / 2)`` for a public k, so large that poi
 weight: at rank 0 every point below the data would be as good as the true minimum.
 
 Intervals. The ends of a single quantile's interval are two more choices of this mechanism. Each takes :data:`END_SHARE` of
-the quantile's epsilon, so the quantile's own error in rank grows by a third at most. The lower end is aimed at b rows
-below the wanted rank, of the data with b more rows at the lower bound; the upper end likewise. So some grid point always
-has utility 0, and every point on the wrong side of the quantile misses by b rows. With W the ratio of all points' weight
-to the lightest point's, an end is on the wrong side with probability at most ``W exp(-rate b)``: this determines b, for
-any data. Publicly known rows move no score, so the sensitivity is as above. The least value's lower end is the lower
-bound, and the greatest value's upper end the upper bound, since one row may be anywhere.
+the quantile's epsilon, so the quantile's own error in rank grows by a third at most. The released quantile q is public, so
+an end is chosen among cells that grow with their distance from q, each by about a half (:func:`list_edges`). Cell 0 ends at
+q; the interval reaches to the far edge of the chosen cell. Each cell weighs at least a third more than the one before it
+(:func:`weigh_cells`), so all cells before it weigh at most three times as much as it does. An end is aimed b rows beyond the
+wanted rank, of the data with b more rows in the last cell, so some cell always has utility 0.
+
+Coverage, for any data and any q: let the exact quantile x be in cell k > 0 on one side of q. The cells before k are the
+wrong ones. Each misses by b rows or more, so none of them has utility 0, and the cell that has it weighs as much as cell k
+at least. So an end is wrong with probability at most ``3 exp(-rate b)``, which determines b without the number of grid
+points. The interval contains q, so it misses x only on the side of q where x is: each end may miss as often as the interval.
+
+Publicly known rows move no score, so the sensitivity is as above.
+
+One row may be anywhere, so the least value's lower end is the lower bound. Its other end is the value itself if there are
+enough rows that it is not below the data (:meth:`Quantiles.count_needed`), and the upper bound otherwise. This is a choice
+between two candidates: n - m, and 0, for n rows and a public m. One row moves only one of the two scores, and only by 1, so
+its rate is epsilon. With too few rows the value is taken with probability at most ``exp(-rate (m - count))``. The
+greatest value's ends are the mirror image.
 """
 
 from __future__ import annotations
@@ -30,7 +42,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
+from itertools import count, takewhile
 
 import numpy as np
 import pyarrow as pa
@@ -42,6 +55,7 @@ from dpsql.mechanisms.fast.column_counts import ColumnCounts
 from dpsql.mechanisms.histograms import GRID_STEP, STEP_ROWS, read_histogram
 from dpsql.mechanisms.order_statistics import GeometricGrid, GradedGrid, PointWeights, WantedRank, choose_step
 from dpsql.noise.entropy import Entropy
+from dpsql.noise.selection import choose_exponential
 from dpsql.numerics import interval_arithmetic as ia
 from dpsql.numerics.exact_numbers import Integers, read_integers
 from dpsql.privacy.events import BoundedRange, Event, compose_events
@@ -56,10 +70,10 @@ OUTSIDE = Fraction(1, 10**9)
 
 END_SHARE = Fraction(1, 8)
 """The part of a quantile's epsilon that each end of its interval takes."""
-DRAWN_LEVEL = 0.99
-"""The level that intervals are drawn at, unless more is asked for: an eleventh wider than at 95 %, and stored once for all."""
-BETWEEN = 2
-"""The rows by which quantiles between two neighbouring values, and those of rounded ranks, may differ."""
+DRAWN_LEVEL = 0.95
+"""The level that intervals are drawn at, unless more is asked for: a stored answer serves all lower levels."""
+BETWEEN = 1
+"""The rows by which a quantile between two neighbouring values may be off its rank."""
 _SAY_ENDS = "Each end of an interval is a choice of its own, which takes ε={:g} of this in each group."
 
 _NO_ROWS = np.zeros(0, dtype=np.intp)
@@ -124,12 +138,12 @@ class Quantiles(Part):
         return alone and (not self.bars or self.bars[places[0]])
 
     def _find_doubt(self, rank: WantedRank) -> float:
-        """Return the miss probability of one end of a rank's interval: an equal part.
+        """Return the miss probability of one end of a rank's interval, which misses on one side of the quantile only.
 
         Intervals of up to :data:`DRAWN_LEVEL` are drawn at that level, so that a stored answer serves all of these.
         """
         assert self.confidence is not None
-        return (1 - max(self.confidence, DRAWN_LEVEL)) / (1 if rank.end else 2)
+        return 1 - max(self.confidence, DRAWN_LEVEL)
 
     @property
     def can_redraw(self) -> bool:
@@ -148,8 +162,8 @@ class Quantiles(Part):
     def weights(self, rank: WantedRank) -> PointWeights | None:
         """Return the public weights of the points; None if all weigh the same.
 
-        Ends of intervals have equal weights: they are outside most of the values, and their distance from the outermost ones
-        grows with the ratio of all points' weight to the lightest point's.
+        The least and the greatest value have equal weights: they are outside most of the values, and their distance from the
+        outermost ones grows with the ratio of all points' weight to the lightest point's.
         """
         return self.geometric.weights if isinstance(self.geometric, GradedGrid) and rank.end is None else None
 
@@ -204,10 +218,18 @@ class Quantiles(Part):
         return self._parts.get(rank, self._each) / (2 * rank.sensitivity * self.rows)
 
     def _find_rows_off(self, rank: WantedRank) -> int:
-        """Return the rows b by which the ends of a rank's interval are aimed outside it."""
-        rate = self._end_part / (2 * rank.sensitivity * self.rows)
-        log = math.log(self._total(rank)) - math.log(self._find_doubt(rank))
-        return math.ceil(log * (1 + 1e-9) / float(rate * rank.scale)) + BETWEEN
+        """Return the rows b by which the ends of a rank's interval are aimed outside it.
+
+        Of the least and the greatest value: the rows from which on the end is more probably the value than the bound.
+        """
+        log = math.log((1 if rank.end else 3) / self._find_doubt(rank)) * (1 + 1e-9)
+        if rank.end:
+            return 2 * self.inward - 1 + math.ceil(log / float(self._rate_end(rank)))
+        return math.ceil(log / float(self._rate_end(rank) * rank.scale)) + BETWEEN
+
+    def _rate_end(self, rank: WantedRank) -> Fraction:
+        """Return the log-weight of one step of scaled utility of an end: of one row, for the least and the greatest value."""
+        return self._end_part / (self.rows if rank.end else 2 * rank.sensitivity * self.rows)
 
     def count_needed(self, rank: WantedRank) -> int | None:
         """Return the rows that keep the answer between the least and the greatest value; None if no number does.
@@ -304,7 +326,6 @@ class Quantiles(Part):
     def _choose(self, values: Integers, counts: Integers, entropy: Entropy) -> list[int]:
         """Choose once per rank, and sort the choices by quantile, which is free."""
         rest = (entropy, self.inward)
-        outer = [self._choose_end(values, counts, i, side, entropy) for i, side in self.ends]
         chosen = [
             choose_step(values, counts, self.low, self.high, rank, self.rate(rank), *rest, self.weights(rank))
             for rank in self.ranks
@@ -313,17 +334,36 @@ class Quantiles(Part):
         out = [0] * len(chosen)
         for i, value in zip(order, sorted(chosen), strict=True):
             out[i] = value
+        around = [chosen[i] if self.ranks[i].end else out[i] for i, _ in self.ends]
+        outer = [
+            self._choose_end(values, counts, step, i, side, entropy)
+            for step, (i, side) in zip(around, self.ends, strict=True)
+        ]
         return [*out, *outer]
 
-    def _choose_end(self, values: Integers, counts: Integers, place: int, side: int, entropy: Entropy) -> int:
-        """Choose an end of an interval, from the data with some more rows at the bound on its side."""
-        rank = self.ranks[place]
-        rate, off = self._end_part / (2 * rank.sensitivity * self.rows), self._find_rows_off(rank)
-        wanted = {None: rank.p.numerator, "min": 0, "max": rank.scale}[rank.end] * int(counts.sum())
-        target = wanted + rank.scale * (off if side > 0 else 0)
-        padded = _add_rows(values, counts, self.high if side > 0 else self.low, off)
-        weights = self.weights(rank)
-        return choose_step(*padded, self.low, self.high, rank, rate, entropy, 0, weights, target)
+    def _choose_end(
+        self, values: Integers, counts: Integers, chosen: int, place: int, side: int, entropy: Entropy
+    ) -> int:
+        """Choose an end of an interval: a cell on its side of a released step, with some more rows in the last of them.
+
+        Of the least or greatest value, for which ``chosen`` is its own choice: this, or the bound if there may be too few rows.
+        """
+        rank, rate, off = (
+            self.ranks[place],
+            self._rate_end(self.ranks[place]),
+            self._find_rows_off(self.ranks[place]),
+        )
+        if rank.end:
+            enough = (
+                choose_exponential(np.array([int(counts.sum()) - off, 0], dtype=object), rate, entropy) == 0
+            )
+            return chosen if enough else self.high if side > 0 else self.low
+        edges = list_edges(self.high - chosen if side > 0 else chosen - self.low)
+        cells, rows = count_cells(edges, (values - chosen) * side, counts, off)
+        ahead = rank.p.numerator if side > 0 else rank.p.denominator - rank.p.numerator
+        target, weights = ahead * int(counts.sum()) + rank.scale * off, weigh_cells(len(edges) - 1)
+        cell = choose_step(cells, rows, 0, len(edges) - 2, rank, rate, entropy, 0, weights, target)
+        return chosen + side * (edges[cell + 1] - 1)
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
         shared = f", shared by {len(self.ranks)} quantiles of one column" if len(self.ranks) > 1 else ""
@@ -389,19 +429,48 @@ class Quantiles(Part):
 def note_far_end(name: str, rank: WantedRank, off: int) -> str:
     """Return a note on how few rows make the least or greatest value miss its rank by more than a tenth."""
     side, p = ("below", "0.1") if rank.end == "min" else ("above", "0.9")
-    return (
-        f"{name} may have {off:,} rows {side} it, more than a tenth of fewer than {10 * off:,} rows: QUANTILE_CONT at {p} is "
-        "nearer to its own rank there"
+    better = f"with fewer than {10 * off:,} rows in all, QUANTILE_CONT(..., {p}) is more exact"
+    return f"up to {off:,} rows may be {side} {name}; {better}"
+
+
+@lru_cache(maxsize=1024)
+def list_edges(farthest: int) -> tuple[int, ...]:
+    """Return distances from a point at which cells begin, and one more than the farthest distance.
+
+    >>> list_edges(20)
+    (0, 1, 2, 3, 4, 6, 8, 12, 16, 21)
+    """
+    steps = takewhile(lambda d: d <= farthest, (d for i in count() for d in (1 << i, 3 << i >> 1)))
+    return (0, *dict.fromkeys(steps), farthest + 1)
+
+
+@lru_cache(maxsize=256)
+def weigh_cells(cells: int) -> PointWeights:
+    """Return the weights of cells: each at least a third more than the one before it.
+
+    >>> weigh_cells(6).weights
+    (1, 2, 3, 4, 6, 8)
+    """
+    weights = [1]
+    while len(weights) < cells:
+        weights.append(-(-4 * weights[-1] // 3))
+    return PointWeights(tuple(range(cells)), tuple(weights), cells)
+
+
+def count_cells(
+    edges: Sequence[int], far: Integers, counts: Integers, more: int
+) -> tuple[Integers, Integers]:
+    """Return the cells that have rows, and their rows; ``more`` rows are added to the last. Negative distances are in cell 0.
+
+    ``far``: distances, ascending or descending.
+    """
+    cells = np.searchsorted(
+        np.array(edges[1:-1], dtype=np.int64), np.append(far, edges[-1] - 1), side="right"
     )
-
-
-def _add_rows(values: Integers, counts: Integers, step: int, rows: int) -> tuple[Integers, Integers]:
-    if len(values) and step in (values[0], values[-1]):
-        counts = counts.copy()
-        counts[0 if step == values[0] else -1] += rows
-        return values, counts
-    place = 0 if not len(values) or step < values[0] else len(values)
-    return np.insert(values, place, step), np.insert(counts, place, rows)
+    rows = np.append(counts, np.array([more], dtype=counts.dtype))
+    order = np.argsort(cells, kind="stable")
+    found, starts = np.unique(cells[order], return_index=True)
+    return found.astype(np.int64), np.add.reduceat(rows[order], starts)
 
 
 def note_rank_error(names: Sequence[str], off: float) -> str:

@@ -193,7 +193,8 @@ def _arrange(labels: Sequence[object], kind: str | None, x: str) -> tuple[str, _
 
 def _choose_columns(result: Result, x: str | None, y: str | None) -> tuple[str | None, str]:
     """Return the columns to draw."""
-    intervals = result.intervals
+    moments = {c for c, (low, _) in result.ends.items() if pa.types.is_temporal(low.type)}
+    intervals = {c: pairs for c, pairs in result.intervals.items() if c not in moments}
     if not intervals and y is None:
         raise BindError(
             "this result has no intervals, so there are no bars with whiskers to draw.",

@@ -95,6 +95,10 @@ def make_result_sheet(result: Result, rows: int | None = None) -> Sheet:
         if place in maps:
             spread = tuple(end.take(kept) for end in intervals.get(name, ()))
             opened.append(_open_map(name, values, spread, result.confidence, len(columns)))
+        elif name in intervals and str(intervals[name][0].type) != "double":  # dates and times
+            columns += _with_moments(
+                name, values, [end.take(kept) for end in intervals[name]], result.confidence
+            )
         elif name in intervals:
             ends = (end.take(kept).to_pylist() for end in intervals[name])
             pairs = [
@@ -282,6 +286,14 @@ def _with_interval(
         return [SheetColumn(_one_line(name), tuple(numbers), True)]
     heading = f"{confidence * 100:g}% interval"
     return [SheetColumn(_one_line(name), tuple(numbers), True), SheetColumn(heading, tuple(widths))]
+
+
+def _with_moments(
+    name: str, values: pa.ChunkedArray, ends: Sequence[pa.ChunkedArray], confidence: float
+) -> list[SheetColumn]:
+    low, high = (_plain(name, end).cells for end in ends)
+    widths = tuple("" if a == b == "NULL" else f"{a} to {b}" for a, b in zip(low, high, strict=True))
+    return [_plain(name, values), SheetColumn(f"{confidence * 100:g}% interval", widths)]
 
 
 def round_with_interval(value: Any, pair: LowHigh | None, power: int | None = None) -> tuple[str, str]:

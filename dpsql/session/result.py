@@ -64,9 +64,9 @@ class DeclaredResult:
 ResultRow = tuple[Any, ...]
 """A row of Python values."""
 LowHigh = tuple[float, float]
-"""Low and high end of an interval, in units of the column."""
+"""Low and high end of an interval, in units of the column; of a date or time, two of these."""
 Ends = tuple[pa.ChunkedArray, pa.ChunkedArray]
-"""Low and high ends of a column's intervals, as doubles; NULL if there is none."""
+"""Low and high ends of a column's intervals, as doubles, or as dates or times like the column's; NULL if there is none."""
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -218,7 +218,7 @@ class Result:
 
     @property
     def ends(self) -> dict[str, Ends]:
-        """The intervals as two Arrow columns of doubles each, low and high, NULL for a value without.
+        """The intervals as two Arrow columns of doubles, dates or times each, low and high, NULL for a value without.
 
         >>> low, high = Result(pa.table({"n": [7]}), intervals={"n": [(5.0, 9.0)]}).ends["n"]
         >>> low.to_pylist(), high.to_pylist()
@@ -398,7 +398,9 @@ def _ends(given: Sequence[LowHigh | None] | Ends) -> Ends:
 
 
 def _both(low: pa.ChunkedArray, high: pa.ChunkedArray) -> Ends:
-    low, high = low.cast(pa.float64(), safe=False), high.cast(pa.float64(), safe=False)
+    if pa.types.is_temporal(low.type):
+        return low, high
+    low, high = (pc.add(end.cast(pa.float64(), safe=False), 0.0) for end in (low, high))  # 0 for -0
     if low.null_count or high.null_count:
         known = pc.and_(pc.is_valid(low), pc.is_valid(high))
         nothing = pa.scalar(None, pa.float64())
@@ -407,7 +409,8 @@ def _both(low: pa.ChunkedArray, high: pa.ChunkedArray) -> Ends:
 
 
 def _pairs(low: pa.ChunkedArray, high: pa.ChunkedArray) -> list[Any]:
-    ends = zip(low.to_pylist(), high.to_pylist(), strict=True)
+    read = to_python_values if pa.types.is_temporal(low.type) else pa.ChunkedArray.to_pylist
+    ends = zip(read(low), read(high), strict=True)
     if pa.types.is_map(low.type):
         return [
             None if a is None else {key: (x, y) for (key, x), (_, y) in zip(a, b, strict=True)}

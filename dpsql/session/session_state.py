@@ -113,6 +113,8 @@ class KeptResults:
                 width = _find_width(*pair)
                 bins += [] if width is None else [(plain, width)]
                 continue
+            if pair[0].type != pa.float64():  # of dates and times
+                continue
             low, high = make_unique([*table.column_names, f"{plain}__low", f"{plain}__high"])[-2:]
             table = table.append_column(low, pair[0]).append_column(high, pair[1])
             ends.append((plain, low, high))

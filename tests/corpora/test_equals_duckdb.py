@@ -171,9 +171,6 @@ def test_values_are_held_to_their_bounds_and_missing_ones_stay_missing(
 def test_missing_values_count_as_in_sql(nasty: Nasty, query: str) -> None:
     session, con, where = nasty
     plain = query.replace("FROM nasty", f"FROM (FROM nasty WHERE {where})").replace("b + 1", "b::HUGEINT + 1")
-    for column, far in _FARTHEST.items():  # COUNT leaves out the values that SUM and AVG leave out
-        known = f"isfinite({column}::DOUBLE) AND abs({column}::DOUBLE) < {far}"
-        plain = plain.replace(f"COUNT({column})", f"COUNT({column}) FILTER ({known})")
     same(session.sql(query).fetchall(), con.sql(plain).fetchall(), 1e-6, ordered="ORDER BY" in query)
 
 

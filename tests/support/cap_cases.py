@@ -45,6 +45,8 @@ STATEMENTS = {
     "AVG": "0 AS k, AVG(x) AS n FROM t",
     "SUM / COUNT": "0 AS k, SUM(x) / COUNT(*) AS n FROM t",
 }
+CUT = "one unit in ten above the cap"
+"""The shape of which the caps leave rows out; of the others they leave out none."""
 Rows = list[tuple[int, int]]
 
 
@@ -68,6 +70,7 @@ def make_shapes() -> Iterator[tuple[str, int, int, Rows]]:
         )
     yield "two groups", 6, 2, [(u, (u + i % 2) % PERIODS) for u in range(UNITS) for i in range(6)]
     yield "bursts", 12, 2, [(u, (u + i // 6) % PERIODS) for u in range(UNITS) for i in range(12)]
+    yield CUT, 4, 1, [(u, u % PERIODS) for u in range(UNITS) for _ in range(12 if u % 10 == 0 else 2)]
 
 
 SHAPES = {name: rest for name, *rest in make_shapes()}

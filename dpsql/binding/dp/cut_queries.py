@@ -129,15 +129,18 @@ def _write_query(exact: Exact, cuts: Sequence[_Cut]) -> str:
 # -- in words ----------------------------------------------------------------------------------------------------------
 
 
-def list_cuts(exact: Exact, drops_rows: bool, finds_groups: bool = False) -> Iterator[str]:
+def list_cuts(
+    exact: Exact, drops_rows: bool, finds_groups: bool = False, advises: bool = False
+) -> Iterator[str]:
     """Yield the notes on rows and values that caps and bounds leave out of a block's numbers.
 
     Args:
         exact: the block's exact query, with all that its aggregates ask for.
         drops_rows: whether an aggregate has a query of its own, which leaves rows out.
         finds_groups: whether the cap on groups is found privately, and reported with the answer.
+        advises: whether to name the option that estimates them.
     """
-    yield from _list_caps(exact, drops_rows, finds_groups)
+    yield from _list_caps(exact, drops_rows, finds_groups, advises)
     ends = [(c.source, float(c.low / c.steps), float(c.high / c.steps)) for c in exact.clipped]
     clamps = list(dict.fromkeys(f"{source} to [{low:g}, {high:g}]" for source, low, high in ends))
     if clamps:
@@ -145,7 +148,7 @@ def list_cuts(exact: Exact, drops_rows: bool, finds_groups: bool = False) -> Ite
         yield f"values are clamped: {', '.join(clamps[:_SHOWN_CLAMPS])}{more}"
 
 
-def _list_caps(exact: Exact, drops_rows: bool, finds_groups: bool) -> Iterator[str]:
+def _list_caps(exact: Exact, drops_rows: bool, finds_groups: bool, advises: bool) -> Iterator[str]:
     if exact.bound.row_level or exact.ceiling is not None:
         return
     unit, capped = name_unit(exact.bound), []
@@ -166,7 +169,7 @@ def _list_caps(exact: Exact, drops_rows: bool, finds_groups: bool) -> Iterator[s
     if capped:
         one = len(capped) == 1 and capped[0].startswith("1 ")
         used = f"at most {' and '.join(capped)} of one {unit} count{'s' if one else ''}"
-        yield f"{used}: the rest is left out (report_cut = TRUE estimates it)"
+        yield f"{used}: the rest is left out{' (report_cut = TRUE estimates it)' * advises}"
     if rows is not None and plain and all(p.adds is not None for p in plain):
         many = f"{rows:,} row{'s' if rows > 1 else ''}"
         yield f"a sum has of one {unit} at most what {many} at the bounds add{'s' if rows == 1 else ''}{where}"

@@ -261,7 +261,7 @@ def bind_sets(binder: Binder, select: exp.Select, options: Options | None, env: 
         refuse_row_choice(part)
         chosen = blocks[0].noise if blocks else None
         if blocks and shared.get("report_cut"):  # for the first set only
-            shared = replace(shared, values={k: v for k, v in shared.values.items() if k != "report_cut"})
+            shared = replace(shared, values={**shared.values, "report_cut": False})
         nodes = [key.node for key in everything]
         block = NoisyBlock(binder, part, bound, shared, env, every=nodes, blocks=len(parts), noise=chosen)
         blocks.append(block)

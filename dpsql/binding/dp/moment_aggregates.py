@@ -61,8 +61,13 @@ def _count(asked: AggregateCall) -> Aggregate:
     else:
         given = call.args[0].copy()
         given.unnest().meta[PRESENCE] = True
-        inner = _write_count(asked, _write_present(asked.block.expression(given)))
-        what = f"count the rows with {asked.source()}"
+        typed, what = asked.block.expression(given), f"count the rows with {asked.source()}"
+        summed = asked.block.spelling(call.args[0]) in asked.block.summed
+        if summed and typed.type.kind == "DOUBLE":
+            what += (
+                ", without NaN, infinities and values too far from the bounds, which its sums leave out too"
+            )
+        inner = _write_count(asked, _write_present(typed) if summed else to_sql(typed.node))
     bounds = asked.options.get("contribution_bounds_per_group")
     if bounds is None:
         asked.require_rows()
@@ -76,7 +81,7 @@ def _count(asked: AggregateCall) -> Aggregate:
 
 
 def _write_present(typed: Typed) -> str:
-    """Write a value that is missing where sums and averages lack it, so that all of them describe the same rows.
+    """Write a value that is missing where sums and averages of it lack it, so that all of them describe equal rows.
 
     NaN and the infinities are in none of them, nor is a value too far from its column's bounds for exact sums.
     """

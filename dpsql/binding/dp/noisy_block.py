@@ -116,7 +116,10 @@ class NoisyBlock(AggregatingBlock):
             shares=self.caps is not None or self.options.get("max_groups_contributed") is None,
         )  # fmt: skip
         consistent = bool(self.options.get("consistent"))  # cells add up exactly in the steps of a plain sum
-        calls = [] if consistent else self._list_row_numbers()
+        calls = self._list_row_numbers()
+        sums = (call for call in calls if call.name not in ("COUNT", "COUNT_IF"))
+        self.summed = frozenset(self._spell(node) for call in sums for node in call.args)
+        calls = [] if consistent else calls
         self.weighs_rows = len({to_sql(call.node) for call in calls}) > 1
         self.weighs_all = len({self._spell_rows(call) for call in calls}) > 1
         self.bind_clauses()
@@ -149,10 +152,13 @@ class NoisyBlock(AggregatingBlock):
     def _spell_rows(self, call: Call) -> tuple[str, ...]:
         """Return the rows that a number describes: those with its arguments present and its FILTER true."""
         nodes = [*call.args, *([] if call.where is None else [call.where])]
+        return tuple("*" if node.is_star else self._spell(node) for node in nodes)
+
+    def _spell(self, node: exp.Expr) -> str:
         try:
-            return tuple("*" if node.is_star else self.spelling(node) for node in nodes)
+            return self.spelling(node)
         except BindError:  # an unknown column: binding the call says so, with its place
-            return tuple(map(to_sql, nodes))
+            return to_sql(node)
 
     def _list_places(self) -> list[exp.Expr]:
         """Return the items and clauses that may contain aggregates."""
@@ -314,7 +320,8 @@ class NoisyBlock(AggregatingBlock):
             check_fits(aggregates)
         finds_groups = self.caps is not None and self.caps.groups is not None
         own_queries = any(item.formula is None for item in aggregates)
-        self.binder.notes += list_cuts(self.exact, own_queries, finds_groups)
+        unasked = all(self.options.get(name) is None for name in ("report_cut", "error"))
+        self.binder.notes += list_cuts(self.exact, own_queries, finds_groups, advises=unasked)
         more = tuple(describe_caps(self.exact, self.per_unit_groups))
         self.binder.notes += note_costly_caps(self.exact, self.per_unit_groups)
         moments = any(item.formula is not None for item in aggregates)

@@ -215,7 +215,9 @@ def _given_bins(asked: AggregateCall, typed: Typed) -> tuple[Type, list[exp.Expr
         kind = kind if whole else DOUBLE
         numbers = [b.bounds.low for b in bins if b.bounds is not None and b.bounds.low is not None]
         if any(a >= b for a, b in pairwise(numbers)):
-            raise bind_error(place, "bins must be in ascending order.", "write [0, 10, 20].")
+            named = dict(zip(numbers, map(to_sql, place.expressions), strict=False))
+            hint = f"write [{', '.join(named[number] for number in sorted(named))}]."
+            raise bind_error(place, "bins must be in ascending order.", hint if len(named) > 1 else None)
     return kind, [make_cast(bin_.node, kind) for bin_ in bins]
 
 

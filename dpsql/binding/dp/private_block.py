@@ -97,6 +97,8 @@ class AggregatingBlock(ABC):
     """Whether the block has several numbers of rows, which must describe equal rows of a unit."""
     weighs_all: bool = False
     """Whether these are numbers of different rows, so that all rows of a unit weigh alike in each of them."""
+    summed: frozenset[str] = frozenset()
+    """The spellings of the values of which the block has a sum, a mean or another moment."""
     autos: int | None = None
     """The number of aggregates with AUTO in the whole statement; None until the operator needs it."""
 

@@ -289,7 +289,8 @@ def _quantile(asked: AggregateCall) -> Aggregate:
     points = grid.high - grid.low + 1 if graded is None else graded.last - graded.first + 1
     said = f"{many}among {points} grid points, bounds {origin}"
     request = QuantileRequest(y, narrow, grid, ranks, whole, graded)
-    bars = len(ranks) == 1 and back is None and not call.node.meta.get(IN_LIST)
+    plain = back is None or not (typed.type.kind == "BOOLEAN" or asked.options.get("report_format"))
+    bars = len(ranks) == 1 and plain and not call.node.meta.get(IN_LIST)
     return asked.make(kind + "[]" * (len(ranks) > 1), said, quantile=request, shown=back, intervals=bars)
 
 

@@ -80,10 +80,12 @@ def _count_forks(node: exp.Expr) -> int:
 
 
 def find_ends(node: exp.Expr, known: Known, level: float) -> EndPair | None:
-    """Return the ends of an expression's interval, as doubles; None if it has none.
+    """Return the ends of an expression's interval, as doubles or moments of its type; None if it has none.
 
     ``known``: returns the facts about a column's interval; ``level``: of the columns' intervals and of the result's.
     """
+    if node.meta.get(MOMENT):
+        return _find_moments(node, known)
     leaves = {_identify(leaf): known(leaf) for leaf in list_leaves(node)}
     found = {key: ends for key, ends in leaves.items() if ends is not None}
     windows = any(isinstance(leaf, exp.Window) for leaf in list_leaves(node))
@@ -99,6 +101,27 @@ def find_ends(node: exp.Expr, known: Known, level: float) -> EndPair | None:
             found[key] = _widen(ends, factor, ends.step)
     pair = _read(node, lambda leaf: found[_identify(leaf)])
     return None if pair is None else (_as_double(pair[0]), _as_double(pair[1]))
+
+
+MOMENT = "dpsql_moment"
+"""The mark of an expression that makes a date, a time or an interval of one released number, and ascends with it."""
+
+
+def is_moment(node: exp.Expr) -> bool:
+    """Return whether an end of an interval is a moment, which only the outermost statement has."""
+    return bool(node.meta.get(MOMENT))
+
+
+def _find_moments(node: exp.Expr, known: Known) -> EndPair | None:
+    released = next(node.find_all(exp.Column), None)
+    ends = None if released is None else known(released)
+    if ends is None:
+        return None
+    low, high = (
+        node.transform(lambda part, end=end: end.copy() if isinstance(part, exp.Column) else part)
+        for end in (ends.low, ends.high)
+    )
+    return low, high
 
 
 def list_leaves(node: exp.Expr) -> list[Leaf]:

@@ -120,3 +120,26 @@ def test_values_that_no_sum_has_are_not_counted() -> None:
             there = [(n > 0, total > 0, mean is not None) for _, n, total, mean, _, _ in found]
             assert there == [(True,) * 3] * 2 + [(False,) * 3] * 6
             assert [n for *_, n, _ in found] == [100] * 4 + [0] * 4, "without bounds, all finite ones"
+
+
+@pytest.mark.parametrize(
+    ("items", "rows"),
+    [
+        ("COUNT(y)", 700), ("COUNT(y), SUM(w)", 700), ("COUNT(y), COUNT(w), MEDIAN(y)", 700), ("COUNT(y), SUM(y + 1)", 700),
+        ("COUNT(y), AVG(t.y)", 200), ("COUNT(t.y), STDDEV(y)", 200), ("COUNT(y), CORR(w, y)", 200),
+        ("COUNT(y), SUM(y) FILTER (WHERE w > 1)", 200),
+    ],
+)  # fmt: skip
+def test_a_count_alone_is_that_of_duckdb(items: str, rows: int) -> None:
+    """NaN, infinities and far values are left out of a count only beside a sum of the counted values."""
+    with duckdb.connect() as con:
+        con.execute(
+            "CREATE TABLE t AS SELECT i AS u, i % 4 AS w, [1.0, 200, 1e12, -1e300, 'inf'::DOUBLE, '-inf'::DOUBLE, "
+            "'nan'::DOUBLE, NULL][i % 8 + 1] AS y FROM range(800) AS r(i)"
+        )
+        columns = "y = { bounds = [2.5, 10] }\nw = { bounds = [0, 3] }"
+        policy = f"{POLICY.partition('k =')[0].replace('max_rows_per_group = 3', 'max_rows = 1')}{columns}"
+        with dpsql.connect(con, policy=dpsql.Policy.loads(policy)) as session:
+            assert session.sql(f"SELECT {items} FROM t").fetchall()[0][0] == rows
+            if rows == 700:
+                assert con.sql("SELECT COUNT(y) FROM t").fetchall() == [(700,)]

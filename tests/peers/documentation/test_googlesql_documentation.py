@@ -10,6 +10,7 @@ import duckdb
 import pytest
 
 import dpsql
+from tests.support.pasting import paste
 
 STATEMENTS = [
     statement.strip()
@@ -75,10 +76,7 @@ def test_at_least_45_of_50_examples(con: duckdb.DuckDBPyConnection) -> None:
                 came["answered"] += 1
             except dpsql.BudgetExceeded as error:
                 assert error.hint == "write epsilon = 10."
-                assert error.span is not None
-                start, end = error.span
-                text = f"{text[:start]}{error.hint.removeprefix('write ').removesuffix('.')}{text[end:]}"
-                answer_or_count(session, text, came, "pasted")
+                answer_or_count(session, next(paste(text, error)), came, "pasted")
             except dpsql.Error as error:
                 came[next(why for why in LEFT if why in error.message)] += 1
     assert came["answered"] + came["pasted"] >= 45

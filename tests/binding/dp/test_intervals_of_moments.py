@@ -1,0 +1,121 @@
+"""Intervals of dates, times and durations: their ends are of the column's own kind."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Iterator
+from typing import Any, cast
+
+import duckdb
+import pytest
+
+import dpsql
+from dpsql.cli.ask_commands import to_json
+from dpsql.client.wire import read_results, write_result
+from dpsql.notebook.render import make_result_sheet
+
+POLICY = """
+[budget]
+epsilon = 1e9
+accountant = "basic"
+default_epsilon = 4
+[tables.t]
+privacy_unit = "u"
+max_rows = 1
+[tables.t.columns]
+day = { bounds = [2024-01-01, 2024-12-31] }
+moment = { bounds = [2024-01-01, 2024-12-31] }
+clock = { bounds = [08:00:00, 18:00:00] }
+took = { bounds = [0, 6000] }
+w = { values = [0, 1, 2] }
+"""
+CALLS = [
+    "MEDIAN(day)", "QUANTILE_DISC(day, 0.9)", "MIN(day)", "MAX(day)", "AVG(day)", "MEDIAN(moment)", "MAX(moment)", "AVG(moment)",
+    "MEDIAN(clock)", "MIN(clock)", "MEDIAN(took)", "AVG(took)", "SUM(took)",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def con() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as con:
+        con.execute(
+            """CREATE TABLE t AS SELECT i AS u, DATE '2024-01-01' + (i * 37 % 366)::INTEGER AS day, day::TIMESTAMP AS moment,
+            TIME '08:00:00' + INTERVAL (i % 600) MINUTE AS clock, INTERVAL (i % 90) MINUTE AS took, i % 3 AS w
+            FROM range(6000) AS r(i)"""
+        )
+        yield con
+
+
+@pytest.fixture
+def session(con: duckdb.DuckDBPyConnection) -> Iterator[dpsql.Session]:
+    with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
+        yield session
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_ends_are_of_the_values_kind(
+    session: dpsql.Session, con: duckdb.DuckDBPyConnection, call: str
+) -> None:
+    answer = session.sql(f"SELECT WITH DP OPTIONS (epsilon = 20) {call} AS v FROM t")
+    ((value,),), ends = answer.fetchall(), answer.intervals["v"]
+    low, high = cast(Any, ends[0])
+    assert type(low) is type(high) is type(value)
+    assert low <= value <= high
+    assert not any("no interval" in note for note in answer.notes)
+    if "day" in call and not call.startswith("AVG"):
+        slack, (plain,) = datetime.timedelta(days=3), con.sql(f"SELECT {call} FROM t").fetchall()[0]
+        assert low - slack <= plain <= high + slack
+    text = str(answer)
+    assert f"{low} to {high}" in text
+    assert "95% interval" in text
+
+
+def test_one_for_each_group(session: dpsql.Session) -> None:
+    answer = session.sql("SELECT w, MAX(day) AS last, COUNT(*) AS n FROM t GROUP BY w")
+    assert len(answer.intervals["last"]) == 3
+    assert all(high == datetime.date(2024, 12, 31) for _, high in answer.intervals["last"])  # type: ignore[misc]
+    assert len(make_result_sheet(answer).columns) == 5
+    assert answer.arrow(intervals=True).column_names == [
+        "w",
+        "last",
+        "last_low",
+        "last_high",
+        "n",
+        "n_low",
+        "n_high",
+    ]
+
+
+def test_they_travel(session: dpsql.Session) -> None:
+    answer = session.sql("SELECT MEDIAN(day) AS v, MEDIAN(took) AS d FROM t")
+    (again,) = read_results(iter(write_result(answer)))
+    assert again.intervals == answer.intervals
+    (pair,) = json.loads(json.dumps(to_json(answer)))["intervals"]["v"]
+    assert pair == [str(end) for end in answer.intervals["v"][0]]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT day FROM (SELECT MAX(day) AS day FROM t)",
+        "SELECT MAX(day) - DATE '2024-01-01' AS n FROM t",
+        "SELECT year(MAX(day)) AS y FROM t",
+        "SELECT MAX(day) AS v FROM t UNION ALL SELECT MIN(day) FROM t",
+        "SELECT n FROM (SELECT w, MAX(day) AS last, COUNT(*) AS n FROM t GROUP BY w)",
+        "SELECT COUNT(*) AS n, MIN(day) AS v FROM t; SELECT n + 1 FROM last_answer",
+    ],
+)
+def test_above_a_block_there_are_none_and_nothing_fails(session: dpsql.Session, text: str) -> None:
+    """Ends of moments belong to the outermost statement alone."""
+    first, _, second = text.partition("; ")
+    answer = session.sql(first)
+    assert not any(name == "v" for name in answer.intervals) or second
+    if second:
+        session.keep("last_answer", answer)
+        assert list(session.sql(second).intervals) != []
+
+
+def test_bars_are_drawn_of_numbers(session: dpsql.Session) -> None:
+    axes = session.sql("SELECT w, MAX(day) AS last, COUNT(*) AS n FROM t GROUP BY w").plot()
+    assert axes.get_ylabel() == "n"
