@@ -10,7 +10,10 @@ import duckdb
 import pytest
 
 import dpsql
-from tests.support.endings import EXTREME, compare, tables
+from dpsql.binding.values import exits
+from dpsql.engine import base as engine_base
+from dpsql.lock import lock
+from tests.support.endings import EXTREME, Composed, Neighbours, compare, compose, tables
 
 PAIRS, MANY = 2_000, int(os.environ.get("DPSQL_ENDINGS", "50000"))
 
@@ -27,6 +30,29 @@ def test_no_statement_ends_otherwise(tmp_path: Path) -> None:
 def test_no_statement_of_many_ends_otherwise(tmp_path: Path) -> None:
     found = compare(tmp_path, range(PAIRS, PAIRS + MANY))
     assert [pair for part in found for pair in part.different] == []
+
+
+@pytest.mark.parametrize("plan_once", [False, True])
+def test_a_value_without_a_way_out_would_be_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plan_once: bool
+) -> None:
+    """The control: 128-bit integers leave as they are, and the second lock knows no harm of it."""
+    monkeypatch.setattr(exits, "find_exit_type", lambda kind, wide=None: kind)
+    monkeypatch.setattr(lock, "list_wide_outputs", lambda outputs: frozenset())
+    for name in (
+        "LITTLE_ROWS",
+        "LITTLE_BYTES",
+    ):  # the quicker routes read the values of released groups alone
+        monkeypatch.setattr(engine_base, name, 10**9)
+    neighbours = Neighbours(tmp_path, ["h", "lh"], plan_once)
+    try:
+        neighbours.check([Composed(FOUND[0].replace("diag", "who").replace(" p ", " t "))])
+        assert len(neighbours.different) == 1
+        neighbours.check(item for item in compose(range(160), neighbours.columns) if not item.condition)
+        assert len(neighbours.different) > 2, "the generator finds it, too"
+        assert {found[0] for _, *pair in neighbours.different for found in pair} == {"answer", "error"}
+    finally:
+        neighbours.close()
 
 
 # -- what was found ------------------------------------------------------------------------------------------------
