@@ -47,6 +47,24 @@ public = true
 """
 _MOST, _MOST_UNSIGNED = 2**127 - 1, 2**128 - 1
 _FURTHER: dict[str, tuple[str, list[str]]] = {
+    "dt": (
+        "DATE",
+        [
+            "'infinity'",
+            "'-infinity'",
+            "'5877642-06-25 (BC)'",
+            "'5881580-07-10'",
+            "'294247-01-11'",
+            "'290309-12-21 (BC)'",
+        ],
+    ),
+    "iv": (  # Arrow counts nanoseconds in 64 bits, so the last two wrap: the first of them to zero
+        "INTERVAL",
+        [
+            *("'178000000 years'", "'-178000000 years'", "'2147483647 days'", "'-2147483648 days'"),
+            *(f"to_microseconds({2**61})", f"to_microseconds({2**63 - 1})"),
+        ],
+    ),
     "uti2": ("USMALLINT", ["0", "65535"]),
     "hb": ("HUGEINT", [str(_MOST), f"-{_MOST}", str(10**38)]),
     "hv": ("HUGEINT", [str(_MOST), f"-{_MOST}", str(10**38)]),
