@@ -59,6 +59,17 @@ def test_frames_have_duckdbs_types(result: Result) -> None:
     assert ours["huge"].dtype == np.float64
 
 
+def test_an_interval_longer_than_any_of_pythons_is_a_text() -> None:
+    long, short = pa.MonthDayNano([2_136_000_000, 0, 0]), pa.MonthDayNano([0, 1, 7_200_000_000_000])
+    result = Result(pa.table({"span": pa.array([long, short, None])}))
+    assert result.fetchall() == [
+        ("64080000000 days 0 microseconds",),
+        (datetime.timedelta(days=1, hours=2),),
+        (None,),
+    ]
+    assert result.df()["span"].to_list()[:2] == ["64080000000 days 0 microseconds", "1 day, 2:00:00"]
+
+
 def test_polars_and_the_arrow_stream(result: Result) -> None:
     polars = pytest.importorskip("polars")
     assert result.pl()["whole"].to_list() == [5, 7]

@@ -217,10 +217,8 @@ def read_heading(path: str, text: Format) -> list[str]:
         PolicyError: the record contains NUL, or a line's end within a name.
     """
     line = read_first_record(path, text)
-    try:
+    with contextlib.suppress(csv.Error):
         return next(_read_csv(iter([line]), text), []) if line is not None else []
-    except csv.Error:
-        pass
     raise PolicyError(
         f"the first line of {Path(path).name} can't be read as names of columns: it has NUL in it, or \\r within a name.",
         hint="write the file as UTF-8 text with lines that end in \\n, or set encoding in its format.",
@@ -335,45 +333,39 @@ def copy_text(
 
 
 _SAMPLE = 100
-"""Records of a JSON file that are read for the names of its columns."""
+"""Records of a text file that are read for the owner's check."""
 
 
 def check_heading(table: Table, text: Format, columns: Mapping[str, str], files: Iterable[str]) -> None:
-    """Check that text files have the policy's columns.
+    """Check that CSV files name the policy's columns in their first lines.
 
-    CSV names them in the first line. JSON names them in each record and may omit some, so one of the first records must have
-    the column of the privacy unit.
+    No other line is read: a row that decided whether a session opens would be told by that. So no record of JSON is read, and
+    no row's number of fields is compared; :func:`describe_records` does both for the owner.
 
     A first line without names may be a person's row. So the message repeats at most one name similar to the missing one, and
     only if the line has another of the policy's columns.
 
-    A file whose first records all have other numbers of fields than its first line has no row that could be read. That is looked
-    at as the session opens, for whoever has the files; no statement ends by it.
-
     Raises:
-        PolicyError: a file lacks a declared column, all files are empty, or no record fits the first line.
+        PolicyError: a file lacks a declared column, or all files are empty.
     """
     files = list(files)
-    if table.text != "json" and text.header and files and all(map(_is_blank, files)):
+    if table.text == "json" or not text.header:
+        return
+    if files and all(map(_is_blank, files)):
         raise PolicyError(
             f"{table.source} of {table.name} is empty: it has no first line with the names of its columns.",
             hint="write that line, or set header = false in its format.",
         )
     for path in files:
         with contextlib.suppress(*READ_ERRORS):
-            missing, names = _find_missing(table, text, columns, path)
-            if missing is None and table.text != "json" and text.header and _fits_nowhere(path, table, text):
-                raise PolicyError(
-                    f"none of the first {_SAMPLE} rows of {Path(path).name} has as many fields as its first line.",
-                    hint="give each row one field for each name, or set delimiter, quote or skip in its format.",
-                )
+            missing, names = _find_missing(text, columns, path)
             if missing is None:
                 continue
             heading = not {fold(name) for name in names}.isdisjoint(map(fold, columns))
             near = find_nearest(missing, names) if heading else None
             said = f" Did you mean {near}?" if near is not None else ""
-            if table.text != "json" and (not heading or len(names) < 2):
-                said += " Its format may say delimiter, skip, encoding or header = false."
+            if not heading or len(names) < 2:
+                said += " Its format may say delimiter, quote, encoding or header = false."
             raise PolicyError(
                 f"{table.name}.{missing} is in the policy but not in {Path(path).name}.{said}",
                 hint="dpsql policy check shows the data owner what the file has in place of it.",
@@ -382,26 +374,21 @@ def check_heading(table: Table, text: Format, columns: Mapping[str, str], files:
 
 
 def reads_columns(table: Table, columns: Iterable[str], files: Iterable[str]) -> bool:
-    """Return whether text files have columns, as their format is declared."""
+    """Return whether the first lines of CSV files name columns, as their format is declared."""
     text, listed = (table.format or Format()).fit(table.source, table.text), list(columns)
+    if table.text == "json" or not text.header:
+        return True
     try:
-        return not any(_find_missing(table, text, listed, path)[0] for path in files)
+        return not any(_find_missing(text, listed, path)[0] for path in files)
     except PolicyError:
         return False
 
 
-def _find_missing(
-    table: Table, text: Format, columns: Iterable[str], path: str
-) -> tuple[str | None, list[str]]:
-    """Return the first column that a file lacks, if any, and the names in the file."""
-    if table.text == "json":
-        names, wanted = _read_keys(path, text), [way[0].column for way in table.unit_paths if way]
-    elif text.header:
-        names, wanted = read_heading(path, text), list(columns)
-    else:
-        return None, []
+def _find_missing(text: Format, columns: Iterable[str], path: str) -> tuple[str | None, list[str]]:
+    """Return the first column that a file's first line lacks, if any, and the names in that line."""
+    names = read_heading(path, text)
     known = set(map(fold, names))
-    missing = next((column for column in wanted if fold(column) not in known), None)
+    missing = next((column for column in columns if fold(column) not in known), None)
     return (None if missing is None or _is_empty(path) else missing), names
 
 
@@ -410,7 +397,7 @@ def show_headings(table: Table, columns: Iterable[str], files: Iterable[str]) ->
     text, listed, said = (table.format or Format()).fit(table.source, table.text), list(columns), []
     for path in files:
         with contextlib.suppress(*READ_ERRORS, PolicyError):
-            missing, names = _find_missing(table, text, listed, path)
+            missing, names = _find_missing(text, listed, path)
             if missing is not None:
                 shown = ", ".join(clip(name) for name in names[:8]) + (", ..." if len(names) > 8 else "")
                 said.append(
@@ -419,12 +406,34 @@ def show_headings(table: Table, columns: Iterable[str], files: Iterable[str]) ->
     return said
 
 
-_FEWEST = 10
-"""Records from which on a file is refused if none fits its first line: fewer may be slips."""
+def describe_records(table: Table, files: Iterable[str]) -> list[str]:
+    """Return sentences on text files of whose first records none can be used, to be shown only to the data owner.
+
+    Rows of a CSV file have one field for each name in its first line; records of JSON have the privacy unit's column.
+    """
+    text = (table.format or Format()).fit(table.source, table.text)
+    keys = [way[0].column for way in table.unit_paths[:1] if way] if table.text == "json" else []
+    said = []
+    for path in files:
+        with contextlib.suppress(*READ_ERRORS, PolicyError):
+            name = Path(path).name
+            if table.text == "json":
+                found = {fold(key) for key in _read_keys(path, text)}
+                said += [
+                    f"none of the first {_SAMPLE} records of {name} has {key}, the privacy unit's column."
+                    for key in keys
+                    if fold(key) not in found and not _is_empty(path)
+                ]
+            elif text.header and _fits_nowhere(path, table, text):
+                said.append(
+                    f"none of the first {_SAMPLE} rows of {name} has as many fields as its first line. Give each row one field "
+                    "for each name, or set delimiter, quote or escape in its format."
+                )
+    return said
 
 
 def _fits_nowhere(path: str, table: Table, text: Format) -> bool:
-    """Return whether the first records are several, and none has as many fields as the first line."""
+    """Return whether there are records, and none of the first has as many fields as the first line."""
     width, seen = len(read_heading(path, text)), 0
     for batch in read_source(path, table, text):
         for found in batch.column(0).slice(0, _SAMPLE - seen).to_pylist():
@@ -435,7 +444,7 @@ def _fits_nowhere(path: str, table: Table, text: Format) -> bool:
                     return False
         if seen >= _SAMPLE:
             break
-    return seen >= _FEWEST
+    return seen > 0
 
 
 def _is_blank(path: str) -> bool:

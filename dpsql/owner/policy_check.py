@@ -3,7 +3,8 @@
 It shows column names and types, never rows, because a bound that is looked up in the data reveals something about them.
 The bounds that it proposes are public knowledge (an age, a month, a latitude). If neither the source nor the policy has
 types, it proposes them from the rows, and for a CSV file a format from the first lines. Once the owner declares them, no row
-decides them. Values of text files that would be NULL are counted in a sample, or with ``--data`` in all rows.
+decides them. Values of text files that would be NULL are counted in a sample, or with ``--data`` in all rows. It says whether
+the first records of a text file can be used at all, since no session looks.
 
 With ``--data`` it counts exactly the rows that a policy leaves out. These counts are not private, and must not be
 published: a policy chosen by them reveals a little about the data. They show mistakes, such as a bound in another unit
@@ -30,7 +31,13 @@ from dpsql.engine.sandbox import quote_identifier, quote_literal
 from dpsql.engine.schemas import propose_object_types
 from dpsql.engine.sources import describe_file, find_bad_columns, propose_types
 from dpsql.engine.text_proposals import SAMPLE_ROWS, TextProposal, count_losses, propose_format
-from dpsql.engine.text_sources import READ_ERRORS, read_first_record, reads_columns, show_headings
+from dpsql.engine.text_sources import (
+    READ_ERRORS,
+    describe_records,
+    read_first_record,
+    reads_columns,
+    show_headings,
+)
 from dpsql.errors import LedgerError, PolicyError, did_you_mean, find_nearest
 from dpsql.exact.row_caps import RowCaps
 from dpsql.ledger.ledger import Ledger
@@ -433,6 +440,9 @@ def check_policy(policy: str | Path, data: Any = ":memory:", rows: bool = False)
                 findings.missing.append(f"{table.name}: {error.message}")
                 continue
             _check_table(table, schema, undecided, findings)
+            if table.text is not None:
+                said = describe_records(table, find_files(table, policy.parent))
+                findings.missing += [f"{table.name}: {line}" for line in said]
             units += [count for count in (count_possible_units(table, schema),) if count is not None]
             if rows:
                 _count_units(engine, table, schema, declared, findings)

@@ -456,7 +456,11 @@ def _simple(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def _durations(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if not pa.types.is_interval(column.type):
         return column
-    return pa.chunked_array([pa.array(to_python_values(column), pa.duration("us"))])
+    values = to_python_values(column)
+    try:
+        return pa.chunked_array([pa.array(values, pa.duration("us"))])
+    except (pa.ArrowException, OverflowError):  # beyond 292,000 years
+        return pa.chunked_array([pa.array([None if v is None else str(v) for v in values], pa.string())])
 
 
 def to_python_values(column: pa.ChunkedArray) -> list[Any]:
@@ -474,8 +478,12 @@ def to_python_values(column: pa.ChunkedArray) -> list[Any]:
     return values
 
 
-def _timedelta(value: Any) -> datetime.timedelta:
-    return datetime.timedelta(days=value.months * 30 + value.days, microseconds=value.nanoseconds // 1000)
+def _timedelta(value: Any) -> datetime.timedelta | str:
+    days, microseconds = value.months * 30 + value.days, value.nanoseconds // 1000
+    try:
+        return datetime.timedelta(days=days, microseconds=microseconds)
+    except OverflowError:  # beyond a billion days
+        return f"{days} days {microseconds} microseconds"
 
 
 def _beyond(scalar: Any) -> Any:

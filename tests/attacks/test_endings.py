@@ -10,7 +10,10 @@ import duckdb
 import pytest
 
 import dpsql
-from tests.support.endings import EXTREME, compare, tables
+from dpsql.binding.values import exits
+from dpsql.engine import base as engine_base
+from dpsql.lock import lock
+from tests.support.endings import EXTREME, Composed, Neighbours, compare, compose, tables
 
 PAIRS, MANY = 2_000, int(os.environ.get("DPSQL_ENDINGS", "50000"))
 
@@ -27,6 +30,97 @@ def test_no_statement_ends_otherwise(tmp_path: Path) -> None:
 def test_no_statement_of_many_ends_otherwise(tmp_path: Path) -> None:
     found = compare(tmp_path, range(PAIRS, PAIRS + MANY))
     assert [pair for part in found for pair in part.different] == []
+
+
+@pytest.mark.parametrize("plan_once", [False, True])
+def test_a_value_without_a_way_out_would_be_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plan_once: bool
+) -> None:
+    """The control: 128-bit integers leave as they are, and the second lock knows no harm of it."""
+    monkeypatch.setattr(exits, "find_exit_type", lambda kind, wide=None: kind)
+    monkeypatch.setattr(lock, "list_wide_outputs", lambda outputs: frozenset())
+    # the quicker routes read the values of released groups alone
+    for name in ("LITTLE_ROWS", "LITTLE_BYTES"):
+        monkeypatch.setattr(engine_base, name, 10**9)
+    neighbours = Neighbours(tmp_path, ["h", "lh"], plan_once)
+    try:
+        neighbours.check([Composed(FOUND[0].replace("diag", "who").replace(" p ", " t "))])
+        assert len(neighbours.different) == 1
+        neighbours.check(item for item in compose(range(160), neighbours.columns) if not item.condition)
+        assert len(neighbours.different) > 2, "the generator finds it, too"
+        assert {found[0] for _, *pair in neighbours.different for found in pair} == {"answer", "error"}
+    finally:
+        neighbours.close()
+
+
+FRAMES = (
+    "ROWS BETWEEN 1 PRECEDING AND CURRENT ROW",
+    "RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
+    "RANGE BETWEEN {} PRECEDING AND CURRENT ROW",
+    "RANGE BETWEEN {} PRECEDING AND {} FOLLOWING EXCLUDE TIES",
+)
+STEPS = {"b": "9223372036854775807", "d": "1e308", "dt": "INTERVAL 200000 YEARS", "iv": "INTERVAL 1 DAY"}
+WINDOWED = [
+    text.format(w=f"MAX({c}) OVER (PARTITION BY uid ORDER BY {c} {frame.format(step, step)})", c=c)
+    for c, step in STEPS.items()
+    for frame in FRAMES
+    for text in (
+        "SELECT COUNT(*) FROM (SELECT uid, {w} AS k FROM t) WHERE k IS NOT NULL",
+        "SELECT WITH SUBSAMPLE OPTIONS (bounds = (0, 10), blocks = 20) MAX(k) FROM (SELECT {w} AS k FROM t)",
+        "SELECT WITH SUBSAMPLE OPTIONS (combine = 'stable_mode', blocks = 20) MODE(k) FROM (SELECT {w} AS k FROM t)",
+    )
+]
+LAMBDAS = [
+    text.format(call=call.format(c=c))
+    for c in STEPS
+    for call in (
+        "list_transform([{c}], lambda y: y + y)",
+        "list_filter([{c}], lambda y: y + y > y)",
+        "[y + y FOR y IN [{c}]]",
+    )
+    for text in (
+        "SELECT {call} AS k, COUNT(*) FROM t GROUP BY k",
+        "SELECT COUNT(*) FROM t WHERE len({call}) > 0",
+        "SELECT WITH PTR MODE(len({call})) FROM t",
+        "SELECT WITH SUBSAMPLE OPTIONS (combine = 'stable_mode', blocks = 20) MODE(len({call})) FROM t",
+        "SELECT WITH SUBSAMPLE OPTIONS (bounds = (0, 10), blocks = 20) SUM(len({call})) FROM t",
+    )
+]
+WRAPPED = [
+    text.format(k=k)
+    for k in (
+        "iv",
+        "iv + INTERVAL 1 DAY",
+        "iv + iv",
+        "-iv",
+        "iv * 2",
+        "dt - dt",
+        "COALESCE(iv, INTERVAL 1 DAY)",
+    )
+    for text in (
+        "SELECT {k} AS k, COUNT(*) FROM t GROUP BY k",
+        "SELECT EPOCH({k}) AS k, COUNT(*) FROM t GROUP BY k",
+        "SELECT CAST({k} AS VARCHAR) AS k, COUNT(*) FROM t GROUP BY k",
+        "SELECT COUNT(DISTINCT {k}) FROM t",
+        "SELECT SUM({k}, contribution_bounds_per_row => (INTERVAL 0 DAY, INTERVAL 1 DAY)) FROM t",
+        "SELECT MEDIAN({k}, contribution_bounds_per_row => (INTERVAL 0 DAY, INTERVAL 1 DAY)) FROM t",
+        "SELECT WITH PTR MODE(EPOCH({k})) FROM t",
+        "SELECT WITH SUBSAMPLE OPTIONS (combine = 'stable_mode', blocks = 20) MODE({k}) FROM t",
+        "SELECT EXPMECH(COUNT(*) FILTER (WHERE {k} = pub.iv)) OVER pub FROM t",
+    )
+]
+
+
+@pytest.mark.parametrize(("texts", "answered"), [(WRAPPED, 25), (WINDOWED, 30), (LAMBDAS, 0)])
+def test_no_window_lambda_or_interval_ends_otherwise(tmp_path: Path, texts: list[str], answered: int) -> None:
+    """Frames by distance where a value plus the distance overflows; lambdas; intervals that wrap in Arrow."""
+    neighbours = Neighbours(tmp_path, [*STEPS], plan_once=True)
+    try:
+        neighbours.check(map(Composed, texts))
+        assert neighbours.different == []
+        assert neighbours.answered >= answered
+    finally:
+        neighbours.close()
 
 
 # -- what was found ------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ OWN_CALLS = {
     "extract": "extract(year FROM {}::DATE)", "time_bucket": "time_bucket(INTERVAL 1 DAY, {}::DATE)",
     "try_strptime": "try_strptime({}::VARCHAR, '%Y')", "array_slice": "array_slice({}::INT[], 1, 2)",
     "list_slice": "list_slice({}::INT[], 1, 2)", "string_split": "string_split({}::VARCHAR, ',')",
-    "epoch_ms": "epoch_ms({}::BIGINT)", "make_timestamp": "make_timestamp({}::BIGINT)", 
+    "epoch_ms": "epoch_ms({}::BIGINT)", "make_timestamp": "make_timestamp({}::BIGINT)",
     "to_timestamp": "to_timestamp({}::DOUBLE)",
     "timezone": "timezone('UTC', {}::TIMESTAMP)",
     "regexp_extract": "regexp_extract({}::VARCHAR, 'a')", "regexp_full_match": "regexp_full_match({}::VARCHAR, 'a')",

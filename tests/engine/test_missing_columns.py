@@ -44,8 +44,6 @@ def opened(folder: Path, name: str, data: bytes, more: str = "") -> dpsql.Sessio
         ("bare.csv", ROWS, "uid"),
         ("tabs.csv", "uid\tx\n" + ROWS.replace(",", "\t"), "uid"),
         ("other.csv", "uid,y\n" + ROWS, "x"),
-        ("other.jsonl", '{"id": 1, "x": 2}\n' * 20, "uid"),
-        ("csv.jsonl", "uid,x\n" + ROWS, "uid"),
     ],
 )
 def test_a_text_file_without_the_policys_columns_is_refused(
@@ -64,7 +62,6 @@ SECRET = "5000,rare disease\n"
         ("bare.csv", SECRET + ROWS),
         ("like.csv", "uidd,xx\n" + ROWS),
         ("semicolons.csv", SECRET.replace(",", ";")),
-        ("keys.jsonl", '{"5000": "rare disease"}\n'),
         ("tabs.tsv", SECRET.replace(",", "\t") + ROWS),
     ],
 )
@@ -152,28 +149,68 @@ def test_one_file_of_several_may_be_empty(tmp_path: Path) -> None:
         assert session.sql("SELECT COUNT(*) FROM t").fetchone() == (50,)
 
 
-@pytest.mark.parametrize(
-    ("rows", "more"),
-    [
-        (ROWS.replace("\n", ",\n"), ""),
-        (ROWS.replace("\n", ",\n"), "format = { quoted_newlines = true }"),
-        (ROWS.replace(",", ";"), ""),
-        (ROWS.replace(",", ",7,") * 3, ""),
-    ],
-)
-def test_rows_that_all_have_another_width_than_the_first_line_are_refused(
+WIDE = [
+    (ROWS.replace("\n", ",\n"), ""),
+    (ROWS.replace("\n", ",\n"), "format = { quoted_newlines = true }"),
+    (ROWS.replace(",", ";"), ""),
+    (ROWS.replace(",", ",7,") * 3, ""),
+]
+
+
+@pytest.mark.parametrize(("rows", "more"), WIDE)
+def test_the_owners_check_lists_rows_that_all_have_another_width(
     tmp_path: Path, rows: str, more: str
 ) -> None:
-    with pytest.raises(
-        dpsql.PolicyError, match=r"none of the first 100 rows of wide\.csv has as many fields"
-    ):
-        opened(tmp_path, "wide.csv", ("uid,x\n" + rows).encode(), more)
+    (tmp_path / "wide.csv").write_text("uid,x\n" + rows)
     (tmp_path / "policy.toml").write_text(POLICY.format(source='source = "wide.csv"', more=more))
     if ";" in rows:
         assert "t: its format, as the first lines" in str(check_policy(tmp_path / "policy.toml"))
         return
-    with pytest.raises(dpsql.PolicyError, match="none of the first 100 rows"):
-        check_policy(tmp_path / "policy.toml")
+    (missing,) = check_policy(tmp_path / "policy.toml").missing
+    assert "none of the first 100 rows of wide.csv has as many fields as its first line" in missing
+    (tmp_path / "wide.csv").write_text("uid,x\n" + rows + "5000,1\n")
+    assert len(check_policy(tmp_path / "policy.toml").missing) == (rows.count("\n") >= 100)
+
+
+@pytest.mark.parametrize("records", ['{"id": 1, "x": 2}\n' * 20, "uid,x\n" + ROWS, "\n\n\n"])
+def test_the_owners_check_lists_json_without_the_units_column(tmp_path: Path, records: str) -> None:
+    (tmp_path / "other.jsonl").write_text(records)
+    (tmp_path / "policy.toml").write_text(POLICY.format(source='source = "other.jsonl"', more=""))
+    assert any("of other.jsonl has uid" in line for line in check_policy(tmp_path / "policy.toml").missing)
+
+
+OF_OTHERS = [
+    *(("wide.csv", "uid,x\n" + rows, "5000,1\n", more) for rows, more in WIDE),
+    ("other.jsonl", '{"id": 1, "x": 2}\n' * 20, '{"uid": 5000, "x": 1}\n', ""),
+    ("csv.jsonl", "uid,x\n" + ROWS, '{"uid": 5000, "x": 1}\n', ""),
+    ("blank.jsonl", "\n\n\n", '{"uid": 5000, "x": 1}\n', ""),
+    ("empty.json", "[]", '[{"uid": 5000, "x": 1}]', 'format = { records = "array" }'),
+    ("returns.csv", "uid,x\r", "5000,1\r", ""),
+    ("heading.csv", "uid,x\n", "5000,1,2\n", ""),
+    ("heading.csv", "uid,x\n", '5000,"1\n', ""),
+    ("null.csv", "uid,x\n", "5000,\0\n", ""),
+    ("long.csv", "uid,x\n", "5000," + "1" * (5 << 20) + "\n", ""),
+]
+
+
+@pytest.mark.parametrize(("name", "others", "person", "more"), OF_OTHERS)
+def test_no_row_decides_how_a_session_over_a_bad_file_ends(
+    tmp_path: Path, name: str, others: str, person: str, more: str
+) -> None:
+    """All other rows are unreadable, or there are none: with and without the person, first or last."""
+    ends = set()
+    first, newline, rest = others.partition("\n") if name.endswith("csv") else ("", "", others)
+    for place, data in enumerate((others, others + person, first + newline + person + rest, person)):
+        if (place == 3 and name.endswith("csv")) or (place in (1, 2) and name == "empty.json"):
+            continue  # no file of that format
+        (tmp_path / str(place)).mkdir()
+        try:
+            with opened(tmp_path / str(place), name, data.encode(), more) as session:
+                result = session.sql("SELECT COUNT(*), COUNT(x) FROM t")
+                ends.add((*result.columns, *result.notes, result.loss))
+        except dpsql.PolicyError as error:
+            ends.add((error.message, error.hint))
+    assert len(ends) == 1
 
 
 @pytest.mark.parametrize("rows", ["1,2,3\n" * 9, "1,2,3\n" * 50 + ROWS, '"a,b",2,3\n' * 50 + '"1",1\n'])

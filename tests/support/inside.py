@@ -21,6 +21,7 @@ from dpsql.language.statements import Statement, parse
 from dpsql.mechanisms.aggregation import Aggregation
 from dpsql.mechanisms.base import Operator, Read, bind_parameters
 from dpsql.noise.entropy import Entropy
+from dpsql.session.pipeline import PlanCheck
 from dpsql.session.session import Session
 from dpsql.session.stored_blocks import PreparedPlan
 
@@ -62,6 +63,25 @@ def catalog(session: Session) -> Catalog:
 def finisher(session: Session) -> Finisher:
     """Return the database of public SQL."""
     return session._pipeline.finisher
+
+
+class _CheckedOnce(PlanCheck):
+    """A check that passes the plan that it checked last."""
+
+    last: Plan | None = None
+
+    def check(self, plan: Plan) -> None:
+        if plan is not self.last:
+            super().check(plan)
+            self.last = plan
+
+
+def plan_once(first: Session, second: Session) -> None:
+    """Let two sessions of one policy and schema answer by one plan, bound and proved by the first that is asked."""
+    one, other = first._pipeline, second._pipeline
+    one.checking = _CheckedOnce(one.gate, one.engine, one.finisher)
+    other.checking, other.gate, other._plans = one.checking, one.gate, one._plans
+    other._blocks.keys = one._blocks.keys
 
 
 def write_alone(session: Session, text: str) -> str:

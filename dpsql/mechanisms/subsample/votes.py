@@ -127,7 +127,7 @@ def find_winner(
 
 def make_column(name: str, value: Any, type: pa.DataType | None) -> Mapping[str, pa.Array]:
     """Return a column of one value, in this type if it fits, else as text."""
-    if isinstance(value, tuple):
+    if isinstance(value, tuple) and not isinstance(value, pa.MonthDayNano):  # an INTERVAL is a tuple, too
         value = list(value)
     try:
         return {name: pa.array([value], type) if type is not None else pa.array([value])}

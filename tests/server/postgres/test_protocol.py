@@ -592,8 +592,16 @@ def test_hostile_bytes(server: PostgresServer, count: int) -> None:
     failures = [line for line in server.events[lines:] if line["event"] == "failure"]
     assert not failures, failures[:5]
     client = server.open("ada")
-    assert client.kinds(query("SELECT 1 AS x")) == "TDCZ"
-    client.close()
+    try:
+        came, end = client.ask(query("SELECT 1 AS x")), time.monotonic() + 120
+        while (
+            read_error(came).get("C") == "53400" and time.monotonic() < end
+        ):  # the attackers' last ones wait
+            time.sleep(0.1)
+            came = client.ask(query("SELECT 1 AS x"))
+        assert read_rows(came) == [[b"1"]]
+    finally:
+        client.close()
 
 
 def test_the_words_that_are_looked_for_would_be_found(server: PostgresServer) -> None:
