@@ -173,9 +173,15 @@ SQL_INFO_SCHEMA = pa.schema([pa.field("info_name", pa.uint32(), nullable=False),
 _KEYWORDS = sorted({*OFFERED_MODES, *MECHANISMS, "CLOSE", "DECLARE", "EXPLAIN", "OPTIONS", "SHOW"})
 
 
-def _upper(*reasons: str) -> list[str]:
-    """Return the row functions that are total for some reasons, in capitals."""
-    return sorted(row.name.upper() for row in ROW_NAMES if row.total in reasons)
+_ROUNDINGS = "abs ceil floor round sign"
+"""Numeric functions with binders of their own."""
+
+
+def _upper(further: str, *reasons: str) -> list[str]:
+    """Return the row functions that are total for some reasons, and further ones, in capitals."""
+    rows = [row for row in ROW_NAMES if row.total in reasons]
+    named = [name for row in rows for name in (row.name, *row.aliases)]
+    return sorted(name.upper() for name in (*further.split(), *named))
 
 
 TRUE_FACTS = (3, 4, 9, 506, 515, 516, 518, 520, 521, 524, 532)
@@ -225,10 +231,10 @@ def list_sql_info(version: str, statement_bytes: int) -> dict[int, tuple[int, An
     facts |= {number: (_STRING, text) for number, text in texts.items()}
     lists = {
         508: _KEYWORDS,
-        509: _upper("mathematics"),
-        510: _upper("text", "comparisons"),
+        509: _upper(_ROUNDINGS, "mathematics"),
+        510: _upper("concat", "text", "comparisons"),
         511: [],
-        512: _upper("parts of dates"),
+        512: _upper("date_trunc", "parts of dates"),
     }
     facts |= {number: (_LIST, words) for number, words in lists.items()}
     facts |= {517: (_MAP, []), 557: (_BIGINT, statement_bytes), 562: (_BIGINT, 0)}
