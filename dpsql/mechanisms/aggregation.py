@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from dpsql.mechanisms import base
 from dpsql.mechanisms.empty_groups import find_significant
-from dpsql.mechanisms.fast import FastRoute
+from dpsql.mechanisms.fast.column_counts import ColumnCounts
 from dpsql.mechanisms.fast.packed_aggregation import PackedAggregation
 from dpsql.mechanisms.moments import Count, Mean, Noisy, Output, Pair, Sum, Variance, read_errors
 from dpsql.mechanisms.ordered_noise import OrderedNoise, StepRows, add_noise
@@ -355,7 +355,7 @@ class Part(ABC):
         return (self.query,)
 
     @property
-    def column_route(self) -> FastRoute[NDArray[np.int64]] | None:
+    def column_route(self) -> ColumnCounts | None:
         """A route that counts the values of a column in this process, if any."""
         return None
 
@@ -415,7 +415,17 @@ class Together(base.Operator):
     @property
     def queries(self) -> tuple[str, ...]:
         first = () if self.aggregation is None else self.aggregation.queries
-        return (*first, *dict.fromkeys(text for part in self.parts for text in part.queries))
+        routes = (route for part in self.parts if (route := part.column_route) is not None)
+        return (*first, *dict.fromkeys([*self._part_texts, *(route.text for route in routes)]))
+
+    @property
+    def checked(self) -> tuple[str, ...]:
+        first = () if self.aggregation is None else self.aggregation.checked
+        return (*first, *dict.fromkeys(self._part_texts))
+
+    @property
+    def _part_texts(self) -> list[str]:
+        return [text for part in self.parts for text in part.queries]
 
     def claims(self) -> Iterator[base.ClaimedText]:
         if self.aggregation is not None:

@@ -521,11 +521,11 @@ class TextReader(ABC):
     @property
     @abstractmethod
     def queries(self) -> tuple[str, ...]:
-        """The exact SQL of the plain route, for EXPLAIN."""
+        """The exact SQL that EXPLAIN shows."""
 
     @property
     def checked(self) -> tuple[str, ...]:
-        """The texts that are bound before payment: the queries, and others it may read without a faster route."""
+        """The texts that are bound before payment: all that it may read without a faster route."""
         return self.queries
 
     @property

@@ -380,7 +380,12 @@ class CandidateScores(FastRoute[ScoredCandidates]):
 
     @property
     def queries(self) -> tuple[str, ...]:
-        return (self.candidates, *(h.query for h in self.histograms))
+        return (self.candidates, *(h.query for h in self.histograms), *self.columns)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The texts of columns, which may be counted in this process."""
+        return tuple(h.column for h in self.histograms if h.column is not None)
 
     def claims(self) -> Iterator[ClaimedText]:
         yield ClaimedText(self.candidates, PublicClaim())

@@ -197,6 +197,11 @@ class ScoredOperator(base.Operator):
     def queries(self) -> tuple[str, ...]:
         return self.batches[:1] if self.sweep is None else self.sweep.queries
 
+    @property
+    def checked(self) -> tuple[str, ...]:
+        late = () if self.sweep is None else self.sweep.columns
+        return tuple(text for text in self.queries if text not in late)
+
     def _claim_scores(self, sensitivity: int, monotone: bool) -> Iterator[base.ClaimedText]:
         """Yield the candidates' score texts with claims; ``monotone``: the noise is for scores moving in one direction."""
         own = CANDIDATE_SENSITIVITY if self.varying else None
