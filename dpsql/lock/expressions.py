@@ -605,8 +605,8 @@ class Expressions:
         match node:
             case Call("date_trunc", (tree.Literal(str(part)), moment)):  # the part is case-insensitive
                 node = replace(node, args=(tree.Literal(part.lower()), moment))
-            case Call("timezone", args) if len(args) != 2 or not isinstance(
-                args[0], tree.Literal | tree.Varied
+            case Call("timezone", given) if len(given) != 2 or not isinstance(
+                given[0], tree.Literal | tree.Varied
             ):
                 refuse("a time zone that is no constant")
         args = [inner(arg) for arg in node.args]

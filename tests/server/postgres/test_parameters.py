@@ -115,7 +115,9 @@ READERS: dict[int, Callable[[bytes], Any]] = {
     types.NUMERIC: read_numeric,
     types.DATE: exactly(4, load(pg_dates.DateBinaryLoader)),
     types.TIMESTAMP: exactly(8, load(pg_dates.TimestampBinaryLoader)),
-    types.TIMESTAMPTZ: exactly(8, load(pg_dates.TimestampBinaryLoader)),
+    types.TIMESTAMPTZ: exactly(
+        8, lambda data: load(pg_dates.TimestampBinaryLoader)(data).replace(tzinfo=datetime.UTC)
+    ),
     types.TIME: exactly(8, read_time),
     types.TEXT: read_text,
     types.VARCHAR: read_text,
