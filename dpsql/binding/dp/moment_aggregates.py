@@ -51,9 +51,8 @@ def _count(asked: AggregateCall) -> Aggregate:
     if not call.args or call.args[0].is_star or isinstance(call.args[0], exp.Literal):
         inner, what = _write_count(asked, None), "count the rows"
     else:
-        given = call.args[0].copy()
-        given.unnest().meta[PRESENCE] = True
-        inner = _write_count(asked, _write_present(asked.block.expression(given)))
+        call.args[0].unnest().meta[PRESENCE] = True
+        inner = _write_count(asked, _write_present(asked.block.expression(call.args[0])))
         what = f"count the rows with {asked.source()}"
     bounds = asked.options.get("contribution_bounds_per_group")
     if bounds is None:
