@@ -59,9 +59,8 @@ def _count(asked: AggregateCall) -> Aggregate:
     if not call.args or call.args[0].is_star or isinstance(call.args[0], exp.Literal):
         inner, what = _write_count(asked, None), "count the rows"
     else:
-        given = call.args[0].copy()
-        given.unnest().meta[PRESENCE] = True
-        typed, what = asked.block.expression(given), f"count the rows with {asked.source()}"
+        call.args[0].unnest().meta[PRESENCE] = True
+        typed, what = asked.block.expression(call.args[0]), f"count the rows with {asked.source()}"
         summed = asked.block.spelling(call.args[0]) in asked.block.summed
         if summed and typed.type.kind == "DOUBLE":
             what += (
