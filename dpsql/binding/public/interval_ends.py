@@ -107,7 +107,7 @@ MOMENT = "dpsql_moment"
 """The mark of an expression that makes a date, a time or an interval of one released number, and ascends with it."""
 
 
-def is_moment(node: exp.Expr) -> bool:
+def is_moment_end(node: exp.Expr) -> bool:
     """Return whether an end of an interval is a moment, which only the outermost statement has."""
     return bool(node.meta.get(MOMENT))
 

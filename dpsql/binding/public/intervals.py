@@ -15,7 +15,7 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from dpsql.binding.public.interval_ends import ColumnEnds, Known, Leaf, find_ends, is_exact, is_moment
+from dpsql.binding.public.interval_ends import ColumnEnds, Known, Leaf, find_ends, is_exact, is_moment_end
 from dpsql.binding.public.traced_columns import PublicColumns
 from dpsql.binding.relations.own_names import MakeName
 from dpsql.binding.relations.relation import column, fold
@@ -294,7 +294,7 @@ class _Carrier:
     def _known_of(self, select: exp.Select) -> list[IntervalEnds]:
         """Return :meth:`of` for a SELECT below, cached for its columns."""
         if id(select) not in self.ends:
-            self.ends[id(select)] = [ends for ends in self.of(select) if not is_moment(ends[1])]
+            self.ends[id(select)] = [ends for ends in self.of(select) if not is_moment_end(ends[1])]
         return self.ends[id(select)]
 
     def explain_missing(self, tree: exp.Select, found: Collection[str]) -> list[str]:

@@ -368,7 +368,6 @@ columns: d
 cost: ε=1
 block: Aggregation {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 1918894080}, {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10485760}], "kind": "composed"}
 note: a patient_id with more than 10 rows in all counts as 10: its rows weigh less
-note: no interval for d: intervals are not carried through this expression
 ====
 -- case: cells that add up
 SELECT WITH DP OPTIONS (epsilon = 1, consistent = TRUE) ward, COUNT(*) AS n FROM visits GROUP BY ROLLUP (ward)
@@ -515,7 +514,7 @@ SELECT WITH DP OPTIONS (error = 100, epsilon = 1) COUNT(*) AS n FROM visits
 columns: n
 cost: ε=0.29809
 block: Aggregation {"count": 1, "epsilon": "29809/100000", "kind": "discrete_laplace", "sensitivity": 10}
-note: at most 10 rows of one patient_id count: the rest is left out (report_cut = TRUE estimates it)
+note: at most 10 rows of one patient_id count: the rest is left out
 ====
 -- case: a mean as accurate as asked
 SELECT WITH DP OPTIONS (error = 100, epsilon = 1) COUNT(*) AS n, AVG(amount) AS mean FROM visits
@@ -524,7 +523,7 @@ columns: n, mean
 cost: ε=1
 block: NoiseReducedAggregation {"events": [{"count": 1, "epsilon": "29809/100000", "kind": "discrete_laplace", "sensitivity": 10}, {"epsilon": "70191/100000", "kind": "noise_reduction", "most": "70191/100000"}], "kind": "composed"}
 note: a patient_id with more than 10 rows in all counts as 10: its rows weigh less
-note: at most 10 rows of one patient_id count: the rest is left out (report_cut = TRUE estimates it)
+note: at most 10 rows of one patient_id count: the rest is left out
 note: values are clamped: amount to [0, 500]
 ====
 -- case: a median without bounds

@@ -213,7 +213,7 @@ CREATE SYNTHETIC TABLE s AS SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contri
 columns: ward, urgent
 cost: ε=1
 block: SyntheticRows {"events": [{"count": 1, "epsilon": "1/4", "kind": "discrete_laplace", "sensitivity": 2}, {"count": 1, "epsilon": "1/4", "kind": "discrete_laplace", "sensitivity": 2}, {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 2}], "kind": "composed"}
-note: at most 2 rows of one patient_id count: the rest is left out (report_cut = TRUE estimates it)
+note: at most 2 rows of one patient_id count: the rest is left out
 ====
 -- case: a synthetic table of four columns, whose marginals are chosen
 CREATE SYNTHETIC TABLE s ROWS 100 AS SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = 1) ward, urgent, week, FLOOR(age / 10)::INTEGER AS decade FROM visits
@@ -221,4 +221,4 @@ CREATE SYNTHETIC TABLE s ROWS 100 AS SELECT WITH DP OPTIONS (epsilon = 1, delta 
 columns: ward, urgent, week, decade
 cost: ε=1, δ=1e-06
 block: SyntheticRows {"events": [{"declared_delta": "1/1000000", "declared_epsilon": "9/10", "kind": "joint_gaussian", "sigmas": ["715884971847/34359738368", "715884971847/34359738368", "715884971847/34359738368", "715884971847/34359738368", "506207118143/34359738368", "506207118143/34359738368", "506207118143/34359738368", "506207118143/34359738368", "506207118143/34359738368", "506207118143/34359738368", "506207118143/34359738368", "506207118143/34359738368"], "squares": [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]}, {"count": 1, "epsilon": "1/80", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/80", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/80", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/80", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/80", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/80", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/80", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/80", "kind": "bounded_range"}], "kind": "composed"}
-note: at most 1 row of one patient_id counts: the rest is left out (report_cut = TRUE estimates it)
+note: at most 1 row of one patient_id counts: the rest is left out
