@@ -339,8 +339,8 @@ _SAMPLE = 100
 def check_heading(table: Table, text: Format, columns: Mapping[str, str], files: Iterable[str]) -> None:
     """Check that CSV files name the policy's columns in their first lines.
 
-    No other line is read: a row that decided whether a session opens would be told by that. So no record of JSON is read, and
-    no row's number of fields is compared; :func:`describe_records` does both for the owner.
+    No other line is read, since one person's row would decide whether a session opens. :func:`describe_records` reads the
+    first rows, for the owner alone.
 
     A first line without names may be a person's row. So the message repeats at most one name similar to the missing one, and
     only if the line has another of the policy's columns.
@@ -407,7 +407,7 @@ def show_headings(table: Table, columns: Iterable[str], files: Iterable[str]) ->
 
 
 def describe_records(table: Table, files: Iterable[str]) -> list[str]:
-    """Return sentences on text files of whose first records none can be used, to be shown only to the data owner.
+    """Return sentences on text files without a usable record among the first, to be shown only to the data owner.
 
     Rows of a CSV file have one field for each name in its first line; records of JSON have the privacy unit's column.
     """
