@@ -166,10 +166,11 @@ def test_the_owners_check_lists_rows_that_all_have_another_width(
     if ";" in rows:
         assert "t: its format, as the first lines" in str(check_policy(tmp_path / "policy.toml"))
         return
-    (missing,) = check_policy(tmp_path / "policy.toml").missing
-    assert "none of the first 100 rows of wide.csv has as many fields as its first line" in missing
+    words = "none of the first 100 rows of wide.csv has as many fields as its first line"
+    assert [words in line for line in check_policy(tmp_path / "policy.toml").missing].count(True) == 1
     (tmp_path / "wide.csv").write_text("uid,x\n" + rows + "5000,1\n")
-    assert len(check_policy(tmp_path / "policy.toml").missing) == (rows.count("\n") >= 100)
+    said = [words in line for line in check_policy(tmp_path / "policy.toml").missing]
+    assert said.count(True) == (rows.count("\n") >= 100)
 
 
 @pytest.mark.parametrize("records", ['{"id": 1, "x": 2}\n' * 20, "uid,x\n" + ROWS, "\n\n\n"])

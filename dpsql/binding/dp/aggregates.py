@@ -12,7 +12,7 @@ from sqlglot import exp
 from dpsql.binding.dp.budget_split import require_rows
 from dpsql.binding.dp.cut_queries import is_surely_within
 from dpsql.binding.dp.private_block import AggregatingBlock, BlockOutput
-from dpsql.binding.public.interval_ends import MOMENT
+from dpsql.binding.public.interval_ends import TIME_END
 from dpsql.binding.public.intervals import write_json_report
 from dpsql.binding.relations.relation import column
 from dpsql.binding.relations.unit_rows import name_unit
@@ -95,7 +95,7 @@ class Aggregate(BlockOutput):
             return write_json_report(self.name, confidence)
         if self.shown is not None:
             made = self.shown(column(self.name))
-            made.meta[MOMENT] = not isinstance(made, exp.Exp)  # a geometric mean is a number
+            made.meta[TIME_END] = not isinstance(made, exp.Exp)  # a geometric mean is a number
             return made
         return column(self.name) if self.type == "BIGINT" else super().express(confidence)
 

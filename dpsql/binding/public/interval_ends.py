@@ -84,7 +84,7 @@ def find_ends(node: exp.Expr, known: Known, level: float) -> EndPair | None:
 
     ``known``: returns the facts about a column's interval; ``level``: of the columns' intervals and of the result's.
     """
-    if node.meta.get(MOMENT):
+    if node.meta.get(TIME_END):
         return _find_moments(node, known)
     leaves = {_identify(leaf): known(leaf) for leaf in list_leaves(node)}
     found = {key: ends for key, ends in leaves.items() if ends is not None}
@@ -103,13 +103,13 @@ def find_ends(node: exp.Expr, known: Known, level: float) -> EndPair | None:
     return None if pair is None else (_as_double(pair[0]), _as_double(pair[1]))
 
 
-MOMENT = "dpsql_moment"
+TIME_END = "dpsql_moment"
 """The mark of an expression that makes a date, a time or an interval of one released number, and ascends with it."""
 
 
 def is_moment_end(node: exp.Expr) -> bool:
     """Return whether an end of an interval is a moment, which only the outermost statement has."""
-    return bool(node.meta.get(MOMENT))
+    return bool(node.meta.get(TIME_END))
 
 
 def _find_moments(node: exp.Expr, known: Known) -> EndPair | None:
