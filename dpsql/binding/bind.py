@@ -27,7 +27,7 @@ from dpsql.binding.public.traced_columns import Facts, PublicColumns, list_facts
 from dpsql.binding.public.window_sums import WindowEnds
 from dpsql.binding.public_statement import Cte, Finish, public_columns, renamed, spell
 from dpsql.binding.relations.catalog import Catalog
-from dpsql.binding.relations.own_names import OwnNames, list_taken
+from dpsql.binding.relations.own_names import OwnNames, find_named, list_taken
 from dpsql.binding.relations.plan_size import refuse_public_joins, refuse_repeated_names, write_public
 from dpsql.binding.relations.relation import fold
 from dpsql.binding.relations.unit_rows import find_held_columns
@@ -86,7 +86,9 @@ def _bind(
     try:
         names = OwnNames(list_taken(tree, catalog.kept.values()))
         held = find_held_columns(tree)
-        binder = StatementBinder(catalog, finish, thresholds or {}, held=held, own_names=names, even=even)
+        binder = StatementBinder(
+            catalog, finish, thresholds or {}, held=held, own_names=names, even=even, named=find_named(tree)
+        )
         text = spell_statement(tree)
         kept = name_kept_results(tree, catalog.kept, names.taken)
         binder.public.update((item.kept.table, None) for item in kept)
