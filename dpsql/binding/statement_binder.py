@@ -26,6 +26,7 @@ from dpsql.binding.relations.projections import (
     groups_by_unit,
     keep_rows,
     rename_columns,
+    wrap_distinct,
 )
 from dpsql.binding.relations.relation import From, Names, Relation, fold
 from dpsql.binding.relations.reshaping import combine, group_by_row_around, open_pivots
@@ -163,6 +164,8 @@ class StatementBinder(Binder):
         bound = self.from_of(select, relations, env)
         refuse_row_choice(select)
         if options is None and inner:
+            if not aggregates(select) and (outer := wrap_distinct(select)) is not None:
+                return self._select(outer, env, inner)
             if not aggregates(select):
                 group_distinct(select, bound)
             if not aggregates(select):

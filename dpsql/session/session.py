@@ -226,7 +226,15 @@ class Session:
         if statement.kind in ("show", "explain"):
             line.last = AskedStatement(statement.source, done="free")
         if statement.kind == "show":
-            return show(self.policy, self._ledger, statement.name, line.kept.names, statement.limit)
+            with _locate(statement):
+                return show(
+                    self.policy,
+                    self._ledger,
+                    statement.name,
+                    line.kept.names,
+                    statement.limit,
+                    line.find_columns,
+                )
         if statement.kind == "explain":
             return line.explain(statement, bound).result()
         with _locate(statement):
@@ -334,8 +342,7 @@ class Session:
         """Return names and SQL types of a table's columns, in order, without reading rows; BindError if unknown."""
         line = self._pipeline
         with line.turn:
-            kept = line.kept.schema(table)
-            return kept if kept is not None else line.catalog.schema(line.catalog.find(table, None))
+            return line.find_columns(table)
 
     @interruptible
     @in_our_words

@@ -192,8 +192,6 @@ def hint_of(session: dpsql.Session, text: str) -> str:
          'write AVG("distance (mi)"), or add it to the groups: GROUP BY "distance (mi)".'),
         ("SELECT COUNT(*) FROM trips JOIN stops ON trips.boss = stops.place",
          "different people's rows can't meet; for each person's own rows, add trips.\"my id\" = stops.\"my id\" to ON."),
-        ("SELECT AVG(n) FROM (SELECT trips.\"my id\", COUNT(*) AS n FROM trips GROUP BY \"my id\")",
-         'write it as GROUP BY does, "my id".'),
         ("SELECT SUM(boss) FROM trips",
          "write SUM(boss, contribution_bounds_per_row => AUTO) to find them privately, or give bounds that you know"
          " as contribution_bounds_per_row, the lowest and the highest in parentheses, or ask the data owner for them."),

@@ -235,6 +235,19 @@ def groups_by_unit(select: exp.Select, bound: rel.From) -> bool:
     return told
 
 
+def wrap_distinct(select: exp.Select) -> exp.Select | None:
+    """Return ``SELECT DISTINCT * FROM (SELECT ...)`` for a SELECT DISTINCT with windows; None for others."""
+    distinct = select.args.get("distinct")
+    if distinct is None or distinct.args.get("on") is not None:
+        return None
+    if not any(item.find(exp.Window) for item in select.expressions):
+        return None
+    inner = select.copy()
+    inner.set("distinct", None)
+    outer = exp.Select(expressions=[exp.Star()], distinct=distinct.copy())
+    return outer.from_(inner.subquery(copy=False), copy=False)
+
+
 def group_distinct(select: exp.Select, bound: rel.From) -> None:
     """Rewrite ``SELECT DISTINCT unit, ...`` as GROUP BY ALL, in place: each unit's distinct rows."""
     distinct = select.args.get("distinct")

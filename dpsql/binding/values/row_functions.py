@@ -403,14 +403,14 @@ REFUSED_CLASSES: dict[type[exp.Expr], str] = {
 
 _OTHER = "its answer is not about the rows"
 _COSTS = "its cost depends on the values"
-_CLOCK = f"{_OTHER}; write a date"
+_CLOCK = "each run would be a new question; CURRENT_DATE is one day's"
 _JSON = "it fails on text that is no JSON"
 NOT_LISTED: dict[str, str] = {name: why for why, names in (
     (_OTHER, ("random", "rand", "uuid", "gen_random_uuid", "nextval", "currval", "setseed", "rowid", "getenv",
               "current_setting", "getvariable", "version", "typeof", "stats", "alias", "current_user", "session_user",
               "current_catalog", "current_database", "current_schema")),
     (_CLOCK, (
-        "now", "current_timestamp", "current_date", "current_time", "today", "get_current_time", "localtimestamp", "localtime",
+        "now", "current_timestamp", "current_time", "get_current_time", "localtimestamp", "localtime",
         "current_localtime", "current_localtimestamp", "get_current_timestamp", "transaction_timestamp")),
     ("it reads files", ("read_text", "read_blob", "read_csv", "read_parquet", "glob", "query", "query_table")),
     (_COSTS, ("repeat", "lpad", "rpad", "range", "generate_series", "list_resize", "format", "printf")),
@@ -657,7 +657,7 @@ _ALSO = (
 
 def _unknown(node: exp.Expr, name: str) -> PrivacyError:
     if name in NOT_LISTED:
-        today = "write DATE '2024-12-31', or a parameter, $today."
+        today = "write CURRENT_DATE, or a parameter, $now."
         hint = {_CLOCK: today, _JSON: _OTHERWISE}.get(NOT_LISTED[name])
         if name == "strptime":
             hint = f"write TRY_{to_sql(node)}."

@@ -398,6 +398,8 @@ def make_condition(node: exp.Expr, scope: ColumnScope) -> Typed:
 def _bind(node: exp.Expr, bind: Bind, scope: ColumnScope) -> Typed:
     if node is None:
         raise BindError("an operator has nothing to work on.", hint="write the missing operand.")
+    if (today := temporal.name_today(node)) is not None:
+        return bind(today)
     if isinstance(node, exp.Column):
         return _column(node, scope)
     if isinstance(node, exp.EQ) and isinstance(node.expression, exp.Any):
@@ -472,16 +474,23 @@ def _column(node: exp.Column, scope: ColumnScope) -> Typed:
 
 
 def _field_of_column(node: exp.Column, scope: ColumnScope) -> Typed | None:
-    """Return field a of column s for ``s.a``, if s is no table; None if there is no such struct."""
-    table, db = node.args.get("table"), node.args.get("db")
-    if table is None:
-        return None
-    outer = exp.Column(this=table.copy(), table=db.copy() if db is not None else None)
-    try:
-        typed = scope.column(outer)
-    except BindError:
-        return None
-    return take_field(typed, node.name, node) if typed.type.kind == "STRUCT" else None
+    """Return field a of column s for ``s.a``, or ``t.s.a.b``, if s is no table; None if there is no such struct."""
+    parts = [part for key in ("catalog", "db", "table", "this") if (part := node.args.get(key)) is not None]
+    for count in (1, 2):
+        if len(parts) <= count:
+            break
+        named = [part.copy() for part in parts[:count]]
+        outer = exp.Column(this=named[-1], table=named[0] if count == 2 else None)
+        try:
+            typed = scope.column(outer)
+        except BindError:
+            continue
+        if typed.type.kind != "STRUCT":
+            return None
+        for part in parts[count:]:
+            typed = take_field(typed, part.name, node)
+        return typed
+    return None
 
 
 def _literal(node: exp.Expr) -> Typed:
