@@ -26,6 +26,7 @@ from dpsql.binding.relations.projections import (
     groups_by_unit,
     keep_rows,
     rename_columns,
+    spread_columns,
     wrap_distinct,
 )
 from dpsql.binding.relations.relation import From, Names, Relation, fold
@@ -163,6 +164,7 @@ class StatementBinder(Binder):
         relations = {id(node): self.source(node, env) for node in from_items(select)}
         bound = self.from_of(select, relations, env)
         refuse_row_choice(select)
+        spread_columns(select, bound)
         if options is None and inner:
             if not aggregates(select) and (outer := wrap_distinct(select)) is not None:
                 return self._select(outer, env, inner)

@@ -337,7 +337,7 @@ var_samp variance approx_count_distinct approx_quantile
 """
 _WINDOWS = "row_number rank dense_rank percent_rank cume_dist ntile lag lead first_value last_value nth_value first last"
 _OPERATORS = """
-+ - * / // % ** ^ & | << >> || ~ ~~ !~~ ~~* !~~* ~~~ @ ! = <> < > <= >= and or not in between case coalesce try nullif
++ - * / // % ** ^ & && | << >> || ~ ~~ !~~ ~~* !~~* ~~~ @ ! = <> < > <= >= and or not in between case coalesce try nullif
 """
 _SCALARS = """
 abs acos acosh add age array_distinct array_extract array_length array_max array_min array_slice array_sort ascii asin
@@ -360,7 +360,7 @@ array_contains list_has array_has list_has_any list_has_all array_has_any array_
 list_concat list_cat array_concat array_cat list_position list_indexof array_position array_indexof list_slice
 array_reverse list_reverse list_any_value list_first list_last list_stddev_samp list_var_samp list_product
 list_string_agg list_bool_and list_bool_or array_to_string string_split str_split split string_to_array ilike_escape
-not_ilike_escape regexp_escape hamming mismatches
+not_ilike_escape regexp_escape hamming mismatches lpad rpad
 """
 
 AGGREGATES = frozenset(_AGGREGATES.split())

@@ -438,7 +438,7 @@ SELECT COUNT(*) FROM people WHERE name LIKE 'a$' ESCAPE '$'
 -- verdict: answered
 SELECT COUNT(*) FROM people WHERE name NOT LIKE '%CANARY%'
 
--- verdict: refused
+-- verdict: answered
 SELECT COUNT(*) FROM people WHERE strptime(code, '%Y-%m-%d') > seen
 
 -- verdict: refused

@@ -197,7 +197,6 @@ def hint_of(session: dpsql.Session, text: str) -> str:
          " as contribution_bounds_per_row, the lowest and the highest in parentheses, or ask the data owner for them."),
         ("SELECT COUNT(*) FROM trips WHERE note = 7",
          "text and numbers are not compared: write note = '7', or TRY_CAST(note AS DOUBLE) = 7."),
-        ("SELECT COUNT(*) FROM trips WHERE strptime(note, '%d') > DATE '2024-01-01'", "write TRY_STRPTIME(note, '%d')."),
         ("SELECT BOOL_OR(boss > 3) FROM trips", "write COUNT_IF(boss > 3) > 0: the noisy count may be compared freely."),
         ("SELECT SUM(boss, epsilon = 1) FROM trips", "write epsilon => 1."),
         ("SELECT SUM(COUNT(*)) FROM trips",

@@ -51,6 +51,7 @@ from dpsql.binding.values.sql_types import (
     HUGEINT,
     INTEGER,
     NULL,
+    SMALL_INTEGERS,
     TEXT,
     TINYINT,
     Bounds,
@@ -65,7 +66,7 @@ from dpsql.binding.values.sql_types import (
 )
 from dpsql.binding.values.temporal import DATE_PART_RANGES
 from dpsql.errors import PrivacyError
-from dpsql.language.dialect import NAMED, bind_error, name_called, privacy_error, restore_logarithm, to_sql
+from dpsql.language.dialect import NAMED, bind_error, name_called, privacy_error, restore_logarithm
 from dpsql.language.functions import NAME_OF_CLASS, ROW_ALIASES
 
 _ITEMS = ("BOOLEAN", "INTEGER", "DECIMAL", "DOUBLE", "TEXT", "DATE", "TIME", "TIMESTAMP", "UUID")
@@ -106,6 +107,74 @@ def bind_contains(node: exp.Expr, bind: Bind) -> Typed:
     if sought.type.numeric and (element.sql == "ENUM" or not fits(sought, element)):
         raise bind_error(node.expression, "the list holds values of another type.")
     return make_boolean(make_try(make_call("list_contains", inner.node, sought.node)), (inner, sought), True)
+
+
+def bind_position(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:
+    """Bind ``list_position(list, literal)``, 0 or NULL without such an element, as in DuckDB's version."""
+    if len(arguments) != 2:
+        raise bind_error(node, "list_position takes a list and a value.")
+    found = bind_contains(exp.ArrayContains(this=arguments[0].copy(), expression=arguments[1].copy()), bind)
+    inner, sought = bind(arguments[0]), bind(arguments[1])
+    made = make_try(make_call("list_position", inner.node, sought.node))
+    return Typed(make_cast(made, INTEGER, trying=True), INTEGER, _COUNTED, found.constant)
+
+
+def bind_list_overlap(node: exp.Expr, bind: Bind) -> Typed:
+    """Bind list_has_any and list_has_all of two lists of one type; a written one takes the other's type."""
+    name = "list_has_all" if isinstance(node, exp.ArrayContainsAll) else "list_has_any"
+    if "start" not in node.meta and name == "list_has_any":  # the operator
+        raise _unknown(node, "&&")
+    both = [
+        require_kind(bind(place), LIST, f"{name} compares lists") for place in (node.this, node.expression)
+    ]
+    if both[0].type != both[1].type:
+        kinds = [typed.type.element for typed, place in zip(both, (node.expression, node.this), strict=True)
+                 if isinstance(place, exp.Array)]  # fmt: skip
+        if not kinds or kinds[0] is None or kinds[0].sql == "ENUM":
+            raise bind_error(node, f"{name} compares lists of one type.")
+        for i, place in enumerate((node.this, node.expression)):
+            if isinstance(place, exp.Array) and both[1 - i].type.element == kinds[0]:
+                items = [bind(item) for item in place.expressions]
+                meet((Typed(exp.Null(), kinds[0], place=place), *items), name)
+                fitting = exp.Array(expressions=[cast_fitting(item, kinds[0]) for item in items])
+                both[i] = replace(both[i], node=fitting, type=both[1 - i].type)
+                break
+    made = make_try(make_call(name, both[0].node, both[1].node))
+    return make_boolean(made, both, True)
+
+
+def _pair(node: exp.Expr, arguments: list[exp.Expr]) -> dict[str, exp.Expr]:
+    if len(arguments) != 2:
+        raise bind_error(node, "list_has_all takes two lists.")
+    return {"this": arguments[0].copy(), "expression": arguments[1].copy()}
+
+
+def bind_list_aggregate(node: exp.Expr, name: str, place: exp.Expr, bind: Bind) -> Typed:
+    """Bind the sum, the extremes or the number of different values of a list."""
+    inner = require_kind(bind(place), LIST, f"{name} needs a list here")
+    element = inner.type.element
+    if element is None:
+        return Typed(make_cast(exp.Null(), DOUBLE), DOUBLE)
+    made = make_try(make_call(name, inner.node))
+    if name == "list_unique":
+        return Typed(made, Type.parse("UBIGINT"), _measured(1)([inner]), reach=_COUNTED)
+    kind = element
+    if name == "list_sum":
+        small = element.sql in (*SMALL_INTEGERS, "UBIGINT")
+        kind = HUGEINT if small else decimal(38, element.digits[1]) if element.kind == "DECIMAL" else element
+        if not (small or element.kind in ("DECIMAL", "DOUBLE")):
+            raise privacy_error(node, "list_sum takes numbers that fit 64 bits.", "cast them to BIGINT[].")
+        made = make_cast(made, kind, trying=True)
+    elif element.kind not in ORDERED_KINDS or element.sql == "ENUM" or inner.order is not None:
+        raise privacy_error(node, f"{name} takes a list of values with an order.", "write list_contains.")
+    return take_value(Typed(made, kind), node)
+
+
+_LIST_SPELLINGS = {
+    "array_position": "list_position", "list_indexof": "list_position", "array_indexof": "list_position",
+    "array_sum": "list_sum", "array_max": "list_max", "array_min": "list_min", "array_unique": "list_unique",
+}  # fmt: skip
+_LIST_AGGREGATES = ("list_sum", "list_max", "list_min", "list_unique")
 
 
 def bind_membership(value: exp.Expr, held: exp.Expr, bind: Bind, missing: bool = False) -> Typed:
@@ -307,6 +376,9 @@ _LENGTH = RowFunction((STR,), BIGINT, bounds=_measured(1), reach=_COUNTED)
 _NEAR = RowFunction((STR, STR), DOUBLE, literal=(1,), bounds=_fixed(0, 1), steps=_times(1, 16))
 _STRIP = RowFunction((STR, STR), TEXT, optional=1, literal=(1,))
 _CUT = RowFunction((STR, INT), TEXT, literal=(1,), cut=_first)
+_PADDED = RowFunction(
+    (STR, INT, STR), TEXT, literal=(1, 2), trying=True, cut=lambda given: max(0, _whole(given[1]) or 0)
+)
 _FLOATS = RowFunction((("DOUBLE",),), BOOLEAN)
 
 FUNCTION_CLASSES: tuple[FunctionClass, ...] = (
@@ -381,6 +453,10 @@ FUNCTION_CLASSES: tuple[FunctionClass, ...] = (
         "Digests of a text, of fixed size; never of the privacy unit, which is no value here.",
         {name: replace(_SAME, cut=_digest(size)) for name, size in (("md5", 32), ("sha1", 40), ("sha256", 64))},
     ),
+    FunctionClass(
+        "Texts filled up to a length that is a small literal, in TRY since an empty filling is an error on short texts.",
+        dict.fromkeys(("lpad", "rpad"), _PADDED),
+    ),
     FunctionClass("Lengths of lists.", {"len": RowFunction((LIST,), BIGINT, bounds=_measured(1), reach=_COUNTED)}),
 )  # fmt: skip
 
@@ -396,7 +472,7 @@ DATE_PART_FUNCTIONS = {
 """Functions for a part of a date."""
 
 REFUSED_CLASSES: dict[type[exp.Expr], str] = {
-    exp.Pad: "lpad", exp.StrToTime: "strptime", exp.Explode: "unnest", exp.Rand: "random", exp.GenerateSeries: "range",
+    exp.Explode: "unnest", exp.Rand: "random", exp.GenerateSeries: "range",
     exp.CurrentDate: "current_date", exp.CurrentTimestamp: "current_timestamp", exp.CurrentTime: "current_time",
 }  # fmt: skip
 """DuckDB's names of some refused calls."""
@@ -413,13 +489,12 @@ NOT_LISTED: dict[str, str] = {name: why for why, names in (
         "now", "current_timestamp", "current_time", "get_current_time", "localtimestamp", "localtime",
         "current_localtime", "current_localtimestamp", "get_current_timestamp", "transaction_timestamp")),
     ("it reads files", ("read_text", "read_blob", "read_csv", "read_parquet", "glob", "query", "query_table")),
-    (_COSTS, ("repeat", "lpad", "rpad", "range", "generate_series", "list_resize", "format", "printf")),
+    (_COSTS, ("repeat", "range", "generate_series", "list_resize", "format", "printf")),
     ("an error would be an answer without noise", ("error", "assert_true")),
     ("time would be an answer without noise", ("sleep_ms", "pg_sleep")),
     ("it fails on far dates while the engine still plans; epoch doesn't", ("epoch_ns", "epoch_us")),
     ("it differs between versions; md5 of a text doesn't", ("hash",)),
     ("it means several columns; name each", ("columns",)),
-    ("it fails on text of another form", ("strptime",)),
     (_JSON, ("->", "->>", "json_extract", "json_extract_string", "json_extract_path", "json_extract_path_text", "json_value")),
     ("it makes rows of a row; in FROM it may stand, behind the table and a comma", ("unnest",)),
 ) for name in names}  # fmt: skip
@@ -463,6 +538,13 @@ def bind_trim(node: exp.Expr, bind: Bind) -> Typed:
     name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position")), "trim")
     arguments = [place for place in (node.this, node.args.get("expression")) if place is not None]
     return _listed(node, name, arguments, bind)
+
+
+def bind_pad(node: exp.Expr, bind: Bind) -> Typed:
+    """Bind LPAD and RPAD."""
+    name = "lpad" if node.args.get("is_left") else "rpad"
+    arguments = [node.this, node.expression, node.args.get("fill_pattern")]
+    return _listed(node, name, [place for place in arguments if place is not None], bind)
 
 
 # -- numbers ----------------------------------------------------------------------------------------------------
@@ -553,6 +635,9 @@ def bind_function(node: exp.Expr, bind: Bind) -> Typed:
     else:
         raise _unknown(node, REFUSED_CLASSES.get(type(node), name_called(node)))
     name = ROW_ALIASES.get(name, name)
+    name = _LIST_SPELLINGS.get(name, name)
+    if name in _LIST_AGGREGATES and len(arguments) == 1:
+        return bind_list_aggregate(node, name, arguments[0], bind)
     if name in _SPECIAL:
         return _SPECIAL[name](node, arguments, bind)
     if name in DATE_PART_FUNCTIONS:
@@ -628,6 +713,8 @@ _KIND_WORDS = {
 
 def bind_length(node: exp.Expr, bind: Bind) -> Typed:
     """Bind the length of a text in characters, or of a list in elements."""
+    if isinstance(node.this, exp.ArrayDistinct):
+        return convert(bind_list_aggregate(node, "list_unique", node.this.this, bind), BIGINT)
     inner = bind(node.this)
     return _listed(node, "len" if inner.type.kind == "LIST" else "length", [node.this], bind)
 
@@ -643,12 +730,14 @@ _Special = Callable[[exp.Expr, list[exp.Expr], Bind], Typed]
 _SPECIAL: dict[str, _Special] = {
     "date_sub": temporal.bind_date_sub, "datesub": temporal.bind_date_sub, "date_part": temporal.bind_date_part,
     "datepart": temporal.bind_date_part, "try_strptime": temporal.bind_strptime, "list_slice": bind_slice_call,
-    "width_bucket": operators.bind_width_bucket,
+    "width_bucket": operators.bind_width_bucket, "list_position": bind_position,
+    "list_has_all": lambda node, arguments, bind: bind_list_overlap(exp.ArrayContainsAll(**_pair(node, arguments)), bind),
 }  # fmt: skip
 _ALSO = (
     "abs", "array_slice", "ceil", "ceiling", "coalesce", "concat", "concat_ws", "date_diff", "date_trunc", "dayname", "epoch",
     "extract", "floor", "greatest", "if", "ifnull", "last_day", "least", "list_contains",
-    "list_value", "log", "make_date", "mod", "monthname",
+    "list_has_all", "list_has_any", "list_max", "list_min", "list_position",
+    "list_sum", "list_unique", "list_value", "log", "make_date", "mod", "monthname",
     "nullif", "regexp_extract", "regexp_full_match", "regexp_matches", "regexp_replace", "round", "sign", "strftime",
     "string_split", "time_bucket", "trunc", "xor",
 )  # fmt: skip
@@ -659,8 +748,6 @@ def _unknown(node: exp.Expr, name: str) -> PrivacyError:
     if name in NOT_LISTED:
         today = "write CURRENT_DATE, or a parameter, $now."
         hint = {_CLOCK: today, _JSON: _OTHERWISE}.get(NOT_LISTED[name])
-        if name == "strptime":
-            hint = f"write TRY_{to_sql(node)}."
         return privacy_error(node, f"{name} can't be used on private rows: {NOT_LISTED[name]}.", hint)
     known = {*ROW_FUNCTIONS, *ROW_ALIASES, *DATE_PART_FUNCTIONS, *_SPECIAL, *_ALSO}
     if name == "&&":

@@ -717,6 +717,23 @@ _TABLE: tuple[tuple[Handler, str | None, tuple[type[exp.Expr], ...]], ...] = (
     (row_functions.make_concat_binder("concat"), "expressions safe coalesce", (exp.Concat,)),
     (row_functions.make_concat_binder("concat_ws"), "expressions safe coalesce", (exp.ConcatWs,)),
     (row_functions.bind_trim, "this expression position", (exp.Trim,)),
+    (row_functions.bind_pad, "this expression fill_pattern is_left", (exp.Pad,)),
+    (row_functions.bind_list_overlap, "this expression", (exp.ArrayOverlaps, exp.ArrayContainsAll)),
+    (
+        lambda node, bind: row_functions.bind_list_aggregate(node, "list_max", node.this, bind),
+        "this",
+        (exp.ArrayMax,),
+    ),
+    (
+        lambda node, bind: row_functions.bind_list_aggregate(node, "list_min", node.this, bind),
+        "this",
+        (exp.ArrayMin,),
+    ),
+    (
+        lambda node, bind: temporal.bind_strptime(node, [node.this, node.args["format"]], bind),
+        "this format",
+        (exp.StrToTime,),
+    ),
     (bind_cast, "this to safe", (exp.Cast, exp.TryCast)),
     (temporal.bind_extract, "this expression", (exp.Extract,)),
     (lambda node, bind: temporal.bind_epoch(node.this, bind), "this", (exp.TimeToUnix,)),
