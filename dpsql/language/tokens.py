@@ -122,7 +122,7 @@ def blank(text: str) -> str:
             while depth and (mark := _COMMENT_ENDS.search(text, end)) is not None:
                 depth, end = depth + (1 if mark[0] == "/*" else -1), mark.end()
             if depth:
-                break  # the error names it
+                raise ParseError("a quote or a comment does not end.", span=(start, start + 2))
         gone = found["space"] is not None or found[0].startswith(("--", "/*"))
         out += [text[at:start], re.sub(r"[^\n]", " ", text[start:end]) if gone else text[start:end]]
         at = end

@@ -19,7 +19,7 @@ from typing import ClassVar
 from dpsql.errors import PolicyError
 from dpsql.policy import validate
 from dpsql.policy.toml import Section, assign, declare_field
-from dpsql.policy.validate import DateBound, Value, fold, settle_text
+from dpsql.policy.validate import OTHER_SCRIPTS, DateBound, Value, fold, settle_text
 
 TEXT_KINDS = {
     ".csv": "csv", ".csv.gz": "csv", ".tsv": "tsv", ".tsv.gz": "tsv",
@@ -132,7 +132,7 @@ class Format(Section):
         return made
 
 
-_NAME = r'(?:"((?:[^"]|"")+)"|([A-Za-z_][A-Za-z0-9_$]*))'
+_NAME = rf'(?:"((?:[^"]|"")+)"|([A-Za-z_{OTHER_SCRIPTS}][A-Za-z0-9_${OTHER_SCRIPTS}]*))'
 _HOP = re.compile(rf"\s*{_NAME}\s*\.\s*{_NAME}\s*,\s*{_NAME}\s*")
 _START = re.compile(rf"\s*{_NAME}\s*")
 _DEPENDENCY = re.compile(rf"\s*{_NAME}\s*->\s*{_NAME}\s*")
