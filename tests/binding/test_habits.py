@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 import dpsql
-from tests.binding.test_analyst import close, ordered
+from tests.support.analyst import close, ordered
 from tests.support.clinic import BUDGET
 
 POLICY = (

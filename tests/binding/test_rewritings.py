@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import dpsql
-from tests.binding.test_analyst import close, ordered
-from tests.support.analyst import ANSWERED
+from tests.support.analyst import ANSWERED, close, ordered
 from tests.support.clinic import open_clinic
 from tests.support.rewritings import REWRITINGS
 
