@@ -265,7 +265,10 @@ def spread_columns(select: exp.Select, bound: rel.From) -> None:
                     raise bind_error(node, "an item has one COLUMNS here.", "write each column.")
                 name = exp.to_identifier(found.name, quoted=quote_where_needed(found.name) != found.name)
                 table = exp.to_identifier(alias, quoted=True) if len(bound.relations) > 1 else None
-                node.replace(exp.Column(this=name, table=table))
+                named = exp.Column(this=name, table=table)
+                if (span := span_of(node)) is not None:
+                    name.meta.update(start=span[0], end=span[1] - 1)
+                node.replace(named)
             made: exp.Expr = holder.this
             called = made.alias.replace("\\0", found.name) if isinstance(made, exp.Alias) else found.name
             items.append(exp.alias_(made.unalias(), called, quoted=True))

@@ -202,6 +202,8 @@ Hint: name the columns that make its rows, as groups at its end.
 SELECT COLUMNS('a.*') FROM visits
 ----
 PrivacyError: patient_id is the privacy unit: it is never released.
+  1 |   SELECT COLUMNS('a.*') FROM visits
+               ^^^^^^^^^^^^^^
 Hint: write COUNT(DISTINCT patient_id): it counts the units.
 ====
 -- case: UNNEST
