@@ -28,13 +28,14 @@ from dpsql.binding.public.traced_columns import Facts, PublicColumns, list_facts
 from dpsql.binding.public.window_sums import WindowEnds
 from dpsql.binding.public_statement import Cte, Finish, public_columns, renamed, spell
 from dpsql.binding.relations.catalog import Catalog
-from dpsql.binding.relations.own_names import OwnNames, list_taken
+from dpsql.binding.relations.own_names import OwnNames, find_named, list_taken
 from dpsql.binding.relations.plan_size import refuse_public_joins, refuse_repeated_names, write_public
 from dpsql.binding.relations.relation import fold
 from dpsql.binding.relations.unit_rows import find_held_columns
 from dpsql.binding.statement_binder import StatementBinder
 from dpsql.binding.values.declared_values import Declared, check_released, note_in
 from dpsql.binding.values.lengths import one_statement
+from dpsql.binding.values.temporal import reads_clock
 from dpsql.errors import BindError, Error
 from dpsql.language.advice import advise_on_function, advise_on_mechanism, advise_on_sign, is_aggregate_name
 from dpsql.language.dialect import bind_error, span_of, span_of_word, spell_statement, to_sql
@@ -87,7 +88,9 @@ def _bind(
     try:
         names = OwnNames(list_taken(tree, catalog.kept.values()))
         held = find_held_columns(tree)
-        binder = StatementBinder(catalog, finish, thresholds or {}, held=held, own_names=names, even=even)
+        binder = StatementBinder(
+            catalog, finish, thresholds or {}, held=held, own_names=names, even=even, named=find_named(tree)
+        )
         text = spell_statement(tree)
         kept = name_kept_results(tree, catalog.kept, names.taken)
         binder.public.update((item.kept.table, None) for item in kept)
@@ -383,8 +386,8 @@ class Plans:
     """Binds statements, each text once for each default epsilon.
 
     A plan depends on the statement's text, the policy and the schema, which a catalog caches. Statements with further
-    inputs are bound anew: parameters, thresholds, registered functions, kept results, and public rows that the session
-    doesn't cache. So are refusals.
+    inputs are bound anew: parameters, the present day, thresholds, registered functions, kept results, and public rows
+    that the session doesn't cache. So are refusals.
     """
 
     def __init__(self, finisher: Finish) -> None:
@@ -397,7 +400,8 @@ class Plans:
 
     def bind(self, statement: Statement, catalog: Catalog, declared: dict[str, Any]) -> Plan:
         """Return the plan of a query; errors as for :func:`bind`."""
-        if catalog.functions or catalog.kept or declared or "$" in statement.source:
+        varies = "$" in statement.source or reads_clock(statement.source)
+        if catalog.functions or catalog.kept or declared or varies:
             return bind(statement, catalog, self._finisher, declared)
         asked = statement.synthetic, statement.rows
         key = (statement.text, statement.span, asked, catalog.default_epsilon, catalog.epsilon is None)

@@ -26,6 +26,8 @@ from dpsql.binding.relations.projections import (
     groups_by_unit,
     keep_rows,
     rename_columns,
+    spread_columns,
+    wrap_distinct,
 )
 from dpsql.binding.relations.relation import From, Names, Relation, fold
 from dpsql.binding.relations.reshaping import combine, group_by_row_around, open_pivots
@@ -158,7 +160,10 @@ class StatementBinder(Binder):
         relations = {id(node): self.source(node, env) for node in from_items(select)}
         bound = self.from_of(select, relations, env)
         refuse_row_choice(select)
+        spread_columns(select, bound)
         if options is None and inner:
+            if not aggregates(select) and (outer := wrap_distinct(select)) is not None:
+                return self._select(outer, env, inner)
             if not aggregates(select):
                 group_distinct(select, bound)
             if not aggregates(select):
@@ -372,7 +377,7 @@ class StatementBinder(Binder):
         if alias is not None and alias.args.get("columns"):
             hint = f"write {node.name} AS {alias.name}; rename columns in a subquery."
             raise privacy_error(node, "an alias can't rename the columns of a private table.", hint)
-        return self.catalog.relation(table, node.alias_or_name, self.name("table"))
+        return self.catalog.relation(table, node.alias_or_name, self.name("table"), self.named)
 
     def from_of(
         self, select: exp.Select, relations: dict[int, Relation | None], env: Env, outer: Names | None = None

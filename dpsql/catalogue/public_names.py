@@ -19,22 +19,22 @@ _FURTHER = (
     "roundbankers "
     # texts
     "array_to_string_comma_default bar base64 bin chr damerau_levenshtein decode encode format format_bytes "
-    "formatreadabledecimalsize formatreadablesize from_base64 from_binary from_hex hex left_grapheme length_grapheme lpad "
+    "formatreadabledecimalsize formatreadablesize from_base64 from_binary from_hex hex left_grapheme length_grapheme "
     "md5_number md5_number_lower md5_number_upper octet_length overlay parse_dirname parse_dirpath parse_filename "
     "parse_formatted_bytes parse_path path_join pg_size_pretty position printf regexp_extract_all regexp_split_to_array "
-    "repeat right_grapheme rpad str_split_regex string_split_regex substring_grapheme to_base64 to_binary to_hex unbin unhex "
+    "repeat right_grapheme str_split_regex string_split_regex substring_grapheme to_base64 to_binary to_hex unbin unhex "
     "url_decode url_encode "
     # bits
     "bit_position bitstring get_bit set_bit "
     # times
     "ago current_date current_localtime current_localtimestamp current_time current_timestamp days_in_month get_current_time "
     "get_current_timestamp localtime localtimestamp make_timestamp_ms make_timestamptz nanosecond normalized_interval now "
-    "strptime today transaction_timestamp "
+    "today transaction_timestamp "
     # lists
     "aggregate apply array_aggr array_aggregate array_append array_apply array_cosine_distance array_cosine_similarity "
     "array_cross_product array_distance array_dot_product array_filter array_grade_up array_inner_product array_intersect "
     "array_negative_dot_product array_negative_inner_product array_pop_back array_pop_front array_prepend array_push_back "
-    "array_push_front array_reduce array_resize array_reverse_sort array_select array_transform array_unique array_value "
+    "array_push_front array_reduce array_resize array_reverse_sort array_select array_transform array_value "
     "array_where array_zip element_at filter flatten generate_series generate_subscripts grade_up list_aggr list_aggregate "
     "list_append list_apply list_approx_count_distinct list_bit_and list_bit_or list_bit_xor list_cosine_distance "
     "list_cosine_similarity list_distance list_dot_product list_element list_entropy list_filter list_grade_up list_histogram "

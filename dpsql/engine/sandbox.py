@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 import threading
 import time
@@ -315,6 +316,14 @@ _SPARE: dict[tuple[object, ...], SchemaReplica] = {}
 _LEFT: list[dict[tuple[object, ...], SchemaReplica]] = []
 
 
+_WIDE = 40
+"""The most columns that a table of a copy has from the start; a wider one gets those that texts name."""
+_WIDENING = threading.Lock()
+_WIDENED: dict[tuple[object, ...], dict[tuple[str, str, str], set[str]]] = {}
+"""The columns that each wide table of an instance has so far."""
+_NAMES = re.compile(r"\w+|\"((?:[^\"]|\"\")*)\"")
+
+
 class SchemaReplica:
     """A database with the private one's names and types, and no rows.
 
@@ -324,6 +333,7 @@ class SchemaReplica:
 
     def __init__(self, tables: Iterable[tuple[tuple[str, str, str], TypedColumns]]) -> None:
         self._tables = tuple((place, tuple(columns)) for place, columns in tables)
+        self._wide = [(place, columns) for place, columns in self._tables if len(columns) > _WIDE]
         self._instance: SharedInstance
         self._closed = False
         self._con = self._open()
@@ -359,16 +369,37 @@ class SchemaReplica:
                 continue  # each cursor has a separate one
             if schema != "main":
                 con.execute(f"CREATE SCHEMA IF NOT EXISTS {home}")
-            self._create(con, "TABLE", home, name, columns)
+            self._create(con, "TABLE", home, name, columns if len(columns) <= _WIDE else columns[:1])
         lock_down(con)
+        with _WIDENING:
+            _WIDENED[self._tables] = {
+                place: {columns[0][0]} for place, columns in self._wide if place[0] != "temp"
+            }
         return [con], lambda: None
+
+    def _widen(self, sql: str) -> None:
+        """Give wide tables the columns that a text names, since DuckDB's planning takes time for each column."""
+        if not self._wide:
+            return
+        named = {(found[1] or found[0]).replace('""', '"').lower() for found in _NAMES.finditer(sql)}
+        with _WIDENING:
+            for place, columns in self._wide:
+                known = _WIDENED.get(self._tables, {}).get(place)
+                wanted = {name for name, _ in columns if name.lower() in named}
+                if known is None or wanted <= known:
+                    continue
+                home = f"{quote_identifier(place[0])}.{quote_identifier(place[1])}"
+                listed = [(name, kind) for name, kind in columns if name in known or name in wanted]
+                self._create(self._con, "OR REPLACE TABLE", home, place[2], listed)
+                known |= wanted
 
     @staticmethod
     def _create(
         con: duckdb.DuckDBPyConnection, kind: str, home: str, name: str, columns: TypedColumns
     ) -> None:
         listed = ", ".join(f"{quote_identifier(column)} {kind}" for column, kind in columns)
-        con.execute(f"CREATE {kind} IF NOT EXISTS {home}.{quote_identifier(name)} ({listed})")
+        unless = "" if kind.startswith("OR REPLACE") else "IF NOT EXISTS "
+        con.execute(f"CREATE {kind} {unless}{home}.{quote_identifier(name)} ({listed})")
 
     def check(self, sql: str, lent: Mapping[str, TypedColumns]) -> None:
         """Bind a query, with additional public relations by name; BindError if it would fail whatever the data."""
@@ -388,6 +419,7 @@ class SchemaReplica:
         """Return why a query can't be bound, in DuckDB's words, and whether the instance is invalid."""
         try:
             self._register(lent)
+            self._widen(sql)
             self._con.execute(f"PREPARE dpsql_check AS {sql}")
         except FATAL_ERRORS as error:
             self._con.close()
@@ -402,6 +434,7 @@ class SchemaReplica:
     def plan(self, sql: str, lent: Mapping[str, TypedColumns]) -> str:
         """Return DuckDB's bound plan of a query as JSON, unoptimised; an object with `error` if there is none."""
         self._register(lent)
+        self._widen(sql)
         call = "json_serialize_plan(?, skip_null := true, skip_empty := true, optimize := false)"
         try:
             return str(self._con.execute(f"SELECT {call}", [sql]).fetchall()[0][0])
@@ -411,6 +444,7 @@ class SchemaReplica:
     def shape(self, sql: str, lent: Mapping[str, TypedColumns]) -> pa.Schema:
         """Return the Arrow types of a query's columns in DuckDB."""
         self._register(lent)
+        self._widen(sql)
         return self._con.sql(f"SELECT * FROM ({sql}) AS dpsql_shape LIMIT 0").to_arrow_table().schema
 
     def describe(self, table: pa.Table) -> list[tuple[str, str]]:

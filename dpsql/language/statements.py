@@ -17,10 +17,12 @@ from dpsql.language.advice import LATERAL_HINT
 from dpsql.language.dialect import ModeClause, bind_error, parse_tokens, span_of, to_sql
 from dpsql.language.parameter_values import Params, name_parameters
 from dpsql.language.parameters import list_parameters_named, make_literal, put_values
+from dpsql.language.plain_spelling import spell_plainly
 from dpsql.language.tokens import (
     CLOSING,
     OPENING,
     RESERVED_WORDS,
+    is_name,
     is_word,
     read_limit,
     replace_token,
@@ -216,8 +218,16 @@ def _statement(tokens: list[Token], text: str, params: Mapping[str, object]) -> 
         return _explain(tokens, text, params, span)
     if word == "SHOW":
         return _show(tokens, text, span)
+    if word in _DESCRIBING:
+        return _describe(tokens, text, span)
     if begins(tokens):
         return _synthetic(tokens, text, params, span)
+    if word == "CREATE" and (made := _read_created(tokens)) is not None:
+        name, start = made
+        statement = _statement(tokens[start:], text, params)
+        if statement.kind != "query":
+            raise token_error(tokens[start], "a table is created of a query's answer.", _CREATED)
+        return replace(statement, keep=name)
     if word == "DECLARE":
         return _declare(tokens, text, params, span)
     if word == "CLOSE":
@@ -242,7 +252,7 @@ def _list_values(tokens: Sequence[Token], params: Mapping[str, object]) -> tuple
 
 def may_keep(text: str) -> bool:
     """Return whether a statement of a text may keep its result; False is certain."""
-    return "<<" in text or "synthetic" in text.lower()
+    return "<<" in text or "create" in text.lower()
 
 
 def _is_kept(tokens: list[Token]) -> bool:
@@ -264,7 +274,6 @@ _REFUSED = dict.fromkeys(_WRITING.split(), _READ_ONLY) | {
     "INSERT": _KEPT,
     "CREATE": f"{_KEPT} A synthetic table is created of rows that look like private ones.",
     **dict.fromkeys(("COPY", "EXPORT"), "keep the answer of a query under a name, and write its data frame to a file."),
-    **dict.fromkeys(("DESCRIBE", "SUMMARIZE", "DESC"), "write SHOW TABLES, which lists the tables, or SHOW POLICY."),
 }  # fmt: skip
 
 
@@ -285,6 +294,7 @@ def _query(tokens: list[Token], text: str, params: Mapping[str, object]) -> exp.
     check_places(tree)
     check_aliases(tree, tokens)
     put_joins_in_place(tree)
+    spell_plainly(tree)
     if isinstance(tree, exp.Values) and not tree.args.get("joins"):
         tree.set("alias", exp.TableAlias(this=exp.to_identifier("valueslist")))
         tree = exp.Select(expressions=[exp.Star()]).from_(tree, copy=False)
@@ -388,6 +398,39 @@ def _show(tokens: list[Token], text: str, span: Span) -> Statement:
     return Statement("show", text, span, name=name, limit=limit)
 
 
+_DESCRIBING = ("DESCRIBE", "DESC", "SUMMARIZE")
+_CREATED = "write CREATE TABLE counts AS SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward."
+
+
+def _read_created(tokens: list[Token]) -> tuple[str, int] | None:
+    """Return the name and the index of the query of CREATE TABLE ... AS; None for other statements."""
+    words = [token.text.upper() for token in tokens[:8]]
+    at = 3 if words[1:3] == ["OR", "REPLACE"] else 1
+    at += words[at : at + 1] in (["TEMP"], ["TEMPORARY"])
+    if words[at : at + 1] != ["TABLE"] or words[at + 2 : at + 3] != ["AS"] or len(tokens) <= at + 3:
+        return None
+    return str(tokens[at + 1].text), at + 3
+
+
+def _describe(tokens: list[Token], text: str, span: Span) -> Statement:
+    """Read DESCRIBE and SUMMARIZE of a table; without a table, DESCRIBE lists all."""
+    word = "SUMMARIZE" if tokens[0].text.upper() == "SUMMARIZE" else "DESCRIBE"
+    rest = tokens[2:] if [token.text.upper() for token in tokens[1:2]] == ["TABLE"] else tokens[1:]
+    if not rest and word == "DESCRIBE":
+        return Statement("show", text, span, name="TABLES")
+    names = [token for token in rest if token.token_type != TokenType.DOT]
+    whole = len(names) * 2 - 1 == len(rest) <= 5 and rest[0].text.upper() not in _STATEMENTS
+    if not whole or not all(is_word(token) or token.token_type == TokenType.IDENTIFIER for token in names):
+        query = rest and rest[0].text.upper() in _STATEMENTS
+        hint = (
+            f"write EXPLAIN instead of {tokens[0].text.upper()}."
+            if query
+            else "write SHOW TABLES, which lists the tables."
+        )
+        raise token_error(tokens[0], f"{tokens[0].text.upper()} takes a table's name.", hint, last=tokens[-1])
+    return Statement("show", text, span, name=f"{word} {'.'.join(token.text for token in names)}")
+
+
 def _declare(tokens: list[Token], text: str, params: Mapping[str, object], span: Span) -> Statement:
     kind = tokens[2].text.upper() if len(tokens) > 2 else ""
     stable = kind == "STABLE"
@@ -425,7 +468,7 @@ def _synthetic(tokens: list[Token], text: str, params: Mapping[str, object], spa
 
 
 def _word(tokens: list[Token], i: int, message: str, hint: str | None = None) -> str:
-    if i >= len(tokens) or not tokens[i].text.replace("_", "a").isalnum():
+    if i >= len(tokens) or not is_name(tokens[i].text):
         raise token_error(tokens[min(i, len(tokens) - 1)], message, hint)
     return str(tokens[i].text)
 

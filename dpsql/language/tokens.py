@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import unicodedata
 from collections.abc import Container, Iterator
 from itertools import pairwise
 
@@ -81,11 +82,52 @@ def tokenize(text: str) -> list[Token]:
     tokens = None
     with contextlib.suppress(TokenError):
         plain = _double_quoted(text)
-        tokens = _whole(plain) if plain is not None else None
+        tokens = _whole(blank(plain)) if plain is not None else None
     if tokens is None:
         raise ParseError("a quote or a comment does not end.", span=_find_unfinished(text))
     _check(tokens, text)
     return tokens
+
+
+_APART = re.compile(
+    r"""\b[eE]'(?:\\.|''|[^'\\])*'|'(?:''|[^'])*'|"(?:""|[^"])*"|(\$(?:[^\W\d]\w*)?\$).*?\1
+    |--[^\n]*|/\*|(?P<space>[\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]|\A\ufeff)
+    |(?P<quote>[\u2018-\u201f\u00b4])|(?P<hidden>[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff])""",
+    re.DOTALL | re.VERBOSE,
+)
+"""Quoted texts; comments; and the characters that look like a space, a quote or nothing."""
+_COMMENT_ENDS = re.compile(r"/\*|\*/")
+
+
+def blank(text: str) -> str:
+    """Return a text of equal length with spaces in place of comments, of a leading byte order mark and of other spaces.
+
+    Raises:
+        ParseError: an invisible character or a curly quote stands outside of quotes.
+    """
+    if text.isascii() and "--" not in text and "/*" not in text:
+        return text
+    out, at = [], 0
+    while (found := _APART.search(text, at)) is not None:
+        start, end = found.span()
+        if found["quote"] is not None:
+            sign = '"' if found["quote"] in "\u201c\u201d\u201e\u201f" else "'"
+            what = f"{found['quote']} is a typographic quote, which SQL doesn't read."
+            raise ParseError(what, span=(start, end), hint=f"write {sign}.")
+        if found["hidden"] is not None:
+            named = unicodedata.name(found["hidden"], "a character without a name").lower()
+            what = f"there is an invisible character here: {named} (U+{ord(found['hidden']):04X})."
+            raise ParseError(what, span=(start, end), hint="delete it; inside of quotes it may stand.")
+        if found[0] == "/*":
+            depth = 1
+            while depth and (mark := _COMMENT_ENDS.search(text, end)) is not None:
+                depth, end = depth + (1 if mark[0] == "/*" else -1), mark.end()
+            if depth:
+                raise ParseError("a quote or a comment does not end.", span=(start, start + 2))
+        gone = found["space"] is not None or found[0].startswith(("--", "/*"))
+        out += [text[at:start], re.sub(r"[^\n]", " ", text[start:end]) if gone else text[start:end]]
+        at = end
+    return "".join([*out, text[at:]])
 
 
 def _find_stretches(text: str) -> Iterator[tuple[str, int, int]]:
@@ -291,8 +333,23 @@ def find_closing(tokens: list[Token], opening: int) -> int:
 
 
 def is_word(token: Token) -> bool:
-    """Return whether a token is a word."""
-    return token.text.replace("_", "a").isalnum() and not token.text[0].isdigit()
+    """Return whether a token is a word, in any script."""
+    return is_name(token.text) and not token.text[0].isdigit()
+
+
+def is_name(text: str) -> bool:
+    """Return whether a text has letters, digits, their marks and _ alone, so that it needs no quotes as a name.
+
+    >>> is_name("नाम"), is_name("a b"), is_name("")
+    (True, False, False)
+    """
+    if text.isascii():
+        return text.replace("_", "a").isalnum()
+    return all(sign == "_" or sign in _JOINERS or unicodedata.category(sign)[0] in "LMN" for sign in text)
+
+
+_JOINERS = "\u200c\u200d"
+"""Invisible characters that are a part of words in some scripts."""
 
 
 def is_open(tokens: list[Token], i: int) -> bool:

@@ -107,6 +107,10 @@ def write_attempts(text: str) -> str:
     return _WRITTEN.sub(lambda found: "TRY_CAST(" if found[0] == "CAST(" else found[0], text)
 
 
+_LISTED = ("names", "returned_types")
+"""The names and types of all columns of a table that a plan reads, which are no expressions."""
+
+
 def _list_casts(plan: Any) -> Iterator[tuple[Node, Node]]:
     """Yield the operand and the type of each cast, without TRY_CAST."""
     stack = [plan]
@@ -119,7 +123,8 @@ def _list_casts(plan: Any) -> Iterator[tuple[Node, Node]]:
                 details = node.get("function_data") or node  # DuckDB 1.5: in the node itself
                 if not details.get("try_cast"):
                     yield node["child"] if "child" in node else node["children"][0], node["return_type"]
-            stack.extend(node.values())
+            scan = node.get("type") == "LOGICAL_GET"
+            stack.extend(part for key, part in node.items() if not (scan and key in _LISTED))
 
 
 def _fits(child: Node, target: Node) -> bool:

@@ -365,7 +365,7 @@ def _cast(node: Node) -> Expr:
 @_reads(
     "WINDOW",
     "function_name children arguments partitions orders start end start_expr end_expr offset_expr "
-    "default_expr filter_expr exclude_clause ignore_nulls distinct qualified_name",
+    "default_expr filter_expr exclude_clause ignore_nulls has_ignore_nulls distinct qualified_name",
 )
 def _window(node: Node) -> Expr:
     args, names = _arguments(node)

@@ -318,13 +318,17 @@ class Sources:
     names: set[str] = field(default_factory=set)
     leaves: dict[str, Relation] = field(default_factory=dict)
     """Relations by their aliases in FROM."""
+    named: frozenset[str] | None = None
+    """The columns that the text names; None: perhaps all."""
+    scanned: list[tree.Base] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.expressions = Expressions(self.symbols, self.query, self.known.salt, self.known.macros)
 
     def distinct_names(self) -> None:
         """Refuse an alias that is also a column's name: the engine could read it as a struct column and its field."""
-        if not self.aliases.isdisjoint(self.names):
+        found = (self.names, *(base.names for base in self.scanned))
+        if any(not self.aliases.isdisjoint(names) for names in found):
             refuse("an alias that is a column")
 
     @abstractmethod
@@ -468,9 +472,10 @@ class Sources:
             return self._named(path[0])
         if base is None:
             refuse("a table that the policy does not name")
+        self.scanned.append(base)
         columns = {
             name: Value(self.symbols.fresh(), whole=kind in expressions.WHOLE, public=base.public)
-            for name, kind in base.columns.items()
+            for name, kind in base.among(self.named).items()
         }
         parts: tuple[Symbol, ...] = ()
         if base.period is not None and base.unit is not None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from typing import NoReturn
 
 from dpsql.catalogue.aggregate_names import EXACT_AGGREGATES
@@ -270,6 +271,11 @@ def tables_of(given: object) -> set[str]:
     return {node.table for node in _nodes(given) if isinstance(node, Ref)}
 
 
+def columns_of(given: object) -> frozenset[str]:
+    """Return the names of the columns in a query and its subqueries."""
+    return frozenset(node.name for node in _nodes(given) if isinstance(node, Ref))
+
+
 def varied(given: object) -> set[str]:
     """Return the names of the unknown values of a query and its subqueries."""
     return {node.name for node in _nodes(given) if isinstance(node, Varied)}
@@ -325,7 +331,7 @@ def present(node: Expr) -> Expr | None:
 
 _WINDOWS = "row_number rank dense_rank percent_rank cume_dist ntile lag lead first_value last_value nth_value first last"
 _OPERATORS = """
-+ - * / // % ** ^ & | << >> || ~ ~~ !~~ ~~* !~~* ~~~ @ ! = <> < > <= >= and or not in between case coalesce try nullif
++ - * / // % ** ^ & && | << >> || ~ ~~ !~~ ~~* !~~* ~~~ @ ! = <> < > <= >= and or not in between case coalesce try nullif
 """
 AGGREGATES = EXACT_AGGREGATES
 WINDOWS = frozenset(_WINDOWS.split())
@@ -372,6 +378,21 @@ class Base:
     path: tuple[Hop, ...] = ()
     kind: str = ""
     period: tuple[str, str, str] | None = None
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The lower-case names of all columns."""
+        return frozenset(map(str.lower, self.columns))
+
+    def among(self, named: frozenset[str] | None) -> Mapping[str, str]:
+        """Return the columns of these names, and those that make the unit; None: all columns."""
+        if named is None:
+            return self.columns
+        needed = (self.unit, self.period[2] if self.period is not None else None)
+        kept = {name: self.columns[name] for name in named if name in self.columns}
+        return kept | {
+            name: self.columns[name] for name in needed if name is not None and name in self.columns
+        }
 
 
 @dataclass(frozen=True)

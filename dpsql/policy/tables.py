@@ -21,7 +21,7 @@ from dpsql.errors import PolicyError
 from dpsql.policy import validate
 from dpsql.policy.time_zones import settle_zone
 from dpsql.policy.toml import Section, assign, declare_field
-from dpsql.policy.validate import DateBound, Value, fold, settle_text
+from dpsql.policy.validate import OTHER_SCRIPTS, DateBound, Value, fold, settle_text
 
 TEXT_KINDS = {
     ending + packed: kind
@@ -182,7 +182,7 @@ class Format(Section):
         return made
 
 
-_NAME = r'(?:"((?:[^"]|"")+)"|([A-Za-z_][A-Za-z0-9_$]*))'
+_NAME = rf'(?:"((?:[^"]|"")+)"|([A-Za-z_{OTHER_SCRIPTS}][A-Za-z0-9_${OTHER_SCRIPTS}]*))'
 _HOP = re.compile(rf"\s*{_NAME}\s*\.\s*{_NAME}\s*,\s*{_NAME}\s*")
 _START = re.compile(rf"\s*{_NAME}\s*")
 _DEPENDENCY = re.compile(rf"\s*{_NAME}\s*->\s*{_NAME}\s*")

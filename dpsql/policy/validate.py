@@ -21,7 +21,9 @@ Value = str | int | bool | Decimal | datetime.date | datetime.datetime
 V = TypeVar("V")
 
 _UPPER = {upper: upper + 32 for upper in range(65, 91)}
-_WORD = r"[A-Za-z_](?:[A-Za-z0-9_ ]*[A-Za-z0-9_])?"
+OTHER_SCRIPTS = "\\u00a1-\\u00ac\\u00ae-\\u1fff\\u200c\\u200d\\u2070-\\u2fff\\u3001-\\ud7ff\\ue000-\\ufefe\\uff00-\\U0010ffff"
+"""A class of a regular expression: characters that names may have without quotes, and that show."""
+_WORD = rf"[A-Za-z_{OTHER_SCRIPTS}](?:[A-Za-z0-9_ {OTHER_SCRIPTS}]*[A-Za-z0-9_{OTHER_SCRIPTS}])?"
 _TABLE_NAME = re.compile(rf"{_WORD}(?:\.{_WORD}){{0,2}}")
 
 
@@ -72,7 +74,7 @@ def settle_names(key: str, value: Mapping[str, V]) -> NameMapping[V]:
 
 
 def settle_name(key: str, value: str) -> str:
-    """Read the name of a table: ASCII letters, digits, _ and spaces, after an optional catalog and schema."""
+    """Read the name of a table: letters, digits, _ and spaces, after an optional catalog and schema."""
     if _TABLE_NAME.fullmatch(value) is None:
         raise PolicyError(
             f"{value!r} can't be the {key} of a table.",

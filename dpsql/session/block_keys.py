@@ -112,6 +112,8 @@ class BlockKeys:
     schema: Callable[[Table], Mapping[str, str]]
     _shapes: dict[int, tuple[PrivateBlock, BlockShape]] = field(default_factory=dict)
     _contents: dict[str, str] = field(default_factory=dict)
+    _kinds: dict[str, dict[str, str]] = field(default_factory=dict)
+    """The types of each table's columns, by folded names in their order."""
     _keys: dict[tuple[object, ...], tuple[BlockShape, str]] = field(default_factory=dict)
     """Keys by shape, contents of public relations, and time zone."""
     _zone: str = ""
@@ -198,11 +200,12 @@ class BlockKeys:
             said = item.name not in _ADDED or getattr(table, item.name) != item.default
             if item.name not in _UNRELATED and said:
                 items[f"{item.name} of {name}"] = repr(getattr(table, item.name))
-        kinds = {fold(column): kind for column, kind in self.schema(table).items()}
+        kinds = self._kinds.get(name)
+        if kinds is None:
+            kinds = {fold(column): kind for column, kind in self.schema(table).items()}
+            kinds = self._kinds[name] = dict(sorted(kinds.items()))
         declared = {fold(column): rules for column, rules in table.columns.items()}
-        for column in sorted(kinds):
-            if columns is not None and column not in columns:
-                continue
+        for column in kinds if columns is None else sorted({*columns} & kinds.keys()):
             items[f"type of {name}.{column}"] = kinds[column]
             rules = declared.get(column)
             for rule in fields(rules) if rules is not None else ():

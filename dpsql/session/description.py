@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -22,6 +22,7 @@ from dpsql.language.parameters import list_parameter_names
 from dpsql.language.statements import Statement, parse
 from dpsql.ledger.ledger import Ledger
 from dpsql.policy.model import Policy
+from dpsql.policy.validate import fold
 from dpsql.privacy.events import compose_events
 from dpsql.report.figures import FIGURES, list_figures
 from dpsql.report.tables import list_budget, list_entries
@@ -54,10 +55,21 @@ _STAND_INS: tuple[tuple[Any, pa.DataType], ...] = (
 
 
 def show(
-    policy: Policy, ledger: Ledger, what: str, kept: Iterable[str] = (), limit: int | None = None
+    policy: Policy,
+    ledger: Ledger,
+    what: str,
+    kept: Iterable[str] = (),
+    limit: int | None = None,
+    columns_of: Callable[[str], Mapping[str, str]] | None = None,
 ) -> Result:
-    """Return the relation that ``SHOW <what>`` displays; ``limit`` is SHOW LEDGER's number of rows, the last ones."""
-    if what == "LEDGER":
+    """Return the relation that ``SHOW <what>`` displays, or DESCRIBE and SUMMARIZE of a table.
+
+    ``limit`` is SHOW LEDGER's number of rows, the last ones; ``columns_of`` returns a table's columns and their types.
+    """
+    word, _, table = what.partition(" ")
+    if word in ("DESCRIBE", "SUMMARIZE") and columns_of is not None:
+        names, rows = _list_columns(policy, word, table, columns_of)
+    elif what == "LEDGER":
         names, rows = list_entries(ledger.entries(limit), ledger.accountant)
     elif what in FIGURES:
         names, rows = list_figures(ledger, what)
@@ -71,7 +83,56 @@ def show(
     else:
         names, rows = ("where", "name", "declared"), [*_list_settings(policy)]
     columns = {name: [row[i] for row in rows] for i, name in enumerate(names)}
+    if word in ("DESCRIBE", "SUMMARIZE"):
+        columns = {
+            name: pa.array(values, pa.int64() if name in _COUNTED else pa.string())
+            for name, values in columns.items()
+        }
     return Result(pa.table(columns), cost_line=NO_CHARGE, lasting=ledger.lasting or what != "BUDGET")
+
+
+_DESCRIBED = ("column_name", "column_type", "null", "key", "default", "extra")
+_SUMMARIZED = (
+    "column_name", "column_type", "min", "max", "approx_unique", "avg", "std", "q25", "q50", "q75", "count", "null_percentage",
+)  # fmt: skip
+_COUNTED = ("approx_unique", "count")
+
+
+def _list_columns(
+    policy: Policy, word: str, name: str, columns_of: Callable[[str], Mapping[str, str]]
+) -> tuple[Sequence[str], list[tuple[Any, ...]]]:
+    """Return the rows of DESCRIBE or SUMMARIZE: what the schema and the policy say, and nothing of the rows."""
+    last = name.rpartition(".")[2]
+    table = policy.tables.get(name) or policy.tables.get(last)
+    kinds = columns_of(table.name if table is not None else name if "." not in name else last)
+    unit = (
+        {fold(part) for part in (table.unit_text or "").split("->")[0].split(",")}
+        if table is not None
+        else set()
+    )
+    declared = {} if table is None else {fold(column): rules for column, rules in table.columns.items()}
+    rows: list[tuple[Any, ...]] = []
+    for column, kind in kinds.items():
+        rules = declared.get(fold(column))
+        bounds = None if rules is None or rules.bounds is None else [_end(end, kind) for end in rules.bounds]
+        values = None if rules is None or rules.values is None else [*map(str, rules.values)]
+        if word == "SUMMARIZE":
+            ends = bounds or [None, None]
+            rows.append((column, kind, *ends, None if values is None else len(values), *[None] * 7))
+            continue
+        said = [f"bounds {bounds[0]} to {bounds[1]}"] if bounds is not None else []
+        said += [f"values {', '.join(values)}"] if values is not None else []
+        said += ["privacy unit"] if fold(column) in unit else []
+        rows.append((column, kind, "YES", None, None, "; ".join(said) or None))
+    return (_SUMMARIZED if word == "SUMMARIZE" else _DESCRIBED), rows
+
+
+def _end(end: Any, kind: str) -> str:
+    """Return an end of bounds; those of moments are seconds since 1970."""
+    if isinstance(end, Fraction) and kind.startswith(("DATE", "TIMESTAMP")):
+        moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=float(end))
+        return str(moment.date() if moment.time() == datetime.time() else moment)
+    return _text(end)
 
 
 def _list_settings(policy: Policy) -> Iterator[tuple[str, str, str]]:
@@ -145,7 +206,9 @@ def _price(line: Pipeline, bound: list[Bound]) -> str:
 def _find_schema(line: Pipeline, policy: Policy, statement: Statement, bound: Bound) -> pa.Schema:
     """Return names and Arrow types of the columns of a bound statement's answer."""
     if statement.kind == "show":
-        return show(policy, line.ledger, statement.name, line.kept.names, statement.limit).table.schema
+        return show(
+            policy, line.ledger, statement.name, line.kept.names, statement.limit, line.find_columns
+        ).table.schema
     if statement.kind == "explain":
         return line.explain(statement, bound).result().table.schema
     if not isinstance(bound, Plan):

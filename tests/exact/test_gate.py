@@ -195,9 +195,7 @@ def test_the_lock_knows_every_function_in_every_mode(session: dpsql.Session) -> 
 def test_try_strptime_is_what_duckdb_says(session: dpsql.Session, con: duckdb.DuckDBPyConnection) -> None:
     looks = ["try_strptime(s, '%Y-%m-%d') > DATE '2020-01-01'", "try_strptime(s, '%Y-%m-%d') IS NULL"]
     assert count(session, looks) == count(con, looks)
-    refused = "SELECT COUNT(*) FROM t WHERE strptime(s, '%Y-%m-%d') > DATE '2020-01-01'"
-    with pytest.raises(dpsql.PrivacyError, match=r"(?i)try_strptime"):
-        session.sql(refused)
+    assert count(session, [look.removeprefix("try_") for look in looks]) == count(con, looks)
 
 
 def test_no_warning_is_all_that_tells(caplog: pytest.LogCaptureFixture, session: dpsql.Session) -> None:

@@ -76,7 +76,7 @@ def test_other_values_are_refused(value: Any) -> None:
 @pytest.mark.parametrize(
     "text",
     ["COPY t TO 'x'", "ATTACH 'x'", "PRAGMA x", "SET x = 1", "INSERT INTO t SELECT 1", "DROP TABLE t",
-    "DESCRIBE t", "VACUUM",
+    "DESCRIBE t u", "SUMMARIZE", "CREATE TABLE t AS", "VACUUM",
      "SHOW ME", "SHOW BUDGET NOW", "CLOSE", "DECLARE", "DECLARE a EXPMECH 1", "EXPLAIN",
      "EXPLAIN SHOW BUDGET", "nonsense",
      "EXPLAIN ANALYZE SELECT 1", "EXPLAIN (FORMAT XML) SELECT 1", "LOAD x", "BEGIN", "CALL f()",

@@ -50,7 +50,7 @@ STATEMENTS = [
     "SELECT cots FROM visits",
     "SELECT cost FROM visits",
     "SELECT SUM(patient) AS s FROM visits",
-    "SELECT COUNT(*) AS n FROM visits WHERE day / 0 > 1 AND strptime(city, 'x') IS NULL",
+    "SELECT COUNT(*) AS n FROM visits WHERE day / 0 > 1 AND repeat(city, 3) IS NULL",
     "SELECT WITH DP OPTIONS (epsilon = 1e20) COUNT(*) AS n FROM visits",
     "SELECT WITH DP OPTIONS (epsilom = 1) COUNT(*) AS n FROM visits",
     "SELECT n::TINYINT AS small FROM (SELECT COUNT(*) AS n FROM visits WHERE day > 2)",

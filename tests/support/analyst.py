@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
+
+from tests.support.shop import near
 
 _MODE = re.compile(r"(?i)WITH\s+(DP|DIFFERENTIAL_PRIVACY)\s*(OPTIONS\s*\([^()]*(\([^()]*\))?[^()]*\))?")
 _NAMED = re.compile(
@@ -40,3 +45,18 @@ def read() -> list[Asked]:
 
 ASKED = read()
 ANSWERED = [case for case in ASKED if case.plain]
+
+
+def ordered(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Sort rows by the values that are not noisy in their last digits."""
+    return sorted(rows, key=lambda row: ["" if isinstance(v, float | Decimal) else str(v) for v in row])
+
+
+def close(ours: Any, theirs: Any) -> bool:
+    if isinstance(theirs, list | tuple):
+        return len(ours) == len(theirs) and all(map(close, ours, theirs))
+    if isinstance(theirs, Decimal):
+        return near(ours, float(theirs))
+    if isinstance(theirs, datetime.datetime):  # a mean of dates has the little noise of a huge epsilon
+        return abs(ours - theirs) < datetime.timedelta(minutes=1)
+    return near(ours, theirs)

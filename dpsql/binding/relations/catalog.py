@@ -10,7 +10,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -62,6 +61,8 @@ from dpsql.policy.unit_guess import suggest_unit
 from dpsql.policy.validate import DateBound, write_bound
 from dpsql.privacy.amounts import Amount
 
+WIDE = 40
+"""The most columns of a table that are written out whether or not a statement names them."""
 _PERIODS = ("INTEGER", "TEXT", "DATE", "TIMESTAMP", "BOOLEAN")
 """Types that a period may have: their equal values are indistinguishable."""
 _BASE, _KEY, _FOUND = "base", "path_key", "path_unit"
@@ -89,6 +90,10 @@ class Catalog:
     _fields: dict[str, tuple[Field, ...]] = field(default_factory=dict)
     """Fields by table. Their nodes are immutable: users copy them."""
     _named_as: dict[str, exp.Expr] = field(default_factory=dict)
+    _names: dict[str, frozenset[str]] = field(default_factory=dict)
+    """The result of :attr:`names`, which copies of a catalog share."""
+    _places: dict[str, dict[str, list[int]]] = field(default_factory=dict)
+    """The indices of each table's columns by folded name; those of an empty name are needed always."""
 
     def find(self, name: str, span: Span | None, whole: bool = True) -> Table:
         """Return the policy's table of that name; BindError if there is none. ``whole``: the name has one part."""
@@ -111,9 +116,14 @@ class Catalog:
         """The epsilon of a statement that names none; None if it must name one."""
         return self.policy.budget.default_epsilon if self.epsilon is None else self.epsilon
 
-    @cached_property
+    @property
     def names(self) -> frozenset[str]:
         """The folded names of tables, columns and struct fields of the policy's data."""
+        if "" not in self._names:
+            self._names[""] = self._list_names()
+        return self._names[""]
+
+    def _list_names(self) -> frozenset[str]:
         found = set()
         for table in self.policy.tables.values():
             found.add(fold(table.name))
@@ -127,11 +137,37 @@ class Catalog:
                 kinds += [*(inner for _, inner in last.fields), *((last.element,) if last.element else ())]
         return frozenset(found)
 
-    def fields(self, table: Table, name: str) -> tuple[Field, ...]:
-        """Return the table's columns, under its name in the exact query, with the bounds and values that the policy declares."""
+    def fields(self, table: Table, name: str, named: Collection[str] | None = None) -> tuple[Field, ...]:
+        """Return the table's columns, under its name in the exact query, with the bounds and values that the policy declares.
+
+        ``named``: as for :meth:`relation`.
+        """
+        fields = self._all_fields(table)
+        if named is not None:
+            fields = tuple(fields[place] for place in self._find_read(table, named))
+        return tuple(move_field(f, name) for f in fields)
+
+    def _all_fields(self, table: Table) -> tuple[Field, ...]:
         if table.name not in self._fields:
             self._fields[table.name] = self._declared(table)
-        return tuple(move_field(f, name) for f in self._fields[table.name])
+        return self._fields[table.name]
+
+    def _find_read(self, table: Table, named: Collection[str]) -> list[int]:
+        """Return the indices of the columns that a statement with these names may read, and of those about the unit."""
+        fields = self._all_fields(table)
+        places = self._places.get(table.name)
+        if places is None:
+            places = self._places[table.name] = {}
+            for place, f in enumerate(fields):
+                places.setdefault(fold(f.name), []).append(place)
+                if f.tells_unit or f.key or f.is_period:
+                    places.setdefault("", []).append(place)
+            period = table.declared_period
+            places.setdefault("", []).extend(
+                places.get(fold(period.column), []) if period is not None else []
+            )
+        found = {place for name in ("", *named) for place in places.get(name, ())}
+        return sorted(found) or [0]
 
     def _declared(self, table: Table) -> tuple[Field, ...]:
         schema = self.schema(table)
@@ -252,20 +288,30 @@ class Catalog:
                 return known, Type.parse(sql_type)
         raise PolicyError(f"{name}, on a path to a privacy unit, is not a column of {table.name}.")
 
-    def relation(self, table: Table, alias: str, name: str) -> Relation:
-        """Return a base table under ``name`` in an exact FROM, and ``alias`` for the analyst; a private one has its unit."""
-        fields = self.fields(table, name)
+    def relation(self, table: Table, alias: str, name: str, named: Collection[str] | None = None) -> Relation:
+        """Return a base table under ``name`` in an exact FROM, and ``alias`` for the analyst; a private one has its unit.
+
+        ``named``: the folded names in the statement. A wide table has only the columns of such names, and those about
+        its unit. If it is None, all columns may be read.
+        """
+        schema = self.schema(table)
+        named = named if len(schema) > WIDE else None
+        fields, every = self.fields(table, name, named), [*schema]
+        places = range(len(every)) if named is None else self._find_read(table, named)
         items = []
-        for place, (given, found) in enumerate(zip(self.schema(table), fields, strict=True)):
-            node: exp.Expr = column(given, _BASE)
+        for place, found in zip(places, fields, strict=True):
+            node: exp.Expr = column(every[place], _BASE)
             if found.typed.type.zone:
                 items.append(exp.alias_(node.copy(), moment_name(place)))
                 node = write_local_time(node, found.typed.type.zone)
             items.append(exp.alias_(node, column_name(place)))
+        kept = {*places}
+        unread = () if named is None else [name for i, name in enumerate(every) if i not in kept]
         inner = exp.Select(expressions=items).from_(self._named(table, _BASE), copy=False)
         as_named = exp.TableAlias(this=exp.to_identifier(name))
         if table.public:
-            return Relation(alias, name, fields, exp.Subquery(this=inner, alias=as_named), private=False)
+            source = exp.Subquery(this=inner, alias=as_named)
+            return Relation(alias, name, fields, source, private=False, unread=unread)
         if table.period is not None and not self.engine.lossless:
             what = f"{table.name} has a privacy period, which only DuckDB computes here."
             raise PolicyError(
@@ -273,7 +319,7 @@ class Catalog:
             )
         if table.row_level:
             source = exp.Subquery(this=inner, alias=as_named)
-            return Relation(alias, name, fields, source, True, None, (table,), row_level=True)
+            return Relation(alias, name, fields, source, True, None, (table,), row_level=True, unread=unread)
         path = table.unit_path
         if len(path) > 1:
             on = self._follows(path[0], path[1], _BASE, 0, table)
@@ -296,7 +342,7 @@ class Catalog:
             period = made.node if holder is table else None
         return Relation(
             alias, name, fields, exp.Subquery(this=inner, alias=as_named), True, column(UNIT, name), (table,),
-            unit_type=kind, period=period,
+            unit_type=kind, period=period, unread=unread,
         )  # fmt: skip
 
     def _parted(self, table: Table, unit: exp.Expr, alias: str) -> tuple[exp.Expr, list[exp.Expr]]:
@@ -417,6 +463,8 @@ class Binder(ABC):
     """Public subqueries with several copies in one SELECT."""
     lent_inputs: dict[Input, None] = field(default_factory=dict)
     """Public relations available to the exact queries."""
+    named: frozenset[str] | None = None
+    """The result of :func:`dpsql.binding.relations.own_names.find_named` for the statement."""
     held: frozenset[str] | None = frozenset({"*"})
     """The result of :func:`dpsql.binding.relations.unit_rows.find_held_columns` for the statement."""
     shared: dict[SharedQuery, None] = field(default_factory=dict)
@@ -490,7 +538,7 @@ class Binder(ABC):
         named = isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier)
         if named and fold(node.name) not in env:
             table = self.catalog.find(node.name, span_of(node))
-            return self.catalog.relation(table, node.alias_or_name, self.name("table"))
+            return self.catalog.relation(table, node.alias_or_name, self.name("table"), self.named)
         alias = node.alias_or_name or self.name("public")
         source = node.copy()
         if isinstance(source, exp.Subquery):

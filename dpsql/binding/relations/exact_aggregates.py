@@ -53,8 +53,10 @@ def bound_rows(bound: From) -> Bounds:
     return Bounds(Fraction(0), None if bound.most_rows is None else Fraction(bound.most_rows))
 
 
-def bound_unit_aggregate(call: Call, names: Names, rows: Bounds) -> Bounds | None:
+def bound_unit_aggregate(call: Call, names: Names, rows: Bounds, grouped: bool) -> Bounds | None:
     """Return the public bounds of a unit's own aggregate: a count is at most its rows, an average within its column's bounds."""
+    if grouped and call.name == "COUNT" and call.where is None and (not call.args or call.args[0].is_star):
+        return Bounds(Fraction(1), rows.high)  # a group has a row
     row = AGGREGATE_OF_NAME[call.name]
     if "COUNT" in call.name:
         return rows
@@ -172,11 +174,11 @@ class Grouped:
             key = next((typed for name, typed, _ in self.keys if name == node.name), None)
             if (found := key or self._by_column.get(node.name)) is not None:
                 return replace(found, node=node.copy(), constant=False)
-        columns = (key for _, _, key in self.keys if isinstance(key, exp.Column))
-        meant = next((item for item in columns if rel.fold(item.name) == rel.fold(node.name)), None)
-        hint = (
-            f"write AVG({to_sql(node)})." if meant is None else f"write it as GROUP BY does, {to_sql(meant)}."
-        )
+        same = self.names.known(node)
+        for name, typed, key in self.keys if same is not None else ():
+            if self.names.known(key) is same:
+                return replace(typed, node=rel.column(name, "g"), constant=False)
+        hint = f"write AVG({to_sql(node)})."
         raise bind_error(node, f"{node.name} must be a group or stand inside an aggregate.", hint)
 
     def total(self, node: exp.Expr) -> Typed:
@@ -190,15 +192,25 @@ class Grouped:
     def _rewrite(self, node: exp.Expr) -> exp.Expr:
         """Replace keys and aggregates in an expression by columns of the aggregation."""
         for name, _, key in self.keys:
-            if node == key:
+            if node == key or (
+                type(node) is type(key) and _resolved(node, self.names) == _resolved(key, self.names)
+            ):
                 return _above(name)
+        if self.rows is not None:
+            node = _spell_with_exact_names(node)
+            if (chosen := _ordered_choice(node)) is not None:
+                return self._choose(node, *chosen)
         call = _exact_call(node)
         if call is not None:
             text = to_sql(call.node)
             if text not in self.made:
                 own = self.rows is not None
                 sql, kind = write_exact_aggregate(call, self.names, own)
-                bounds = bound_unit_aggregate(call, self.names, self.rows) if self.rows is not None else None
+                bounds = (
+                    bound_unit_aggregate(call, self.names, self.rows, bool(self.keys))
+                    if self.rows is not None
+                    else None
+                )
                 reach = bound_any_sum(make_total(call.args[0], self.names)) if kind == HUGEINT else None
                 order = (
                     make_total(call.args[0], self.names).order if AGGREGATE_OF_NAME[call.name].ties else None
@@ -216,6 +228,32 @@ class Grouped:
                 child.replace(new)
         return node
 
+    def _choose(
+        self, node: exp.Expr, chosen: exp.Expr, order: Sequence[exp.Expr], where: exp.Expr | None
+    ) -> exp.Expr:
+        """Return the column with the first value in an order, whose ties are decided by the value itself."""
+        text = to_sql(node)
+        if text not in self.made:
+            typed = make_total(chosen, self.names)
+            value = write_canonical(typed, chosen)
+            by = []
+            for item in order:
+                key = make_total(item.this, self.names)
+                refuse_order([key], item.this)
+                desc, first = bool(item.args.get("desc")), bool(item.args.get("nulls_first"))
+                by.append(
+                    f"{write_canonical(key, item.this)} {'DESC' if desc else 'ASC'} NULLS {'FIRST' if first else 'LAST'}"
+                )
+            sql = f"FIRST({value} ORDER BY {', '.join([*by, value])})"
+            if where is not None:
+                sql += f" FILTER (WHERE {to_sql(make_condition(where, self.names).node)})"
+            above = replace(
+                typed, node=_above(f"a{len(self.made)}"), constant=False, nullable=True, plain=None
+            )
+            self.made[text] = (sql, above)
+            self._by_column[above.node.name] = above
+        return self.made[text][1].node.copy()
+
     def _write_moments(self, call: Call, prefix: str) -> ExactMoments | None:
         """Return an aggregate's SQL from exact sums; None if it is written otherwise."""
         if call.distinct:
@@ -227,6 +265,59 @@ class Grouped:
         if made is None and self.twice:
             made = write_own_grid_moments(name, [_as_double(t) for t in typed], condition, prefix)
         return made
+
+
+def _spell_with_exact_names(node: exp.Expr) -> exp.Expr:
+    """Return BOOL_OR, BOOL_AND and ANY_VALUE of one unit's rows as MAX or MIN; other nodes unchanged."""
+    if isinstance(node, exp.Filter) and (inner := _spell_with_exact_names(node.this)) is not node.this:
+        return exp.Filter(this=inner, expression=node.expression.copy())
+    given = node.this if isinstance(node, exp.IgnoreNulls) else node
+    kind = exp.Max if isinstance(given, exp.LogicalOr) else exp.Min
+    arbitrary = (
+        isinstance(given, exp.Anonymous) and given.name.lower() == "arbitrary" and len(given.expressions) == 1
+    )
+    if not (isinstance(given, exp.LogicalOr | exp.LogicalAnd | exp.AnyValue) or arbitrary):
+        return node
+    value = given.expressions[0] if arbitrary else given.this
+    if not isinstance(value, exp.Expr) or isinstance(value, exp.Order | exp.HavingMax | exp.Distinct):
+        return node
+    if isinstance(given, exp.LogicalOr | exp.LogicalAnd):
+        value = exp.cast(value.copy(), "BOOLEAN", dialect="duckdb")
+    made = kind(this=value.copy())
+    made.meta.update(given.meta)
+    return made
+
+
+def _ordered_choice(node: exp.Expr) -> tuple[exp.Expr, list[exp.Expr], exp.Expr | None] | None:
+    """Return the value, the order and the condition of FIRST or LAST; None for other nodes.
+
+    LAST is the first value in the reverse order.
+    """
+    where = None
+    if isinstance(node, exp.Filter):
+        where, node = node.expression.this, node.this
+    if not isinstance(node, exp.First | exp.Last) or not isinstance(node.this, exp.Expr):
+        return None
+    value, order = node.this, list[exp.Expr]()
+    if isinstance(value, exp.Order):
+        value, order = value.this, [item.copy() for item in value.expressions]
+    if isinstance(node, exp.Last):
+        for item in order:
+            for key in ("desc", "nulls_first"):
+                item.set(key, not item.args.get(key))
+    return value, order, where
+
+
+def _resolved(node: exp.Expr, names: rel.Names) -> exp.Expr:
+    """Return an expression with each column in one spelling, by its relation and name."""
+    holder = exp.Paren(this=node.copy())
+    for column in list(holder.find_all(exp.Column)):
+        found = names.known(column)
+        alias = next((alias for alias, item in names.fields() if item is found), None)
+        if found is not None and column.find_ancestor(exp.Query) is None:
+            column.replace(rel.column(found.name, alias))
+    inner: exp.Expr = holder.this
+    return inner
 
 
 def _above(name: str) -> exp.Column:

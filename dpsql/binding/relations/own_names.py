@@ -41,3 +41,44 @@ def list_taken(tree: exp.Expr, kept: Iterable[KeptResult]) -> frozenset[str]:
     found = [node.name for node in tree.find_all(exp.Identifier, exp.Literal)]
     found += [name for item in kept for name in (*item.columns, *(end for ends in item.ends for end in ends))]
     return frozenset(name for name in map(fold, found) if name.startswith(_PREFIX))
+
+
+def find_named(tree: exp.Expr) -> frozenset[str] | None:
+    """Return the folded names in a statement; None if it may read columns by place, pattern or as a whole.
+
+    A column that a statement doesn't name decides nothing about its answer: ``*`` passes it on to queries that don't name
+    it either, and rows that differ in no named column are interchangeable.
+    """
+    starred = any(not isinstance(star.parent, exp.Count) for star in tree.find_all(exp.Star))
+    if tree.find(exp.Columns, exp.Pivot) is not None or any(
+        join.args.get("method") for join in tree.find_all(exp.Join)
+    ):
+        return None
+    if any(
+        node.args.get("columns") for node in tree.find_all(exp.TableAlias) if starred or not _is_derived(node)
+    ):
+        return None
+    if starred and any(map(_reads_whole_rows, tree.find_all(exp.SetOperation, exp.Select, exp.Group))):
+        return None
+    modes = {
+        str(select.args["mode"].name).upper()
+        for select in tree.find_all(exp.Select)
+        if select.args.get("mode")
+    }
+    if not modes <= _BY_NAME:
+        return None
+    return frozenset(fold(node.name) for node in tree.find_all(exp.Identifier))
+
+
+_BY_NAME = frozenset({"DP", "DIFFERENTIAL_PRIVACY", "ANONYMIZATION"})
+"""The modes that read columns by name."""
+
+
+def _is_derived(alias: exp.TableAlias) -> bool:
+    return isinstance(alias.parent, exp.Subquery | exp.CTE)
+
+
+def _reads_whole_rows(node: exp.Expr) -> bool:
+    """Return whether a query or a clause would read all columns of a ``*`` in it."""
+    distinct = isinstance(node, exp.Select) and node.args.get("distinct") is not None
+    return distinct or isinstance(node, exp.SetOperation) or bool(node.args.get("all"))

@@ -8,7 +8,9 @@ of a table. Grouped by the unit only, there is one row per unit.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 from sqlglot import exp
@@ -23,7 +25,14 @@ from dpsql.binding.relations.plan_size import refuse_growth
 from dpsql.binding.values.coercion import require_kind
 from dpsql.binding.values.sql_types import Typed
 from dpsql.errors import BindError, did_you_mean
-from dpsql.language.dialect import bind_error, parse_select, privacy_error, span_of, to_sql
+from dpsql.language.dialect import (
+    bind_error,
+    parse_select,
+    privacy_error,
+    quote_where_needed,
+    span_of,
+    to_sql,
+)
 
 
 def keep_rows(binder: Binder, select: exp.Select, bound: rel.From, env: Env) -> rel.Relation:
@@ -236,6 +245,74 @@ def groups_by_unit(select: exp.Select, bound: rel.From) -> bool:
         what = f"one person's rows {bound.period.words} are protected here, and this adds up several of them."
         raise privacy_error(group, what, f"write GROUP BY {unit}, or aggregate first.", around=select)
     return told
+
+
+def spread_columns(select: exp.Select, bound: rel.From) -> None:
+    """Write an item with COLUMNS once for each column that it means, in place.
+
+    Raises:
+        BindError: it means no column, or it isn't a list of names, a regular expression or ``*``.
+    """
+    if not any(item.find(exp.Columns) for item in select.expressions):
+        return
+    items: list[exp.Expr] = []
+    for item in select.expressions:
+        inside = [node for node in item.find_all(exp.Columns) if node.find_ancestor(exp.Select) is select]
+        if not inside:
+            items.append(item)
+            continue
+        for alias, found in _list_meant(inside[0], bound):
+            holder = exp.Paren(this=item.copy())
+            for node in list(holder.find_all(exp.Columns)):
+                if node != inside[0]:
+                    raise bind_error(node, "an item has one COLUMNS here.", "write each column.")
+                name = exp.to_identifier(found.name, quoted=quote_where_needed(found.name) != found.name)
+                table = exp.to_identifier(alias, quoted=True) if len(bound.relations) > 1 else None
+                named = exp.Column(this=name, table=table)
+                if (span := span_of(node)) is not None:
+                    name.meta.update(start=span[0], end=span[1] - 1)
+                node.replace(named)
+            made: exp.Expr = holder.this
+            called = made.alias.replace("\\0", found.name) if isinstance(made, exp.Alias) else found.name
+            items.append(exp.alias_(made.unalias(), called, quoted=True))
+    select.set("expressions", items)
+
+
+def _list_meant(node: exp.Columns, bound: rel.From) -> list[tuple[str, rel.Field]]:
+    """Return the columns that COLUMNS means, with the aliases of their relations."""
+    what, known = node.this, list(bound.names.fields())
+    if isinstance(what, exp.Star) and not any(what.args.values()):
+        return known
+    if isinstance(what, exp.Array) and all(
+        isinstance(i, exp.Literal) and i.is_string for i in what.expressions
+    ):
+        wanted = {rel.fold(item.name): item for item in what.expressions}
+        for name in wanted.keys() - {rel.fold(f.name) for _, f in known}:
+            hint = did_you_mean(wanted[name].name, [f.name for _, f in known])
+            raise bind_error(wanted[name], f"there is no column {wanted[name].name} here.", hint, around=node)
+        return [(alias, f) for alias, f in known if rel.fold(f.name) in wanted]
+    if isinstance(what, exp.Literal) and what.is_string:
+        with suppress(re.error, RecursionError, OverflowError):
+            pattern = re.compile(what.name)
+            if found := [(alias, f) for alias, f in known if pattern.search(f.name)]:
+                return found
+        raise bind_error(node, "no column here has a name like that.", "write COLUMNS(['a', 'b']).")
+    raise bind_error(
+        node, "COLUMNS takes names, a regular expression or * here.", "write COLUMNS(['a', 'b'])."
+    )
+
+
+def wrap_distinct(select: exp.Select) -> exp.Select | None:
+    """Return ``SELECT DISTINCT * FROM (SELECT ...)`` for a SELECT DISTINCT with windows; None for others."""
+    distinct = select.args.get("distinct")
+    if distinct is None or distinct.args.get("on") is not None:
+        return None
+    if not any(item.find(exp.Window) for item in select.expressions):
+        return None
+    inner = select.copy()
+    inner.set("distinct", None)
+    outer = exp.Select(expressions=[exp.Star()], distinct=distinct.copy())
+    return outer.from_(inner.subquery(copy=False), copy=False)
 
 
 def group_distinct(select: exp.Select, bound: rel.From) -> None:

@@ -161,6 +161,8 @@ class Relation:
     """The inner outer join whose unmatched rows are not among its rows."""
     period: exp.Expr | None = None
     """The period of its units in terms of its columns, if still available."""
+    unread: Sequence[str] = ()
+    """Columns of a wide table that the statement doesn't name."""
 
     @property
     def max_rows(self) -> int | None:
@@ -342,6 +344,7 @@ class Names:
         if found:
             raise bind_error(node, f"{node.name} is ambiguous.", "write table.column.")
         names = [f.name for a, f in self.fields() if not table or fold(a) == table]
+        names += [name for r in self.relations if not table or fold(r.alias) == table for name in r.unread]
         quoted = isinstance(node.this, exp.Identifier) and node.this.quoted and not table
         text = f"text stands in single quotes: write '{node.name}'."
         hint = text if quoted else did_you_mean(node.name, names, quote_where_needed)

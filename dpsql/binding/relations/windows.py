@@ -17,18 +17,27 @@ from sqlglot import exp
 from dpsql.binding.public_statement import Env
 from dpsql.binding.relations.catalog import Binder
 from dpsql.binding.relations.relation import From, Names, column, write_period
-from dpsql.binding.values.coercion import COMPARED_KINDS, refuse_order, require_kind
-from dpsql.binding.values.fixed_point import bound_any_sum, is_added_exactly, write_canonical
+from dpsql.binding.values.coercion import COMPARED_KINDS, find_common_order, meet, refuse_order, require_kind
+from dpsql.binding.values.fixed_point import (
+    bound_any_sum,
+    choose_fine_steps,
+    is_added_exactly,
+    snap_to_decimal,
+    write_canonical,
+)
 from dpsql.binding.values.sql_types import (
     BIGINT,
     DOUBLE,
     HUGEINT,
     SMALL_INTEGERS,
     TEXT,
+    TIMESTAMP,
     Bounds,
     Typed,
     decimal,
+    make_cast,
 )
+from dpsql.binding.values.temporal import bind_interval
 from dpsql.binding.values.total_expressions import make_total
 from dpsql.errors import BindError, PrivacyError
 from dpsql.language.dialect import (
@@ -89,11 +98,15 @@ def refuse_row_choice(select: exp.Select) -> None:
 
 _SEEN = "dpsql_seen"
 _PLACES = (exp.RowNumber, exp.Rank, exp.DenseRank)
-_TAKEN = (exp.Lag, exp.Lead, exp.FirstValue)
-_BY_PLACE = (exp.RowNumber, *_TAKEN)
+_SHARES = (exp.PercentRank, exp.CumeDist)
+_NEIGHBOURS = (exp.Lag, exp.Lead)
+_TAKEN = (*_NEIGHBOURS, exp.FirstValue, exp.LastValue, exp.NthValue)
+_BY_PLACE = (exp.RowNumber, exp.Ntile, *_TAKEN)
 """Functions whose answer depends on the order of tied rows."""
-_WINDOWED: tuple[type[exp.Func], ...] = (*_PLACES, *_TAKEN, *MOVING_CLASSES)
-WINDOW_FUNCTIONS = ", ".join(kind.sql_name().lower() for kind in _WINDOWED)
+_KNOWN = (*_PLACES, exp.Ntile, *_SHARES, *_TAKEN, *MOVING_CLASSES)
+WINDOW_FUNCTIONS = ", ".join(kind.sql_name().lower() for kind in _KNOWN)
+_MOST_PLACES = 1_000_000
+"""The farthest neighbour, and the most parts of NTILE."""
 
 
 @dataclass
@@ -104,6 +117,8 @@ class Windows:
     bound: From
     env: Env
     made: dict[str, exp.Expr] = field(default_factory=dict)
+    steps: float | None = None
+    """The steps per unit of the grid on which the last window adds doubles; None if it doesn't."""
 
     def read(self, node: exp.Expr) -> tuple[exp.Expr, Names]:
         """Return the expression with names in place of its windows, and the scope of these names.
@@ -123,7 +138,10 @@ class Windows:
             key = self.binder.name("window")
             typed = self._own(window)
             self.made[key] = typed.node
-            extra[key] = replace(typed, node=column(key, _SEEN))
+            seen = column(key, _SEEN)
+            extra[key] = replace(
+                typed, node=seen if self.steps is None else self._on_grid(window, key, typed)
+            )
             window.replace(stand_in(key, window))
         inner: exp.Expr = holder.this
         return inner, replace(names, extra=extra)
@@ -170,18 +188,21 @@ class Windows:
         function, where = window.this, None
         if isinstance(function, exp.Filter):
             where, function = function.expression.this, function.this
-        kinds = _WINDOWED if where is None else MOVING_CLASSES
-        if type(function) not in kinds:
+        skips = isinstance(function, exp.IgnoreNulls) and isinstance(function.this, _TAKEN)
+        if skips or isinstance(function, exp.RespectNulls):
+            function = function.this
+        self.steps = None
+        if type(function) not in (_KNOWN if where is None else MOVING_CLASSES):
             what = name_called(function) if isinstance(function, exp.Func) else "this window function"
             what = f"{what} is not known over private rows."
             raise privacy_error(window, what, f"those of one unit take {WINDOW_FUNCTIONS}.")
         typed = self._call(function, function.sql_name().lower())
-        node = typed.node
+        node: exp.Expr = exp.IgnoreNulls(this=typed.node) if skips else typed.node
         if where is not None:
             condition = self._value(where, "BOOLEAN", why="a condition is needed").node
             node = exp.Filter(this=node, expression=exp.Where(this=condition))
         node = self._over(window, node, isinstance(function, _BY_PLACE))
-        as_double = isinstance(function, exp.Sum) and typed.type == DOUBLE
+        as_double = isinstance(function, exp.Sum) and typed.type == DOUBLE and self.steps is None
         return replace(typed, node=exp.cast(node, "DOUBLE") if as_double else node)
 
     def _call(self, function: exp.Expr, name: str) -> Typed:
@@ -191,6 +212,11 @@ class Windows:
         made, argument = function.copy(), function.this
         if isinstance(function, _PLACES):
             return Typed(type(function)(), BIGINT, Bounds(Fraction(1), most), nullable=False)
+        if isinstance(function, _SHARES):
+            return Typed(type(function)(), DOUBLE, Bounds(Fraction(0), Fraction(1)), nullable=False)
+        if isinstance(function, exp.Ntile):
+            parts = _read_places(argument, "the number of parts", function)
+            return Typed(made, BIGINT, Bounds(Fraction(1), Fraction(parts)), nullable=False)
         counted = Typed(made, BIGINT, Bounds(Fraction(0), most), nullable=False)
         if isinstance(function, exp.Count) and (argument is None or argument.is_star):
             return replace(counted, node=exp.Count(this=exp.Star()))
@@ -201,19 +227,58 @@ class Windows:
         if isinstance(function, exp.Count):
             return counted
         require_kind(inner, COMPARED_KINDS, f"{name} takes a value with an order")
-        if isinstance(function, _TAKEN):
-            _check_neighbour(function, name)
+        if isinstance(function, _NEIGHBOURS):
+            return self._neighbour(function, made, inner, name)
+        if isinstance(function, exp.NthValue):
+            _read_places(function.args.get("offset"), "the place", function)
+        elif isinstance(function, _TAKEN):
+            pass
         elif isinstance(function, exp.Min | exp.Max):
             refuse_order([inner], argument)
             made.set("this", expression_of(write_canonical(inner, argument)))
         else:
-            bounds = _bounds_of_total(function, name, inner, most)
+            self.steps = choose_fine_steps(inner.bounds) if inner.type.kind == "DOUBLE" else None
+            bounds = _bounds_of_total(function, name, inner, most, self.steps is not None)
+            if self.steps is not None:  # exact integers: a sum of floats would depend on their order
+                step = exp.Literal.number(repr(self.steps))
+                scaled = exp.Mul(this=exp.cast(inner.node, "DOUBLE"), expression=step)
+                made = exp.Sum(this=make_cast(scaled, BIGINT, trying=True))
+                return Typed(made, DOUBLE, bounds, nullable=True)
             if isinstance(function, exp.Sum) and inner.type.kind == "INTEGER":
                 return Typed(made, HUGEINT, bounds, reach=bound_any_sum(inner), nullable=True)
             if isinstance(function, exp.Sum) and is_added_exactly(inner.type):
                 return Typed(made, decimal(38, inner.type.digits[1]), bounds, nullable=True)
             return Typed(made, DOUBLE, bounds, nullable=True)
         return Typed(made, inner.type, inner.bounds, nullable=True, order=inner.order)
+
+    def _neighbour(self, function: exp.Expr, made: exp.Expr, inner: Typed, name: str) -> Typed:
+        """Return LAG or LEAD, with its default, if any, in a common type."""
+        offset, default = function.args.get("offset"), function.args.get("default")
+        if offset is not None:
+            _read_places(offset, "the distance", function, least=0)
+        if default is None:
+            return Typed(made, inner.type, inner.bounds, nullable=True, order=inner.order)
+        other = self._value(default)
+        met = meet((inner, other), name)
+        made.set("this", met.nodes[0])
+        made.set("default", met.nodes[1])
+        bounds = None if inner.bounds is None or other.bounds is None else inner.bounds.union(other.bounds)
+        return Typed(made, met.type, bounds, nullable=True, order=find_common_order((inner, other)))
+
+    def _on_grid(self, window: exp.Window, key: str, typed: Typed) -> exp.Expr:
+        """Return a sum or a mean of doubles from the sum of their places on a grid, a short decimal if one is near."""
+        function = window.this.this if isinstance(window.this, exp.Filter) else window.this
+        inner = self._value(function.this)
+        total = f"(CAST({to_sql(column(key, _SEEN))} AS DOUBLE) / {self.steps!r})"
+        if isinstance(function, exp.Avg):
+            counted = self.binder.name("window")
+            known = self.made[key].copy()
+            for sum_ in known.find_all(exp.Sum):
+                sum_.replace(exp.Count(this=sum_.this.copy()))
+                break
+            self.made[counted] = known
+            total = f"({total} / {to_sql(column(counted, _SEEN))})"
+        return expression_of(snap_to_decimal(total, inner.bounds))
 
     def _over(self, window: exp.Window, function: exp.Expr, by_place: bool) -> exp.Window:
         """Return a function over the unit's rows, in an order without ties if these would matter."""
@@ -225,8 +290,11 @@ class Windows:
             refuse_order([typed], item.this)
             ends = {key: bool(item.args.get(key)) for key in ("desc", "nulls_first")}
             order.append(exp.Ordered(this=typed.node, **ends))
-        frame = _frame(window)
-        if by_place or frame is not None:
+        frame = _frame(window, by_place)
+        if frame is not None and frame.args["kind"] != "ROWS":
+            if _is_timed(frame):
+                order = [_clip_moment(order, window)]
+        elif by_place or frame is not None:
             order += [exp.Ordered(this=node, nulls_first=False) for node in _ties(self.bound)]
         ordered = exp.Order(expressions=order) if order else None
         return exp.Window(
@@ -284,17 +352,17 @@ def _list_unit_columns(bound: From) -> list[exp.Expr]:
     return [*named, *period]
 
 
-def _check_neighbour(function: exp.Expr, name: str) -> None:
-    offset, default = function.args.get("offset"), function.args.get("default")
-    if default is not None:
-        what = f"{name} takes no default here."
-        raise bind_error(default, what, "leave it out, and give a value for missing ones around the window.")
-    whole = isinstance(offset, exp.Literal) and offset.name.isdigit() and int(offset.name) <= 1_000_000
-    if offset is not None and not whole:
-        raise bind_error(offset, "the distance must be a literal whole number.")
+def _read_places(node: exp.Expr | None, what: str, function: exp.Expr, least: int = 1) -> int:
+    """Return a literal number of places; BindError for another node or number."""
+    digits = node.name if isinstance(node, exp.Literal) and not node.is_string else ""
+    if not digits.isdigit() or len(digits) > 7 or not least <= int(digits) <= _MOST_PLACES:
+        raise bind_error(node, f"{what} must be a literal whole number.", around=function)
+    return int(digits)
 
 
-def _bounds_of_total(function: exp.Expr, name: str, inner: Typed, most: Fraction | None) -> Bounds | None:
+def _bounds_of_total(
+    function: exp.Expr, name: str, inner: Typed, most: Fraction | None, on_grid: bool
+) -> Bounds | None:
     """Return the bounds of a sum or a mean of numbers whose sum is independent of the order."""
     if inner.type.kind == "INTEGER" and inner.type.sql not in SMALL_INTEGERS:
         raise privacy_error(
@@ -302,11 +370,11 @@ def _bounds_of_total(function: exp.Expr, name: str, inner: Typed, most: Fraction
             f"{name} over a window takes integers that fit BIGINT: a sum of wider ones may not fit 128 bits.",
             "cast its values to BIGINT by TRY_CAST, or aggregate by groups.",
         )
-    if not (inner.type.sql in SMALL_INTEGERS or is_added_exactly(inner.type)):
+    if not (on_grid or inner.type.sql in SMALL_INTEGERS or is_added_exactly(inner.type)):
         raise privacy_error(
             function,
-            f"{name} over a window takes whole numbers or DECIMAL(18,...) here: sums of floats depend on their order.",
-            "cast the value to a decimal number of 18 digits, or aggregate by groups.",
+            f"{name} over a window needs bounds for floats, whose sum depends on their order.",
+            "cast the value to a decimal number of 18 digits, or ask the data owner for bounds in the policy.",
         )
     if name != "sum":
         return inner.bounds
@@ -314,21 +382,77 @@ def _bounds_of_total(function: exp.Expr, name: str, inner: Typed, most: Fraction
     return inner.bounds * Bounds(Fraction(0), most) if known and inner.bounds is not None else None
 
 
-def _frame(window: exp.Window) -> exp.WindowSpec | None:
+_CUT = {"UNBOUNDED", "CURRENT ROW"}
+
+
+def _frame(window: exp.Window, by_place: bool) -> exp.WindowSpec | None:
+    """Return a window's frame; None for the default one.
+
+    A frame of ROWS needs an order without ties. Frames of RANGE and GROUPS have all rows that are tied, or none: their
+    aggregates depend on no order of these.
+    """
     if window.args.get("spec") is None:
         return None
     spec: exp.WindowSpec = window.args["spec"].copy()
-    ends = [end for key in ("start", "end") if (end := spec.args.get(key)) is not None]
-    words = {
-        key: str(spec.args[key]).upper() for key in ("kind", "start_side", "end_side") if spec.args.get(key)
-    }
-    known = all(isinstance(e, str) or (isinstance(e, exp.Literal) and e.name.isdigit()) for e in ends)
-    if words.get("kind") != "ROWS" or not known or spec.args.get("exclude") or spec.args.get("start") is None:
-        hint = "write ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW, or whole numbers of rows."
-        raise privacy_error(window, "such a frame is not known over private rows.", hint)
+    keys = ("kind", "start_side", "end_side")
+    words = {key: str(spec.args[key]).upper() for key in keys if spec.args.get(key)}
+    ends = [spec.args.get("start"), spec.args.get("end")]
+    kind = words.get("kind")
     for key, word in words.items():
         spec.set(key, word)
+    cut = all(isinstance(end, str) and end.upper() in _CUT for end in ends)
+    if cut and kind in ("RANGE", "GROUPS"):
+        start, end = (str(item).upper() for item in ends)
+        if (start, end) == ("UNBOUNDED", "CURRENT ROW"):
+            if kind == "RANGE" and not spec.args.get("exclude"):
+                return None
+        elif start == end == "UNBOUNDED":
+            kind = "ROWS"
+            spec.set("kind", kind)
+    counted = all(isinstance(e, str) or (isinstance(e, exp.Literal) and e.name.isdigit()) for e in ends)
+    timed = kind == "RANGE" and all(isinstance(e, str | exp.Interval) for e in ends)
+    known = spec.args.get("start") is not None and not spec.args.get("exclude")
+    fits = counted if kind == "ROWS" else not by_place and (timed or cut or (kind == "GROUPS" and counted))
+    if not known or not fits:
+        hint = "write ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW, or whole numbers of rows."
+        raise privacy_error(window, "such a frame is not known over private rows.", hint)
+    for key in ("start", "end"):
+        if isinstance(spec.args.get(key), exp.Interval):
+            spec.set(key, _read_distance(spec.args[key]))
     return spec
+
+
+def _read_distance(node: exp.Interval) -> exp.Expr:
+    """Return a literal interval that leads from no moment of the calendar's middle out of the calendar."""
+    made = bind_interval(node, _refuse_end).node
+    unit = made.args["unit"].name if isinstance(made, exp.Interval) else "MILLENNIUM"
+    if unit in ("DECADE", "CENTURY", "MILLENNIUM") or not made.name.isdigit() or len(made.name) > 5:
+        raise bind_error(node, "this distance of a frame is too long.", "write INTERVAL 3 DAY.")
+    return made
+
+
+def _refuse_end(node: exp.Expr) -> Typed:
+    raise bind_error(node, "the ends of a frame are literals.", "write INTERVAL 3 DAY.")
+
+
+def _is_timed(frame: exp.WindowSpec) -> bool:
+    return any(isinstance(frame.args.get(key), exp.Interval) for key in ("start", "end"))
+
+
+def _clip_moment(order: list[exp.Expr], window: exp.Window) -> exp.Expr:
+    """Return the only key of a frame of time, NULL outside of the calendar's middle, from where an interval leads to a moment."""
+    hint = "order by one date or timestamp."
+    if len(order) != 1:
+        raise bind_error(window, "a frame of time has one key to order by.", hint)
+    item = order[0].copy()
+    moment = make_cast(item.this, TIMESTAMP, trying=True)
+    ends = [exp.cast(exp.Literal.string(f"{year}-01-01"), "TIMESTAMP") for year in _MIDDLE]
+    within = exp.Between(this=moment.copy(), low=ends[0], high=ends[1])
+    item.set("this", exp.Case(ifs=[exp.If(this=within, true=moment)]))
+    return item
+
+
+_MIDDLE = ("0001", "9999")
 
 
 def _ties(bound: From) -> list[exp.Expr]:

@@ -20,6 +20,7 @@ from dpsql.binding.values.coercion import (
     NUMBER_KINDS,
     ORDERED_KINDS,
     Bind,
+    CallBinder,
     binds_calls_of,
     cast_fitting,
     cast_to_double,
@@ -46,7 +47,9 @@ from dpsql.binding.values.sql_types import (
     BOOLEAN,
     DOUBLE,
     HUGEINT,
+    INTEGER,
     NULL,
+    SMALL_INTEGERS,
     TEXT,
     TINYINT,
     Bounds,
@@ -61,6 +64,7 @@ from dpsql.binding.values.sql_types import (
 )
 from dpsql.catalogue.row_names import (
     CLOCK,
+    FILLED,
     JSON,
     NOT_LISTED,
     ROW_ALIASES,
@@ -70,7 +74,7 @@ from dpsql.catalogue.row_names import (
     RowName,
 )
 from dpsql.errors import PrivacyError
-from dpsql.language.dialect import NAMED, bind_error, name_called, privacy_error, restore_logarithm, to_sql
+from dpsql.language.dialect import NAMED, bind_error, name_called, privacy_error, restore_logarithm
 from dpsql.language.functions import REFUSED_CLASSES, ROW_OF_CLASS
 
 _ITEMS = ("BOOLEAN", "INTEGER", "DECIMAL", "DOUBLE", "TEXT", "DATE", "TIME", "TIMESTAMP", "UUID")
@@ -111,6 +115,87 @@ def bind_contains(node: exp.Expr, bind: Bind) -> Typed:
     if sought.type.numeric and (element.sql == "ENUM" or not fits(sought, element)):
         raise bind_error(node.expression, "the list holds values of another type.")
     return make_boolean(make_try(make_call("list_contains", inner.node, sought.node)), (inner, sought), True)
+
+
+@binds_calls_of("list_position")
+def bind_position(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:
+    """Bind ``list_position(list, literal)``, 0 or NULL without such an element, as in DuckDB's version."""
+    if len(arguments) != 2:
+        raise bind_error(node, "list_position takes a list and a value.")
+    found = bind_contains(exp.ArrayContains(this=arguments[0].copy(), expression=arguments[1].copy()), bind)
+    inner, sought = bind(arguments[0]), bind(arguments[1])
+    made = make_try(make_call("list_position", inner.node, sought.node))
+    return Typed(make_cast(made, INTEGER, trying=True), INTEGER, _COUNTED, found.constant)
+
+
+def bind_list_overlap(node: exp.Expr, bind: Bind) -> Typed:
+    """Bind list_has_any and list_has_all of two lists of one type; a written one takes the other's type."""
+    name = "list_has_all" if isinstance(node, exp.ArrayContainsAll) else "list_has_any"
+    if "start" not in node.meta and name == "list_has_any":  # the operator
+        raise _unknown(node, "&&")
+    both = [
+        require_kind(bind(place), ("LIST",), f"{name} compares lists")
+        for place in (node.this, node.expression)
+    ]
+    if both[0].type != both[1].type:
+        kinds = [typed.type.element for typed, place in zip(both, (node.expression, node.this), strict=True)
+                 if isinstance(place, exp.Array)]  # fmt: skip
+        if not kinds or kinds[0] is None or kinds[0].sql == "ENUM":
+            raise bind_error(node, f"{name} compares lists of one type.")
+        for i, place in enumerate((node.this, node.expression)):
+            if isinstance(place, exp.Array) and both[1 - i].type.element == kinds[0]:
+                items = [bind(item) for item in place.expressions]
+                meet((Typed(exp.Null(), kinds[0], place=place), *items), name)
+                fitting = exp.Array(expressions=[cast_fitting(item, kinds[0]) for item in items])
+                both[i] = replace(both[i], node=fitting, type=both[1 - i].type)
+                break
+    made = make_try(make_call(name, both[0].node, both[1].node))
+    return make_boolean(made, both, True)
+
+
+@binds_calls_of("list_has_all")
+def bind_has_all(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:
+    """Bind list_has_all called by name."""
+    if len(arguments) != 2:
+        raise bind_error(node, "list_has_all takes two lists.")
+    both = exp.ArrayContainsAll(this=arguments[0].copy(), expression=arguments[1].copy())
+    return bind_list_overlap(both, bind)
+
+
+def bind_list_aggregate(node: exp.Expr, name: str, place: exp.Expr, bind: Bind) -> Typed:
+    """Bind the sum, the extremes or the number of different values of a list."""
+    inner = require_kind(bind(place), ("LIST",), f"{name} needs a list here")
+    element = inner.type.element
+    if element is None:
+        return Typed(make_cast(exp.Null(), DOUBLE), DOUBLE)
+    made = make_try(make_call(name, inner.node))
+    if name == "list_unique":
+        return Typed(made, Type.parse("UBIGINT"), _measured(1)([inner]), reach=_COUNTED)
+    kind = element
+    if name == "list_sum":
+        small = element.sql in (*SMALL_INTEGERS, "UBIGINT")
+        kind = HUGEINT if small else decimal(38, element.digits[1]) if element.kind == "DECIMAL" else element
+        if not (small or element.kind in ("DECIMAL", "DOUBLE")):
+            raise privacy_error(node, "list_sum takes numbers that fit 64 bits.", "cast them to BIGINT[].")
+        made = make_cast(made, kind, trying=True)
+    elif element.kind not in ORDERED_KINDS or element.sql == "ENUM" or inner.order is not None:
+        raise privacy_error(node, f"{name} takes a list of values with an order.", "write list_contains.")
+    return take_value(Typed(made, kind), node)
+
+
+def _binds_list(name: str) -> CallBinder:
+    def handle(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:
+        if len(arguments) != 1:
+            raise bind_error(node, f"{name} takes one list.")
+        return bind_list_aggregate(node, name, arguments[0], bind)
+
+    return binds_calls_of(name)(handle)
+
+
+_binds_list("list_sum")
+_binds_list("list_max")
+_binds_list("list_min")
+_binds_list("list_unique")
 
 
 def bind_membership(value: exp.Expr, held: exp.Expr, bind: Bind, missing: bool = False) -> Typed:
@@ -256,7 +341,11 @@ _BOUNDS: dict[str, BoundsOf] = {
     "characters": _measured(1), "bytes": _measured(4), "bits": _measured(32),
 }  # fmt: skip
 _LENGTHS: dict[str, CountOf] = {"replacements": _replaced}
-_CUTS: dict[str, CutOf] = {"second argument": _first, "third argument": _middle}
+_CUTS: dict[str, CutOf] = {
+    "second argument": _first,
+    "third argument": _middle,
+    "length": lambda given: max(0, _whole(given[1]) or 0),
+}
 _COUNTED = Bounds(Fraction(0), Fraction(2**40))
 _KINDS: dict[str, tuple[TypeKind, ...]] = {
     "NUMBER": ("INTEGER", "DECIMAL", "DOUBLE"),
@@ -301,7 +390,7 @@ class RowFunction:
     @property
     def trying(self) -> bool:
         """Whether the call is in TRY."""
-        return self.double or self.arguments[:1] == (_KINDS["INTEGER"],)
+        return self.double or self.row.total == FILLED or self.arguments[:1] == (_KINDS["INTEGER"],)
 
     @property
     def reach(self) -> Bounds | None:
@@ -373,6 +462,13 @@ def bind_trim(node: exp.Expr, bind: Bind) -> Typed:
     name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position")), "trim")
     arguments = [place for place in (node.this, node.args.get("expression")) if place is not None]
     return _listed(node, name, arguments, bind)
+
+
+def bind_pad(node: exp.Expr, bind: Bind) -> Typed:
+    """Bind LPAD and RPAD."""
+    name = "lpad" if node.args.get("is_left") else "rpad"
+    arguments = [node.this, node.expression, node.args.get("fill_pattern")]
+    return _listed(node, name, [place for place in arguments if place is not None], bind)
 
 
 # -- numbers ----------------------------------------------------------------------------------------------------
@@ -537,6 +633,8 @@ _KIND_WORDS = {
 
 def bind_length(node: exp.Expr, bind: Bind) -> Typed:
     """Bind the length of a text in characters, or of a list in elements."""
+    if isinstance(node.this, exp.ArrayDistinct):
+        return convert(bind_list_aggregate(node, "list_unique", node.this.this, bind), BIGINT)
     inner = bind(node.this)
     return _listed(node, "len" if inner.type.kind == "LIST" else "length", [node.this], bind)
 
@@ -550,10 +648,8 @@ def bind_sha(node: exp.Expr, bind: Bind) -> Typed:
 
 def _unknown(node: exp.Expr, name: str) -> PrivacyError:
     if name in NOT_LISTED:
-        today = "write DATE '2024-12-31', or a parameter, $today."
+        today = "write CURRENT_DATE, or a parameter, $now."
         hint = {CLOCK: today, JSON: _OTHERWISE}.get(NOT_LISTED[name])
-        if name == "strptime":
-            hint = f"write TRY_{to_sql(node)}."
         return privacy_error(node, f"{name} can't be used on private rows: {NOT_LISTED[name]}.", hint)
     if name == "&&":
         return privacy_error(node, "&& compares lists.", "write AND instead of &&.")

@@ -400,6 +400,8 @@ def make_condition(node: exp.Expr, scope: ColumnScope) -> Typed:
 def _bind(node: exp.Expr, bind: Bind, scope: ColumnScope) -> Typed:
     if node is None:
         raise BindError("an operator has nothing to work on.", hint="write the missing operand.")
+    if (today := temporal.name_today(node)) is not None:
+        return bind(today)
     if isinstance(node, exp.Column):
         return _column(node, scope)
     if isinstance(node, exp.EQ) and isinstance(node.expression, exp.Any):
@@ -491,16 +493,23 @@ def _column(node: exp.Column, scope: ColumnScope) -> Typed:
 
 
 def _field_of_column(node: exp.Column, scope: ColumnScope) -> Typed | None:
-    """Return field a of column s for ``s.a``, if s is no table; None if there is no such struct."""
-    table, db = node.args.get("table"), node.args.get("db")
-    if table is None:
-        return None
-    outer = exp.Column(this=table.copy(), table=db.copy() if db is not None else None)
-    try:
-        typed = scope.column(outer)
-    except BindError:
-        return None
-    return take_field(typed, node.name, node) if typed.type.kind == "STRUCT" else None
+    """Return field a of column s for ``s.a``, or ``t.s.a.b``, if s is no table; None if there is no such struct."""
+    parts = [part for key in ("catalog", "db", "table", "this") if (part := node.args.get(key)) is not None]
+    for count in (1, 2):
+        if len(parts) <= count:
+            break
+        named = [part.copy() for part in parts[:count]]
+        outer = exp.Column(this=named[-1], table=named[0] if count == 2 else None)
+        try:
+            typed = scope.column(outer)
+        except BindError:
+            continue
+        if typed.type.kind != "STRUCT":
+            return None
+        for part in parts[count:]:
+            typed = take_field(typed, part.name, node)
+        return typed
+    return None
 
 
 def _literal(node: exp.Expr) -> Typed:
@@ -735,6 +744,23 @@ _TABLE: tuple[tuple[Handler, str | None, tuple[type[exp.Expr], ...]], ...] = (
     (row_functions.make_concat_binder("concat"), "expressions safe coalesce", (exp.Concat,)),
     (row_functions.make_concat_binder("concat_ws"), "expressions safe coalesce", (exp.ConcatWs,)),
     (row_functions.bind_trim, "this expression position", (exp.Trim,)),
+    (row_functions.bind_pad, "this expression fill_pattern is_left", (exp.Pad,)),
+    (row_functions.bind_list_overlap, "this expression", (exp.ArrayOverlaps, exp.ArrayContainsAll)),
+    (
+        lambda node, bind: row_functions.bind_list_aggregate(node, "list_max", node.this, bind),
+        "this",
+        (exp.ArrayMax,),
+    ),
+    (
+        lambda node, bind: row_functions.bind_list_aggregate(node, "list_min", node.this, bind),
+        "this",
+        (exp.ArrayMin,),
+    ),
+    (
+        lambda node, bind: temporal.bind_strptime(node, [node.this, node.args["format"]], bind),
+        "this format",
+        (exp.StrToTime,),
+    ),
     (bind_cast, "this to safe", (exp.Cast, exp.TryCast)),
     (temporal.bind_extract, "this expression", (exp.Extract,)),
     (lambda node, bind: temporal.bind_epoch(node.this, bind), "this", (exp.TimeToUnix,)),

@@ -57,10 +57,10 @@ Hint: write the date, DATE '2024-12-31', or a parameter, $today: an answer about
 -- case: the day of today
 SELECT COUNT(*) FROM visits WHERE day < NOW()
 ----
-PrivacyError: now can't be used on private rows: its answer is not about the rows; write a date.
+PrivacyError: now can't be used on private rows: each run would be a new question; CURRENT_DATE is one day's.
   1 |   SELECT COUNT(*) FROM visits WHERE day < NOW()
                                                 ^^^^^
-Hint: write DATE '2024-12-31', or a parameter, $today.
+Hint: write CURRENT_DATE, or a parameter, $now.
 ====
 -- case: another system's text as a date
 SELECT COUNT(*) FROM visits WHERE day < TO_DATE('2024-01-01', 'YYYY-MM-DD')

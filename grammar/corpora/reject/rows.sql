@@ -201,10 +201,10 @@ Hint: name the columns that make its rows, as groups at its end.
 -- case: COLUMNS
 SELECT COLUMNS('a.*') FROM visits
 ----
-PrivacyError: there is nothing noisy to release here.
+PrivacyError: patient_id is the privacy unit: it is never released.
   1 |   SELECT COLUMNS('a.*') FROM visits
-               ^^^^^^^^^^^^^^^^^^^^^^^^^^
-Hint: add COUNT(*) to SELECT, or another aggregate: rows themselves are not shown.
+               ^^^^^^^^^^^^^^
+Hint: write COUNT(DISTINCT patient_id): it counts the units.
 ====
 -- case: UNNEST
 SELECT COUNT(*) FROM (SELECT unnest([1, 2, 3]) + 1 FROM visits) v

@@ -70,13 +70,13 @@ ParseError: LOAD is not a statement of dpsql.
         ^^^^
 Hint: dpsql only answers questions: write a query.
 ====
--- case: CREATE TABLE x AS SELECT 1
-CREATE TABLE x AS SELECT 1
+-- case: CREATE TABLE x AS SHOW BUDGET
+CREATE TABLE x AS SHOW BUDGET
 ----
-ParseError: CREATE is not a statement of dpsql.
-  1 |   CREATE TABLE x AS SELECT 1
-        ^^^^^^
-Hint: a name and << before a query keep its answer; within a statement, a query may have a name too. A synthetic table is created of rows that look like private ones.
+ParseError: a table is created of a query's answer.
+  1 |   CREATE TABLE x AS SHOW BUDGET
+                          ^^^^
+Hint: write CREATE TABLE counts AS SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward.
 ====
 -- case: CREATE VIEW v AS SELECT * FROM visits
 CREATE VIEW v AS SELECT * FROM visits
@@ -222,21 +222,21 @@ ParseError: an answer is not written into a table.
               ^^^^
 Hint: a name and << before a query keep its answer in the notebook.
 ====
--- case: DESCRIBE visits
-DESCRIBE visits
+-- case: DESCRIBE SELECT
+DESCRIBE SELECT COUNT(*) FROM visits
 ----
-ParseError: DESCRIBE is not a statement of dpsql.
-  1 |   DESCRIBE visits
-        ^^^^^^^^
-Hint: write SHOW TABLES, which lists the tables, or SHOW POLICY.
+ParseError: DESCRIBE takes a table's name.
+  1 |   DESCRIBE SELECT COUNT(*) FROM visits
+        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+Hint: write EXPLAIN instead of DESCRIBE.
 ====
--- case: SUMMARIZE visits
-SUMMARIZE visits
+-- case: SUMMARIZE SELECT
+SUMMARIZE SELECT COUNT(*) FROM visits
 ----
-ParseError: SUMMARIZE is not a statement of dpsql.
-  1 |   SUMMARIZE visits
-        ^^^^^^^^^
-Hint: write SHOW TABLES, which lists the tables, or SHOW POLICY.
+ParseError: SUMMARIZE takes a table's name.
+  1 |   SUMMARIZE SELECT COUNT(*) FROM visits
+        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+Hint: write EXPLAIN instead of SUMMARIZE.
 ====
 -- case: PIVOT visits ON ward USING COUNT(*)
 PIVOT visits ON ward USING COUNT(*)
@@ -527,7 +527,7 @@ Hint: write visits_result, say.
 -- case: a table that is not synthetic
 CREATE TABLE s AS SELECT ward FROM visits
 ----
-ParseError: CREATE is not a statement of dpsql.
+PrivacyError: ward must be a group or stand inside an aggregate.
   1 |   CREATE TABLE s AS SELECT ward FROM visits
-        ^^^^^^
-Hint: a name and << before a query keep its answer; within a statement, a query may have a name too. A synthetic table is created of rows that look like private ones.
+                                 ^^^^
+Hint: write COUNT(DISTINCT ward), or group by it and count the rows.

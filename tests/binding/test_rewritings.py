@@ -1,0 +1,56 @@
+"""Rewritings of the statements that analysts bring have their answers: comments, case, qualification, nesting, ordinals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import dpsql
+from tests.support.analyst import ANSWERED, close, ordered
+from tests.support.clinic import open_clinic
+from tests.support.rewritings import REWRITINGS
+
+PART = 60
+"""The default selection tries each statement with one of so many parts; ``-m long`` tries all."""
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[dpsql.Session]:
+    con, session = open_clinic()
+    with con, session:
+        yield session
+
+
+def compare(session: dpsql.Session, name: str, texts: list[str]) -> tuple[int, list[str]]:
+    """The number of rewritten statements, and those with other answers."""
+    tried, wrong = 0, []
+    for text in texts:
+        made = REWRITINGS[name](text)
+        if made is None:
+            continue
+        tried += 1
+        plain = ordered(session.sql(text).fetchall())
+        try:
+            rows = ordered(session.sql(made).fetchall())
+        except dpsql.Error as error:
+            wrong.append(f"{made}: {error.message}")
+            continue
+        same = len(rows) == len(plain) and all(map(close, rows, plain))
+        wrong += [] if same else [f"{made}: {rows} for {plain}"]
+    return tried, wrong
+
+
+@pytest.mark.parametrize("name", REWRITINGS)
+def test_a_part_of_the_statements(session: dpsql.Session, name: str) -> None:
+    place = [*REWRITINGS].index(name)
+    tried, wrong = compare(session, name, [case.text for case in ANSWERED[place::PART]])
+    assert not wrong
+    assert tried
+
+
+@pytest.mark.parametrize("name", REWRITINGS)
+def test_all_statements(session: dpsql.Session, name: str) -> None:
+    tried, wrong = compare(session, name, [case.text for case in ANSWERED])
+    assert not wrong
+    assert tried > 20
