@@ -205,7 +205,14 @@ ROW_NAMES: tuple[RowName, ...] = (
 ROW_OF_NAME: dict[str, RowName] = {row.name: row for row in ROW_NAMES}
 ROW_ALIASES: dict[str, str] = {alias: row.name for row in ROW_NAMES for alias in row.aliases}
 ROW_WORDS: frozenset[str] = frozenset({*ROW_OF_NAME, *ROW_ALIASES})
-DUCKDB_WORDS: frozenset[str] = ROW_WORDS - {"day_of_month", "extract", "width_bucket"}
+DUCKDB_WORDS: frozenset[str] = ROW_WORDS - {
+    "array_max",
+    "array_min",
+    "array_sum",
+    "day_of_month",
+    "extract",
+    "width_bucket",
+}
 """The names that DuckDB has too."""
 CALLED_FUNCTIONS: frozenset[str] = frozenset(
     name for row in ROW_NAMES if row.signature or row.unit for name in (row.name, *row.aliases)

@@ -20,6 +20,7 @@ OWN_CALLS = {
     "date_trunc": "date_trunc('day', {}::DATE)", "dayname": "dayname({}::DATE)", "monthname": "monthname({}::DATE)",
     "last_day": "last_day({}::DATE)", "make_date": "make_date({}, 1, 2)", "strftime": "strftime({}::DATE, '%Y')",
     "extract": "extract(year FROM {}::DATE)", "time_bucket": "time_bucket(INTERVAL 1 DAY, {}::DATE)",
+    "strptime": "strptime({}::VARCHAR, '%Y')",
     "try_strptime": "try_strptime({}::VARCHAR, '%Y')", "array_slice": "array_slice({}::INT[], 1, 2)",
     "list_slice": "list_slice({}::INT[], 1, 2)", "string_split": "string_split({}::VARCHAR, ',')",
     "epoch_ms": "epoch_ms({}::BIGINT)", "make_timestamp": "make_timestamp({}::BIGINT)",

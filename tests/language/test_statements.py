@@ -50,7 +50,7 @@ def test_equal_statements_have_one_spelling() -> None:
         "'it''s'"),
         (decimal.Decimal("1.10"), "1.10"), (datetime.date(2024, 2, 29), "CAST('2024-02-29' AS DATE)"),
         (datetime.datetime(2024, 3, 1, 1, tzinfo=datetime.timezone(datetime.timedelta(hours=2))),
-         "CAST('2024-02-29 23:00:00' AS TIMESTAMP)"),
+         "CAST('2024-02-29 23:00:00+00' AS TIMESTAMP)"),
         (np.int64(7), "7"), (np.float64(2.5), "2.5"), (np.bool_(True), "TRUE"),
         ([1, None, "a"], "[1, NULL, 'a']"), ((), "[]"), (np.array([1, 2]), "[1, 2]"),
     ],

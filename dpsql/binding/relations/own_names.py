@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from dpsql.binding.public.kept_results import KeptResult
 from dpsql.binding.relations.relation import fold
+from dpsql.catalogue.aggregate_names import MODES
 
 MakeName = Callable[[str], str]
 """Returns an unused name of a kind."""
@@ -70,7 +71,7 @@ def find_named(tree: exp.Expr) -> frozenset[str] | None:
     return frozenset(fold(node.name) for node in tree.find_all(exp.Identifier))
 
 
-_BY_NAME = frozenset({"DP", "DIFFERENTIAL_PRIVACY", "ANONYMIZATION"})
+_BY_NAME = frozenset(name for name, mode in MODES.items() if mode == MODES["DP"])
 """The modes that read columns by name."""
 
 

@@ -39,6 +39,7 @@ from dpsql.binding.values.sql_types import (
 )
 from dpsql.binding.values.temporal import bind_interval
 from dpsql.binding.values.total_expressions import make_total
+from dpsql.catalogue.date_units import UNIT_MONTHS
 from dpsql.errors import BindError, PrivacyError
 from dpsql.language.dialect import (
     bind_error,
@@ -422,11 +423,14 @@ def _frame(window: exp.Window, by_place: bool) -> exp.WindowSpec | None:
     return spec
 
 
+_YEAR = 12
+
+
 def _read_distance(node: exp.Interval) -> exp.Expr:
     """Return a literal interval that leads from no moment of the calendar's middle out of the calendar."""
     made = bind_interval(node, _refuse_end).node
     unit = made.args["unit"].name if isinstance(made, exp.Interval) else "MILLENNIUM"
-    if unit in ("DECADE", "CENTURY", "MILLENNIUM") or not made.name.isdigit() or len(made.name) > 5:
+    if UNIT_MONTHS.get(unit, 0) > _YEAR or not made.name.isdigit() or len(made.name) > 5:
         raise bind_error(node, "this distance of a frame is too long.", "write INTERVAL 3 DAY.")
     return made
 
