@@ -158,11 +158,14 @@ def _flags(flags: Iterable[guide.Flag]) -> str:
 def _class(kind: type) -> str:
     said = [f"### {kind.__name__}\n\n{_first(kind)}"]
     rows = []
-    for name, member in vars(kind).items():
+    ours = [base for base in reversed(kind.__mro__) if base.__module__.startswith("dpsql")]
+    members = {name: vars(base)[name] for base in ours for name in vars(base)}
+    for name, member in members.items():
         if (
             name.startswith("_")
             or not (callable(member) or isinstance(member, property))
             or isinstance(member, classmethod)
+            or not inspect.getdoc(getattr(kind, name))
         ):
             continue
         shown = name if isinstance(member, property) else f"{name}{_parameters(member)}"
