@@ -7,6 +7,7 @@ Aggregates with a plainer form take it, under the output name that DuckDB gives 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from sqlglot import exp
 
@@ -153,7 +154,7 @@ def _put(node: exp.Expr, made: exp.Expr) -> None:
     if isinstance(node.parent, exp.Select) and node.arg_key == "expressions":
         name = node.sql(dialect="duckdb", comments=False, normalize_functions="lower")
         made = exp.alias_(made, name, quoted=True, copy=False)
-    span = {key: node.meta[key] for key in ("start", "end") if key in node.meta}
+    span: dict[str, Any] = {key: node.meta[key] for key in ("start", "end") if key in node.meta}
     for part in made.walk() if span else ():
         if isinstance(part, exp.Func | exp.Binary):
             part.meta.update({**span, **part.meta})

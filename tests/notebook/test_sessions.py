@@ -225,7 +225,7 @@ def test_a_column_is_called_as_the_analyst_called_it(cell: Cell) -> None:
     result = cell(f"%dpsql SELECT {asked}")
     assert set(result.intervals) == {"middle", "youngest", "max(age)", "n"}
     notes = " · ".join(result.notes)
-    assert "max(age) may have" in notes
+    assert "may be above max(age)" in notes
     grouped = cell("%dpsql SELECT plan, COUNT(*) AS n FROM visits GROUP BY ROLLUP (plan)")
     assert "ε=0.1 is the policy's default" in grouped.notes
 

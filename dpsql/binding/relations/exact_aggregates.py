@@ -175,8 +175,8 @@ class Grouped:
             if (found := key or self._by_column.get(node.name)) is not None:
                 return replace(found, node=node.copy(), constant=False)
         same = self.names.known(node)
-        for name, typed, key in self.keys if same is not None else ():
-            if self.names.known(key) is same:
+        for name, typed, own in self.keys if same is not None else ():
+            if self.names.known(own) is same:
                 return replace(typed, node=rel.column(name, "g"), constant=False)
         hint = f"write AVG({to_sql(node)})."
         raise bind_error(node, f"{node.name} must be a group or stand inside an aggregate.", hint)

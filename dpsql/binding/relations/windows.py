@@ -8,7 +8,7 @@ other units' rows are refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
@@ -104,7 +104,7 @@ _NEIGHBOURS = (exp.Lag, exp.Lead)
 _TAKEN = (*_NEIGHBOURS, exp.FirstValue, exp.LastValue, exp.NthValue)
 _BY_PLACE = (exp.RowNumber, exp.Ntile, *_TAKEN)
 """Functions whose answer depends on the order of tied rows."""
-_KNOWN = (*_PLACES, exp.Ntile, *_SHARES, *_TAKEN, *MOVING_CLASSES)
+_KNOWN: tuple[type[exp.Func], ...] = (*_PLACES, exp.Ntile, *_SHARES, *_TAKEN, *MOVING_CLASSES)
 WINDOW_FUNCTIONS = ", ".join(kind.sql_name().lower() for kind in _KNOWN)
 _MOST_PLACES = 1_000_000
 """The farthest neighbour, and the most parts of NTILE."""
@@ -285,7 +285,7 @@ class Windows:
         """Return a function over the unit's rows, in an order without ties if these would matter."""
         assert self.bound.unit is not None
         by = [self._value(node).node for node in window.args.get("partition_by") or []]
-        order = []
+        order: list[exp.Expr] = []
         for item in window.args["order"].expressions if window.args.get("order") is not None else ():
             typed = self._value(item.this, *COMPARED_KINDS, why="rows are ordered by values with an order")
             refuse_order([typed], item.this)
@@ -443,7 +443,7 @@ def _is_timed(frame: exp.WindowSpec) -> bool:
     return any(isinstance(frame.args.get(key), exp.Interval) for key in ("start", "end"))
 
 
-def _clip_moment(order: list[exp.Expr], window: exp.Window) -> exp.Expr:
+def _clip_moment(order: Sequence[exp.Expr], window: exp.Window) -> exp.Expr:
     """Return the only key of a frame of time, NULL outside of the calendar's middle, from where an interval leads to a moment."""
     hint = "order by one date or timestamp."
     if len(order) != 1:
