@@ -64,7 +64,7 @@ DIGITS = "1" * 9000
 @pytest.mark.parametrize("digits", [100, 401, 9000])
 def test_long_numbers_are_refused_in_words(session: dpsql.Session, text: str, digits: int) -> None:
     """Python reads no integer of more than 4,300 digits, and DuckDB has bytes for one beyond 128 bits."""
-    if digits == 100 and ("0.{}" in text or "epsilon" in text):
+    if digits == 100 and any(part in text for part in ("0.{}", "n + {}", "[1, {}]", "epsilon")):
         return  # a number of 102 characters is one
     with pytest.raises((dpsql.ParseError, dpsql.BindError, dpsql.PrivacyError)) as caught:
         session.sql(text.format(DIGITS[:digits]))

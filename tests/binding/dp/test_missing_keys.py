@@ -175,7 +175,7 @@ def test_public_groups_are_met_as_a_whole_or_empty(con: duckdb.DuckDBPyConnectio
     ("text", "word"),
     [
         ("SELECT WITH DP OPTIONS (epsilon = 1, t.delta = 5) COUNT(*) FROM t", "t.delta"),
-        ("SELECT COUNT(*) FROM t WHERE x < EPOCH(current_date)", "current_date"),
+        ("SELECT COUNT(*) FROM t WHERE x < EPOCH(current_time)", "current_time"),
         ("SELECT COUNT(*) FROM t WHERE DATE '2020-01-01' < CURRENT_TIMESTAMP", "CURRENT_TIMESTAMP"),
     ],
 )

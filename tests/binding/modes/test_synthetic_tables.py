@@ -244,7 +244,7 @@ REFUSED: list[tuple[str, type[Exception], str | None]] = [
     ("CREATE SYNTHETIC TABLE s AS SELECT WITH DP OPTIONS (consistent = TRUE) ward FROM visits", BindError, "no consist"),
     ("CREATE SYNTHETIC TABLE s AS SELECT WITH DP OPTIONS (max_rows_contributed = AUTO) ward FROM visits", BindError, "a number"),
     ("CREATE SYNTHETIC TABLE s AS SELECT WITH DP OPTIONS (epsilon = 2000) ward FROM visits", BudgetExceeded, None),
-    ("CREATE TABLE s AS SELECT ward FROM visits", ParseError, "not a statement"),
+    ("CREATE VIEW s AS SELECT ward FROM visits", ParseError, "not a statement"),
 ]  # fmt: skip
 
 
