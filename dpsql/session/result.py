@@ -397,10 +397,14 @@ def _ends(given: Sequence[LowHigh | None] | Ends) -> Ends:
     return low, high
 
 
+_ZERO = pa.Array.from_buffers(pa.float64(), 1, [None, pa.py_buffer(bytes(8))])[0]
+"""0, made without a Python number, for which Arrow would import pandas."""
+
+
 def _both(low: pa.ChunkedArray, high: pa.ChunkedArray) -> Ends:
     if pa.types.is_temporal(low.type):
         return low, high
-    low, high = (pc.add(end.cast(pa.float64(), safe=False), 0.0) for end in (low, high))  # 0 for -0
+    low, high = (pc.add(end.cast(pa.float64(), safe=False), _ZERO) for end in (low, high))  # 0 for -0
     if low.null_count or high.null_count:
         known = pc.and_(pc.is_valid(low), pc.is_valid(high))
         nothing = pa.scalar(None, pa.float64())
