@@ -117,7 +117,15 @@ def _list_columns(
         bounds = None if rules is None or rules.bounds is None else [_end(end, kind) for end in rules.bounds]
         values = None if rules is None or rules.values is None else [*map(str, rules.values)]
         if word == "SUMMARIZE":
-            rows.append((column, kind, *(bounds or (None, None)), None if values is None else len(values), *[None] * 7))
+            rows.append(
+                (
+                    column,
+                    kind,
+                    *(bounds or (None, None)),
+                    None if values is None else len(values),
+                    *[None] * 7,
+                )
+            )
             continue
         said = [f"bounds {bounds[0]} to {bounds[1]}"] if bounds is not None else []
         said += [f"values {', '.join(values)}"] if values is not None else []
