@@ -55,10 +55,7 @@ def test_one_face_whoever_comes_first(kind: str, query: str) -> None:
             )
             con.execute("CREATE TABLE p AS SELECT DISTINCT x FROM t WHERE x IS NOT NULL AND NOT signbit(x)")
             with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-                plain = query.replace(
-                    "COUNT(t.x)", "COUNT(t.x) FILTER (isfinite(t.x))"
-                )  # as SUM and AVG have it
-                mine, theirs = session.sql(query).fetchall(), con.execute(plain).fetchall()
+                mine, theirs = session.sql(query).fetchall(), con.execute(query).fetchall()
         seen.append(sorted((_bits(x), n, units) for x, n, units in mine))
         assert sorted((str(abs(x or 0)), n, u) for x, n, u in mine) == sorted(
             (str(abs(x or 0)), n, u) for x, n, u in theirs
