@@ -304,10 +304,10 @@ def bind_date_part(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typ
 
 
 def bind_time_bucket(node: exp.Expr, bind: Bind) -> Typed:
-    """Bind time_bucket; its width is a literal, since a width of zero raises in TRY, too."""
+    """Bind time_bucket; its width is a literal above zero, since another one raises in TRY, too."""
     width, inner = bind_interval(node.this, bind), _moment(node.expression, bind)
-    if re.fullmatch(r"0+", node.this.this.name):
-        raise bind_error(node.this, "a bucket has a width.")
+    if int(node.this.this.name) <= 0:
+        raise bind_error(node.this, "a bucket has a width above zero.")
     made = make_try(make_call("time_bucket", width.node, inner.node))
     return Typed(made, inner.type, None, inner.constant)
 
