@@ -180,6 +180,8 @@ def _propose(table: Table, files: Collection[str], wanted: list[str]) -> TextPro
     given = table.format or Format()
     path = next(iter(files))
     lines, encoding = _read_lines(path, given)
+    if (joined := _join_lines(lines, given, table)) is not None:
+        lines, given = joined, replace(given, quoted_newlines=True)
     form = _find_shape(
         given if encoding == given.encoding else replace(given, encoding=encoding), table, lines, wanted
     )
@@ -229,6 +231,32 @@ def _decodes(head: bytes, encoding: str) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def _join_lines(lines: list[str], given: Format, table: Table) -> list[str] | None:
+    """Return records whose quoted fields contain newlines; None if no two records do, or if their widths differ."""
+    quote = given.quote
+    if not quote or given.comment is not None or given.skip or not lines:
+        return None
+    joined = list[str]()
+    inside = False
+    for line in lines:
+        if inside:
+            joined[-1] += f"\n{line}"
+        else:
+            joined.append(line)
+        inside ^= line.count(quote) % 2 == 1
+    if inside:
+        joined.pop()  # the sample ends within it
+    joined = [line for line in joined if line.strip()]
+    if sum("\n" in line for line in joined) < 2:
+        return None
+    for letter in [given.delimiter] if given.delimiter is not None else _DELIMITERS:
+        text = replace(given, delimiter=letter, quoted_newlines=True).fit(table.source, table.text)
+        widths = {len(split_record(line, text)) for line in joined}
+        if len(widths) == 1 and widths != {1}:
+            return joined
+    return None
 
 
 def _find_shape(given: Format, table: Table, lines: list[str], wanted: list[str]) -> Format | None:

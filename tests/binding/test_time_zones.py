@@ -178,6 +178,10 @@ ANSWERS = (
     ("SELECT COUNT(*) FROM z WHERE ts < '2024-03-05'", 95),
     ("SELECT COUNT(*) FROM z WHERE ts < '2024-03-05T00:00:00Z'", 96),
     ("SELECT COUNT(*) FROM z WHERE ts < $moment", 96),
+    ("SELECT COUNT(*) FROM z WHERE ts < TIMESTAMPTZ '2024-03-06 00:00:00Z' - INTERVAL 1 DAY", 96),
+    ("SELECT COUNT(*) FROM t WHERE ts < INTERVAL 1 DAY + TIMESTAMPTZ '2024-03-04 00:00:00Z'", 96),
+    ("SELECT COUNT(*) FROM z WHERE ts - TIMESTAMPTZ '2024-03-05 00:00:00Z' < INTERVAL 0 HOUR", 96),
+    ("SELECT COUNT(*) FROM z WHERE ts + INTERVAL 1 DAY < '2024-03-06'", 95),
     ("WITH a AS (SELECT * FROM z), b AS (SELECT uid, ts AS x FROM a) SELECT COUNT(*) FROM b WHERE x < $moment", 96),
     ("SELECT COUNT(*) FROM (SELECT uid, MIN(ts) AS first FROM z GROUP BY uid) WHERE first < '2024-03-05'", 95),
     ("SELECT COUNT(*) FROM z WHERE epoch(ts) = seconds", 600),
@@ -230,6 +234,8 @@ REFUSED = (
     ("SELECT COUNT(*) FROM t WHERE ts AT TIME ZONE 'CEST' < '2024-03-05'", "write a name such as 'Europe/Berlin'"),
     ("SELECT COUNT(*) FROM t WHERE ts AT TIME ZONE uid::VARCHAR < '2024-03-05'", "write 'Europe/Berlin'"),
     ("SELECT COUNT(*) FROM (SELECT uid, MIN(ts) AS f FROM z GROUP BY uid) WHERE f < '2024-03-05T00:00:00Z'", "a local time"),
+    ("SELECT COUNT(*) FROM z WHERE ts + INTERVAL 1 HOUR < '2024-03-05T00:00:00Z'", "a local time"),
+    ("SELECT COUNT(*) FROM z WHERE date_trunc('hour', ts) < '2024-03-05T00:00:00Z'", "a local time"),
 )  # fmt: skip
 
 

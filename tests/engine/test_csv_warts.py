@@ -45,6 +45,7 @@ WARTS: dict[str, tuple[str | bytes, str]] = {
     "commas with semicolons within": (plain("{t}", t=["a;b", "c", "d"]), "delim = ','"),
     "decimal comma": (lines("id;x", "{i};{i},5"), f"{SEMI}, decimal_separator = ','"),
     "decimal comma, tabs": (lines("id\tx", "{i}\t-{i},25"), "delim = '\t', decimal_separator = ','"),
+    "newlines in quotes": (lines("id,x,note", '{i},{i}.5,"a\n, ""b"" {i}"'), ""),
     "decimal comma in quotes": (plain('"{i},5"'), "decimal_separator = ','"),
     "thousands": (plain('"{t}"', t=["1,234", "12", "1,234,567"]), "thousands = ','"),
     "thousands and decimals": (plain('"{t}"', t=["1,234.50", "12.25"]), "thousands = ','"),

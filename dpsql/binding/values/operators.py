@@ -58,6 +58,7 @@ from dpsql.binding.values.sql_types import (
     make_cast,
     make_try,
     parenthesise,
+    write_local_time,
 )
 from dpsql.errors import BindError
 from dpsql.language.dialect import bind_error, privacy_error, to_sql
@@ -265,10 +266,27 @@ def decimal_result(node: exp.Expr, left: Type, right: Type) -> Type | None:
     return decimal(min(width, 38), scale)
 
 
+def _in_zone(typed: Typed, other: Typed) -> Typed:
+    """Return a constant moment as the local time of the zone of the other value, if that has one."""
+    if not other.type.zone or typed.type.zone or not typed.constant or typed.moment is None:
+        return typed
+    return replace(typed, node=write_local_time(typed.moment, other.type.zone), bounds=None, twin=None)
+
+
+def _shifted(made: exp.Expr, source: Typed) -> Typed:
+    """Return a shifted time: of a zone it keeps the zone but has no moment; a constant moment is shifted in UTC."""
+    if source.type.zone:
+        return Typed(made, source.type)
+    if source.constant and source.moment is not None:
+        return Typed(made, TIMESTAMP, None, True, twin=(made, write_local_time(made, "UTC")))
+    return Typed(made, TIMESTAMP)
+
+
 def _moments(node: exp.Expr, left: Typed, right: Typed) -> Typed:
     """Bind arithmetic of dates and intervals, in TRY, since results may be outside the calendar."""
     refuse_moment(left)
     refuse_moment(right)
+    left, right = _in_zone(left, right), _in_zone(right, left)
     kinds = (left.type.kind, right.type.kind)
     nodes = [parenthesise(left.node), parenthesise(right.node)]
     if set(kinds) == {"DATE", "TIMESTAMP"}:
@@ -281,9 +299,9 @@ def _moments(node: exp.Expr, left: Typed, right: Typed) -> Typed:
     if isinstance(node, exp.Sub) and set(kinds) <= {"DATE", "TIMESTAMP"}:
         return Typed(made, INTERVAL, apart)
     if isinstance(node, exp.Add | exp.Sub) and kinds[0] in ("DATE", "TIMESTAMP") and kinds[1] == "INTERVAL":
-        return Typed(made, TIMESTAMP)
+        return _shifted(made, left)
     if isinstance(node, exp.Add) and kinds[0] == "INTERVAL" and kinds[1] in ("DATE", "TIMESTAMP"):
-        return Typed(made, TIMESTAMP)
+        return _shifted(made, right)
     if isinstance(node, exp.Add | exp.Sub) and kinds == ("INTERVAL", "INTERVAL"):
         return Typed(made, INTERVAL)
     if isinstance(node, exp.Mul) and set(kinds) == {"INTERVAL", "INTEGER"}:

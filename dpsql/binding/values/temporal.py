@@ -249,7 +249,7 @@ def bind_truncation(node: exp.Expr, bind: Bind) -> Typed:
     # Truncation may pass the calendar's start: even while the engine plans, if it knows the column's least value. The
     # inner TRY hides that value from it.
     made = make_try(make_call("date_trunc", exp.Literal.string(unit.lower()), make_try(inner.node)))
-    return Typed(made, TIMESTAMP, None, inner.constant)
+    return Typed(made, inner.type if inner.type.zone else TIMESTAMP, None, inner.constant)
 
 
 def make_calendar_binder(
