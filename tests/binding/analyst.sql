@@ -93,14 +93,15 @@ SELECT AVG(price) FROM (SELECT * RENAME (cost AS price) FROM visits)
 -- answered
 SELECT COUNT(*) FROM (SELECT visits.* FROM visits)
 
--- refused: there is nothing noisy to release here.
--- hint: add COUNT(*) to SELECT, or another aggregate: rows themselves are not shown.
+-- refused: cost must be a group or stand inside an aggregate.
+-- hint: write AVG(cost), or group by it and count the rows.
 SELECT COLUMNS('co.*') FROM visits
 
--- refused: columns can't be used on private rows: it means several columns; name each.
-SELECT AVG(COLUMNS(['cost','score'])) FROM visits
+-- answered
+SELECT COUNT(COLUMNS(['ward','urgent'])) FROM visits
 
--- refused: columns can't be used on private rows: it means several columns; name each.
+-- refused: MIN(visit) needs bounds for visit; the policy declares none.
+-- hint: write MIN(visit, contribution_bounds_per_row => AUTO) to find them privately, or give bounds that you know as contribution_bounds_per_row, the lowest and the highest in parentheses, or ask the data owner for them.
 SELECT MIN(COLUMNS(*)) FROM visits
 
 -- refused: USING SAMPLE can't be used on private rows.

@@ -57,7 +57,8 @@ def counts(clean: Clean, source: str) -> tuple[list[int], list[int]]:
     try:
         plan = inside.bind(session, f"SELECT {shown} FROM ({source}) AS z")
     except dpsql.PrivacyError as error:
-        assert "more rows of one privacy unit than can be counted" in error.message, error
+        said = ("more rows of one privacy unit than can be counted", "max_fan_out is")
+        assert any(words in error.message for words in said), error
         return [], []
     (block,) = plan.blocks
     for item in block.inputs:

@@ -395,6 +395,8 @@ def _frame(window: exp.Window, by_place: bool) -> exp.WindowSpec | None:
     if window.args.get("spec") is None:
         return None
     spec: exp.WindowSpec = window.args["spec"].copy()
+    if spec.args.get("end") is None:  # ROWS 1 PRECEDING
+        spec.set("end", "CURRENT ROW")
     keys = ("kind", "start_side", "end_side")
     words = {key: str(spec.args[key]).upper() for key in keys if spec.args.get(key)}
     ends = [spec.args.get("start"), spec.args.get("end")]
