@@ -286,9 +286,12 @@ _BLOCK_CLASSES = {kind for kind, row in NAME_OF_CLASS.items() if "SUBSAMPLE" in 
 }
 """An approximate quantile depends on the order of rows."""
 _CLASSES: frozenset[type] = frozenset(
-    {*total_expressions._HANDLERS, *ROW_OF_CLASS, *_BLOCK_CLASSES, *_OTHER_CLASSES}
+    {*total_expressions._HANDLERS, *ROW_OF_CLASS, *_BLOCK_CLASSES, *_OTHER_CLASSES} - {exp.Pad}
 )
-"""Classes of nodes that depend on the block's rows alone: expressions, structure, aggregates, windows, lists."""
+"""Classes of nodes that depend on the block's rows alone: expressions, structure, aggregates, windows, lists.
+
+Filled texts are left out: in a block no binder bounds their length.
+"""
 _FROM_FUNCTIONS = ("range", "generate_series", "unnest")
 # Types unchanged by a round trip through Arrow; others become text.
 _PLAIN = ("BOOLEAN", "DOUBLE", "TEXT", "DECIMAL", "DATE")
