@@ -218,6 +218,8 @@ CALLED_FUNCTIONS: frozenset[str] = frozenset(
     name for row in ROW_NAMES if row.signature or row.unit for name in (row.name, *row.aliases)
 )
 """Functions bound by their signature or unit alone."""
+FILLING_FUNCTIONS: frozenset[str] = frozenset(row.name for row in ROW_NAMES if row.total == FILLED)
+"""Functions whose result has the length that a number gives."""
 STRICT_CALLS: frozenset[str] = frozenset(
     name for row in ROW_NAMES if row.strict for name in (row.name, *row.aliases)
 )

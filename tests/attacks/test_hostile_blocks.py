@@ -96,6 +96,17 @@ def test_nothing_beyond_the_block_is_within_reach(session: dpsql.Session, expres
 
 
 @pytest.mark.parametrize(
+    "expression",
+    [f"{call}9, 'x')" for call in ("lpad(site, ", "RPAD(site, ", "site.lpad(", 'site."RPAD"(')],
+)
+def test_filled_texts_are_refused_in_every_spelling(session: dpsql.Session, expression: str) -> None:
+    """No binder bounds their length in a block."""
+    with pytest.raises(dpsql.PrivacyError, match="can't be used inside SUBSAMPLE"):
+        session.sql(ONE_BY_ONE.format(expression))
+    assert spent(session) == 0
+
+
+@pytest.mark.parametrize(
     "statement",
     [
         "SELECT WITH SUBSAMPLE OPTIONS (bounds = (0, 1)) COUNT(*) AS a FROM (PIVOT t ON site USING COUNT(*))",

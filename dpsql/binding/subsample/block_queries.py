@@ -33,7 +33,7 @@ from dpsql.binding.values.declared_values import Declared, check_released, list_
 from dpsql.binding.values.fixed_point import unify_zeros
 from dpsql.binding.values.sql_types import Type, Typed
 from dpsql.catalogue.aggregate_names import BLOCK_CALLS
-from dpsql.catalogue.row_names import CALLED_FUNCTIONS, NOT_LISTED
+from dpsql.catalogue.row_names import CALLED_FUNCTIONS, FILLING_FUNCTIONS, NOT_LISTED
 from dpsql.errors import BindError, PrivacyError
 from dpsql.language.advice import nearest_aggregate
 from dpsql.language.dialect import (
@@ -279,7 +279,8 @@ RegrSxx RegrSyy RegrSxy Kurtosis Skewness ArrayAgg GroupConcat First Last AnyVal
 BitwiseXorAgg RowNumber Rank DenseRank PercentRank CumeDist Ntile Lag Lead FirstValue LastValue NthValue
 ArraySort ArrayDistinct ArrayMax ArrayMin
 """
-_NAMED = CALLED_FUNCTIONS | BLOCK_CALLS
+_NAMED = (CALLED_FUNCTIONS | BLOCK_CALLS) - FILLING_FUNCTIONS
+"""Functions without a class of their own, or called as ``x.f()``; in a block no binder bounds the length of filled texts."""
 _OTHER_CLASSES = {vars(exp)[name] for name in _NODES.split() if name in vars(exp)}
 _BLOCK_CLASSES = {kind for kind, row in NAME_OF_CLASS.items() if "SUBSAMPLE" in row.modes} - {
     exp.ApproxQuantile
@@ -288,10 +289,7 @@ _BLOCK_CLASSES = {kind for kind, row in NAME_OF_CLASS.items() if "SUBSAMPLE" in 
 _CLASSES: frozenset[type] = frozenset(
     {*total_expressions._HANDLERS, *ROW_OF_CLASS, *_BLOCK_CLASSES, *_OTHER_CLASSES} - {exp.Pad}
 )
-"""Classes of nodes that depend on the block's rows alone: expressions, structure, aggregates, windows, lists.
-
-Filled texts are left out: in a block no binder bounds their length.
-"""
+"""Classes of nodes that depend on the block's rows alone: expressions, structure, aggregates, windows, lists; no filled texts."""
 _FROM_FUNCTIONS = ("range", "generate_series", "unnest")
 # Types unchanged by a round trip through Arrow; others become text.
 _PLAIN = ("BOOLEAN", "DOUBLE", "TEXT", "DECIMAL", "DATE")
