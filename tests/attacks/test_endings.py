@@ -46,7 +46,7 @@ def test_a_value_without_a_way_out_would_be_found(
     try:
         neighbours.check([Composed(FOUND[0].replace("diag", "who").replace(" p ", " t "))])
         assert len(neighbours.different) == 1
-        neighbours.check(item for item in compose(range(160), neighbours.columns) if not item.condition)
+        neighbours.check(item for item in compose(range(480), neighbours.columns) if not item.condition)
         assert len(neighbours.different) > 2, "the generator finds it, too"
         assert {found[0] for _, *pair in neighbours.different for found in pair} == {"answer", "error"}
     finally:
