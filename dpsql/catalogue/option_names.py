@@ -142,6 +142,11 @@ def help_of(rows: Iterable[OptionName]) -> dict[str, str]:
     return {row.name: row.help for row in rows if row.help}
 
 
+def taken_by(taker: str, rows: Iterable[OptionName]) -> tuple[str, ...]:
+    """Return the names of the options, or of the named arguments, that a mode, a statement or a call takes."""
+    return tuple(dict.fromkeys(row.name for row in rows if taker in row.takers))
+
+
 def values_of(rows: Iterable[OptionName]) -> dict[str, tuple[str, ...]]:
     """Return the words that each name takes, if they are listed."""
     return {row.name: row.values for row in rows if row.help and row.values}

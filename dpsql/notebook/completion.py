@@ -21,8 +21,7 @@ from dpsql.catalogue.aggregate_names import (
     OFFERED_MODES,
     SqlName,
 )
-from dpsql.catalogue.option_names import ARGUMENT_NAMES
-from dpsql.language.options import readers_of
+from dpsql.catalogue.option_names import ARGUMENT_NAMES, OPTION_NAMES, taken_by
 from dpsql.notebook import guide
 from dpsql.notebook.sql_shape import ShownRelation, Word, find_ctes, find_relations, is_unfinished, scan
 
@@ -343,19 +342,14 @@ def _list_functions(mode: str) -> list[SqlName]:
 def list_options(mode: str) -> tuple[str, ...]:
     """Return the options of a mode; without a mode those of DP, for a declared name all."""
     taker = mode if mode.startswith("DECLARE") else MODES.get(mode or "DP", "PROBE")
-    return tuple(name for name in guide.OPTIONS if name in readers_of(taker))
+    taken = taken_by(taker, OPTION_NAMES)
+    return tuple(name for name in guide.OPTIONS if name in taken)
 
 
 def list_arguments(call: str, mode: str) -> tuple[str, ...]:
     """Return the named arguments of an aggregate or a mechanism, by its name in capitals; none for other functions."""
-    row = AGGREGATE_OF_NAME.get(ALIASES.get(call, call))
-    taker = (
-        call
-        if row is None
-        else row.name
-        if row.name in MECHANISMS
-        else "PTR"
-        if mode == "PTR"
-        else "aggregates"
-    )
-    return tuple(name for name in guide.ARGUMENTS if name in readers_of(taker, ARGUMENT_NAMES))
+    taker = ALIASES.get(call, call)
+    if taker in AGGREGATE_OF_NAME and taker not in MECHANISMS:
+        taker = "PTR" if mode == "PTR" else "aggregates"
+    taken = taken_by(taker, ARGUMENT_NAMES)
+    return tuple(name for name in guide.ARGUMENTS if name in taken)

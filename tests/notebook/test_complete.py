@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from dpsql.binding.dp.aggregates import NAMED_ARGUMENTS
 from dpsql.binding.modes.ptr import PTR_ARGUMENTS
 from dpsql.binding.selection.choice import SELECTION_ARGUMENTS
 from dpsql.binding.selection.declared import DECLARE_OPTIONS
-from dpsql.binding.subsample.combiners import SUBSAMPLE_OPTIONS
+from dpsql.binding.statement_binder import OPTIONS_OF_MODE
 from dpsql.language.options import COMMON_OPTIONS
 from dpsql.notebook import guide
 from dpsql.notebook.completion import ColumnFacts, KnownNames, complete_sql
@@ -164,8 +166,26 @@ def test_options_come_with_their_help() -> None:
     assert all(offer.help == guide.OPTIONS[offer.text] and offer.kind == "option" for offer in offers)
 
 
+_FRESH = """
+import sys
+from dpsql.notebook.completion import list_arguments, list_options
+print(*(len(list_options(mode)) for mode in ("DP", "PTR", "STABLE", "SUBSAMPLE", "DECLARE", "DECLARE STABLE", "mine")))
+print(*list_arguments("IQR", "PTR"))
+print([name for name in sys.modules if name.startswith("dpsql.binding")])
+"""
+
+
+def test_names_are_offered_before_the_binder_is_loaded() -> None:
+    """A session on a server never loads it."""
+    done = subprocess.run([sys.executable, "-c", _FRESH], capture_output=True, text=True, timeout=60)
+    counts, arguments, loaded = done.stdout.splitlines()
+    assert "0" not in counts.split()
+    assert {"base", "test", "local_sensitivity"} <= set(arguments.split())
+    assert loaded == "[]"
+
+
 def test_each_value_that_is_offered_is_taken() -> None:
-    readers = {**SUBSAMPLE_OPTIONS, **DECLARE_OPTIONS, **COMMON_OPTIONS}
+    readers = {**OPTIONS_OF_MODE["SUBSAMPLE"], **DECLARE_OPTIONS, **COMMON_OPTIONS}
     for name, values in guide.OPTION_VALUES.items():
         for value in values:
             readers[name](sqlglot.parse_one(value), name)
