@@ -18,13 +18,9 @@ import dpsql
 from dpsql import cli, errors
 from dpsql.binding.dp import aggregates
 from dpsql.binding.modes import ptr as ptr
-from dpsql.binding.modes.stable import STABLE_ANSWER_OPTIONS
-from dpsql.binding.modes.synthetic import SYNTHETIC_OPTIONS
 from dpsql.binding.selection import choice as selection
-from dpsql.binding.selection import declared
-from dpsql.binding.subsample.combiners import SUBSAMPLE_OPTIONS
+from dpsql.catalogue.option_names import OPTION_NAMES, taken_by
 from dpsql.catalogue.row_names import ROW_NAMES, TOTALITY
-from dpsql.language.options import COMMON_OPTIONS
 from dpsql.mechanisms.selection.exponential import CHOICE_METHODS
 from dpsql.notebook import guide
 from dpsql.policy import model
@@ -108,22 +104,24 @@ def _rules() -> Iterator[str]:
 
 
 def _options() -> str:
-    modes = {
-        "DP": COMMON_OPTIONS,
-        "PTR": ptr.PTR_OPTIONS,
-        "STABLE": STABLE_ANSWER_OPTIONS,
-        "SUBSAMPLE": SUBSAMPLE_OPTIONS,
-        "DECLARE": declared.DECLARE_OPTIONS,
-        "DECLARE ... STABLE": declared.STABLE_OPTIONS,
-        "a question to a declared threshold": declared.PROBE_OPTIONS,
-        "CREATE SYNTHETIC TABLE": SYNTHETIC_OPTIONS,
-    }
-    names = list(dict.fromkeys(name for readers in modes.values() for name in readers if name != "rows"))
+    shown = {"DECLARE STABLE": "DECLARE ... STABLE", "PROBE": "a question to a declared threshold"}
+    takers = (
+        "DP",
+        "PTR",
+        "STABLE",
+        "SUBSAMPLE",
+        "DECLARE",
+        "DECLARE STABLE",
+        "PROBE",
+        "CREATE SYNTHETIC TABLE",
+    )
+    modes = {shown.get(taker, taker): taken_by(taker, OPTION_NAMES) for taker in takers}
+    names = list(dict.fromkeys(name for taken in modes.values() for name in taken if name != "rows"))
     rows = (
         (
             f"`{name}`",
             guide.OPTIONS[name],
-            ", ".join(mode for mode, readers in modes.items() if name in readers),
+            ", ".join(mode for mode, taken in modes.items() if name in taken),
         )
         for name in names
     )

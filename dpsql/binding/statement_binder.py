@@ -14,7 +14,7 @@ from dpsql.binding.dp.grouping_sets import bind_sets, has_sets
 from dpsql.binding.dp.noisy_block import NoisyBlock
 from dpsql.binding.modes import ptr as ptr
 from dpsql.binding.modes.stable import StableBlock
-from dpsql.binding.modes.synthetic import SYNTHETIC_OPTIONS, SyntheticBlock
+from dpsql.binding.modes.synthetic import SyntheticBlock
 from dpsql.binding.public.kept_results import name_kept_results
 from dpsql.binding.public_statement import Cte, Env, flatten_joins, from_items, inner_queries, outer_queries
 from dpsql.binding.relations.catalog import Binder
@@ -61,7 +61,7 @@ _PUBLIC_FUNCTIONS = ("range", "generate_series", "unnest")
 
 OPTIONS_OF_MODE: dict[str, Readers] = {
     **{name: readers_of(mode) for name, mode in MODES.items()},
-    SYNTHETIC: SYNTHETIC_OPTIONS,
+    SYNTHETIC: readers_of("CREATE SYNTHETIC TABLE"),
 }
 """The modes of SELECT WITH, with their options; ANONYMIZATION is GoogleSQL's old name for DP."""
 

@@ -40,18 +40,14 @@ def test_what_is_documented_is_what_is_completed() -> None:
     """Every option and argument that the binder reads is offered, and nothing else."""
     from dpsql.binding.dp import aggregates, noisy_block
     from dpsql.binding.modes import ptr as ptr
-    from dpsql.binding.modes.stable import STABLE_AGGREGATES, STABLE_ANSWER_OPTIONS
+    from dpsql.binding.modes.stable import STABLE_AGGREGATES
     from dpsql.binding.selection import choice as selection
     from dpsql.binding.selection import declared
-    from dpsql.binding.subsample.combiners import SUBSAMPLE_OPTIONS
-    from dpsql.language.options import COMMON_OPTIONS
+    from dpsql.binding.statement_binder import OPTIONS_OF_MODE
     from dpsql.notebook import guide
 
     readers = (
-        COMMON_OPTIONS,
-        ptr.PTR_OPTIONS,
-        STABLE_ANSWER_OPTIONS,
-        SUBSAMPLE_OPTIONS,
+        *(OPTIONS_OF_MODE[mode] for mode in ("DP", "PTR", "STABLE", "SUBSAMPLE")),
         declared.DECLARE_OPTIONS,
         declared.STABLE_OPTIONS,
         declared.PROBE_OPTIONS,

@@ -38,8 +38,6 @@ from dpsql.mechanisms.ptr.stability_test import (
 )
 from dpsql.mechanisms.ptr.trimmed import SCALE_STEPS
 
-PTR_OPTIONS = opt.readers_of("PTR")
-
 
 @opt.reads("base")
 def read_base(node: exp.Expr, what: str) -> Fraction:

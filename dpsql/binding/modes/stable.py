@@ -38,7 +38,6 @@ from dpsql.mechanisms.inverse_sensitivity import (
     describe_ways,
 )
 
-STABLE_ANSWER_OPTIONS = opt.readers_of("STABLE")
 _FINEST = 1 << 15
 """About the least number of answers between the bounds, for a statistic between values."""
 _DELTA = Fraction(1, 10**6)

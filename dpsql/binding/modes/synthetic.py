@@ -31,7 +31,7 @@ from dpsql.errors import BindError, Error, ParseError, PrivacyError
 from dpsql.exact.exact_query import Exact, GroupKey, Partial, PublicGroups
 from dpsql.language import statements
 from dpsql.language.dialect import bind_error, expression_of, privacy_error, span_of, to_sql
-from dpsql.language.options import call_of, readers_of
+from dpsql.language.options import call_of
 from dpsql.language.parameter_values import Params
 from dpsql.language.statements import MAX_SYNTHETIC_ROWS, SYNTHETIC_USAGE, Statement, parse
 from dpsql.mechanisms.per_group import Noise
@@ -39,9 +39,6 @@ from dpsql.mechanisms.synthetic.models import list_marginals
 from dpsql.mechanisms.synthetic.rounds import TOTAL, WEIGHT, SyntheticRows
 from dpsql.privacy.amounts import Amount
 from dpsql.privacy.events import BoundedRange
-
-SYNTHETIC_OPTIONS = readers_of("CREATE SYNTHETIC TABLE")
-"""The options of a synthetic table; ``rows`` is ROWS."""
 
 MAX_COLUMN_VALUES = 10_000
 """The most public values of one column."""

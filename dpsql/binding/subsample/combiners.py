@@ -106,7 +106,6 @@ def _read_results(node: exp.Expr, what: str) -> tuple[Any, ...]:
     return tuple(found)
 
 
-SUBSAMPLE_OPTIONS = opt.readers_of("SUBSAMPLE")
 _FOR: dict[str, tuple[str, tuple[str, ...]]] = {
     "trim": ("combine", ("trimmed_mean", "winsorized_mean")),
     "most": ("combine", ("noisy_votes",)),
