@@ -183,19 +183,21 @@ ROW_NAMES: tuple[RowName, ...] = (
     *map(RowName, (
         "date_diff", "date_trunc", "epoch_ms", "extract", "make_date", "make_timestamp", "mod", "regexp_extract",
         "regexp_full_match", "regexp_matches", "regexp_replace", "strftime", "time_bucket", "timezone", "to_timestamp",
-        "strptime", "try_strptime", "xor",
+        "try_strptime", "xor",
     )),
     RowName("abs", node="Abs"), RowName("ceil", node="Ceil", aliases=("ceiling",)), RowName("epoch", node="TimeToUnix"),
     RowName("floor", node="Floor"), RowName("round", node="Round", parts=("this", "decimals")), RowName("sign", node="Sign"),
     RowName("trunc", node="Trunc", parts=("this", "decimals")), RowName("list_slice", strict=False),
     RowName("list_sum", aliases=("array_sum",), strict=False), RowName("list_unique", aliases=("array_unique",), strict=False),
-    RowName("list_max", aliases=("array_max",), strict=False), RowName("list_min", aliases=("array_min",), strict=False),
+    RowName("list_max", node="ArrayMax", aliases=("array_max",), parts=("this",), strict=False),
+    RowName("list_min", node="ArrayMin", aliases=("array_min",), parts=("this",), strict=False),
     RowName("list_position", aliases=("array_position", "list_indexof", "array_indexof"), strict=False),
     RowName("list_has_all", strict=False), RowName("list_has_any", strict=False),
     RowName("array_slice", node="ArraySlice", parts=("this", "start", "end"), strict=False),
     RowName("date_part", aliases=("datepart",)), RowName("date_sub", aliases=("datesub",)),
     RowName("dayname", node="Dayname", of_day=True), RowName("last_day", node="LastDay", of_day=True),
     RowName("monthname", node="Monthname", of_day=True), RowName("string_split", node="Split"),
+    RowName("strptime", node="StrToTime", parts=("this", "format")),
     RowName("width_bucket", node="WidthBucket", parts=("this", "min_value", "max_value", "num_buckets")),
     *(replace(RowName(name), strict=False, chooses=name in _CHOOSERS) for name in (
         "coalesce", "concat", "concat_ws", "greatest", "if", "ifnull", "least", "list_contains", "list_value", "nullif",
@@ -234,14 +236,18 @@ REFUSED_NODES: dict[str, str] = {
 _NO_ROWS = "its answer is not about the rows"
 _COSTS = "its cost depends on the values"
 CLOCK = "each run would be a new question; CURRENT_DATE is one day's"
+TODAY_FUNCTIONS = ("current_date", "today")
+NOW_FUNCTIONS = (
+    "now", "current_timestamp", "get_current_timestamp", "transaction_timestamp", "localtimestamp",
+    "current_localtimestamp",
+)  # fmt: skip
+"""Functions of the present moment; its day may be asked for."""
 JSON = "it fails on text that is no JSON"
 NOT_LISTED: dict[str, str] = {name: why for why, names in (
     (_NO_ROWS, ("random", "rand", "uuid", "gen_random_uuid", "nextval", "currval", "setseed", "rowid", "getenv",
               "current_setting", "getvariable", "version", "typeof", "stats", "alias", "current_user", "session_user",
               "current_catalog", "current_database", "current_schema")),
-    (CLOCK, (
-        "now", "current_timestamp", "current_time", "get_current_time", "localtimestamp", "localtime",
-        "current_localtime", "current_localtimestamp", "get_current_timestamp", "transaction_timestamp")),
+    (CLOCK, (*NOW_FUNCTIONS, "current_time", "get_current_time", "localtime", "current_localtime")),
     ("it reads files", ("read_text", "read_blob", "read_csv", "read_parquet", "glob", "query", "query_table")),
     (_COSTS, ("repeat", "range", "generate_series", "list_resize", "format", "printf")),
     ("an error would be an answer without noise", ("error", "assert_true")),

@@ -233,18 +233,13 @@ def bind_list(node: exp.Expr, bind: Bind) -> Typed:
     return replace(whole, length=len(typed), order=find_common_order(typed))
 
 
-def bind_array_slice(node: exp.Expr, bind: Bind) -> Typed:
-    """Bind ``array_slice(list, first, last)``, a call of ``list[first:last]``."""
-    return bind_slice_call(node, [node.this, node.args.get("start"), node.args.get("end")], bind)
-
-
+@binds_calls_of("array_slice")
 @binds_calls_of("list_slice")
-def bind_slice_call(node: exp.Expr, arguments: Sequence[exp.Expr | None], bind: Bind) -> Typed:
-    """Bind a call that slices a list, by any of its names."""
-    if len(arguments) != 3 or None in arguments:
+def _slice_list(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:
+    """Bind ``array_slice(list, first, last)``, a call of ``list[first:last]``."""
+    if len(arguments) != 3:
         raise bind_error(node, "array_slice takes 3 arguments.", "write x[1:5].")
     whole, first, last = arguments
-    assert whole is not None
     return _cut(node, bind(whole), first, last)
 
 

@@ -48,6 +48,7 @@ from dpsql.catalogue.date_units import (
     UNIT_SECONDS,
     UNIT_SPELLINGS,
 )
+from dpsql.catalogue.row_names import NOW_FUNCTIONS, TODAY_FUNCTIONS
 from dpsql.errors import did_you_mean
 from dpsql.language.dialect import bind_error, privacy_error, to_sql
 from dpsql.language.literals import interval_seconds
@@ -358,6 +359,7 @@ def bind_strftime(node: exp.Expr, bind: Bind) -> Typed:
     return Typed(make_try(make_call("strftime", inner.node, form)), TEXT, None, inner.constant, length=length)
 
 
+@binds_calls_of("strptime")
 @binds_calls_of("try_strptime")
 def bind_strptime(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:
     """Bind ``try_strptime(text, format)``."""
@@ -382,12 +384,7 @@ def bind_make_date(node: exp.Expr, bind: Bind) -> Typed:
 
 # -- today ------------------------------------------------------------------------------------------------------------
 
-_TODAY = ("current_date", "today")
-_NOW = (
-    "now", "current_timestamp", "get_current_timestamp", "transaction_timestamp", "localtimestamp",
-    "current_localtimestamp",
-)  # fmt: skip
-_CLOCK_WORD = re.compile(rf"(?i)\b({'|'.join((*_TODAY, *_NOW))})\b")
+_CLOCK_WORD = re.compile(rf"(?i)\b({'|'.join((*TODAY_FUNCTIONS, *NOW_FUNCTIONS))})\b")
 
 
 def reads_clock(text: str) -> bool:
@@ -407,14 +404,14 @@ def _clock(node: exp.Expr) -> str:
         name = node.sql_name().lower() if not any(node.args.values()) else ""
     else:
         name = node.name.lower() if isinstance(node, exp.Anonymous) and not node.expressions else ""
-    return name if name in (*_TODAY, *_NOW) else ""
+    return name if name in (*TODAY_FUNCTIONS, *NOW_FUNCTIONS) else ""
 
 
 def name_today(node: exp.Expr) -> exp.Expr | None:
     """Return the literal of CURRENT_DATE, ``today()`` or ``now()::DATE``: the statement's own day; None for other nodes."""
-    if isinstance(node, exp.Cast) and _clock(node.this) in _NOW and node.to.is_type("date"):
+    if isinstance(node, exp.Cast) and _clock(node.this) in NOW_FUNCTIONS and node.to.is_type("date"):
         node = exp.CurrentDate()
-    if _clock(node) not in _TODAY or isinstance(node, exp.Paren):
+    if _clock(node) not in TODAY_FUNCTIONS or isinstance(node, exp.Paren):
         return None
     return exp.cast(exp.Literal.string(find_today().isoformat()), "DATE", dialect="duckdb")
 

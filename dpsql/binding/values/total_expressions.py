@@ -520,7 +520,7 @@ def _literal(node: exp.Expr) -> Typed:
     if re.fullmatch(r"[0-9]+", written):
         value = int(written)
         point = Bounds.point(value)
-        if value >= 2**127:  # such a number is DuckDB's DOUBLE
+        if value >= 2**127:  # a DOUBLE, although DuckDB has wider integers
             near = float(value) if len(written) <= 300 else math.inf
             made = node.copy()
             made.set("this", repr(near))
@@ -716,7 +716,6 @@ _TABLE: tuple[tuple[Handler, str | None, tuple[type[exp.Expr], ...]], ...] = (
     (_field, None, (exp.Dot,)),
     (row_functions.bind_element, "this expressions offset safe", (exp.Bracket,)),
     (row_functions.bind_list, "expressions value_constructor", (exp.Array,)),
-    (row_functions.bind_array_slice, "this start end", (exp.ArraySlice,)),
     (row_functions.bind_split, "this expression", (exp.Split,)),
     (_connect, None, (exp.And, exp.Or)),
     (_not, None, (exp.Not,)),
@@ -746,21 +745,6 @@ _TABLE: tuple[tuple[Handler, str | None, tuple[type[exp.Expr], ...]], ...] = (
     (row_functions.bind_trim, "this expression position", (exp.Trim,)),
     (row_functions.bind_pad, "this expression fill_pattern is_left", (exp.Pad,)),
     (row_functions.bind_list_overlap, "this expression", (exp.ArrayOverlaps, exp.ArrayContainsAll)),
-    (
-        lambda node, bind: row_functions.bind_list_aggregate(node, "list_max", node.this, bind),
-        "this",
-        (exp.ArrayMax,),
-    ),
-    (
-        lambda node, bind: row_functions.bind_list_aggregate(node, "list_min", node.this, bind),
-        "this",
-        (exp.ArrayMin,),
-    ),
-    (
-        lambda node, bind: temporal.bind_strptime(node, [node.this, node.args["format"]], bind),
-        "this format",
-        (exp.StrToTime,),
-    ),
     (bind_cast, "this to safe", (exp.Cast, exp.TryCast)),
     (temporal.bind_extract, "this expression", (exp.Extract,)),
     (lambda node, bind: temporal.bind_epoch(node.this, bind), "this", (exp.TimeToUnix,)),
