@@ -16,18 +16,7 @@ _SUMS = ("fsum", "kahan_sum", "sumkahan")
 
 def spell_plainly(tree: exp.Expr) -> None:
     """Rewrite the spellings in a query, in place."""
-    kinds = (
-        exp.Group,
-        exp.EQ,
-        exp.NEQ,
-        exp.In,
-        exp.Interval,
-        exp.RegrCount,
-        exp.Count,
-        exp.Anonymous,
-        exp.Select,
-    )
-    for node in list(tree.find_all(*kinds)):
+    for node in list(tree.find_all(*_REWRITES)):
         _REWRITES[type(node)](node)
 
 
@@ -42,8 +31,7 @@ def _group(group: exp.Group) -> None:
 
 def _row(node: exp.Expr) -> list[exp.Expr] | None:
     """Return the parts of a row of at least two values; None for other nodes."""
-    while isinstance(node, exp.Paren):
-        node = node.this
+    node = node.unnest()
     called = isinstance(node, exp.Anonymous) and node.name.lower() == "row"
     if isinstance(node, exp.Tuple) or called:
         return list(node.expressions) if len(node.expressions) > 1 else None
@@ -79,9 +67,9 @@ def _membership(node: exp.In) -> None:
 
 def _interval(node: exp.Interval) -> None:
     """Write ``INTERVAL (1) DAY`` as ``INTERVAL 1 DAY``."""
-    amount = node.this
-    while isinstance(amount, exp.Paren):
-        amount = amount.this
+    if node.this is None:
+        return
+    amount = node.this.unnest()
     negative = isinstance(amount, exp.Neg) and isinstance(amount.this, exp.Literal)
     if negative and not amount.this.is_string:
         amount = exp.Literal.string(f"-{amount.this.name}")

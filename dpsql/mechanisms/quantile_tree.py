@@ -207,9 +207,8 @@ class QuantileTree(Quantiles):
             found.append(inner if rank.end == "min" else totals - inner)
         for place, side in self.ends:
             rank = self.ranks[place]
-            doubt = self._find_doubt(rank) / (
-                1 if rank.end else 2
-            )  # the value's own noise is not independent of the ends'
+            # The value's own noise is not independent of the ends'.
+            doubt = self._find_doubt(rank) / (1 if rank.end else 2)
             off = self.bound_error(rank, 1 - doubt) + BETWEEN
             found.append(totals * float(rank.p) + side * off)
         return np.stack(found, axis=1).reshape(-1)

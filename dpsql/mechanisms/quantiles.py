@@ -348,16 +348,13 @@ class Quantiles(Part):
 
         Of the least or greatest value, for which ``chosen`` is its own choice: this, or the bound if there may be too few rows.
         """
-        rank, rate, off = (
-            self.ranks[place],
-            self._rate_end(self.ranks[place]),
-            self._find_rows_off(self.ranks[place]),
-        )
+        rank = self.ranks[place]
+        rate, off = self._rate_end(rank), self._find_rows_off(rank)
         if rank.end:
-            enough = (
-                choose_exponential(np.array([int(counts.sum()) - off, 0], dtype=object), rate, entropy) == 0
-            )
-            return chosen if enough else self.high if side > 0 else self.low
+            enough = np.array([int(counts.sum()) - off, 0], dtype=object)
+            if choose_exponential(enough, rate, entropy) == 0:
+                return chosen
+            return self.high if side > 0 else self.low
         edges = list_edges(self.high - chosen if side > 0 else chosen - self.low)
         cells, rows = count_cells(edges, (values - chosen) * side, counts, off)
         ahead = rank.p.numerator if side > 0 else rank.p.denominator - rank.p.numerator

@@ -232,12 +232,10 @@ class Windows:
             return self._neighbour(function, made, inner, name)
         if isinstance(function, exp.NthValue):
             _read_places(function.args.get("offset"), "the place", function)
-        elif isinstance(function, _TAKEN):
-            pass
         elif isinstance(function, exp.Min | exp.Max):
             refuse_order([inner], argument)
             made.set("this", expression_of(write_canonical(inner, argument)))
-        else:
+        elif not isinstance(function, _TAKEN):
             self.steps = choose_fine_steps(inner.bounds) if inner.type.kind == "DOUBLE" else None
             bounds = _bounds_of_total(function, name, inner, most, self.steps is not None)
             if self.steps is not None:  # exact integers: a sum of floats would depend on their order
@@ -274,9 +272,8 @@ class Windows:
         if isinstance(function, exp.Avg):
             counted = self.binder.name("window")
             known = self.made[key].copy()
-            for sum_ in known.find_all(exp.Sum):
-                sum_.replace(exp.Count(this=sum_.this.copy()))
-                break
+            summed = next(known.find_all(exp.Sum))
+            summed.replace(exp.Count(this=summed.this.copy()))
             self.made[counted] = known
             total = f"({total} / {to_sql(column(counted, _SEEN))})"
         return expression_of(snap_to_decimal(total, inner.bounds))
@@ -425,14 +422,11 @@ def _frame(window: exp.Window, by_place: bool) -> exp.WindowSpec | None:
     return spec
 
 
-_YEAR = 12
-
-
 def _read_distance(node: exp.Interval) -> exp.Expr:
     """Return a literal interval that leads from no moment of the calendar's middle out of the calendar."""
     made = bind_interval(node, _refuse_end).node
     unit = made.args["unit"].name if isinstance(made, exp.Interval) else "MILLENNIUM"
-    if UNIT_MONTHS.get(unit, 0) > _YEAR or not made.name.isdigit() or len(made.name) > 5:
+    if UNIT_MONTHS.get(unit, 0) > UNIT_MONTHS["YEAR"] or not made.name.isdigit() or len(made.name) > 5:
         raise bind_error(node, "this distance of a frame is too long.", "write INTERVAL 3 DAY.")
     return made
 
