@@ -215,7 +215,7 @@ def _read_lines(path: str, given: Format) -> tuple[list[str], str]:
             encoding = "utf-16"
         else:
             encoding = next((code for code in ("utf-8", "windows-1252") if _decodes(head, code)), "latin-1")
-    codec = {"windows-1252": "cp1252", "utf-16": "utf-16-le"}.get(encoding, encoding)
+    codec = "utf-16-le" if encoding == "utf-16" else encoding
     if encoding == "utf-16" and head.startswith(b"\xfe\xff"):
         codec = "utf-16-be"
     text = head.decode(codec, "replace").removeprefix("\ufeff")
@@ -224,10 +224,9 @@ def _read_lines(path: str, given: Format) -> tuple[list[str], str]:
 
 
 def _decodes(head: bytes, encoding: str) -> bool:
-    codec = {"windows-1252": "cp1252"}.get(encoding, encoding)
     cut = head.rfind(b"\n") + 1 if len(head) == _HEAD_BYTES else len(head)
     try:
-        head[:cut].decode(codec)
+        head[:cut].decode(encoding)
     except UnicodeDecodeError:
         return False
     return True

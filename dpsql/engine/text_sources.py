@@ -41,7 +41,6 @@ UNDECODABLE = "\U0010ffff"
 READ_ERRORS = (OSError, EOFError, zlib.error, pa.ArrowException)
 """Errors of an unreadable file."""
 _SURROGATES = re.compile("[\ud800-\udfff]+")
-_CODECS = {"windows-1252": "cp1252"}
 _BATCH_ROWS = 1 << 14
 _BOM = b"\xef\xbb\xbf"
 LINE_SCHEMA = pa.schema([("line", pa.large_string())])
@@ -147,7 +146,7 @@ def _blocks(file: IO[bytes]) -> Iterator[bytes | None]:
 
 
 def _decode(block: bytes, encoding: str) -> str:
-    text = block.decode(_CODECS.get(encoding, encoding), "surrogateescape")
+    text = block.decode(encoding, "surrogateescape")
     return _SURROGATES.sub(UNDECODABLE, text)
 
 
@@ -241,7 +240,7 @@ def read_quoted_records(path: str, text: Format, skip: bool) -> pa.RecordBatchRe
     """Return records, with quoted fields that may span lines, as a column `fields` of lists of texts."""
 
     def rows() -> Iterator[list[str] | None]:
-        encoding = "utf-8" if text.encoding == "utf-16" else _CODECS.get(text.encoding, text.encoding)
+        encoding = "utf-8" if text.encoding == "utf-16" else text.encoding
         with io.TextIOWrapper(_open(path, text), encoding, "surrogateescape", newline="") as file:
             lines = _read_csv(file, text)
             while True:

@@ -208,12 +208,5 @@ def _append(text: str, section: Keys, line: str, comment: str) -> str:
     at = next(place for place, (keys, _) in enumerate(sections) if keys == section)
     end = sections[at + 1][1] if at + 1 < len(sections) else len(text)
     start = sections[at][1]
-    body = text[start:end]
-    lines = body.rstrip("\n").split("\n")
-    while (
-        len(lines) > 1 and end < len(text) and (not lines[-1].strip() or lines[-1].lstrip().startswith("#"))
-    ):
-        lines.pop()
-    kept = "\n".join(lines).rstrip("\n")
-    rest = body[len(kept) :]
-    return f"{text[:start]}{kept}\n{_pad(line, comment)}{rest if rest else chr(10)}{text[end:]}"
+    kept = start + len(text[start : _before_comments(text, end)].rstrip("\n"))
+    return f"{text[:kept]}\n{_pad(line, comment)}{text[kept:] or chr(10)}"
