@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -20,7 +20,6 @@ from dpsql.errors import BindError, Error
 from dpsql.language.parameter_values import Params, StandIn, number_marks
 from dpsql.language.parameters import list_parameter_names
 from dpsql.language.statements import Statement, parse
-from dpsql.ledger.ledger import Ledger
 from dpsql.policy.model import Policy
 from dpsql.policy.validate import fold
 from dpsql.privacy.events import compose_events
@@ -54,21 +53,15 @@ _STAND_INS: tuple[tuple[Any, pa.DataType], ...] = (
 # -- SHOW -------------------------------------------------------------------------------------------------------------
 
 
-def show(
-    policy: Policy,
-    ledger: Ledger,
-    what: str,
-    kept: Iterable[str] = (),
-    limit: int | None = None,
-    columns_of: Callable[[str], Mapping[str, str]] | None = None,
-) -> Result:
+def show(line: Pipeline, policy: Policy, what: str, limit: int | None = None) -> Result:
     """Return the relation that ``SHOW <what>`` displays, or DESCRIBE and SUMMARIZE of a table.
 
-    ``limit`` is SHOW LEDGER's number of rows, the last ones; ``columns_of`` returns a table's columns and their types.
+    ``policy`` is the part that the analyst may see; ``limit`` is SHOW LEDGER's number of rows, the last ones.
     """
+    ledger = line.ledger
     word, _, table = what.partition(" ")
-    if word in ("DESCRIBE", "SUMMARIZE") and columns_of is not None:
-        names, rows = _list_columns(policy, word, table, columns_of)
+    if word in ("DESCRIBE", "SUMMARIZE"):
+        names, rows = _list_columns(policy, word, table, line.find_columns)
     elif what == "LEDGER":
         names, rows = list_entries(ledger.entries(limit), ledger.accountant)
     elif what in FIGURES:
@@ -79,7 +72,7 @@ def show(
         names = ("table", "kind", "privacy_unit", "max_rows", "max_rows_per_group", "max_groups")
         tables = policy.tables.values()
         rows = [(t.name, "public" if t.public else "private", t.unit_label, *t.caps.values()) for t in tables]
-        rows += [(name, "kept result", "", None, None, None) for name in kept]
+        rows += [(name, "kept result", "", None, None, None) for name in line.kept.names]
     else:
         names, rows = ("where", "name", "declared"), [*_list_settings(policy)]
     columns = {name: [row[i] for row in rows] for i, name in enumerate(names)}
@@ -213,9 +206,7 @@ def _price(line: Pipeline, bound: list[Bound]) -> str:
 def _find_schema(line: Pipeline, policy: Policy, statement: Statement, bound: Bound) -> pa.Schema:
     """Return names and Arrow types of the columns of a bound statement's answer."""
     if statement.kind == "show":
-        return show(
-            policy, line.ledger, statement.name, line.kept.names, statement.limit, line.find_columns
-        ).table.schema
+        return show(line, policy, statement.name, statement.limit).table.schema
     if statement.kind == "explain":
         return line.explain(statement, bound).result().table.schema
     if not isinstance(bound, Plan):

@@ -171,14 +171,7 @@ class Session(AnalystSession):
             line.last = AskedStatement(statement.source, done="free")
         if statement.kind == "show":
             with _locate(statement):
-                return show(
-                    self.policy,
-                    self._ledger,
-                    statement.name,
-                    line.kept.names,
-                    statement.limit,
-                    line.find_columns,
-                )
+                return show(line, self.policy, statement.name, statement.limit)
         if statement.kind == "explain":
             return line.explain(statement, bound).result()
         with _locate(statement):
@@ -258,7 +251,7 @@ class Session(AnalystSession):
         return list_pictures(self._ledger, what)
 
     def tables(self) -> Result:
-        return show(self.policy, self._ledger, "TABLES", self._pipeline.kept.names)
+        return show(self._pipeline, self.policy, "TABLES")
 
     def keep(self, name: str, result: object) -> None:
         self._schema = None
