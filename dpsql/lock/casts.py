@@ -1,9 +1,13 @@
-"""Casts that the engine adds, and types of outputs: neither may fail for any value.
+"""Casts that the engine adds, calls that fail inside TRY, and types of outputs: none may fail for any value.
 
 DuckDB casts operands to a common type, and a value that does not fit ends the query with an error. Then one person's row
 would decide how a statement ends. DuckDB's bound plan lists these casts with both types, wherever they occur: comparisons, IN,
 rows, joins, set operations, lists, branches, arguments. A cast that may fail is refused. The planned text has TRY_CAST for its
 own casts, so the remaining ones are DuckDB's.
+
+TRY does not catch every error. DuckDB ends a query for a part that a time or an interval has not, for a bucket whose width is
+not above zero, and for an escape of several characters, as soon as a row has a value there. The plan has the types of all
+arguments, so such calls are refused by them.
 
 Outputs need a type that Arrow, Python and another DuckDB also have. Arrow represents 128-bit integers as decimals of 38
 digits. So an output of such a type must be proved to have at most 38 digits, and lists, structs and maps can't contain one.
@@ -13,7 +17,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dpsql.lock.facts import Value
@@ -86,15 +90,20 @@ _NESTED = ("STRUCT", "TUPLE")
 
 
 def prove_casts(text: str, plan: Plan) -> list[tuple[str, Node]]:
-    """Prove that no cast that DuckDB adds to a text can fail, and return the names and types of its outputs."""
+    """Prove that no cast that DuckDB adds and no call can fail, and return the names and types of a text's outputs."""
     try:
         (root,) = json.loads(plan(f"SELECT * FROM ({write_attempts(text)}) AS outputs"))["plans"]
         outputs = [(str(item["alias"]), item["return_type"]) for item in root["expressions"]]
     except (ValueError, LookupError, TypeError):
         refuse("no plan of the text")
-    for child, target in _list_casts(root):
-        if not _fits(child, target):
-            refuse(f"a cast of {_name(child)} to {_word(target)} that DuckDB adds, and that may fail")
+    for node in _list_nodes(root):
+        if node.get("type") == "OPERATOR_CAST":
+            details = node.get("function_data") or node  # DuckDB 1.5: in the node itself
+            child, target = _operand(node), node["return_type"]
+            if not details.get("try_cast") and not _fits(child, target):
+                refuse(f"a cast of {_name(child)} to {_word(target)} that DuckDB adds, and that may fail")
+        elif node.get("type") == "BOUND_FUNCTION":
+            _check_call(str(node.get("name") or node["qname"]["path"][-1]), node.get("children") or [])
     return outputs
 
 
@@ -111,20 +120,55 @@ _LISTED = ("names", "returned_types")
 """The names and types of all columns of a table that a plan reads, which are no expressions."""
 
 
-def _list_casts(plan: Any) -> Iterator[tuple[Node, Node]]:
-    """Yield the operand and the type of each cast, without TRY_CAST."""
+def _list_nodes(plan: Any) -> Iterator[Node]:
+    """Yield all nodes of a plan."""
     stack = [plan]
     while stack:
         node = stack.pop()
         if isinstance(node, list):
             stack.extend(node)
         elif isinstance(node, dict):
-            if node.get("type") == "OPERATOR_CAST":
-                details = node.get("function_data") or node  # DuckDB 1.5: in the node itself
-                if not details.get("try_cast"):
-                    yield node["child"] if "child" in node else node["children"][0], node["return_type"]
+            yield node
             scan = node.get("type") == "LOGICAL_GET"
             stack.extend(part for key, part in node.items() if not (scan and key in _LISTED))
+
+
+_NO_DATES = frozenset(("TIME", "TIME_NS", "TIME WITH TIME ZONE", "INTERVAL"))
+_OF_DATES = frozenset((
+    "era", "century", "decade", "millennium", "year", "isoyear", "quarter", "month", "week", "weekofyear", "yearweek", "day",
+    "dayofmonth", "dayofweek", "weekday", "isodow", "dayofyear", "julian", "dayname", "monthname", "last_day", "timezone",
+    "timezone_hour", "timezone_minute", "date_diff", "datediff", "date_sub", "datesub", "date_trunc", "datetrunc",
+))  # fmt: skip
+"""Functions of dates. Of those that read a time or an interval too, some fail for one."""
+_OF_CLOCKS = frozenset(("hour", "minute", "second", "millisecond", "microsecond", "epoch"))
+"""The parts that a time and an interval have."""
+_ESCAPED = frozenset(("like_escape", "not_like_escape", "ilike_escape", "not_ilike_escape"))
+
+
+def _check_call(name: str, arguments: Sequence[Node]) -> None:
+    """Refuse a call that fails for some values, inside TRY, too."""
+    if name in ("date_part", "datepart"):
+        fails = str(_constant(arguments[0])).lower() not in _OF_CLOCKS
+    elif name in _ESCAPED:
+        escape = _constant(arguments[-1])
+        if not isinstance(escape, str) or len(escape) != 1:
+            refuse("an escape that is not one character")
+        return
+    elif name == "time_bucket":
+        if not _is_above_zero(arguments[0]):
+            refuse("a bucket whose width is not a constant above zero")
+        return
+    else:
+        fails = name in _OF_DATES
+    if fails and any(_name(argument) in _NO_DATES for argument in arguments):
+        refuse(f"{name} of a time or an interval")
+
+
+def _is_above_zero(width: Node) -> bool:
+    if width.get("type") == "BOUND_FUNCTION":  # DuckDB 1.5: to_days of a text
+        return len(width["children"]) == 1 and (_read_count(width["children"][0]) or 0) > 0
+    parts = _constant(width)
+    return isinstance(parts, dict) and min(parts.values()) >= 0 and max(parts.values()) > 0
 
 
 def _fits(child: Node, target: Node) -> bool:
@@ -157,11 +201,21 @@ def _fits(child: Node, target: Node) -> bool:
 
 def _read_count(child: Node) -> int | None:
     """Return the whole number in an INTERVAL's text, which DuckDB 1.5 reads as a truncated DOUBLE; None for other operands."""
-    while child.get("name") == "trunc" or child.get("type") == "OPERATOR_CAST":
-        child = child.get("child") or child["children"][0]
-    constant = child.get("value") if child.get("expression_class") == "BOUND_CONSTANT" else None
-    text = constant.get("value") if isinstance(constant, dict) else None
+    text = _constant(child)
     return int(text) if isinstance(text, str) and re.fullmatch(r"-?[0-9]{1,9}", text) else None
+
+
+def _operand(cast: Node) -> Node:
+    child: Node = cast.get("child") or cast["children"][0]
+    return child
+
+
+def _constant(node: Node) -> Any:
+    """Return the value of a constant inside casts and truncations; None for other operands."""
+    while node.get("type") == "OPERATOR_CAST" or node.get("name") == "trunc":
+        node = _operand(node)
+    constant = node.get("value") if node.get("expression_class") == "BOUND_CONSTANT" else None
+    return constant.get("value") if isinstance(constant, dict) else None
 
 
 def is_total(source: Node, target: Node) -> bool:

@@ -1,4 +1,4 @@
-"""Casts that DuckDB adds to a text: those that may fail are refused, those of whole constants are read."""
+"""Casts that DuckDB adds to a text, and calls that fail inside TRY: those that may fail for some value are refused."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from dpsql.lock.tree import Unproved
 def prove(text: str) -> None:
     with duckdb.connect() as con:
         con.execute("CREATE TABLE t (n INTEGER, tiny TINYINT, x DOUBLE, s VARCHAR, day DATE)")
+        con.execute("ALTER TABLE t ADD COLUMN hm TIME; ALTER TABLE t ADD COLUMN iv INTERVAL")
+        con.execute("ALTER TABLE t ADD COLUMN ts TIMESTAMP")
         plan = "SELECT json_serialize_plan(?, optimize := false)"
         prove_casts(text, lambda sql: str(con.execute(plan, [sql]).fetchall()[0][0]))
 
@@ -43,3 +45,24 @@ def test_casts_without_a_failing_value_are_proved(text: str) -> None:
 def test_casts_with_a_failing_value_are_refused(text: str) -> None:
     with pytest.raises(Unproved):
         prove(text)
+
+
+@pytest.mark.parametrize(
+    ("proved", "refused"),
+    [
+        ("TRY(time_bucket(INTERVAL '1' DAY, ts))", "TRY(time_bucket(INTERVAL '-1' DAY, ts))"),
+        ("TRY(time_bucket(INTERVAL '2' MONTH, ts))", "TRY(time_bucket(INTERVAL '0' MONTH, ts))"),
+        ("TRY(time_bucket(INTERVAL '2' HOUR, ts))", "TRY(time_bucket(iv, ts))"),
+        ("TRY(date_part('hour', hm))", "TRY(date_part('day', hm))"),
+        ("TRY(date_part('week', day))", "TRY(date_part(s, hm))"),
+        ("TRY(dayofweek(ts))", "TRY(dayofweek(iv))"),
+        ("TRY(date_diff('day', ts, ts))", "TRY(date_diff('day', hm, hm))"),
+        ("TRY(date_trunc('day', ts))", "TRY(date_trunc('era', iv))"),
+        ("s LIKE 'x' ESCAPE '!'", "s LIKE 'x' ESCAPE '!!'"),
+        ("s NOT ILIKE 'x' ESCAPE '!'", "s NOT ILIKE 'x' ESCAPE s"),
+    ],
+)
+def test_calls_that_fail_inside_try_are_refused(proved: str, refused: str) -> None:
+    prove(f"SELECT {proved} AS y FROM t")
+    with pytest.raises(Unproved):
+        prove(f"SELECT {refused} AS y FROM t")
