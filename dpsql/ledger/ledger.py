@@ -36,7 +36,8 @@ from dpsql.ledger.terms import Terms
 from dpsql.numerics.exact_numbers import compute_root, shorten
 from dpsql.policy.model import Policy
 from dpsql.privacy import conversions
-from dpsql.privacy.accountants import Accountant, Spent, format_percent
+from dpsql.privacy.accountants import Accountant, Spent
+from dpsql.privacy.amounts import format_percent
 from dpsql.privacy.events import Event, GroupSelection, PureDP, RoundedGaussian, compose_events
 from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.privacy.records import OTHERS, BudgetState, Entry

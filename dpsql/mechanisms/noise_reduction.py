@@ -43,8 +43,7 @@ from dpsql.numerics.exact_numbers import (
     round_significant,
     write_number,
 )
-from dpsql.privacy.events import Event, compose_events
-from dpsql.privacy.gradual_events import NoiseReduction
+from dpsql.privacy.events import Event, NoiseReduction, compose_events
 
 STEPS = 220
 """Levels of the ladder: from 1/4096 of epsilon to all of it, each 4 percent above the previous one."""

@@ -28,7 +28,7 @@ from dpsql.numerics.interval_arithmetic import calibrate_gaussian
 from dpsql.privacy import events
 from dpsql.privacy.amounts import GaussianByMu
 from dpsql.privacy.conversions import gaussian_epsilon
-from dpsql.privacy.gaussian_events import JointGaussian
+from dpsql.privacy.events import JointGaussian
 
 _SMOOTH = 4
 """The deviation from which on a series gives the mean distance of rounded Gaussian noise from 0."""
@@ -260,7 +260,7 @@ class JointGaussianNoise(GaussianNoise):
     statistics whose shares add up to at most 1 is mu-GDP for the pair's mu (Dong, Roth, Su 2022, corollary 2.1: squared mus of
     independent Gaussian noise on jointly fixed numbers add up), hence (epsilon, delta)-DP by the analytic formula (Balle,
     Wang 2018). So sigma is the L2 sensitivity over ``sqrt(share)`` times that of a single number. The caller must ensure the
-    shares' sum; the composed event checks it again (:class:`~dpsql.privacy.gaussian_events.JointGaussian`).
+    shares' sum; the composed event checks it again (:class:`~dpsql.privacy.events.JointGaussian`).
     """
 
     share: Fraction = Fraction(1)

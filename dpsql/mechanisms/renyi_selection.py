@@ -43,8 +43,7 @@ from dpsql.mechanisms.per_group import GroupSelector, split_delta
 from dpsql.numerics import interval_arithmetic as ia
 from dpsql.numerics.exact_numbers import round_significant
 from dpsql.privacy import conversions
-from dpsql.privacy.events import Event, GroupSelection
-from dpsql.privacy.selection_events import RenyiSelection, find_rest
+from dpsql.privacy.events import Event, GroupSelection, RenyiSelection, find_rest
 
 FEWEST_GROUPS = 3
 """The least groups per unit for which the table is used: for two it is within one unit of even shares."""

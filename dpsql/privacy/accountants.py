@@ -8,22 +8,20 @@ in addition, and one row of :data:`dpsql.privacy.filters.ACCOUNTANTS`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import lru_cache, partial
 from operator import le
+from statistics import NormalDist
 from typing import Any, ClassVar, Self
 
 from dpsql.numerics.exact_numbers import round_significant, shorten, write_number
-from dpsql.privacy.amounts import OwnRoom, say_what_is_left
-from dpsql.privacy.amounts import format_percent as format_percent
+from dpsql.privacy.amounts import OwnRoom, format_percent, say_what_is_left
 from dpsql.privacy.codec import read_record, write_record
-from dpsql.privacy.events import Event, PureDP
-from dpsql.privacy.gradual_events import NoiseReduction
-from dpsql.privacy.guesses import LARGEST_EPSILON, find_most, guess_renyi
+from dpsql.privacy.events import OPEN_ENDED, Event, NoiseReduction, PureDP
 from dpsql.privacy.pld import DeclaredPlan
-from dpsql.privacy.threshold_events import OPEN_ENDED
 
 MANY = 10**9
 """The count that :meth:`Accountant.more` returns for an event that uses nothing up."""
@@ -346,8 +344,8 @@ class RuleAccountant(Accountant):
     def rule_sums(self, spent: Spent) -> tuple[Fraction, ...]:
         return spent.renyi
 
-    def guess_costs(self) -> tuple[Callable[[float], float], ...]:
-        """Return an estimate of a pure epsilon's summand, for each of the rule's sums. It decides nothing."""
+    def guess_costs(self) -> tuple[Guess, ...]:
+        """Return an estimate of a pure epsilon's summand, for each of the rule's sums."""
         return tuple(partial(guess_renyi, float(order)) for order in self.orders)
 
     @property
@@ -467,3 +465,51 @@ def suggest_delta(left: Fraction) -> Fraction:
     ('1e-08', Fraction(0, 1))
     """
     return round_significant(max(_NOTHING, left) / 50, 1)
+
+
+LARGEST_EPSILON = 64
+"""The largest epsilon that a rule is said to admit."""
+_GUESSED_WELL, _SURELY = Fraction(1, 1000), 1.000_001
+"""From this epsilon on estimates are wrong by far less than a cost changes by where epsilon is changed by this factor."""
+
+Guess = Callable[[float], float]
+"""A float estimate of a rule's cost of a pure epsilon. It decides nothing: exact costs decide whether a guessed epsilon fits."""
+
+
+def guess_rho(epsilon: float) -> float:
+    """Estimate the rho of a pure epsilon."""
+    return epsilon * math.tanh(epsilon / 2)
+
+
+def guess_renyi(order: float, epsilon: float) -> float:
+    """Estimate the Renyi divergence of an order of a pure epsilon."""
+    lost = math.log1p(math.exp(-epsilon)) - math.log1p(math.exp(-(2 * order - 1) * epsilon))
+    return min(order * guess_rho(epsilon), epsilon - lost / (order - 1))
+
+
+def guess_mu_squared(epsilon: float) -> float:
+    """Estimate the square of the Gaussian-DP loss of a pure epsilon."""
+    return 4 * NormalDist().inv_cdf(max(1 / (1 + math.exp(epsilon)), 1e-300)) ** 2
+
+
+def find_most(costs: Iterable[Guess], left: Iterable[Fraction], above: Fraction) -> float:
+    """Return approximately the largest epsilon with one cost within its remaining amount; 0 if it is not ``above``.
+
+    The first cost takes one search, and each further cost only if it admits more than those before it.
+    """
+    found = 0.0
+    start = float(above) / _SURELY if above > _GUESSED_WELL else 0.0
+    for cost, most in zip(costs, map(float, left), strict=True):
+        if found < LARGEST_EPSILON and cost(max(found, start)) <= most:
+            found = max(found, _search(cost, most))
+    return found
+
+
+def _search(cost: Guess, most: float) -> float:
+    if cost(LARGEST_EPSILON) <= most:
+        return LARGEST_EPSILON
+    low, high = 0.0, float(LARGEST_EPSILON)
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if cost(middle) <= most else (low, middle)
+    return low

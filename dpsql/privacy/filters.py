@@ -31,7 +31,7 @@ went well are (epsilon, rest)-close. Those that end with the plain sum within ep
 along, because its sums only grow: they happen, with unchanged probabilities, in a session that the rule alone would have
 stopped, and add at most that session's delta. A session ends in at least one of the two ways, hence ``delta <= 1 - (1 -
 aside)(1 - rest) <= aside + rest``. (For noise that is reduced step by step, epsilon is that of the path, which is all that
-the first way requires; the rule is charged the stages that were begun, see :mod:`dpsql.privacy.gradual_events`.)
+the first way requires; the rule is charged the stages that were begun, see :class:`dpsql.privacy.events.NoiseReduction`.)
 
 A budget may also be given in the currency of its rule, as a mu or a rho (:func:`open_own_filter`). Then that limit itself is
 guaranteed, ``G_mu`` composed with ``f_{0, aside}``, for every epsilon instead of a single one. An additional plain sum would
@@ -62,17 +62,23 @@ Without delta only pure mechanisms are admitted.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Self
 
 from dpsql.numerics.exact_numbers import GRID, compute_root, write_number
 from dpsql.privacy import conversions
-from dpsql.privacy.accountants import Accountant, RuleAccountant, Spent, count_repeats
+from dpsql.privacy.accountants import (
+    Accountant,
+    Guess,
+    RuleAccountant,
+    Spent,
+    count_repeats,
+    guess_mu_squared,
+    guess_rho,
+)
 from dpsql.privacy.amounts import GaussianByMu
 from dpsql.privacy.events import Event
-from dpsql.privacy.guesses import guess_mu_squared, guess_rho
 
 MECHANISM_SHARE = Fraction(1, 2)
 """The part of delta for mechanisms with a delta of their own, unless the owner sets it."""
@@ -149,7 +155,7 @@ class Zcdp(RuleAccountant):
     def rule_sums(self, spent: Spent) -> tuple[Fraction, ...]:
         return super().rule_sums(spent) or (spent.rho,)
 
-    def guess_costs(self) -> tuple[Callable[[float], float], ...]:
+    def guess_costs(self) -> tuple[Guess, ...]:
         return super().guess_costs() or (guess_rho,)
 
     def write_charge(self, event: Event) -> str:
@@ -191,7 +197,7 @@ class Gdp(RuleAccountant):
     def rule_sums(self, spent: Spent) -> tuple[Fraction, ...]:
         return (spent.mu_squared,)
 
-    def guess_costs(self) -> tuple[Callable[[float], float], ...]:
+    def guess_costs(self) -> tuple[Guess, ...]:
         return (guess_mu_squared,)
 
 

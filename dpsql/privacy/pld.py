@@ -36,15 +36,16 @@ from dpsql.privacy.events import (
     DiscreteLaplace,
     Event,
     EventList,
+    GaussianSparseVector,
+    GaussianTest,
     GroupSelection,
+    JointGaussian,
     PureDP,
+    RenyiSelection,
     RoundedGaussian,
     StableTest,
     require,
 )
-from dpsql.privacy.gaussian_events import GaussianTest, JointGaussian
-from dpsql.privacy.selection_events import RenyiSelection
-from dpsql.privacy.threshold_events import GaussianSparseVector
 
 POINTS = 12_000
 """The number of grid points that the distribution of a whole plan gets."""

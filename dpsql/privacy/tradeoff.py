@@ -28,24 +28,389 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
+from statistics import NormalDist
+from typing import ClassVar
 
 import numpy as np
 
-from dpsql.privacy.curves import (
-    EpsilonDelta,
-    Gaussian,
-    Laplace,
-    PiecewiseLinear,
-    Profile,
-    Real,
-    TradeOff,
-    atoms_of,
-)
+from dpsql.numerics.exact_numbers import Floats, compute_root
+from dpsql.privacy import conversions
 from dpsql.privacy.events import Event
-from dpsql.privacy.pld import compute_loss
+from dpsql.privacy.pld import Loss, compute_loss, gaussian_loss, make_loss
 
 _NEAR = 1e-9
 """The rounding that is forgiven where curves are compared."""
+
+
+Real = Fraction | float | int
+
+_POINTS = 8192  # of the grid on which two curves without atoms are composed
+_ATOMS = 2_000_000  # pairs of atoms that are still composed one by one
+
+
+class TradeOff:
+    """A trade-off function. Subclasses define ``__call__``; all else has a numerical default."""
+
+    symmetric: ClassVar[bool] = False
+    """Whether exchanging the two data sets leaves the curve unchanged."""
+
+    def __call__(self, alpha: float) -> float:
+        """Return the smallest type II error at type I error ``alpha``, both in [0, 1]."""
+        raise NotImplementedError
+
+    def delta(self, epsilon: float) -> float:
+        """Return the delta of (epsilon, delta)-DP by duality: ``1 + f*(-e^epsilon)``, any real epsilon."""
+        slope = math.exp(epsilon)
+        return max(0.0, _highest(lambda alpha: 1 - self(alpha) - slope * alpha))
+
+    def epsilon(self, delta: float) -> float:
+        """Return the smallest epsilon >= 0 whose delta is at most ``delta``; infinite if there is none."""
+        high = 1.0
+        while self.delta(high) > delta:
+            high *= 2
+            if high > 700:
+                return math.inf
+        low = 0.0 if self.delta(0.0) > delta else high
+        if low == high:
+            return 0.0
+        while high - low > 1e-13 * high:
+            middle = (low + high) / 2
+            low, high = (low, middle) if self.delta(middle) <= delta else (middle, high)
+        return high
+
+    def inverse(self) -> TradeOff:
+        """Exchange the roles of the two data sets: ``inf {t : f(t) <= alpha}``."""
+        return self if self.symmetric else _Inverse(self)
+
+    def symmetrised(self) -> TradeOff:
+        """Return ``max(f, f^-1)``, which also holds because neighbouring is symmetric."""
+        return self if self.symmetric else _Symmetrised(self)
+
+    def group(self, k: int) -> TradeOff:
+        """Return the curve for k privacy units at once: ``1 - (1 - f)`` applied k times."""
+        if k < 1:
+            raise ValueError("a group has at least one member")
+        return self if k == 1 else _Group(self, k)
+
+    def tensor(self, other: TradeOff) -> TradeOff:
+        """Return the composition: both mechanisms on equal data, their parameters fixed in advance.
+
+        Exact for Gaussians and for piecewise linear curves with few corners; else a lower bound from the grid of
+        :mod:`dpsql.privacy.pld`. As a stopping rule for adaptively chosen parameters it is *not* valid.
+        """
+        if self.total_variation == 0 or other.total_variation == 0:
+            return other if self.total_variation == 0 else self
+        mine, others = self._atoms(), other._atoms()
+        if mine is not None and others is not None and len(mine[0]) * len(others[0]) <= _ATOMS:
+            return _merged(mine, others)
+        reach = self._reach() + other._reach()
+        step = 2 * reach / _POINTS
+        return PiecewiseLinear(*atoms_of(self._loss(step).with_(other._loss(step))))
+
+    @property
+    def total_variation(self) -> float:
+        """The largest advantage of any test, ``max of 1 - alpha - f(alpha)``: the delta at epsilon 0."""
+        return self.delta(0.0)
+
+    @property
+    def kl(self) -> float:
+        """``-integral of log |f'|``: the relative entropy; infinite where f is flat."""
+        return -self._moment(lambda x: x)
+
+    @property
+    def kappa2(self) -> float:
+        """``integral of log^2 |f'|``."""
+        return self._moment(np.square)
+
+    @property
+    def kappa3(self) -> float:
+        """``integral of |log |f'||^3``."""
+        return self._moment(lambda x: np.abs(x) ** 3)
+
+    @property
+    def kappa3bar(self) -> float:
+        """``integral of |log |f'| + kl|^3``: the third absolute central moment."""
+        kl = self.kl
+        return self._moment(lambda x: np.abs(x + kl) ** 3) if math.isfinite(kl) else math.inf
+
+    def _atoms(self) -> tuple[Floats, Floats, float] | None:
+        """Return losses, masses, and the mass at infinity; None for a curve that is not piecewise linear."""
+        return None
+
+    def _reach(self) -> float:
+        """Return a loss above which nothing matters."""
+        return max(self.epsilon(1e-15), 1e-6) if self.delta(700.0) == 0 else 40.0
+
+    def _loss(self, step: float) -> Loss:
+        reach = self._reach()
+        return make_loss(lambda x: np.array([self.delta(float(v)) for v in x]), -reach, reach, step)
+
+    def _moment(self, power: Callable[[Floats], Floats]) -> float:
+        """Compute the mean of ``power(log |f'|)`` over alpha."""
+        atoms = self._atoms() or atoms_of(self._loss(2 * self._reach() / _POINTS))
+        losses, masses, _ = atoms
+        weights = masses * np.exp(-losses)
+        if 1 - float(weights.sum()) > 1e-9:
+            return math.inf if power(np.array([-1.0]))[0] > 0 else -math.inf
+        return float(np.sum(weights * power(losses)))
+
+
+class Gaussian(TradeOff):
+    """``G_mu``, in closed form."""
+
+    symmetric = True
+
+    def __init__(self, mu: Real) -> None:
+        if mu < 0:
+            raise ValueError("mu can't be negative")
+        self.mu = Fraction(mu)
+
+    def __repr__(self) -> str:
+        return f"gaussian(mu={float(self.mu):.12g})"
+
+    def __call__(self, alpha: float) -> float:
+        if alpha <= 0 or alpha >= 1:
+            return 1.0 if alpha <= 0 else 0.0
+        return NormalDist().cdf(-NormalDist().inv_cdf(alpha) - float(self.mu))
+
+    def delta(self, epsilon: float) -> float:
+        return float(conversions.gaussian_delta_digits(self.mu, Fraction(epsilon)))
+
+    def epsilon(self, delta: float) -> float:
+        return float(conversions.gaussian_epsilon(self.mu, Fraction(delta))) if delta > 0 else math.inf
+
+    def group(self, k: int) -> TradeOff:
+        return super().group(k) if k < 1 else Gaussian(k * self.mu)
+
+    def tensor(self, other: TradeOff) -> TradeOff:
+        if isinstance(other, Gaussian):
+            return Gaussian(compute_root(self.mu**2 + other.mu**2))
+        return super().tensor(other)
+
+    def _reach(self) -> float:
+        mu = float(self.mu)
+        return mu * mu / 2 + 9 * mu
+
+    def _loss(self, step: float) -> Loss:
+        return gaussian_loss(float(self.mu) * (1 + 1e-15), step)
+
+    @property
+    def kl(self) -> float:
+        return float(self.mu) ** 2 / 2
+
+    @property
+    def kappa2(self) -> float:
+        return float(self.mu) ** 2 + float(self.mu) ** 4 / 4
+
+    @property
+    def kappa3(self) -> float:
+        s, m = float(self.mu), float(self.mu) ** 2 / 2
+        normal = NormalDist()
+        centre = (m**3 + 3 * m * s * s) * (1 - 2 * normal.cdf(-m / s)) if s else 0.0
+        return centre + (2 * s * normal.pdf(m / s) * (m * m + 2 * s * s) if s else 0.0)
+
+    @property
+    def kappa3bar(self) -> float:
+        return float(self.mu) ** 3 * 2 * math.sqrt(2 / math.pi)
+
+
+class Laplace(TradeOff):
+    """The curve of continuous Laplace noise, in closed form."""
+
+    symmetric = True
+
+    def __init__(self, epsilon: Real) -> None:
+        if epsilon < 0:
+            raise ValueError("epsilon can't be negative")
+        self.parameter = float(epsilon)
+
+    def __repr__(self) -> str:
+        return f"laplace(epsilon={self.parameter:.12g})"
+
+    def __call__(self, alpha: float) -> float:
+        e = self.parameter
+        if alpha >= 0.5:
+            return math.exp(-e) * (1 - alpha)
+        return 1 - math.exp(e) * alpha if alpha < math.exp(-e) / 2 else math.exp(-e) / (4 * alpha)
+
+    def delta(self, epsilon: float) -> float:
+        if epsilon < 0:
+            return 1 - math.exp(epsilon) + math.exp(epsilon) * self.delta(-epsilon)
+        return max(0.0, -math.expm1((epsilon - self.parameter) / 2))
+
+    def _reach(self) -> float:
+        return self.parameter
+
+    def _moment(self, power: Callable[[Floats], Floats]) -> float:
+        e = self.parameter
+        ends = float(power(np.array([-e]))[0]) / 2 + float(power(np.array([e]))[0]) * math.exp(-e) / 2
+        nodes, weights = np.polynomial.legendre.leggauss(40)
+        total, pieces = 0.0, 64  # the integrand has kinks: many short pieces
+        for i in range(pieces):
+            a, b = e * i / pieces, e * (i + 1) / pieces
+            x = (b - a) / 2 * nodes + (a + b) / 2
+            total += float(np.sum(weights * np.exp(-x) * power(2 * x - e))) * (b - a) / 4
+        return ends + total
+
+
+class PiecewiseLinear(TradeOff):
+    """The curve of a pair with finitely many privacy losses: ``masses`` at ``losses``, the rest at infinity.
+
+    Args:
+        losses: log likelihood ratios.
+        masses: their probabilities under the ratio's numerator.
+        infinite: the probability of an output that reveals the data set.
+    """
+
+    def __init__(self, losses: Floats, masses: Floats, infinite: float) -> None:
+        order = np.argsort(-np.asarray(losses, dtype=np.float64))
+        self.losses = np.asarray(losses, dtype=np.float64)[order]
+        self.masses = np.asarray(masses, dtype=np.float64)[order]
+        self.infinite = float(infinite)
+        self._alphas = np.append(0.0, np.cumsum(self.masses * np.exp(-self.losses)))
+        self._betas = np.maximum(0.0, np.append(0.0, -np.cumsum(self.masses)) + 1 - self.infinite)
+        self._betas[-1] = 0.0
+
+    def __repr__(self) -> str:
+        return f"<piecewise linear trade-off curve with {len(self.losses)} pieces>"
+
+    def __call__(self, alpha: float) -> float:
+        return float(np.interp(alpha, self._alphas, self._betas))
+
+    def delta(self, epsilon: float) -> float:
+        above = self.losses > epsilon
+        inner = np.sum(self.masses[above] * -np.expm1(epsilon - self.losses[above]))
+        return min(1.0, float(inner) + self.infinite)
+
+    def _atoms(self) -> tuple[Floats, Floats, float]:
+        return self.losses, self.masses, self.infinite
+
+
+class EpsilonDelta(PiecewiseLinear):
+    """``f_{epsilon, delta}``: two losses, and the rest at infinity."""
+
+    symmetric = True
+
+    def __init__(self, epsilon: Real, delta: Real) -> None:
+        if epsilon < 0 or not 0 <= delta <= 1:
+            raise ValueError("epsilon >= 0 and 0 <= delta <= 1")
+        self.pair = e, d = float(epsilon), float(delta)
+        top = (1 - d) / (1 + math.exp(-e))
+        super().__init__(np.array([e, -e]), np.array([top, 1 - d - top]), d)
+
+    def __repr__(self) -> str:
+        return f"from_epsilon_delta({self.pair[0]:.12g}, {self.pair[1]:.12g})"
+
+    def __call__(self, alpha: float) -> float:
+        e, d = self.pair
+        return max(0.0, 1 - d - math.exp(e) * alpha, math.exp(-e) * (1 - d - alpha))
+
+
+class Profile(TradeOff):
+    """The largest lower bound from finitely many points of a symmetric privacy profile."""
+
+    def __init__(self, profile: Callable[[float], float], epsilons: Iterable[float]) -> None:
+        self._profile = profile
+        epsilon = np.array(sorted(set(epsilons) | {0.0}))
+        delta = np.array([profile(float(x)) for x in epsilon])
+        self._offsets = np.concatenate([1 - delta, np.exp(-epsilon) * (1 - delta)])
+        self._slopes = np.concatenate([np.exp(epsilon), np.exp(-epsilon)])
+
+    def __call__(self, alpha: float) -> float:
+        return max(0.0, float(np.max(self._offsets - self._slopes * alpha)))
+
+    def delta(self, epsilon: float) -> float:
+        if epsilon < 0:
+            return 1 - math.exp(epsilon) + math.exp(epsilon) * self._profile(-epsilon)
+        return self._profile(epsilon)
+
+
+class _Inverse(TradeOff):
+    def __init__(self, curve: TradeOff) -> None:
+        self._curve = curve
+
+    def __call__(self, alpha: float) -> float:
+        low, high = 0.0, 1.0
+        if self._curve(0.0) <= alpha:
+            return 0.0
+        for _ in range(80):
+            middle = (low + high) / 2
+            low, high = (low, middle) if self._curve(middle) <= alpha else (middle, high)
+        return high
+
+    def inverse(self) -> TradeOff:
+        return self._curve
+
+
+class _Symmetrised(TradeOff):
+    symmetric = True
+
+    def __init__(self, curve: TradeOff) -> None:
+        self._curve, self._other = curve, curve.inverse()
+
+    def __call__(self, alpha: float) -> float:
+        return max(self._curve(alpha), self._other(alpha))
+
+
+class _Group(TradeOff):
+    def __init__(self, curve: TradeOff, k: int) -> None:
+        self._curve, self._k = curve, k
+
+    def __call__(self, alpha: float) -> float:
+        for _ in range(self._k):
+            alpha = 1 - self._curve(alpha)
+        return 1 - alpha
+
+
+class BesideDelta(TradeOff):
+    """``f`` composed with ``f_{0, delta}``: with probability delta the output reveals the data set, else f holds.
+
+    In closed form (Dong, Roth, Su 2022): ``(1 - delta) f(alpha / (1 - delta))``, and 0 above ``1 - delta``.
+    """
+
+    def __init__(self, curve: TradeOff, delta: Real) -> None:
+        if not 0 <= delta < 1:
+            raise ValueError("0 <= delta < 1")
+        self._curve, self._held = curve, 1 - float(delta)
+        self._outside = float(delta)
+
+    def __call__(self, alpha: float) -> float:
+        return self._held * self._curve(alpha / self._held) if alpha < self._held else 0.0
+
+    def delta(self, epsilon: float) -> float:
+        return self._outside + self._held * self._curve.delta(epsilon)
+
+    @property
+    def total_variation(self) -> float:
+        return self.delta(0.0)
+
+
+def atoms_of(loss: Loss) -> tuple[Floats, Floats, float]:
+    """Return losses, masses, and the mass at infinity: the sum is one."""
+    losses = (loss.low + np.arange(len(loss.masses), dtype=np.float64)) * loss.step
+    infinite = min(1.0, max(loss.infinite, 1 - float(loss.masses.sum())))
+    return np.asarray(losses, dtype=np.float64), loss.masses, infinite
+
+
+def _merged(a: tuple[Floats, Floats, float], b: tuple[Floats, Floats, float]) -> PiecewiseLinear:
+    """Add all pairs of losses; equal ones (to twelve digits) are one."""
+    losses = np.round(np.add.outer(a[0], b[0]).ravel(), 12)
+    values, where = np.unique(losses, return_inverse=True)
+    masses = np.bincount(where, weights=np.multiply.outer(a[1], b[1]).ravel())
+    return PiecewiseLinear(values.astype(np.float64), masses.astype(np.float64), a[2] + b[2] - a[2] * b[2])
+
+
+def _highest(f: Callable[[float], float]) -> float:
+    """Return the maximum of a concave function on [0, 1] whose maximiser may be very near 0."""
+    points = [0.0, *(10.0 ** (-i / 8) for i in range(8 * 16, -1, -1)), *(i / 64 for i in range(1, 64))]
+    points.sort()
+    best = max(range(len(points)), key=lambda i: f(points[i]))
+    a, b = points[max(0, best - 1)], points[min(len(points) - 1, best + 1)]
+    ratio = (math.sqrt(5) - 1) / 2
+    for _ in range(60):
+        c, d = b - ratio * (b - a), a + ratio * (b - a)
+        a, b = (a, d) if f(c) >= f(d) else (c, b)
+    return f((a + b) / 2)
 
 
 def gaussian(mu: Real) -> TradeOff:

@@ -13,22 +13,25 @@ from dpsql.errors import BindError
 from dpsql.ledger.ledger import Ledger
 from dpsql.numerics.exact_numbers import write_number
 from dpsql.policy.model import Policy, Table
-from dpsql.privacy.accountants import Accountant, format_percent
+from dpsql.privacy.accountants import Accountant
+from dpsql.privacy.amounts import format_percent
 from dpsql.privacy.events import (
     BoundedRange,
     DiscreteLaplace,
     Event,
+    GaussianSparseVector,
+    GaussianTest,
     GroupSelection,
+    JointGaussian,
+    NoiseReduction,
     PureDP,
+    RenyiSelection,
     RoundedGaussian,
     SparseVector,
+    StableQuestions,
     StableTest,
 )
-from dpsql.privacy.gaussian_events import GaussianTest, JointGaussian
-from dpsql.privacy.gradual_events import NoiseReduction
 from dpsql.privacy.records import Entry
-from dpsql.privacy.selection_events import RenyiSelection
-from dpsql.privacy.threshold_events import GaussianSparseVector, StableQuestions
 from dpsql.report.tables import name_of
 
 

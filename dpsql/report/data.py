@@ -18,8 +18,8 @@ from dpsql.ledger.log_file import format_now
 from dpsql.numerics.exact_numbers import UP, write_pair, write_short
 from dpsql.policy.model import Column, Policy, Table
 from dpsql.policy.validate import DateBound
-from dpsql.privacy.accountants import Accountant, RuleAccountant, Spent, format_percent
-from dpsql.privacy.amounts import SYMBOLS, OwnRoom
+from dpsql.privacy.accountants import Accountant, RuleAccountant, Spent
+from dpsql.privacy.amounts import SYMBOLS, OwnRoom, format_percent
 from dpsql.privacy.events import Event
 from dpsql.privacy.records import BudgetState, Entry
 from dpsql.report.charge_explanation import explain_entry

@@ -20,11 +20,10 @@ from typing import TYPE_CHECKING
 from dpsql.numerics.exact_numbers import compute_root, write_number
 from dpsql.privacy import conversions
 from dpsql.privacy.accountants import Accountant, RuleAccountant, Spent
-from dpsql.privacy.curves import BesideDelta, TradeOff
 from dpsql.privacy.events import Event, PureDP
 from dpsql.privacy.filters import ACCOUNTANTS, RENYI_ORDERS
 from dpsql.privacy.pld import compute_loss, find_cost
-from dpsql.privacy.tradeoff import from_epsilon_delta, from_profile, gaussian
+from dpsql.privacy.tradeoff import BesideDelta, TradeOff, from_epsilon_delta, from_profile, gaussian
 from dpsql.report.tables import Figures
 
 if TYPE_CHECKING:

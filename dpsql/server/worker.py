@@ -41,7 +41,8 @@ from dpsql.ledger.answers import StoredRelease
 from dpsql.ledger.ledger import KeptReleases, Ledger, Ticket
 from dpsql.ledger.terms import Terms
 from dpsql.policy.model import Policy
-from dpsql.privacy.accountants import Accountant, Spent, format_percent
+from dpsql.privacy.accountants import Accountant, Spent
+from dpsql.privacy.amounts import format_percent
 from dpsql.privacy.events import Event
 from dpsql.privacy.records import BudgetState, Entry, tell_time_zone
 from dpsql.report.data import PICTURES

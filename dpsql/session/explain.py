@@ -23,8 +23,7 @@ from dpsql.mechanisms.moments import MEAN_ROWS
 from dpsql.numerics.exact_numbers import write_number
 from dpsql.policy.model import Budget, Policy
 from dpsql.privacy.amounts import SYMBOLS, Amount
-from dpsql.privacy.events import DiscreteLaplace, Event, compose_events
-from dpsql.privacy.gradual_events import NoiseReduction
+from dpsql.privacy.events import DiscreteLaplace, Event, NoiseReduction, compose_events
 from dpsql.report.charge_explanation import chooses_groups, explain_debit, explain_loss, find_named_tables
 from dpsql.session.explanation import Errors, Explanation, Why, WhyPart, end_sentence, explain_error
 from dpsql.session.stored_blocks import PreparedPlan

@@ -22,8 +22,7 @@ from dpsql.mechanisms.per_group import (
     Statistic,
 )
 from dpsql.privacy.conversions import gaussian_mu
-from dpsql.privacy.events import Event, PureDP, RoundedGaussian, compose_events
-from dpsql.privacy.gaussian_events import JointGaussian
+from dpsql.privacy.events import Event, JointGaussian, PureDP, RoundedGaussian, compose_events
 from tests.support.goodness import REFUSED, fixed, gaussian_pmf, p_value
 from tests.support.pmf import gaussian
 

@@ -20,9 +20,8 @@ from dpsql.mechanisms.renyi_selection import (
     make_group_selector,
 )
 from dpsql.privacy import conversions
-from dpsql.privacy.events import Event, GroupSelection, StableTest
+from dpsql.privacy.events import Event, GroupSelection, RenyiSelection, StableTest
 from dpsql.privacy.pld import compute_loss
-from dpsql.privacy.selection_events import RenyiSelection
 from tests.support.goodness import fixed
 
 ONE = Fraction(1)

@@ -12,7 +12,6 @@ from dpsql.mechanisms.per_group import GaussianNoiseByMu
 from dpsql.privacy import conversions
 from dpsql.privacy.accountants import Spent
 from dpsql.privacy.amounts import Amount, GaussianByMu
-from dpsql.privacy.curves import BesideDelta
 from dpsql.privacy.events import (
     BoundedRange,
     DiscreteLaplace,
@@ -23,7 +22,7 @@ from dpsql.privacy.events import (
     compose_events,
 )
 from dpsql.privacy.filters import Gdp, open_filter, open_own_filter
-from dpsql.privacy.tradeoff import from_epsilon_delta, gaussian
+from dpsql.privacy.tradeoff import BesideDelta, from_epsilon_delta, gaussian
 
 TINY = Fraction(1, 10**6)
 PRICES: dict[str, Callable[[Fraction], Event]] = {

@@ -19,18 +19,20 @@ from dpsql.privacy.events import (
     Composed,
     DiscreteLaplace,
     Event,
+    GaussianSparseVector,
+    GaussianTest,
     GroupSelection,
+    JointGaussian,
+    NoiseReduction,
     PureDP,
+    RenyiSelection,
     RoundedGaussian,
     SparseVector,
+    StableQuestions,
     StableTest,
     compose_events,
 )
-from dpsql.privacy.gaussian_events import GaussianTest, JointGaussian
-from dpsql.privacy.gradual_events import NoiseReduction
 from dpsql.privacy.pld import declare
-from dpsql.privacy.selection_events import RenyiSelection
-from dpsql.privacy.threshold_events import GaussianSparseVector, StableQuestions
 from tests.support.vectors import exact, vectors
 
 ONE = Fraction(1)

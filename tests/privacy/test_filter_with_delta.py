@@ -16,7 +16,8 @@ import pytest
 from dpsql.mechanisms.renyi_selection import RenyiGroupSelector
 from dpsql.numerics.exact_numbers import compute_root
 from dpsql.privacy import conversions
-from dpsql.privacy.accountants import RuleAccountant, Spent, format_percent, suggest_delta
+from dpsql.privacy.accountants import RuleAccountant, Spent, suggest_delta
+from dpsql.privacy.amounts import format_percent
 from dpsql.privacy.events import (
     BoundedRange,
     DiscreteLaplace,

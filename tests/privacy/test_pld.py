@@ -16,14 +16,15 @@ from dpsql.privacy.events import (
     BoundedRange,
     DiscreteLaplace,
     Event,
+    GaussianTest,
     GroupSelection,
+    JointGaussian,
     PureDP,
     RoundedGaussian,
     SparseVector,
     StableTest,
     compose_events,
 )
-from dpsql.privacy.gaussian_events import GaussianTest, JointGaussian
 from dpsql.privacy.pld import FINE_POINTS, DeclaredPlan, compute_loss, declare, find_cost, make_loss
 from dpsql.privacy.tradeoff import compose as curves
 from dpsql.privacy.tradeoff import from_epsilon_delta, gaussian

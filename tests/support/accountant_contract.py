@@ -16,6 +16,7 @@ from dpsql.privacy.events import (
     BoundedRange,
     DiscreteLaplace,
     Event,
+    GaussianTest,
     PureDP,
     RoundedGaussian,
     SparseVector,
@@ -23,7 +24,6 @@ from dpsql.privacy.events import (
     compose_events,
 )
 from dpsql.privacy.filters import ACCOUNTANTS, open_filter
-from dpsql.privacy.gaussian_events import GaussianTest
 from tests.support.adaptive_analyst import Game, peeling, response, worst_delta
 
 ONE, TINY = Fraction(1), Fraction(1, 10**6)

@@ -43,8 +43,7 @@ from dpsql.mechanisms.per_group import GaussianNoise, GroupSelector, compute_kee
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.samplers import draw_rounded_gaussian
 from dpsql.numerics.interval_arithmetic import find_gaussian_threshold
-from dpsql.privacy.events import Event, StableTest, compose_events
-from dpsql.privacy.gaussian_events import GaussianTest
+from dpsql.privacy.events import Event, GaussianTest, StableTest, compose_events
 
 
 class Neighbours(Enum):

@@ -13,7 +13,7 @@ factor 2. The proof allows statistics in any order, so questions may be chosen a
 On a path with h hits the loss is at most epsilon1 + h epsilon2 / c, which basic composition may use. ``refresh`` draws a fresh
 threshold for each round (the textbook's Sparse): then rounds that never began cost nothing under any accountant. The threshold's
 noise may be Gaussian instead (``sigma``), whose cost is proved in
-:class:`~dpsql.privacy.threshold_events.GaussianSparseVector`. The bound of Lebensold, Precup and Balle (2024) for Gaussian noise
+:class:`~dpsql.privacy.events.GaussianSparseVector`. The bound of Lebensold, Precup and Balle (2024) for Gaussian noise
 on the statistics too needs statistics with public bounds, and depends on the stopping time: it is not used.
 
 A public shift corrects the threshold, so that a statistic at the threshold is found half the time: one-sided noise would find
@@ -62,8 +62,7 @@ from dpsql.noise.samplers import draw_geometric, draw_rounded_gaussian
 from dpsql.noise.selection import FEW_CANDIDATES, CandidateGaps, find_heads
 from dpsql.numerics.exact_numbers import SAFE, Integers, read_integers, to_integers
 from dpsql.privacy import conversions
-from dpsql.privacy.events import Event, SparseVector, compose_events
-from dpsql.privacy.threshold_events import OPEN_ENDED, GaussianSparseVector
+from dpsql.privacy.events import OPEN_ENDED, Event, GaussianSparseVector, SparseVector, compose_events
 
 FIRST_CHUNK = 256
 _CELLS = 200

@@ -87,9 +87,8 @@ from dpsql.noise.selection import choose_exponential
 from dpsql.numerics import interval_arithmetic as ia
 from dpsql.numerics.exact_numbers import hold_to_doubles, round_significant, write_number
 from dpsql.privacy.conversions import bounded_range_rho, find_smallest_epsilon
-from dpsql.privacy.events import BoundedRange, Event, PureDP, compose_events
+from dpsql.privacy.events import BoundedRange, Event, PureDP, StableQuestions, compose_events
 from dpsql.privacy.pld import DeclaredPlan
-from dpsql.privacy.threshold_events import StableQuestions
 
 QUESTIONS, CONFIDENCE = 1000, 0.95
 """The session assumed by EXPLAIN, the default number of blocks and the default split."""

@@ -10,8 +10,7 @@ import pytest
 
 import dpsql
 from dpsql.errors import Error
-from dpsql.privacy.events import DiscreteLaplace
-from dpsql.privacy.gradual_events import NoiseReduction
+from dpsql.privacy.events import DiscreteLaplace, NoiseReduction
 
 POLICY = """
 [budget]

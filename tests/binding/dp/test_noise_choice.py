@@ -18,9 +18,7 @@ from dpsql.mechanisms.moments import Sum
 from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise, Noise
 from dpsql.privacy.accountants import Accountant
 from dpsql.privacy.conversions import gaussian_mu
-from dpsql.privacy.events import Event
-from dpsql.privacy.gaussian_events import JointGaussian
-from dpsql.privacy.selection_events import RenyiSelection
+from dpsql.privacy.events import Event, JointGaussian, RenyiSelection
 from tests.support import inside
 
 TABLE = """

@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.privacy.threshold_events import GaussianSparseVector
+from dpsql.privacy.events import GaussianSparseVector
 from tests.support import inside
 
 POLICY = """

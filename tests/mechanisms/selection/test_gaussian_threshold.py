@@ -21,9 +21,8 @@ from dpsql.mechanisms.selection.above_threshold import (
 )
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy import conversions
-from dpsql.privacy.events import RoundedGaussian, SparseVector
+from dpsql.privacy.events import GaussianSparseVector, RoundedGaussian, SparseVector
 from dpsql.privacy.pld import find_cost
-from dpsql.privacy.threshold_events import GaussianSparseVector
 from tests.support.goodness import REFUSED, fixed, p_value
 from tests.support.operator_contract import OperatorContract
 from tests.support.svt_law import Answers, neighbours, paths, probability

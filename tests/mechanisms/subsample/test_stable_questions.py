@@ -22,7 +22,7 @@ from dpsql.mechanisms.subsample.subsample import (
 )
 from dpsql.mechanisms.subsample.votes import find_winner
 from dpsql.noise.entropy import Entropy
-from dpsql.privacy.threshold_events import StableQuestions
+from dpsql.privacy.events import StableQuestions
 from tests.support.goodness import fixed
 from tests.support.operator_contract import OperatorContract
 from tests.support.svt_law import paths, probability

@@ -23,8 +23,7 @@ from dpsql.mechanisms.synthetic.models import (
 )
 from dpsql.mechanisms.synthetic.rounds import TOTAL, WEIGHT, ExactCells, SyntheticRows
 from dpsql.noise.entropy import Entropy
-from dpsql.privacy.events import BoundedRange, Event
-from dpsql.privacy.gaussian_events import JointGaussian
+from dpsql.privacy.events import BoundedRange, Event, JointGaussian
 from tests.support.goodness import fixed
 from tests.support.operator_contract import OperatorContract
 from tests.support.plain_model import PlainFitter

@@ -6,10 +6,16 @@ from fractions import Fraction
 
 import pytest
 
-from dpsql.privacy.accountants import Spent
+from dpsql.privacy.accountants import (
+    LARGEST_EPSILON,
+    Spent,
+    find_most,
+    guess_mu_squared,
+    guess_renyi,
+    guess_rho,
+)
 from dpsql.privacy.events import DiscreteLaplace, RoundedGaussian
 from dpsql.privacy.filters import ACCOUNTANTS, RENYI_ORDERS, Gdp, Rdp, Zcdp, open_filter
-from dpsql.privacy.guesses import LARGEST_EPSILON, find_most, guess_mu_squared, guess_renyi, guess_rho
 
 RULES = sorted(set(ACCOUNTANTS) - {"basic"})
 
