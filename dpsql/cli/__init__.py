@@ -1,9 +1,7 @@
 """The command line of dpsql.
 
-ask_commands.py     demo, sql and explain, for analysts
-owner_commands.py   policy, report and ledger, for the owner
-server_commands.py  serve and analyst, for the owner of a server
-commands.py         help texts and arguments that commands share
+ask_commands.py    demo, sql and explain, for analysts; the arguments that all commands share
+owner_commands.py  policy, report, ledger, serve and analyst, for the owner
 
 A command's heavy modules are imported when it runs, so help and completion stay fast. Answers go to standard output; costs and
 errors go to standard error. The exit status is 0 for an answer, 1 for an error of ours, 2 for wrong usage.
@@ -17,10 +15,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dpsql import __version__
-from dpsql.cli.ask_commands import add_answer_commands
-from dpsql.cli.commands import add_command, take_policy
-from dpsql.cli.owner_commands import add_ledger_commands, add_policy_commands
-from dpsql.cli.server_commands import add_analyst_commands, add_serve_command
+from dpsql.cli.ask_commands import add_answer_commands, add_command, take_policy
+from dpsql.cli.owner_commands import (
+    add_analyst_commands,
+    add_ledger_commands,
+    add_policy_commands,
+    add_serve_command,
+)
 from dpsql.errors import Error
 
 _EXAMPLES = """\
@@ -88,7 +89,7 @@ def make_parser() -> argparse.ArgumentParser:
         nargs=0,
         help="print this version, and the versions that a bug report needs",
     )
-    top.set_defaults(run=lambda given: top.print_help())
+    top.set_defaults(run=lambda given: top.print_help(), policy_place=None)
     commands = top.add_subparsers(metavar="COMMAND", title="commands")
     for add in (
         add_answer_commands,

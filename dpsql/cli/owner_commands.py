@@ -1,18 +1,36 @@
-"""Commands about the policy, for the data owner: init, check and import."""
+"""Commands for the data owner: about the policy, the ledger, a server and its analysts."""
 
 from __future__ import annotations
 
 import argparse
+import os
+import stat
 import sys
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dpsql.cli.commands import add_actions, add_command, add_database, add_place, add_policy, require_policy
-from dpsql.errors import ParseError, PolicyError
+from dpsql.cli.ask_commands import (
+    DEFAULT_LISTEN,
+    add_actions,
+    add_command,
+    add_database,
+    add_place,
+    add_policy,
+    require_policy,
+)
+from dpsql.engine import is_spark_address
+from dpsql.errors import ParseError, PolicyError, ServerError, did_you_mean
 from dpsql.privacy.filters import ACCOUNTANTS
 
+if TYPE_CHECKING:
+    from dpsql.cli.ask_commands import Commands
+    from dpsql.policy.model import Policy
+    from dpsql.server.tokens import TokenFile
 
-def add_policy_commands(commands: Any) -> None:
+
+def add_policy_commands(commands: Commands) -> None:
     """Add the commands to those of the parser."""
     policy = add_command(
         commands,
@@ -100,21 +118,15 @@ def _init(given: argparse.Namespace) -> None:
     print(str(draft).rstrip() if given.output is None else draft.summary(given.output))
 
 
-def _choose_one(what: str, place: str | None, database: str | None) -> str | None:
-    """Return the only place that is given."""
-    if place is not None and database is not None:
-        raise ParseError(f"{what} can't be in two places.", hint=f"--database {database}")
-    return place if database is None else database
-
-
 def _check(given: argparse.Namespace) -> int:
     from dpsql.owner.policy_check import check_policy, write_proposals
 
     require_policy(given, "policy check")
     if not given.policy.exists():
         raise PolicyError(f"there is no policy file {given.policy}.")
-    data = _choose_one("the database", given.place, given.database)
-    findings = check_policy(given.policy, data or ":memory:", given.rows)
+    if given.place is not None and given.database is not None:
+        raise ParseError("the database can't be in two places.", hint=f"--database {given.database}")
+    findings = check_policy(given.policy, given.place or given.database or ":memory:", given.rows)
     for line in findings.lines():
         print(line)
     if given.write:
@@ -156,8 +168,10 @@ def _policy_import(given: argparse.Namespace) -> None:
     print(f"written to {given.output}; read it, then: dpsql policy check {given.output}")
 
 
-# -- Commands about the ledger, for the data owner: report and ledger.
-def add_ledger_commands(commands: Any) -> None:
+# -- the ledger
+
+
+def add_ledger_commands(commands: Commands) -> None:
     """Add the commands to those of the parser."""
     report = add_command(
         commands,
@@ -223,7 +237,7 @@ def add_ledger_commands(commands: Any) -> None:
     _add_upkeep(deeds)
 
 
-def _add_upkeep(actions: Any) -> None:
+def _add_upkeep(actions: Commands) -> None:
     """Add the commands of :mod:`dpsql.ledger.upkeep`."""
     verify = add_command(
         actions,
@@ -394,3 +408,276 @@ def _upgrade(given: argparse.Namespace) -> None:
     from dpsql.ledger.upkeep import upgrade
 
     print(upgrade(_ledger_of(given)))
+
+
+# -- the server
+
+
+def add_serve_command(commands: Commands) -> None:
+    """Add the command to those of the parser."""
+    serve = add_command(
+        commands,
+        "serve",
+        _serve,
+        "answer analysts over a socket or the network",
+        "It prints one line, listening on ..., when it is ready. Analysts need a token: dpsql analyst add NAME.",
+        (
+            "dpsql serve --policy policy.toml",
+            "dpsql serve --policy policy.toml --listen unix:/run/dpsql/dpsql.sock",
+        ),
+    )
+    add_policy(
+        serve, "the policy file (repeatable; its name without the ending is the catalog)", several=True
+    )
+    serve.add_argument(
+        "--database",
+        action="append",
+        metavar="FILE",
+        help="a DuckDB database; default: the policy's sources (one for each policy, in their order)",
+    )
+    serve.add_argument(
+        "--ledger",
+        type=Path,
+        metavar="FILE",
+        action="append",
+        help="the ledger; default: in the folder of the policy (one for each, in their order)",
+    )
+    serve.add_argument(
+        "--listen",
+        default=DEFAULT_LISTEN,
+        metavar="PLACE",
+        help=f"unix:/path of a socket, or HOST:PORT; port 0 takes a free one; default {DEFAULT_LISTEN}",
+    )
+    serve.add_argument(
+        "--pg",
+        metavar="HOST:PORT",
+        help="also speak PostgreSQL's protocol there, to psql and other clients; port 0 takes a free one",
+    )
+    serve.add_argument("--tls-cert", type=Path, metavar="FILE", help="the server's certificate, PEM")
+    serve.add_argument("--tls-key", type=Path, metavar="FILE", help="its key, PEM")
+    serve.add_argument(
+        "--tls-client-ca",
+        type=Path,
+        metavar="FILE",
+        help="require a client certificate of this authority; its CN is the analyst",
+    )
+    serve.add_argument(
+        "--console",
+        metavar="PLACE",
+        help="show the owner a page there: 127.0.0.1:8080, or unix:/path; the link to it is printed",
+    )
+
+
+def _serve(given: argparse.Namespace) -> int:
+    from dpsql.ledger.state_files import place_ledger
+    from dpsql.server.serve import run_server
+    from dpsql.server.served import ServedFiles
+
+    if (given.tls_cert is None) != (given.tls_key is None):
+        raise ServerError("a certificate needs its key.", hint="--tls-cert cert.pem --tls-key key.pem")
+    require_policy(given, "serve")
+    policies: list[Path] = given.policy
+    databases = _one_for_each("--database", given.database, policies)
+    ledgers = _one_for_each("--ledger", given.ledger, policies)
+    places = [
+        ServedFiles(policy, _find_database(database), ledger or place_ledger(policy))
+        for policy, database, ledger in zip(policies, databases, ledgers, strict=True)
+    ]
+    certificate = None if given.tls_cert is None else (given.tls_cert, given.tls_key)
+    return run_server(
+        places,
+        given.listen,
+        certificate,
+        client_authority=given.tls_client_ca,
+        console=given.console,
+        postgres=given.pg,
+    )
+
+
+def _find_database(given: str | None) -> str:
+    """Return a database's absolute path, since workers run in the root folder."""
+    if given is None or given == ":memory:":
+        return ":memory:"
+    if is_spark_address(given):
+        raise ServerError(
+            "a server reads DuckDB's databases, not Spark.", hint="ask Spark with dpsql.connect."
+        )
+    return str(Path(given).absolute())
+
+
+def _one_for_each(name: str, given: Sequence[Any] | None, policies: Sequence[Path]) -> Sequence[Any]:
+    """Return an argument for each policy; None if it is not given."""
+    if given is None:
+        return [None] * len(policies)
+    if len(given) != len(policies):
+        raise ServerError(
+            f"{name} is given {len(given)} times, and --policy {len(policies)} times.",
+            hint=f"give {name} once for each policy, in their order.",
+        )
+    return given
+
+
+# -- the analysts of a server: tokens and pauses
+
+USUAL_DAYS = 90
+"""Days that a token holds where nobody says."""
+_NO_REASON, _LONGEST_REASON = "paused by the owner", 200
+_HELP = {
+    "add": "make an analyst's token, which is printed once",
+    "list": "list analysts with a token, its expiry, and pauses",
+    "rotate": "replace an analyst's token; the old one ends at once",
+    "remove": "end an analyst's token and sessions",
+    "pause": "let an analyst ask nothing more, until the owner resumes",
+    "resume": "let an analyst who was paused ask again",
+}
+
+
+def add_analyst_commands(commands: Commands) -> None:
+    """Add the commands to those of the parser."""
+    analyst = add_command(
+        commands,
+        "analyst",
+        None,
+        "choose the analysts of a server: make, list and end their tokens",
+        examples=(
+            "dpsql analyst add ann --policy policy.toml > ann.token",
+            "dpsql analyst list --policy policy.toml",
+        ),
+    )
+    actions = add_actions(analyst)
+    for name, run in (
+        ("add", _add),
+        ("list", _list),
+        ("rotate", _rotate),
+        ("remove", _remove),
+        ("pause", _pause),
+        ("resume", _resume),
+    ):
+        whom = "" if name == "list" else "ann "
+        example = f"dpsql analyst {name} {whom}--policy policy.toml"
+        command = add_command(actions, name, run, _HELP[name], examples=(example,))
+        if name != "list":
+            command.add_argument("name", metavar="NAME", help="as in [analysts.NAME] of the policy")
+        add_policy(command, "the policy file, with the tokens in its folder")
+        if name in ("add", "rotate"):
+            usual = str(USUAL_DAYS) if name == "add" else "as long as the old one did"
+            command.add_argument(
+                "--days", metavar="N", type=int, help=f"how long the token holds; default {usual}"
+            )
+        if name == "pause":
+            command.add_argument(
+                "--why",
+                metavar="TEXT",
+                default=_NO_REASON,
+                help="the reason, which the list of analysts shows",
+            )
+
+
+def _open(given: argparse.Namespace) -> tuple[Policy, TokenFile]:
+    from dpsql.policy.model import Policy
+
+    tokens = _open_tokens(given)
+    return Policy.load(given.policy), tokens
+
+
+def _open_tokens(given: argparse.Namespace) -> TokenFile:
+    from dpsql.server.tokens import TokenFile
+
+    require_policy(given, "analyst list")
+    return TokenFile(given.policy)
+
+
+def _find_name(policy: Policy, name: str, path: Path) -> str:
+    """Return an analyst's name as the policy writes it."""
+    known = policy.find_analyst(name)
+    if known is not None:
+        return known
+    near = did_you_mean(name, policy.analysts) if policy.analysts else None
+    raise PolicyError(
+        f"{path.name} has no analyst {name}.",
+        hint="\n".join([*([near] if near else []), "add these lines to it:", *_write_lines(policy, name)]),
+    )
+
+
+def _write_lines(policy: Policy, name: str) -> list[str]:
+    """Return lines of a policy that give an analyst a share, half of the whole as a start, with their meaning."""
+    from dpsql.policy.toml import write_toml
+
+    own = policy.budget.own
+    whole = policy.budget.epsilon if own is None else own.amount
+    return [
+        *write_toml({"analysts": {name: {policy.budget.currency: whole / 2}}}).splitlines(),
+        "# half of the whole, as an example: no analyst spends more than the share, all together no more than the whole",
+    ]
+
+
+def _add(given: argparse.Namespace) -> None:
+    policy, tokens = _open(given)
+    name, days = (
+        _find_name(policy, given.name, given.policy),
+        USUAL_DAYS if given.days is None else given.days,
+    )
+    _print_token(tokens.add(name, days), given.name, days)
+
+
+def _rotate(given: argparse.Namespace) -> None:
+    policy, tokens = _open(given)
+    name = _find_name(policy, given.name, given.policy)
+    days = tokens.find_days(name) if given.days is None else given.days
+    _print_token(tokens.rotate(name, days), given.name, days)
+
+
+def _print_token(token: str, name: str, days: int) -> None:
+    _keep_from_others()
+    held = f"{days} day" + ("s" if days != 1 else "")
+    print(token)
+    print(
+        f"{name}'s token holds for {held}; it is shown this once, and only a hash of it is kept.",
+        file=sys.stderr,
+    )
+
+
+def _list(given: argparse.Namespace) -> None:
+    from dpsql.report.tables import Sheet
+
+    policy, tokens = _open(given)
+    held = {record.name: record for record in tokens.list()}
+    rows = []
+    for name in dict.fromkeys([*policy.analysts, *held]):
+        record = held.get(name)
+        if record is None:
+            rows.append((name, "no token", "", ""))
+            continue
+        state = "expired" if record.has_expired() else "paused" if record.paused else "may ask"
+        if name not in policy.analysts:
+            state = "not in the policy"
+        rows.append((name, state, record.expires[:10], record.paused))
+    print(Sheet.of(("analyst", "state", "expires", "why"), rows).text())
+
+
+def _keep_from_others() -> None:
+    """Make the file behind standard output private, if it is a file: clients refuse a token that others can read."""
+    with suppress(OSError, ValueError):
+        mode = os.fstat(sys.stdout.fileno()).st_mode
+        if stat.S_ISREG(mode) and mode & 0o077:
+            os.fchmod(sys.stdout.fileno(), stat.S_IMODE(mode) & ~0o077)
+
+
+def _remove(given: argparse.Namespace) -> None:
+    _open_tokens(given).remove(given.name)
+    print(f"{given.name}'s token has ended; a running server ends their sessions.", file=sys.stderr)
+
+
+def _pause(given: argparse.Namespace) -> None:
+    why = " ".join(given.why.split())[:_LONGEST_REASON] or _NO_REASON
+    _open_tokens(given).pause(given.name, why)
+    sentence = "over every protocol from now on; answers that were paid still arrive at their time."
+    print(f"{given.name} is paused, {sentence}", file=sys.stderr)
+
+
+def _resume(given: argparse.Namespace) -> None:
+    why = _open_tokens(given).resume(given.name)
+    sentence = (
+        f"{given.name} was paused: {why}, and may ask again." if why else f"{given.name} was not paused."
+    )
+    print(sentence, file=sys.stderr)

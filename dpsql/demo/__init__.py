@@ -1,7 +1,6 @@
 """Public health records under a policy, and cells that ask about them.
 
-demo.py         the command ``dpsql demo``
-served_demo.py  the demo's data behind a server
+demo.py  the command ``dpsql demo``, and its data behind a server
 
 PROVENANCE.md has the sources of the records.
 """

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from dpsql.demo.served_demo import prepare_served_demo
+from dpsql.demo.demo import prepare_served_demo
 from dpsql.policy.model import Policy
 from dpsql.server.tokens import TokenFile
 
