@@ -6,10 +6,8 @@ sessions.py         the open sessions, project settings, and displays of a sessi
 render.py           tables as text and HTML
 plots.py            pictures on matplotlib axes
 panel.py            the budget panel of JupyterLab
-completion.py       completion of SQL by context
-matcher.py          completion in JupyterLab and IPython
-inspection.py       help on one word
-sql_shape.py        tokens and relations of unfinished SQL
+completion.py       tokens of unfinished SQL, and its completion by context
+inspection.py       help and completion at the cursor of a magic
 lexer.py            colours, for Pygments
 prompt.py           the prompt of ``dpsql sql``
 """

@@ -1,4 +1,4 @@
-"""A Pygments lexer: dpsql's SQL, with or without the magic's own first line.
+"""A Pygments lexer: dpsql's SQL, with or without the magic's own first line. It is a module of its own for its entry point.
 
 ``pygmentize -l dpsql`` knows it through its entry point. For nbconvert:
 ``c.HighlightMagicsPreprocessor.languages = {"%%dpsql": "dpsql"}``.

@@ -29,7 +29,7 @@ from dpsql.language.parameter_values import Params, name_parameters
 from dpsql.notebook import guide, inspection, render, sessions
 from dpsql.notebook.completion import KnownNames
 from dpsql.notebook.guide import CellOptions, parse_words
-from dpsql.notebook.matcher import Matcher
+from dpsql.notebook.inspection import Matcher
 from dpsql.notebook.panel import CellTexts, PanelComms
 from dpsql.notebook.render import Panel
 from dpsql.notebook.sessions import Sessions, is_frame

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 from dpsql.errors import BindError, Error, ParseError, did_you_mean
 from dpsql.language.parameter_values import Params
 from dpsql.notebook import guide, inspection, sessions
-from dpsql.notebook.completion import KnownNames, Offer, complete_sql
+from dpsql.notebook.completion import KnownNames, Offer, complete_sql, ends_statement
 from dpsql.notebook.guide import CellOptions
-from dpsql.notebook.sql_shape import ends_statement
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession

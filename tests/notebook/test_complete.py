@@ -20,7 +20,7 @@ from dpsql.binding.statement_binder import OPTIONS_OF_MODE
 from dpsql.language.options import COMMON_OPTIONS
 from dpsql.notebook import guide
 from dpsql.notebook.completion import ColumnFacts, KnownNames, complete_sql
-from dpsql.notebook.matcher import Matcher, list_parameters
+from dpsql.notebook.inspection import Matcher, list_parameters
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from dpsql.catalogue.aggregate_names import AGGREGATES
 from dpsql.notebook import guide, inspection
 from dpsql.notebook.completion import ColumnFacts, KnownNames
-from dpsql.notebook.matcher import Matcher
+from dpsql.notebook.inspection import Matcher
 
 NAMES = KnownNames(
     {
