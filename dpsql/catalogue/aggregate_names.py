@@ -70,9 +70,13 @@ class SqlName:
 
 
 MODES: dict[str, str] = {
-    "DP": "DP", "DIFFERENTIAL_PRIVACY": "DP", "PTR": "PTR", "STABLE": "STABLE", "SUBSAMPLE": "SUBSAMPLE",
+    "DP": "DP",
+    "DIFFERENTIAL_PRIVACY": "DP",
+    "PTR": "PTR",
+    "STABLE": "STABLE",
+    "SUBSAMPLE": "SUBSAMPLE",
     "ANONYMIZATION": "DP",
-}  # fmt: skip
+}
 """The modes of SELECT WITH by each spelling, besides the names of declared thresholds."""
 OWN_MODES = tuple(dict.fromkeys(MODES.values()))
 """The modes by their short names."""
@@ -225,26 +229,36 @@ FORMULAS: dict[str, str] = {row.exact or row.name: row.formula for row in AGGREG
 NO_NOISY_FORM = ("PRODUCT", "ENTROPY", "MAD", "SUM_NO_OVERFLOW", "QUANTILE")
 """Further DuckDB aggregates, which only SUBSAMPLE accepts."""
 NO_NOISY_NODES: dict[str, str] = {
-    "ArrayAgg": "LIST", "GroupConcat": "STRING_AGG", "LogicalOr": "BOOL_OR", "LogicalAnd": "BOOL_AND", "BitwiseAndAgg": "BIT_AND",
-    "BitwiseOrAgg": "BIT_OR", "BitwiseXorAgg": "BIT_XOR", "ArgMax": "ARG_MAX", "ArgMin": "ARG_MIN",
-}  # fmt: skip
+    "ArrayAgg": "LIST",
+    "GroupConcat": "STRING_AGG",
+    "LogicalOr": "BOOL_OR",
+    "LogicalAnd": "BOOL_AND",
+    "BitwiseAndAgg": "BIT_AND",
+    "BitwiseOrAgg": "BIT_OR",
+    "BitwiseXorAgg": "BIT_XOR",
+    "ArgMax": "ARG_MAX",
+    "ArgMin": "ARG_MIN",
+}
 """Names of aggregates without a noisy form, by sqlglot's class."""
 ELSEWHERE = "write an aggregate that has one, such as a sum, a mean or a quantile."
 COUNTED = "group by its values, and count the rows of each."
 _TYPICAL = "write MEDIAN({x}): it is a value in the middle; a mode, under PTR, is the most common one."
 _EXTREME_ROW = "the row of an extreme is one person's: group by it, and order the groups by a mean."
 INSTEAD_OF: dict[str, str] = {
-    **dict.fromkeys(("LIST", "STRING_AGG", "MAP_AGG", "JSON_GROUP_ARRAY", "BITSTRING_AGG", "APPROX_TOP_K"), COUNTED),
+    **dict.fromkeys(
+        ("LIST", "STRING_AGG", "MAP_AGG", "JSON_GROUP_ARRAY", "BITSTRING_AGG", "APPROX_TOP_K"), COUNTED
+    ),
     **dict.fromkeys(("FIRST", "LAST", "ANY_VALUE", "ARBITRARY"), _TYPICAL),
     **dict.fromkeys(("ARG_MAX", "ARG_MIN"), _EXTREME_ROW),
     **dict.fromkeys(("FSUM", "KAHAN_SUM", "SUMKAHAN"), "write SUM({x}): it is exact before the noise."),
     **dict.fromkeys(("GROUPING", "GROUPING_ID"), "without ROLLUP, CUBE or GROUPING SETS it is 0 everywhere."),
     "BOOL_OR": "write COUNT_IF({x}) > 0: the noisy count may be compared freely.",
     "BOOL_AND": "write COUNT_IF(NOT {x}) <= 0: the noisy count may be compared freely.",
-    "RESERVOIR_QUANTILE": "write QUANTILE_CONT({x}, 0.5).", "FAVG": "write AVG({x}).",
+    "RESERVOIR_QUANTILE": "write QUANTILE_CONT({x}, 0.5).",
+    "FAVG": "write AVG({x}).",
     "IQR": "write SELECT WITH STABLE IQR({x}), or QUANTILE_CONT({x}, 0.75) - QUANTILE_CONT({x}, 0.25).",
     "TRIMMED_MEAN": "write SELECT WITH STABLE TRIMMED_MEAN({x}, 0.1).",
-}  # fmt: skip
+}
 """Hints for aggregates without a noisy form, by name, with the argument as ``x``."""
 
 _BLOCK_CALLS = """

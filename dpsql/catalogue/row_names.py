@@ -228,19 +228,23 @@ STRICT_CALLS: frozenset[str] = frozenset(
 """Functions that are NULL if one of their arguments is."""
 
 REFUSED_NODES: dict[str, str] = {
-    "Explode": "unnest", "Rand": "random", "GenerateSeries": "range",
-    "CurrentDate": "current_date", "CurrentTimestamp": "current_timestamp", "CurrentTime": "current_time",
-}  # fmt: skip
+    "Explode": "unnest",
+    "Rand": "random",
+    "GenerateSeries": "range",
+    "CurrentDate": "current_date",
+    "CurrentTimestamp": "current_timestamp",
+    "CurrentTime": "current_time",
+}
 """DuckDB's names of some refused calls, by sqlglot's class."""
 
 _NO_ROWS = "its answer is not about the rows"
 _COSTS = "its cost depends on the values"
 CLOCK = "each run would be a new question; CURRENT_DATE is one day's"
 TODAY_FUNCTIONS = ("current_date", "today")
-NOW_FUNCTIONS = (
-    "now", "current_timestamp", "get_current_timestamp", "transaction_timestamp", "localtimestamp",
-    "current_localtimestamp",
-)  # fmt: skip
+_NOW = (
+    "now current_timestamp get_current_timestamp transaction_timestamp localtimestamp current_localtimestamp"
+)
+NOW_FUNCTIONS = tuple(_NOW.split())
 """Functions of the present moment; its day may be asked for."""
 JSON = "it fails on text that is no JSON"
 NOT_LISTED: dict[str, str] = {name: why for why, names in (

@@ -8,12 +8,12 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.numerics import interval_arithmetic as ia
+from dpsql.numerics.exact_numbers import Integers
 
 BUFFER_BYTES = 1 << 16
 """The bytes asked of the source at once; larger requests are served directly."""
@@ -60,7 +60,7 @@ class Entropy:
         local.block[start : start + n] = 0
         return taken
 
-    def below(self, bound: int, n: int) -> NDArray[Any]:
+    def below(self, bound: int, n: int) -> Integers:
         """Draw ``n`` uniform integers in ``[0, bound)``, without modulo bias.
 
         Returns an int64 array if ``bound <= 2**63``, else an object array of Python ints.
@@ -78,7 +78,7 @@ class Entropy:
             over = over[out[over] >= bound]
         return out
 
-    def _bits(self, bits: int, n: int, narrow: bool) -> NDArray[Any]:
+    def _bits(self, bits: int, n: int, narrow: bool) -> Integers:
         """Draw ``n`` integers of ``bits`` uniform bits: int64 if they are ``narrow``, else Python integers."""
         if narrow:
             return (self.words(n) & np.uint64((1 << bits) - 1)).astype(np.int64)

@@ -19,14 +19,13 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.noise.entropy import Entropy, Uniform
 from dpsql.numerics import interval_arithmetic as ia
-from dpsql.numerics.exact_numbers import Floats
+from dpsql.numerics.exact_numbers import Floats, Integers
 from dpsql.numerics.interval_arithmetic import Interval
 
 DRAWS_AT_ONCE = 1 << 15
@@ -52,7 +51,7 @@ def draw_floor(
     entropy: Entropy,
     estimate: Callable[[Floats], tuple[Floats, Floats]],
     exact: Callable[[Interval, int], tuple[int, int]],
-) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+) -> tuple[Integers, NDArray[np.bool_]]:
     """Draw ``n`` values of ``floor(x(U))``, U uniform in (0, 1), ``x >= 0``, and a fair bit with each.
 
     Args:
@@ -62,7 +61,7 @@ def draw_floor(
     Returns:
         An int64 array (object where a value does not fit) and a boolean array.
     """
-    out: NDArray[Any] = np.empty(n, dtype=np.int64)
+    out: Integers = np.empty(n, dtype=np.int64)
     bits = np.empty(n, dtype=np.bool_)
     for start in range(0, n, DRAWS_AT_ONCE):
         words = entropy.words(min(DRAWS_AT_ONCE, n - start))
@@ -120,23 +119,32 @@ WIDEST = 1 << 22
 QUANTILE = 2.0**-44
 """The relative error granted to the quantile; the tests find the true one below a sixteenth of it."""
 
+
+def _parse_floats(text: str) -> tuple[float, ...]:
+    return tuple(map(float, text.split()))
+
+
 # Wichura 1988, algorithm AS 241 (PPND16): numerators and denominators, highest power first.
 _CENTRE = (
-    (2.5090809287301226727e3, 3.3430575583588128105e4, 6.7265770927008700853e4,
-     4.5921953931549871457e4, 1.3731693765509461125e4, 1.9715909503065514427e3,
-     1.3314166789178437745e2, 3.3871328727963666080e0),
-    (5.2264952788528545610e3, 2.8729085735721942674e4, 3.9307895800092710610e4,
-     2.1213794301586595867e4, 5.3941960214247511077e3, 6.8718700749205790830e2,
-     4.2313330701600911252e1, 1.0),
-)  # fmt: skip
+    _parse_floats(
+        "2.5090809287301226727e3 3.3430575583588128105e4 6.7265770927008700853e4 4.5921953931549871457e4 "
+        "1.3731693765509461125e4 1.9715909503065514427e3 1.3314166789178437745e2 3.3871328727963666080e0"
+    ),
+    _parse_floats(
+        "5.2264952788528545610e3 2.8729085735721942674e4 3.9307895800092710610e4 2.1213794301586595867e4 "
+        "5.3941960214247511077e3 6.8718700749205790830e2 4.2313330701600911252e1 1.0"
+    ),
+)
 _FLANK = (
-    (7.74545014278341407640e-4, 2.27238449892691845833e-2, 2.41780725177450611770e-1,
-     1.27045825245236838258e0, 3.64784832476320460504e0, 5.76949722146069140550e0,
-     4.63033784615654529590e0, 1.42343711074968357734e0),
-    (1.05075007164441684324e-9, 5.47593808499534494600e-4, 1.51986665636164571966e-2,
-     1.48103976427480074590e-1, 6.89767334985100004550e-1, 1.67638483018380384940e0,
-     2.05319162663775882187e0, 1.0),
-)  # fmt: skip
+    _parse_floats(
+        "7.74545014278341407640e-4 2.27238449892691845833e-2 2.41780725177450611770e-1 1.27045825245236838258e0 "
+        "3.64784832476320460504e0 5.76949722146069140550e0 4.63033784615654529590e0 1.42343711074968357734e0"
+    ),
+    _parse_floats(
+        "1.05075007164441684324e-9 5.47593808499534494600e-4 1.51986665636164571966e-2 1.48103976427480074590e-1 "
+        "6.89767334985100004550e-1 1.67638483018380384940e0 2.05319162663775882187e0 1.0"
+    ),
+)
 
 
 def _ratio(coefficients: tuple[tuple[float, ...], tuple[float, ...]], r: Floats) -> Floats:
@@ -161,7 +169,7 @@ def compute_half_normal_quantile(u: Floats) -> Floats:
     return z
 
 
-def draw_rounded_gaussian(sigma: Fraction, n: int, entropy: Entropy) -> NDArray[Any]:
+def draw_rounded_gaussian(sigma: Fraction, n: int, entropy: Entropy) -> Integers:
     """Draw ``n`` times from ``round(N(0, sigma**2))``, for any positive ``sigma``.
 
     >>> draw_rounded_gaussian(Fraction(1, 10**6), 3, Entropy()).tolist()
@@ -178,7 +186,7 @@ def draw_rounded_gaussian(sigma: Fraction, n: int, entropy: Entropy) -> NDArray[
 
 def _half_normal_floor(
     sigma: Fraction, shift: Fraction, n: int, entropy: Entropy
-) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+) -> tuple[Integers, NDArray[np.bool_]]:
     """Draw ``floor(sigma * abs(Z) + shift)`` with Z standard normal, and fair signs; ``0 <= shift < 1``."""
     scale, offset = float(sigma), float(shift)
 
@@ -215,8 +223,8 @@ def _draw_low_digits(
     bound: int,
     n: int,
     entropy: Entropy,
-    accept: Callable[[NDArray[Any], NDArray[np.intp]], NDArray[np.bool_]],
-) -> NDArray[Any]:
+    accept: Callable[[Integers, NDArray[np.intp]], NDArray[np.bool_]],
+) -> Integers:
     """Draw uniform integers below ``bound`` until all are accepted; ``accept`` gets some of them, and their places."""
     out = entropy.below(bound, n)
     pending = np.flatnonzero(~accept(out, np.arange(n)))
@@ -226,7 +234,7 @@ def _draw_low_digits(
     return out
 
 
-def _draw_wide_gaussian(sigma: Fraction, n: int, entropy: Entropy) -> NDArray[Any]:
+def _draw_wide_gaussian(sigma: Fraction, n: int, entropy: Entropy) -> Integers:
     """Draw a wide Gaussian as ``(cell + t) * 2**shift``: the cell by inversion, t by rejection from a uniform.
 
     Within its cell the density falls as ``exp(-t * (t + 2 * cell) / (2 * s**2))``, and ``s``, which is
@@ -240,15 +248,13 @@ def _draw_wide_gaussian(sigma: Fraction, n: int, entropy: Entropy) -> NDArray[An
     t = _draw_low_digits(1 << width, n, entropy, lambda t, i: _accepted(cell[i], t, width, s, entropy))
     inner = ((t >> (width - shift - 1)) + 1) >> 1  # round(t * 2**shift)
     if inner.dtype == object or cell.dtype == object or int(cell.max(initial=0)) + 1 >= INT64 >> shift:
-        size: NDArray[Any] = cell.astype(object) * (1 << shift) + inner.astype(object)
+        size: Integers = cell.astype(object) * (1 << shift) + inner.astype(object)
     else:
         size = (cell << shift) + inner
     return np.where(sign, -size, size)
 
 
-def _accepted(
-    cell: NDArray[Any], t: NDArray[Any], width: int, s: Fraction, entropy: Entropy
-) -> NDArray[np.bool_]:
+def _accepted(cell: Integers, t: Integers, width: int, s: Fraction, entropy: Entropy) -> NDArray[np.bool_]:
     """Draw TRUE with probability ``exp(-t * (t + 2 * cell) / (2 * s**2))``; ``width`` bits of the real t are known."""
     short, known = (t, width) if width < 1000 else (t >> (width - 63), 63)
     fraction = short.astype(np.float64) * 2.0**-known
@@ -315,7 +321,7 @@ def _tied(rest: Fraction, entropy: Entropy) -> bool:
     return False
 
 
-def draw_bernoulli_exp(values: NDArray[Any], rate: Fraction, entropy: Entropy) -> NDArray[np.bool_]:
+def draw_bernoulli_exp(values: Integers, rate: Fraction, entropy: Entropy) -> NDArray[np.bool_]:
     """Draw independent booleans, TRUE with probability ``exp(-value * rate)``, for non-negative integers and a positive rate.
 
     >>> draw_bernoulli_exp(np.array([0, 0]), Fraction(1, 7), Entropy()).tolist()
@@ -344,7 +350,7 @@ def draw_bernoulli_exp(values: NDArray[Any], rate: Fraction, entropy: Entropy) -
     return draw_accepted(p, band, len(values), entropy, exact)
 
 
-def _floats(values: NDArray[Any], rate: Fraction) -> Floats:
+def _floats(values: Integers, rate: Fraction) -> Floats:
     """Compute ``values * rate`` in floats, within 4 units in the last place (or at least 1e300, if it is more)."""
     if values.dtype == object:
         n, d = rate.numerator, rate.denominator
@@ -353,7 +359,7 @@ def _floats(values: NDArray[Any], rate: Fraction) -> Floats:
     return values.astype(np.float64) * float(min(rate, Fraction(10**280)))
 
 
-def draw_geometric(rate: Fraction, n: int, entropy: Entropy) -> NDArray[Any]:
+def draw_geometric(rate: Fraction, n: int, entropy: Entropy) -> Integers:
     """Draw ``n`` times from the geometric distribution: ``Pr[k]`` proportional to ``exp(-k * rate)`` for ``k >= 0``.
 
     >>> draw_geometric(Fraction(10**6), 3, Entropy()).tolist()
@@ -367,7 +373,7 @@ def draw_geometric(rate: Fraction, n: int, entropy: Entropy) -> NDArray[Any]:
     return _inverted_exponential(rate, False, n, entropy)[0]
 
 
-def draw_discrete_laplace(scale: Fraction, n: int, entropy: Entropy) -> NDArray[Any]:
+def draw_discrete_laplace(scale: Fraction, n: int, entropy: Entropy) -> Integers:
     """Draw ``n`` times from the discrete Laplace distribution: ``Pr[k]`` proportional to ``exp(-abs(k) / scale)``.
 
     >>> draw_discrete_laplace(Fraction(1, 10**6), 3, Entropy()).tolist()
@@ -394,7 +400,7 @@ def draw_discrete_laplace(scale: Fraction, n: int, entropy: Entropy) -> NDArray[
 
 def _inverted_exponential(
     rate: Fraction, two_sided: bool, n: int, entropy: Entropy
-) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+) -> tuple[Integers, NDArray[np.bool_]]:
     """Draw ``floor((c - ln U) / rate)``: c is 0, or ln(2 / (1 + exp(-rate))) for a two-sided variable's size."""
     scale = float(1 / min(rate, Fraction(FASTEST)))
     offset = math.log(2 / (1 + math.exp(-1 / scale))) if two_sided else 0.0
@@ -422,7 +428,7 @@ def _inverted_exponential(
     return draw_floor(n, entropy, estimate, exact)
 
 
-def _draw_slow_geometric(rate: Fraction, n: int, entropy: Entropy) -> NDArray[Any]:
+def _draw_slow_geometric(rate: Fraction, n: int, entropy: Entropy) -> Integers:
     """Draw a slow geometric variable as ``high * 2**shift + low``: two independent digits.
 
     The high digit is geometric with a rate near 2**-10; the low one is uniform, accepted with a probability
@@ -432,6 +438,6 @@ def _draw_slow_geometric(rate: Fraction, n: int, entropy: Entropy) -> NDArray[An
     high = draw_geometric(rate * (1 << shift), n, entropy)
     low = _draw_low_digits(1 << shift, n, entropy, lambda low, _: draw_bernoulli_exp(low, rate, entropy))
     fits = low.dtype == high.dtype == np.int64 and int(high.max(initial=0)) + 1 < INT64 >> shift
-    out: NDArray[Any] = high << shift if fits else high.astype(object) * (1 << shift)
+    out: Integers = high << shift if fits else high.astype(object) * (1 << shift)
     out = out + low
     return out

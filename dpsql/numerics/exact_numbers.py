@@ -111,7 +111,7 @@ _FEW = 8
 """Number of values up to which reading in Python is faster than a cast in Arrow."""
 
 
-def read_integers(column: pa.ChunkedArray) -> NDArray[Any]:
+def read_integers(column: pa.ChunkedArray) -> Integers:
     """Read an exact column as integers: int64 if all fit, else Python integers; NULL is 0.
 
     Raises:

@@ -44,10 +44,18 @@ _LABELS: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Fields that only label output columns, by class: exact texts name columns by position."""
 _KIND_IN_KEYS: Mapping[str, str] = {
-    "BlockRows": "Rows", "CandidateFactor": "Public", "CandidateScores": "Sweep",
-    "DateBound": "Moment", "GroupSelector": "GroupSelection", "HistogramQuery": "Counted", "ResultRange": "Range",
-    "ReturnType": "Returns", "ScoreTerm": "Swept", "ThresholdNoise": "Noise", "WantedRank": "Rank",
-}  # fmt: skip
+    "BlockRows": "Rows",
+    "CandidateFactor": "Public",
+    "CandidateScores": "Sweep",
+    "DateBound": "Moment",
+    "GroupSelector": "GroupSelection",
+    "HistogramQuery": "Counted",
+    "ResultRange": "Range",
+    "ReturnType": "Returns",
+    "ScoreTerm": "Swept",
+    "ThresholdNoise": "Noise",
+    "WantedRank": "Rank",
+}
 """Class names in stored keys, for classes renamed since: old answers keep their keys."""
 _IMPLIED: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("AboveThreshold", "ExponentialChoice", "Probe"), ("rows",)),

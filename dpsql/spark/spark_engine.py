@@ -294,10 +294,19 @@ def _find_source(table: Table, base: Path) -> list[str]:
 
 
 _TYPES = {
-    "boolean": "BOOLEAN", "byte": "TINYINT", "short": "SMALLINT", "integer": "INTEGER", "long": "BIGINT",
-    "float": "FLOAT", "double": "DOUBLE", "string": "VARCHAR", "date": "DATE", "timestamp_ntz": "TIMESTAMP",
-    "timestamp": "TIMESTAMP WITH TIME ZONE", "binary": "BLOB",
-}  # fmt: skip
+    "boolean": "BOOLEAN",
+    "byte": "TINYINT",
+    "short": "SMALLINT",
+    "integer": "INTEGER",
+    "long": "BIGINT",
+    "float": "FLOAT",
+    "double": "DOUBLE",
+    "string": "VARCHAR",
+    "date": "DATE",
+    "timestamp_ntz": "TIMESTAMP",
+    "timestamp": "TIMESTAMP WITH TIME ZONE",
+    "binary": "BLOB",
+}
 
 
 def _to_duckdb_type(kind: Any) -> str:

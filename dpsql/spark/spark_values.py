@@ -90,11 +90,25 @@ MIN_LONG, MAX_LONG = -(2**63), 2**63 - 1
 
 _WIDE = ("HUGEINT", "UBIGINT", "UHUGEINT")
 _NAMES = {
-    "BOOLEAN": "BOOLEAN", "TINYINT": "TINYINT", "SMALLINT": "SMALLINT", "INTEGER": "INT", "BIGINT": "BIGINT",
-    "UTINYINT": "SMALLINT", "USMALLINT": "INT", "UINTEGER": "BIGINT", "UBIGINT": "DECIMAL(38,0)",
-    "HUGEINT": "DECIMAL(38,0)", "UHUGEINT": "DECIMAL(38,0)", "FLOAT": "FLOAT", "DOUBLE": "DOUBLE",
-    "VARCHAR": "STRING", "DATE": "DATE", "TIMESTAMP": "TIMESTAMP_NTZ", "HASH": "BIGINT", "NULL": "VOID",
-}  # fmt: skip
+    "BOOLEAN": "BOOLEAN",
+    "TINYINT": "TINYINT",
+    "SMALLINT": "SMALLINT",
+    "INTEGER": "INT",
+    "BIGINT": "BIGINT",
+    "UTINYINT": "SMALLINT",
+    "USMALLINT": "INT",
+    "UINTEGER": "BIGINT",
+    "UBIGINT": "DECIMAL(38,0)",
+    "HUGEINT": "DECIMAL(38,0)",
+    "UHUGEINT": "DECIMAL(38,0)",
+    "FLOAT": "FLOAT",
+    "DOUBLE": "DOUBLE",
+    "VARCHAR": "STRING",
+    "DATE": "DATE",
+    "TIMESTAMP": "TIMESTAMP_NTZ",
+    "HASH": "BIGINT",
+    "NULL": "VOID",
+}
 _INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT", "DECIMAL(38,0)")
 """Spark's integer types, narrowest first."""
 
@@ -689,9 +703,17 @@ _in_unit("date_part", _date_part)
 _in_unit("date_trunc", _truncate)
 _in_unit("date_diff", _date_diff)
 _LETTERS = {
-    "Y": ("YEAR", 4), "m": ("MONTH", 2), "d": ("DAY", 2), "H": ("HOUR", 2), "M": ("MINUTE", 2), "S": ("SECOND", 2),
-    "j": ("DOY", 3), "w": ("DOW", 1), "u": ("ISODOW", 1), "V": ("WEEK", 2),
-}  # fmt: skip
+    "Y": ("YEAR", 4),
+    "m": ("MONTH", 2),
+    "d": ("DAY", 2),
+    "H": ("HOUR", 2),
+    "M": ("MINUTE", 2),
+    "S": ("SECOND", 2),
+    "j": ("DOY", 3),
+    "w": ("DOW", 1),
+    "u": ("ISODOW", 1),
+    "V": ("WEEK", 2),
+}
 _NAME_LETTERS = {"A": "EEEE", "a": "EEE", "B": "MMMM", "b": "MMM"}
 
 

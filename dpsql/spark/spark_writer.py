@@ -88,10 +88,10 @@ _AS_OF: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.GTE: ">=", exp.GT: ">", ex
 _EXCHANGED = {"=": "=", ">=": "<=", ">": "<", "<=": ">=", "<": ">"}
 _OPPOSITE = {">=": "<", ">": "<=", "<=": ">", "<": ">="}
 _RELATION_PARTS = ("this", "alias", "db", "catalog", "joins")
-_SELECT_PARTS = (
-    "with_", "kind", "expressions", "from_", "joins", "where", "group", "having", "qualify", "order", "limit",
-    "distinct", "operation_modifiers",
-)  # fmt: skip
+_PARTS = (
+    "with_ kind expressions from_ joins where group having qualify order limit distinct operation_modifiers"
+)
+_SELECT_PARTS = tuple(_PARTS.split())
 
 
 def _only(node: exp.Expr, what: str, *known: str) -> None:
