@@ -30,6 +30,14 @@ if hasattr(os, "register_at_fork"):  # absent on Windows, which can't fork eithe
     os.register_at_fork(after_in_child=_forked)
 
 
+class _Buffer(threading.local):
+    """The words that a thread has read and not used yet, and the number of forks at that time."""
+
+    block: NDArray[np.uint64] = np.empty(0, dtype=np.uint64)
+    used = 0
+    forks = -1
+
+
 class Entropy:
     """Random words for samplers: one buffer per thread, discarded in a forked child.
 
@@ -40,23 +48,23 @@ class Entropy:
 
     def __init__(self, source: Callable[[int], bytes] = os.urandom) -> None:
         self._source = source
-        self._local = threading.local()
+        self._local = _Buffer()
 
     def __repr__(self) -> str:
-        return f"Entropy({getattr(self._source, '__name__', 'source')})"
+        return "Entropy()" if self._source is os.urandom else "Entropy(source)"
 
     def words(self, n: int) -> NDArray[np.uint64]:
         """Draw ``n`` independent uniform 64-bit words, as an array that belongs to the caller."""
         if n * 8 >= BUFFER_BYTES:
             return self._read(n)
         local = self._local
-        if getattr(local, "forks", None) != _forks:
+        if local.forks != _forks:
             local.block, local.used, local.forks = self._read(0), 0, _forks
         start = local.used
         if start + n > len(local.block):
             local.block, start = self._read(BUFFER_BYTES // 8), 0
         local.used = start + n  # before the words leave: an interrupt loses words, it never repeats them
-        taken: NDArray[np.uint64] = local.block[start : start + n].copy()
+        taken = local.block[start : start + n].copy()
         local.block[start : start + n] = 0
         return taken
 

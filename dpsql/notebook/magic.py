@@ -45,6 +45,20 @@ if TYPE_CHECKING:
 
 _PARAMETER = re.compile(r"\$([A-Za-z_]\w*)")
 _KEPT = "_dpsql_sessions"
+_FILLED = frozenset(
+    (
+        "policy",
+        "database",
+        "ledger",
+        "analyst",
+        "session",
+        "token_file",
+        "tls_ca",
+        "tls_client_cert",
+        "tls_client_key",
+    )
+)
+"""Options of ``%dpsql connect`` that may be a ``$name``."""
 _display: Callable[..., object] = display
 
 
@@ -272,7 +286,7 @@ class DpsqlMagic(Magics):
         if names_server(given):
             self._hold(given.session, open_server(given, self._in_kernel))
             return
-        if any(getattr(given, name) for name in SERVER_FILES):
+        if given.token_file or given.tls_ca or given.tls_client_cert or given.tls_client_key:
             raise ParseError("a token and certificates are for servers.", hint=CONNECT)
         if len(given.rest) > 1:
             raise ParseError(f"%dpsql connect takes one database, not {' '.join(map(str, given.rest))}.")
@@ -300,8 +314,7 @@ class DpsqlMagic(Magics):
             found = space[word[1:]]
             return str(found) if isinstance(found, Path) else found
 
-        names = ("policy", "database", "ledger", "analyst", "session", *SERVER_FILES)
-        texts = {name: fill(getattr(given, name)) for name in names}
+        texts = {name: fill(value) for name, value in vars(given).items() if name in _FILLED}
         return replace(given, rest=tuple(map(fill, given.rest)), **texts)
 
     def _demo(self, rest: str) -> None:
@@ -368,10 +381,10 @@ class DpsqlMagic(Magics):
 def load(shell: InteractiveShell) -> None:
     """Register the magic and completion, and print one line. Loading again keeps open opened."""
     _forget(shell)
-    opened = getattr(shell, _KEPT, None)
+    opened = vars(shell).get(_KEPT)
     if not isinstance(opened, Sessions):
         opened = Sessions()
-        setattr(shell, _KEPT, opened)
+        vars(shell)[_KEPT] = opened
         atexit.register(_leave, shell, opened)
     magic = DpsqlMagic(shell, opened)
     chosen = sessions.read_settings(Path.cwd())
@@ -417,9 +430,8 @@ def _forget(shell: InteractiveShell) -> None:
     if hasattr(shell, "kernel"):
         inspection.unhook_kernel(shell.kernel)
     for configurable in shell.configurables:
-        panels = getattr(configurable, "panels", None)
-        if type(configurable).__name__ == "DpsqlMagic" and panels is not None:
-            panels.stop()
+        if type(configurable).__name__ == "DpsqlMagic" and "panels" in vars(configurable):
+            vars(configurable)["panels"].stop()
     shell.configurables[:] = [c for c in shell.configurables if type(c).__name__ != "DpsqlMagic"]
     shell.magics_manager.registry.pop("DpsqlMagic", None)
 
@@ -427,8 +439,6 @@ def _forget(shell: InteractiveShell) -> None:
 # -- connections to an owner's server -------------------------------------------------------------------------------
 
 CONNECT = "%dpsql connect grpc+tls://host:31337 --token-file FILE"
-SERVER_FILES = ("token_file", "tls_ca", "tls_client_cert", "tls_client_key")
-"""Options of ``%dpsql connect`` that name files for a server alone."""
 _NO_TOKEN = "a file with the token, or the variable DPSQL_TOKEN; a notebook would store and share it."
 
 
@@ -448,7 +458,8 @@ def open_server(given: CellOptions, kernel: bool) -> AnalystSession:
     """
     if len(given.rest) > 1:  # not repeated: it may be the token
         raise ParseError("%dpsql connect takes one address and flags.", hint=CONNECT)
-    named = [flag for flag in ("policy", "ledger", "analyst") if getattr(given, flag) is not None]
+    own = {"policy": given.policy, "ledger": given.ledger, "analyst": given.analyst}
+    named = [flag for flag, value in own.items() if value is not None]
     if named:
         raise ParseError(f"a server has its own {' and '.join(named)}.", hint=CONNECT)
     address = str(parse_address(given.rest[0]))

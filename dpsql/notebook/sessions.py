@@ -78,7 +78,7 @@ def read_settings(folder: Path) -> Settings:
         if not isinstance(tool, Mapping) or not isinstance(tool.get("dpsql"), Mapping):
             break
         said = read_section(document, ("tool", "dpsql"), Settings)
-        written = {key: getattr(said, key) for key in ("database", "policy", "ledger")}
+        written = {"database": said.database, "policy": said.policy, "ledger": said.ledger}
         paths: dict[str, Any] = {
             key: str(place / path) for key, path in written.items() if path not in (None, ":memory:")
         }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import datetime
 from fractions import Fraction
 
@@ -60,6 +60,15 @@ class Tally:
     """Statements with stored answers of others, debited to the share only."""
     debited: Fraction = _NOTHING
     """The epsilon of these debits."""
+
+    def join(self, other: Tally) -> None:
+        """Add the sums of another person or day."""
+        self.statements += other.statements
+        self.refused += other.refused
+        self.epsilon += other.epsilon
+        self.delta += other.delta
+        self.debits += other.debits
+        self.debited += other.debited
 
     def add(self, event: Event | None, debit: Event | None = None) -> None:
         """Count one statement: its charge, and the debit of the share; both are None if it was refused."""
@@ -186,7 +195,7 @@ def sum_days(days: dict[tuple[str, str], Tally], most: int) -> list[tuple[str, s
     for length in (10, 7, 4):
         found: dict[tuple[str, str], Tally] = {}
         for (day, who), tally in days.items():
-            _join(found.setdefault((day[:length], who), Tally()), tally)
+            found.setdefault((day[:length], who), Tally()).join(tally)
         if len(found) <= most:
             break
     newest = sorted(found.items(), key=lambda item: item[0][0], reverse=True)
@@ -194,14 +203,9 @@ def sum_days(days: dict[tuple[str, str], Tally], most: int) -> list[tuple[str, s
     if len(rows) > most:
         rest = Tally()
         for _, _, tally in rows[most - 1 :]:
-            _join(rest, tally)
+            rest.join(tally)
         rows = [*rows[: most - 1], ("earlier", "all others", rest)]
     return rows
-
-
-def _join(tally: Tally, other: Tally) -> None:
-    for item in fields(Tally):
-        setattr(tally, item.name, getattr(tally, item.name) + getattr(other, item.name))
 
 
 FORMAT = 1
