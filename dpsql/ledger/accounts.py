@@ -92,7 +92,7 @@ def write_limits(terms: Terms) -> str:
     """Write everything that the filters of terms are solved from; equal texts add up alike."""
     accountant, epsilon, delta, share, shares, _ = terms.limits()
     assert isinstance(shares, dict)
-    limits: list[Any] = [accountant, *map(str, (epsilon, delta, share))]
+    limits: list[object] = [accountant, *map(str, (epsilon, delta, share))]
     limits.append({n: [*map(str, s)] for n, s in shares.items()})
     return json.dumps(limits if terms.own is None else [*limits, terms.own_to_json()])
 
@@ -141,7 +141,7 @@ def compare_sums(sums: Mapping[str, Any], found: Mapping[str, list[FilterState]]
     return True
 
 
-def _is_above(written: Mapping[str, Any], least: Spent) -> bool:
+def _is_above(written: Mapping[str, object], least: Spent) -> bool:
     try:
         sums = Spent.from_json(written)
     except (TypeError, ValueError, ZeroDivisionError):
@@ -169,7 +169,7 @@ class Reservation:
     event: Event
     progress: Event | None = None
 
-    def to_json(self) -> list[Any]:
+    def to_json(self) -> list[object]:
         """Return the fields, in order, for a checkpoint."""
         return list(write_record(self).values())
 
@@ -391,7 +391,7 @@ class Account:
 
     # -- checkpoints ------------------------------------------------------------------------------
 
-    def seal(self) -> dict[str, Any]:
+    def seal(self) -> dict[str, object]:
         """Return the fold as JSON, exactly, for a checkpoint."""
         assert self.granted is not None
         kept = [text for text in self.limits[:_MOST_LIMITS] if text in self._sums]

@@ -16,7 +16,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 from dpsql.errors import BudgetExceeded, LedgerError, PolicyError, did_you_mean
 from dpsql.ledger import log_file, state_files, store
@@ -354,8 +354,10 @@ class Ledger:
 
     def _settle(self, number: int, event: Event, kept: KeptReleases, outcome: str) -> Callable[[], None]:
         releases = {key: r for key, r in kept.releases.items() if len(r) <= LARGEST_RELEASE}
-        body: dict[str, Any] = {"outcome": outcome, "event": event.to_json()}
-        said: dict[str, Any] = {"blocks": {key: hash_release(release) for key, release in releases.items()}}
+        body: dict[str, object] = {"outcome": outcome, "event": event.to_json()}
+        said: dict[str, object] = {
+            "blocks": {key: hash_release(release) for key, release in releases.items()}
+        }
         if len(releases) > 1:  # a single block's loss is the statement's event
             said["parts"] = {key: kept.events[key].to_json() for key in releases if key in kept.events}
         with self._book.writing(durable=False) as (write, _):
@@ -574,10 +576,10 @@ class Ledger:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def _who(self) -> dict[str, Any]:
+    def _who(self) -> dict[str, object]:
         return {"analyst": self.analyst or "", "user": self._book.user}
 
-    def _try_write(self, kind: str, body: dict[str, Any]) -> None:
+    def _try_write(self, kind: str, body: dict[str, object]) -> None:
         """Write a row that charges nothing. Failures are ignored: a charge would raise them."""
         with suppress(LedgerError), self._book.writing(durable=False) as (write, _):
             write(kind, 0, body)

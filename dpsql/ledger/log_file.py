@@ -115,7 +115,7 @@ def write_json(body: RowBody) -> str:
     return _write_body(body)
 
 
-def check_said(row: Row, body: RowBody, said: Said | None, forgotten: str) -> dict[str, Any] | None:
+def check_said(row: Row, body: RowBody, said: Said | None, forgotten: str) -> dict[str, object] | None:
     """Return the content of a row that is stored outside it; None if the owner had it forgotten.
 
     ``forgotten``: the time before which the owner blanked contents. LedgerError if the content was changed, or is missing.

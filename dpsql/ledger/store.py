@@ -127,7 +127,7 @@ def _rewrite(connection: sqlite3.Connection, copy: str) -> None:
         head, last, rows, at = new.hash, row.hash, row.seq, row.at
     if not rows:
         raise damaged_error("it has no rows")
-    told: dict[str, Any] = {"from": 1, "rows": rows, "head": last, "copy": copy}
+    told: dict[str, object] = {"from": 1, "rows": rows, "head": last, "copy": copy}
     log_file.append_row(connection, log_file.link_row(head, rows + 1, "upgrade", 0, at, told))
     connection.execute("DROP TABLE older")
     connection.execute("DROP TABLE replay")
@@ -317,7 +317,7 @@ class LedgerStore:
         rows: list[Row] = []
 
         def write(
-            kind: str, statement: int, body: dict[str, Any], content: Mapping[str, Any] | None = None
+            kind: str, statement: int, body: dict[str, object], content: Mapping[str, object] | None = None
         ) -> None:
             said = None if content is None else Said.of(content)
             seq, head = (rows[-1].seq, rows[-1].hash) if rows else (self.account.seq, self.account.head)

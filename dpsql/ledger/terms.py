@@ -111,13 +111,13 @@ class Terms:
         own = (self.own, dict(self.own_shares))
         return self.accountant, self.epsilon, self.delta, share, dict(self.shares), own
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         body = write_record(self)
         del body["delta_share"], body["own"], body["own_shares"]
         body |= {} if self.delta_share is None else {"mechanism_delta_share": str(self.delta_share)}
         return body | ({} if self.own is None else {"own": self.own_to_json()})
 
-    def own_to_json(self) -> dict[str, Any]:
+    def own_to_json(self) -> dict[str, object]:
         """Return the budget in its own currency, and the shares.
 
         Raises:
@@ -130,7 +130,7 @@ class Terms:
         return {"currency": own.currency, "amount": str(own.amount), "shares": shares}
 
     @classmethod
-    def from_json(cls, body: Mapping[str, Any]) -> Terms:
+    def from_json(cls, body: Mapping[str, object]) -> Terms:
         """Read the terms that :meth:`to_json` wrote.
 
         Raises:

@@ -147,7 +147,7 @@ class MagicPlace(NamedTuple):
     at: int
 
 
-def find_magic(shell: Any, text: str, row: int, column: int) -> MagicPlace | None:
+def find_magic(shell: object, text: str, row: int, column: int) -> MagicPlace | None:
     """Return the magic at a cursor, by line and column from 0; None for another magic, or Python."""
     lines = text.split("\n")
     before = lines[row][:column]
@@ -209,7 +209,7 @@ def hook_kernel(kernel: Any, describe: DescribeCursor) -> None:
     unhook_kernel(kernel)
     own = kernel.do_inspect
 
-    def do_inspect(code: str, cursor_pos: int, *args: Any, **kwargs: Any) -> Any:
+    def do_inspect(code: str, cursor_pos: int, *args: Any, **kwargs: object) -> object:
         try:
             told = describe(code, cursor_pos)
         except Exception:  # such as a lost connection, which is no business of a tooltip

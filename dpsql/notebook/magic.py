@@ -306,7 +306,7 @@ class DpsqlMagic(Magics):
         """Replace ``$name`` by its value: a path, an open connection, a mapping of frames."""
         space = self._shell.user_ns
 
-        def fill(word: Any) -> Any:
+        def fill(word: object) -> Any:
             if not isinstance(word, str) or not re.fullmatch(r"\$[A-Za-z_]\w*", word):
                 return word
             if word[1:] not in space:
@@ -324,7 +324,7 @@ class DpsqlMagic(Magics):
         self._open(given.session, ":memory:", str(POLICY), given.ledger or "dpsql-demo.ledger", given.analyst)
 
     def _open(
-        self, name: str | None, database: Any, policy: str, ledger: str | None, analyst: str | None
+        self, name: str | None, database: object, policy: str, ledger: str | None, analyst: str | None
     ) -> None:
         from dpsql.session.session import open_session
 

@@ -139,7 +139,7 @@ class PanelComms:
         comm.on_close(lambda _: self._comms.pop(comm.comm_id, None))
         self._send(comm, self._write_budget)
 
-    def _receive(self, comm: Any, message: Data) -> None:
+    def _receive(self, comm: object, message: Data) -> None:
         asked = message.get("content", {}).get("data", {})
         if not isinstance(asked, Mapping):
             return

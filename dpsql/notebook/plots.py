@@ -259,11 +259,13 @@ def _shorten(value: object) -> str:
     return _plain(text if len(text) <= _LONGEST_LABEL else text[: _LONGEST_LABEL - 1] + "…")
 
 
-def _open_bins(labels: Sequence[object], rows: Sequence[Any], ends: Sequence[Any]) -> tuple[list[Any], ...]:
+def _open_bins(
+    labels: Sequence[object], rows: Sequence[Any], ends: Sequence[Any]
+) -> tuple[list[object], ...]:
     """Return labels, counts and intervals of the bins of histograms, one after another."""
     shown: list[object] = []
-    counts: list[Any] = []
-    pairs: list[Any] = []
+    counts: list[object] = []
+    pairs: list[object] = []
     for label, row, own in zip(labels, rows, ends, strict=True):
         for (key, count), pair in zip(row or (), (own or {}).values(), strict=False):
             shown.append(

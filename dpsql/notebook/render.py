@@ -220,7 +220,9 @@ def _measures(result: Result) -> bool:
     return any(pa.types.is_floating(f.type) or pa.types.is_decimal(f.type) for f in result.table.schema)
 
 
-def make_sheet(headings: Sequence[str], rows: Iterable[Sequence[Any]], caption: Iterable[str] = ()) -> Sheet:
+def make_sheet(
+    headings: Sequence[str], rows: Iterable[Sequence[object]], caption: Iterable[str] = ()
+) -> Sheet:
     """Return a sheet of Python values, with numbers to the right."""
     listed = list(rows)
     columns = zip(headings, zip(*listed, strict=True), strict=False)
@@ -269,7 +271,7 @@ def _clip(name: str, values: pa.ChunkedArray) -> SheetColumn:
 
 
 def _with_interval(
-    name: str, values: list[Any], pairs: list[LowHigh | None], confidence: float
+    name: str, values: list[object], pairs: list[LowHigh | None], confidence: float
 ) -> list[SheetColumn]:
     numbers, widths = [], []
     digits = [
@@ -343,7 +345,7 @@ def find_last_digit(half_width: float) -> int:
     return number.adjusted() - (number.normalize().as_tuple().digits[0] == 1)
 
 
-def round_to_power(value: Any, power: int) -> str:
+def round_to_power(value: object, power: int) -> str:
     """Round a number to a power of ten, and group its digits by three.
 
     >>> round_to_power(1243, 1), round_to_power(0.12345, -2), round_to_power(-0.2, 0)
@@ -375,7 +377,7 @@ def group_digits(number: int | Decimal) -> str:
     )
 
 
-def format_cell(value: Any) -> str:
+def format_cell(value: object) -> str:
     """Write a value as DuckDB does: ``NULL``, ``true``, six significant digits of a float."""
     if value is None:
         return "NULL"
@@ -392,7 +394,7 @@ def format_cell(value: Any) -> str:
     return _one_line(str(value))
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> bool:
     """Return whether a value is a number; a boolean is not."""
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 

@@ -15,7 +15,7 @@ from fractions import Fraction
 from functools import lru_cache, partial
 from operator import le
 from statistics import NormalDist
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 from dpsql.numerics.exact_numbers import round_significant, shorten, write_number
 from dpsql.privacy.amounts import OwnRoom, format_percent, say_what_is_left
@@ -74,12 +74,12 @@ class Spent:
             orders=self.orders,
         )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return the sums for a checkpoint: exact fractions, as texts."""
         return write_record(self)
 
     @classmethod
-    def from_json(cls, body: Mapping[str, Any]) -> Spent | None:
+    def from_json(cls, body: Mapping[str, object]) -> Spent | None:
         """Read the sums of :meth:`to_json`; None if another version of dpsql kept other sums.
 
         Raises:

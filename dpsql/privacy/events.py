@@ -29,7 +29,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from dpsql.numerics.exact_numbers import compute_root, shorten, write_number
 from dpsql.privacy import conversions
@@ -141,12 +141,12 @@ class Event:
         epsilon, delta = self.basic
         return f"ε={write_number(epsilon)}" + (f", δ={write_number(delta)}" if delta else "")
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return a dictionary of strings, ints, nulls and booleans; fractions as ``"1/10"``."""
         return {"kind": self.kind, **write_record(self)}
 
     @staticmethod
-    def from_json(body: Mapping[str, Any]) -> Event:
+    def from_json(body: Mapping[str, object]) -> Event:
         """Read the event that :meth:`to_json` wrote.
 
         Raises:
