@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dpsql.errors import ParseError, ServerError
 
@@ -253,7 +253,7 @@ def _read_text(given: argparse.Namespace) -> str:
         raise ParseError(f"the file {given.file} can't be read.") from None
 
 
-def _params(given: argparse.Namespace) -> dict[str, Any] | list[Any] | None:
+def _params(given: argparse.Namespace) -> dict[str, object] | list[object] | None:
     if given.params is None:
         return None
     try:
@@ -365,7 +365,7 @@ def print_result(result: Result, style: str) -> None:
         print(result.cost_line, file=sys.stderr)
 
 
-def to_json(result: Result) -> dict[str, Any]:
+def to_json(result: Result) -> dict[str, object]:
     """Return a result for JSON: rows as objects, intervals by column, the cost. NaN becomes null."""
     return {
         "rows": [{name: _plain(value) for name, value in row.items()} for row in result.dicts()],
@@ -381,7 +381,7 @@ def to_json(result: Result) -> dict[str, Any]:
     }
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):

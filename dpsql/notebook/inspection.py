@@ -256,7 +256,7 @@ def can_be_bound(value: object) -> bool:
     return isinstance(shape, tuple) and len(shape) == 1 and hasattr(value, "tolist")
 
 
-def list_parameters(space: Mapping[str, Any]) -> dict[str, str]:
+def list_parameters(space: Mapping[str, object]) -> dict[str, str]:
     """List the variables for parameters, each with the name of its type. Hidden ones are left out."""
     return {
         name: type(value).__name__

@@ -10,7 +10,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dpsql.errors import BindError, Error, ParseError, did_you_mean
 from dpsql.language.parameter_values import Params
@@ -228,11 +228,11 @@ class Prompt:
             raise BindError(
                 "the parameters of this prompt are a list, for ? marks.", hint="--params takes an object too."
             )
-        value: Any = written.strip()
+        text = written.strip()
         try:
-            value = json.loads(value)
+            value: object = json.loads(text)
         except json.JSONDecodeError:
-            value = value[1:-1] if len(value) > 1 and value[0] == value[-1] == "'" else value
+            value = text[1:-1] if len(text) > 1 and text[0] == text[-1] == "'" else text
         self.params = {**self.params, name: value}
 
     def _read(self, rest: str) -> None:

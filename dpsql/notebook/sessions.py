@@ -17,7 +17,7 @@ from datetime import date, timedelta
 from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from dpsql import __version__
@@ -78,11 +78,9 @@ def read_settings(folder: Path) -> Settings:
         if not isinstance(tool, Mapping) or not isinstance(tool.get("dpsql"), Mapping):
             break
         said = read_section(document, ("tool", "dpsql"), Settings)
-        written = {"database": said.database, "policy": said.policy, "ledger": said.ledger}
-        paths: dict[str, Any] = {
-            key: str(place / path) for key, path in written.items() if path not in (None, ":memory:")
-        }
-        return replace(said, **paths)
+        paths = (said.database, said.policy, said.ledger)
+        database, policy, ledger = (p if p in (None, ":memory:") else str(place / p) for p in paths)
+        return replace(said, database=database, policy=policy, ledger=ledger)
     return Settings()
 
 
@@ -107,7 +105,7 @@ def pair_kept_results(text: str, params: Params, results: list[Result]) -> list[
     return [(statement.keep, result) for statement, result in pairs if statement.keep]
 
 
-def mention_frame(error: Error, text: str, space: Mapping[str, Any]) -> None:
+def mention_frame(error: Error, text: str, space: Mapping[str, object]) -> None:
     """Add to the refusal of an unknown table that a frame of its name is not read, and the commands to write."""
     name = text[slice(*error.span)] if error.span and error.message.startswith("there is no table") else ""
     if name in space and is_frame(space[name]):

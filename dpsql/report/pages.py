@@ -9,9 +9,8 @@ import csv
 import io
 import json
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from dpsql.errors import Error
 from dpsql.ledger.ledger import Ledger
@@ -80,7 +79,7 @@ def write_bar(share: float, label: str) -> Html:
     return fill("bar.html", percent=f"{percent:.0f}", width=f"{percent:.1f}", label=label)
 
 
-def write_table(headings: str, rows: list[tuple[Any, ...]], caption: str, numbers: str = "") -> Html:
+def write_table(headings: str, rows: Sequence[Sequence[str]], caption: str, numbers: str = "") -> Html:
     """Return a table with a caption, which scrolls if it is too wide, also by the keyboard.
 
     ``headings``, and those of columns of ``numbers``, have ``|`` between them. All cells but :class:`Html` are escaped.

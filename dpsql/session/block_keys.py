@@ -16,7 +16,6 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -247,12 +246,12 @@ class _Writer:
     read: dict[str, Table] = field(default_factory=dict)
     columns: set[str] = field(default_factory=set)
 
-    def value(self, value: Any) -> Any:
+    def value(self, value: object) -> object:
         """Return plain tuples and texts that are equal for equal operators."""
         name = type(value).__qualname__
         if is_dataclass(value) and not isinstance(value, type):
             labels = _LABELS.get(name, ())
-            out: list[Any] = [_KIND_IN_KEYS.get(name, name)]
+            out: list[object] = [_KIND_IN_KEYS.get(name, name)]
             for item in fields(value):
                 if not item.compare or (item.name == "confidence" and self.again):
                     continue
@@ -280,12 +279,12 @@ class _Writer:
             return ("set", *sorted(repr(self.value(item)) for item in value))
         return ("value", _KIND_IN_KEYS.get(name, name), repr(value))
 
-    def _called(self, name: Any) -> Any:
+    def _called(self, name: str | Sequence[str]) -> object:
         if isinstance(name, str):
             return ("column", self.names[name]) if name in self.names else name
         return tuple(self._called(one) for one in name)
 
-    def _text(self, text: str) -> Any:
+    def _text(self, text: str) -> object:
         if text in self.inputs:
             return ("input", self.inputs[text])
         if text not in self.texts and not _QUERY.match(text):

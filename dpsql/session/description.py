@@ -10,7 +10,6 @@ import datetime
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import Any
 
 import pyarrow as pa
 
@@ -35,11 +34,11 @@ MAX_GUESSED = 8
 SQL_TYPE = "ARROW:FLIGHT:SQL:TYPE_NAME"
 """The key of the SQL type in a field's metadata, as in Flight SQL."""
 _THRESHOLD = pa.schema([("threshold", pa.string()), ("status", pa.string())])
-_Values = dict[str, Any]
+_Values = dict[str, object]
 """Values of parameters by name."""
 _UNKNOWN = pa.string()
 """The reported type of a parameter whose type can't be guessed."""
-_STAND_INS: tuple[tuple[Any, pa.DataType], ...] = (
+_STAND_INS: tuple[tuple[object, pa.DataType], ...] = (
     (0.5, pa.float64()),
     (1, pa.int64()),
     ("x", pa.string()),
@@ -92,7 +91,7 @@ _COUNTED = ("approx_unique", "count")
 
 def _list_columns(
     policy: Policy, word: str, name: str, columns_of: Callable[[str], Mapping[str, str]]
-) -> tuple[Sequence[str], list[tuple[Any, ...]]]:
+) -> tuple[Sequence[str], list[tuple[str | int | float | None, ...]]]:
     """Return the rows of DESCRIBE or SUMMARIZE: what the schema and the policy say, and nothing of the rows."""
     last = name.rpartition(".")[2]
     table = policy.tables.get(name) or policy.tables.get(last)
@@ -103,7 +102,7 @@ def _list_columns(
         else set()
     )
     declared = {} if table is None else {fold(column): rules for column, rules in table.columns.items()}
-    rows: list[tuple[Any, ...]] = []
+    rows: list[tuple[str | int | float | None, ...]] = []
     for column, kind in kinds.items():
         rules = declared.get(fold(column))
         bounds = None if rules is None or rules.bounds is None else [_end(end, kind) for end in rules.bounds]
@@ -126,7 +125,7 @@ def _list_columns(
     return (_SUMMARIZED if word == "SUMMARIZE" else _DESCRIBED), rows
 
 
-def _end(end: Any, kind: str) -> str:
+def _end(end: object, kind: str) -> str:
     """Return an end of bounds; those of moments are seconds since 1970."""
     if isinstance(end, Fraction) and kind.startswith(("DATE", "TIMESTAMP")):
         moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=float(end))
@@ -161,7 +160,7 @@ def _list_settings(policy: Policy) -> Iterator[tuple[str, str, str]]:
                 yield table.name, name, "values " + ", ".join(map(str, column.values))
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return f"{float(value):g}" if isinstance(value, Fraction) else "" if value is None else str(value)
 
 
@@ -236,7 +235,7 @@ def _make_field(line: Pipeline, name: str, kind: str) -> pa.Field:
     return pa.field(name, pa.string() if pa.types.is_dictionary(found) else found)
 
 
-def match_parameters(text: str, bound: Mapping[str, Any]) -> tuple[str, _Values]:
+def match_parameters(text: str, bound: Mapping[str, object]) -> tuple[str, _Values]:
     """Return a text and its parameters' values by name, given a client's bound values.
 
     Values are matched by name if the names are the statement's own, otherwise by order. BindError if there are more or fewer.
@@ -279,11 +278,11 @@ def _list_tries(names: tuple[str, ...]) -> Iterator[_Values]:
             yield dict(zip(names, pair, strict=True))
 
 
-def _stand_in(values: Mapping[str, Any]) -> dict[str, StandIn]:
+def _stand_in(values: Mapping[str, object]) -> dict[str, StandIn]:
     return {name: StandIn(value) for name, value in values.items()}
 
 
-def _binds(line: Pipeline, text: str, values: Mapping[str, Any]) -> bool:
+def _binds(line: Pipeline, text: str, values: Mapping[str, object]) -> bool:
     """Return whether a cell can be bound with values of these types. Nothing is written to the ledger.
 
     Raises:

@@ -381,7 +381,7 @@ class AnalystSession(Guarded):
 
     @abstractmethod
     def register(
-        self, name: str, function: Callable[..., object], *, returns: Any = None, length: int | None = None
+        self, name: str, function: Callable[..., object], *, returns: object = None, length: int | None = None
     ) -> None:
         """Register a Python function for ``SELECT WITH SUBSAMPLE``, which runs it on each block's rows.
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from dpsql.binding.modes.synthetic import parse_synthetic
 from dpsql.binding.plan import Plan
 from dpsql.binding.selection.declared import Declaration
-from dpsql.binding.subsample.combiners import registered
+from dpsql.binding.subsample.subsample_block import registered
 from dpsql.engine import open_engine
 from dpsql.engine.base import Engine
 from dpsql.errors import BindError, Error, PolicyError, PostprocessingError, PrivacyError
@@ -42,7 +42,7 @@ from dpsql.session.stored_blocks import PreparedPlan, RequestedBlock
 
 
 def open_session(
-    database: Any = ":memory:",
+    database: object = ":memory:",
     *,
     policy: Policy | str | Path,
     ledger: str | Path | None = None,
@@ -275,7 +275,7 @@ class Session(AnalystSession):
         self._pipeline.kept.check(name)
 
     def register(
-        self, name: str, function: Callable[..., object], *, returns: Any = None, length: int | None = None
+        self, name: str, function: Callable[..., object], *, returns: object = None, length: int | None = None
     ) -> None:
         self._pipeline.functions[name.lower()] = registered(name, function, returns, length)
 

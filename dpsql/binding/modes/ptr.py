@@ -289,9 +289,17 @@ class PtrBlock(AggregatingBlock):
             kind, tests = options.get("test", "AUTO"), 2 if proposed is None else 1
             test, noise = self._test_and_noise(kind, epsilon, delta, SCALE_STEPS, tests)
             return trimmed.Trimmed(
-                name, query, grid.steps, trim=options.get("trim", trimmed.TRIM), test=test, noise=noise, rows=self.rows,
-                proposed=steps_proposed, ends=(grid.low, grid.high), **form,
-            )  # fmt: skip
+                name,
+                query,
+                grid.steps,
+                trim=options.get("trim", trimmed.TRIM),
+                test=test,
+                noise=noise,
+                rows=self.rows,
+                proposed=steps_proposed,
+                ends=(grid.low, grid.high),
+                **form,
+            )
 
         return {"v": self.filtered(call, steps)}, make
 

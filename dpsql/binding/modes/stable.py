@@ -83,9 +83,19 @@ def _edited(asked: AggregateCall, statistic_on: Callable[[grids.Grid], EditedSta
     def part(epsilon: Fraction) -> InverseSensitivity:
         query, column = write_points(exact, y, narrow, grid, asked.groups)
         return InverseSensitivity(
-            query, exact.names, asked.name, statistic, grid.low, grid.high, epsilon, exact.rows_per_unit, asked.groups,
-            Fraction(grid.steps), column, exact.budgeted,
-        )  # fmt: skip
+            query,
+            exact.names,
+            asked.name,
+            statistic,
+            grid.low,
+            grid.high,
+            epsilon,
+            exact.rows_per_unit,
+            asked.groups,
+            Fraction(grid.steps),
+            column,
+            exact.budgeted,
+        )
 
     said = f"{statistic.describe()}, of {asked.source()} held to [{float(low):g}, {float(high):g}] ({origin})"
     return asked.make("DOUBLE", said, part=part, intervals=False)

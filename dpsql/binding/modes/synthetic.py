@@ -206,10 +206,18 @@ class SyntheticBlock(NoisyBlock):
         found: list[Noise] = [noise.statistics[name, name].noise for name in names]
         one = Amount(asked.currency, asked.total * CHOICE_SHARE / choices) if choices else None
         operator = SyntheticRows(
-            self.exact.sql(), self.exact.names, self.partial.name, tuple(d.sql for d in self.domains), sizes,
-            steps, self.per_unit_groups, found[0], found[-1] if rounds else None, rounds,
+            self.exact.sql(),
+            self.exact.names,
+            self.partial.name,
+            tuple(d.sql for d in self.domains),
+            sizes,
+            steps,
+            self.per_unit_groups,
+            found[0],
+            found[-1] if rounds else None,
+            rounds,
             None if one is None else one.find_epsilon(BoundedRange),
-        )  # fmt: skip
+        )
         self.binder.notes += list_cuts(self.exact, False)
         origins = dict.fromkeys(domain.origin for domain in self.domains)
         reach = operator.reach

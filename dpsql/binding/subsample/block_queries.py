@@ -136,7 +136,7 @@ class Lifter:
 
     def _from(
         self, tree: exp.Select, env: Env, ctes: Ctes
-    ) -> tuple[Names, str, str, exp.Expr | None, bool, bool]:  # fmt: skip
+    ) -> tuple[Names, str, str, exp.Expr | None, bool, bool]:
         """Return the scope, FROM as SQL, a row's block, its required unit, whether blocks have one row, and whether
         rows may be read twice.
 

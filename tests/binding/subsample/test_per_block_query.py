@@ -11,7 +11,7 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.binding.subsample import combiners
+from dpsql.binding.subsample import subsample_block
 from dpsql.binding.subsample import subsample_block as subsample
 from dpsql.errors import PrivacyError
 from dpsql.mechanisms.subsample.blocks import BlockQueries, BlockResults, LiftedBlocks
@@ -84,7 +84,7 @@ def results(session: dpsql.Session, query: str, one_by_one: bool, blocks: int = 
         head, _, tail = query.partition(") SELECT ")
         text = f"{head}) SELECT WITH SUBSAMPLE OPTIONS (blocks = {blocks}, bounds = (0, 1)) {tail}"
     refuse = mock.patch.object(subsample, "_lifted", side_effect=PrivacyError("not lifted"))
-    with refuse if one_by_one else mock.patch.object(combiners, "BLOCKS", blocks):
+    with refuse if one_by_one else mock.patch.object(subsample_block, "BLOCKS", blocks):
         plan = inside.bind(session, text)
     (block,) = plan.blocks
     source = block.operator.source  # type: ignore[attr-defined]
