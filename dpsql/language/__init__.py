@@ -1,11 +1,9 @@
 """The language: from the text of a cell to statements.
 
 tokens.py            tokens of a cell, checked; GoogleSQL spellings become DuckDB's
-dialect.py           the sqlglot dialect: DuckDB SQL, mode clauses, named arguments
+dialect.py           the sqlglot dialect: DuckDB SQL, mode clauses, named arguments; the catalogue by sqlglot class
 statements.py        statements with their spans; EXPLAIN, SHOW, DECLARE, CREATE SYNTHETIC TABLE; typing errors
-options.py           OPTIONS and named arguments, read exactly
-literals.py          the seconds of literal times
-functions.py         the names of the catalogue by sqlglot class
+options.py           OPTIONS, named arguments and literal times, read exactly
 advice.py            hints for unreadable texts; modes written in unusual places
 parameters.py        parameter values as literals
 labels.py            labels of ENUMs and their order

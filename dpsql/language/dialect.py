@@ -16,6 +16,7 @@ import logging
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
@@ -23,7 +24,14 @@ from sqlglot.errors import ErrorLevel, UnsupportedError
 from sqlglot.errors import ParseError as SqlglotParseError
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
-from dpsql.catalogue.aggregate_names import CLAMPED_PER_GROUP, ONE_ARGUMENT, mode_of_aggregate
+from dpsql.catalogue.aggregate_names import (
+    AGGREGATES,
+    CLAMPED_PER_GROUP,
+    ONE_ARGUMENT,
+    SqlName,
+    mode_of_aggregate,
+)
+from dpsql.catalogue.row_names import REFUSED_NODES, ROW_NAMES, RowName
 from dpsql.errors import BindError, ParseError, PrivacyError, Span
 from dpsql.language.advice import check_other_dialects, explain_unreadable, gather_modes, is_aggregate_name
 from dpsql.language.tokens import (
@@ -508,3 +516,24 @@ def _bare(tree: exp.Expr) -> exp.Expr:
             else:
                 copy.args[key] = value
     return root
+
+
+# -- the catalogue by sqlglot's class
+
+
+def _class_named(name: str) -> Any:
+    return vars(exp)[name]
+
+
+NAME_OF_CLASS: dict[type[exp.Expr], SqlName] = {
+    _class_named(kind): row for row in AGGREGATES for kind in row.classes
+}
+ROW_OF_CLASS: dict[type[exp.Expr], RowName] = {_class_named(row.node): row for row in ROW_NAMES if row.node}
+REFUSED_CLASSES: dict[type[exp.Expr], str] = {
+    _class_named(node): name for node, name in REFUSED_NODES.items()
+}
+"""DuckDB's names of some refused calls."""
+MOVING_CLASSES: tuple[type[exp.AggFunc], ...] = tuple(
+    _class_named(row.classes[0]) for row in AGGREGATES if row.moving
+)
+"""Aggregates that a window computes over its frame."""

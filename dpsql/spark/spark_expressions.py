@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from dpsql.binding.values.operators import decimal_result
 from dpsql.binding.values.sql_types import BOOLEAN, DOUBLE, FLOAT, HUGEINT, NULL, TEXT, Type, decimal
-from dpsql.language.functions import NAME_OF_CLASS
+from dpsql.language.dialect import NAME_OF_CLASS
 from dpsql.spark import spark_values
 from dpsql.spark.spark_values import (
     HASH,

@@ -81,7 +81,7 @@ from dpsql.binding.values.sql_types import (
 from dpsql.catalogue.date_units import UNIT_OF_NAME
 from dpsql.catalogue.row_names import ROW_ALIASES, ROW_OF_NAME
 from dpsql.errors import BindError
-from dpsql.language.functions import ROW_OF_CLASS
+from dpsql.language.dialect import ROW_OF_CLASS
 
 LONG = sql_types.BIGINT
 HASH = Type("OTHER", "HASH")

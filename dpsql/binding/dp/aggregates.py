@@ -24,8 +24,7 @@ from dpsql.catalogue.aggregate_names import AGGREGATE_OF_NAME, AGGREGATES
 from dpsql.catalogue.option_names import ARGUMENT_NAMES
 from dpsql.exact.exact_query import Exact, Partial, Weighing
 from dpsql.language.dialect import bind_error, privacy_error, to_sql
-from dpsql.language.literals import moment_of
-from dpsql.language.options import Call, read_word, readers_of, reads
+from dpsql.language.options import Call, moment_of, read_word, readers_of, reads
 from dpsql.mechanisms import moments
 from dpsql.mechanisms.aggregation import Part
 from dpsql.mechanisms.contribution_caps import ClippedValue

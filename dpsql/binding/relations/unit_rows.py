@@ -32,8 +32,7 @@ from dpsql.binding.values.sql_types import SMALL_INTEGERS
 from dpsql.catalogue.aggregate_names import MODES
 from dpsql.errors import PrivacyError
 from dpsql.exact.row_caps import RowCaps
-from dpsql.language.dialect import expression_of, join_word, to_sql
-from dpsql.language.functions import MOVING_CLASSES
+from dpsql.language.dialect import MOVING_CLASSES, expression_of, join_word, to_sql
 from dpsql.language.options import Options, call_of, is_private_call, mode_of
 from dpsql.mechanisms.base import SALT
 

@@ -42,6 +42,7 @@ from dpsql.binding.values.total_expressions import make_total
 from dpsql.catalogue.date_units import UNIT_MONTHS
 from dpsql.errors import BindError, PrivacyError
 from dpsql.language.dialect import (
+    MOVING_CLASSES,
     bind_error,
     expression_of,
     name_called,
@@ -50,7 +51,6 @@ from dpsql.language.dialect import (
     stand_in,
     to_sql,
 )
-from dpsql.language.functions import MOVING_CLASSES
 from dpsql.language.statements import PIVOT_HINT
 
 

@@ -37,6 +37,8 @@ from dpsql.catalogue.row_names import CALLED_FUNCTIONS, FILLING_FUNCTIONS, NOT_L
 from dpsql.errors import BindError, PrivacyError
 from dpsql.language.advice import nearest_aggregate
 from dpsql.language.dialect import (
+    NAME_OF_CLASS,
+    ROW_OF_CLASS,
     bind_error,
     join_word,
     parse_fragment,
@@ -45,7 +47,6 @@ from dpsql.language.dialect import (
     span_of,
     to_sql,
 )
-from dpsql.language.functions import NAME_OF_CLASS, ROW_OF_CLASS
 from dpsql.language.labels import show_label_types
 from dpsql.language.options import call_of
 from dpsql.mechanisms.subsample.blocks import BlockRows

@@ -43,7 +43,7 @@ from dpsql.binding.values.sql_types import (
 )
 from dpsql.errors import BindError, clip, did_you_mean
 from dpsql.language.dialect import bind_error, is_not_null, privacy_error, to_sql
-from dpsql.language.literals import moment_of
+from dpsql.language.options import moment_of
 from dpsql.policy.validate import DateBound
 
 Bind = Callable[[exp.Expr], Typed]

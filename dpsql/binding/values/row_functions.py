@@ -74,8 +74,15 @@ from dpsql.catalogue.row_names import (
     RowName,
 )
 from dpsql.errors import PrivacyError
-from dpsql.language.dialect import NAMED, bind_error, name_called, privacy_error, restore_logarithm
-from dpsql.language.functions import REFUSED_CLASSES, ROW_OF_CLASS
+from dpsql.language.dialect import (
+    NAMED,
+    REFUSED_CLASSES,
+    ROW_OF_CLASS,
+    bind_error,
+    name_called,
+    privacy_error,
+    restore_logarithm,
+)
 
 _ITEMS = ("BOOLEAN", "INTEGER", "DECIMAL", "DOUBLE", "TEXT", "DATE", "TIME", "TIMESTAMP", "UUID")
 _OVERHEAD = 16

@@ -51,7 +51,7 @@ from dpsql.catalogue.date_units import (
 from dpsql.catalogue.row_names import NOW_FUNCTIONS, TODAY_FUNCTIONS
 from dpsql.errors import did_you_mean
 from dpsql.language.dialect import bind_error, privacy_error, to_sql
-from dpsql.language.literals import interval_seconds
+from dpsql.language.options import interval_seconds
 from dpsql.policy.time_zones import find_time_zone, suggest_time_zone
 
 _PARTS = tuple(UNIT_OF_NAME)
