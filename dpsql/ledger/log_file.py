@@ -425,9 +425,14 @@ _ERRORS = {
 """The message and the hint for each of SQLite's errors."""
 
 
+def find_error_code(error: sqlite3.Error) -> int:
+    """Return SQLite's primary code of an error; 0 for an error of Python's module."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
 def explain_sqlite_error(error: sqlite3.Error, path: Path | None) -> LedgerError:
     """Return the LedgerError for an error of SQLite."""
-    known = _ERRORS.get(getattr(error, "sqlite_errorcode", 0) & 0xFF)
+    known = _ERRORS.get(find_error_code(error))
     if known is None:
         return damaged_error(f"{'it' if path is None else path} does not read as a whole ledger")
     name = "The ledger in memory" if path is None else f"The ledger {path}"

@@ -186,7 +186,7 @@ def _held(where: Path) -> Iterator[None]:
             held.execute("BEGIN IMMEDIATE")
         except sqlite3.Error as found:  # gone or damaged: no process can charge to it
             error = found
-        if error is not None and getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
+        if error is not None and log_file.find_error_code(error) == sqlite3.SQLITE_BUSY:
             raise log_file.explain_sqlite_error(error, where)
         yield
 

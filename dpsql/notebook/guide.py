@@ -15,6 +15,8 @@ from dpsql.catalogue.option_names import ARGUMENT_NAMES, OPTION_NAMES, help_of, 
 from dpsql.errors import Error, ParseError, did_you_mean
 
 if TYPE_CHECKING:  # editors colour by these tables alone: no table library is loaded for them
+    from IPython.core.interactiveshell import InteractiveShell
+
     from dpsql.notebook.render import Panel
     from dpsql.report.tables import Sheet
 
@@ -336,7 +338,9 @@ def refuse_templates(text: str) -> None:
         )
 
 
-def is_ours(shell: Any, kind: str, name: str) -> bool:
+def is_ours(shell: InteractiveShell, kind: str, name: str) -> bool:
     """Return whether a magic is ours, by its name or by an alias (``%alias_magic sql dpsql``)."""
+    from IPython.core.magic import MagicAlias
+
     found = shell.magics_manager.magics[kind].get(name)
-    return name == "dpsql" or getattr(found, "magic_name", None) == "dpsql"
+    return name == "dpsql" or (isinstance(found, MagicAlias) and found.magic_name == "dpsql")

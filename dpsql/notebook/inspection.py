@@ -147,7 +147,7 @@ class MagicPlace(NamedTuple):
     at: int
 
 
-def find_magic(shell: object, text: str, row: int, column: int) -> MagicPlace | None:
+def find_magic(shell: InteractiveShell, text: str, row: int, column: int) -> MagicPlace | None:
     """Return the magic at a cursor, by line and column from 0; None for another magic, or Python."""
     lines = text.split("\n")
     before = lines[row][:column]
@@ -224,7 +224,7 @@ def hook_kernel(kernel: Any, describe: DescribeCursor) -> None:
 
 def unhook_kernel(kernel: Any) -> None:
     """Restore a kernel's own answers."""
-    if getattr(kernel.__dict__.get("do_inspect"), "dpsql", False):
+    if "do_inspect" in vars(kernel) and "dpsql" in vars(kernel.do_inspect):
         del kernel.do_inspect
 
 

@@ -19,7 +19,7 @@ from dpsql.notebook import guide
 from dpsql.report.tables import BudgetPanel, Data, Html, tag
 
 if TYPE_CHECKING:
-    from IPython.core.interactiveshell import InteractiveShell
+    from IPython.core.interactiveshell import ExecutionInfo, InteractiveShell
 
     from dpsql.language.parameter_values import Params
     from dpsql.notebook.guide import CellOptions
@@ -124,10 +124,9 @@ class PanelComms:
     def _find_manager(self) -> Any:
         return getattr(getattr(self._shell, "kernel", None), "comm_manager", None)
 
-    def _begin_cell(self, info: Any) -> None:
-        cell = getattr(info, "cell_id", None)
-        if cell and info.raw_cell:
-            self._cells.note(cell, info.raw_cell)
+    def _begin_cell(self, info: ExecutionInfo) -> None:
+        if info.cell_id and info.raw_cell:
+            self._cells.note(info.cell_id, info.raw_cell)
 
     def _end_cell(self, result: object) -> None:
         for comm in list(self._comms.values()):

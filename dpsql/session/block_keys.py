@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import Field, dataclass, field, fields, is_dataclass
 from functools import cached_property
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -43,18 +44,10 @@ _LABELS: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Fields that only label output columns, by class: exact texts name columns by position."""
 _KIND_IN_KEYS: Mapping[str, str] = {
-    "BlockRows": "Rows",
-    "CandidateFactor": "Public",
-    "CandidateScores": "Sweep",
-    "DateBound": "Moment",
-    "GroupSelector": "GroupSelection",
-    "HistogramQuery": "Counted",
-    "ResultRange": "Range",
-    "ReturnType": "Returns",
-    "ScoreTerm": "Swept",
-    "ThresholdNoise": "Noise",
-    "WantedRank": "Rank",
-}
+    "BlockRows": "Rows", "CandidateFactor": "Public", "CandidateScores": "Sweep",
+    "DateBound": "Moment", "GroupSelector": "GroupSelection", "HistogramQuery": "Counted", "ResultRange": "Range",
+    "ReturnType": "Returns", "ScoreTerm": "Swept", "ThresholdNoise": "Noise", "WantedRank": "Rank",
+}  # fmt: skip
 """Class names in stored keys, for classes renamed since: old answers keep their keys."""
 _IMPLIED: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("AboveThreshold", "ExponentialChoice", "Probe"), ("rows",)),
@@ -203,10 +196,10 @@ class BlockKeys:
         items = {f"the data of {name}": version}
         if not table.file:
             items[f"source of {name}"] = str(table.source)
-        for item in fields(table):
-            said = item.name not in _ADDED or getattr(table, item.name) != item.default
+        for item, value in _list_fields(table):
+            said = item.name not in _ADDED or value != item.default
             if item.name not in _UNRELATED and said:
-                items[f"{item.name} of {name}"] = repr(getattr(table, item.name))
+                items[f"{item.name} of {name}"] = repr(value)
         kinds = self._kinds.get(name)
         if kinds is None:
             kinds = {fold(column): kind for column, kind in self.schema(table).items()}
@@ -215,8 +208,8 @@ class BlockKeys:
         for column in kinds if columns is None else sorted({*columns} & kinds.keys()):
             items[f"type of {name}.{column}"] = kinds[column]
             rules = declared.get(column)
-            for rule in fields(rules) if rules is not None else ():
-                items[f"{rule.name} of {name}.{column}"] = repr(getattr(rules, rule.name))
+            for rule, value in _list_fields(rules) if rules is not None else ():
+                items[f"{rule.name} of {name}.{column}"] = repr(value)
         return items
 
     def public_content(self, table: Table) -> str:
@@ -252,7 +245,7 @@ class _Writer:
         if is_dataclass(value) and not isinstance(value, type):
             labels = _LABELS.get(name, ())
             out: list[object] = [_KIND_IN_KEYS.get(name, name)]
-            for item in fields(value):
+            for item, found in _list_fields(value):
                 if not item.compare or (item.name == "confidence" and self.again):
                     continue
                 if isinstance(value, Aggregation) and item.name == "packed":
@@ -261,7 +254,6 @@ class _Writer:
                     continue
                 if self.reread and item.name in _REREAD.get(name, ()):
                     continue
-                found = getattr(value, item.name)
                 if item.name in _ADDED_FIELDS and not found:
                     continue
                 if item.name in labels:
@@ -307,6 +299,11 @@ class _Writer:
         self.read |= {name: self.keys.policy.tables[name] for name in form.tables}
         self.columns |= form.columns
         return form.text
+
+
+def _list_fields(value: Any) -> Iterator[tuple[Field[Any], Any]]:
+    for item in fields(value):
+        yield item, getattr(value, item.name)
 
 
 def _has_intervals(block: PrivateBlock) -> bool:

@@ -84,8 +84,10 @@ def show(line: Pipeline, policy: Policy, what: str, limit: int | None = None) ->
 
 
 _DESCRIBED = ("column_name", "column_type", "null", "key", "default", "extra")
-_SUMMARY = "column_name column_type min max approx_unique avg std q25 q50 q75 count null_percentage"
-_SUMMARIZED = tuple(_SUMMARY.split())
+_SUMMARIZED = (
+    *("column_name", "column_type", "min", "max", "approx_unique", "avg", "std"),
+    *("q25", "q50", "q75", "count", "null_percentage"),
+)
 _COUNTED = ("approx_unique", "count")
 
 
