@@ -149,8 +149,8 @@ def _together(patched: bool = False) -> set[tuple[int, int]]:
         "(SELECT COUNT(*) FROM t) + 2 * (SELECT COUNT(*) FROM p) AS n"
     )
     policy = POLICY.format(unit="u", rows=1) + '[tables.p]\nprivacy_unit = "u"\nmax_rows = 1\n'
-    plain = subsample_block.Sampling.unit if patched else subsample_block.Sampling.hashed
-    with duckdb.connect() as con, mock.patch.object(subsample_block.Sampling, "hashed", plain):
+    plain = subsample_block.Subsample.unit if patched else subsample_block.Subsample.hashed
+    with duckdb.connect() as con, mock.patch.object(subsample_block.Subsample, "hashed", plain):
         for statement in WIDTHS:
             con.execute(statement)
         with dpsql.connect(con, policy=dpsql.Policy.loads(policy)) as session:
