@@ -3,9 +3,9 @@
 It is data without code of other folders. The parser, the binder, the lock (names alone), Spark, completion, the lexer and
 the reference read it.
 
-row_names.py        functions of a row's values, the reason why each is total, Spark's spelling; refused functions
+row_names.py        functions of a row's values, the reason why each is total, Spark's spelling; refused functions; functions
+                    above private blocks
 option_names.py     options and named arguments, with their readers and help
 aggregate_names.py  aggregates, mechanisms and modes
-public_names.py     functions above private blocks
 date_units.py       units of time: ranges, lengths, spellings
 """

@@ -46,7 +46,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from dpsql.catalogue.public_names import CONCATENATIONS, PUBLIC_FUNCTIONS
+from dpsql.catalogue.row_names import CONCATENATIONS, PUBLIC_FUNCTIONS
 from dpsql.engine import sandbox
 from dpsql.engine.sandbox import quote_identifier, quote_literal
 from dpsql.errors import BindError

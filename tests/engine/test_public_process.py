@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import dpsql
-from dpsql.catalogue.public_names import PUBLIC_FUNCTIONS
+from dpsql.catalogue.row_names import PUBLIC_FUNCTIONS
 from dpsql.engine import public_sql
 from dpsql.engine.postprocess import Finisher
 from dpsql.engine.public_sql import GROWING_FUNCTIONS, check_public

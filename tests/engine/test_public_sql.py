@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import dpsql
-from dpsql.catalogue.public_names import PUBLIC_FUNCTIONS
+from dpsql.catalogue.row_names import PUBLIC_FUNCTIONS
 from dpsql.engine.public_sql import SESSION_NAMES, TABLE_FUNCTIONS, check_public
 from dpsql.errors import BindError
 from dpsql.policy.model import Policy
