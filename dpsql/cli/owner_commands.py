@@ -1,4 +1,4 @@
-"""Commands for the data owner: about the policy, the ledger, a server and its analysts."""
+"""Commands for the data owner, apart from those of analysts: about the policy, the ledger, a server and its analysts."""
 
 from __future__ import annotations
 

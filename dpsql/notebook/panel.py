@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from dpsql.errors import Error
 from dpsql.notebook import guide
@@ -84,6 +84,17 @@ def write_refusal(error: Error) -> Html:
     return Html("".join([tag("p", f"{type(error).__name__}: {error.message}"), *hint]))
 
 
+class Comm(Protocol):
+    """A channel of Jupyter between the kernel and the front end."""
+
+    comm_id: str
+
+    def send(self, data: Data) -> object: ...
+    def on_msg(self, callback: Callable[[Data], object]) -> object: ...
+    def on_close(self, callback: Callable[[Data], object]) -> object: ...
+    def close(self) -> object: ...
+
+
 class PanelComms:
     """The open panels of a kernel, and their messages."""
 
@@ -98,7 +109,7 @@ class PanelComms:
         self._cells = cells
         self._sessions = sessions
         self._find_parameters = find_parameters
-        self._comms: dict[str, Any] = {}
+        self._comms: dict[str, Comm] = {}
 
     def start(self) -> None:
         """Note each cell that runs and, in a kernel, wait for panels."""
@@ -132,13 +143,13 @@ class PanelComms:
         for comm in list(self._comms.values()):
             self._send(comm, self._write_budget)
 
-    def _open(self, comm: Any, message: Data) -> None:
+    def _open(self, comm: Comm, message: Data) -> None:
         self._comms[comm.comm_id] = comm
         comm.on_msg(lambda received: self._receive(comm, received))
         comm.on_close(lambda _: self._comms.pop(comm.comm_id, None))
         self._send(comm, self._write_budget)
 
-    def _receive(self, comm: object, message: Data) -> None:
+    def _receive(self, comm: Comm, message: Data) -> None:
         asked = message.get("content", {}).get("data", {})
         if not isinstance(asked, Mapping):
             return
@@ -147,7 +158,7 @@ class PanelComms:
         else:
             self._send(comm, self._write_budget)
 
-    def _send(self, comm: Any, write: Callable[[], Data]) -> None:
+    def _send(self, comm: Comm, write: Callable[[], Data]) -> None:
         """Send a message. Failures are ignored, so a panel never disturbs the notebook."""
         with suppress(Exception, KeyboardInterrupt):
             comm.send(write())

@@ -28,18 +28,18 @@ _FRACTION = re.compile(r"-?[0-9]{1,4000}(/0*[1-9][0-9]{0,3999})?")
 class _Codec(NamedTuple):
     """Writes the values of one type as JSON values, and reads them."""
 
-    write: Callable[[Any], Any]
-    read: Callable[[Any], Any]
+    write: Callable[[Any], object]
+    read: Callable[[object], Any]
 
 
-def write_record(record: Any) -> dict[str, Any]:
+def write_record(record: Any) -> dict[str, object]:
     """Return a dataclass as JSON values."""
     return {
         name: codec.write(getattr(record, name)) for name, codec, _ in _find_fields(cast(Any, type(record)))
     }
 
 
-def write_as(declared: object, value: object) -> Any:
+def write_as(declared: object, value: object) -> object:
     """Return a value of a declared type as a JSON value."""
     return _find_codec(declared).write(value)
 

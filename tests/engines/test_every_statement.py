@@ -204,7 +204,7 @@ MODES = {
     "a function": BLOCKS.format("5, bounds = (0, 130)) middle(age) AS m FROM visits"),
 }  # fmt: skip
 """Besides those of tests/engines/test_every_engine.py. ``sampling = 'bernoulli'`` chooses by a hash with the run's own coin, which
-is another one on each engine; that its runs can be cut into parts there is in tests/spark/test_writer.py."""
+is another one on each engine; that its runs can be cut into parts there is in tests/spark/test_spark_writer.py."""
 
 
 @pytest.mark.parametrize(
