@@ -73,7 +73,7 @@ def hash_row(previous: str, seq: int, kind: str, statement: int, at: str, body: 
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def link_row(previous: str, seq: int, kind: str, statement: int, at: str, body: dict[str, Any]) -> Row:
+def link_row(previous: str, seq: int, kind: str, statement: int, at: str, body: RowBody) -> Row:
     """Return a new row, chained to ``previous``."""
     text = write_json(body)
     return Row(seq, kind, statement, at, text, hash_row(previous, seq, kind, statement, at, text))
@@ -115,7 +115,7 @@ def write_json(body: RowBody) -> str:
     return _write_body(body)
 
 
-def check_said(row: Row, body: RowBody, said: Said | None, forgotten: str) -> dict[str, object] | None:
+def check_said(row: Row, body: RowBody, said: Said | None, forgotten: str) -> RowBody | None:
     """Return the content of a row that is stored outside it; None if the owner had it forgotten.
 
     ``forgotten``: the time before which the owner blanked contents. LedgerError if the content was changed, or is missing.
@@ -548,7 +548,7 @@ def read_one_entry(connection: sqlite3.Connection, number: int, forgotten: str =
     return next(read_entries(connection, number, number, forgotten), None) if number > 0 else None
 
 
-_Line = tuple[Row, dict[str, Any], dict[str, Any] | None]
+_Line = tuple[Row, RowBody, RowBody | None]
 """A row, its body, and its content outside the row; None if there is none or it was forgotten."""
 
 
@@ -565,7 +565,7 @@ def _fold(number: int, lines: list[_Line]) -> Entry:
     (row, body, said), *rest = lines
     if row.kind not in _BEGIN:
         raise ValueError("a statement that did not begin")
-    known: dict[str, Any] = {"text": FORGOTTEN} if said is None else said
+    known: RowBody = {"text": FORGOTTEN} if said is None else said
     event = None if body["event"] is None else read_event(body["event"])
     told = [body["analyst"], known["text"], body["user"], known.get("reason", ""), known.get("key", "")]
     if not all(isinstance(value, str) for value in told):
@@ -596,7 +596,7 @@ def _fold(number: int, lines: list[_Line]) -> Entry:
     return entry
 
 
-def _note_debit(entry: Entry, event: Event | None, said: dict[str, Any] | None) -> Entry:
+def _note_debit(entry: Entry, event: Event | None, said: RowBody | None) -> Entry:
     return replace(entry, debit=event, debited=dict((said or {}).get("blocks", {})))
 
 

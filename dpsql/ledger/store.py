@@ -17,10 +17,10 @@ import socket
 import sqlite3
 import threading
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from dpsql.errors import LedgerError
 from dpsql.ledger import log_file, state_files
@@ -30,6 +30,7 @@ from dpsql.ledger.log_file import (
     START,
     VERSION,
     Row,
+    RowBody,
     Said,
     damaged_error,
     link_row,
@@ -189,7 +190,7 @@ class Write(Protocol):
     """Appends a row: its kind, its statement (0: none), its body, and its content outside the chain."""
 
     def __call__(
-        self, kind: str, statement: int, body: dict[str, Any], content: Mapping[str, Any] | None = None, /
+        self, kind: str, statement: int, body: RowBody, content: RowBody | None = None, /
     ) -> None: ...
 
 
@@ -316,12 +317,10 @@ class LedgerStore:
         """
         rows: list[Row] = []
 
-        def write(
-            kind: str, statement: int, body: dict[str, object], content: Mapping[str, object] | None = None
-        ) -> None:
+        def write(kind: str, statement: int, body: RowBody, content: RowBody | None = None) -> None:
             said = None if content is None else Said.of(content)
             seq, head = (rows[-1].seq, rows[-1].hash) if rows else (self.account.seq, self.account.head)
-            body = body if said is None else body | {"said": said.digest}
+            body = body if said is None else {**body, "said": said.digest}
             row = link_row(head, seq + 1, kind, statement, log_file.format_now(), body)
             log_file.append_row(connection, row, said)
             rows.append(row)
