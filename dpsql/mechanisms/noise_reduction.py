@@ -4,9 +4,9 @@ The interval widths of means and variances depend on private counts, so the requ
 of little epsilon is drawn first and reduced step by step. After each step the intervals are recomputed from the noisy
 integers; the first that are all narrow enough are the answer.
 
-Relation: ADD_REMOVE. Guarantee: :class:`~dpsql.privacy.gradual.NoiseReduction`, since each statistic has a chain of
-noises (:mod:`dpsql.noise.gradual`) at one level of a public ladder, and the stopping rule depends on released integers
-alone. The caller must ensure the sensitivities, as in any aggregation.
+Relation: ADD_REMOVE. Guarantee: :class:`~dpsql.privacy.events.NoiseReduction`, since each statistic has a chain of
+noises (:class:`~dpsql.noise.samplers.NoiseChain`) at one level of a public ladder, and the stopping rule depends on
+released integers alone. The caller must ensure the sensitivities, as in any aggregation.
 
 Intervals: an answer released because it looks accurate was more likely lucky. Each look uses three quarters of the
 allowed miss probability; the rest covers the selection. This is measured, not proved: over means from the middle to the
@@ -34,7 +34,7 @@ from dpsql.mechanisms.empty_groups import find_significant
 from dpsql.mechanisms.moments import Count, Estimate, Noisy, Output, Sum
 from dpsql.mechanisms.per_group import LaplaceNoise, Statistic, change_noise
 from dpsql.noise.entropy import Entropy
-from dpsql.noise.gradual import NoiseChain
+from dpsql.noise.samplers import NoiseChain
 from dpsql.numerics.exact_numbers import (
     Floats,
     Integers,

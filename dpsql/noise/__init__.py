@@ -1,8 +1,7 @@
 """The only source of randomness: the operating system's entropy, and exact samplers over the integers.
 
 entropy.py         uniform words, integers and reals
-samplers.py        Bernoulli, geometric, discrete Laplace and rounded Gaussian variables
-gradual.py         discrete Laplace noise that is removed step by step
+samplers.py        Bernoulli, geometric, discrete Laplace and rounded Gaussian variables; noise that is removed step by step
 group_sampling.py  the groups kept for each privacy unit
 selection.py       private choices: exponential mechanism, permute-and-flip, noisy max
 """

@@ -732,11 +732,11 @@ _STAGES_FROM = 4096
 class NoiseReduction(Event):
     """Answers whose noise was reduced until they were accurate, at no more than ``most``.
 
-    Each look at the answers is the next one plus independent noise (:mod:`dpsql.noise.gradual`), so a path of looks reveals no
-    more than its last look. The decision to stop depends on the looks. ``epsilon`` is ``most`` while it is reserved, and is
-    settled with that of the last look. On every path the likelihood ratio is at most ``exp(epsilon)``, with the epsilon of that
-    path; so plain sums of pure losses, which hold path by path, charge the used part (ex-post privacy: Ligett et al. 2017;
-    Rogers et al. 2023).
+    Each look at the answers is the next one plus independent noise (:class:`~dpsql.noise.samplers.NoiseChain`), so a path of
+    looks reveals no more than its last look. The decision to stop depends on the looks. ``epsilon`` is ``most`` while it is
+    reserved, and is settled with that of the last look. On every path the likelihood ratio is at most ``exp(epsilon)``, with
+    the epsilon of that path; so plain sums of pure losses, which hold path by path, charge the used part (ex-post privacy:
+    Ligett et al. 2017; Rogers et al. 2023).
 
     Divergences average over paths, so for them the looks are divided into stages, each with epsilons up to 8/5 of the previous
     stage's. To begin a stage is to choose a mechanism from earlier looks, and every filter allows that. Everything up to the end

@@ -20,7 +20,7 @@ from dpsql.mechanisms.noise_reduction import (
 )
 from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise, Statistic
 from dpsql.noise.entropy import Entropy
-from dpsql.noise.gradual import NoiseChain
+from dpsql.noise.samplers import NoiseChain
 from dpsql.privacy.events import Composed, DiscreteLaplace, Event, NoiseReduction, PureDP, compose_events
 from dpsql.privacy.filters import open_filter
 from dpsql.privacy.pld import declare

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpsql.noise.entropy import Entropy
-from dpsql.noise.gradual import NoiseChain, draw_added, enclose_stay
+from dpsql.noise.samplers import NoiseChain, draw_added, enclose_stay
 from dpsql.numerics import interval_arithmetic as ia
 from tests.support.goodness import fixed, laplace_pmf, p_value
 
