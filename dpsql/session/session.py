@@ -49,23 +49,7 @@ def open_session(
     analyst: str | None = None,
     resources: Mapping[str, str | int] | None = None,
 ) -> Session:
-    """Open a session on private data, under the owner's policy.
-
-    Args:
-        database: the path of a DuckDB file, ``":memory:"`` (tables come from the policy's sources), an open DuckDB
-            connection, or a mapping of names to pandas, polars or Arrow tables or dicts of lists (the policy's tables,
-            or their sources). For Spark: a master (``"spark://host:7077"``, ``"local[2]"``), a Spark Connect address
-            (``"sc://host"``), or a SparkSession.
-        policy: the owner's TOML file, or a :class:`dpsql.Policy`.
-        ledger: the path of the charges; by default ``<policy>.ledger`` next to the policy file. With a policy made in
-            Python and no path, the budget lasts for this process only.
-        analyst: the analyst's name, if the policy gives analysts separate shares.
-        resources: for DuckDB: ``{"memory_limit": "1GiB", "threads": 2, "temp_directory": "/scratch", "time_limit":
-            60}``. Data larger than the memory limit, private rows included, are spilled to a directory below
-            ``temp_directory`` (by default the user's state directory) that other users can't enter and that is removed
-            with the session. Without ``threads`` there is at most one per 256 MiB. ``time_limit`` stops an exact query
-            after that number of seconds. A statement that reaches a limit fails like any other: it stays charged, with
-            the same message.
+    """Open a session on private data, under the owner's policy; the arguments are those of :func:`dpsql.connect`.
 
     Raises:
         PolicyError: the policy is wrong, or does not fit the data.
