@@ -17,7 +17,6 @@ added up, or by one threshold in running sums of the values below it and of the 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -59,25 +58,15 @@ def prove_scores(
     items = dict(query.items)
     if not {claim.column, claim.own or claim.column} <= items.keys():
         refuse("a column that the operator asks for is not there")
-    score = items[claim.column]
-    if claim.moves is None:
-        terms = [_term(node, leaves) for node in tree.addends(score) if not is_public(node, leaves)]
-        statistics = Statistics(query, leaves, expressions)
-        most, low, high, sizes = _add_up(terms, statistics, expressions, env)
-    else:
-        utility = _Utility(query, env, leaves, expressions, claim, known)
-        low, high = utility.move(score)
-        most = max(-low, high)
-    if max(most, 1) * claim.rows > claim.most:
+    utility, score = _Utility(query, env, leaves, expressions, claim, known), items[claim.column]
+    low, high = utility.move(score)
+    most = max(-low, high, 1)
+    if most * claim.rows > claim.most:
         refuse(_MORE)
     if claim.monotone and low < 0 < high:
         refuse("scores that move both ways are charged as one-way")
-    if claim.own is None:
-        return
-    if claim.moves is None:
-        _prove_own(query, items[claim.own], sizes, claim.rows)
-    else:
-        utility.prove_own(items[claim.own], score, max(most, 1))
+    if claim.own is not None:
+        utility.prove_own(items[claim.own], score, most)
 
 
 @dataclass(frozen=True)
@@ -454,67 +443,11 @@ def _conditions(source: tree.Source | None) -> Iterator[Expr]:
         yield from _conditions(source.right)
 
 
-def _add_up(
-    terms: list[tuple[Expr | None, Ref]], statistics: Statistics, expressions: Expressions, env: Env
-) -> tuple[int, int, int, list[tuple[Expr | None, int]]]:
-    """Return how far one row moves a sum of terms: in either direction, down, up; and by factor and size of each term."""
-    most, lowest, highest, sizes = 0, 0, 0, []
-    for factor, ref in terms:
-        first = last = 1
-        if factor is not None:
-            value = expressions.row(factor, env)
-            if value.low is None or value.high is None:
-                refuse(_UNBOUNDED)
-            first, last = value.low, value.high
-        low, high = statistics.find_step(ref)
-        ends = [first * low, first * high, last * low, last * high]
-        lowest, highest = lowest + min(ends), highest + max(ends)
-        sizes.append((factor, max(-low, high)))
-        most += max(-min(ends), max(ends))
-    return most, lowest, highest, sizes
-
-
-def _term(node: Expr, leaves: Mapping[str, Relation]) -> tuple[Expr | None, Ref]:
-    """Return the factor and the statistic of a term."""
-    factor: Expr | None = None
-    if isinstance(node, Call) and node.name == "*" and len(node.args) == 2:
-        factor, node = node.args
-        if not is_public(factor, leaves):
-            refuse("a factor that is not public")
-    match node:
-        case (Ref() as ref) | Call("coalesce", (Ref() as ref, Literal(integer=0))):
-            return factor, ref
-    refuse(_SHAPE)
-
-
 def is_public(node: Expr, leaves: Mapping[str, Relation]) -> bool:
     """Return whether an expression reads only public relations."""
     if tree.has(node, lambda n: isinstance(n, tree.Subquery | tree.Window | tree.Parameter | tree.Varied)):
         return False
     return all(ref.table in leaves and leaves[ref.table].kind == Kind.PUBLIC for ref in tree.refs(node))
-
-
-def _prove_own(select: tree.Select, node: Expr, sizes: list[tuple[Expr | None, int]], rows: int) -> None:
-    """Prove ``GREATEST(ABS(factor) * row + ..., 1) * rows`` with the score's own factors and sufficient rows."""
-    trail = Trail(select)
-    inner, times = multiple_of(trail.follow(node))
-    if times < rows:
-        refuse(_MORE)
-    match inner:
-        case Call("greatest", (total, one)) if integer(tree.widened(one)) == 1:
-            said: Counter[str] = Counter()
-        case _:
-            refuse(_SHAPE)
-    for size, row in map(multiple_of, tree.addends(total)):
-        match size:
-            case Call("abs", (factor,)):
-                said[repr(factor)] += row
-            case _:
-                refuse(_SHAPE)
-    for of, row in sizes:
-        said[repr(Literal(1) if of is None else trail.follow(of))] -= row
-    if any(left < 0 for left in said.values()):
-        refuse(_MORE)
 
 
 def multiple_of(node: Expr) -> tuple[Expr, int]:
@@ -583,10 +516,10 @@ class _Utility:
         for ref in tree.refs(score):
             if not is_public(ref, self.leaves):
                 self.places.setdefault(ref, len(self.places))
-        moves = self.claim.moves or ()
-        if len(self.places) != len(moves):
+        moves = self.claim.moves
+        if moves is not None and len(self.places) != len(moves):
             refuse(_SHAPE)
-        if not self.claim.clipped:
+        if moves is not None and not self.claim.clipped:
             low, high = min((a for a, _ in moves), default=0), max((b for _, b in moves), default=0)
             if any(step is None or step[0] < low or step[1] > high for step in self.expressions.steps):
                 refuse(_MORE)
@@ -635,33 +568,39 @@ class _Utility:
             case Call("*", (factor, inner)) if is_public(factor, self.leaves):
                 value = self.expressions.row(factor, self.env)
                 if value.low is None or value.high is None:
-                    refuse("nothing bounds what one unit moves a score by")
+                    refuse(_UNBOUNDED)
                 ends = [f * s for f in (value.low, value.high) for s in self._step(inner, kept)]
                 return min(ends), max(ends)
+            case Call("*", _):
+                refuse("a factor that is not public")
         refuse(_SHAPE)
 
     def _of(self, ref: Ref) -> Step:
         """Return how far one row moves a statistic."""
         step = self.statistics.find_step(ref)
-        said = (self.claim.moves or ())[self.places[ref]]
-        nearer = max(-said[0], said[1]) <= max(-step[0], step[1])
+        if self.claim.moves is None or not self.claim.clipped:
+            return step
+        said = self.claim.moves[self.places[ref]]
         # together, clips of one base move less than each alone
-        return said if self.claim.clipped and nearer else step
+        return said if max(-said[0], said[1]) <= max(-step[0], step[1]) else step
 
     def prove_own(self, node: Expr, score: Expr, most: int) -> None:
-        """Prove ``LEAST(GREATEST(size, 1), most) * rows`` with the score's own factors."""
+        """Prove ``GREATEST(size, 1) * rows``, also limited to ``most``, with the score's own factors."""
         trail = Trail(self.query)
         inner, times = multiple_of(trail.follow(node))
         if times < self.claim.rows:
             refuse(_MORE)
         match inner:
-            case Call("least", (Call("greatest", (size, one)), cap)):
-                limit = integer(tree.widened(cap))
-                if integer(tree.widened(one)) == 1 and limit is not None and limit >= most:
-                    if not self._covers(tree.widened(size), score, trail):
-                        refuse(_MORE)
-                    return
-        refuse(_SHAPE)
+            case Call("least", (limited, cap)):
+                limit, inner = integer(tree.widened(cap)), limited
+                if limit is None or limit < most:
+                    refuse(_SHAPE)
+        match inner:
+            case Call("greatest", (size, one)) if integer(tree.widened(one)) == 1:
+                if not self._covers(tree.widened(size), score, trail):
+                    refuse(_MORE)
+            case _:
+                refuse(_SHAPE)
 
     def _covers(self, size: Expr, node: Expr, trail: Trail) -> bool:
         """Return whether, for each candidate, a size is at least how far one row moves a node."""
