@@ -27,7 +27,6 @@ from dpsql.errors import Error
 from dpsql.exact.gate import Forms, Gate
 from dpsql.exact.normal_form import UnresolvedName
 from dpsql.mechanisms.aggregation import Aggregation
-from dpsql.mechanisms.fast.candidate_scores import MadeOnce
 from dpsql.mechanisms.quantile_tree import KeptTree
 from dpsql.policy.model import Policy, Table, fold
 
@@ -44,17 +43,14 @@ _LABELS: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Fields that only label output columns, by class: exact texts name columns by position."""
 _KIND_IN_KEYS: Mapping[str, str] = {
-    "BlockRows": "Rows", "CandidateFactor": "Public", "CandidateScores": "Sweep",
-    "DateBound": "Moment", "GroupSelector": "GroupSelection", "HistogramQuery": "Counted", "ResultRange": "Range",
-    "ReturnType": "Returns", "ScoreTerm": "Swept", "ThresholdNoise": "Noise", "WantedRank": "Rank",
+    "BlockRows": "Rows", "DateBound": "Moment", "GroupSelector": "GroupSelection", "ResultRange": "Range",
+    "ReturnType": "Returns", "ThresholdNoise": "Noise", "WantedRank": "Rank",
 }  # fmt: skip
 """Class names in stored keys, for classes renamed since: old answers keep their keys."""
 _IMPLIED: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(("AboveThreshold", "ExponentialChoice", "Probe"), ("rows",)),
-    "CandidateScores": ("steady",),
-    "HistogramQuery": ("as_doubles", "places"),
-}
-"""Fields implied by the rest of the key, by class: read only by the second lock, derivable, or affecting only speed."""
+    "AboveThreshold": ("rows", "sweep"), "ExponentialChoice": ("rows", "sweep"), "Probe": ("rows",),
+}  # fmt: skip
+"""Fields implied by the rest of the key, by class: read only by the second lock, or another route to equal numbers."""
 _REREAD: Mapping[str, tuple[str, ...]] = {"QuantileTree": ("names", "ranks", "whole", "bars")}
 """Fields that only select the values read from a kept tree, by class."""
 _UNRELATED = {"name", "source", "version", "public", "columns"}
@@ -332,19 +328,6 @@ def digest_content(table: pa.Table) -> str:
             writer.write_table(plain)
         found.update(memoryview(sink.getvalue()))
     return found.hexdigest()
-
-
-_digests: MadeOnce[str] = MadeOnce(4)
-
-
-def digest_lent(table: pa.Table) -> str:
-    """Return the digest of a public relation; cached for large ones, whose rows don't change."""
-    if table.num_rows <= _MOST_SORTED:
-        return digest_content(table)
-    found = _digests.get(table, "")
-    if found is None:
-        _digests.keep(table, "", found := digest_content(table))
-    return found
 
 
 def _sorts(kind: pa.DataType) -> bool:

@@ -73,7 +73,7 @@ def made(
     x = dice.integers(-20, 80, 400) if seed % 3 else np.repeat(dice.integers(0, 50, 4), 100)
     counted = HistogramQuery("h", "x", doubles=doubles)
     sweep = CandidateScores(
-        "c", (counted,), (ScoreTerm(0, FACTORS[factor], ((op, "v"),)),), rows=1 + seed % 2
+        "c", (counted,), (ScoreTerm(0, FACTORS[factor], ((op, "v"),)),), rows=1 + seed % 2, varying=True
     )
     column = np.append(x / 7, [NAN, INF, -INF, NAN]) if doubles else x.astype(np.int32)
     return sweep, Rows(table, column, room=1 << 20 if seed % 5 or doubles else 1)

@@ -18,7 +18,7 @@ types that numpy compares as the engine does.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
 
@@ -389,44 +389,36 @@ _UNLIKE = ("FLOAT", "UBIGINT", "HUGEINT", "UHUGEINT")
 """Types without a 64-bit integer or double in Arrow."""
 _SMALL = ("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT")
 _NARROW_DIGITS = 9
-_OPERATIONS = (exp.Paren, exp.Neg, exp.Add, exp.Sub, exp.Mul, exp.Cast, exp.Try)
-_STEADY = (*_OPERATIONS, exp.Column, exp.Identifier, exp.Literal, exp.DataType, exp.DataTypeParam)
-"""Deterministic expressions."""
 
 
-@dataclass
-class _Shown:
-    """The candidates' columns that a sweep reads: each expression once."""
-
-    items: dict[str, str] = field(default_factory=dict)
-    """SQL by name."""
-    bare: bool = True
-    """Whether all of them are columns."""
-    steady: bool = True
-    """Whether all of them are columns, or deterministic functions of one."""
+class _Shown(dict[str, str]):
+    """The candidates' columns that a sweep reads, SQL by name: each expression once."""
 
     def own(self, name: str) -> str:
-        self.items.setdefault(name, to_sql(exp.column(name, table=CANDIDATE, quoted=True)))
+        self.setdefault(name, to_sql(exp.column(name, table=CANDIDATE, quoted=True)))
         return name
 
-    def column(self, node: exp.Expr | str, made: exp.Expr | None = None) -> str:
-        """Return the name of an expression's column; a text was ``made`` from an expression."""
+    def column(self, node: exp.Expr | str) -> str:
+        """Return the name of an expression's column."""
         bare = None if isinstance(node, str) else _bare(node)
-        made = made if isinstance(node, str) else node
-        self.steady &= made is not None and all(isinstance(part, _STEADY) for part in made.walk())
         if bare is not None and bare.table == CANDIDATE:
             return self.own(bare.name)
         sql = node if isinstance(node, str) else to_sql(node)
-        found = next((name for name, text in self.items.items() if text == sql), f"dpsql_{len(self.items)}")
-        self.items[found] = sql
-        self.bare &= bare is not None
+        found = next((name for name, text in self.items() if text == sql), f"dpsql_{len(self)}")
+        self[found] = sql
         return found
 
 
 def sweep_of(
-    rows: str, source: str, columns: Sequence[str], statistic: CandidateStatistic,
-    types: Types, per_unit: int, extra: Mapping[str, str],
-) -> CandidateScores | None:  # fmt: skip
+    rows: str,
+    source: str,
+    columns: Sequence[str],
+    statistic: CandidateStatistic,
+    types: Types,
+    per_unit: int,
+    extra: Mapping[str, str],
+    varying: bool,
+) -> CandidateScores | None:
     """Return the sweep of a statistic in a one-pass shape; None for values that are no numbers or dates."""
     histograms: dict[HistogramQuery, int] = {}
     shown = _Shown()
@@ -450,16 +442,20 @@ def sweep_of(
     bases = tuple(f"{CANDIDATE_BASE}_{i}" for i in range(len(statistic.bases)))
     more |= {name: f"CAST({sql} AS HUGEINT)" for name, sql in zip(bases, statistic.bases, strict=True)}
     multiples = tuple(_public(weight, shown, types) for weight in statistic.multiples)
-    as_it_is = not more and shown.bare
-    named = [
-        (to_sql(exp.to_identifier(name, quoted=True)), sql) for name, sql in (shown.items | more).items()
+    items = [
+        f"{sql} AS {to_sql(exp.to_identifier(name, quoted=True))}" for name, sql in (shown | more).items()
     ]
-    items = [f"{sql} AS {name}" for name, sql in named]
     return CandidateScores(
-        f"SELECT {', '.join(items)} FROM {source} AS {CANDIDATE}", tuple(histograms), tuple(swept),
-        CANDIDATE_BASE if CANDIDATE_BASE in more else None, (source, tuple(shown.items)) if as_it_is else None, per_unit,
-        source if not more and shown.steady else None, statistic.form_of(per_unit), bases, multiples,
-    )  # fmt: skip
+        f"SELECT {', '.join(items)} FROM {source} AS {CANDIDATE}",
+        tuple(histograms),
+        tuple(swept),
+        CANDIDATE_BASE if CANDIDATE_BASE in more else None,
+        per_unit,
+        varying,
+        statistic.form_of(per_unit),
+        bases,
+        multiples,
+    )
 
 
 def _public(weight: Weight, shown: _Shown, types: Types) -> CandidateFactor:
@@ -467,7 +463,7 @@ def _public(weight: Weight, shown: _Shown, types: Types) -> CandidateFactor:
         return CandidateFactor(weight.times)
     kind = _type_of(weight.raw, types)
     plain = kind is not None and kind.kind == "INTEGER" and kind.sql not in _UNLIKE
-    name = shown.column(weight.raw) if plain else shown.column(weight.sql, weight.raw)
+    name = shown.column(weight.raw if plain else weight.sql)
     return CandidateFactor(weight.times, name, weight.low, weight.high)
 
 

@@ -191,12 +191,12 @@ class Selection:
 
     # -- mechanisms ---------------------------------------------------------------------------------------------
 
-    def _sweep(self, extra: dict[str, str]) -> CandidateScores | None:
+    def _sweep(self, extra: dict[str, str], varying: bool) -> CandidateScores | None:
         assert self.names.candidate is not None
         types = {(candidates.ROWS, name): kind for name, kind in self.names.types.items()}
         types |= {(candidates.CANDIDATE, _exact(f)): f.typed.type for f in self.names.candidate.fields}
         source, per_unit = self.found.name, self.rows_per_unit
-        return sweep_of(self.rows, source, self.columns, self.statistic, types, per_unit, extra)
+        return sweep_of(self.rows, source, self.columns, self.statistic, types, per_unit, extra, varying)
 
     def _batches(self, extra: dict[str, str]) -> tuple[str, ...]:
         """Return the queries of the statistic for all candidates, with further columns."""
@@ -252,10 +252,20 @@ class Selection:
         if given.get("gap"):
             gap = make_unique([*self.columns, "gap"])[-1]
         operator = AboveThreshold(
-            self._batches(extra), self.columns, level, noise, statistic.steps, answer, gap, flag,
-            self.options.confidence, self.count, self._sweep(extra), statistic.form_of(self.rows_per_unit),
+            self._batches(extra),
+            self.columns,
+            level,
+            noise,
+            statistic.steps,
+            answer,
+            gap,
+            flag,
+            self.options.confidence,
+            self.count,
+            self._sweep(extra, False),
+            statistic.form_of(self.rows_per_unit),
             self.rows_per_unit,
-        )  # fmt: skip
+        )
         made = [Released(flag, "BOOLEAN")] if flag else []
         return operator, made + ([Released(gap, "DOUBLE")] if gap else [])
 
@@ -271,10 +281,22 @@ class Selection:
         statistic, rows, varying = self.statistic, self.rows_per_unit, self.statistic.varying
         extra = {CANDIDATE_SENSITIVITY: f"CAST({varying} * {rows} AS HUGEINT)"} if varying else {}
         operator = ExponentialChoice(
-            self._batches(extra), self.columns, statistic.sensitivity * rows, epsilon, statistic.monotone, method, top,
-            bool(varying), statistic.steps, answer, self.count, self.options.confidence, self._sweep({}), statistic.form_of(rows),
+            self._batches(extra),
+            self.columns,
+            statistic.sensitivity * rows,
+            epsilon,
+            statistic.monotone,
+            method,
+            top,
+            bool(varying),
+            statistic.steps,
+            answer,
+            self.count,
+            self.options.confidence,
+            self._sweep({}, bool(varying)),
+            statistic.form_of(rows),
             rows,
-        )  # fmt: skip
+        )
         return operator, []
 
     # -- above the block ---------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ So coarse counts only change the time of a choice.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 
@@ -35,7 +35,6 @@ from dpsql.mechanisms.fast.candidate_scores import (
     CANDIDATE_PLACE,
     UP_TO_BOUND,
     CandidateScores,
-    PublicCandidates,
     ScoredCandidates,
     ScoreTerm,
 )
@@ -81,28 +80,25 @@ class CandidatePruning(FastRoute[PrunedCandidates]):
 
     scores: CandidateScores
     rates: ChoiceRates
-    varying: bool
     top: int = 1
     size: int | None = None
 
     def take(self, read: Reader, entropy: Entropy) -> PrunedCandidates | None:
-        term, counted = self.scores.terms[0], self.scores.histograms[0]
+        term, varying = self.scores.terms[0], self.scores.varying
         few = self.size is not None and self.size < FEW_CANDIDATES
-        unequal = self.top > 1 and self.varying and term.factor.column is not None
+        unequal = self.top > 1 and varying and term.factor.column is not None
         known = None if few or unequal else group_countable(self.scores, read)
         if known is None:
             return None
         near: Nearness = EqualNearness(self.rates.equal, min(self.top, known.table.num_rows))
         ends = (known.least, known.most)
         one, other = (int(self.scores.bound_unit_moves(term.bound_moves(f))[0]) for f in ends)
-        if self.varying and one != other:
+        if varying and one != other:
             c = compute_spread(self.rates.unequal)
             if c is None:
                 return None
             near = UnequalNearness(self.rates.unequal, self.rates.margin(known.table.num_rows), c)
-        assert counted.column is not None
-        cells = bin_column(known.cells, read, counted.column)
-        return None if cells is None else CandidateCells(self.scores, known, cells, self.varying).prune(near)
+        return CandidateCells(self.scores, known, bin_column(known.cells, read)).prune(near)
 
 
 @dataclass(frozen=True)
@@ -139,30 +135,16 @@ class ThresholdPruning(FastRoute[AskedCandidates]):
     most: int
 
     def take(self, read: Reader, entropy: Entropy) -> AskedCandidates | None:
-        known, column = group_countable(self.scores, read), self.scores.histograms[0].column
+        known = group_countable(self.scores, read)
         if known is None:
             return None
-        assert column is not None
-        cells = bin_column(known.cells, read, column)
-        if cells is None:
-            return None
-        return CandidateCells(self.scores, known, cells, False).ask(self.level, self.rate, self.most)
-
-
-def read_countable(scores: CandidateScores, read: Reader) -> PublicCandidates | None:
-    """Read candidates of one count on one side of a threshold, and their thresholds; None for others, and for few."""
-    if len(scores.terms) != 1 or scores.base is not None or scores.form is not None:
-        return None
-    bounds = scores.terms[0].bounds
-    if len(bounds) != 1 or bounds[0][0] == "=" or scores.histograms[0].column is None:
-        return None
-    found = scores.read_candidates(read)
-    return None if found is None or found.table.num_rows < FEW_CANDIDATES else found
+        cells = CandidateCells(self.scores, known, bin_column(known.cells, read))
+        return cells.ask(self.level, self.rate, self.most)
 
 
 @dataclass(frozen=True)
 class GroupedCandidates:
-    """Candidates in groups of neighbours, with thresholds in close cells: public, so kept for other choices.
+    """Candidates in groups of neighbours, with thresholds in close cells.
 
     Args:
         least, most: the ends of the candidates' factors.
@@ -215,25 +197,28 @@ class GroupedCandidates:
 
 
 def group_countable(scores: CandidateScores, read: Reader) -> GroupedCandidates | None:
-    """Group candidates of :func:`read_countable`; None for others, for factors of both signs, and for incomparable types."""
-    found = read_countable(scores, read) if read.room else None
-    if found is None:
+    """Group candidates with one count each, on one side of a threshold, times factors of one sign.
+
+    None for others, for few candidates, for incomparable types, and if rows must stay in the engine.
+    """
+    if not read.room or len(scores.terms) != 1 or scores.base is not None or scores.form is not None:
         return None
     term, counted = scores.terms[0], scores.histograms[0]
+    if len(term.bounds) != 1 or term.bounds[0][0] == "=" or counted.column is None:
+        return None
+    found = scores.read_candidates(read)
+    if found is None or found.table.num_rows < FEW_CANDIDATES:
+        return None
     op, column = term.bounds[0]
     end = found.ends[column]
     if end.missing is not None or not counted.can_compare(end):
         return None
-
-    like = replace(counted, query="", column=None)  # independent of the statement
-
-    def group() -> GroupedCandidates | None:
-        cells = ThresholdCells.between(like, end, op in UP_TO_BOUND)
-        factor = np.broadcast_to(term.factor.of(found.table), found.table.num_rows)
-        return None if cells is None else GroupedCandidates.of(found.table, cells, factor)
-
-    known = found.make_once((like, term.bounds, term.factor), group)
-    return None if known is None or known.least < 0 < known.most else known
+    cells = ThresholdCells.between(counted, end, op in UP_TO_BOUND)
+    if cells is None:
+        return None
+    factor = np.broadcast_to(term.factor.of(found.table), found.table.num_rows)
+    known = GroupedCandidates.of(found.table, cells, factor)
+    return None if known.least < 0 < known.most else known
 
 
 @dataclass(frozen=True)
@@ -243,7 +228,6 @@ class CandidateCells:
     scores: CandidateScores
     known: GroupedCandidates
     cells: BinnedColumn
-    varying: bool
 
     @property
     def table(self) -> pa.Table:
@@ -275,7 +259,7 @@ class CandidateCells:
         ends = self.scores.read_thresholds(table)
         assert ends is not None  # as those of all were
         run = self.cells.run(first, last, ends[self._term.bounds[0][1]])
-        return self.scores.score(table, ends, [run], self.varying)
+        return self.scores.score(table, ends, [run])
 
     def _keep(self, near: Nearness) -> tuple[NDArray[np.intp], int, int]:
         """Return the candidates that may be near, by groups, and the cells of their thresholds."""

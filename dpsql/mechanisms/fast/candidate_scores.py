@@ -7,20 +7,14 @@ types and on the candidates, never on private values.
 
 Sums clipped at many arbitrary thresholds (:class:`ClippedSums`) count rows in cells, as in
 :mod:`dpsql.mechanisms.fast.thresholds`, together with the exact sum of each cell's distances from its start.
-
-A notebook uses one list of candidates in many statements. Its rows are one immutable Arrow table, so expensive derivations
-are cached for its lifetime (:class:`MadeOnce`): its digest, and the numbers of its candidates.
 """
 
 from __future__ import annotations
 
-import weakref
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
-from threading import Lock
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -33,7 +27,6 @@ from dpsql.mechanisms.fast.column_counts import (
     COUNTING_THREADS,
     IntegerCells,
     ThreadTallies,
-    count_column,
     stream_column,
     work_beside,
 )
@@ -170,34 +163,6 @@ class ClippedSums:
         return score if end.missing is None else np.where(end.missing, 0, score)
 
 
-Made = TypeVar("Made")
-
-
-class MadeOnce(Generic[Made]):
-    """The ``most`` latest objects derived from tables, by the table itself and a descriptive text."""
-
-    def __init__(self, most: int) -> None:
-        self._most, self._lock = most, Lock()
-        self._held: OrderedDict[tuple[int, str], tuple[weakref.ref[pa.Table], Made]] = OrderedDict()
-
-    def get(self, table: pa.Table, text: str) -> Made | None:
-        """Return the object derived from this very table; None if not cached."""
-        with self._lock:
-            found = self._held.get((id(table), text))
-            return found[1] if found is not None and found[0]() is table else None
-
-    def keep(self, table: pa.Table, text: str, made: Made) -> None:
-        """Cache an object, and drop the oldest, and those of tables that no longer exist."""
-        with self._lock:
-            for key in [key for key, (held, _) in self._held.items() if held() is None]:
-                del self._held[key]
-            self._held[id(table), text] = (weakref.ref(table), made)
-            while len(self._held) > self._most:
-                self._held.popitem(last=False)
-
-
-_Made = TypeVar("_Made")
-
 CANDIDATE_PLACE = "dpsql_ord"
 """The candidates' column of their order."""
 CANDIDATE_BASE = "dpsql_base"
@@ -215,9 +180,6 @@ _SAFE = 1 << 61
 
 
 Sums = PrefixSums | ThresholdSums | ClippedSums
-_MOST_KEPT = 1 << 26
-"""The most bytes of candidates, and of the order of their thresholds, kept for a later choice."""
-_candidates: MadeOnce[PublicCandidates] = MadeOnce(2)
 
 
 # -- scores -----------------------------------------------------------------------------------------------------------
@@ -306,35 +268,10 @@ class ScoreTerm:
 
 @dataclass(frozen=True)
 class PublicCandidates:
-    """Candidates in their original order, their thresholds by column, and a cache of orders or groups of these."""
+    """Candidates in their original order, and their thresholds by column."""
 
     table: pa.Table
     ends: Mapping[str, Thresholds]
-    _sorted: dict[object, SortedThresholds] = field(default_factory=dict, repr=False)
-    _made: dict[object, Any] = field(default_factory=dict, repr=False)
-
-    def sort(self, columns: Sequence[tuple[str, bool]], doubles: bool, digits: int) -> SortedThresholds:
-        """Return the sorted thresholds of ``columns``, each with whether rows at most these are counted.
-
-        ``doubles``: rows are doubles, otherwise integers whose last ``digits`` are decimal places.
-        """
-        key = (tuple(columns), doubles, digits)
-        found = self._sorted.get(key)
-        if found is None:
-            found = SortedThresholds([(self.ends[name], after) for name, after in columns], doubles, digits)
-            self._sorted.clear()
-            if found.nbytes <= _MOST_KEPT:
-                self._sorted[key] = found
-        return found
-
-    def make_once(self, key: object, make: Callable[[], _Made]) -> _Made:
-        """Return the last object made of these candidates if it has this key, else make and keep one."""
-        found: _Made | None = self._made.get(key)
-        if found is None:
-            found = make()
-            self._made.clear()
-            self._made[key] = found
-        return found
 
 
 @dataclass(frozen=True)
@@ -360,9 +297,8 @@ class CandidateScores(FastRoute[ScoredCandidates]):
 
     Args:
         terms: the formula; ``base`` is added to it.
-        lent: the relation that has the candidates, with the query's columns, if it only selects columns.
         rows: rows of one unit, in unequal sensitivities of candidates.
-        steady: the relation that the candidates are made of, if the result is always the same.
+        varying: whether candidates have different sensitivities.
         form: combines the terms, if the utility is no plain sum; then ``bases`` are columns of public numbers, and
             ``multiples`` the public factors of nonlinear forms.
     """
@@ -371,9 +307,8 @@ class CandidateScores(FastRoute[ScoredCandidates]):
     histograms: tuple[HistogramQuery, ...]
     terms: tuple[ScoreTerm, ...]
     base: str | None = None
-    lent: tuple[str, tuple[str, ...]] | None = None
     rows: int = 1
-    steady: str | None = None
+    varying: bool = False
     form: UtilityForm | None = None
     bases: tuple[str, ...] = ()
     multiples: tuple[CandidateFactor, ...] = ()
@@ -392,13 +327,12 @@ class CandidateScores(FastRoute[ScoredCandidates]):
         for place, counted in enumerate(self.histograms):
             moved = max((t.row for t in self.terms if t.histogram == place and t.clip is None), default=None)
             sums = (("v", moved),) if moved is not None and " AS v " in counted.query else ()
-            claim = RowsClaim(self.rows, moves=(("n", 1), *sums))
-            yield ClaimedText(counted.query, claim)
-            yield ClaimedText(counted.limited, replace(claim, limit=counted.limit), late=True)
+            claim = RowsClaim(self.rows, moves=(("n", 1), *sums), limit=counted.limit)
+            yield ClaimedText(counted.limited, claim, late=True)
             if counted.column is not None:
                 yield ClaimedText(counted.column, RowsClaim(self.rows), late=True)
 
-    def take(self, read: Reader, entropy: Entropy, varying: bool = False) -> ScoredCandidates | None:
+    def take(self, read: Reader, entropy: Entropy) -> ScoredCandidates | None:
         """Return the scored candidates, or None for incomparable types and more than :data:`MAX_BINS` bins."""
         found = self.read_candidates(read)
         if found is None:
@@ -408,9 +342,7 @@ class CandidateScores(FastRoute[ScoredCandidates]):
         for i, counted in enumerate(self.histograms):
             terms = [t for t in self.terms if t.histogram == i]
             mine = [ends[c] for t in terms for c in t.columns]
-            run: Sums | None = _count_dense(counted, mine, read) or _count_between(
-                counted, terms, found, read
-            )
+            run: Sums | None = _count_between(counted, terms, ends, read)
             run = run or _sum_between(counted, terms, mine, read)
             if run is None:
                 histogram = read(counted.limited)
@@ -422,22 +354,13 @@ class CandidateScores(FastRoute[ScoredCandidates]):
                 if not all(counted.as_doubles or run.is_comparable_with(end) for end in mine):
                     return None
             runs.append(run)
-        return self.score(found.table, ends, runs, varying)
+        return self.score(found.table, ends, runs)
 
     def read_candidates(self, read: Reader) -> PublicCandidates | None:
         """Read the candidates, and their thresholds by column; None for incomparable types."""
-        source = read.lent.get(self.steady) if self.steady is not None else None
-        found = None if source is None else _candidates.get(source, self.candidates)
-        if found is None:
-            table = self._find_lent(read)
-            table = read(self.candidates) if table is None else table
-            ends = self.read_thresholds(table)
-            if ends is None:
-                return None
-            found = PublicCandidates(table, ends)
-            if source is not None and table.nbytes <= _MOST_KEPT:
-                _candidates.keep(source, self.candidates, found)
-        return found
+        table = read(self.candidates)
+        ends = self.read_thresholds(table)
+        return None if ends is None else PublicCandidates(table, ends)
 
     def read_thresholds(self, table: pa.Table) -> Mapping[str, Thresholds] | None:
         """Read the thresholds of candidates by column; None for incomparable types."""
@@ -450,7 +373,6 @@ class CandidateScores(FastRoute[ScoredCandidates]):
         table: pa.Table,
         ends: Mapping[str, Thresholds],
         runs: Sequence[Sums],
-        varying: bool,
     ) -> ScoredCandidates:
         """Compute the statistic of candidates with thresholds ``ends`` from the counts of each histogram."""
         form = self.form or UtilityForm(Linear(tuple(range(len(self.terms)))), ())
@@ -462,7 +384,7 @@ class CandidateScores(FastRoute[ScoredCandidates]):
         score: Integers | int = 0 if self.base is None else read_integers(table.column(self.base))
         score = add_integers(score, form.evaluate(terms, bases, multiples))
         places, size, mine = read_integers(table.column(CANDIDATE_PLACE)), table.num_rows, None
-        if varying:
+        if self.varying:
             moved = [term.bound_moves(factor) for term, factor in zip(self.terms, factors, strict=True)]
             own = reduce(add_integers, moved) if self.form is None else form.bound_own(moved, multiples)
             mine = self.bound_unit_moves(spread_integers(own, size))
@@ -472,43 +394,20 @@ class CandidateScores(FastRoute[ScoredCandidates]):
         """Return the sensitivity to one unit of candidates, given that to one row: at least one step."""
         return spread_integers(multiply_integers(np.maximum(np.atleast_1d(rows), 1), self.rows), 0)
 
-    def _find_lent(self, read: Reader) -> pa.Table | None:
-        """Return the candidates from the relation itself, if the engine would return it unchanged."""
-        if self.lent is None or (here := read.lent.get(self.lent[0])) is None:
-            return None
-        found = here.select(self.lent[1])
-        return found if all(map(_is_unchanged, found.schema.types)) else None
-
-
-def _is_unchanged(kind: pa.DataType) -> bool:
-    """Return whether the engine returns a relation's column of this type unchanged."""
-    plain = pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_string(kind)
-    return bool(plain or kind in (pa.float64(), pa.date32()) or is_decimal(kind))
-
-
-def _count_dense(counted: HistogramQuery, ends: list[Thresholds], read: Reader) -> PrefixSums | None:
-    """Count the column itself, if all thresholds are near each other."""
-    if counted.column is None or not all(map(counted.can_compare, ends)):
-        return None
-    if (between := find_span(counted, ends)) is None:
-        return None
-    counts = count_column(read, counted.column, *between, counted.places)
-    return None if counts is None else PrefixSums.dense(counts, between[0], counted.digits)
-
 
 def _count_between(
-    counted: HistogramQuery, terms: Sequence[ScoreTerm], found: PublicCandidates, read: Reader
+    counted: HistogramQuery, terms: Sequence[ScoreTerm], found: Mapping[str, Thresholds], read: Reader
 ) -> ThresholdSums | None:
     """Count the rows of the column itself between arbitrary thresholds."""
-    compared = [one for term in terms for one in term.compared]
-    ends = [found.ends[name] for name, _ in compared]
-    if counted.column is None or not read.room or not ends or any(t.clip is not None for t in terms):
+    compared = [(found[name], after) for term in terms for name, after in term.compared]
+    if counted.column is None or not read.room or not compared or any(t.clip is not None for t in terms):
         return None
+    ends = [end for end, _ in compared]
     if not all(counted.can_compare(end) and len(end.values) for end in ends):
         return None
     if not counted.doubles and find_span(counted, ends) is None:
         return None
-    counts = ThresholdCounts(found.sort(compared, counted.doubles, counted.digits))
+    counts = ThresholdCounts(SortedThresholds(compared, counted.doubles, counted.digits))
     counts.add_all(stream_column(read, counted.column, counted.doubles, counted.places))
     return counts.sums()
 

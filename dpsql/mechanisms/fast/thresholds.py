@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -223,18 +223,12 @@ def find_span(counted: HistogramQuery, ends: list[Thresholds]) -> tuple[int, int
 
 @dataclass(frozen=True)
 class PrefixSums:
-    """Sorted values (or integers from ``first`` on, others at the ends), with sums of rows and addends before each."""
+    """Sorted values, with sums of rows and addends before each."""
 
     x: NDArray[Any]
     sums: Integers
     counts: Integers
     digits: int
-    first: int | None = None
-
-    @classmethod
-    def dense(cls, counts: NDArray[np.int64], low: int, digits: int) -> PrefixSums:
-        """Sum the counts of ``low``, ``low + 1``, ..."""
-        return replace(cls.of(np.arange(low, low + len(counts)), counts, digits), first=low)
 
     @classmethod
     def of(cls, x: NDArray[Any], counts: NDArray[np.int64], digits: int = 0) -> PrefixSums:
@@ -257,13 +251,11 @@ class PrefixSums:
     def place(self, end: Thresholds, after: bool) -> NDArray[np.intp]:
         """Count the values below each threshold, or at most it (``after``). NULL: any number."""
         side: Literal["left", "right"] = "right" if after else "left"
-        if self.are_floats or (end.are_floats and self.first is None):
+        if self.are_floats or end.are_floats:
             x, found = self.x.astype(np.float64), end.values.astype(np.float64)
             x = x / 10.0**self.digits if self.digits else x
             return np.asarray(np.searchsorted(x, found, side), dtype=np.intp)
         edge, size = end.edge(self.digits, after), len(self.x)
-        if self.first is not None:
-            return _place_from(edge, self.first, size, after)
         if not size or int(self.x[-1]) - int(self.x[0]) >= 4 * size + (1 << 16):
             return np.asarray(np.searchsorted(self.x, edge, side), dtype=np.intp)
         first, width = int(self.x[0]), int(self.x[-1]) - int(self.x[0]) + 1
@@ -315,8 +307,6 @@ def read_edges(end: Thresholds, after: bool, doubles: bool, digits: int) -> NDAr
 class SortedThresholds:
     """Distinct thresholds in ascending order, their cells, and the places of the given ones.
 
-    All of it is public, so it may be kept for other statements.
-
     ``doubles``: rows are doubles, otherwise integers whose last ``digits`` are decimal places.
     """
 
@@ -338,8 +328,6 @@ class SortedThresholds:
         self.known, self.steps = self.values[:0], list[int]()
         self.cells, self.numbers = self._choose_cells()
         self._look_up()
-        self._given: list[tuple[Thresholds, bool, NDArray[np.intp]]] = []
-        self._most_given = sum(len(end.values) for end, _ in ends)
 
     def _choose_cells(self) -> tuple[NumberCells, NDArray[np.int64]]:
         """Choose about as many cells as thresholds, more if these are uneven, and return the thresholds' cells."""
@@ -369,21 +357,10 @@ class SortedThresholds:
             self.first = np.cumsum(each) - each  # the number of thresholds in the cells before
             self.steps = [1 << bit for bit in reversed(range(int(each.max()).bit_length()))]
 
-    @property
-    def nbytes(self) -> int:
-        """The bytes in memory, once all places were requested."""
-        held = [self.values, self.numbers, self.known, self.crowded, self.first, self.near]
-        return sum(array.nbytes for array in held if array is not None) + 8 * self._most_given
-
     def place(self, end: Thresholds, after: bool) -> NDArray[np.intp]:
         """Return the indices of the sums below thresholds, or at most them (``after``). NULL: any."""
-        for known, side, places in self._given:
-            if known is end and side == after:
-                return places
         places = self._find(read_edges(end, after, self._doubles, self._digits)) * len(self.sides)
-        places += self.sides.index(after)
-        self._given.append((end, after, places))
-        return places
+        return places + self.sides.index(after)
 
     def _find(self, edges: NDArray[Any]) -> NDArray[np.intp]:
         known = self.values
@@ -561,7 +538,7 @@ to those of the last one: new pages would take the kernel half of the counting t
 
 @dataclass(frozen=True)
 class ThresholdCells:
-    """The public, cacheable cells of all thresholds of a column; ``after``: count rows at most a threshold, not below."""
+    """The public cells of all thresholds of a column; ``after``: count rows at most a threshold, not below."""
 
     counted: HistogramQuery
     end: Thresholds
@@ -655,10 +632,9 @@ class BinnedColumn:
         return counts.sums(int(self.counts[:first].sum()), int(self.counts[last:].sum()))
 
 
-def bin_column(known: ThresholdCells, read: Reader, text: str) -> BinnedColumn | None:
-    """Count the column ``text`` in cells; None if rows must stay in the engine."""
-    if not read.room:
-        return None
+def bin_column(known: ThresholdCells, read: Reader) -> BinnedColumn:
+    """Count the column of thresholds in cells."""
     made, counted = BinnedColumn(known), known.counted
-    made.count(stream_column(read, text, counted.doubles, counted.places), 8 * read.room)
+    assert counted.column is not None
+    made.count(stream_column(read, counted.column, counted.doubles, counted.places), 8 * read.room)
     return made

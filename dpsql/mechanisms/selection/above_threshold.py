@@ -30,7 +30,6 @@ The compared value is never released, since it would reveal the threshold noise.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 import threading
@@ -198,8 +197,7 @@ class ScoredOperator(base.Operator):
 
     @property
     def checked(self) -> tuple[str, ...]:
-        late = () if self.sweep is None else self.sweep.columns
-        return tuple(text for text in self.queries if text not in late)
+        return self.batches[:1]
 
     def _claim_scores(self, sensitivity: int, monotone: bool) -> Iterator[base.ClaimedText]:
         """Yield the candidates' score texts with claims; ``monotone``: the noise is for scores moving in one direction."""
@@ -215,11 +213,9 @@ class ScoredOperator(base.Operator):
 
     def _read_scores(self, read: base.Read, entropy: Entropy) -> Iterator[ScoredCandidates]:
         """Yield the candidates with their scores, and their sensitivities if these differ."""
-        swept, batches = None, self.batches
+        batches = self.batches
         reader = base.add_salt(read, (*batches, *self.queries), entropy)
-        if self.sweep is not None:
-            with contextlib.suppress(base.UnprovedRoute):
-                swept = self.sweep.take(reader.on_route(), entropy, self.varying)
+        swept = None if self.sweep is None else self.sweep.follow(reader, entropy)
         if swept is not None:
             yield swept
             return

@@ -232,7 +232,7 @@ class ExponentialChoice(ScoredOperator):
         if self.sweep is None:
             return None
         reader = add_salt(read, self.sweep.queries, entropy)
-        pruning = CandidatePruning(self.sweep, self._rates, self.varying, self.top, self.candidates)
+        pruning = CandidatePruning(self.sweep, self._rates, self.top, self.candidates)
         return pruning.follow(reader, entropy)
 
     def _released(

@@ -8,14 +8,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import duckdb
-import numpy as np
-import pyarrow as pa
 import pytest
 
 import dpsql
 from dpsql.mechanisms.fast import candidate_pruning, candidate_scores, column_counts
-from dpsql.mechanisms.fast.candidate_scores import MadeOnce, PublicCandidates
-from dpsql.mechanisms.fast.thresholds import HistogramQuery, SortedThresholds, Thresholds
+from dpsql.mechanisms.fast.thresholds import HistogramQuery
 from tests.support import inside
 
 POLICY = """
@@ -126,15 +123,14 @@ def test_equals_duckdb_by_both_routes(
 ) -> None:  # fmt: skip
     """Counted as it streams by, and grouped by the engine."""
     counted: list[bool] = []
-    for name in ("_count_dense", "_count_between"):
-        inner = getattr(candidate_scores, name)
+    inner = candidate_scores._count_between
 
-        def watched(*given: Any, inner: Any = inner) -> object:
-            run = inner(*given)
-            counted.append(run is not None)
-            return run
+    def watched(*given: Any) -> object:
+        run = inner(*given)
+        counted.append(run is not None)
+        return run
 
-        monkeypatch.setattr(candidate_scores, name, watched)
+    monkeypatch.setattr(candidate_scores, "_count_between", watched)
     monkeypatch.setitem(vars(inside.engine(session)), "room", 1 << 20 if here else 0)
     test_equals_duckdb(con, session, statistic)
     if not here:
@@ -191,61 +187,6 @@ def test_types_that_are_not_compared_here_come_from_sql(
     got = session.sql(f"SELECT id, EXPMECH({statistic}, top => 25, answer => TRUE) OVER c FROM t").dicts()
     expected = con.execute(f"SELECT c.id, {statistic} FROM c CROSS JOIN t GROUP BY c.id").fetchall()
     assert {row["id"]: row["answer"] for row in got} == dict(expected)
-
-
-@pytest.mark.parametrize(
-    ("condition", "sorts"),
-    [
-        ("t.d >= c.price", True),
-        ("t.d BETWEEN c.d AND c.d + 1", True),
-        ("t.d = c.d", True),
-        ("t.price > c.price AND t.price <= c.price + 1.15", False),
-        ("t.price = c.price", False),
-    ],
-)
-def test_candidates_are_prepared_once(
-    con: duckdb.DuckDBPyConnection, session: dpsql.Session, condition: str, sorts: bool,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    """Those of a public table are, and the order of their thresholds, as long as its rows are lent as the same relation."""
-    kept: MadeOnce[Any] = MadeOnce(2)
-    monkeypatch.setattr(candidate_scores, "_candidates", kept)
-    found, made = [], []
-
-    def watched(*given: Any) -> object:
-        found.append(MadeOnce.get(kept, *given))
-        return found[-1]
-
-    def sort(*given: Any) -> object:
-        made.append(SortedThresholds(*given))
-        return made[-1]
-
-    monkeypatch.setattr(kept, "get", watched)
-    monkeypatch.setattr(candidate_scores, "SortedThresholds", sort)
-    for _ in range(2):
-        test_equals_duckdb(con, session, f"COUNT(*) FILTER (WHERE {condition})")
-    assert [one is not None for one in found] == [False, True]
-    assert len(made) == sorts  # decimals near each other are counted one by one
-
-
-def test_orders_of_thresholds_are_kept_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each is of columns, sides and digits; one that is too large is not kept."""
-    ends = {"a": Thresholds(np.array([3, 1, 2])), "b": Thresholds(np.array([5, 1, 7]))}
-    known = PublicCandidates(pa.table({}), ends)
-    one = known.sort([("a", False)], False, 0)
-    assert known.sort([("a", False)], False, 0) is one
-    assert one.place(ends["a"], False).tolist() == [2, 0, 1]
-    for columns, doubles, digits in (
-        ([("a", True)], False, 0), ([("b", False)], False, 0), ([("a", False)], True, 0), ([("a", False)], False, 2),
-    ):  # fmt: skip
-        other = known.sort(columns, doubles, digits)
-        assert other is not one
-        assert known.sort(columns, doubles, digits) is other
-    both = known.sort([("a", False), ("b", True)], False, 0)
-    assert both.place(ends["a"], False).tolist() == [4, 0, 2]
-    assert both.place(ends["b"], True).tolist() == [7, 1, 9]
-    monkeypatch.setattr(candidate_scores, "_MOST_KEPT", 10)
-    assert known.sort([("a", True)], False, 0) is not known.sort([("a", True)], False, 0)
 
 
 CLIPPED = "SUM(LEAST(t.i, c.i)) - SUM(LEAST(t.i, c.i {}))"
@@ -320,7 +261,6 @@ def test_a_histogram_too_large_to_hold_stays_in_the_engine(
         monkeypatch.setattr(candidate_scores, "MAX_BINS", most)
         if not wanted:  # nothing is counted here
             monkeypatch.setitem(vars(inside.engine(session)), "room", 0)
-        monkeypatch.setattr(column_counts, "MAX_RANGE", most)
         test_equals_duckdb(con, session, f"COUNT(*) FILTER (WHERE t.i {op} c.i)")
         assert held.pop() is wanted
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -12,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from dpsql.mechanisms.fast import candidate_pruning, column_counts, thresholds
-from dpsql.mechanisms.fast.candidate_pruning import CandidatePruning, GroupedCandidates, PrunedCandidates
+from dpsql.mechanisms.fast.candidate_pruning import CandidatePruning, PrunedCandidates
 from dpsql.mechanisms.fast.candidate_scores import (
     CANDIDATE_PLACE,
     CandidateFactor,
@@ -92,29 +91,36 @@ def _below(a: float, b: float) -> bool:
     return bool(a < b or (math.isnan(b) and not math.isnan(a)))
 
 
-def test_rows_that_must_stay() -> None:
-    held = Thresholds(np.array([0, 9]))
-    known = ThresholdCells.between(HistogramQuery("h", "x"), held, False)
-    assert known is not None
-    rows = Rows(pa.table({}), np.arange(3), room=0)
-    assert thresholds.bin_column(known, rows, "x") is None
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small cells, small groups of neighbours, and far begins near."""
+    monkeypatch.setattr(candidate_pruning, "FEW_CANDIDATES", 0)
+    monkeypatch.setattr(candidate_pruning, "_GROUPS", 25)
+    monkeypatch.setattr(thresholds, "_CELL_BITS", 5)
+    monkeypatch.setattr(selection, "FAR_BITS", 2)
+
+
+def test_rows_that_must_stay(small: None) -> None:
+    sweep, rows = made(1, ">=", "count", False)
+    rows = Rows(rows.candidates, rows.column, room=0)
+    assert candidate_pruning.group_countable(sweep, rows) is None
     assert rows.asked == []
     assert ThresholdCells.between(HistogramQuery("h", "x"), Thresholds(np.array([0, 1 << 62])), False) is None
     doubles = HistogramQuery("h", "x", doubles=True)
     known = ThresholdCells.between(doubles, Thresholds(np.array([0.0, 9.0])), False)
     assert known is not None
     with pytest.raises(TypeError):
-        thresholds.bin_column(known, Rows(pa.table({}), np.arange(30)), "x")
+        thresholds.bin_column(known, Rows(pa.table({}), np.arange(30)))
 
 
 def looked_at(seed: int, op: str, factor: str, shuffled: bool, doubles: bool = False, top: int = 1) -> int:
     """Return the number of near candidates, once they are found to be what they are said to be."""
     sweep, rows = made(seed, op, factor, shuffled, doubles)
     rates = ChoiceRates(Fraction(1, 40 + seed), Fraction(1 + seed % 3, 2 * SCORE_GRID), lambda size: seed % 4)
-    found = CandidatePruning(sweep, rates, varying=True, top=top).take(rows, Entropy())
+    found = CandidatePruning(sweep, rates, top=top).take(rows, Entropy())
     assert isinstance(found, PrunedCandidates)
     assert rows.asked == ["x"]
-    exact = sweep.take(rows, Entropy(), varying=True)
+    exact = sweep.take(rows, Entropy())
     assert exact is not None
     assert exact.sensitivities is not None
     scores = exact.scores
@@ -135,15 +141,6 @@ def looked_at(seed: int, op: str, factor: str, shuffled: bool, doubles: bool = F
     assert [found.utility(i) for i in range(len(gaps))] == exact.scores.tolist()
     assert rows.asked == ["x", "x"]  # for what is narrowed once: whatever is counted, it is of the same rows
     return len(near)
-
-
-@pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small cells, small groups of neighbours, and far begins near."""
-    monkeypatch.setattr(candidate_pruning, "FEW_CANDIDATES", 0)
-    monkeypatch.setattr(candidate_pruning, "_GROUPS", 25)
-    monkeypatch.setattr(thresholds, "_CELL_BITS", 5)
-    monkeypatch.setattr(selection, "FAR_BITS", 2)
 
 
 @pytest.mark.parametrize("shuffled", [False, True])
@@ -169,45 +166,10 @@ def test_several_winners(small: None, op: str, factor: str, top: int) -> None:
     assert min(near) < 60 if top < 10 else min(near) >= min(top, 100)
 
 
-def test_groups_are_kept_for_whatever_is_grouped_alike(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Groups of lent candidates serve unless these are compared, or weighed, otherwise; the rows may be others."""
-    grouped: list[pa.Table] = []
-    group = GroupedCandidates.of
-
-    def note(table: pa.Table, *more: Any) -> GroupedCandidates:
-        grouped.append(table)
-        return group(table, *more)
-
-    monkeypatch.setattr(GroupedCandidates, "of", note)
-    rates = ChoiceRates(Fraction(1, 40), Fraction(1, 2 * SCORE_GRID), lambda size: 1)
-    candidates, counts = made(1, ">=", "price", False)[1].candidates, []
-    asked = [
-        (">=", "price"),
-        (">=", "price"),
-        ("<", "price"),
-        ("<", "count"),
-        ("<", "count"),
-        (">=", "price"),
-    ]
-    for seed, (op, factor) in enumerate(asked):
-        sweep, rows = made(1, op, factor, False)
-        known = HistogramQuery(f"SELECT {seed} (h)", "x")
-        sweep = replace(sweep, histograms=(known,), steady="lent")
-        rows = Rows(candidates, np.random.default_rng(seed).integers(-20, 80, 400))
-        object.__setattr__(rows, "lent", {"lent": candidates})
-        found = CandidatePruning(sweep, rates, varying=True).take(rows, Entropy())
-        exact = replace(sweep, steady=None).take(rows, Entropy(), varying=True)
-        assert found is not None
-        assert exact is not None
-        assert [found.utility(i) for i in range(100)] == exact.scores.tolist()
-        counts.append(len(grouped))
-    assert counts == [1, 1, 2, 3, 3, 4]
-
-
 def test_several_winners_of_unequal_candidates_are_all_scored(small: None) -> None:
     sweep, rows = made(1, ">=", "price", False)
     rates = ChoiceRates(Fraction(1, 40), Fraction(1, 2 * SCORE_GRID), lambda size: 1)
-    assert CandidatePruning(sweep, rates, varying=True, top=2).take(rows, Entropy()) is None
+    assert CandidatePruning(sweep, rates, top=2).take(rows, Entropy()) is None
     assert rows.asked == []
 
 
@@ -273,11 +235,11 @@ def test_wide_numbers(small: None) -> None:
     sweep, rows = made(1, ">=", "price", False)
     table = rows.candidates.set_column(1, "f", pa.array(1 + np.arange(100) * (1 << 54)))
     term = ScoreTerm(0, CandidateFactor(1 << 12, "f", 0, 1 << 62), ((">=", "v"),))
-    wide = CandidateScores("c", sweep.histograms, (term,))
+    wide = CandidateScores("c", sweep.histograms, (term,), varying=True)
     rows = Rows(table, rows.column)
     rates = ChoiceRates(Fraction(1, 40), Fraction(1, 2 * SCORE_GRID), lambda size: 1)
-    found = CandidatePruning(wide, rates, varying=True).take(rows, Entropy())
-    exact = wide.take(rows, Entropy(), varying=True)
+    found = CandidatePruning(wide, rates).take(rows, Entropy())
+    exact = wide.take(rows, Entropy())
     assert found is not None
     assert exact is not None
     assert exact.scores.dtype == object
@@ -292,7 +254,7 @@ def test_what_is_not_known_is_not_read(small: None, term: ScoreTerm) -> None:
     _, rows = made(0, ">=", "count", False)
     sweep = CandidateScores("c", (HistogramQuery("h", "x"),), (term,))
     rates = ChoiceRates(Fraction(1), Fraction(1), lambda size: 1)
-    assert CandidatePruning(sweep, rates, varying=True).take(rows, Entropy()) is None
+    assert CandidatePruning(sweep, rates).take(rows, Entropy()) is None
     assert rows.asked == []
 
 
@@ -304,17 +266,16 @@ def test_the_law(small: None, method: Any, factor: str, monkeypatch: pytest.Monk
     v = np.arange(n) * 5
     table = pa.table({"v": v, "f": v // 5 + 1, CANDIDATE_PLACE: np.arange(n)})
     rows = Rows(table, np.repeat(np.arange(60), 1))
-    sweep = CandidateScores(
-        "c", (HistogramQuery("h", "x"),), (ScoreTerm(0, FACTORS[factor], ((">=", "v"),)),)
-    )
     varying = factor == "price"
+    term = ScoreTerm(0, FACTORS[factor], ((">=", "v"),))
+    sweep = CandidateScores("c", (HistogramQuery("h", "x"),), (term,), varying=varying)
     choice = ExponentialChoice(("c",), ("v",), 1, Fraction(1, 10), True, method, sweep=sweep, varying=varying)
     if varying:  # a larger epsilon, and no margin: scores that differ
         choice = ExponentialChoice(
             ("c",), ("v",), 12, Fraction(1, 2), False, method, sweep=sweep, varying=True
         )
         monkeypatch.setattr(ExponentialChoice, "_margin", lambda self, size: 2)
-    exact = sweep.take(rows, Entropy(), varying)
+    exact = sweep.take(rows, Entropy())
     assert exact is not None
     scores, rate = exact.scores, choice._rates.equal
     if varying:

@@ -7,11 +7,9 @@ import random
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from dpsql.mechanisms.fast import column_counts, thresholds
-from dpsql.mechanisms.fast.candidate_scores import MadeOnce
 from dpsql.mechanisms.fast.thresholds import (
     HistogramQuery,
     PrefixSums,
@@ -187,19 +185,3 @@ def check_as_doubles(x: np.ndarray, values: np.ndarray, digits: int) -> None:
         for after in (False, True):
             sides = quotients <= values[:, None] if after else quotients < values[:, None]
             assert found.sums[found.place(end, after)].tolist() == sides.sum(axis=1).tolist()
-
-
-def test_what_was_made_is_kept_as_long_as_its_table() -> None:
-    held: MadeOnce[str] = MadeOnce(2)
-    one, same = pa.table({"a": [1]}), pa.table({"a": [1]})
-    held.keep(one, "x", "made")
-    assert held.get(one, "x") == "made"
-    assert held.get(one, "y") is None
-    assert held.get(same, "x") is None  # equal rows, but perhaps not for ever
-    held.keep(same, "x", "other")
-    held.keep(same, "y", "third")
-    assert held.get(one, "x") is None
-    assert held.get(same, "x") == "other"
-    del same
-    held.keep(one, "x", "made")
-    assert len(held._held) == 1
