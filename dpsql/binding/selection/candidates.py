@@ -19,142 +19,40 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
-from typing import Literal
 
 from sqlglot import exp
 
 from dpsql.binding.relations.fan_out import split_conjuncts
 from dpsql.binding.values.exits import clamp_to_38_digits
 from dpsql.binding.values.sql_types import Type
+from dpsql.exact.candidate_statistics import (
+    CANDIDATE,
+    Bare,
+    CandidateStatistic,
+    Range,
+    Term,
+    TermShape,
+    Weight,
+    write_candidates,
+    write_column,
+    write_histogram,
+)
 from dpsql.language.dialect import to_sql
 from dpsql.mechanisms.fast.candidate_scores import (
     CANDIDATE_BASE,
     CANDIDATE_PLACE,
-    CANDIDATE_SCORE,
     CandidateFactor,
     CandidateScores,
     ScoreTerm,
 )
 from dpsql.mechanisms.fast.column_counts import DECIMAL_DIGITS
 from dpsql.mechanisms.fast.thresholds import DOUBLE_DIGITS, HistogramQuery
-from dpsql.mechanisms.selection.utility_forms import (
-    Absolute,
-    Extreme,
-    FormNode,
-    Linear,
-    Multiple,
-    Total,
-    UtilityForm,
-)
 
-ROWS, CANDIDATE = "rows", "dpsql_c"
-"""The names of private rows and candidates in the queries."""
-_PLACE = f"{CANDIDATE}.{CANDIDATE_PLACE}"
-
-_Shape = Literal[
-    "constant", "equality", "one-sided", "two-sided", "clipped sum", "several ranges", "nested loop"
-]
 Types = Mapping[tuple[str, str], Type]
 """Types of columns, by relation and name."""
-BATCH = 64
-"""Candidates per query of a nested loop."""
-
 _OPS: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.NEQ: "<>", exp.GTE: ">=", exp.GT: ">"}
 _OPS |= {exp.LTE: "<=", exp.LT: "<"}
 _FLIPPED = {"=": "=", "<>": "<>", ">=": "<=", ">": "<", "<=": ">=", "<": ">"}
-
-
-@dataclass(frozen=True)
-class Range:
-    """``x op threshold``: the private side and the candidate's, with the operator's direction."""
-
-    x: exp.Expr
-    op: str
-    bound: exp.Expr
-
-    @property
-    def value(self) -> str:
-        """SQL of the private side."""
-        return to_sql(self.x)
-
-    @property
-    def threshold(self) -> str:
-        """SQL of the candidate's side."""
-        return to_sql(self.bound)
-
-
-@dataclass(frozen=True)
-class Weight:
-    """A factor as computed outside SQL: ``times`` the BIGINT ``sql``, clamped to ``[low, high]``.
-
-    NULL is 0; without ``sql`` it is ``times``. ``raw`` is the factor's expression, ``text`` all of it in SQL; ``row``:
-    one row's move.
-    """
-
-    times: int
-    sql: str | None
-    raw: exp.Expr
-    low: int
-    high: int
-    row: int
-    text: str
-
-
-@dataclass(frozen=True)
-class Bare:
-    """A clipped amount before its lower bound ``least``: ``value`` in grid steps, NULL if missing."""
-
-    value: exp.Expr
-    least: int
-    decimal: tuple[exp.Expr, int] | None = None
-    """A column whose integers without their point are the amounts, and its decimal places."""
-
-
-@dataclass(frozen=True)
-class Term:
-    """``factor * aggregate``: an aggregate of integers, over rows that satisfy a condition.
-
-    ``amount`` is the grid integer to add ("1" counts rows); ``free`` the conditions without the candidate; ``ranges``
-    those that compare with it, in a shape that has some. If the amount is ``LEAST(amount, clip)``, ``clip`` is in grid
-    steps and ``bare`` is the unclipped amount. ``nested`` and ``condition`` are the complete expressions, for a nested
-    loop.
-    """
-
-    weight: Weight
-    amount: str
-    free: tuple[str, ...]
-    ranges: tuple[Range, ...]
-    clip: exp.Expr | None
-    bare: Bare | None
-    condition: str | None
-    nested: str
-    shape: _Shape
-
-
-@dataclass(frozen=True)
-class CandidateStatistic:
-    """A bound statistic: its terms in common steps, and its move by one row of a unit.
-
-    ``form`` is set if it is no sum, or moves by less than its terms' total; then ``bases`` are its public numbers, and
-    ``multiples`` the public factors of nonlinear parts.
-    """
-
-    terms: tuple[Term, ...]
-    constant: str
-    steps: Fraction
-    sensitivity: int
-    varying: str | None
-    """SQL of the sensitivity of each candidate, if they differ."""
-    monotone: bool
-    shape: str
-    form: UtilityForm | None = None
-    bases: tuple[str, ...] = ()
-    multiples: tuple[Weight, ...] = ()
-
-    def form_of(self, rows: int) -> UtilityForm | None:
-        """Return the form for ``rows`` rows per unit."""
-        return None if self.form is None else replace(self.form, rows=rows)
 
 
 def names_candidate(node: exp.Expr) -> bool:
@@ -205,7 +103,7 @@ def shape_of(
     ranges = tuple(Range(*sides) for sides in found if sides is not None and sides[1] != "<>")
     ops = [r.op for r in ranges]
     faces = len({r.value for r in ranges}) == 1 and {op[0] for op in ops} == {"<", ">"}
-    shape: _Shape = "nested loop"
+    shape: TermShape = "nested loop"
     if not (amount is not None and names_candidate(amount)) and len(ranges) == len(flat):
         if not ranges:
             shape = "constant" if clip is None else "clipped sum"
@@ -227,160 +125,6 @@ def shape_of(
     free = tuple(to_sql(part) for part in parts if not names_candidate(part))
     whole = to_sql(condition) if condition is not None else None
     return Term(weight, text, free, ranges, clip, bare, whole, nested, shape)
-
-
-# -- writing ----------------------------------------------------------------------------------------------------
-
-
-def statistic_sql(rows: str, candidates: str, columns: tuple[str, ...], statistic: CandidateStatistic) -> str:
-    """Return one query of the candidates' columns, their order, and the statistic as an integer :data:`SCORE`.
-
-    ``rows``: a query of the bounded private rows, with the columns of the terms.
-    """
-    parts = [f"rows AS ({rows})", f"{CANDIDATE} AS (SELECT * FROM {candidates})"]
-    names = [f"t{i}" for i in range(len(statistic.terms))]
-    for name, term in zip(names, statistic.terms, strict=True):
-        parts += _term_ctes(name, term)
-    joins = " ".join(f"LEFT JOIN {name} ON {name}.{CANDIDATE_PLACE} = {_PLACE}" for name in names)
-    return f"WITH {', '.join(parts)} {_scores(columns, statistic, [f'{name}.v' for name in names], joins)}"
-
-
-def nested_sql(
-    rows: str, candidates: str, columns: tuple[str, ...], statistic: CandidateStatistic, first: int
-) -> str:
-    """Return the statistic of ``BATCH`` candidates from the ``first`` on, as a nested loop over the rows."""
-    batch = f"{CANDIDATE_PLACE} >= {first} AND {CANDIDATE_PLACE} < {first + BATCH}"
-    inside = f"{CANDIDATE} AS (SELECT * FROM {candidates} WHERE {batch})"
-    sums = ", ".join(
-        f"SUM(CASE WHEN {all_of((*t.free, *((t.condition,) if t.condition and t.shape != 'constant' else ())))} "
-        f"THEN {t.nested} ELSE 0 END) AS v{i}"
-        for i, t in enumerate(statistic.terms)
-    )
-    looped = f"SELECT {_PLACE} AS o, {sums} FROM {CANDIDATE} CROSS JOIN rows GROUP BY {_PLACE}"
-    values = [f"looped.v{i}" for i in range(len(statistic.terms))]
-    scores = _scores(columns, statistic, values, f"LEFT JOIN looped ON looped.o = {_PLACE}")
-    return f"WITH rows AS ({rows}), {inside}, looped AS ({looped}) {scores}"
-
-
-def _scores(columns: tuple[str, ...], statistic: CandidateStatistic, values: list[str], joins: str) -> str:
-    """Return the SELECT of the statistic, with ``values`` as its terms' aggregates over the joins."""
-    terms = [
-        f"({t.weight.text}) * COALESCE({value}, 0)" for t, value in zip(statistic.terms, values, strict=True)
-    ]
-    if statistic.form is None or statistic.form.linear:
-        total = " + ".join([statistic.constant, *terms])
-    else:
-        total = _write_form(statistic.form.root, terms, statistic)
-    shown = [*(f"{CANDIDATE}.{c}" for c in columns), _PLACE, f"CAST({total} AS HUGEINT) AS {CANDIDATE_SCORE}"]
-    return f"SELECT {', '.join(shown)} FROM {CANDIDATE} {joins} ORDER BY {_PLACE}"
-
-
-def _write_form(form: FormNode, terms: list[str], statistic: CandidateStatistic) -> str:
-    def write(part: FormNode) -> str:
-        return _write_form(part, terms, statistic)
-
-    match form:
-        case Linear():
-            shown = [*(statistic.bases[i] for i in form.bases), *(terms[i] for i in form.terms)]
-            return f"({' + '.join(shown)})"
-        case Total(parts):
-            return f"({' + '.join(map(write, parts))})"
-        case Absolute(part):
-            return f"ABS({write(part)})"
-        case Extreme(parts, greatest):
-            return f"{'GREATEST' if greatest else 'LEAST'}({', '.join(map(write, parts))})"
-        case Multiple(factor, part):
-            return f"({statistic.multiples[factor].text}) * {write(part)}"
-
-
-def all_of(conditions: tuple[str, ...]) -> str:
-    """Return the conjunction of conditions in SQL."""
-    return " AND ".join(f"({c})" for c in conditions) or "TRUE"
-
-
-def _term_ctes(name: str, term: Term) -> list[str]:
-    where = all_of(term.free)
-    if term.shape == "constant":
-        one = f"SELECT COALESCE(SUM({term.amount}), 0) AS v FROM rows WHERE {where}"
-        return [f"{name} AS (SELECT {_PLACE}, one.v FROM {CANDIDATE} CROSS JOIN ({one}) AS one)"]
-    if term.shape in ("equality", "several ranges"):
-        xs = dict.fromkeys(r.value for r in term.ranges)
-        names = {x: "k" if term.shape == "equality" else f"key{i}" for i, x in enumerate(xs)}
-        keys = ", ".join(f"{x} AS {alias}" for x, alias in names.items())
-        grouped = f"SELECT {keys}, SUM({term.amount}) AS v FROM rows WHERE {where} GROUP BY {', '.join(names.values())}"
-        met = " AND ".join(f"{name}_g.{names[r.value]} {r.op} {r.threshold}" for r in term.ranges)
-        # Several values of x may equal one key (integers that are one double): GROUP BY keeps one number per candidate.
-        found = (
-            f"SELECT {_PLACE}, SUM({name}_g.v) AS v FROM {CANDIDATE} JOIN {name}_g ON {met} GROUP BY {_PLACE}"
-        )
-        return [f"{name}_g AS ({grouped})", f"{name} AS ({found})"]
-    if term.shape == "clipped sum":
-        assert term.clip is not None
-        clip, at = to_sql(term.clip), f"{name}_at"
-        below = _running(name, term.amount, where, [clip], term.amount)
-        # The sum of values at most b, and b for each value above it.
-        value = f"{at}.upto + ({clip}) * ({name}_all.n - {at}.n_upto)"
-        whole = f"SELECT COUNT({term.amount}) AS n FROM rows WHERE {where}"
-        return [
-            *below,
-            f"{name}_all AS ({whole})",
-            f"{name} AS (SELECT {_PLACE}, {value} AS v FROM {CANDIDATE} "
-            f"JOIN {at} ON {at}.t = {clip} CROSS JOIN {name}_all)",
-        ]
-    at, x = f"{name}_at", term.ranges[0].value
-    parts = _running(name, x, where, [r.threshold for r in term.ranges], term.amount)
-    present = f"{where} AND ({x}) IS NOT NULL"
-    parts.append(f"{name}_all AS (SELECT COALESCE(SUM({term.amount}), 0) AS upto FROM rows WHERE {present})")
-    joins = "".join(f" LEFT JOIN {at} AS a{i} ON a{i}.t = {r.threshold}" for i, r in enumerate(term.ranges))
-    sums = {
-        r.op[0]: (f"a{i}.{'upto' if r.op in ('<=', '>') else 'under'}", r) for i, r in enumerate(term.ranges)
-    }
-    if len(sums) == 2:
-        (high, upper), (low, lower) = sums["<"], sums[">"]
-        present = " AND ".join(f"({r.threshold}) IS NOT NULL" for r in term.ranges)
-        # A range with its ends in the wrong order has no rows; one with equal ends has rows only if it is closed.
-        meets = "<=" if (upper.op, lower.op) == ("<=", ">=") else "<"
-        ordered = f"{present} AND ({lower.threshold}) {meets} ({upper.threshold})"
-        value = f"CASE WHEN {ordered} THEN {high} - {low} ELSE 0 END"
-    else:
-        value = sums["<"][0] if "<" in sums else f"{name}_all.upto - {sums['>'][0]}"
-    one = f"SELECT {_PLACE}, {value} AS v FROM {CANDIDATE}{joins} CROSS JOIN {name}_all"
-    return [*parts, f"{name} AS ({one})"]
-
-
-def _running(name: str, x: str, where: str, thresholds: list[str], amount: str) -> list[str]:
-    """Return CTEs up to ``{name}_at(t, upto, under, n_upto)``: sums over x <= t and x < t for each threshold t.
-
-    A row's bin is that of the greatest threshold that is at most x; rows equal to it are counted separately, to
-    distinguish <= from <. One pass over the rows, then k bins.
-    """
-    union = " UNION ".join(f"SELECT {t} AS t FROM {CANDIDATE} WHERE ({t}) IS NOT NULL" for t in thresholds)
-    binned = (
-        f"SELECT {name}_t.t AS t, {name}_x.x = {name}_t.t AS edge, SUM({name}_x.v) AS s, SUM({name}_x.n) AS n "
-        f"FROM {name}_x ASOF LEFT JOIN {name}_t ON {name}_x.x >= {name}_t.t GROUP BY {name}_t.t, edge"
-    )
-    sums = (
-        f"SELECT {name}_t.t AS t, COALESCE(SUM(s) FILTER (WHERE edge), 0) AS own, "
-        f"COALESCE(SUM(s) FILTER (WHERE NOT edge), 0) AS after, COALESCE(SUM(n) FILTER (WHERE edge), 0) AS n_own, "
-        f"COALESCE(SUM(n) FILTER (WHERE NOT edge), 0) AS n_after "
-        f"FROM {name}_t LEFT JOIN {name}_b ON {name}_b.t = {name}_t.t GROUP BY {name}_t.t"
-    )
-    before = "OVER (ORDER BY t ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
-    first = f"(SELECT COALESCE(SUM(s), 0) FROM {name}_b WHERE t IS NULL)"
-    first_n = f"(SELECT COALESCE(SUM(n), 0) FROM {name}_b WHERE t IS NULL)"
-    running = (
-        f"SELECT t, {first} + COALESCE(SUM(own + after) {before}, 0) AS under, "
-        f"{first} + COALESCE(SUM(own + after) {before}, 0) + own AS upto, "
-        f"{first_n} + COALESCE(SUM(n_own + n_after) {before}, 0) + n_own AS n_upto FROM {name}_s"
-    )
-    return [
-        f"{name}_t AS (SELECT DISTINCT t FROM ({union}) AS u)",
-        f"{name}_x AS (SELECT {x} AS x, SUM({amount}) AS v, COUNT(*) AS n FROM rows "
-        f"WHERE {where} AND ({x}) IS NOT NULL GROUP BY x)",
-        f"{name}_b AS ({binned})",
-        f"{name}_s AS ({sums})",
-        f"{name}_at AS ({running})",
-    ]
 
 
 _INTEGERS = {"INTEGER", "NULL"}
@@ -442,11 +186,8 @@ def sweep_of(
     bases = tuple(f"{CANDIDATE_BASE}_{i}" for i in range(len(statistic.bases)))
     more |= {name: f"CAST({sql} AS HUGEINT)" for name, sql in zip(bases, statistic.bases, strict=True)}
     multiples = tuple(_public(weight, shown, types) for weight in statistic.multiples)
-    items = [
-        f"{sql} AS {to_sql(exp.to_identifier(name, quoted=True))}" for name, sql in (shown | more).items()
-    ]
     return CandidateScores(
-        f"SELECT {', '.join(items)} FROM {source} AS {CANDIDATE}",
+        write_candidates(source, shown | more),
         tuple(histograms),
         tuple(swept),
         CANDIDATE_BASE if CANDIDATE_BASE in more else None,
@@ -471,28 +212,24 @@ def _counted(rows: str, term: Term, types: Types) -> HistogramQuery | None:
     """Return the histogram of a term; None if it is not compared here."""
     if term.shape in ("several ranges", "nested loop"):
         return None
-    where = all_of(term.free)
-    added = "" if term.amount == "1" else f", SUM({term.amount}) AS v"
-    head, tail = f"WITH rows AS ({rows}) SELECT", f"FROM rows WHERE {where}"
     if term.shape == "constant":
-        return HistogramQuery(f"{head} 0 AS x, COUNT(*) AS n{added} {tail}")
+        return HistogramQuery(write_histogram(rows, term))
     if (bare := term.bare) is not None:
-        value = to_sql(
-            bare.value
-        )  # DuckDB knows a tighter range for it than for the amount, which may be NULL
-        x = f"GREATEST({value}, {bare.least})"
-        query = f"{head} {x} AS x, COUNT(*) AS n {tail} AND ({value}) IS NOT NULL GROUP BY x"
+        # DuckDB knows a tighter range for it than for the amount, which may be NULL
+        value = to_sql(bare.value)
+        query = write_histogram(rows, term, f"GREATEST({value}, {bare.least})", value, summed=False)
         narrow, places = (_narrow(bare.value, types), None) if bare.decimal is None else bare.decimal
-        return HistogramQuery(query, f"{head} {to_sql(narrow)} AS x {tail}", 0, bare.least, places=places)
-    x = term.ranges[0].value
+        return HistogramQuery(
+            query, write_column(rows, term, to_sql(narrow)), least=bare.least, places=places
+        )
     compared = _compared(term.ranges[0].x, [r.bound for r in term.ranges], types)
     if compared is None:
         return None
-    query = f"{head} {compared.whole} AS x, COUNT(*) AS n{added} {tail} AND ({x}) IS NOT NULL GROUP BY x"
+    query = write_histogram(rows, term, compared.whole, term.ranges[0].value)
     found = HistogramQuery(query, digits=compared.digits, as_doubles=compared.as_doubles)
-    if added or not compared.kind:
+    if term.amount != "1" or not compared.kind:
         return found
-    column = f"{head} {compared.column or compared.whole} AS x {tail}"
+    column = write_column(rows, term, compared.column or compared.whole)
     places = compared.digits if compared.column is not None else None
     return replace(found, column=column, doubles=compared.kind == "doubles", places=places)
 

@@ -16,19 +16,19 @@ from dpsql.binding.relations.catalog import Binder
 from dpsql.binding.relations.fan_out import max_fan_out, refuse_fan_out
 from dpsql.binding.relations.relation import Field, From, Relation, column, fold
 from dpsql.binding.relations.unit_rows import check_unit, describe_protection
-from dpsql.binding.selection import candidates
 from dpsql.binding.selection.candidates import sweep_of
 from dpsql.binding.selection.utility import RowNames, bind_statistic, bounded, level_of
 from dpsql.binding.values import total_expressions
 from dpsql.catalogue.aggregate_names import MECHANISMS
 from dpsql.catalogue.option_names import ARGUMENT_NAMES
 from dpsql.errors import BindError, PrivacyError, Span
+from dpsql.exact import candidate_statistics as candidates
 from dpsql.exact.exact_query import write_bounded_rows
 from dpsql.exact.row_caps import RowCaps
 from dpsql.language import options as opt
 from dpsql.language.dialect import bind_error, privacy_error, span_of, table_named, to_sql
 from dpsql.mechanisms.base import Operator
-from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_PLACE, CANDIDATE_SENSITIVITY, CandidateScores
+from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_SENSITIVITY, CandidateScores
 from dpsql.mechanisms.selection.above_threshold import AboveThreshold, ThresholdNoise, share_epsilon
 from dpsql.mechanisms.selection.exponential import ExponentialChoice
 from dpsql.privacy.filters import ACCOUNTANTS
@@ -155,7 +155,9 @@ class Selection:
             query = exp.Select(expressions=[exp.Star()], from_=exp.From(this=exp.Table(this=table)))
         relation = self.binder.public_relation(query, self.env, candidates.CANDIDATE)
         given = relation.inputs[0]
-        self.found = plan.Input(given.name, _number_candidates(given.sql, self.call.name == "EXPMECH"))
+        self.found = plan.Input(
+            given.name, candidates.number_candidates(given.sql, self.call.name == "EXPMECH")
+        )
         self._refuse_many(given, len(relation.fields), steady, span)
         values = self.binder.known(self.found, steady)
         if values is not None and values.num_rows == 0:
@@ -166,8 +168,7 @@ class Selection:
 
     def _refuse_many(self, given: plan.Input, columns: int, steady: bool, span: Span | None) -> None:
         """Refuse candidates by their number before they are computed and compared with each other."""
-        some = f"SELECT 1 FROM ({given.sql}) AS given LIMIT {MAX_CANDIDATES + 1}"
-        counted = f"SELECT COUNT(*)::BIGINT AS n FROM ({some}) AS given"
+        counted = candidates.count_candidates(given.sql, MAX_CANDIDATES + 1)
         found = self.binder.known(plan.Input(given.name, counted), steady)
         if found is not None and found.column(0)[0].as_py() > MAX_CANDIDATES:
             hint = "choose a range among few candidates first, and then within it."
@@ -200,10 +201,7 @@ class Selection:
 
     def _batches(self, extra: dict[str, str]) -> tuple[str, ...]:
         """Return the queries of the statistic for all candidates, with further columns."""
-        source, statistic = self.found.name, self.statistic
-        if extra:
-            more = ", ".join(f"{sql} AS {name}" for name, sql in extra.items())
-            source = f"(SELECT *, {more} FROM {source} AS {candidates.CANDIDATE})"
+        source, statistic = candidates.extend_candidates(self.found.name, extra), self.statistic
         columns = (*self.columns, *extra)
         looped, several = statistic.shape == "nested loop", "several ranges" in statistic.shape
         tables = [t for r in self.bound.relations for t in r.tables]
@@ -220,8 +218,7 @@ class Selection:
             )
         if several and self.count is None:
             most = max_fan_out(tables) // self.bound.fan_out
-            kept = f"SELECT * FROM ({self.found.sql}) AS found WHERE {CANDIDATE_PLACE} < {most}"
-            self.found = plan.Input(self.found.name, kept)
+            self.found = plan.Input(self.found.name, candidates.limit_candidates(self.found.sql, most))
             self.notes.append(f"At most the first {most:,} candidates are considered (max_fan_out).")
         return (candidates.statistic_sql(self.rows, source, columns, statistic),)
 
@@ -367,16 +364,6 @@ class Selection:
             if new is not child:
                 child.replace(new)
         return node
-
-
-def _number_candidates(given: str, once: bool) -> str:
-    """Return a query of the candidates with their places; with ``once``, a repeated candidate has its first place."""
-    if not once:
-        return f"SELECT *, row_number() OVER () - 1 AS {CANDIDATE_PLACE} FROM ({given}) AS given"
-    place = f"{CANDIDATE_PLACE}_given"
-    numbered = f"SELECT *, row_number() OVER () AS {place} FROM ({given}) AS given"
-    first = f"SELECT * EXCLUDE ({place}), MIN({place}) AS {place} FROM ({numbered}) AS numbered GROUP BY ALL"
-    return f"SELECT * EXCLUDE ({place}), row_number() OVER (ORDER BY {place}) - 1 AS {CANDIDATE_PLACE} FROM ({first}) AS once"
 
 
 def divide_for_answers(

@@ -15,11 +15,11 @@ from dpsql.binding.public_statement import Env, Released, install, make_unique
 from dpsql.binding.relations.catalog import Binder, Catalog
 from dpsql.binding.relations.relation import From, column
 from dpsql.binding.relations.unit_rows import describe_protection
-from dpsql.binding.selection import candidates
 from dpsql.binding.selection.choice import divide_for_answers, rows_of_statistic
 from dpsql.binding.selection.utility import RowNames, bind_statistic
 from dpsql.catalogue.aggregate_names import MODES
 from dpsql.errors import BindError, Error, PrivacyError
+from dpsql.exact import candidate_statistics as candidates
 from dpsql.exact.row_caps import RowCaps
 from dpsql.language import options as opt
 from dpsql.language.dialect import bind_error, privacy_error, span_of, table_named

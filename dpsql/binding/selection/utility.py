@@ -33,22 +33,13 @@ from sqlglot import exp
 
 from dpsql.binding.relations.fan_out import split_conjuncts
 from dpsql.binding.relations.relation import Field, Names, Relation, column
-from dpsql.binding.selection.candidates import (
-    CANDIDATE,
-    ROWS,
-    Bare,
-    CandidateStatistic,
-    Weight,
-    compare_sides,
-    flatten_conditions,
-    names_candidate,
-    shape_of,
-)
+from dpsql.binding.selection.candidates import compare_sides, flatten_conditions, names_candidate, shape_of
 from dpsql.binding.values import fixed_point as grids
 from dpsql.binding.values import total_expressions
 from dpsql.binding.values.sql_types import BIGINT, Bounds, Type, Typed
 from dpsql.catalogue.aggregate_names import AGGREGATE_OF_NAME
 from dpsql.errors import PrivacyError, Span
+from dpsql.exact.candidate_statistics import CANDIDATE, ROWS, Bare, CandidateStatistic, Weight
 from dpsql.language.dialect import bind_error, privacy_error, span_of, to_sql
 from dpsql.language.options import Call, call_of, read_pair
 from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_THRESHOLD
