@@ -26,6 +26,8 @@ from numpy.typing import NDArray
 Integers = NDArray[Any]
 """One-dimensional integers: int64, or Python integers in an object array."""
 Floats = NDArray[np.float64]
+NumberArray = NDArray[Any]
+"""One-dimensional integers of any width, or doubles."""
 
 SAFE = 1 << 62
 """Two numbers below this in size add up within int64."""
@@ -250,7 +252,7 @@ def write_number(value: Fraction, digits: int = 4, *, up: bool = True) -> str:
 # -- rounding ---------------------------------------------------------------------------------------------------------
 
 GRID = 10**30
-"""Numbers that are not exact are whole multiples of one part in ``GRID``, so that sums stay cheap."""
+"""NumberArray that are not exact are whole multiples of one part in ``GRID``, so that sums stay cheap."""
 
 MARGIN = Decimal(10) ** -45
 """More than the error of any constant that is evaluated with :data:`DIGITS`."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields, is_dataclass
 from functools import cached_property
@@ -328,6 +329,20 @@ def digest_content(table: pa.Table) -> str:
             writer.write_table(plain)
         found.update(memoryview(sink.getvalue()))
     return found.hexdigest()
+
+
+_digests: dict[int, tuple[weakref.ref[pa.Table], str]] = {}
+
+
+def digest_lent(table: pa.Table) -> str:
+    """Return the digest of a public relation; cached for a large one as long as it exists, since its rows don't change."""
+    key, known = id(table), _digests.get(id(table))
+    if known is not None and known[0]() is table:
+        return known[1]
+    made = digest_content(table)
+    if table.num_rows > _MOST_SORTED:
+        _digests[key] = weakref.ref(table, lambda _: _digests.pop(key, None)), made
+    return made
 
 
 def _sorts(kind: pa.DataType) -> bool:

@@ -29,7 +29,7 @@ from dpsql.mechanisms.strategies import EVEN, StrategyChoice
 from dpsql.mechanisms.subsample.blocks import LiftedBlocks
 from dpsql.mechanisms.subsample.subsample import SubsampleAggregate
 from dpsql.privacy.events import Event, compose_events
-from dpsql.session.block_keys import BlockKeys, BlockShape, Lent, digest_content
+from dpsql.session.block_keys import BlockKeys, BlockShape, Lent, digest_lent
 
 
 def pack(relations: Mapping[str, pa.Table], notes: tuple[str, ...]) -> bytes:
@@ -375,7 +375,7 @@ class StoredBlocks:
                     if not mentioned:
                         raise
                     raise PostprocessingError(error.message, hint=CORRECT) from None
-                contents.append(digest_content(tables[item.name]))
+                contents.append(digest_lent(tables[item.name]))
                 continue
             text = item.sql
             for name in sorted(mentioned, key=len, reverse=True):
@@ -415,7 +415,7 @@ class StoredBlocks:
                 except BindError as error:
                     prepared.failed_above = error
                     return
-                item.contents = tuple(digest_content(table) for table in item.lent.values())
+                item.contents = tuple(digest_lent(table) for table in item.lent.values())
             item.release = draw(item.block, item.lent)
 
     def pack_drawn(self, prepared: Iterable[PreparedPlan]) -> KeptReleases:

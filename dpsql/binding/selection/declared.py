@@ -282,9 +282,19 @@ def probe_block(binder: Binder, select: exp.Select, bound: From, options: opt.Op
     threshold = math.ceil(level * statistic.steps)  # a count is above 2.5 from 3 on
     answer = declared.answers / declared.max_hits if declared.answers else None
     operator = Probe(
-        query, threshold, statistic.sensitivity * rows, declared.name, declared.event, declared.put, statistic.steps,
-        declared.gap, answer, options.confidence, statistic.form_of(rows), rows,
-    )  # fmt: skip
+        (query,),
+        threshold,
+        statistic.sensitivity * rows,
+        declared.name,
+        declared.event,
+        declared.put,
+        statistic.steps,
+        declared.gap,
+        answer,
+        options.confidence,
+        statistic.form_of(rows),
+        rows,
+    )
     made = [Released("above", "BOOLEAN"), *([Released("gap", "DOUBLE")] if declared.gap else [])]
     if answer is not None:
         made.append(Released("answer", "BIGINT" if statistic.steps == 1 else "DOUBLE", True))

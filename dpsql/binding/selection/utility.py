@@ -53,6 +53,7 @@ from dpsql.mechanisms.selection.utility_forms import (
     Total,
     UtilityForm,
     compute_movement,
+    parts_of,
 )
 
 
@@ -476,17 +477,20 @@ def bind_statistic(node: exp.Expr, names: RowNames, dialect: str) -> CandidateSt
     )
     shapes = {term.shape for term in terms}
     varies = any(names_candidate(typed.node) for typed in found.factors())
-    own = None
-    if varies and plain:
-        sizes = " + ".join(f"ABS({w.text}) * {w.row}" for w in weights)
-        own = f"CAST(GREATEST({sizes}, 1) AS HUGEINT)"
-    elif varies:
-        own = f"CAST(LEAST(GREATEST({_own(root, weights, multiples)}, 1), {sensitivity}) AS HUGEINT)"
+    own = f"GREATEST({_own(root, weights, multiples)}, 1)"
+    own = own if plain else f"LEAST({own}, {sensitivity})"
     return CandidateStatistic(
-        terms, " + ".join(bases) or "0" if form.linear else "0", common, sensitivity, own, low == 0 or high == 0,
+        terms,
+        " + ".join(bases) or "0" if form.linear else "0",
+        common,
+        sensitivity,
+        f"CAST({own} AS HUGEINT)" if varies else None,
+        low == 0 or high == 0,
         "nested loop" if "nested loop" in shapes else ", ".join(sorted(shapes)),
-        None if plain else form, () if form.linear else bases, multiples,
-    )  # fmt: skip
+        None if plain else form,
+        () if form.linear else bases,
+        multiples,
+    )
 
 
 def _check_size(
@@ -600,14 +604,11 @@ class _Tree:
         found = [(part.low, part.high) for part, _ in self.parts]
         waiting = [root]
         while waiting:
-            match waiting.pop():
-                case Linear(terms):
-                    for place, moved in _differences([self.parts[i][0] for i in terms]).items():
-                        found[terms[place]] = moved
-                case Total(parts) | Extreme(parts):
-                    waiting += parts
-                case Absolute(part) | Multiple(_, part):
-                    waiting.append(part)
+            form = waiting.pop()
+            waiting += parts_of(form)
+            if isinstance(form, Linear):
+                for place, moved in _differences([self.parts[i][0] for i in form.terms]).items():
+                    found[form.terms[place]] = moved
         return tuple(found)
 
     def read(
@@ -619,8 +620,14 @@ class _Tree:
         return found[0] if len(found) == 1 else Total(tuple(found))
 
     def _add(
-        self, node: exp.Expr, sign: int, factor: exp.Expr | None, above: _Above, into: list[FormNode], side: int = 0
-    ) -> None:  # fmt: skip
+        self,
+        node: exp.Expr,
+        sign: int,
+        factor: exp.Expr | None,
+        above: _Above,
+        into: list[FormNode],
+        side: int = 0,
+    ) -> None:
         """Add an expression to a sum, whose adjacent linear parts are one form."""
         node = node.unnest()
         call = call_of(node)

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +26,7 @@ from dpsql.mechanisms.fast.column_counts import (
     COUNTING_THREADS,
     IntegerCells,
     ThreadTallies,
+    count_column,
     stream_column,
     work_beside,
 )
@@ -46,7 +46,14 @@ from dpsql.mechanisms.fast.thresholds import (
 )
 from dpsql.mechanisms.selection.utility_forms import Linear, UtilityForm
 from dpsql.noise.entropy import Entropy
-from dpsql.numerics.exact_numbers import Integers, add_integers, multiply_integers, read_integers, to_integers
+from dpsql.numerics.exact_numbers import (
+    Integers,
+    NumberArray,
+    add_integers,
+    multiply_integers,
+    read_integers,
+    to_integers,
+)
 
 FARTHEST_SUMMED = 1 << 31
 """The greatest absolute value summed here: the sum of this many rows fits 62 bits."""
@@ -114,20 +121,20 @@ class ClippedSums:
         self._bins = self._cells.count + 2  # the last bin is for rows outside all cells
         self._tallies = ThreadTallies(self._make_tally)
 
-    def add(self, values: NDArray[Any]) -> None:
+    def add(self, values: NumberArray) -> None:
         """Count rows; thread-safe."""
         with self._tallies.reserve() as tally:
             for start in range(0, len(values), tally.block):
                 self._add(values[start : start + tally.block], tally)
 
-    def add_all(self, arrays: Iterable[NDArray[Any]]) -> None:
+    def add_all(self, arrays: Iterable[NumberArray]) -> None:
         """Count all rows in other threads as this one fetches them."""
         work_beside(arrays, self.add, COUNTING_THREADS)
 
     def _make_tally(self) -> _Tally:
         return _Tally(self._bins, len(self._values) + 1, self._cells.shift)
 
-    def _add(self, part: NDArray[Any], tally: _Tally) -> None:
+    def _add(self, part: NumberArray, tally: _Tally) -> None:
         size = len(part)
         places, added = tally.take(size)
         x = self._cells.compared(part, tally.held[:size])
@@ -342,7 +349,8 @@ class CandidateScores(FastRoute[ScoredCandidates]):
         for i, counted in enumerate(self.histograms):
             terms = [t for t in self.terms if t.histogram == i]
             mine = [ends[c] for t in terms for c in t.columns]
-            run: Sums | None = _count_between(counted, terms, ends, read)
+            run: Sums | None = _count_dense(counted, mine, read)
+            run = run or _count_between(counted, terms, ends, read)
             run = run or _sum_between(counted, terms, mine, read)
             if run is None:
                 histogram = read(counted.limited)
@@ -395,6 +403,16 @@ class CandidateScores(FastRoute[ScoredCandidates]):
         return spread_integers(multiply_integers(np.maximum(np.atleast_1d(rows), 1), self.rows), 0)
 
 
+def _count_dense(counted: HistogramQuery, ends: list[Thresholds], read: Reader) -> PrefixSums | None:
+    """Count the column itself, if all thresholds are near each other."""
+    if counted.column is None or not all(map(counted.can_compare, ends)):
+        return None
+    if (between := find_span(counted, ends)) is None:
+        return None
+    counts = count_column(read, counted.column, *between, counted.places)
+    return None if counts is None else PrefixSums.dense(counts, between[0], counted.digits)
+
+
 def _count_between(
     counted: HistogramQuery, terms: Sequence[ScoreTerm], found: Mapping[str, Thresholds], read: Reader
 ) -> ThresholdSums | None:
@@ -430,12 +448,7 @@ def _sum_between(
 def _sum_histogram(counted: HistogramQuery, table: pa.Table) -> PrefixSums:
     x, n = read_numbers(table.column("x")), read_integers(table.column("n"))
     v = read_integers(table.column("v")) if "v" in table.column_names else n
-    if x.dtype == np.int64 and len(x) and int(x.max()) - int(x.min()) < 4 * len(x) + (1 << 16):
-        place = np.full(int(x.max()) - int(x.min()) + 1, -1, dtype=np.intp)  # distinct and close: no sorting
-        place[x - x.min()] = np.arange(len(x))
-        order = place[place >= 0]
-    else:
-        order = np.argsort(x, kind="stable")
+    order = np.argsort(x, kind="stable")
     return PrefixSums(x[order], accumulate(v[order]), accumulate(n[order]), counted.digits)
 
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from dpsql.mechanisms.base import Claim, ClaimedText, Read, Reader
 from dpsql.mechanisms.fast import FastRoute
 from dpsql.noise.entropy import Entropy
+from dpsql.numerics.exact_numbers import NumberArray
 
 _Part = TypeVar("_Part", bound=Sized)
 _Tally = TypeVar("_Tally")
@@ -78,7 +79,7 @@ def count_column(
 
 def stream_column(
     read: Reader, sql: str, doubles: bool = False, places: int | None = None
-) -> Iterator[NDArray[Any]]:
+) -> Iterator[NumberArray]:
     """Yield a column in arrays, without NULLs; decimals with ``places`` are integers without their point.
 
     Raises:
@@ -106,7 +107,7 @@ def stream_column(
                 raise TypeError("a counted column must hold integers, or what else is asked for")
 
 
-def _read_decimals(chunk: pa.Array) -> NDArray[Any]:
+def _read_decimals(chunk: pa.Array) -> NumberArray:
     """Read the integers behind decimals that fit 64 bits, without NULLs."""
     words = max(1, chunk.type.bit_width // 64)
     held = np.frombuffer(chunk.buffers()[1], np.int32 if chunk.type.bit_width == 32 else np.int64)
@@ -125,7 +126,7 @@ class _RangeCounts:
         self._places = np.empty(min(_ROWS, max(_FEW_ROWS, 2 * len(self.counts))), dtype=np.int64)
         self._held = 0
 
-    def add(self, values: NDArray[Any]) -> None:
+    def add(self, values: NumberArray) -> None:
         size = len(self._places)
         for start in range(0, len(values), size):
             some = values[start : start + size]
@@ -140,7 +141,7 @@ class _RangeCounts:
         self._held = 0
 
 
-def count_arrays(arrays: Iterable[NDArray[Any]], low: int, high: int) -> NDArray[np.int64]:
+def count_arrays(arrays: Iterable[NumberArray], low: int, high: int) -> NDArray[np.int64]:
     """Count the integers equal to each of ``low`` to ``high`` in other threads as this one fetches them."""
     found = _RangeCounts(low, high)
     work_beside(arrays, found.add, 1)
@@ -195,7 +196,7 @@ class ThreadTallies(Generic[_Tally]):
         self._free.append(tally)
 
 
-def clip_to_places(values: NDArray[Any], low: int, high: int, out: NDArray[np.int64]) -> None:
+def clip_to_places(values: NumberArray, low: int, high: int, out: NDArray[np.int64]) -> None:
     """Write ``clip(values, low, high) - low`` to ``out``, clipped in the values' own type before it is widened."""
     own = np.iinfo(values.dtype)
     if low > own.max or high < own.min:  # every value is outside the same end
@@ -218,18 +219,18 @@ class NumberCells(ABC):
     """Cells from 0 up to before ``count``, in ascending order of the numbers in them."""
 
     count: int
-    kind: np.dtype[Any]
+    kind: np.dtype[np.generic]
     """The type returned by :meth:`compared`."""
 
     @abstractmethod
-    def compared(self, part: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:
+    def compared(self, part: NumberArray, out: NumberArray) -> NumberArray:
         """Return numbers as compared with thresholds of these cells; ``out`` may be used for them."""
 
     @abstractmethod
-    def number(self, compared: NDArray[Any], out: NDArray[np.int64]) -> NDArray[np.int64]:
+    def number(self, compared: NumberArray, out: NDArray[np.int64]) -> NDArray[np.int64]:
         """Write the cells of numbers, as from :meth:`compared`, to ``out``."""
 
-    def of(self, values: NDArray[Any]) -> NDArray[np.int64]:
+    def of(self, values: NumberArray) -> NDArray[np.int64]:
         held = np.empty(len(values), dtype=self.kind)
         cells = np.empty(len(values), dtype=np.int64)
         for x, out in zip(cut_blocks(self.compared(values, held)), cut_blocks(cells), strict=True):
@@ -247,11 +248,11 @@ class IntegerCells(NumberCells):
         self.shift = max(0, (high - low + 1).bit_length() - bits)
         self.count = (high - low >> self.shift) + 1
 
-    def compared(self, part: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:
+    def compared(self, part: NumberArray, out: NumberArray) -> NumberArray:
         clip_to_places(part, self.low, self.high, out)
         return out
 
-    def number(self, compared: NDArray[Any], out: NDArray[np.int64]) -> NDArray[np.int64]:
+    def number(self, compared: NumberArray, out: NDArray[np.int64]) -> NDArray[np.int64]:
         return np.asarray(np.right_shift(compared, self.shift, out=out))
 
 
@@ -286,10 +287,10 @@ class DoubleCells(NumberCells):
         made._beyond |= bool(made.of(np.array(ends))[1] >= made.count - 3)
         return made
 
-    def compared(self, part: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:
+    def compared(self, part: NumberArray, out: NumberArray) -> NumberArray:
         return part
 
-    def number(self, compared: NDArray[Any], out: NDArray[np.int64]) -> NDArray[np.int64]:
+    def number(self, compared: NumberArray, out: NDArray[np.int64]) -> NDArray[np.int64]:
         held = out.view(np.float64)
         with np.errstate(over="ignore", invalid="ignore"):
             np.multiply(compared, self._scale, out=held)
@@ -308,13 +309,11 @@ def _repeat(value: float) -> NDArray[np.float64]:
     return np.full(BLOCK_ROWS, value)
 
 
-def _pick(
-    pick: np.ufunc, values: NDArray[Any], bounds: NDArray[Any], out: NDArray[Any] | None = None
-) -> None:
+def _pick(pick: np.ufunc, values: NumberArray, bounds: NumberArray, out: NumberArray | None = None) -> None:
     """Clamp numbers, at most a block, to a repeated bound, in place or in ``out``."""
     pick(values, bounds[: len(values)], out=values if out is None else out)
 
 
-def cut_blocks(values: NDArray[Any]) -> Iterable[NDArray[Any]]:
+def cut_blocks(values: NumberArray) -> Iterable[NumberArray]:
     """Yield the parts of an array that fit a cache."""
     return (values[start : start + BLOCK_ROWS] for start in range(0, len(values), BLOCK_ROWS))

@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -45,6 +45,7 @@ from dpsql.numerics.exact_numbers import (
     INT64_MAX,
     SAFE,
     Integers,
+    NumberArray,
     add_integers,
     find_largest,
     multiply_integers,
@@ -114,7 +115,7 @@ def is_decimal(kind: pa.DataType) -> bool:
 class Thresholds:
     """Thresholds of candidates: doubles, or integers of ``scale`` decimal places (NULL: any number)."""
 
-    values: NDArray[Any]
+    values: NumberArray
     scale: int = 0
     missing: NDArray[np.bool_] | None = None
 
@@ -184,7 +185,7 @@ class Thresholds:
         return np.where(near, edge.astype(np.int64), np.where(self.values < 0, -beyond, beyond))
 
 
-def read_numbers(column: pa.ChunkedArray) -> NDArray[Any]:
+def read_numbers(column: pa.ChunkedArray) -> NumberArray:
     """Read a column of integers, dates or doubles; NULL is 0."""
     if column.type == pa.date32():
         column = column.cast(pa.int32())
@@ -223,15 +224,22 @@ def find_span(counted: HistogramQuery, ends: list[Thresholds]) -> tuple[int, int
 
 @dataclass(frozen=True)
 class PrefixSums:
-    """Sorted values, with sums of rows and addends before each."""
+    """Sorted values (or integers from ``first`` on, others at the ends), with sums of rows and addends before each."""
 
-    x: NDArray[Any]
+    x: NumberArray
     sums: Integers
     counts: Integers
     digits: int
+    first: int | None = None
 
     @classmethod
-    def of(cls, x: NDArray[Any], counts: NDArray[np.int64], digits: int = 0) -> PrefixSums:
+    def dense(cls, counts: NDArray[np.int64], low: int, digits: int) -> PrefixSums:
+        """Sum the counts of ``low``, ``low + 1``, ..."""
+        sums = accumulate(counts)
+        return cls(np.arange(low, low + len(counts)), sums, sums, digits, low)
+
+    @classmethod
+    def of(cls, x: NumberArray, counts: NDArray[np.int64], digits: int = 0) -> PrefixSums:
         """Sum the counts of sorted values."""
         sums = accumulate(counts)
         return cls(x, sums, sums, digits)
@@ -251,18 +259,15 @@ class PrefixSums:
     def place(self, end: Thresholds, after: bool) -> NDArray[np.intp]:
         """Count the values below each threshold, or at most it (``after``). NULL: any number."""
         side: Literal["left", "right"] = "right" if after else "left"
-        if self.are_floats or end.are_floats:
+        if self.are_floats or (end.are_floats and self.first is None):
             x, found = self.x.astype(np.float64), end.values.astype(np.float64)
             x = x / 10.0**self.digits if self.digits else x
             return np.asarray(np.searchsorted(x, found, side), dtype=np.intp)
-        edge, size = end.edge(self.digits, after), len(self.x)
-        if not size or int(self.x[-1]) - int(self.x[0]) >= 4 * size + (1 << 16):
+        edge = end.edge(self.digits, after)
+        if self.first is None:
             return np.asarray(np.searchsorted(self.x, edge, side), dtype=np.intp)
-        first, width = int(self.x[0]), int(self.x[-1]) - int(self.x[0]) + 1
-        table = np.zeros(width + 1, dtype=np.intp)  # table[k]: the number of values below first + k
-        table[self.x - first + 1] = 1
-        np.cumsum(table, out=table)
-        return np.asarray(table[_place_from(edge, first, width, after)], dtype=np.intp)
+        near = np.clip(edge, self.first - 1, self.first + len(self.x)) - self.first
+        return np.clip(near + 1 if after else near, 0, len(self.x))
 
     def clipped(self, end: Thresholds) -> Integers:
         """Return the sum of the integer values clipped at each b (b NULL: 0)."""
@@ -272,12 +277,6 @@ class PrefixSums:
         beyond = to_integers(self.counts[-1] - self.counts[at])
         score: Integers = add_integers(to_integers(weighed[at]), multiply_integers(end.values, beyond))
         return score if end.missing is None else np.where(end.missing, 0, score)
-
-
-def _place_from(edge: NDArray[np.int64], first: int, width: int, after: bool) -> NDArray[np.intp]:
-    """Count those of ``first``, ``first + 1``, ... (``width`` of them) below each edge, or at most it (``after``)."""
-    near = np.clip(edge, max(first - 1, -INT64_MAX - 1), min(first + width, INT64_MAX)) - first
-    return np.clip(near + 1 if after else near, 0, width)
 
 
 def accumulate(v: Integers) -> Integers:
@@ -299,7 +298,7 @@ _FEW_ROWS = 1 << 19
 """The fewest rows counted at once: each time an array of all bins is made and added."""
 
 
-def read_edges(end: Thresholds, after: bool, doubles: bool, digits: int) -> NDArray[Any]:
+def read_edges(end: Thresholds, after: bool, doubles: bool, digits: int) -> NumberArray:
     """Return the doubles, or the integer edges, that rows are compared with."""
     return end.values.astype(np.float64, copy=False) if doubles else end.edge(digits, after)
 
@@ -315,12 +314,12 @@ class SortedThresholds:
     """The cells with several thresholds; None if there are none."""
     first: NDArray[np.int64] | None = None
     """The number of thresholds in the cells before each, if some are crowded."""
-    near: NDArray[Any]
+    near: NumberArray
     """The threshold of each cell."""
 
     def __init__(self, ends: Sequence[Compared], doubles: bool, digits: int) -> None:
         self._doubles, self._digits, self.sides = doubles, digits, sorted({after for _, after in ends})
-        found: list[NDArray[Any]] = []
+        found: list[NumberArray] = []
         for edges in (read_edges(end, after, doubles, digits) for end, after in ends):
             if not any(np.array_equal(edges, known) for known in found):
                 found.append(edges)
@@ -362,7 +361,7 @@ class SortedThresholds:
         places = self._find(read_edges(end, after, self._doubles, self._digits)) * len(self.sides)
         return places + self.sides.index(after)
 
-    def _find(self, edges: NDArray[Any]) -> NDArray[np.intp]:
+    def _find(self, edges: NumberArray) -> NDArray[np.intp]:
         known = self.values
         first = int(np.searchsorted(known, edges[0])) if len(edges) else 0
         if np.array_equal(known[first : first + len(edges)], edges):  # all given thresholds, or some in order
@@ -386,7 +385,7 @@ class ThresholdSums:
 
 
 class _Tally:
-    def __init__(self, bins: int, classes: int, kind: np.dtype[Any]) -> None:
+    def __init__(self, bins: int, classes: int, kind: np.dtype[np.generic]) -> None:
         self._bins = np.zeros(bins, dtype=np.int64)
         self.classes = np.zeros(classes, dtype=np.int64)
         self.near = np.empty(BLOCK_ROWS, dtype=kind)
@@ -422,20 +421,20 @@ class ThresholdCounts:
 
     # -- counting ------------------------------------------------------------------------------------------------
 
-    def add(self, values: NDArray[Any]) -> None:
+    def add(self, values: NumberArray) -> None:
         """Count rows; thread-safe."""
         with self._tallies.reserve() as tally:
             for part in cut_blocks(values):
                 self._add(part, tally)
 
-    def add_all(self, arrays: Iterable[NDArray[Any]]) -> None:
+    def add_all(self, arrays: Iterable[NumberArray]) -> None:
         """Count all rows in other threads as this one fetches them."""
         self.add_parts(arrays, lambda values: values)
 
     def add_parts(
         self,
         parts: Iterable[_Part],
-        select: Callable[[_Part], NDArray[Any]],
+        select: Callable[[_Part], NumberArray],
         count: Callable[[_Part], int] | None = None,
     ) -> None:
         """Count the selected rows of each part in other threads as this one fetches the parts; ``count`` counts all its rows."""
@@ -449,7 +448,7 @@ class ThresholdCounts:
         classes = 0 if known.crowded is None else 2 * len(known.values) + 1
         return _Tally(len(self._sides) * self._cells.count + 2, classes, self._cells.kind)
 
-    def _add(self, part: NDArray[Any], tally: _Tally) -> None:
+    def _add(self, part: NumberArray, tally: _Tally) -> None:
         size, known = len(part), self._thresholds
         x = self._cells.compared(part, tally.held[:size])
         cells = self._cells.number(x, tally.places(size))
@@ -465,7 +464,7 @@ class ThresholdCounts:
         if many is not None:
             index[many] = len(self._sides) * self._cells.count + 1  # these are counted separately
 
-    def _add_crowded(self, x: NDArray[Any], cells: NDArray[np.int64], tally: _Tally) -> None:
+    def _add_crowded(self, x: NumberArray, cells: NDArray[np.int64], tally: _Tally) -> None:
         """Count rows of cells with several thresholds: the number of these at most each row, and equality to the last."""
         known = self._thresholds.known
         assert self._thresholds.first is not None
@@ -512,7 +511,7 @@ class ThresholdCounts:
         return sums
 
 
-def _sort(values: NDArray[Any]) -> NDArray[Any]:
+def _sort(values: NumberArray) -> NumberArray:
     """Return distinct values in ascending order, NaN last."""
     if bool((values[1:] > values[:-1]).all()):
         return values
@@ -569,15 +568,15 @@ class BinnedColumn:
     def __init__(self, known: ThresholdCells) -> None:
         self._known = known
         self.counts = np.zeros(known.cells.count, dtype=np.int64)
-        self._held: list[tuple[NDArray[Any], NDArray[np.uint16]]] = []
+        self._held: list[tuple[NumberArray, NDArray[np.uint16]]] = []
         self._room = np.empty(0, dtype=_NUMBER)
         self._all: ThresholdCounts | None = None
         self._numbers = np.empty(BLOCK_ROWS, dtype=np.int64)
         self._compared = np.empty(BLOCK_ROWS, dtype=known.cells.kind)
 
-    def count(self, arrays: Iterator[NDArray[Any]], room: int) -> None:
+    def count(self, arrays: Iterator[NumberArray], room: int) -> None:
         """Count arrays in other threads as this one fetches them, and keep up to ``room`` bytes."""
-        waiting = deque[Future[Any]]()
+        waiting = deque[Future[None]]()
         with ThreadPoolExecutor(1) as beside:
             for values in arrays:
                 room -= values.nbytes + _NUMBER.itemsize * len(values)
@@ -606,7 +605,7 @@ class BinnedColumn:
         mine, self._room = self._room[:size], self._room[size:]
         return mine
 
-    def _count(self, values: NDArray[Any], numbers: NDArray[np.uint16] | None = None) -> None:
+    def _count(self, values: NumberArray, numbers: NDArray[np.uint16] | None = None) -> None:
         """Count rows, and write their cells to ``numbers``."""
         start, known = 0, self._known.cells
         for part in cut_blocks(values):
@@ -623,7 +622,7 @@ class BinnedColumn:
             return self._all.sums()
         counts = self._make_counts(end)
 
-        def select(part: tuple[NDArray[Any], NDArray[np.uint16]]) -> NDArray[Any]:
+        def select(part: tuple[NumberArray, NDArray[np.uint16]]) -> NumberArray:
             values, numbers = part
             # cells before the first wrap around, and so are after all
             return values[np.flatnonzero(numbers - _NUMBER.type(first) < last - first)]

@@ -21,7 +21,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import pyarrow as pa
 
@@ -31,7 +30,7 @@ from dpsql.mechanisms.order_statistics import choose_spacing, list_identifiers
 from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise
 from dpsql.mechanisms.ptr import stability_test
 from dpsql.mechanisms.ptr.ptr_statistics import NoisyItem, Radii, RankedItem, select_present
-from dpsql.mechanisms.ptr.stability_test import StabilityTest
+from dpsql.mechanisms.ptr.stability_test import Answer, StabilityTest
 from dpsql.noise.entropy import Entropy
 from dpsql.numerics.exact_numbers import hold_to_doubles
 
@@ -76,10 +75,10 @@ class _Proposed(NoisyItem):
         """The proposal for one row, in steps."""
         return self.bound // self.rows
 
-    def _to_steps(self, exact: Any) -> int:
+    def _to_steps(self, exact: Answer) -> int:
         return int(exact)
 
-    def _from_steps(self, exact: Any, step: int) -> float:
+    def _from_steps(self, exact: Answer, step: int) -> float:
         return hold_to_doubles(step * self.step)
 
     @property
@@ -112,7 +111,7 @@ class _ProposedRanks(_Proposed, RankedItem):
 
     def _measure(
         self, groups: Sequence[stability_test.Ordered], cap: int, entropy: Entropy
-    ) -> list[tuple[int, Any]]:
+    ) -> list[tuple[int, Answer]]:
         return [self._measure_one(data, cap) for data in groups]
 
     def _measure_one(self, data: stability_test.Ordered, cap: int) -> tuple[int, int]:
@@ -166,7 +165,7 @@ class ProposedIqr(_ProposedRanks):
     def _combine(self, places: Sequence[int]) -> int:
         return places[1] - places[0]
 
-    def _from_steps(self, exact: Any, step: int) -> float:
+    def _from_steps(self, exact: Answer, step: int) -> float:
         return hold_to_doubles(max(step, 0) * self.step)
 
 

@@ -25,7 +25,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -40,7 +40,7 @@ from dpsql.mechanisms.order_statistics import (
 )
 from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise
 from dpsql.mechanisms.ptr import iqr_scale, stability_test
-from dpsql.mechanisms.ptr.stability_test import Measured, StabilityTest, StableItem
+from dpsql.mechanisms.ptr.stability_test import Answer, Measured, StabilityTest, StableItem
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import Event, compose_events
 
@@ -69,14 +69,14 @@ class NoisyItem(StableItem):
         return compose_events([self.test.event, self.noise.event])
 
     @abstractmethod
-    def _to_steps(self, exact: Any) -> int: ...
+    def _to_steps(self, exact: Answer) -> int: ...
 
     @abstractmethod
-    def _from_steps(self, exact: Any, step: int) -> float:
+    def _from_steps(self, exact: Answer, step: int) -> float:
         """Return the displayed number for a noisy number of steps."""
 
     def publish(
-        self, exact: Sequence[Any], type: pa.DataType, entropy: Entropy, confidence: float
+        self, exact: Sequence[Answer], type: pa.DataType, entropy: Entropy, confidence: float
     ) -> Mapping[str, pa.Array]:
         width = math.ceil(self.noise.half_width(confidence))
         noisy = self.noise.add([self._to_steps(v) if v else 0 for v in exact], entropy)
@@ -115,7 +115,7 @@ class RankedItem(NoisyItem):
     @abstractmethod
     def _measure(
         self, groups: Sequence[stability_test.Ordered], cap: int, entropy: Entropy
-    ) -> list[tuple[int, Any]]:
+    ) -> list[tuple[int, Answer]]:
         """Return the radius in rows, and the exact answer, of each group."""
 
 
@@ -167,7 +167,7 @@ class Iqr(RankedItem):
 
     def _measure(
         self, groups: Sequence[stability_test.Ordered], cap: int, entropy: Entropy
-    ) -> list[tuple[int, Any]]:
+    ) -> list[tuple[int, Answer]]:
         found = []
         for data, scale in zip(groups, self._scales([data.n for data in groups], entropy), strict=True):
             held = data.within(float(self.ends[0]), float(self.ends[1])) if self.ends is not None else data
@@ -192,10 +192,10 @@ class Iqr(RankedItem):
         """The distance to another bin from which the test passes in 99 of 100 runs, in edits."""
         return (self.test.needed(0.99) + 1) * self.rows
 
-    def _to_steps(self, exact: Any) -> int:
+    def _to_steps(self, exact: Answer) -> int:
         return exact.scale.to_steps(exact.value) if exact.value else 0
 
-    def _from_steps(self, exact: Any, step: int) -> float:
+    def _from_steps(self, exact: Answer, step: int) -> float:
         if exact.value == 0:
             return 0.0
         spread: float = exact.scale.from_steps(step)
@@ -341,7 +341,7 @@ class _LeadingItem(StableItem):
     def measure(self, read: Read, entropy: Entropy, keys: tuple[str, ...]) -> Radii:
         table = add_salt(read, (self.values,), entropy)(self._text(keys))
         columns = (table.column(name).to_pylist() for name in ("place", *self._numbers))
-        leading: dict[Group, dict[int, tuple[Any, tuple[int, ...]]]] = {}
+        leading: dict[Group, dict[int, tuple[Answer, tuple[int, ...]]]] = {}
         groups = list_groups(table, keys)
         for key, v, place, *numbers in zip(groups, table.column("v"), *columns, strict=True):
             leading.setdefault(key, {})[int(place)] = (v, tuple(map(int, numbers)))

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 from statistics import NormalDist
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -527,11 +527,15 @@ def make_stability_test(
     return ThresholdTest(sigma, share[1], share[0], groups, slack / groups)
 
 
+Answer: TypeAlias = Any
+"""An exact answer of an item, of a type of its own; None for no answer."""
+
+
 class Measured(NamedTuple):
     """The measurements of an item in one group. Private: they stay inside the operator."""
 
     radius: int
-    exact: Any
+    exact: Answer
 
 
 UNMEASURED = Measured(0, None)
@@ -570,13 +574,13 @@ class StableItem(ABC):
     ) -> tuple[pa.DataType, Mapping[Group, Measured]]:
         """Return exact answers with radii, clamped at ``test.cap``; groups without values may be missing."""
 
-    def decide(self, measured: Sequence[Measured], entropy: Entropy) -> list[tuple[Any, Decision]]:
+    def decide(self, measured: Sequence[Measured], entropy: Entropy) -> list[tuple[Answer, Decision]]:
         """Return each group's answer, None if its test fails, and its decision."""
         decided = self.test.decide([m.radius for m in measured], entropy)
         return [(m.exact if d.passed else None, d) for m, d in zip(measured, decided, strict=True)]
 
     def publish(
-        self, exact: Sequence[Any], type: pa.DataType, entropy: Entropy, confidence: float
+        self, exact: Sequence[Answer], type: pa.DataType, entropy: Entropy, confidence: float
     ) -> Mapping[str, pa.Array]:
         """Return columns for the groups in order; None (a failed test) stays NULL."""
         return {self.name: pa.array(exact, type)}
@@ -584,7 +588,7 @@ class StableItem(ABC):
     @abstractmethod
     def sentences(self, confidence: float) -> tuple[str, ...]: ...
 
-    def _convert(self, radius: int, exact: Any) -> Measured:
+    def _convert(self, radius: int, exact: Answer) -> Measured:
         """Return the measurement with its radius in privacy units instead of rows."""
         return Measured(convert_to_units(radius, self.rows), exact)
 

@@ -45,7 +45,14 @@ from dpsql.mechanisms.base import ClaimedText, Read, RowsClaim, add_salt
 from dpsql.mechanisms.order_statistics import list_identifiers, quote_name, read_order_statistics
 from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise
 from dpsql.mechanisms.ptr.ptr_statistics import Radii, RankedItem, select_present
-from dpsql.mechanisms.ptr.stability_test import Decision, Measured, Ordered, StabilityTest, convert_to_units
+from dpsql.mechanisms.ptr.stability_test import (
+    Answer,
+    Decision,
+    Measured,
+    Ordered,
+    StabilityTest,
+    convert_to_units,
+)
 from dpsql.noise.entropy import Entropy
 from dpsql.numerics.exact_numbers import hold_to_doubles
 from dpsql.privacy.events import Event, compose_events
@@ -334,7 +341,7 @@ class Trimmed(RankedItem):
     def _window(self, cap: int) -> tuple[tuple[Fraction, ...], int]:
         return (self.trim, 1 - self.trim), cap + 6
 
-    def _measure(self, groups: Sequence[Ordered], cap: int, entropy: Entropy) -> list[tuple[int, Any]]:
+    def _measure(self, groups: Sequence[Ordered], cap: int, entropy: Entropy) -> list[tuple[int, Answer]]:
         return [self._measure_one(data, None) for data in groups]
 
     def _compute(self, many: int, total: int, squares: int) -> Fraction:
@@ -362,14 +369,14 @@ class Trimmed(RankedItem):
 
     # -- what is released ---------------------------------------------------------------------------------------
 
-    def decide(self, measured: Sequence[Measured], entropy: Entropy) -> list[tuple[Any, Decision]]:
+    def decide(self, measured: Sequence[Measured], entropy: Entropy) -> list[tuple[Answer, Decision]]:
         if self.proposed is not None:
             decided = self.test.decide([m.radius for m in measured], entropy)
             return [
                 (m.exact[0][1] if d.passed and m.exact else None, d)
                 for m, d in zip(measured, decided, strict=True)
             ]
-        chosen: list[tuple[Any, Decision]] = [(None, Decision(False))] * len(measured)
+        chosen: list[tuple[Answer, Decision]] = [(None, Decision(False))] * len(measured)
         for row in (0, 1):
             radii = [m.exact[row][0] if m.exact else 0 for m in measured]
             for i, decision in enumerate(self.test.decide(radii, entropy)):
@@ -378,10 +385,10 @@ class Trimmed(RankedItem):
                     chosen[i] = exact[row][1] if decision.passed and exact else None, decision
         return chosen
 
-    def _to_steps(self, exact: Any) -> int:
+    def _to_steps(self, exact: Answer) -> int:
         return 0  # the noise is added to the place on the scale's grid, which may be any whole number
 
-    def _from_steps(self, exact: Any, step: int) -> float:
+    def _from_steps(self, exact: Answer, step: int) -> float:
         grid = exact.scale / SCALE_STEPS
         value = grid * (math.floor(exact.answer / grid) + step) / self.steps**self.power
         if self.power == 1:

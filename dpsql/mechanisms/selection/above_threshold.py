@@ -38,7 +38,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from statistics import NormalDist
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -186,7 +186,7 @@ class ScoredOperator(base.Operator):
     """
 
     batches: tuple[str, ...]
-    sweep: CandidateScores | None
+    sweep: CandidateScores | None = None
     varying: bool = False
     form: UtilityForm | None = None
     rows: int = 1
@@ -279,7 +279,7 @@ class AboveThreshold(ScoredOperator):
         used: list[Event] = [n.event(len(hits))]
         if self.flag is not None:
             return base.Release(pa.table({self.flag: pa.array([bool(hits)])}), used[0])
-        columns: dict[str, Any] = {}
+        columns: dict[str, pa.Array] = {}
         for name in self.columns:
             values = [table.column(name)[row].as_py() for table, row, _, _ in hits]
             columns[name] = pa.array(values, seen[0].field(name).type if seen else pa.null())
@@ -522,18 +522,18 @@ def charge_answers(event: Event, answers: Fraction) -> Event:
 
 
 @dataclass(frozen=True)
-class Probe(base.Operator):
+class Probe(ScoredOperator):
     """``SELECT WITH alarm COUNT(*) ...``: one question to a declared threshold, paid at DECLARE.
 
     Args:
-        query: returns the exact ``dpsql_score`` in grid steps.
+        batches: one query, which returns the exact ``dpsql_score`` in grid steps.
         reserved: the event reserved at DECLARE.
         ask: asks the open threshold, and records a hit durably before it answers.
         gap: whether to show the gap above the noisy threshold, which is free.
         answer: the epsilon of a fresh answer to a hit.
     """
 
-    query: str
+    batches: tuple[str, ...]
     threshold: int
     sensitivity: int
     name: str
@@ -557,19 +557,11 @@ class Probe(base.Operator):
         return self.name
 
     def claims(self) -> Iterator[base.ClaimedText]:
-        scores = base.ScoresClaim(CANDIDATE_SCORE, self.sensitivity, self.rows)
-        if self.form is not None:
-            scores = self.form.claim(scores)
-        claim = base.RowsClaim(self.rows, each=CANDIDATE_PLACE, scores=scores)
-        yield base.ClaimedText(self.query, claim)
-
-    @property
-    def queries(self) -> tuple[str, ...]:
-        return (self.query,)
+        yield from self._claim_scores(self.sensitivity, monotone=False)
 
     def release(self, read: base.Read, entropy: Entropy) -> base.Release:
-        table = base.add_salt(read, self.queries, entropy)(self.query)
-        score = int(read_integers(table.column(CANDIDATE_SCORE))[0])
+        (scored,) = self._read_scores(read, entropy)
+        score = int(scored.scores[0])
         gap = self.ask(score, self.threshold, self.sensitivity)
         columns: dict[str, pa.Array] = {"above": pa.array([gap is not None])}
         if self.gap:

@@ -34,7 +34,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -239,7 +238,7 @@ class ExponentialChoice(ScoredOperator):
         self, table: pa.Table, winners: list[int], utility: Callable[[int], int], entropy: Entropy
     ) -> Release:
         won = pa.concat_tables([table.slice(i, 1) for i in winners] or [table.slice(0, 0)]).combine_chunks()
-        columns: dict[str, Any] = {name: won.column(name) for name in self.columns}
+        columns: dict[str, pa.Array] = {name: won.column(name) for name in self.columns}
         fresh = self._answers
         if fresh is not None and self.answer is not None:
             exact = [utility(i) for i in winners]

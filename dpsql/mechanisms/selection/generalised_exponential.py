@@ -17,7 +17,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +25,7 @@ from dpsql.noise.selection import FEW_CANDIDATES, CandidateGaps, compute_reach, 
 from dpsql.numerics.exact_numbers import (
     SAFE,
     Integers,
+    NumberArray,
     add_integers,
     find_largest,
     multiply_integers,
@@ -110,7 +110,7 @@ def find_near(utilities: Integers, own: Integers, t: int, c: int) -> NDArray[np.
 class _Hull:
     """The candidates that the others are compared with, and the descending slopes from each to the next."""
 
-    def __init__(self, x: Any, y: Any) -> None:
+    def __init__(self, x: NumberArray, y: NumberArray) -> None:
         self.last = len(x) - 1
         self.powers = [1 << k for k in reversed(range(self.last.bit_length()))]
         padding = (1 << self.last.bit_length()) - len(x)
@@ -118,7 +118,7 @@ class _Hull:
         self.x, self.y = np.append(x, [x[-1]] * padding), np.append(y, [y[-1]] * padding)
         self.slopes = np.append(slopes, [-np.inf] * (padding + 1))
 
-    def least(self, ahead: Any, own: Any) -> NDArray[np.float64]:
+    def least(self, ahead: NumberArray, own: NumberArray) -> NDArray[np.float64]:
         """Find the least quotient of each candidate.
 
         Along the hull, the quotient of r decreases while the hull is steeper than the line from r's mirror image, and
@@ -141,11 +141,13 @@ class _Hull:
                 score[left], place[left] = found[better], near
         return score
 
-    def _quotient(self, ahead: Any, own: Any, place: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _quotient(
+        self, ahead: NumberArray, own: NumberArray, place: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
         return _ratio(ahead - self.y.take(place), own + self.x.take(place))
 
 
-def _ratio(numerator: Any, denominator: Any) -> NDArray[np.float64]:
+def _ratio(numerator: NumberArray, denominator: NumberArray) -> NDArray[np.float64]:
     return np.asarray(numerator.astype(np.float64, copy=False) / denominator.astype(np.float64, copy=False))
 
 

@@ -21,7 +21,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -55,21 +55,21 @@ class ReturnType:
         """The Arrow type of a result."""
         return pa.list_(_ARROW[self.kind]) if self.many else _ARROW[self.kind]
 
-    def fit(self, result: Any) -> Any:
+    def fit(self, result: object) -> object:
         """Convert one block's result to the declared type, or silently to None, since it was made of private rows."""
         try:
             return self._list(result) if self.many else self._one(result)
         except Exception:  # a user-defined object may raise anything
             return None
 
-    def _list(self, result: Any) -> list[Any] | None:
+    def _list(self, result: object) -> list[object] | None:
         if not isinstance(result, list | tuple | np.ndarray) or isinstance(result, np.ma.MaskedArray):
             return None
         found = [self._one(part) for part in result]
         wrong = None in found or (self.length is not None and len(found) != self.length)
         return None if wrong else found
 
-    def _one(self, value: Any) -> Any:
+    def _one(self, value: object) -> object:
         if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
             value = value.item()
         if self.kind == "VARCHAR":
@@ -88,7 +88,7 @@ class ReturnType:
 class RegisteredFunction:
     """A Python function that SUBSAMPLE may run, with its declared result type, if any."""
 
-    function: Callable[..., Any]
+    function: Callable[..., object]
     returns: ReturnType | None = None
 
 
@@ -133,7 +133,7 @@ def write_block_number(
 class BlockResults:
     """Results by output column, one value per block (None for no result), and their Arrow types, if known."""
 
-    columns: dict[str, list[Any]]
+    columns: dict[str, list[object]]
     types: dict[str, pa.DataType]
 
 
@@ -339,7 +339,7 @@ class BlockQueries(BlockSource):
     def results(self, read: base.Read, entropy: Entropy) -> BlockResults:
         read = _all_runs(base.add_salt(read, (rows.ordered for rows in self.rows), entropy), self.blocks)
         parts = {r.name: r.parted(read(r.ordered), self.blocks) for r in self.rows}
-        columns: dict[str, list[Any]] = {name: [None] * self.blocks for name in self.columns}
+        columns: dict[str, list[object]] = {name: [None] * self.blocks for name in self.columns}
         types = self._types(read, {name: part.table.slice(0, 0) for name, part in parts.items()})
         for number in range(self.blocks):
             base.report_progress(number, self.blocks)
@@ -384,7 +384,7 @@ class PythonBlocks(BlockSource):
     blocks: int
     name: str
     column: str
-    function: Callable[..., Any] = field(compare=False, repr=False)
+    function: Callable[..., object] = field(compare=False, repr=False)
     version: str = ""
     as_text: tuple[str, ...] = ()
     """Arguments whose equal values may print differently: they are also sorted by their text."""
@@ -403,7 +403,7 @@ class PythonBlocks(BlockSource):
         (query,) = self.queries
         read = _all_runs(base.add_salt(read, (query,), entropy), self.blocks)
         parts = _Parts.of(read(query), self.blocks)
-        results: list[Any] = [None] * self.blocks
+        results: list[object] = [None] * self.blocks
         for number in range(self.blocks):
             base.report_progress(number, self.blocks)
             if parts.size(number):
@@ -414,7 +414,7 @@ class PythonBlocks(BlockSource):
         fitted = list(map(self.returns.fit, results))
         return BlockResults({self.column: fitted}, {self.column: self.returns.arrow})
 
-    def _call(self, rows: pa.Table) -> Any:
+    def _call(self, rows: pa.Table) -> object:
         """Return the result of one block, its rows converted separately: numpy's type shows whether an integer is missing."""
         out = io.StringIO()
         with warnings.catch_warnings(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
@@ -433,7 +433,7 @@ class PythonBlocks(BlockSource):
         return f"the Python function {self.name} runs on {where}."
 
 
-def fingerprint(function: Callable[..., Any]) -> str:
+def fingerprint(function: Callable[..., object]) -> str:
     """Return a text that changes with a Python function's code, equal in every process. Its callees don't count."""
     code = getattr(function, "__code__", None)
     parts = [getattr(function, "__qualname__", type(function).__qualname__)]

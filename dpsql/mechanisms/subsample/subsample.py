@@ -228,6 +228,14 @@ class StableQuestion(BlockOperator):
         )
 
 
+def read_result(value: Any) -> Fraction | None:
+    """Return a block result as an exact number; None for NULL, NaN, infinities, texts and user-defined objects."""
+    try:
+        return None if isinstance(value, str) else Fraction(value)
+    except Exception:  # a user-defined object may raise anything
+        return None
+
+
 @dataclass(frozen=True)
 class ResultRange:
     """Public bounds of a block result, and the grid between them.
@@ -251,7 +259,7 @@ class ResultRange:
         """The width of a grid step."""
         return (self.high - self.low) / self.points
 
-    def place(self, value: Any) -> int:
+    def place(self, value: object) -> int:
         """Return the grid position 0..points of a result."""
         if type(value) is float and math.isfinite(value):  # in integers, as there may be a million blocks
             top, bottom = value.as_integer_ratio()
@@ -259,9 +267,8 @@ class ResultRange:
             divisor = bottom * parts * step
             whole, rest = divmod((top * parts - low * bottom) * of, divisor)
             return min(max(whole + (2 * rest + (whole & 1) > divisor), 0), self.points)  # round half to even
-        try:
-            exact = Fraction(value if not isinstance(value, str) else math.nan)
-        except Exception:  # NULL, text, NaN, infinities, a user-defined object that may raise anything
+        exact = read_result(value)
+        if exact is None:
             exact = (self.low + self.high) / 2 if self.default is None else self.default
         return min(max(round((exact - self.low) / self.step), 0), self.points)
 
@@ -301,12 +308,8 @@ class UnboundedRange:
     def high(self) -> Fraction:
         return Fraction(2) ** self.grid.highest
 
-    def place(self, value: Any) -> int:
-        try:
-            exact = Fraction(value if not isinstance(value, str) else math.nan)
-        except Exception:  # NULL, text, NaN, infinities, a user-defined object that may raise anything
-            exact = Fraction(0)
-        return self.grid.find_step(exact) + self.grid.last
+    def place(self, value: object) -> int:
+        return self.grid.find_step(read_result(value) or Fraction(0)) + self.grid.last
 
     def value(self, position: int) -> float:
         return float(self.grid.value(position - self.grid.last))
@@ -791,16 +794,7 @@ class ConsensusMean(Combiner):
 
 def _rank(values: Results) -> list[Number]:
     """Return the results in ascending order as exact numbers, those without a number half below and half above all."""
-    known = sorted(number for number in map(_read, values) if number is not None)
+    exact = (number for number in map(read_result, values) if number is not None)
+    known = sorted(min(max(number, -_LARGEST), _LARGEST) for number in exact)
     missing = len(values) - len(known)
     return [-math.inf] * (missing - missing // 2) + known + [math.inf] * (missing // 2)
-
-
-def _read(value: Any) -> Fraction | None:
-    """Return a result as an exact number; None for NULL, NaN, infinities, texts and user-defined objects."""
-    if isinstance(value, str):
-        return None
-    try:
-        return min(max(Fraction(value), -_LARGEST), _LARGEST)
-    except Exception:  # a user-defined object may raise anything
-        return None

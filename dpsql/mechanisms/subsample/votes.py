@@ -62,7 +62,7 @@ _TIMES = (datetime.date, datetime.time, datetime.timedelta)
 _SCALARS = (bool, int, str, bytes, decimal.Decimal, uuid.UUID, pa.MonthDayNano, *_TIMES)
 
 
-def read_vote(value: Any) -> tuple[str, Any] | None:
+def read_vote(value: object) -> tuple[str, Any] | None:
     """Return the label that equal results share, and its value; None for results that can't be voted for.
 
     Labels distinguish types (1, 1.0 and TRUE are three results), so the value released for a label does not depend on
@@ -94,9 +94,9 @@ def read_vote(value: Any) -> tuple[str, Any] | None:
     return None
 
 
-def count_votes(values: Sequence[Any], default: Any = None) -> dict[str, tuple[int, Any]]:
+def count_votes(values: Sequence[object], default: object = None) -> dict[str, tuple[int, object]]:
     """Count votes, with values, by label; results that can't be voted for count for the default, if there is one."""
-    counts: dict[str, tuple[int, Any]] = {}
+    counts: dict[str, tuple[int, object]] = {}
     for value in values:
         found = _tried(value) or read_vote(default)
         if found:
@@ -104,7 +104,7 @@ def count_votes(values: Sequence[Any], default: Any = None) -> dict[str, tuple[i
     return counts
 
 
-def _tried(value: Any) -> tuple[str, Any] | None:
+def _tried(value: object) -> tuple[str, object] | None:
     """Read a vote, or None if an analyst's object fails, so that one block's result stops no others."""
     try:
         return read_vote(value)
@@ -113,8 +113,8 @@ def _tried(value: Any) -> tuple[str, Any] | None:
 
 
 def find_winner(
-    values: Sequence[Any], default: Any = None, rounds: int = 1
-) -> tuple[tuple[str, Any] | None, int]:
+    values: Sequence[object], default: object = None, rounds: int = 1
+) -> tuple[tuple[str, object] | None, int]:
     """Return label and value of the most frequent vote, and its radius: :func:`measure_votes_radius`.
 
     The first label wins ties, so that the winner is a function of the counts. Without votes there is none.
@@ -125,7 +125,7 @@ def find_winner(
     return (leading[0][0], leading[0][1][1]) if leading else None, radius
 
 
-def make_column(name: str, value: Any, type: pa.DataType | None) -> Mapping[str, pa.Array]:
+def make_column(name: str, value: object, type: pa.DataType | None) -> Mapping[str, pa.Array]:
     """Return a column of one value, in this type if it fits, else as text."""
     if isinstance(value, tuple) and not isinstance(value, pa.MonthDayNano):  # an INTERVAL is a tuple, too
         value = list(value)
@@ -156,10 +156,10 @@ class NoisyMode(Combiner):
 
     name: str
     epsilon: Fraction
-    candidates: tuple[Any, ...] | None = None
+    candidates: tuple[object, ...] | None = None
     selection: OptimalTest | None = None
     exponential: bool = False
-    default: Any = None
+    default: object = None
 
     def __post_init__(self) -> None:
         if (self.candidates is None) == (self.selection is None):
@@ -222,7 +222,7 @@ class StableMode(Combiner):
     name: str
     test: StabilityTest
     rounds: int = 1
-    default: Any = None
+    default: object = None
 
     @property
     def event(self) -> Event:
@@ -295,7 +295,7 @@ def compute_textbook_sampling(epsilon: Fraction, delta: Fraction, n: int) -> tup
         return q, int(mpmath.ceil(mpmath.log(n / small) / exact**2))
 
 
-def _named(result: Any, features: Mapping[str, int]) -> list[str]:
+def _named(result: object, features: Mapping[str, int]) -> list[str]:
     """Return the features in a block's list, without duplicates, in its order. A text is a list of one."""
     if isinstance(result, str):
         result = [result]
@@ -348,7 +348,7 @@ class FeatureVotes(BlockOperator):
     def claims(self) -> Iterator[ClaimedText]:
         yield from self.source.claims(1)
 
-    def counts(self, results: Sequence[Any]) -> list[int]:
+    def counts(self, results: Sequence[object]) -> list[int]:
         """Count the exact votes per feature, in the order of ``features``."""
         places = {feature: i for i, feature in enumerate(self.features)}
         counts = [0] * len(self.features)

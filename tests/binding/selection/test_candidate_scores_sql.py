@@ -123,14 +123,15 @@ def test_equals_duckdb_by_both_routes(
 ) -> None:  # fmt: skip
     """Counted as it streams by, and grouped by the engine."""
     counted: list[bool] = []
-    inner = candidate_scores._count_between
+    for name in ("_count_dense", "_count_between"):
+        inner = getattr(candidate_scores, name)
 
-    def watched(*given: Any) -> object:
-        run = inner(*given)
-        counted.append(run is not None)
-        return run
+        def watched(*given: Any, inner: Any = inner) -> object:
+            run = inner(*given)
+            counted.append(run is not None)
+            return run
 
-    monkeypatch.setattr(candidate_scores, "_count_between", watched)
+        monkeypatch.setattr(candidate_scores, name, watched)
     monkeypatch.setitem(vars(inside.engine(session)), "room", 1 << 20 if here else 0)
     test_equals_duckdb(con, session, statistic)
     if not here:
@@ -259,6 +260,7 @@ def test_a_histogram_too_large_to_hold_stays_in_the_engine(
     monkeypatch.setattr(candidate_scores.CandidateScores, "take", watched)
     for most, op, wanted in ((1 << 22, ">=", True), (3, "<=", False)):
         monkeypatch.setattr(candidate_scores, "MAX_BINS", most)
+        monkeypatch.setattr(column_counts, "MAX_RANGE", most)
         if not wanted:  # nothing is counted here
             monkeypatch.setitem(vars(inside.engine(session)), "room", 0)
         test_equals_duckdb(con, session, f"COUNT(*) FILTER (WHERE t.i {op} c.i)")

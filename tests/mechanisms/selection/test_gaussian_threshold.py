@@ -224,7 +224,7 @@ class TestProbe(OperatorContract):
     noise = split_epsilon(Fraction(40), 100, monotone=False)
     stream = InteractiveThreshold(*noise, 100, False, Entropy())
     operator = Probe(
-        "SELECT 1", 3, 2, "alarm", SparseVector(*noise, 100),
+        ("SELECT 1",), 3, 2, "alarm", SparseVector(*noise, 100),
         lambda value, threshold, moved: TestProbe.stream.compare(value, threshold, moved),
         Fraction(2), True, Fraction(1),
     )  # fmt: skip
