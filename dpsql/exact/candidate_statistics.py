@@ -282,7 +282,7 @@ def _running(name: str, x: str, where: str, thresholds: list[str], amount: str) 
 # -- candidates and histograms ----------------------------------------------------------------------------------------
 
 
-def write_histogram(rows: str, term: Term, x: str = "0", present: str = "", summed: bool = True) -> str:
+def write_threshold_bins(rows: str, term: Term, x: str = "0", present: str = "", summed: bool = True) -> str:
     """Return the number ``n`` of a term's rows, and the sum ``v`` of its amounts if ``summed``, for each value of ``x``.
 
     Without ``present``, whose NULLs are left out, there is one value.
@@ -292,7 +292,7 @@ def write_histogram(rows: str, term: Term, x: str = "0", present: str = "", summ
     return f"{text} AND ({present}) IS NOT NULL GROUP BY x" if present else text
 
 
-def write_column(rows: str, term: Term, x: str) -> str:
+def write_compared_column(rows: str, term: Term, x: str) -> str:
     """Return the ``x`` of each of a term's rows."""
     return f"WITH rows AS ({rows}) SELECT {x} AS x FROM rows WHERE {all_of(term.free)}"
 

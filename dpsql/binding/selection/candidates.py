@@ -34,8 +34,8 @@ from dpsql.exact.candidate_statistics import (
     TermShape,
     Weight,
     write_candidates,
-    write_column,
-    write_histogram,
+    write_compared_column,
+    write_threshold_bins,
 )
 from dpsql.language.dialect import to_sql
 from dpsql.mechanisms.fast.candidate_scores import (
@@ -213,23 +213,23 @@ def _counted(rows: str, term: Term, types: Types) -> HistogramQuery | None:
     if term.shape in ("several ranges", "nested loop"):
         return None
     if term.shape == "constant":
-        return HistogramQuery(write_histogram(rows, term))
+        return HistogramQuery(write_threshold_bins(rows, term))
     if (bare := term.bare) is not None:
         # DuckDB knows a tighter range for it than for the amount, which may be NULL
         value = to_sql(bare.value)
-        query = write_histogram(rows, term, f"GREATEST({value}, {bare.least})", value, summed=False)
+        query = write_threshold_bins(rows, term, f"GREATEST({value}, {bare.least})", value, summed=False)
         narrow, places = (_narrow(bare.value, types), None) if bare.decimal is None else bare.decimal
         return HistogramQuery(
-            query, write_column(rows, term, to_sql(narrow)), least=bare.least, places=places
+            query, write_compared_column(rows, term, to_sql(narrow)), least=bare.least, places=places
         )
     compared = _compared(term.ranges[0].x, [r.bound for r in term.ranges], types)
     if compared is None:
         return None
-    query = write_histogram(rows, term, compared.whole, term.ranges[0].value)
+    query = write_threshold_bins(rows, term, compared.whole, term.ranges[0].value)
     found = HistogramQuery(query, digits=compared.digits, as_doubles=compared.as_doubles)
     if term.amount != "1" or not compared.kind:
         return found
-    column = write_column(rows, term, compared.column or compared.whole)
+    column = write_compared_column(rows, term, compared.column or compared.whole)
     places = compared.digits if compared.column is not None else None
     return replace(found, column=column, doubles=compared.kind == "doubles", places=places)
 

@@ -330,7 +330,7 @@ class CandidateScores(FastRoute[ScoredCandidates]):
         return tuple(h.column for h in self.histograms if h.column is not None)
 
     def claims(self) -> Iterator[ClaimedText]:
-        yield ClaimedText(self.candidates, PublicClaim())
+        yield ClaimedText(self.candidates, PublicClaim(), late=True)
         for place, counted in enumerate(self.histograms):
             moved = max((t.row for t in self.terms if t.histogram == place and t.clip is None), default=None)
             sums = (("v", moved),) if moved is not None and " AS v " in counted.query else ()
