@@ -22,11 +22,13 @@ OWN = "own"
 _REAL, _FLOATS, _INTEGERS, _TEXT = "mathematics", "floats", "integers", "text"
 FILLED = "fillings"
 """Texts filled up to a length."""
-_COMPARED, _SIMILAR, _DIGEST, _LISTS, _PARTS = (
+_COMPARED, _SIMILAR, _DIGEST, _LISTS, _MAPS, _JSON, _PARTS = (
     "comparisons",
     "similarity",
     "digests",
     "lists",
+    "maps",
+    "JSON",
     "parts of dates",
 )
 
@@ -42,6 +44,8 @@ TOTALITY: dict[str, str] = {
     _DIGEST: "Digests of a text, of fixed size; never of the privacy unit, which is no value here.",
     FILLED: "Texts filled up to a length that is a small literal, in TRY since an empty filling is an error on short texts.",
     _LISTS: "Lengths of lists.",
+    _MAPS: "Keys and entries of maps, in TRY.",
+    _JSON: "Parts of JSON at a literal path; a text that is none is NULL.",
 }
 """The reasons why functions are total."""
 
@@ -200,6 +204,11 @@ ROW_NAMES: tuple[RowName, ...] = (
     RowName("monthname", node="Monthname", of_day=True), RowName("string_split", node="Split"),
     RowName("strptime", node="StrToTime", parts=("this", "format")),
     RowName("width_bucket", node="WidthBucket", parts=("this", "min_value", "max_value", "num_buckets")),
+    RowName("json_extract", _JSON, node="JSONExtract", aliases=("json_extract_path",), strict=False),
+    RowName("json_extract_string", _JSON, node="JSONExtractScalar", aliases=("json_extract_path_text",), strict=False),
+    RowName("map_keys", _MAPS, node="MapKeys", parts=("this",), strict=False),
+    RowName("map_extract", _MAPS, aliases=("element_at",), strict=False),
+    *(RowName(name, _MAPS, strict=False) for name in ("cardinality", "map_contains", "map_extract_value", "map_values")),
     *(replace(RowName(name), strict=False, chooses=name in _CHOOSERS) for name in (
         "coalesce", "concat", "concat_ws", "greatest", "if", "ifnull", "least", "list_contains", "list_value", "nullif",
     )),
@@ -223,6 +232,11 @@ CALLED_FUNCTIONS: frozenset[str] = frozenset(
 """Functions bound by their signature or unit alone."""
 FILLING_FUNCTIONS: frozenset[str] = frozenset(row.name for row in ROW_NAMES if row.total == FILLED)
 """Functions whose result has the length that a number gives."""
+MAP_WORDS, JSON_WORDS = (
+    frozenset(name for row in ROW_NAMES if row.total == total for name in (row.name, *row.aliases))
+    for total in (_MAPS, _JSON)
+)
+"""Functions of a map, and of a part of JSON, their first argument."""
 STRICT_CALLS: frozenset[str] = frozenset(
     name for row in ROW_NAMES if row.strict for name in (row.name, *row.aliases)
 )
@@ -260,7 +274,7 @@ NOT_LISTED: dict[str, str] = {name: why for why, names in (
     ("it fails on far dates while the engine still plans; epoch doesn't", ("epoch_ns", "epoch_us")),
     ("it differs between versions; md5 of a text doesn't", ("hash",)),
     ("it means several columns; name each", ("columns",)),
-    (JSON, ("->", "->>", "json_extract", "json_extract_string", "json_extract_path", "json_extract_path_text", "json_value")),
+    (JSON, ("json_value", "json_exists", "json_contains", "json_array_length", "json_keys", "json_type", "from_json")),
     ("it makes rows of a row; in FROM it may stand, behind the table and a comma", ("unnest",)),
 ) for name in names}  # fmt: skip
 """Reasons why some well-known functions are missing."""

@@ -540,18 +540,23 @@ _ENUM = re.compile(r"ENUM\((?:'(?:[^']|'')*'(?:, *)?)*\)")
 _LENGTH = re.compile(r"\[\d+\]")
 _ZONED_NS = re.compile(r'(?<!")\bTIMESTAMPTZ_NS\b(?!")')
 _NULL = re.compile(r'(?<!")"NULL"(?![" ])')
+_JSON = re.compile(r'("(?:[^"]|"")*")|\bJSON(?=[\[\],)]|$)')
 _PARTITION = re.compile(r"([^=/]+)=([^/]*)")
 
 
 def simplify_type(kind: str) -> str:
-    """Return a type as exact queries see it: VARCHAR for an ENUM, a list for an array of fixed length, INTEGER for NULL alone.
+    """Return a type as exact queries see it: VARCHAR for an ENUM or JSON, a list for an array of fixed length, INTEGER for
+    NULL alone.
 
-    The labels of an ENUM are data. Some of DuckDB's functions over arrays fail if there is a row. The type of values that are
+    The labels of an ENUM are data. DuckDB fails on stored JSON that is none, and on texts that it compares with JSON. Some of DuckDB's functions over arrays fail if there is a row. The type of values that are
     all NULL can't be written within another type.
 
     >>> simplify_type('STRUCT("NULL" DATE, b "NULL"[2])')
     'STRUCT("NULL" DATE, b INTEGER[])'
+    >>> simplify_type('STRUCT("JSON" JSON[], JSON DATE)')
+    'STRUCT("JSON" VARCHAR[], JSON DATE)'
     """
+    kind = _JSON.sub(lambda found: found[1] or "VARCHAR", kind)
     kind = _ZONED_NS.sub(ZONED, _ENUM.sub("VARCHAR", kind))
     return _NULL.sub("INTEGER", _LENGTH.sub("[]", kind))
 

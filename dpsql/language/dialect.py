@@ -31,7 +31,7 @@ from dpsql.catalogue.aggregate_names import (
     SqlName,
     mode_of_aggregate,
 )
-from dpsql.catalogue.row_names import REFUSED_NODES, ROW_NAMES, RowName
+from dpsql.catalogue.row_names import JSON_WORDS, REFUSED_NODES, ROW_NAMES, RowName
 from dpsql.errors import BindError, ParseError, PrivacyError, Span
 from dpsql.language.advice import check_other_dialects, explain_unreadable, gather_modes, is_aggregate_name
 from dpsql.language.tokens import (
@@ -48,6 +48,7 @@ from dpsql.language.tokens import (
     tokenize,
     translate_clauses,
     translate_googlesql,
+    translate_paths,
 )
 
 NAMED = "dpsql__"
@@ -171,6 +172,7 @@ def parse_tokens(tokens: list[Token], text: str) -> exp.Expr:
     """Return one query's tree; ParseError if it is not DuckDB SQL with our extensions."""
     check_other_dialects(tokens)
     translated = translate_googlesql(translate_clauses(tokens, CLAMPED_PER_GROUP))
+    translated = translate_paths(translated, JSON_WORDS)
     moded, starts = _rewrite_modes(gather_modes(translated))
     rewritten = _rename_named_calls(moded)
     try:

@@ -456,6 +456,29 @@ def translate_clauses(tokens: list[Token], clamped_per_group: Container[str]) ->
     return out
 
 
+def translate_paths(tokens: list[Token], functions: Container[str]) -> list[Token]:
+    """Return the tokens with each key of JSON that sqlglot would read as a path, such as ``j ->> 'a.b'``, as ``'$."a.b"'``.
+
+    ``functions`` take a key or path as their second argument.
+    """
+    out = list(tokens)
+    for i, token in enumerate(tokens):
+        if token.token_type in (TokenType.ARROW, TokenType.DARROW):
+            place = i + 1
+        elif token.text.lower() in functions and is_open(tokens, i + 1):
+            first = split_arguments(tokens[i + 2 : find_closing(tokens, i + 1)])[0]
+            place = i + 3 + len(first)
+        else:
+            continue
+        key = tokens[place] if place < len(tokens) else token
+        if key.token_type != TokenType.STRING or key.text[:1] in ("$", "/") or is_name(key.text):
+            continue
+        if token.token_type == TokenType.ARROW and i > 1 and tokens[i - 2].token_type == TokenType.COMMA:
+            raise token_error(token, "-> may be a lambda or a part of JSON here.", "write json_extract or lambda.")
+        out[place] = replace_token(key, TokenType.STRING, f'$."{key.text}"')
+    return out
+
+
 def _end_of_clause(tokens: list[Token], start: int) -> int:
     """Return the end of a clause inside a call: WITH REPORT, a comma, or the closing parenthesis."""
     depth = 0

@@ -229,11 +229,11 @@ def is_total(source: Node, target: Node) -> bool:
         return _is_total_inside(source, target)
     if name == other:
         if name != "DECIMAL":
-            return name != "ENUM"  # of other values
+            return name != "ENUM" and not _is_json(target)  # of other values, of texts that are none
         (before, after), (room, behind) = _digits(source), _digits(target)
         return before <= room and after <= behind
     if other == "VARCHAR":
-        return name in _WRITABLE
+        return name in _WRITABLE and not _is_json(target)
     if name == "BOOLEAN":
         return other in (*_WHOLE, *_FLOATS)
     if other in _FLOATS:
@@ -245,6 +245,10 @@ def is_total(source: Node, target: Node) -> bool:
             return least <= low and high <= most
         return other == "DECIMAL" and max(-low, high) < 10 ** _digits(target)[0]
     return False
+
+
+def _is_json(kind: Node) -> bool:
+    return (kind.get("type_info") or {}).get("alias") == "JSON"
 
 
 def _is_total_inside(source: Node, target: Node) -> bool:

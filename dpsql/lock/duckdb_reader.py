@@ -380,6 +380,14 @@ def _window(node: Node) -> Expr:
     )  # fmt: skip
 
 
+@_reads("LAMBDA", "lhs expr syntax_type")
+def _arrow(node: Node) -> Expr:
+    """Read ``TRY_CAST(x AS JSON) -> path``, whose left side is no parameter of a lambda."""
+    if node["lhs"]["class"] != "CAST":
+        refuse("a lambda")
+    return Call("->", _exprs((node["lhs"], node["expr"])))
+
+
 @_reads("SUBQUERY", "subquery_type subquery child comparison_type")
 def _subquery(node: Node) -> Expr:
     kind = node["subquery_type"]
@@ -394,7 +402,7 @@ def _subquery(node: Node) -> Expr:
 
 _WORDS = """
 BOOLEAN TINYINT SMALLINT INTEGER BIGINT HUGEINT UTINYINT USMALLINT UINTEGER UBIGINT UHUGEINT FLOAT DOUBLE DECIMAL VARCHAR
-BLOB BIT DATE TIME TIMESTAMP TIMESTAMP_S TIMESTAMP_MS TIMESTAMP_NS INTERVAL UUID LIST ARRAY STRUCT MAP
+BLOB BIT DATE TIME TIMESTAMP TIMESTAMP_S TIMESTAMP_MS TIMESTAMP_NS INTERVAL UUID LIST ARRAY STRUCT MAP JSON
 """
 _TYPES = frozenset(_WORDS.split()) | {"TIMESTAMP WITH TIME ZONE", "TIME WITH TIME ZONE"}
 """DuckDB's built-in types. Any other name may be a user's type."""
@@ -427,6 +435,9 @@ def _type(node: Node) -> tuple[str, str]:
     """Return a type's first word, and its digits, elements and fields as text."""
     if "id" in node:  # DuckDB 1.5; in 2.0 a type is an expression
         name, rest = node["id"], node.get("type_info", {})
+        if (name, rest.get("name")) == ("UNBOUND", "JSON"):
+            _only(rest, ("name",))
+            name, rest = "JSON", {}
         if "alias" in rest:
             refuse("a type with a name of its own")
         inner = [part["second"] for part in rest.get("child_types", ())]

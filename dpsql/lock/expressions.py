@@ -11,6 +11,7 @@ which rows are kept.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -530,6 +531,18 @@ class Env:
         return value if value is not None and value.whole else None
 
 
+_JSON = ("->", "->>", "json_extract", "json_extract_string", "json_extract_path", "json_extract_path_text")
+_PATH = re.compile(r"""\$(?:\.(?:[A-Za-z_][A-Za-z0-9_]*|"[^"\\*\x00-\x1f]+")|\[[0-9]{1,6}\])*""")
+
+
+def _is_json_path(args: Sequence[Expr]) -> bool:
+    """Return whether arguments are a text tried as JSON and a literal path, for which taking a part never fails."""
+    match args:
+        case (tree.Cast(tree.Cast(_, "VARCHAR"), "JSON", True), tree.Literal(str(path))):
+            return _PATH.fullmatch(path) is not None
+    return False
+
+
 _COUNTS = ("count", "count_star", "count_if", "countif")
 _AMONG = ("min", "max", "median", "mode", "any_value", "quantile_disc", "first", "last", "avg")
 """Aggregates whose result is between the least and the greatest value."""
@@ -609,6 +622,8 @@ class Expressions:
                 given[0], tree.Literal | tree.Varied
             ):
                 refuse("a time zone that is no constant")
+            case Call(name, given) if name in _JSON and not _is_json_path(given):
+                refuse("a part of a text that may be no JSON, or at a path that may be none")
         args = [inner(arg) for arg in node.args]
         names = node.names if any(node.names) else None
         symbol = self.symbols.call(node.name, [a.symbol for a in args], names)

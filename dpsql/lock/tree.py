@@ -331,7 +331,7 @@ def present(node: Expr) -> Expr | None:
 
 _WINDOWS = "row_number rank dense_rank percent_rank cume_dist ntile lag lead first_value last_value nth_value first last"
 _OPERATORS = """
-+ - * / // % ** ^ & && | << >> || ~ ~~ !~~ ~~* !~~* ~~~ @ ! = <> < > <= >= and or not in between case coalesce try nullif
+-> ->> + - * / // % ** ^ & && | << >> || ~ ~~ !~~ ~~* !~~* ~~~ @ ! = <> < > <= >= and or not in between case coalesce try nullif
 """
 AGGREGATES = EXACT_AGGREGATES
 WINDOWS = frozenset(_WINDOWS.split())

@@ -41,6 +41,7 @@ from dpsql.binding.values.sql_types import (
     make_try,
     parenthesise,
 )
+from dpsql.catalogue.row_names import MAP_WORDS
 from dpsql.errors import BindError, clip, did_you_mean
 from dpsql.language.dialect import bind_error, is_not_null, privacy_error, to_sql
 from dpsql.language.options import moment_of
@@ -544,9 +545,12 @@ def bind_text(value: str, node: exp.Expr) -> Typed:
 
 def bind_cast(node: exp.Expr, bind: Bind) -> Typed:
     """Bind CAST, TRY_CAST and ``::``."""
-    inner = bind(node.this)
     written = node.args["to"].sql(dialect="duckdb")
-    kind = Type.parse(written)
+    kind, part = Type.parse(written), node.this.unnest()
+    if isinstance(part, exp.JSONExtract) and kind != TEXT:  # a text of JSON is cast without its quotes
+        inner = bind(exp.JSONExtractScalar(**part.copy().args))
+    else:
+        inner = bind(node.this)
     if kind.kind == "OTHER" or kind.sql.startswith("TIMESTAMP_") or written.upper().startswith("ENUM"):
         raise privacy_error(
             node,
@@ -696,9 +700,11 @@ def take_presence(typed: Typed) -> Typed:
 def take_value(typed: Typed, node: exp.Expr) -> Typed:
     """Return a value read from a column, a list or a struct, in a type that expressions take."""
     kind = typed.type
-    if kind.kind == "OTHER":
+    if kind.kind == "OTHER" or (kind.kind == "MAP" and not _is_read_by_key(node)):
         written = node.sql(dialect="duckdb")
         hint = f"write COUNT({written}) or {written} IS NULL, which work for each type."
+        if kind.kind == "MAP":
+            hint = f"write {written}['key'], map_contains({written}, 'key') or cardinality({written})."
         raise privacy_error(node, f"{written} is of type {kind.sql}, whose values can't be used.", hint)
     if kind.kind == "MOMENT" or kind.zone:
         return replace(typed, node=typed.node.copy())
@@ -713,6 +719,16 @@ def take_value(typed: Typed, node: exp.Expr) -> Typed:
     if kind.kind == "TIMESTAMP" and kind != TIMESTAMP:  # to microseconds; far ones of another unit don't fit
         return Typed(make_cast(made, TIMESTAMP, trying=True), TIMESTAMP, typed.bounds, typed.constant)
     return mark_length(replace(typed, node=made))
+
+
+def _is_read_by_key(node: exp.Expr) -> bool:
+    """Return whether a map is the operand of ``m['key']`` or the first argument of a function of maps."""
+    above = node.parent
+    while isinstance(above, exp.Paren):
+        node, above = above, above.parent
+    if isinstance(above, exp.Anonymous):
+        return above.name.lower() in MAP_WORDS and node.index == 0
+    return isinstance(above, exp.MapKeys) or (isinstance(above, exp.Bracket) and node.arg_key == "this")
 
 
 def take_field(typed: Typed, name: str, node: exp.Expr) -> Typed:

@@ -13,7 +13,7 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from dpsql.binding.values import operators, temporal
+from dpsql.binding.values import documents, operators, temporal
 from dpsql.binding.values.coercion import (
     CALLED,
     MAX_LITERAL_COUNT,
@@ -99,6 +99,8 @@ def bind_element(node: exp.Bracket, bind: Bind) -> Typed:
     negative = isinstance(key, exp.Neg) and isinstance(key.this, exp.Literal)
     if inner.type.kind == "STRUCT" and isinstance(key, exp.Literal) and key.is_string:
         return take_field(inner, key.name, node)
+    if inner.type.kind == "MAP" and key is not None:
+        return documents.take_entry(node, inner, _restore_key(key, node), bind)
     require_kind(inner, ("LIST",), "only lists and structs have elements")
     if key is None or not (isinstance(key, exp.Literal) or negative) or inner.type.element is None:
         raise privacy_error(node, "an element's place must be a literal.", "write list[1].")
@@ -109,6 +111,16 @@ def bind_element(node: exp.Bracket, bind: Bind) -> Typed:
     place = (-int(digits) if negative else int(digits)) + 1
     made = make_call("list_extract", inner.node, exp.Literal.number(place))
     return take_value(Typed(made, inner.type.element, order=inner.order), node)
+
+
+def _restore_key(key: exp.Expr, node: exp.Expr) -> exp.Expr:
+    """Return the key of a map as written; sqlglot counts a number from zero, one less than DuckDB."""
+    digits = key.this if isinstance(key, exp.Neg) else key
+    if isinstance(digits, exp.Literal) and not digits.is_string and digits.name.isdigit():
+        return exp.Literal.number((-1 if digits is not key else 1) * int(digits.name) + 1)
+    if isinstance(key, exp.Column) or (isinstance(key, exp.Literal) and key.is_string):
+        return key
+    raise privacy_error(key, "the key of a map is a literal or a column.", "write m['key'].", around=node)
 
 
 def bind_contains(node: exp.Expr, bind: Bind) -> Typed:
@@ -138,12 +150,10 @@ def bind_position(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Type
 def bind_list_overlap(node: exp.Expr, bind: Bind) -> Typed:
     """Bind list_has_any and list_has_all of two lists of one type; a written one takes the other's type."""
     name = "list_has_all" if isinstance(node, exp.ArrayContainsAll) else "list_has_any"
-    if "start" not in node.meta and name == "list_has_any":  # the operator
-        raise _unknown(node, "&&")
-    both = [
-        require_kind(bind(place), ("LIST",), f"{name} compares lists")
-        for place in (node.this, node.expression)
-    ]
+    both = [bind(place) for place in (node.this, node.expression)]
+    if "start" not in node.meta and name == "list_has_any" and any(t.type.kind == "BOOLEAN" for t in both):
+        raise _unknown(node, "&&")  # other dialects' AND
+    both = [require_kind(typed, ("LIST",), f"{name} compares lists") for typed in both]
     if both[0].type != both[1].type:
         kinds = [typed.type.element for typed, place in zip(both, (node.expression, node.this), strict=True)
                  if isinstance(place, exp.Array)]  # fmt: skip

@@ -166,9 +166,9 @@ UNKNOWN = Bounds()
 
 TypeKind = Literal[
     "NULL", "BOOLEAN", "INTEGER", "DECIMAL", "DOUBLE", "TEXT", "DATE", "TIME", "TIMESTAMP", "INTERVAL", "UUID", "LIST",
-    "STRUCT", "MOMENT", "OTHER",
+    "STRUCT", "MAP", "MOMENT", "OTHER",
 ]  # fmt: skip
-"""MOMENT is a TIMESTAMP WITH TIME ZONE: it is counted and compared, and has a local time only in a named zone."""
+"""A MAP is only read by its keys. MOMENT is a TIMESTAMP WITH TIME ZONE: it is counted and compared, and has a local time only in a named zone."""
 
 _BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64, "HUGEINT": 128}
 _RANGES = {name: (-(2**bits) // 2, 2**bits // 2 - 1) for name, bits in _BITS.items()}
@@ -202,7 +202,7 @@ NARROW_INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT")
 class Type:
     """A kind, and DuckDB's spelling of the type.
 
-    ``element`` is a list's element type, ``fields`` are a struct's. ``INTEGER[3]``, of a fixed size, is a list, too.
+    ``element`` is a list's element type, ``fields`` are a struct's, or a map's key and value. ``INTEGER[3]``, of a fixed size, is a list, too.
 
     >>> Type.parse("DECIMAL(10,2)").kind, Type.parse("UBIGINT").kind
     ('DECIMAL', 'INTEGER')
@@ -287,6 +287,11 @@ def _parse(text: str) -> Type:
     upper = text.upper()
     if upper.startswith("STRUCT(") and text.endswith(")"):
         return _struct(text[len("STRUCT(") : -1])
+    if upper.startswith("MAP(") and text.endswith(")"):
+        inner = [_parse(part.strip()) for part in _split(text[len("MAP(") : -1])]
+        if len(inner) == 2 and not any(kind.kind == "OTHER" for kind in inner):
+            named = ", ".join(kind.sql for kind in inner)
+            return Type("MAP", f"MAP({named})", None, (("key", inner[0]), ("value", inner[1])))
     if upper.startswith("ENUM"):
         return Type("TEXT", "ENUM")
     found = re.fullmatch(r"(?:DECIMAL|NUMERIC|DEC)(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?", upper)

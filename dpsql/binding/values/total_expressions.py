@@ -24,7 +24,7 @@ from typing import Any, Protocol
 
 from sqlglot import exp
 
-from dpsql.binding.values import operators, row_functions, temporal
+from dpsql.binding.values import documents, operators, row_functions, temporal
 from dpsql.binding.values.coercion import (
     COMPARED_KINDS,
     Bind,
@@ -481,7 +481,7 @@ def _column(node: exp.Column, scope: ColumnScope) -> Typed:
         typed = scope.column(node)
         return (
             take_presence(typed)
-            if typed.type.kind == "OTHER" and _is_counted(node)
+            if typed.type.kind in ("OTHER", "MAP") and _is_counted(node)
             else take_value(typed, node)
         )
     except BindError as error:
@@ -746,6 +746,7 @@ _TABLE: tuple[tuple[Handler, str | None, tuple[type[exp.Expr], ...]], ...] = (
     (row_functions.bind_pad, "this expression fill_pattern is_left", (exp.Pad,)),
     (row_functions.bind_list_overlap, "this expression", (exp.ArrayOverlaps, exp.ArrayContainsAll)),
     (bind_cast, "this to safe", (exp.Cast, exp.TryCast)),
+    (documents.bind_json, "this expression only_json_types scalar_only", (exp.JSONExtract, exp.JSONExtractScalar)),
     (temporal.bind_extract, "this expression", (exp.Extract,)),
     (lambda node, bind: temporal.bind_epoch(node.this, bind), "this", (exp.TimeToUnix,)),
     (temporal.bind_truncation, "this unit input_type_preserved", (exp.TimestampTrunc, exp.DateTrunc)),
