@@ -196,6 +196,9 @@ ROW_NAMES: tuple[RowName, ...] = (
     RowName("list_sum", aliases=("array_sum",), strict=False), RowName("list_unique", aliases=("array_unique",), strict=False),
     RowName("list_max", node="ArrayMax", aliases=("array_max",), parts=("this",), strict=False),
     RowName("list_min", node="ArrayMin", aliases=("array_min",), parts=("this",), strict=False),
+    RowName("list_filter", node="ArrayFilter", aliases=("array_filter", "filter"), strict=False),
+    RowName("list_transform", node="Transform", aliases=("list_apply", "array_transform", "array_apply"), strict=False),
+    *(RowName(name, strict=False) for name in ("list_any_value", "list_avg", "list_count", "list_first", "list_last")),
     RowName("list_position", aliases=("array_position", "list_indexof", "array_indexof"), strict=False),
     RowName("list_has_all", strict=False), RowName("list_has_any", strict=False),
     RowName("array_slice", node="ArraySlice", parts=("this", "start", "end"), strict=False),
@@ -282,9 +285,9 @@ NOT_LISTED: dict[str, str] = {name: why for why, names in (
 _FURTHER = """
 add age array_cat array_concat array_contains array_distinct array_extract array_has array_has_all array_has_any
 array_reverse array_sort array_to_string date_add datediff datetrunc divide epoch_ns
-epoch_us factorial fdiv fmod hamming hash ilike_escape jaccard julian like_escape list_any_value list_avg list_bool_and
-list_bool_or list_cat list_concat list_count list_distinct list_extract list_first list_has
-list_last list_median list_mode list_product list_reverse list_reverse_sort
+epoch_us factorial fdiv fmod hamming hash ilike_escape jaccard julian like_escape list_bool_and
+list_bool_or list_cat list_concat list_distinct list_extract list_has
+list_median list_mode list_product list_reverse list_reverse_sort
 list_sort list_stddev_samp list_string_agg list_var_samp make_time make_timestamp_ns
 mismatches multiply not_ilike_escape not_like_escape regexp_escape round_even row split str_split string_to_array
 struct_extract struct_pack subtract timezone_hour timezone_minute to_base to_centuries to_days to_decades to_hours

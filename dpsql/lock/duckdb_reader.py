@@ -382,10 +382,36 @@ def _window(node: Node) -> Expr:
 
 @_reads("LAMBDA", "lhs expr syntax_type")
 def _arrow(node: Node) -> Expr:
-    """Read ``TRY_CAST(x AS JSON) -> path``, whose left side is no parameter of a lambda."""
-    if node["lhs"]["class"] != "CAST":
-        refuse("a lambda")
-    return Call("->", _exprs((node["lhs"], node["expr"])))
+    """Read a lambda, or ``TRY_CAST(x AS JSON) -> path``, whose left side is no parameter."""
+    left = node["lhs"]
+    if left["class"] == "CAST":
+        return Call("->", _exprs((left, node["expr"])))
+    if node.get("syntax_type") not in (None, "LAMBDA_KEYWORD"):
+        refuse("a lambda with an arrow")
+    places = left.get("arguments") or left.get("children") or [left]
+    names = [name for place in places for name in place.get("expression", place)["column_names"]]
+    if len(names) != len(places) or len(set(names)) != len(names):
+        refuse("a lambda of other parameters")
+    return tree.Lambda(tuple(names), _expr(_bind_names(node["expr"], frozenset(names))))
+
+
+def _bind_names(node: Any, names: frozenset[str]) -> Any:
+    """Return a lambda's body with its parameters in a class of their own; a lambda within it keeps none."""
+    if isinstance(node, list):
+        return [_bind_names(part, names) for part in node]
+    if not isinstance(node, dict):
+        return node
+    if node.get("class") == "COLUMN_REF" and len(node["column_names"]) == 1:
+        (name,) = node["column_names"]
+        return {"class": "BOUND", "name": name} if name in names else node
+    if node.get("class") == "LAMBDA" and node["lhs"]["class"] != "CAST":
+        refuse("a lambda within a lambda")
+    return {key: _bind_names(part, names) for key, part in node.items()}
+
+
+@_reads("BOUND", "name")
+def _bound(node: Node) -> Expr:
+    return tree.Bound(node["name"])
 
 
 @_reads("SUBQUERY", "subquery_type subquery child comparison_type")

@@ -598,6 +598,8 @@ class Expressions:
                 return literal(node, self.symbols.constant(("literal", type(value).__name__, value)))
             case tree.Parameter(name):
                 return Value(self.symbols.constant(("parameter", name), name in self.salt))
+            case tree.Bound(name):  # the list is an argument of each function that has a lambda
+                return Value(self.symbols.constant(("bound", name)))
             case tree.Varied(name):
                 symbol = self.symbols.constant(("varied", name))
                 return Value(symbol, nullable=False, whole=node.whole, low=0 if node.whole else None)
@@ -624,6 +626,8 @@ class Expressions:
                 refuse("a time zone that is no constant")
             case Call(name, given) if name in _JSON and not _is_json_path(given):
                 refuse("a part of a text that may be no JSON, or at a path that may be none")
+        if any(isinstance(arg, tree.Lambda) for arg in node.args):
+            return self._call_with_lambda(node, inner)
         args = [inner(arg) for arg in node.args]
         names = node.names if any(node.names) else None
         symbol = self.symbols.call(node.name, [a.symbol for a in args], names)
@@ -642,6 +646,16 @@ class Expressions:
                     made = replace(made, low=0, high=most, nullable=False, whole=True, budget=budget)
                     made.times = (symbol, 1, 1)
         return made
+
+    def _call_with_lambda(self, node: Call, inner: Callable[[Expr], Value]) -> Value:
+        """Derive a function of a list and a lambda: a function of the list and of the columns in the lambda's body."""
+        match node:
+            case Call("list_filter" | "list_transform", (given, tree.Lambda(names, body))) if not (
+                tree.looks_beyond(body) or tree.aggregated(body)
+            ):
+                symbols = [inner(given).symbol, inner(body).symbol]
+                return Value(self.symbols.call(node.name, symbols, names))
+        refuse("a lambda of another function, or that looks at other rows")
 
     # -- aggregates ----------------------------------------------------------------------------------------------
 

@@ -128,6 +128,21 @@ class Window:
     """False with DISTINCT, IGNORE NULLS or EXCLUDE."""
 
 
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A parameter of a lambda, within its body."""
+
+    name: str
+
+
+@dataclass(slots=True)
+class Lambda:
+    """A function of a list's elements."""
+
+    names: tuple[str, ...]
+    body: Expr
+
+
 @dataclass(slots=True)
 class Subquery:
     """A subquery. ``kind`` is EXISTS, NOT_EXISTS, ANY (``child IN (query)``) or SCALAR."""
@@ -137,7 +152,7 @@ class Subquery:
     child: Expr | None = None
 
 
-Expr = Ref | Literal | Parameter | Varied | Call | Cast | Window | Subquery
+Expr = Ref | Literal | Parameter | Varied | Call | Cast | Window | Bound | Lambda | Subquery
 
 
 @dataclass(slots=True)

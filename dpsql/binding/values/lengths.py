@@ -42,6 +42,7 @@ _WIDTHS = {
 """Characters of a value written as text."""
 _SIZED = ("TEXT", "LIST")
 _written: ContextVar[dict[object, int] | None] = ContextVar("written", default=None)
+_repeats: ContextVar[int] = ContextVar("repeats", default=1)
 
 
 def column_length(declared: Column | None) -> int:
@@ -143,6 +144,16 @@ def one_statement() -> Iterator[None]:
         _written.reset(token)
 
 
+@contextmanager
+def repeated(times: int) -> Iterator[None]:
+    """Count texts and steps once for each of a list's elements."""
+    token = _repeats.set(_repeats.get() * max(1, times))
+    try:
+        yield
+    finally:
+        _repeats.reset(token)
+
+
 def count_written(name: str, length: int, node: exp.Expr, weight: int = 1) -> int:
     """Count the text that a function makes, and return its length's bound.
 
@@ -172,6 +183,7 @@ def count_kept(name: str, length: int, node: exp.Expr) -> None:
     counted = _written.get()
     if counted is None:
         return
+    length *= _repeats.get()
     span = span_of(node)
     key: object = (name, span) if span is not None else (name, id(node), len(counted))
     counted[key] = max(counted.get(key, 0), length)
@@ -185,6 +197,7 @@ def count_kept(name: str, length: int, node: exp.Expr) -> None:
 
 def limit_steps(name: str, steps: int, node: exp.Expr, hint: str = LENGTH_HINT) -> None:
     """Raise PrivacyError if a function could take more than :data:`MAX_STEPS` for one row."""
+    steps *= _repeats.get()
     if steps > MAX_STEPS:
         raise privacy_error(
             node,

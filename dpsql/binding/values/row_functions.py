@@ -180,13 +180,13 @@ def bind_has_all(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed
 
 
 def bind_list_aggregate(node: exp.Expr, name: str, place: exp.Expr, bind: Bind) -> Typed:
-    """Bind the sum, the extremes or the number of different values of a list."""
+    """Bind the sum, the mean, an extreme, an end, or a number of values of a list."""
     inner = require_kind(bind(place), ("LIST",), f"{name} needs a list here")
     element = inner.type.element
     if element is None:
         return Typed(make_cast(exp.Null(), DOUBLE), DOUBLE)
     made = make_try(make_call(name, inner.node))
-    if name == "list_unique":
+    if name in ("list_unique", "list_count"):
         return Typed(made, Type.parse("UBIGINT"), _measured(1)([inner]), reach=_COUNTED)
     kind = element
     if name == "list_sum":
@@ -195,6 +195,12 @@ def bind_list_aggregate(node: exp.Expr, name: str, place: exp.Expr, bind: Bind) 
         if not (small or element.kind in ("DECIMAL", "DOUBLE")):
             raise privacy_error(node, "list_sum takes numbers that fit 64 bits.", "cast them to BIGINT[].")
         made = make_cast(made, kind, trying=True)
+    elif name == "list_avg":
+        if not element.numeric:
+            raise bind_error(node, f"list_avg takes numbers, and these are {element.sql}.")
+        kind = DOUBLE
+    elif name in _ENDS:
+        return take_value(Typed(made, element, order=inner.order), node)
     elif element.kind not in ORDERED_KINDS or element.sql == "ENUM" or inner.order is not None:
         raise privacy_error(node, f"{name} takes a list of values with an order.", "write list_contains.")
     return take_value(Typed(made, kind), node)
@@ -209,10 +215,9 @@ def _binds_list(name: str) -> CallBinder:
     return binds_calls_of(name)(handle)
 
 
-_binds_list("list_sum")
-_binds_list("list_max")
-_binds_list("list_min")
-_binds_list("list_unique")
+_ENDS = ("list_first", "list_last", "list_any_value")
+for _name in ("list_sum", "list_max", "list_min", "list_unique", "list_avg", "list_count", *_ENDS):
+    _binds_list(_name)
 
 
 def bind_membership(value: exp.Expr, held: exp.Expr, bind: Bind, missing: bool = False) -> Typed:
@@ -234,6 +239,8 @@ def bind_membership(value: exp.Expr, held: exp.Expr, bind: Bind, missing: bool =
 
 def bind_list(node: exp.Expr, bind: Bind) -> Typed:
     """Bind ``[x, y]``, a list of values of one type."""
+    if len(node.expressions) == 1 and isinstance(node.expressions[0], exp.Comprehension):
+        return bind(node.expressions[0])
     if not node.expressions:
         raise bind_error(node, "an empty list has no type here.", "write its elements, as in [a, b].")
     typed = [hold(bind(item)) for item in node.expressions]

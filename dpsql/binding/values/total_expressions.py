@@ -24,7 +24,7 @@ from typing import Any, Protocol
 
 from sqlglot import exp
 
-from dpsql.binding.values import documents, operators, row_functions, temporal
+from dpsql.binding.values import documents, lambdas, operators, row_functions, temporal
 from dpsql.binding.values.coercion import (
     COMPARED_KINDS,
     Bind,
@@ -426,7 +426,7 @@ _WORDS = {
     "struct": "a struct", "slice": "a slice of a list", "kwarg": "a named argument",
     "collate": "COLLATE", "any": "ANY", "all": "ALL", "tuple": "a row of values",
     "bytestring": "a text with escapes", "tomap": "a map",
-    "comprehension": "a list comprehension", "propertyeq": "an assignment", "explode": "unnest", "columns": "COLUMNS",
+    "propertyeq": "an assignment", "explode": "unnest", "columns": "COLUMNS",
     "bitwisenot": "~", "bitwiseleftshift": "<<", "bitwiserightshift": ">>",
     "alias": "a name", "filter": "FILTER", "distinct": "DISTINCT", "ordered": "ORDER BY", "withingroup": "WITHIN GROUP",
 }  # fmt: skip
@@ -477,6 +477,8 @@ def _column(node: exp.Column, scope: ColumnScope) -> Typed:
     if isinstance(node.this, exp.Star):
         raise privacy_error(node, "rows can't be released.", "name the columns that are needed.")
     unknown: BindError | None = None
+    if (parameter := lambdas.take_parameter(node)) is not None:
+        return parameter
     try:
         typed = scope.column(node)
         return (
@@ -716,6 +718,8 @@ _TABLE: tuple[tuple[Handler, str | None, tuple[type[exp.Expr], ...]], ...] = (
     (_field, None, (exp.Dot,)),
     (row_functions.bind_element, "this expressions offset safe", (exp.Bracket,)),
     (row_functions.bind_list, "expressions value_constructor", (exp.Array,)),
+    (lambdas.bind_lambda, "this expression", (exp.ArrayFilter, exp.Transform)),
+    (lambdas.bind_comprehension, "this expression iterator condition", (exp.Comprehension,)),
     (row_functions.bind_split, "this expression", (exp.Split,)),
     (_connect, None, (exp.And, exp.Or)),
     (_not, None, (exp.Not,)),
