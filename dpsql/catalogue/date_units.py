@@ -48,6 +48,11 @@ class DateUnit:
         return self.high >= _YEARS[1]
 
     @property
+    def maker(self) -> str:
+        """The function that makes an interval of a number of them; empty without one."""
+        return f"to_{self.name.lower()}s" if self.measures and (self.months or 0) <= 120 else ""
+
+    @property
     def measures(self) -> bool:
         """Whether it is a length of time, not only a part of a date."""
         return self.seconds is not None or self.months is not None

@@ -182,6 +182,8 @@ ROW_NAMES: tuple[RowName, ...] = (
     RowName("len", _LISTS, "LIST -> BIGINT", "ArraySize", ("array_length",), bounds="characters"),
 
     *(RowName(unit.name.lower(), _PARTS, node=unit.node, unit=unit.name) for unit in DATE_UNITS if unit.called),
+    *(RowName(unit.maker, node="ToDays" if unit.name == "DAY" else "", parts=("this",), strict=False)
+      for unit in DATE_UNITS if unit.maker),
     RowName("dayofmonth", _PARTS, node="DayOfMonth", aliases=("day_of_month",), unit="DAY"),
     RowName("weekofyear", _PARTS, node="WeekOfYear", unit="WEEK"),
 
@@ -290,8 +292,7 @@ list_bool_or list_cat list_concat list_distinct list_extract list_has
 list_median list_mode list_product list_reverse list_reverse_sort
 list_sort list_stddev_samp list_string_agg list_var_samp make_time make_timestamp_ns
 mismatches multiply not_ilike_escape not_like_escape regexp_escape round_even row split str_split string_to_array
-struct_extract struct_pack subtract timezone_hour timezone_minute to_base to_centuries to_days to_decades to_hours
-to_microseconds to_millennia to_milliseconds to_minutes to_months to_quarters to_seconds to_weeks to_years
+struct_extract struct_pack subtract timezone_hour timezone_minute to_base to_centuries to_millennia
 """
 EXACT_ONLY: frozenset[str] = frozenset(
     (

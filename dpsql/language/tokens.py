@@ -474,7 +474,9 @@ def translate_paths(tokens: list[Token], functions: Container[str]) -> list[Toke
         if key.token_type != TokenType.STRING or key.text[:1] in ("$", "/") or is_name(key.text):
             continue
         if token.token_type == TokenType.ARROW and i > 1 and tokens[i - 2].token_type == TokenType.COMMA:
-            raise token_error(token, "-> may be a lambda or a part of JSON here.", "write json_extract or lambda.")
+            raise token_error(
+                token, "-> may be a lambda or a part of JSON here.", "write json_extract or lambda."
+            )
         out[place] = replace_token(key, TokenType.STRING, f'$."{key.text}"')
     return out
 

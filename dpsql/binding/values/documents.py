@@ -165,7 +165,9 @@ def _cardinality(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed
     if inner.type == NULL:
         return Typed(make_cast(exp.Null(), BIGINT), BIGINT)
     made = make_cast(make_call("cardinality", inner.node), BIGINT, trying=True)
-    return Typed(made, BIGINT, Bounds(low=Bounds.point(0).low), reach=Bounds.point(0).union(Bounds.point(2**40)))
+    return Typed(
+        made, BIGINT, Bounds(low=Bounds.point(0).low), reach=Bounds.point(0).union(Bounds.point(2**40))
+    )
 
 
 def _list_of(element: Type) -> Type:

@@ -74,9 +74,14 @@ def _bind(name: str, node: exp.Expr, place: exp.Expr, given: exp.Expr, bind: Bin
         typed = bind(body)
         if typed.plain is not None:
             typed = convert(typed, typed.plain)
-        parts = typed.unchecked and typed.node.find(exp.Column) is None  # of the element, which is in the row already
+        parts = (
+            typed.unchecked and typed.node.find(exp.Column) is None
+        )  # of the element, which is in the row already
         typed = typed if parts else hold(typed)
         count_kept(name, _OVERHEAD + (0 if parts else length_of(typed)), node)
+    if typed.node.find(exp.Query) is not None:
+        what = "a value of a table within a lambda can't be used."
+        raise privacy_error(given, what, "write the value into it, or join the table first.", around=node)
     used = [exp.to_identifier(value.node.name) for value, _ in zip(values, given.expressions, strict=False)]
     made = make_call(name, inner.node, exp.Lambda(this=typed.node, expressions=used))
     if name == "list_filter":
@@ -94,10 +99,10 @@ def _name(given: exp.Lambda, values: list[Typed]) -> exp.Expr:
     named = {place.name.lower(): value for place, value in zip(given.expressions, values, strict=False)}
     body: exp.Expr = exp.Paren(this=given.this.copy())
     for part in list(body.walk()):
-        if isinstance(part, exp.Lambda | exp.Comprehension | exp.Query):
-            what = "a subquery" if isinstance(part, exp.Query) else "a lambda"
-            hint = "write values into it, or compute it in steps, in CTEs."
-            raise privacy_error(given, f"{what} within a lambda can't be used.", hint)
+        if isinstance(part, exp.Lambda | exp.Comprehension):
+            raise privacy_error(
+                given, "a lambda within a lambda can't be used.", "compute it in steps, in CTEs."
+            )
         if isinstance(part, exp.Column) and not part.table:
             part = part.this
         holder = part.parent if isinstance(part.parent, exp.Column) and not part.parent.table else part

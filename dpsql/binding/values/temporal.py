@@ -12,6 +12,7 @@ from sqlglot import exp
 
 from dpsql.binding.values.coercion import (
     Bind,
+    CallBinder,
     binds_calls_of,
     cast_fitting,
     cast_to_double,
@@ -47,6 +48,7 @@ from dpsql.catalogue.date_units import (
     UNIT_OF_NAME,
     UNIT_SECONDS,
     UNIT_SPELLINGS,
+    DateUnit,
 )
 from dpsql.catalogue.row_names import NOW_FUNCTIONS, TODAY_FUNCTIONS
 from dpsql.errors import did_you_mean
@@ -306,19 +308,22 @@ def bind_date_part(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typ
 
 def bind_time_bucket(node: exp.Expr, bind: Bind) -> Typed:
     """Bind time_bucket; its width is a literal above zero, since another one raises in TRY, too."""
-    width, inner = bind_interval(node.this, bind), _moment(node.expression, bind)
+    width, inner = bind_interval(node.this, None), _moment(node.expression, bind)
     if int(node.this.this.name) <= 0:
         raise bind_error(node.this, "a bucket has a width above zero.")
     made = make_try(make_call("time_bucket", width.node, inner.node))
     return Typed(made, inner.type, None, inner.constant)
 
 
-def bind_interval(node: exp.Expr, bind: Bind) -> Typed:
-    """Bind an INTERVAL literal of whole units."""
+def bind_interval(node: exp.Expr, bind: Bind | None) -> Typed:
+    """Bind an INTERVAL of whole units, a literal unless there is ``bind``."""
     if not isinstance(node, exp.Interval):
         raise privacy_error(node, "an interval must be a literal.", "write INTERVAL 3 DAY.")
     refuse_rest(node, "this", "unit")
     amount, unit = node.this, node.args.get("unit")
+    if bind is not None and unit is not None and not isinstance(amount.unnest(), exp.Literal | exp.Neg):
+        one = exp.Interval(this=exp.Literal.string("1"), unit=unit.copy())
+        return bind(exp.Mul(this=exp.paren(amount.copy()), expression=one))
     if not isinstance(amount, exp.Literal) or not re.fullmatch(r"-?[0-9]{1,7}", amount.name) or unit is None:
         raise bind_error(node, "an interval is a whole number and a unit.", "write INTERVAL 3 DAY.")
     name = _unit(unit, _MEASURES, node)
@@ -326,6 +331,24 @@ def bind_interval(node: exp.Expr, bind: Bind) -> Typed:
     length = interval_seconds(made)
     bounds = None if length is None else Bounds.point(length)
     return Typed(made, INTERVAL, bounds, True, nullable=False)
+
+
+def _binds_maker(unit: DateUnit) -> CallBinder:
+    """Register the binder of ``to_days(n)`` and its like, an interval of whole units."""
+
+    def handle(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:
+        if len(arguments) != 1:
+            raise bind_error(node, f"{unit.maker} takes a whole number.")
+        require_kind(bind(arguments[0]), ("INTEGER",), f"{unit.maker} takes a whole number")
+        one = exp.Interval(this=exp.Literal.string("1"), unit=exp.var(unit.name))
+        return bind(exp.Mul(this=exp.paren(arguments[0].copy()), expression=one))
+
+    return binds_calls_of(unit.maker)(handle)
+
+
+for _unit_of_length in DATE_UNITS:
+    if _unit_of_length.maker:
+        _binds_maker(_unit_of_length)
 
 
 def bind_date_add(node: exp.Expr, bind: Bind) -> Typed:

@@ -750,7 +750,11 @@ _TABLE: tuple[tuple[Handler, str | None, tuple[type[exp.Expr], ...]], ...] = (
     (row_functions.bind_pad, "this expression fill_pattern is_left", (exp.Pad,)),
     (row_functions.bind_list_overlap, "this expression", (exp.ArrayOverlaps, exp.ArrayContainsAll)),
     (bind_cast, "this to safe", (exp.Cast, exp.TryCast)),
-    (documents.bind_json, "this expression only_json_types scalar_only", (exp.JSONExtract, exp.JSONExtractScalar)),
+    (
+        documents.bind_json,
+        "this expression only_json_types scalar_only",
+        (exp.JSONExtract, exp.JSONExtractScalar),
+    ),
     (temporal.bind_extract, "this expression", (exp.Extract,)),
     (lambda node, bind: temporal.bind_epoch(node.this, bind), "this", (exp.TimeToUnix,)),
     (temporal.bind_truncation, "this unit input_type_preserved", (exp.TimestampTrunc, exp.DateTrunc)),
