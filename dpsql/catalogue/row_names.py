@@ -117,6 +117,8 @@ _NEGATIVE = (
 _CODE: _Range = (-1, 0x10FFFF)
 _FROM_ZERO: _Range = (0, None)
 
+LIST_ENDS = ("list_any_value", "list_first", "list_last")
+"""Functions whose value is one of a list's, by its place."""
 _CHOOSERS = ("coalesce", "greatest", "least")
 
 ROW_NAMES: tuple[RowName, ...] = (
@@ -198,9 +200,9 @@ ROW_NAMES: tuple[RowName, ...] = (
     RowName("list_sum", aliases=("array_sum",), strict=False), RowName("list_unique", aliases=("array_unique",), strict=False),
     RowName("list_max", node="ArrayMax", aliases=("array_max",), parts=("this",), strict=False),
     RowName("list_min", node="ArrayMin", aliases=("array_min",), parts=("this",), strict=False),
-    RowName("list_filter", node="ArrayFilter", aliases=("array_filter", "filter"), strict=False),
+    RowName("list_filter", node="ArrayFilter", aliases=("array_filter",), strict=False),
     RowName("list_transform", node="Transform", aliases=("list_apply", "array_transform", "array_apply"), strict=False),
-    *(RowName(name, strict=False) for name in ("list_any_value", "list_avg", "list_count", "list_first", "list_last")),
+    RowName("list_avg", strict=False), RowName("list_count", strict=False), *(RowName(name, strict=False) for name in LIST_ENDS),
     RowName("list_position", aliases=("array_position", "list_indexof", "array_indexof"), strict=False),
     RowName("list_has_all", strict=False), RowName("list_has_any", strict=False),
     RowName("array_slice", node="ArraySlice", parts=("this", "start", "end"), strict=False),
@@ -242,6 +244,16 @@ MAP_WORDS, JSON_WORDS = (
     for total in (_MAPS, _JSON)
 )
 """Functions of a map, and of a part of JSON, their first argument."""
+LIST_AGGREGATES: tuple[str, ...] = (
+    "list_sum",
+    "list_max",
+    "list_min",
+    "list_unique",
+    "list_avg",
+    "list_count",
+    *LIST_ENDS,
+)
+"""Functions of a list alone."""
 STRICT_CALLS: frozenset[str] = frozenset(
     name for row in ROW_NAMES if row.strict for name in (row.name, *row.aliases)
 )

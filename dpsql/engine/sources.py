@@ -548,8 +548,9 @@ def simplify_type(kind: str) -> str:
     """Return a type as exact queries see it: VARCHAR for an ENUM or JSON, a list for an array of fixed length, INTEGER for
     NULL alone.
 
-    The labels of an ENUM are data. DuckDB fails on stored JSON that is none, and on texts that it compares with JSON. Some of DuckDB's functions over arrays fail if there is a row. The type of values that are
-    all NULL can't be written within another type.
+    The labels of an ENUM are data. DuckDB fails on stored JSON that is none, and on texts that it compares with JSON.
+    Some of DuckDB's functions over arrays fail if there is a row. The type of values that are all NULL can't be written
+    within another type.
 
     >>> simplify_type('STRUCT("NULL" DATE, b "NULL"[2])')
     'STRUCT("NULL" DATE, b INTEGER[])'

@@ -568,7 +568,7 @@ SELECT COUNT(*) FROM people WHERE list_reduce(tags, lambda x, y: x || y) = 'x'
 -- verdict: refused
 SELECT COUNT(*) FROM people WHERE list_resize(tags, big) IS NULL
 
--- verdict: refused
+-- verdict: answered
 SELECT COUNT(*) FROM people WHERE js->'$.a' = '1'
 
 -- verdict: refused
@@ -1336,10 +1336,10 @@ SELECT struct_pack(a := name) FROM people
 -- verdict: refused
 SELECT list_transform(tags, x -> x) FROM people
 
--- verdict: refused
+-- verdict: answered
 SELECT COUNT(*) FROM people WHERE len(list_filter(tags, x -> x = name)) > 0
 
--- verdict: refused
+-- verdict: answered
 SELECT COUNT(*) FROM people WHERE len([x FOR x IN tags]) > 1
 
 -- verdict: refused

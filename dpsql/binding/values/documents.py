@@ -35,7 +35,6 @@ from dpsql.binding.values.sql_types import (
     make_cast,
     make_try,
 )
-from dpsql.catalogue.row_names import MAP_WORDS
 from dpsql.language.dialect import bind_error, privacy_error
 
 _GROWTH = 8

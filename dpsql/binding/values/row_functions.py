@@ -66,6 +66,8 @@ from dpsql.catalogue.row_names import (
     CLOCK,
     FILLED,
     JSON,
+    LIST_AGGREGATES,
+    LIST_ENDS,
     NOT_LISTED,
     ROW_ALIASES,
     ROW_NAMES,
@@ -187,7 +189,8 @@ def bind_list_aggregate(node: exp.Expr, name: str, place: exp.Expr, bind: Bind) 
         return Typed(make_cast(exp.Null(), DOUBLE), DOUBLE)
     made = make_try(make_call(name, inner.node))
     if name in ("list_unique", "list_count"):
-        return Typed(made, Type.parse("UBIGINT"), _measured(1)([inner]), reach=_COUNTED)
+        kind = BIGINT if name == "list_count" else Type.parse("UBIGINT")
+        return Typed(made, kind, _measured(1)([inner]), reach=_COUNTED)
     kind = element
     if name == "list_sum":
         small = element.sql in (*SMALL_INTEGERS, "UBIGINT")
@@ -199,7 +202,7 @@ def bind_list_aggregate(node: exp.Expr, name: str, place: exp.Expr, bind: Bind) 
         if not element.numeric:
             raise bind_error(node, f"list_avg takes numbers, and these are {element.sql}.")
         kind = DOUBLE
-    elif name in _ENDS:
+    elif name in LIST_ENDS:
         return take_value(Typed(made, element, order=inner.order), node)
     elif element.kind not in ORDERED_KINDS or element.sql == "ENUM" or inner.order is not None:
         raise privacy_error(node, f"{name} takes a list of values with an order.", "write list_contains.")
@@ -215,8 +218,7 @@ def _binds_list(name: str) -> CallBinder:
     return binds_calls_of(name)(handle)
 
 
-_ENDS = ("list_first", "list_last", "list_any_value")
-for _name in ("list_sum", "list_max", "list_min", "list_unique", "list_avg", "list_count", *_ENDS):
+for _name in LIST_AGGREGATES:
     _binds_list(_name)
 
 
@@ -668,7 +670,7 @@ def bind_sha(node: exp.Expr, bind: Bind) -> Typed:
 def _unknown(node: exp.Expr, name: str) -> PrivacyError:
     if name in NOT_LISTED:
         today = "write CURRENT_DATE, or a parameter, $now."
-        hint = {CLOCK: today, JSON: _OTHERWISE}.get(NOT_LISTED[name])
+        hint = {CLOCK: today, JSON: "write json_extract_string(x, '$.name')."}.get(NOT_LISTED[name])
         return privacy_error(node, f"{name} can't be used on private rows: {NOT_LISTED[name]}.", hint)
     if name == "&&":
         return privacy_error(node, "&& compares lists.", "write AND instead of &&.")

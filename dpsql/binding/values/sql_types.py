@@ -168,7 +168,9 @@ TypeKind = Literal[
     "NULL", "BOOLEAN", "INTEGER", "DECIMAL", "DOUBLE", "TEXT", "DATE", "TIME", "TIMESTAMP", "INTERVAL", "UUID", "LIST",
     "STRUCT", "MAP", "MOMENT", "OTHER",
 ]  # fmt: skip
-"""A MAP is only read by its keys. MOMENT is a TIMESTAMP WITH TIME ZONE: it is counted and compared, and has a local time only in a named zone."""
+"""A MAP is only read by its keys.
+
+MOMENT is a TIMESTAMP WITH TIME ZONE: it is counted and compared, and has a local time only in a named zone."""
 
 _BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64, "HUGEINT": 128}
 _RANGES = {name: (-(2**bits) // 2, 2**bits // 2 - 1) for name, bits in _BITS.items()}
@@ -202,7 +204,8 @@ NARROW_INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT")
 class Type:
     """A kind, and DuckDB's spelling of the type.
 
-    ``element`` is a list's element type, ``fields`` are a struct's, or a map's key and value. ``INTEGER[3]``, of a fixed size, is a list, too.
+    ``element`` is a list's element type, ``fields`` are a struct's, or a map's key and value.
+    ``INTEGER[3]``, of a fixed size, is a list, too.
 
     >>> Type.parse("DECIMAL(10,2)").kind, Type.parse("UBIGINT").kind
     ('DECIMAL', 'INTEGER')

@@ -697,3 +697,22 @@ list_has_any(l, [1, 2])
 list_has_any(ls, ['a'])
 list_has_all(l, [1])
 list_has_all(l, l)
+list_avg(l)
+list_count(l)
+list_first(l)
+list_last(ls)
+list_any_value(l)
+list_filter(l, lambda x: x > 1)
+list_filter(ls, lambda x: x LIKE 'a%' OR x = s)
+list_transform(l, lambda x: x + 1)
+list_transform(l, lambda x, j: x // j)
+list_transform(ls, lambda x: x)
+[x FOR x IN l IF x > 0]
+list_sum([x * 2 FOR x IN l])
+s->>'a'
+s->'$.a'
+json_extract_string(concat('{"a": "', replace(replace(left(s, 100), '"', ''), '\\', ''), '"}'), '$.a')
+json_extract(concat('[', i::VARCHAR, ']'), '$[0]')::BIGINT
+json_extract_string(s, '$[0]."b c"')
+to_days(i)
+to_months(3)

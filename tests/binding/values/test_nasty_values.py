@@ -131,7 +131,7 @@ def test_values_are_those_of_plain_duckdb(con: duckdb.DuckDBPyConnection, text: 
 @pytest.mark.parametrize("text", COMPARED)
 def test_types_are_known(con: duckdb.DuckDBPyConnection, text: str) -> None:
     typed = bound(text)
-    others = ("z+z", "bit_count(u)", ".5")
+    others = ("z+z", "bit_count(u)", ".5", "s->'$.a'")  # the last is JSON, which is text here
     if typed.type.kind in ("NULL", "LIST", "STRUCT") or text in others or "null" in text.lower():
         return  # the first two have another width in each version; sqlglot writes .5 as 0.5
     ours, theirs = (
@@ -149,7 +149,7 @@ def test_every_function_on_the_list_is_tried() -> None:
             assert f"{row.name}(" in tried, row.name
     assert not ROW_WORDS & NOT_LISTED.keys()
     assert len(ROW_OF_NAME) == len(ROW_NAMES), "a function has two rows"
-    assert {row.total for row in ROW_NAMES if row.signature} == TOTALITY.keys()
+    assert {row.total for row in ROW_NAMES if row.total in TOTALITY or row.signature} == TOTALITY.keys()
     assert all(len(why) > 15 for why in TOTALITY.values())
 
 
@@ -178,20 +178,22 @@ REFUSED = [
     ("s::BLOB", "cast"), ("s::BIT", "cast"), ("s::BIGNUM", "cast"), ("s::INTEGER[]", "cast"), ("i::DATE", "cast"),
     ("s::INTERVAL", "cast"), ("s::TIMESTAMPTZ", "cast"), ("l::VARCHAR", "cast"), ("i::DECIMAL(50, 2)", "cast"),
     ("dt AT TIME ZONE 'Nowhere'", "TIME ZONE"), ("l[i]", "literal"), ("l[i:2]", "literal"), ("st.nope", "no"),
-    ("st['nope']", "no field"), ("i.a", "no column"), ("list_transform(l, x -> x)", "list"),
-    ("[x FOR x IN l]", "list"), ("(SELECT 1)", "subquery"), ("EXISTS (SELECT 1)", "EXISTS"),
+    ("st['nope']", "no field"), ("i.a", "no column"), ("list_transform(l, x -> l)", "list"),
+    ("list_transform(l, lambda x: len(list_filter(l, lambda y: y > x)))", "lambda within"), ("list_filter(l, lambda x: x)", "condition"),
+    ("list_reduce(l, lambda x, y: x + y)", "list_reduce|lambda"), ("list_transform(ls, lambda x: concat(x, s))", "characters"),
+    ("(SELECT 1)", "subquery"), ("EXISTS (SELECT 1)", "EXISTS"),
     ("i IN (SELECT 1)", "list of values"), ("sum(i)", "be used here"), ("count(*)", "be used here"),
     ("sum(i) OVER ()", "window"), ("*", "can't be used"), ("t.*", "released"), ("COLUMNS('a')", "COLUMNS"),
     ("$x", "parameter"), ("(i, b) = (1, 2)", "row of"), ("i > ANY ([1])", "ANY"), ("s COLLATE NOCASE", "COLLATE"),
-    ("s->'$.a'", "-> can't be used on private rows: .*no JSON"), ("s->>'a'", "->> can't be used .*no JSON"),
-    ("json_extract(s, '$.a')", "json_extract can't be used .*no JSON"),
+    ("s->'$.*'", "path of JSON"), ("s->>s2", "path of JSON"), ("i->>'a'", "JSON text"),
+    ("json_extract(s, '$[*]')", "path of JSON"), ("json_keys(s)", "no JSON"),
     ("e'a'", "escapes"), ("i BETWEEN SYMMETRIC 2 AND 1", "symmetric"),
     ("random()", "rows"), ("now()", "date"), ("uuid()", "rows"), ("getenv('HOME')", "rows"),
     ("read_text('/etc/passwd')", "files"), ("error('x')", "noise"), ("sleep_ms(i)", "noise"),
     ("repeat(s, i)", "cost"), ("lpad(s, i, 'x')", "literal"), ("rpad(s, 3, s)", "literal"), ("hash(i)", "versions"),
     ("strptime(s, '%q')", "format"), ("strftime(dt, s)", "literal"), ("strftime(dt, '%q')", "format"),
     ("date_trunc(lower(s), dt)", "literal|unit"), ("date_trunc('fortnight', dt)", "unit"),
-    ("date_part('epoch_ns', dt)", "unit"), ("epoch_ns(ts)", "plans"), ("INTERVAL (i) DAY", "interval|whole"),
+    ("date_part('epoch_ns', dt)", "unit"), ("epoch_ns(ts)", "plans"), ("INTERVAL (s) DAY", "add up|whole"),
     ("INTERVAL '1 day 2 hours'", "interval|unit|whole"), ("time_bucket(INTERVAL 0 DAY, ts)", "width"),
     ("time_bucket(INTERVAL -1 DAY, ts)", "width"), ("time_bucket(INTERVAL '-1' MONTH, dt)", "width"),
     ("time_bucket(iv, ts)", "literal"), ("dt + '1 day'", "add up"), ("substr(s, 9223372036854775807)", "most"),
