@@ -98,15 +98,15 @@ def label_of(call: Call) -> str:
     """Return an aggregate's label, ``count_star()``, ``sum(amount)``; for a mechanism its name alone."""
     if call.name in MECHANISMS:
         return call.name.lower()
+    where = f" FILTER (WHERE {spell(call.where)})" if call.where is not None else ""
     if call.name == "COUNT" and (not call.args or call.args[0].is_star) and not call.distinct:
-        return "count_star()"
+        return f"count_star(){where}"
     function = call.node
     while isinstance(function, exp.Filter | exp.WithinGroup | exp.Window):
         function = function.this
     written = function.meta.get("called", call.name.lower())
     distinct = "DISTINCT " if call.distinct and not isinstance(function, exp.ApproxDistinct) else ""
     inside = ", ".join(spell(argument) for argument in call.args)
-    where = f" FILTER (WHERE {spell(call.where)})" if call.where is not None else ""
     return f"{written}({distinct}{inside}){where}"
 
 

@@ -242,13 +242,13 @@ NO_NOISY_NODES: dict[str, str] = {
 """Names of aggregates without a noisy form, by sqlglot's class."""
 ELSEWHERE = "write an aggregate that has one, such as a sum, a mean or a quantile."
 COUNTED = "group by its values, and count the rows of each."
-_TYPICAL = "write MEDIAN({x}): it is a value in the middle; a mode, under PTR, is the most common one."
+CHOSEN = "group by its values too, and count the rows of each."
 _EXTREME_ROW = "the row of an extreme is one person's: group by it, and order the groups by a mean."
 INSTEAD_OF: dict[str, str] = {
     **dict.fromkeys(
         ("LIST", "STRING_AGG", "MAP_AGG", "JSON_GROUP_ARRAY", "BITSTRING_AGG", "APPROX_TOP_K"), COUNTED
     ),
-    **dict.fromkeys(("FIRST", "LAST", "ANY_VALUE", "ARBITRARY"), _TYPICAL),
+    **dict.fromkeys(("FIRST", "LAST", "ANY_VALUE", "ARBITRARY"), CHOSEN),
     **dict.fromkeys(("ARG_MAX", "ARG_MIN"), _EXTREME_ROW),
     **dict.fromkeys(("FSUM", "KAHAN_SUM", "SUMKAHAN"), "write SUM({x}): it is exact before the noise."),
     **dict.fromkeys(("GROUPING", "GROUPING_ID"), "without ROLLUP, CUBE or GROUPING SETS it is 0 everywhere."),

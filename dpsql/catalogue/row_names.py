@@ -271,7 +271,9 @@ REFUSED_NODES: dict[str, str] = {
 
 _NO_ROWS = "its answer is not about the rows"
 _COSTS = "its cost depends on the values"
+SAMPLE_HINT = "leave it out: no sample of rows is drawn here, and all rows give less noise than some."
 CLOCK = "each run would be a new question; CURRENT_DATE is one day's"
+RANDOM_FUNCTIONS = ("random", "rand")
 TODAY_FUNCTIONS = ("current_date", "today")
 _NOW = (
     "now current_timestamp get_current_timestamp transaction_timestamp localtimestamp current_localtimestamp"
@@ -280,7 +282,7 @@ NOW_FUNCTIONS = tuple(_NOW.split())
 """Functions of the present moment; its day may be asked for."""
 JSON = "it fails on text that is no JSON"
 NOT_LISTED: dict[str, str] = {name: why for why, names in (
-    (_NO_ROWS, ("random", "rand", "uuid", "gen_random_uuid", "nextval", "currval", "setseed", "rowid", "getenv",
+    (_NO_ROWS, (*RANDOM_FUNCTIONS, "uuid", "gen_random_uuid", "nextval", "currval", "setseed", "rowid", "getenv",
               "current_setting", "getvariable", "version", "typeof", "stats", "alias", "current_user", "session_user",
               "current_catalog", "current_database", "current_schema")),
     (CLOCK, (*NOW_FUNCTIONS, "current_time", "get_current_time", "localtime", "current_localtime")),

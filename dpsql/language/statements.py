@@ -141,6 +141,8 @@ class Statement:
     name: str = ""
     json: bool = False
     keep: str = ""
+    created: bool = False
+    """Whether CREATE TABLE keeps its result."""
     limit: int | None = None
     synthetic: bool = False
     rows: int | None = None
@@ -226,7 +228,7 @@ def _statement(tokens: list[Token], text: str, params: Mapping[str, object]) -> 
         statement = _statement(tokens[start:], text, params)
         if statement.kind != "query":
             raise token_error(tokens[start], "a table is created of a query's answer.", _CREATED)
-        return replace(statement, keep=name)
+        return replace(statement, keep=name, created=True)
     if word == "DECLARE":
         return _declare(tokens, text, params, span)
     if word == "CLOSE":
@@ -272,7 +274,7 @@ _REFUSED = dict.fromkeys(_WRITING.split(), _READ_ONLY) | {
     **dict.fromkeys(("PREPARE", "EXECUTE"), "write the query with parameters, and give their values with it."),
     "INSERT": _KEPT,
     "CREATE": f"{_KEPT} A synthetic table is created of rows that look like private ones.",
-    **dict.fromkeys(("COPY", "EXPORT"), "keep the answer of a query under a name, and write its data frame to a file."),
+    **dict.fromkeys(("COPY", "EXPORT"), "ask the query alone, and write its result: result.df().to_csv('counts.csv') in Python."),
 }  # fmt: skip
 
 
@@ -826,6 +828,40 @@ def _anonymous(node: exp.Anonymous) -> None:
     _put(node, made)
 
 
+def _most_frequent(node: exp.ApproxTopK) -> None:
+    """Write APPROX_TOP_K, alone in its SELECT, as the values of the largest groups that have rows."""
+    item = node.parent if isinstance(node.parent, exp.Alias) else node
+    select, count = item.parent, node.expression
+    if not isinstance(select, exp.Select) or len(select.expressions) != 1 or item.arg_key != "expressions":
+        return
+    if not isinstance(count, exp.Literal) or count.is_string or not count.name.isdigit():
+        return
+    if any(
+        select.args.get(key)
+        for key in ("group", "having", "qualify", "order", "limit", "offset", "distinct", "windows")
+    ):
+        return
+    written = node.this.sql(dialect="duckdb", comments=False, normalize_functions="lower")
+    name = item.alias or f"approx_top_k({written}, {count.name})"
+    inner, tables = select.copy(), select.args.get("with_")
+    inner.set("with_", None)
+    (value,) = (found.this for found in inner.expressions[0].find_all(exp.ApproxTopK))
+    counted = exp.Count(this=value.copy(), big_int=True)
+    counted.meta.update(node.meta)
+    inner.set("expressions", [exp.alias_(value.copy(), "value"), exp.alias_(counted, "number")])
+    inner.set("group", exp.Group(expressions=[exp.Literal.number(1)]))
+    order = exp.Order(expressions=[exp.Ordered(this=exp.column("number"), desc=True, nulls_first=False)])
+    order.set("this", exp.column("value"))
+    first = exp.Slice(this=exp.Literal.number(1), expression=count.copy())
+    listed = exp.Bracket(this=exp.ArrayAgg(this=order), expressions=[first])
+    made = exp.select(exp.alias_(listed, name, quoted=True)).from_(inner.subquery("counted"))
+    made = made.where(exp.GT(this=exp.column("number"), expression=exp.Literal.number(0)))
+    for key in list(select.args):
+        select.set(key, None)
+    for key, part in (*made.args.items(), ("with_", tables)):
+        select.set(key, part)
+
+
 def _windows(select: exp.Select) -> None:
     """Write named windows where they are used."""
     named = {window.name.lower(): window for window in select.args.get("windows") or []}
@@ -865,4 +901,5 @@ def _put(node: exp.Expr, made: exp.Expr) -> None:
 _REWRITES: dict[type[exp.Expr], Callable[..., None]] = {
     exp.Group: _group, exp.EQ: _comparison, exp.NEQ: _comparison, exp.In: _membership, exp.Interval: _interval,
     exp.RegrCount: _regr_count, exp.Count: _count, exp.Anonymous: _anonymous, exp.Select: _windows,
+    exp.ApproxTopK: _most_frequent,
 }  # fmt: skip

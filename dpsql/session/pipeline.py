@@ -248,6 +248,9 @@ class Pipeline:
             return declaration
         plan = self._plans.bind(statement, cell.catalog, cell.thresholds)
         self.checking.check(plan)
+        if statement.created:
+            said = f"kept as {statement.keep} in this session: FROM {statement.keep} reads it at no cost"
+            plan = replace(plan, notes=(*plan.notes, said))
         if statement.keep and statement.kind == "query":
             kept = {**cell.catalog.kept, **self.kept.foretell(statement.keep, plan)}
             cell.catalog = replace(cell.catalog, kept=kept)

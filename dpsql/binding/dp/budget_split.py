@@ -12,7 +12,14 @@ from sqlglot import exp
 
 from dpsql.binding import public_statement
 from dpsql.binding.relations.relation import From
-from dpsql.catalogue.aggregate_names import COUNTED, ELSEWHERE, INSTEAD_OF, NO_NOISY_FORM, NO_NOISY_NODES
+from dpsql.catalogue.aggregate_names import (
+    CHOSEN,
+    COUNTED,
+    ELSEWHERE,
+    INSTEAD_OF,
+    NO_NOISY_FORM,
+    NO_NOISY_NODES,
+)
 from dpsql.errors import BindError, BudgetExceeded, PrivacyError
 from dpsql.language.dialect import bind_error, privacy_error, span_of, to_sql
 from dpsql.language.options import AUTO, Options
@@ -306,14 +313,23 @@ def refuse_elsewhere(node: exp.Expr) -> None:
         given = "SELECT" if mode is None else f"SELECT WITH {mode.name}"
         hint = f"write SELECT WITH SUBSAMPLE instead of {given}: it takes this aggregate, on blocks of privacy units."
     by, whole = node.args.get("expression"), None
-    if select is not None and shown != "x" and INSTEAD_OF.get(name) is COUNTED:
-        whole = public_statement.write_over_rows(select, f"{shown}, COUNT(*)", f"GROUP BY {shown}")
+    if select is not None and shown != "x" and INSTEAD_OF.get(name) in (COUNTED, CHOSEN):
+        group = select.args.get("group") if INSTEAD_OF[name] == CHOSEN else None
+        keys = (
+            [public_statement.resolve_key(key, select) for key in group.expressions]
+            if group is not None
+            else []
+        )
+        listed = ", ".join([*map(to_sql, keys), shown])
+        whole = public_statement.write_over_rows(select, f"{listed}, COUNT(*)", f"GROUP BY {listed}")
     elif select is not None and shown != "x" and name in ("ARG_MAX", "ARG_MIN") and isinstance(by, exp.Expr):
         after = f"GROUP BY {shown} ORDER BY 2{' DESC' if name == 'ARG_MAX' else ''} LIMIT 1"
         whole = public_statement.write_over_rows(select, f"{shown}, AVG({to_sql(by)})", after)
     if whole is not None:
         why = (
-            "it counts how often each value occurs" if by is None else "the row of an extreme is one person's"
+            "the row of an extreme is one person's"
+            if name.startswith("ARG_")
+            else "it counts how often each value occurs"
         )
         hint = f"write {whole}: {why}."
     raise privacy_error(node, f"{written} has no noisy form.", hint)

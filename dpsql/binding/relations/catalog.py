@@ -6,6 +6,7 @@ avoids a circular import; :mod:`dpsql.binding.statement_binder` implements it.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -103,6 +104,8 @@ class Catalog:
         hint = did_you_mean(name, known) or "the policy names no tables yet."
         if "." in name and not hint.startswith("did you mean"):
             hint = did_you_mean(name.rpartition(".")[2], known) or hint
+        if fold(name).startswith("information_schema."):
+            hint = "write SHOW TABLES for the tables, and DESCRIBE with a table's name for its columns."
         raise BindError(f"there is no table {name}.", span=span, hint=hint)
 
     def schema(self, table: Table) -> Mapping[str, str]:
@@ -429,6 +432,29 @@ class Catalog:
         return exp.alias_(self._named_as[table.name], alias, table=True, quoted=True)
 
 
+def _literal_ends(node: exp.Expr) -> list[Bounds | None]:
+    """Return the bounds of each column of VALUES that has numbers as written; empty for other nodes."""
+    if not isinstance(node, exp.Values) or not all(isinstance(row, exp.Tuple) for row in node.expressions):
+        return []
+    return [
+        _bound_literals(items) for items in zip(*(row.expressions for row in node.expressions), strict=True)
+    ]
+
+
+def _bound_literals(items: Sequence[exp.Expr]) -> Bounds | None:
+    numbers = []
+    for item in items:
+        digits = item.this if isinstance(item, exp.Neg) else item
+        if (
+            not isinstance(digits, exp.Literal)
+            or digits.is_string
+            or not re.fullmatch(r"\d{1,18}(\.\d{1,18})?", digits.name)
+        ):
+            return None
+        numbers.append(-Fraction(digits.name) if digits is not item else Fraction(digits.name))
+    return Bounds(min(numbers), max(numbers)) if numbers else None
+
+
 def _hop(place: int) -> str:
     return f"hop{place}"
 
@@ -544,7 +570,15 @@ class Binder(ABC):
         if isinstance(source, exp.Subquery):
             source.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
         query = exp.Select(expressions=[exp.Star()]).from_(source)
-        return replace(self.public_relation(query, env, self.name("lent")), alias=alias)
+        made = self.public_relation(query, env, self.name("lent"))
+        ends = _literal_ends(node.this if isinstance(node, exp.Subquery) else node)
+        fields = [
+            replace(f, typed=replace(f.typed, bounds=found))
+            if found is not None and f.typed.type.numeric
+            else f
+            for f, found in zip(made.fields, ends or [None] * len(made.fields), strict=True)
+        ]
+        return replace(made, alias=alias, fields=tuple(fields))
 
     def public_relation(self, query: exp.Expr, env: Env, name: str) -> Relation:
         """Return a public query, with the CTEs it needs, as an evaluated relation with the finisher's column types."""

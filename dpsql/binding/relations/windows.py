@@ -40,6 +40,7 @@ from dpsql.binding.values.sql_types import (
 from dpsql.binding.values.temporal import bind_interval
 from dpsql.binding.values.total_expressions import make_total
 from dpsql.catalogue.date_units import UNIT_MONTHS
+from dpsql.catalogue.row_names import SAMPLE_HINT
 from dpsql.errors import BindError, PrivacyError
 from dpsql.language.dialect import (
     MOVING_CLASSES,
@@ -59,7 +60,7 @@ def refuse_samples(node: exp.Expr) -> None:
     for key in ("sample", "pivots", "laterals", "joins"):
         if node.args.get(key):
             what = {"sample": "a sample can't", "pivots": "PIVOT and UNPIVOT can't"}.get(key, "this can't")
-            hint = "aggregate all of them." if key != "pivots" else PIVOT_HINT
+            hint = SAMPLE_HINT if key != "pivots" else PIVOT_HINT
             raise privacy_error(node, f"{what} be taken of private rows.", hint)
 
 
@@ -81,7 +82,7 @@ def refuse_clauses(select: exp.Select, *clauses: str) -> None:
 
 
 _CHOICES = {
-    "sample": ("USING SAMPLE", "aggregate all of them."),
+    "sample": ("USING SAMPLE", SAMPLE_HINT),
     "cluster": ("CLUSTER BY", None),
     "windows": ("WINDOW", "write the window after OVER."),
     "locks": ("FOR", None),
@@ -185,6 +186,16 @@ class Windows:
                 apart = window.copy()
                 apart.set("partition_by", [*unit, *(apart.args.get("partition_by") or [])])
                 hint = f"write {to_sql(apart)}, or {hint}"
+                ordered = window.args.get("order")
+                if (
+                    isinstance(window.this, exp.Ntile | exp.PercentRank | exp.CumeDist)
+                    and ordered is not None
+                ):
+                    by = to_sql(ordered.expressions[0].this)
+                    hint = (
+                        f"release the ends first, as in SELECT QUANTILE_CONT({by}, 0.5), and group by CASE WHEN {by} < "
+                        f"end THEN 1 ELSE 2 END; for each person's own rows, write {to_sql(apart)}."
+                    )
             raise privacy_error(window, what, hint)
         function, where = window.this, None
         if isinstance(function, exp.Filter):

@@ -69,10 +69,12 @@ from dpsql.catalogue.row_names import (
     LIST_AGGREGATES,
     LIST_ENDS,
     NOT_LISTED,
+    RANDOM_FUNCTIONS,
     ROW_ALIASES,
     ROW_NAMES,
     ROW_OF_NAME,
     ROW_WORDS,
+    SAMPLE_HINT,
     RowName,
 )
 from dpsql.errors import PrivacyError
@@ -671,6 +673,8 @@ def _unknown(node: exp.Expr, name: str) -> PrivacyError:
     if name in NOT_LISTED:
         today = "write CURRENT_DATE, or a parameter, $now."
         hint = {CLOCK: today, JSON: "write json_extract_string(x, '$.name')."}.get(NOT_LISTED[name])
+        if name in RANDOM_FUNCTIONS:
+            hint = SAMPLE_HINT
         return privacy_error(node, f"{name} can't be used on private rows: {NOT_LISTED[name]}.", hint)
     if name == "&&":
         return privacy_error(node, "&& compares lists.", "write AND instead of &&.")
