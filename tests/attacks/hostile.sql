@@ -527,7 +527,7 @@ SELECT COUNT(*) FROM people WHERE date_diff('microsecond', seen, TIMESTAMP '2020
 -- verdict: answered
 SELECT COUNT(*) FROM people WHERE seen - TIMESTAMP '2020-01-01' > INTERVAL 1 DAY
 
--- verdict: refused
+-- verdict: answered
 SELECT COUNT(*) FROM people WHERE to_years(age) > gap
 
 -- verdict: refused

@@ -336,11 +336,11 @@ SELECT quantile(cost, 0.5) FROM visits
 SELECT mode(ward) FROM visits
 
 -- refused: ANY_VALUE has no noisy form.
--- hint: write MEDIAN(ward): it is a value in the middle; a mode, under PTR, is the most common one.
+-- hint: write SELECT ward, COUNT(*) FROM visits GROUP BY ward: it counts how often each value occurs.
 SELECT ANY_VALUE(ward) FROM visits
 
 -- refused: FIRST has no noisy form.
--- hint: write MEDIAN(ward): it is a value in the middle; a mode, under PTR, is the most common one.
+-- hint: write SELECT ward, COUNT(*) FROM visits GROUP BY ward: it counts how often each value occurs.
 SELECT first(ward) FROM visits
 
 -- refused: ARG_MAX has no noisy form.

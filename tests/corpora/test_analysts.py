@@ -175,8 +175,8 @@ ADVISED = [
     ("files", "COPY (SELECT COUNT(*) FROM t) TO 'x.csv'", "result.df().to_csv(", "SELECT COUNT(*) FROM t"),
     ("the information schema", "SELECT column_name FROM information_schema.columns WHERE table_name = 't'", "DESCRIBE", "DESCRIBE pub"),
     ("the present moment", "SELECT COUNT(*) FROM t WHERE z >= now() - INTERVAL 90 DAY", "CURRENT_DATE", "SELECT COUNT(*) FROM t WHERE day >= CURRENT_DATE - INTERVAL 90 DAY"),
-    ("random rows", "SELECT COUNT(*) FROM t WHERE random() < 0.1", "leave it out", "SELECT COUNT(*) FROM t"),
-    ("samples", "SELECT COUNT(*) FROM t USING SAMPLE 10%", "leave it out", "SELECT COUNT(*) FROM t"),
+    ("random rows", "SELECT COUNT(*) FROM t WHERE random() < 0.1", "aggregate all rows", "SELECT COUNT(*) FROM t"),
+    ("samples", "SELECT COUNT(*) FROM t USING SAMPLE 10%", "aggregate all rows", "SELECT COUNT(*) FROM t"),
     ("truths of people", "SELECT bool_or(f) FROM t", "COUNT_IF(f) > 0", "SELECT COUNT_IF(f) > 0 FROM t"),
     ("rows of a pivot", "PIVOT t ON k USING SUM(n) ORDER BY 1", "as groups", "PIVOT t ON k IN ('a', 'b') USING SUM(n) GROUP BY f"),
 ]  # fmt: skip
@@ -245,14 +245,10 @@ def test_a_kept_result_says_so(session: dpsql.Session) -> None:
     assert "counts" in [row[0] for row in session.sql("SHOW TABLES").fetchall()]
 
 
-def test_filtered_counts_have_names_of_their_own(
-    con: duckdb.DuckDBPyConnection, session: dpsql.Session
-) -> None:
-    text = "SELECT COUNT(*) FILTER (WHERE f), COUNT(*) FILTER (WHERE n > 2), APPROX_COUNT_DISTINCT(k) FROM t"
-    assert (
-        session.sql(text).columns[:2] == con.sql(text).columns[:2] or len(set(session.sql(text).columns)) == 3
-    )
-    assert session.sql(text).columns[0] == "count_star() FILTER (WHERE f)"
+def test_filtered_counts_have_names_of_their_own(session: dpsql.Session) -> None:
+    text = "SELECT COUNT(*) FILTER (WHERE f), COUNT(*) FILTER (WHERE n > 2) FROM t"
+    named = ["count_star() FILTER (WHERE f)", "count_star() FILTER (WHERE n > 2)"]
+    assert list(session.sql(text).columns) == named
 
 
 def test_private_facts_are_not_described(session: dpsql.Session) -> None:
@@ -261,7 +257,7 @@ def test_private_facts_are_not_described(session: dpsql.Session) -> None:
     assert rows["boss"][2:] == (None,) * 10
 
 
-def test_stored_json_that_is_none_counts_as_missing(tmp_path: object) -> None:
+def test_stored_json_that_is_none_counts_as_missing() -> None:
     con = duckdb.connect()
     con.execute("CREATE TABLE t AS SELECT i AS u, '{\"p\": 1}' AS j FROM range(300) r(i)")
     policy = dpsql.Policy.loads(f'{BUDGET}\n[tables.t]\nprivacy_unit = "u"\nmax_rows = 1\n')

@@ -68,6 +68,7 @@ NESTED = {
         'STRUCT(a INTEGER, "b c" VARCHAR, d DOUBLE[])',
         ["{'a': 1, 'b c': 'x', 'd': [1.5]}", "{'a': 2147483647, 'b c': NULL, 'd': NULL}"],
     ),
+    "mp": ("MAP(VARCHAR, INTEGER)", ["MAP {}", "MAP {'a': 1, '': NULL}", "MAP {'b': 2147483647}"]),
 }
 COLUMNS: dict[str, tuple[str, list[str]]] = {
     **{name: (kind, [f"'{value}'" for value in values]) for name, (kind, values) in INTEGERS.items()},

@@ -95,7 +95,12 @@ def refuse_row_choice(select: exp.Select) -> None:
         if found := select.args.get(key):
             place = found[0] if isinstance(found, list) else found
             what = f"{clause} can't be used on private rows."
-            raise privacy_error(place, what, hint, around=select.expressions[0])
+            raise privacy_error(
+                place,
+                what,
+                hint,
+                around=select.expressions[0] if select.expressions else select.args["from_"],
+            )
 
 
 _SEEN = "dpsql_seen"

@@ -155,7 +155,7 @@ def bind_list_overlap(node: exp.Expr, bind: Bind) -> Typed:
     """Bind list_has_any and list_has_all of two lists of one type; a written one takes the other's type."""
     name = "list_has_all" if isinstance(node, exp.ArrayContainsAll) else "list_has_any"
     both = [bind(place) for place in (node.this, node.expression)]
-    if "start" not in node.meta and name == "list_has_any" and any(t.type.kind == "BOOLEAN" for t in both):
+    if "start" not in node.meta and name == "list_has_any" and all(t.type.kind != "LIST" for t in both):
         raise _unknown(node, "&&")  # other dialects' AND
     both = [require_kind(typed, ("LIST",), f"{name} compares lists") for typed in both]
     if both[0].type != both[1].type:
@@ -672,7 +672,9 @@ def bind_sha(node: exp.Expr, bind: Bind) -> Typed:
 def _unknown(node: exp.Expr, name: str) -> PrivacyError:
     if name in NOT_LISTED:
         today = "write CURRENT_DATE, or a parameter, $now."
-        hint = {CLOCK: today, JSON: "write json_extract_string(x, '$.name')."}.get(NOT_LISTED[name])
+        hint = {CLOCK: today, JSON: "take parts by json_extract_string and a path, such as '$.name'."}.get(
+            NOT_LISTED[name]
+        )
         if name in RANDOM_FUNCTIONS:
             hint = SAMPLE_HINT
         return privacy_error(node, f"{name} can't be used on private rows: {NOT_LISTED[name]}.", hint)

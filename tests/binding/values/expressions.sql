@@ -716,3 +716,22 @@ json_extract(concat('[', i::VARCHAR, ']'), '$[0]')::BIGINT
 json_extract_string(s, '$[0]."b c"')
 to_days(i)
 to_months(3)
+mp['a']
+mp['a'] + 1
+mp[s]
+map_extract(mp, 'a')
+map_extract_value(mp, s2)
+map_contains(mp, 'b')
+map_keys(mp)
+map_values(mp)
+cardinality(mp)
+to_years(i)
+to_decades(i)
+to_quarters(i)
+to_weeks(i)
+to_hours(i)
+to_minutes(i)
+to_seconds(i)
+to_milliseconds(i)
+to_microseconds(i)
+strptime(s, '%Y-%m-%d')

@@ -179,7 +179,7 @@ REFUSED = [
     ("s::INTERVAL", "cast"), ("s::TIMESTAMPTZ", "cast"), ("l::VARCHAR", "cast"), ("i::DECIMAL(50, 2)", "cast"),
     ("dt AT TIME ZONE 'Nowhere'", "TIME ZONE"), ("l[i]", "literal"), ("l[i:2]", "literal"), ("st.nope", "no"),
     ("st['nope']", "no field"), ("i.a", "no column"), ("list_transform(l, x -> l)", "list"),
-    ("list_transform(l, lambda x: len(list_filter(l, lambda y: y > x)))", "lambda within"), 
+    ("list_transform(l, lambda x: len(list_filter(l, lambda y: y > x)))", "lambda within"),
     ("list_filter(l, lambda x: x)", "condition"),
     ("list_reduce(l, lambda x, y: x + y)", "list_reduce|lambda"), ("list_transform(ls, lambda x: concat(x, s))", "characters"),
     ("(SELECT 1)", "subquery"), ("EXISTS (SELECT 1)", "EXISTS"),
