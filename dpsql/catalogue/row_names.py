@@ -271,7 +271,7 @@ REFUSED_NODES: dict[str, str] = {
 
 _NO_ROWS = "its answer is not about the rows"
 _COSTS = "its cost depends on the values"
-SAMPLE_HINT = "aggregate all rows: no sample of them is drawn here, since all of them cost no more than some."
+SAMPLE_HINT = "aggregate all rows: no sample of them is drawn here."
 CLOCK = "each run would be a new question; CURRENT_DATE is one day's"
 RANDOM_FUNCTIONS = ("random", "rand")
 TODAY_FUNCTIONS = ("current_date", "today")

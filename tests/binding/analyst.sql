@@ -105,15 +105,15 @@ SELECT COUNT(COLUMNS(['ward','urgent'])) FROM visits
 SELECT MIN(COLUMNS(*)) FROM visits
 
 -- refused: USING SAMPLE can't be used on private rows.
--- hint: aggregate all of them.
+-- hint: aggregate all rows: no sample of them is drawn here.
 SELECT COUNT(*) FROM visits USING SAMPLE 10%
 
 -- refused: a sample can't be taken of private rows.
--- hint: aggregate all of them.
+-- hint: aggregate all rows: no sample of them is drawn here.
 SELECT COUNT(*) FROM visits TABLESAMPLE 10%
 
 -- refused: USING SAMPLE can't be used on private rows.
--- hint: aggregate all of them.
+-- hint: aggregate all rows: no sample of them is drawn here.
 SELECT COUNT(*) FROM (SELECT * FROM visits USING SAMPLE 100 ROWS)
 
 -- refused: PIVOT without GROUP BY has a row for each value of all other columns, and visit tells people apart.
@@ -602,7 +602,7 @@ CREATE TEMP TABLE v AS SELECT ward FROM visits
 CREATE MACRO f(x) AS x + 1
 
 -- refused: COPY is not a statement of dpsql.
--- hint: keep the answer of a query under a name, and write its data frame to a file.
+-- hint: ask the query alone, and write its result: result.df().to_csv('counts.csv') in Python.
 COPY (SELECT COUNT(*) FROM visits) TO 'out.csv'
 
 -- refused: DESCRIBE takes a table's name.
@@ -688,7 +688,7 @@ SELECT * FROM read_csv('x.csv')
 SELECT * FROM 'x.parquet'
 
 -- refused: there is no table information_schema.tables.
--- hint: there is patients, visits, tests, people, wards, months.
+-- hint: write SHOW TABLES for the tables, and DESCRIBE with a table's name for its columns.
 SELECT * FROM information_schema.tables
 
 -- refused: duckdb_tables can't be read here: tables come from the policy.
@@ -908,15 +908,15 @@ SELECT sex, kind, COUNT(*) FROM tests JOIN visits USING (visit) JOIN patients US
 SELECT COUNT(*) FROM visits a, visits b WHERE a.patient = b.patient AND a.visit < b.visit
 
 -- refused: private tables are joined on something other than their privacy unit.
--- hint: different people's rows can't meet; for each person's own rows, add a.patient = b.patient to WHERE.
+-- hint: no policy lets different people's rows meet; for each person's own rows, add a.patient = b.patient to WHERE.
 SELECT COUNT(*) FROM visits a CROSS JOIN visits b
 
 -- refused: private tables are joined on something other than their privacy unit.
--- hint: different people's rows can't meet; for each person's own rows, add a.patient = b.patient to ON.
+-- hint: no policy lets different people's rows meet; for each person's own rows, add a.patient = b.patient to ON.
 SELECT COUNT(*) FROM visits a JOIN visits b ON a.ward = b.ward
 
 -- refused: private tables are joined on something other than their privacy unit.
--- hint: different people's rows can't meet; for each person's own rows, add a.patient = b.patient to ON.
+-- hint: no policy lets different people's rows meet; for each person's own rows, add a.patient = b.patient to ON.
 SELECT COUNT(*) FROM visits a JOIN visits b ON a.patient = b.patient OR a.ward = b.ward
 
 -- refused: rows that are their own privacy unit can't be joined with other private rows.

@@ -170,7 +170,7 @@ ADVISED = [
     ("any value of people", "SELECT ANY_VALUE(d) FROM t", "SELECT d, COUNT(*) FROM t GROUP BY d", "SELECT d, COUNT(*) FROM t GROUP BY d"),
     ("the first of people", "SELECT k, FIRST(n) FROM t WHERE k = 'a' GROUP BY 1", "SELECT k, n, COUNT(*) FROM t WHERE k = 'a' GROUP BY k, n", "SELECT n, COUNT(*) FROM t WHERE k = 'a' AND n > 0 GROUP BY n"),
     ("ranks over everybody", "SELECT q, AVG(x) FROM (SELECT NTILE(2) OVER (ORDER BY x) AS q, x FROM t) GROUP BY q", "SELECT QUANTILE_CONT(x, 0.5)", "SELECT CASE WHEN x < 3 THEN 1 ELSE 2 END AS q, AVG(x) FROM t GROUP BY 1"),
-    ("people who meet others", "SELECT COUNT(*) FROM t AS a JOIN t AS b ON a.boss = b.u", "whatever a policy declares", "SELECT COUNT(*) FROM t AS a JOIN t AS b ON a.u = b.u"),
+    ("people who meet others", "SELECT COUNT(*) FROM t AS a JOIN t AS b ON a.boss = b.u", "no policy lets", "SELECT COUNT(*) FROM t AS a JOIN t AS b ON a.u = b.u"),
     ("a bound that is missing", "SELECT AVG(length(d)) FROM t", "AVG(LENGTH(d), contribution_bounds_per_row => AUTO)", ""),
     ("files", "COPY (SELECT COUNT(*) FROM t) TO 'x.csv'", "result.df().to_csv(", "SELECT COUNT(*) FROM t"),
     ("the information schema", "SELECT column_name FROM information_schema.columns WHERE table_name = 't'", "DESCRIBE", "DESCRIBE pub"),

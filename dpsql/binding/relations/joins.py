@@ -371,10 +371,7 @@ class _Step:
         if link and alike:
             written = self.join.args.get("on") or self.using or outer
             clause = "ON" if written else "WHERE"
-            hint = (
-                "different people's rows can't meet, whatever a policy declares: ask the owner for a public table of what "
-                f"is needed of the other. For each person's own rows, add {link} to {clause}."
-            )
+            hint = f"no policy lets different people's rows meet; for each person's own rows, add {link} to {clause}."
         elif alike:
             hint = "keep the privacy unit's own column on both sides, unchanged, and join on it."
         what = "private tables are joined on something other than their privacy unit."

@@ -74,6 +74,7 @@ SELECT COUNT(*) FROM visits WHERE random() < 0.5
 PrivacyError: random can't be used on private rows: its answer is not about the rows.
   1 |   SELECT COUNT(*) FROM visits WHERE random() < 0.5
                                           ^^^^^^^^
+Hint: aggregate all rows: no sample of them is drawn here.
 ====
 -- case: setseed
 SELECT COUNT(*) FROM visits WHERE setseed(0.5) IS NULL
@@ -158,7 +159,7 @@ SELECT any_value(age) FROM visits
 PrivacyError: ANY_VALUE has no noisy form.
   1 |   SELECT any_value(age) FROM visits
                          ^^^
-Hint: write MEDIAN(age): it is a value in the middle; a mode, under PTR, is the most common one.
+Hint: write SELECT age, COUNT(*) FROM visits GROUP BY age: it counts how often each value occurs.
 ====
 -- case: a post-processing type error, before anything is paid
 -- caret: none

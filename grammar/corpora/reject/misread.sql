@@ -380,7 +380,7 @@ SELECT COUNT(*) FROM (SELECT patient_id, age FROM visits) JOIN (SELECT patient_i
 PrivacyError: private tables are joined on something other than their privacy unit.
   1 |   tient_id AS p, income FROM patients) ON age = income
                                                 ^^^^^^^^^^^^
-Hint: different people's rows can't meet; for each person's own rows, add patient_id = p to ON.
+Hint: no policy lets different people's rows meet; for each person's own rows, add patient_id = p to ON.
 ====
 -- case: a column that was not released
 SELECT nope FROM (SELECT COUNT(*) AS n FROM visits)

@@ -20,7 +20,7 @@ SELECT * FROM information_schema.tables
 BindError: there is no table information_schema.tables.
   1 |   SELECT * FROM information_schema.tables
                       ^^^^^^^^^^^^^^^^^^^^^^^^^
-Hint: there is visits, patients, bids, orders, lines, payments, shipments, shifts, ....
+Hint: write SHOW TABLES for the tables, and DESCRIBE with a table's name for its columns.
 ====
 -- case: a system table
 SELECT * FROM duckdb_settings()

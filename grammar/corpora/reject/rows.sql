@@ -92,7 +92,7 @@ SELECT COUNT(*) FROM visits TABLESAMPLE 10%
 PrivacyError: a sample can't be taken of private rows.
   1 |   SELECT COUNT(*) FROM visits TABLESAMPLE 10%
                              ^^^^^^^^^^^^^^^^^^^^^
-Hint: aggregate all of them.
+Hint: aggregate all rows: no sample of them is drawn here.
 ====
 -- case: a sample of the statement
 SELECT COUNT(*) FROM visits USING SAMPLE 10
@@ -100,7 +100,7 @@ SELECT COUNT(*) FROM visits USING SAMPLE 10
 PrivacyError: USING SAMPLE can't be used on private rows.
   1 |   SELECT COUNT(*) FROM visits USING SAMPLE 10
                                                  ^^
-Hint: aggregate all of them.
+Hint: aggregate all rows: no sample of them is drawn here.
 ====
 -- case: a window function below the aggregation
 SELECT SUM(r) FROM (SELECT row_number() OVER (ORDER BY age) AS r FROM visits) v
@@ -172,7 +172,7 @@ SELECT COUNT(*) FROM visits, patients
 PrivacyError: private tables are joined on something other than their privacy unit.
   1 |   SELECT COUNT(*) FROM visits, patients
                                      ^^^^^^^^
-Hint: different people's rows can't meet; for each person's own rows, add visits.patient_id = patients.patient_id to WHERE.
+Hint: no policy lets different people's rows meet; for each person's own rows, add visits.patient_id = patients.patient_id to WHERE.
 ====
 -- case: a join beside the unit
 SELECT COUNT(*) FROM visits JOIN patients ON visits.age = patients.income
@@ -180,7 +180,7 @@ SELECT COUNT(*) FROM visits JOIN patients ON visits.age = patients.income
 PrivacyError: private tables are joined on something other than their privacy unit.
   1 |   SELECT COUNT(*) FROM visits JOIN patients ON visits.age = patients.income
                                                      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-Hint: different people's rows can't meet; for each person's own rows, add visits.patient_id = patients.patient_id to ON.
+Hint: no policy lets different people's rows meet; for each person's own rows, add visits.patient_id = patients.patient_id to ON.
 ====
 -- case: a self join beside the unit
 SELECT COUNT(*) FROM visits a JOIN visits b ON a.city = b.city
@@ -188,7 +188,7 @@ SELECT COUNT(*) FROM visits a JOIN visits b ON a.city = b.city
 PrivacyError: private tables are joined on something other than their privacy unit.
   1 |   SELECT COUNT(*) FROM visits a JOIN visits b ON a.city = b.city
                                                        ^^^^^^^^^^^^^^^
-Hint: different people's rows can't meet; for each person's own rows, add a.patient_id = b.patient_id to ON.
+Hint: no policy lets different people's rows meet; for each person's own rows, add a.patient_id = b.patient_id to ON.
 ====
 -- case: PIVOT
 SELECT * FROM (PIVOT visits ON ward USING COUNT(*))
