@@ -828,34 +828,30 @@ def _anonymous(node: exp.Anonymous) -> None:
     _put(node, made)
 
 
+_CLAUSES = ("group", "having", "qualify", "order", "limit", "offset", "distinct", "windows")
+
+
 def _most_frequent(node: exp.ApproxTopK) -> None:
     """Write APPROX_TOP_K, alone in its SELECT, as the values of the largest groups that have rows."""
     item = node.parent if isinstance(node.parent, exp.Alias) else node
     select, count = item.parent, node.expression
-    if not isinstance(select, exp.Select) or len(select.expressions) != 1 or item.arg_key != "expressions":
+    if not isinstance(select, exp.Select) or [*select.expressions] != [item] or any(map(select.args.get, _CLAUSES)):
         return
     if not isinstance(count, exp.Literal) or count.is_string or not count.name.isdigit():
         return
-    if any(
-        select.args.get(key)
-        for key in ("group", "having", "qualify", "order", "limit", "offset", "distinct", "windows")
-    ):
-        return
     written = node.this.sql(dialect="duckdb", comments=False, normalize_functions="lower")
     name = item.alias or f"approx_top_k({written}, {count.name})"
-    inner, tables = select.copy(), select.args.get("with_")
-    inner.set("with_", None)
-    (value,) = (found.this for found in inner.expressions[0].find_all(exp.ApproxTopK))
-    counted = exp.Count(this=value.copy(), big_int=True)
+    inner, tables, number = select.copy(), select.args.get("with_"), exp.column("number")
+    counted = exp.Count(this=node.this.copy(), big_int=True)
     counted.meta.update(node.meta)
-    inner.set("expressions", [exp.alias_(value.copy(), "value"), exp.alias_(counted, "number")])
+    inner.set("with_", None)
+    inner.set("expressions", [exp.alias_(node.this.copy(), "value"), exp.alias_(counted, "number")])
     inner.set("group", exp.Group(expressions=[exp.Literal.number(1)]))
-    order = exp.Order(expressions=[exp.Ordered(this=exp.column("number"), desc=True, nulls_first=False)])
-    order.set("this", exp.column("value"))
+    largest = [exp.Ordered(this=number, desc=True, nulls_first=False)]
+    listed = exp.ArrayAgg(this=exp.Order(this=exp.column("value"), expressions=largest))
     first = exp.Slice(this=exp.Literal.number(1), expression=count.copy())
-    listed = exp.Bracket(this=exp.ArrayAgg(this=order), expressions=[first])
-    made = exp.select(exp.alias_(listed, name, quoted=True)).from_(inner.subquery("counted"))
-    made = made.where(exp.GT(this=exp.column("number"), expression=exp.Literal.number(0)))
+    cut = exp.alias_(exp.Bracket(this=listed, expressions=[first]), name, quoted=True)
+    made = exp.select(cut).from_(inner.subquery("counted")).where(number.copy() > 0)
     for key in list(select.args):
         select.set(key, None)
     for key, part in (*made.args.items(), ("with_", tables)):

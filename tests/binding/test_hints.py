@@ -191,7 +191,7 @@ def hint_of(session: dpsql.Session, text: str) -> str:
         ('SELECT "distance (mi)", COUNT(*) FROM trips',
          'write AVG("distance (mi)"), or add it to the groups: GROUP BY "distance (mi)".'),
         ("SELECT COUNT(*) FROM trips JOIN stops ON trips.boss = stops.place",
-         "different people's rows can't meet; for each person's own rows, add trips.\"my id\" = stops.\"my id\" to ON."),
+         "no policy lets different people's rows meet; for each person's own rows, add trips.\"my id\" = stops.\"my id\" to ON."),
         ("SELECT SUM(boss) FROM trips",
          "write SUM(boss, contribution_bounds_per_row => AUTO) to find them privately, or give bounds that you know"
          " as contribution_bounds_per_row, the lowest and the highest in parentheses, or ask the data owner for them."),

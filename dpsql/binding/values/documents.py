@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from fractions import Fraction
 
 from sqlglot import exp
 
@@ -163,9 +164,9 @@ def _cardinality(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed
     inner = _map("cardinality", arguments[0], bind)
     if inner.type == NULL:
         return Typed(make_cast(exp.Null(), BIGINT), BIGINT)
-    made = make_cast(make_call("cardinality", inner.node), BIGINT, trying=True)
+    made = make_try(make_call("cardinality", inner.node))
     return Typed(
-        made, BIGINT, Bounds(low=Bounds.point(0).low), reach=Bounds.point(0).union(Bounds.point(2**40))
+        made, Type.parse("UBIGINT"), Bounds(low=Fraction(0)), reach=Bounds(Fraction(0), Fraction(2**40))
     )
 
 

@@ -143,9 +143,9 @@ INSIDE = "a subquery over private rows would let one unit decide about the rows 
 SEVERAL = "with rows as the privacy unit, each may meet one row of "
 REFUSED = [
     # joins of private rows beside the unit
-    ("SELECT COUNT(*) FROM customers, orders", ON, "different people's rows can't meet; for each person's own rows, add customers.id = orders.customer to WHERE."),
-    ("SELECT COUNT(*) FROM customers c JOIN orders o ON c.age = o.amount", ON, "different people's rows can't meet; for each person's own rows, add c.id = o.customer to ON."),
-    ("SELECT COUNT(*) FROM orders o JOIN items i ON i.product = o.amount", ON, "different people's rows can't meet; for each person's own rows, add o.order_id = i.order_id to ON."),
+    ("SELECT COUNT(*) FROM customers, orders", ON, "no policy lets different people's rows meet; for each person's own rows, add customers.id = orders.customer to WHERE."),
+    ("SELECT COUNT(*) FROM customers c JOIN orders o ON c.age = o.amount", ON, "no policy lets different people's rows meet; for each person's own rows, add c.id = o.customer to ON."),
+    ("SELECT COUNT(*) FROM orders o JOIN items i ON i.product = o.amount", ON, "no policy lets different people's rows meet; for each person's own rows, add o.order_id = i.order_id to ON."),
     ("SELECT COUNT(*) FROM customers c JOIN orders o ON c.id = o.customer OR c.age > 30", ON, None),
     ("SELECT COUNT(*) FROM customers c JOIN orders o ON NOT c.id = o.customer", ON, None),
     ("SELECT COUNT(*) FROM customers c JOIN orders o ON c.id >= o.customer", ON, None),
@@ -154,7 +154,7 @@ REFUSED = [
     ("SELECT COUNT(*) FROM customers c LEFT JOIN orders o ON c.age = 3 WHERE c.id = o.customer", ON, None),
     ("SELECT COUNT(*) FROM customers c CROSS JOIN orders o", ON, None),
     ("SELECT COUNT(*) FROM customers a JOIN customers b USING (city)", ON,
-     "different people's rows can't meet; for each person's own rows, add a.id = b.id to ON."),
+     "no policy lets different people's rows meet; for each person's own rows, add a.id = b.id to ON."),
     ("SELECT COUNT(*) FROM customers c POSITIONAL JOIN orders o", "POSITIONAL joins match rows by their neighbours, which belong to "
      "others.", "join on equal columns."),
     ("SELECT COUNT(*) FROM orders o ASOF JOIN calls k ON o.customer = k.caller AND o.day >= k.day",
@@ -320,7 +320,7 @@ def test_units_of_different_names_meet_where_the_analyst_says_so() -> None:
             session.sql("SELECT COUNT(*) FROM people, calls")
         assert (
             caught.value.hint
-            == "different people's rows can't meet; for each person's own rows, add people.id = calls.caller to WHERE."
+            == "no policy lets different people's rows meet; for each person's own rows, add people.id = calls.caller to WHERE."
         )
 
 
