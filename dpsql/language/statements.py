@@ -828,20 +828,17 @@ def _anonymous(node: exp.Anonymous) -> None:
     _put(node, made)
 
 
-_CLAUSES = ("group", "having", "qualify", "order", "limit", "offset", "distinct", "windows")
-
-
 def _most_frequent(node: exp.ApproxTopK) -> None:
     """Write APPROX_TOP_K, alone in its SELECT, as the values of the largest groups that have rows."""
     item = node.parent if isinstance(node.parent, exp.Alias) else node
-    select, count = item.parent, node.expression
-    if not isinstance(select, exp.Select) or [*select.expressions] != [item] or any(map(select.args.get, _CLAUSES)):
+    select, count, number = item.parent, node.expression, exp.column("number")
+    known = {"kind", "mode", "expressions", "from_", "joins", "where", "with_"}
+    if not isinstance(select, exp.Select) or {key for key, part in select.args.items() if part} - known:
         return
-    if not isinstance(count, exp.Literal) or count.is_string or not count.name.isdigit():
+    if len(select.expressions) != 1 or not isinstance(count, exp.Literal) or not count.name.isdigit():
         return
     written = node.this.sql(dialect="duckdb", comments=False, normalize_functions="lower")
-    name = item.alias or f"approx_top_k({written}, {count.name})"
-    inner, tables, number = select.copy(), select.args.get("with_"), exp.column("number")
+    inner, tables = select.copy(), select.args.get("with_")
     counted = exp.Count(this=node.this.copy(), big_int=True)
     counted.meta.update(node.meta)
     inner.set("with_", None)
@@ -849,12 +846,12 @@ def _most_frequent(node: exp.ApproxTopK) -> None:
     inner.set("group", exp.Group(expressions=[exp.Literal.number(1)]))
     largest = [exp.Ordered(this=number, desc=True, nulls_first=False)]
     listed = exp.ArrayAgg(this=exp.Order(this=exp.column("value"), expressions=largest))
-    first = exp.Slice(this=exp.Literal.number(1), expression=count.copy())
-    cut = exp.alias_(exp.Bracket(this=listed, expressions=[first]), name, quoted=True)
-    made = exp.select(cut).from_(inner.subquery("counted")).where(number.copy() > 0)
-    for key in list(select.args):
-        select.set(key, None)
-    for key, part in (*made.args.items(), ("with_", tables)):
+    cut = exp.Bracket(
+        this=listed, expressions=[exp.Slice(this=exp.Literal.number(1), expression=count.copy())]
+    )
+    shown = exp.alias_(cut, item.alias or f"approx_top_k({written}, {count.name})", quoted=True)
+    made = exp.select(shown).from_(inner.subquery("counted")).where(number.copy() > 0)
+    for key, part in (*dict.fromkeys(select.args).items(), *made.args.items(), ("with_", tables)):
         select.set(key, part)
 
 
