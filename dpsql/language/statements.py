@@ -274,7 +274,7 @@ _REFUSED = dict.fromkeys(_WRITING.split(), _READ_ONLY) | {
     **dict.fromkeys(("PREPARE", "EXECUTE"), "write the query with parameters, and give their values with it."),
     "INSERT": _KEPT,
     "CREATE": f"{_KEPT} A synthetic table is created of rows that look like private ones.",
-    **dict.fromkeys(("COPY", "EXPORT"), "ask the query alone, and write its result: result.df().to_csv('counts.csv') in Python."),
+    **dict.fromkeys(("COPY", "EXPORT"), "ask the query alone, and write the data frame of its answer to a file."),
 }  # fmt: skip
 
 

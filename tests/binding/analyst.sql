@@ -602,7 +602,7 @@ CREATE TEMP TABLE v AS SELECT ward FROM visits
 CREATE MACRO f(x) AS x + 1
 
 -- refused: COPY is not a statement of dpsql.
--- hint: ask the query alone, and write its result: result.df().to_csv('counts.csv') in Python.
+-- hint: ask the query alone, and write the data frame of its answer to a file.
 COPY (SELECT COUNT(*) FROM visits) TO 'out.csv'
 
 -- refused: DESCRIBE takes a table's name.

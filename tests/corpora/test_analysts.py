@@ -172,7 +172,7 @@ ADVISED = [
     ("ranks over everybody", "SELECT q, AVG(x) FROM (SELECT NTILE(2) OVER (ORDER BY x) AS q, x FROM t) GROUP BY q", "SELECT QUANTILE_CONT(x, 0.5)", "SELECT CASE WHEN x < 3 THEN 1 ELSE 2 END AS q, AVG(x) FROM t GROUP BY 1"),
     ("people who meet others", "SELECT COUNT(*) FROM t AS a JOIN t AS b ON a.boss = b.u", "no policy lets", "SELECT COUNT(*) FROM t AS a JOIN t AS b ON a.u = b.u"),
     ("a bound that is missing", "SELECT AVG(length(d)) FROM t", "AVG(LENGTH(d), contribution_bounds_per_row => AUTO)", ""),
-    ("files", "COPY (SELECT COUNT(*) FROM t) TO 'x.csv'", "result.df().to_csv(", "SELECT COUNT(*) FROM t"),
+    ("files", "COPY (SELECT COUNT(*) FROM t) TO 'x.csv'", "data frame", "SELECT COUNT(*) FROM t"),
     ("the information schema", "SELECT column_name FROM information_schema.columns WHERE table_name = 't'", "DESCRIBE", "DESCRIBE pub"),
     ("the present moment", "SELECT COUNT(*) FROM t WHERE z >= now() - INTERVAL 90 DAY", "CURRENT_DATE", "SELECT COUNT(*) FROM t WHERE day >= CURRENT_DATE - INTERVAL 90 DAY"),
     ("random rows", "SELECT COUNT(*) FROM t WHERE random() < 0.1", "aggregate all rows", "SELECT COUNT(*) FROM t"),

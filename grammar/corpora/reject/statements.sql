@@ -4,7 +4,7 @@ COPY visits TO 'out.csv'
 ParseError: COPY is not a statement of dpsql.
   1 |   COPY visits TO 'out.csv'
         ^^^^
-Hint: ask the query alone, and write its result: result.df().to_csv('counts.csv') in Python.
+Hint: ask the query alone, and write the data frame of its answer to a file.
 ====
 -- case: COPY (SELECT * FROM visits) TO 'out.csv'
 COPY (SELECT * FROM visits) TO 'out.csv'
@@ -12,7 +12,7 @@ COPY (SELECT * FROM visits) TO 'out.csv'
 ParseError: COPY is not a statement of dpsql.
   1 |   COPY (SELECT * FROM visits) TO 'out.csv'
         ^^^^
-Hint: ask the query alone, and write its result: result.df().to_csv('counts.csv') in Python.
+Hint: ask the query alone, and write the data frame of its answer to a file.
 ====
 -- case: ATTACH 'other.duckdb' AS other
 ATTACH 'other.duckdb' AS other
@@ -156,7 +156,7 @@ EXPORT DATABASE 'x'
 ParseError: EXPORT is not a statement of dpsql.
   1 |   EXPORT DATABASE 'x'
         ^^^^^^
-Hint: ask the query alone, and write its result: result.df().to_csv('counts.csv') in Python.
+Hint: ask the query alone, and write the data frame of its answer to a file.
 ====
 -- case: IMPORT DATABASE 'x'
 IMPORT DATABASE 'x'
