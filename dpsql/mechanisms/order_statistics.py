@@ -550,11 +550,11 @@ def cut_segments(
 
     ``values`` are distinct, ascending, within ``[low, high]``; ``counts`` are not negative.
     """
-    n, upto = _accumulate(counts, rank.scale)
+    n, upto = accumulate_counts(counts, rank.scale)
     return _cut_runs(values, upto, 0, low, high, rank.scale, rank.target(n, inward))
 
 
-def _accumulate(counts: Integers, scale: int) -> tuple[int, Integers]:
+def accumulate_counts(counts: Integers, scale: int) -> tuple[int, Integers]:
     """Return the number of values, and the number up to each."""
     n = int(sum(map(int, counts))) if counts.dtype == object else int(counts.sum())
     return n, np.cumsum(counts.astype(object if scale * max(n, 1) >= _SMALL else np.int64))
@@ -595,7 +595,6 @@ def choose_step(
     entropy: Entropy,
     inward: int = 0,
     weights: PointWeights | None = None,
-    target: int | None = None,
 ) -> int:
     """Choose a grid step with probability proportional to ``exp(rate * scaled utility)``, and to its weight, exactly.
 
@@ -605,8 +604,8 @@ def choose_step(
 
     ``target`` is a scaled rank in place of that of ``rank``, between 0 and ``scale`` times the number of values.
     """
-    n, upto = _accumulate(counts, rank.scale)
-    scale, target = rank.scale, rank.target(n, inward) if target is None else target
+    n, upto = accumulate_counts(counts, rank.scale)
+    scale, target = rank.scale, rank.target(n, inward)
     size = high - low + 1 if weights is None else weights.total
     reach = max(0, min(math.ceil((math.log(size) + _NEVER) / rate), scale * n + 1))
     # Points up to values[first - 1] have too few values up to them, points from values[last] on too many below.

@@ -14,25 +14,35 @@ of a unit in each group and the groups of a unit.
 The least value has the rank ``min(k, n / 2)`` for a public k, so large that points outside the data have negligible
 weight: at rank 0 every point below the data would be as good as the true minimum.
 
-Intervals. The ends of a single quantile's interval are two more choices of this mechanism. Each takes :data:`END_SHARE` of
-the quantile's epsilon, so the quantile's own error in rank grows by a third at most. The released quantile q is public, so
-an end is chosen among cells that grow with their distance from q, each by about a half (:func:`list_edges`). Cell 0 ends at
-q; the interval reaches to the far edge of the chosen cell. Each cell weighs at least a third more than the one before it
-(:func:`weigh_cells`), so all cells before it weigh at most three times as much as it does. An end is aimed b rows beyond the
-wanted rank, of the data with b more rows in the last cell, so some cell always has utility 0.
+Intervals. A single quantile's interval is one more choice of this mechanism, for :data:`END_SHARE` of the quantile's epsilon
+for each end, so the quantile's own error in rank grows by a third at most. The released quantile q is public, so the choice
+is among nested intervals around q, whose ends grow away from q by about a half each (:meth:`Quantiles.list_nested`). An end
+that is half of the way to its bound or farther is the bound; the last interval is the whole grid. Interval k is to reach b
+rows beyond the wanted rank on both sides, and the one before it is not to. Its reach g(k) is the lesser of the rows between
+the wanted rank and its ends, negative if they are outside. An end at its bound does not limit the reach.
 
-Coverage, for any data and any q: let the exact quantile x be in cell k > 0 on one side of q. The cells before k are the
-wrong ones. Each misses by b rows or more, so none of them has utility 0, and the cell that has it weighs as much as cell k
-at least. So an end is wrong with probability at most ``3 exp(-rate b)``, which determines b without the number of grid
-points. The interval contains q, so it misses x only on the side of q where x is: each end may miss as often as the interval.
+    g(k) = min(U_k - t, t - L_k)     U_k values up to the interval's upper end, L_k values below its lower end
+    u(k) = -max(0, b - g(k), g(k - 1) - b)
+
+One row moves t by p, and U_k and L_k by 0 or 1, so it moves every g, and every u, by at most ``max(p, 1 - p)``: the
+sensitivity above. Both ends share one choice, so each is twice as exact as if it had its own.
+
+Coverage, for any data and any q: g ascends with k, the last one has no limit, and the first that is b or more has utility 0.
+Let k be the first interval that contains the exact quantile x. The intervals before k are the wrong ones. Each has a reach of
+0 at most, so it misses by b, and the interval with utility 0 is k or a later one. Each interval weighs at least a third more
+than the one before it (:func:`weigh_nested`), so all wrong ones weigh at most three times as much as the right one. So x is
+missed with odds of at most ``3 exp(-rate b)``, which determines b without the number of grid points. (b has :data:`BETWEEN`
+more, since x may be between two rows.)
 
 Publicly known rows move no score, so the sensitivity is as above.
 
 One row may be anywhere, so the least value's lower end is the lower bound. Its other end is the value itself if there are
-enough rows that it is not below the data (:meth:`Quantiles.count_needed`), and the upper bound otherwise. This is a choice
-between two candidates: n - m, and 0, for n rows and a public m. One row moves only one of the two scores, and only by 1, so
-its rate is epsilon. With too few rows the value is taken with probability at most ``exp(-rate (m - count))``. The
-greatest value's ends are the mirror image.
+enough rows that it is not below the data, and the upper bound otherwise. This is a choice between two candidates: n - m, and
+0, for n rows and a public m. One row moves only one of the two scores, and only by 1, so its rate is epsilon, and the odds
+of the value are ``exp(rate (n - m))``. The value is below the data with probability at most ``points exp(-r n)`` for its own
+rate r (:meth:`Quantiles.count_needed`), which is 1 at some n. There the value is taken with probability 0.05 by the choice of
+m. With more rows this grows slower than the other probability falls, since r is the greater rate. So the interval misses
+with probability 0.05 at most. The greatest value's ends are the mirror image.
 """
 
 from __future__ import annotations
@@ -43,7 +53,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from itertools import count, takewhile
+from itertools import takewhile
 
 import numpy as np
 import pyarrow as pa
@@ -53,11 +63,18 @@ from dpsql.mechanisms.aggregation import Answered, Group, Part, index_groups
 from dpsql.mechanisms.base import ClaimedText, ErrorBasis, ExpectedError, RowsClaim
 from dpsql.mechanisms.fast.column_counts import ColumnCounts
 from dpsql.mechanisms.histograms import GRID_STEP, STEP_ROWS, read_histogram
-from dpsql.mechanisms.order_statistics import GeometricGrid, GradedGrid, PointWeights, WantedRank, choose_step
+from dpsql.mechanisms.order_statistics import (
+    GeometricGrid,
+    GradedGrid,
+    PointWeights,
+    WantedRank,
+    accumulate_counts,
+    choose_step,
+)
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import choose_exponential
 from dpsql.numerics import interval_arithmetic as ia
-from dpsql.numerics.exact_numbers import Integers, read_integers
+from dpsql.numerics.exact_numbers import Integers, read_integers, to_integers
 from dpsql.privacy.events import BoundedRange, Event, compose_events
 
 RANK_CONFIDENCE = 0.95
@@ -74,7 +91,7 @@ DRAWN_LEVEL = 0.95
 """The level that intervals are drawn at, unless more is asked for: a stored answer serves all lower levels."""
 BETWEEN = 1
 """The rows by which a quantile between two neighbouring values may be off its rank."""
-_SAY_ENDS = "Each end of an interval is a choice of its own, which takes ε={:g} of this in each group."
+_SAY_ENDS = "The interval of {} is a choice of its own, which takes ε={:g} of this in each group."
 
 _NO_ROWS = np.zeros(0, dtype=np.intp)
 
@@ -120,7 +137,7 @@ class Quantiles(Part):
 
     @property
     def event(self) -> Event:
-        parts = Counter([*map(self.part_of, range(len(self.ranks))), *([self._end_part] * len(self.ends))])
+        parts = Counter([*map(self.part_of, range(len(self.ranks))), *self._interval_parts.values()])
         many = ((part, self.groups * count) for part, count in parts.items())
         return compose_events(BoundedRange(part * count, count) for part, count in many)
 
@@ -138,7 +155,7 @@ class Quantiles(Part):
         return alone and (not self.bars or self.bars[places[0]])
 
     def _find_doubt(self, rank: WantedRank) -> float:
-        """Return the miss probability of one end of a rank's interval, which misses on one side of the quantile only.
+        """Return the miss probability of a rank's interval.
 
         Intervals of up to :data:`DRAWN_LEVEL` are drawn at that level, so that a stored answer serves all of these.
         """
@@ -188,14 +205,14 @@ class Quantiles(Part):
         """The epsilon of one quantile in one group, with that of its interval."""
         return self.epsilon / (self.groups * len(self.ranks))
 
-    @property
-    def _end_part(self) -> Fraction:
-        """The epsilon of one end of an interval in one group."""
-        return self._each * END_SHARE
+    @cached_property
+    def _interval_parts(self) -> Mapping[int, Fraction]:
+        """The epsilon of each released interval in one group, by the index of its rank."""
+        return {i: self._each * END_SHARE * many for i, many in Counter(own for own, _ in self.ends).items()}
 
     def part_of(self, place: int) -> Fraction:
         """Return the epsilon of the choice of one quantile in one group."""
-        return self._each * (1 - END_SHARE * sum(own == place for own, _ in self.ends))
+        return self._each - self._interval_parts.get(place, 0)
 
     @cached_property
     def _parts(self) -> Mapping[WantedRank, Fraction]:
@@ -217,19 +234,23 @@ class Quantiles(Part):
         """Return the log-weight of one step of scaled utility."""
         return self._parts.get(rank, self._each) / (2 * rank.sensitivity * self.rows)
 
-    def _find_rows_off(self, rank: WantedRank) -> int:
-        """Return the rows b by which the ends of a rank's interval are aimed outside it.
+    def find_rows_beyond(self, place: int) -> int:
+        """Return the rows b that an interval is to have between the wanted rank and each of its ends.
 
         Of the least and the greatest value: the rows from which on the end is more probably the value than the bound.
         """
-        log = math.log((1 if rank.end else 3) / self._find_doubt(rank)) * (1 + 1e-9)
+        rank = self.ranks[place]
+        odds = 1 / self._find_doubt(rank) - 1
+        log = math.log(odds * (1 if rank.end else 3)) * (1 + 1e-9)
         if rank.end:
-            return 2 * self.inward - 1 + math.ceil(log / float(self._rate_end(rank)))
-        return math.ceil(log / float(self._rate_end(rank) * rank.scale)) + BETWEEN
+            few = math.log(self._points) / float(self.part_of(place) / (2 * rank.sensitivity * self.rows))
+            return math.ceil(few * (1 + 1e-9) + log / float(self.rate_interval(place)))
+        return math.ceil(log / float(self.rate_interval(place) * rank.scale)) + BETWEEN
 
-    def _rate_end(self, rank: WantedRank) -> Fraction:
-        """Return the log-weight of one step of scaled utility of an end: of one row, for the least and the greatest value."""
-        return self._end_part / (self.rows if rank.end else 2 * rank.sensitivity * self.rows)
+    def rate_interval(self, place: int) -> Fraction:
+        """Return the log-weight of one step of an interval's scaled utility: of one row, for the least and the greatest value."""
+        rank = self.ranks[place]
+        return self._interval_parts[place] / (self.rows if rank.end else 2 * rank.sensitivity * self.rows)
 
     def count_needed(self, rank: WantedRank) -> int | None:
         """Return the rows that keep the answer between the least and the greatest value; None if no number does.
@@ -334,33 +355,53 @@ class Quantiles(Part):
         out = [0] * len(chosen)
         for i, value in zip(order, sorted(chosen), strict=True):
             out[i] = value
-        around = [chosen[i] if self.ranks[i].end else out[i] for i, _ in self.ends]
-        outer = [
-            self._choose_end(values, counts, step, i, side, entropy)
-            for step, (i, side) in zip(around, self.ends, strict=True)
-        ]
-        return [*out, *outer]
+        ends: list[int] = []
+        for i in self._interval_parts:
+            if self.ranks[i].end:
+                ends.append(self._choose_far_end(int(counts.sum()), chosen[i], i, entropy))
+            else:
+                ends += self._choose_interval(values, counts, out[i], i, entropy)
+        return [*out, *ends]
 
-    def _choose_end(
-        self, values: Integers, counts: Integers, chosen: int, place: int, side: int, entropy: Entropy
-    ) -> int:
-        """Choose an end of an interval: a cell on its side of a released step, with some more rows in the last of them.
+    def _choose_far_end(self, rows: int, chosen: int, place: int, entropy: Entropy) -> int:
+        """Choose the end of the least or greatest value's interval: its own choice, or the bound if there may be too few rows."""
+        enough = np.array([rows - self.find_rows_beyond(place), 0], dtype=object)
+        if choose_exponential(enough, self.rate_interval(place), entropy) == 0:
+            return chosen
+        return self.high if self.ranks[place].end == "min" else self.low
 
-        Of the least or greatest value, for which ``chosen`` is its own choice: this, or the bound if there may be too few rows.
-        """
-        rank = self.ranks[place]
-        rate, off = self._rate_end(rank), self._find_rows_off(rank)
-        if rank.end:
-            enough = np.array([int(counts.sum()) - off, 0], dtype=object)
-            if choose_exponential(enough, rate, entropy) == 0:
-                return chosen
-            return self.high if side > 0 else self.low
-        edges = list_edges(self.high - chosen if side > 0 else chosen - self.low)
-        cells, rows = count_cells(edges, (values - chosen) * side, counts, off)
-        ahead = rank.p.numerator if side > 0 else rank.p.denominator - rank.p.numerator
-        target, weights = ahead * int(counts.sum()) + rank.scale * off, weigh_cells(len(edges) - 1)
-        cell = choose_step(cells, rows, 0, len(edges) - 2, rank, rate, entropy, 0, weights, target)
-        return chosen + side * (edges[cell + 1] - 1)
+    def _choose_interval(
+        self, values: Integers, counts: Integers, chosen: int, place: int, entropy: Entropy
+    ) -> tuple[int, int]:
+        """Choose one of the nested intervals around a released step."""
+        lows, highs = self.list_nested(chosen)
+        utility = self.score_nested(values, counts, lows, highs, place)
+        weights = np.array(weigh_nested(len(lows)), dtype=np.int64)
+        k = choose_exponential(utility, self.rate_interval(place), entropy, weights)
+        return int(lows[k]), int(highs[k])
+
+    def list_nested(self, chosen: int) -> tuple[Integers, Integers]:
+        """Return the lower and the upper ends of the nested intervals around a step; the last one is the whole grid."""
+        below, above = chosen - self.low, self.high - chosen
+        far = np.array(list_distances(max(below, above)), dtype=np.int64)
+        lows = np.where(2 * far >= below, self.low, chosen - far)
+        return lows, np.where(2 * far >= above, self.high, chosen + far)
+
+    def score_nested(
+        self, values: Integers, counts: Integers, lows: Integers, highs: Integers, place: int
+    ) -> Integers:
+        """Return the scaled utilities of nested intervals: how far their reach is from the wanted number of rows."""
+        rank, more = self.ranks[place], self.find_rows_beyond(place)
+        every, upto = accumulate_counts(np.append(counts, to_integers([more])), rank.scale)
+        upto, target = np.append(np.zeros_like(upto[:1]), upto), rank.p.numerator * (every - more)
+        less = upto[np.searchsorted(values, lows, side="left")]
+        most = upto[np.searchsorted(values, highs, side="right")]
+        down = np.where(lows == self.low, rank.scale * every, target - rank.scale * less)
+        up = np.where(highs == self.high, rank.scale * every, rank.scale * most - target)
+        beyond = np.minimum(down, up) - rank.scale * more
+        found: Integers = np.minimum(beyond, 0)
+        found[1:] -= np.maximum(beyond[:-1], 0)
+        return found
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
         shared = f", shared by {len(self.ranks)} quantiles of one column" if len(self.ranks) > 1 else ""
@@ -369,7 +410,7 @@ class Quantiles(Part):
             f"Choose {', '.join(self._places())} among {self._points} grid points by the exponential mechanism "
             f"(ε={float(self.epsilon):g}{shared})."
         ]
-        said += [_SAY_ENDS.format(float(self._end_part))] if self.ends else []
+        said += [_SAY_ENDS.format(self.names[i], float(own)) for i, own in self._interval_parts.items()]
         if self.geometric is not None:
             said.append(self.geometric.describe())
         for name, places in self._places().items():
@@ -431,43 +472,27 @@ def note_far_end(name: str, rank: WantedRank, off: int) -> str:
 
 
 @lru_cache(maxsize=1024)
-def list_edges(farthest: int) -> tuple[int, ...]:
-    """Return distances from a point at which cells begin, and one more than the farthest distance.
+def list_distances(farthest: int) -> tuple[int, ...]:
+    """Return distances from a point that grow by about a half, up to the first that is half of the farthest or more.
 
-    >>> list_edges(20)
-    (0, 1, 2, 3, 4, 6, 8, 12, 16, 21)
+    >>> list_distances(20)
+    (0, 1, 2, 3, 4, 6, 8, 12)
     """
-    steps = takewhile(lambda d: d <= farthest, (d for i in count() for d in (1 << i, 3 << i >> 1)))
-    return (0, *dict.fromkeys(steps), farthest + 1)
+    steps = dict.fromkeys((0, *(d for i in range(farthest.bit_length() + 1) for d in (1 << i, 3 << i >> 1))))
+    return (*takewhile(lambda d: 2 * d < farthest, steps), next(d for d in steps if 2 * d >= farthest))
 
 
 @lru_cache(maxsize=256)
-def weigh_cells(cells: int) -> PointWeights:
-    """Return the weights of cells: each at least a third more than the one before it.
+def weigh_nested(cells: int) -> tuple[int, ...]:
+    """Return weights of nested intervals: each at least a third more than the one before it.
 
-    >>> weigh_cells(6).weights
+    >>> weigh_nested(6)
     (1, 2, 3, 4, 6, 8)
     """
     weights = [1]
     while len(weights) < cells:
         weights.append(-(-4 * weights[-1] // 3))
-    return PointWeights(tuple(range(cells)), tuple(weights), cells)
-
-
-def count_cells(
-    edges: Sequence[int], far: Integers, counts: Integers, more: int
-) -> tuple[Integers, Integers]:
-    """Return the cells that have rows, and their rows; ``more`` rows are added to the last. Negative distances are in cell 0.
-
-    ``far``: distances, ascending or descending.
-    """
-    cells = np.searchsorted(
-        np.array(edges[1:-1], dtype=np.int64), np.append(far, edges[-1] - 1), side="right"
-    )
-    rows = np.append(counts, np.array([more], dtype=counts.dtype))
-    order = np.argsort(cells, kind="stable")
-    found, starts = np.unique(cells[order], return_index=True)
-    return found.astype(np.int64), np.add.reduceat(rows[order], starts)
+    return tuple(weights)
 
 
 def note_rank_error(names: Sequence[str], off: float) -> str:
