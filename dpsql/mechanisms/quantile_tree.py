@@ -15,8 +15,23 @@ most w too).
 Noise of an unread node is not drawn: it is independent of all that decides where to look, so the answers have the law of a
 fully drawn tree. This allows grids of millions of points and thousands of groups.
 
-The ends of an interval are free: they are read from the tree at ranks as far below and above the quantile's as an answer may
-be off.
+The ends of an interval are free. An end has its own way from the top, on which the sums at a node's edges are linear in the
+noise: the children get equal parts of their sum's deficit, and nothing is clamped. So each edge's sum, less p times the sum
+of all, has known noise: of level k with m children, j of them before the edge and a part f of the next,
+
+    j + f^2 - (j + f)^2 / m     of a count's variance; at the top  j + f^2 - 2 p (j + f) + m p^2
+
+The upper end goes to the last child at whose start the sum isn't above the wanted rank by more than a margin, the lower end to
+the first at whose end it isn't below it by more. *Coverage, for any data:* the exact quantile x lies in one node of each
+level. The upper end leaves these nodes for a point below x only if at the start of one of them the sum is above its exact
+value by the margin, since no more rows than the wanted ones precede x. So the two ends of an interval, with one edge a level
+each, share 5 % (:func:`find_margins`), and other edges do not count. But many far edges have much noise, and one of them may
+look near. So an end does not go past an edge whose sum is above the wanted rank by a wider margin, by which all edges of the
+nodes of x together miss in a tenth of the cases.
+
+An edge's noise is a sum of independent Laplace noise with weights of at most 1. If it has the variance of n counts or more,
+its tail at a probability of 1/22 or less is no greater than that of n equal weights with the same variance, which has a
+closed form (:func:`_find_tail`). This is tested by the exact law, at all edges of trees of all shapes in use.
 
 Reading starts from the top. The children of a node get equal parts of their sum's deficit; their sums from the left are
 clamped to those at the node's ends, and made ascending: the mean of the running maximum and of the running minimum from the
@@ -36,7 +51,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 
 import numpy as np
 import pyarrow as pa
@@ -47,7 +62,14 @@ from dpsql.mechanisms.aggregation import Answered, Group, Together, index_groups
 from dpsql.mechanisms.histograms import GRID_STEP, STEP_ROWS, read_histogram
 from dpsql.mechanisms.order_statistics import WantedRank
 from dpsql.mechanisms.per_group import LaplaceNoise
-from dpsql.mechanisms.quantiles import BETWEEN, ENDS_DOUBT, RANK_CONFIDENCE, Quantiles, note_rank_error
+from dpsql.mechanisms.quantiles import (
+    BETWEEN,
+    ENDS_DOUBT,
+    RANK_CONFIDENCE,
+    Quantiles,
+    note_rank_error,
+    order_steps,
+)
 from dpsql.noise.entropy import Entropy
 from dpsql.numerics.exact_numbers import Floats, Integers, pack_integers, read_integers, unpack_integers
 from dpsql.privacy.events import DiscreteLaplace, Event, PureDP, compose_events
@@ -58,6 +80,12 @@ _MOST_PARTS = 64
 """Pure losses of one level in one group up to which they are charged apart; more are charged by level."""
 _AT_ONCE = 1 << 21
 """Sums of children in memory at once: groups are read in parts."""
+_EQUAL = (1, 2, 4, 8)
+"""Numbers of equal weights whose tail bounds that of an edge's noise."""
+_WIDE = 0.1
+"""The part of an end's miss probability that the wider margin takes."""
+_MOST_DOUBT = 1 / 22
+"""The probability up to which fewer weights have a greater tail."""
 _TRIED = 96
 """Rates at which a bound on the error is worked out: each gives a true one, the least is taken."""
 
@@ -156,34 +184,36 @@ class QuantileTree(Quantiles):
         return look
 
     def _read_part(self, look: Look, groups: int) -> list[list[int]]:
-        ranks = len(self.ranks) + len(self.ends)
+        values, ranks = len(self.ranks), len(self.ranks) + len(self.ends)
         group = np.repeat(np.arange(groups, dtype=np.int64), ranks)
         start = np.zeros(groups * ranks, dtype=np.int64)
-        low, high = np.zeros(groups * ranks), np.zeros(groups * ranks)
-        target = np.zeros(groups * ranks)
+        is_end = np.tile(np.arange(ranks) >= values, groups)
+        low, high, target = np.zeros((3, groups * values))
+        ends = _TreeEnds(self, groups)
         for level in reversed(range(self.levels)):
             width = self.branches**level
             nodes, own = np.unique(group * self._points + start, return_inverse=True)
             sums, there = self._find_sums(look, nodes, width)
+            first = np.zeros((2, len(nodes)))
+            outer, own = own[is_end], own[~is_end]
             if level == self.levels - 1:
                 totals = np.maximum(sums[np.arange(len(sums)), there - 1], 0.0)
                 high = totals[own]
                 target = self._find_targets(totals)
-            first = np.zeros((2, len(nodes)))
             first[:, own] = low, high  # equal for all ranks in a node
+            moves = np.zeros(groups * ranks, dtype=np.int64)
+            moves[is_end] = ends.descend(sums[outer], there[outer])
             sums = _ascend(sums, there, first[0], first[1])
             child = np.minimum((sums[own] < target[:, None]).sum(axis=1), there[own] - 1)
             before = np.concatenate((first[0][:, None], sums), axis=1)
             low, high = before[own, child], before[own, child + 1]
-            start += child * width
+            moves[~is_end] = child
+            start += moves * width
         points = start.reshape(groups, ranks)
-        own = len(self.ranks)
-        empty = target.reshape(groups, ranks)[:, :own].max(axis=1) <= 0
-        points[empty, :own] = [round(float(rank.p) * (self._points - 1)) for rank in self.ranks]
-        order = sorted(range(own), key=lambda i: self.ranks[i].p)
-        sorted_points = points.copy()
-        sorted_points[:, order] = np.sort(points[:, :own], axis=1)  # the ends are passed by some rows
-        return [[int(v) + self.low for v in row] for row in sorted_points]
+        empty = target.reshape(groups, values).max(axis=1) <= 0
+        points[empty, :values] = [round(float(rank.p) * (self._points - 1)) for rank in self.ranks]
+        points[:, :values] = order_steps(points[:, :values], self.ranks)
+        return [[int(v) + self.low for v in row] for row in points]
 
     def _find_sums(self, look: Look, nodes: PointPlaces, width: int) -> tuple[Floats, PointPlaces]:
         """Return the noisy sums of each node's children from the left, and the number of its children."""
@@ -205,12 +235,6 @@ class QuantileTree(Quantiles):
                 continue
             inner = np.minimum(float(self.inward), totals / 2)
             found.append(inner if rank.end == "min" else totals - inner)
-        for place, side in self.ends:
-            rank = self.ranks[place]
-            # The value's own noise is not independent of the ends'.
-            doubt = self._find_doubt(rank) / (1 if rank.end else 2)
-            off = self.bound_error(rank, 1 - doubt) + BETWEEN
-            found.append(totals * float(rank.p) + side * off)
         return np.stack(found, axis=1).reshape(-1)
 
     # -- how far off --------------------------------------------------------------------------------------------
@@ -277,6 +301,61 @@ class QuantileTree(Quantiles):
         return tuple(said)
 
 
+class _TreeEnds:
+    """The ends of intervals of all groups on their ways from the top: a row for each group and end."""
+
+    def __init__(self, tree: QuantileTree, groups: int) -> None:
+        ends = [(tree.ranks[place], side) for place, side in tree.ends]
+        self.side = np.tile(np.array([side for _, side in ends], dtype=np.int64), groups)
+        self.p = np.tile(np.array([float(rank.p) for rank, _ in ends]), groups)
+        doubts = [tree._find_doubt(rank) / (1 if rank.end else 2) for rank, _ in ends]
+        margins = np.array([find_margins(tree.levels, tree.branches, doubt) for doubt in doubts])
+        margins = margins.reshape(len(ends), tree.levels + 1, len(_EQUAL)) * float(tree.noise.scale)
+        self.margins = np.tile(margins, (groups, 1, 1))
+        self.low, self.high, self.wanted = np.zeros((3, len(self.side)))
+        self.way: list[tuple[PointPlaces, PointPlaces]] = []
+
+    def descend(self, sums: Floats, there: PointPlaces) -> PointPlaces:
+        """Return each end's child, by the noisy sums of its node's children from the left; those after them repeat the last."""
+        rows, level = np.arange(len(self.side)), len(self.way)
+        whole = sums[:, -1]
+        if not level:
+            self.high, self.wanted = whole, whole * self.p
+        places = np.minimum(np.arange(sums.shape[1] + 1), there[:, None]).astype(np.float64)
+        lacking = (self.high - self.low - whole) / there
+        edges = self.low[:, None] + np.pad(sums, ((0, 0), (1, 0))) + lacking[:, None] * places
+        variance = self.measure_edges(places, there)
+        equal = np.searchsorted(_EQUAL[1:], variance, side="right")
+        near, wide = (
+            self.margins[rows[:, None], i, equal] * np.sqrt(variance) + BETWEEN for i in (level, -1)
+        )
+        over = (edges - self.wanted[:, None]) * self.side[:, None]
+        fits, past = over < near, (over >= wide) & (places > 0) & (places < there[:, None])
+        fits[rows, 0] = fits[rows, there] = True
+        place = np.arange(sums.shape[1])
+        first = np.where(past.any(axis=1), np.argmax(past, axis=1), there)
+        final = np.where(past.any(axis=1), sums.shape[1] - np.argmax(past[:, ::-1], axis=1), 0)
+        up = np.where(fits[:, :-1] & (place < first[:, None]), place, 0).max(axis=1)
+        down = np.argmax(fits[:, 1:] & (place >= final[:, None]), axis=1)
+        child: PointPlaces = np.where(self.side > 0, up, down)
+        self.low, self.high = edges[rows, child], edges[rows, child + 1]
+        self.way.append((child, there))
+        return child
+
+    def measure_edges(self, places: Floats, there: PointPlaces) -> Floats:
+        """Return the variance of the noise of the sums at a node's edges, less p times the sum of all, in that of one count."""
+        p, found, part = self.p[:, None], np.zeros(places.shape), np.zeros(places.shape)
+        before, many = places, there
+        for level in reversed(range(len(self.way) + 1)):
+            at = before + part
+            found += before + part**2 - (at**2 / many[:, None] if level else p * (2 * at - many[:, None] * p))
+            part = at / many[:, None]
+            if level:
+                child, many = self.way[level - 1]
+                before = child[:, None].astype(np.float64)
+        return np.maximum(found, 0.0)
+
+
 def _ascend(sums: Floats, there: PointPlaces, low: Floats, high: Floats) -> Floats:
     """Return sums of children from the left that ascend from ``low`` to ``high``.
 
@@ -315,6 +394,41 @@ class _ExactCounts:
         upto = self.before[np.searchsorted(self.places, edges)]
         found: Integers = upto[:, 1:] - upto[:, :-1]
         return found
+
+
+@lru_cache(maxsize=64)
+def find_margins(levels: int, branches: int, doubt: float) -> tuple[tuple[float, ...], ...]:
+    """Return margins of one end, in standard deviations over sqrt(2), by the numbers of equal weights in :data:`_EQUAL`.
+
+    The first are those of the levels, the last is the wider one. All together miss with a probability of ``doubt`` at most. The
+    variance of an edge's noise grows with its level about evenly, so the levels' parts of it are chosen so that their margins are
+    about the same number of rows.
+    """
+    wide, doubt = doubt * _WIDE, doubt * (1 - _WIDE)
+    grow = [math.sqrt(levels / (level + 1)) for level in range(levels)]
+    most = _solve(lambda x: sum(_find_tail(1, x * g) for g in grow), doubt)
+    doubts = [min(_find_tail(1, most * g), _MOST_DOUBT) for g in grow]
+    doubts.append(wide / (levels * branches))
+    return tuple(tuple(_solve(partial(_find_tail, n), own) for n in _EQUAL) for own in doubts)
+
+
+def _solve(falls: Callable[[float], float], wanted: float) -> float:
+    least, most = 0.0, 1000.0
+    for _ in range(60):
+        middle = (least + most) / 2
+        least, most = (least, middle) if falls(middle) <= wanted else (middle, most)
+    return most
+
+
+def _find_tail(equal: int, x: float) -> float:
+    """Return the probability that the sum of so many Laplace variables, over the root of their number, exceeds x scales.
+
+    The sum is the difference of two gamma variables. The first exceeds the second by y if fewer than n events of a Poisson
+    process are within y (a Poisson number) and the second variable (a negative binomial number) together.
+    """
+    y, n = x * math.sqrt(equal), equal
+    many = [math.comb(n + m - 1, m) / 2 ** (n + m) for m in range(n)]
+    return math.exp(-y) * math.fsum(y**j / math.factorial(j) * sum(many[: n - j]) for j in range(n))
 
 
 # -- which tree -------------------------------------------------------------------------------------------------------

@@ -91,7 +91,7 @@ DRAWN_LEVEL = 0.95
 """The level that intervals are drawn at, unless more is asked for: a stored answer serves all lower levels."""
 BETWEEN = 1
 """The rows by which a quantile between two neighbouring values may be off its rank."""
-_SAY_ENDS = "The interval of {} is a choice of its own, which takes ε={:g} of this in each group."
+_SAY_INTERVAL = "Each interval of {} is a choice of its own, which takes ε={:g} of this in each group."
 
 _NO_ROWS = np.zeros(0, dtype=np.intp)
 
@@ -345,16 +345,13 @@ class Quantiles(Part):
                 yield note_far_end(name, rank, off)
 
     def _choose(self, values: Integers, counts: Integers, entropy: Entropy) -> list[int]:
-        """Choose once per rank, and sort the choices by quantile, which is free."""
+        """Choose once per rank, and put the choices in order, which is free."""
         rest = (entropy, self.inward)
         chosen = [
             choose_step(values, counts, self.low, self.high, rank, self.rate(rank), *rest, self.weights(rank))
             for rank in self.ranks
         ]
-        order = sorted(range(len(chosen)), key=lambda i: self.ranks[i].p)
-        out = [0] * len(chosen)
-        for i, value in zip(order, sorted(chosen), strict=True):
-            out[i] = value
+        out: list[int] = order_steps(np.array([chosen]), self.ranks)[0].tolist()
         ends: list[int] = []
         for i in self._interval_parts:
             if self.ranks[i].end:
@@ -410,7 +407,10 @@ class Quantiles(Part):
             f"Choose {', '.join(self._places())} among {self._points} grid points by the exponential mechanism "
             f"(ε={float(self.epsilon):g}{shared})."
         ]
-        said += [_SAY_ENDS.format(self.names[i], float(own)) for i, own in self._interval_parts.items()]
+        parts = self._interval_parts
+        for own in dict.fromkeys(parts.values()):
+            names = ", ".join(self.names[i] for i, part in parts.items() if part == own)
+            said.append(_SAY_INTERVAL.format(names, float(own)))
         if self.geometric is not None:
             said.append(self.geometric.describe())
         for name, places in self._places().items():
@@ -469,6 +469,19 @@ def note_far_end(name: str, rank: WantedRank, off: int) -> str:
     side, p = ("below", "0.1") if rank.end == "min" else ("above", "0.9")
     better = f"with fewer than {10 * off:,} rows in all, QUANTILE_CONT(..., {p}) is more exact"
     return f"up to {off:,} rows may be {side} {name}; {better}"
+
+
+def order_steps(steps: NDArray[np.int64], ranks: Sequence[WantedRank]) -> NDArray[np.int64]:
+    """Return each row's steps in the order of their ranks.
+
+    The least and the greatest value are aimed at half of the rows if there are few, so they move no other quantile.
+    """
+    inner = sorted((i for i, rank in enumerate(ranks) if not rank.end), key=lambda i: ranks[i].p)
+    found = steps.copy()
+    found[:, inner] = np.sort(steps[:, inner], axis=1)
+    for end, extreme in (("min", steps.min(axis=1)), ("max", steps.max(axis=1))):
+        found[:, [i for i, rank in enumerate(ranks) if rank.end == end]] = extreme[:, None]
+    return found
 
 
 @lru_cache(maxsize=1024)

@@ -6,8 +6,9 @@ and is the narrowest in the mean of a family:
 
 * **the exponential mechanism**: two ends, each chosen among all grid points for half of the interval's epsilon, and aimed the
   fewest rows beyond the quantile with which it misses one time in forty (:func:`find_best_ends`);
-* **the tree**: two ends read where the noisy number of rows, the sum of the nodes before an edge less p times the sum of all,
-  is above the wanted one by the fewest rows with which an end misses one time in forty (:func:`find_best_of_tree`);
+* **the tree**: two ends, each behind all edges at which the sum of the nodes before the edge, less p times the sum of all, is
+  below the 97.5 % quantile of the exact law of its noise. So an end would miss one time in forty if no sum of an edge before
+  the quantile were above that of the quantile's own edge (:func:`find_best_of_tree`);
 * **the least and the greatest value**: from the bound to the value itself, if that covers it (:func:`find_best_width`).
 """
 
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import lru_cache
 
@@ -23,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.mechanisms.order_statistics import WantedRank, cut_segments
+from dpsql.mechanisms.quantile_tree import QuantileTree
 from dpsql.mechanisms.quantiles import Quantiles
 
 Law = NDArray[np.float64]
@@ -202,3 +204,67 @@ def find_best_width(part: Quantiles, values: Steps, place: int) -> float:
     law, far = find_value_law(part, values, place), grid if rank.end == "min" else part.high - grid
     missed = float(law[far + 1 < abs(exact - (0 if rank.end == "min" else part.high))].sum())
     return float(part.high) if missed > 0.05 else 1 + float((law * far).sum())
+
+
+# -- the tree -----------------------------------------------------------------------------------------------------------
+
+Weights = list[tuple[float, int]]
+"""Weights of independent noise, and how many counts have each."""
+
+
+def list_edge_weights(tree: QuantileTree, edge: int, p: float) -> list[Weights]:
+    """Return by level the weights of the nodes' noise in the sum before a point's leaf, less p times the sum of all.
+
+    The way goes to the leaf after the edge. The children of a node get equal parts of their sum's deficit, so a sum up to a part
+    t of m children has 1 - t / m of the noise before it, and takes t / m of the noise after it.
+    """
+    start, nodes = 0, list[tuple[int, int]]()
+    for level in reversed(range(tree.levels)):
+        width = tree.branches**level
+        many = -(-(tree.high - tree.low + 1 - start) // width)
+        many = many if level == tree.levels - 1 else min(tree.branches, many)
+        child = (edge - start) // width
+        nodes.append((child, many))
+        start += child * width
+    found: list[Weights] = []
+    part = 0.0
+    for depth in reversed(range(tree.levels)):
+        child, many = nodes[depth]
+        share = p if depth == 0 else (child + part) / many
+        found.append([(1 - share, child), (part - share, 1), (-share, many - child - 1)])
+        part = (child + part) / many
+    return found[::-1]
+
+
+_RATES = (np.arange(1 << 11) + 0.5) / 64
+LIMITS = np.linspace(-60, 60, 481)
+_KERNEL = np.sin(np.outer(LIMITS, _RATES)) / _RATES / 64 / math.pi
+
+
+def find_tails(weights: Sequence[Sequence[Weights]]) -> NDArray[np.float64]:
+    """Return the probabilities that sums of weighted Laplace noise of scale 1 exceed each of ``LIMITS`` (Gil-Pelaez 1951)."""
+    logs = [
+        sum(n * np.log1p((w * _RATES) ** 2) for level in own for w, n in level if n and abs(w) > 1e-12)
+        for own in weights
+    ]
+    found: NDArray[np.float64] = 0.5 - (_KERNEL @ np.exp(-np.array(logs)).T).T
+    return found
+
+
+def find_best_of_tree(tree: QuantileTree, values: Steps, place: int) -> float:
+    """Return the mean width of the best interval from the tree's counts, at each edge by the exact law of its noise."""
+    rank, scale, top = tree.ranks[place], float(tree.noise.scale), tree.high
+    ends, grid = {-1: 0.0, 1: float(top)}, np.arange(1, top + 1)
+    before = (np.searchsorted(values, grid, side="left") - float(rank.p) * len(values)) / scale
+    unsure = np.flatnonzero(np.abs(before) < 40)
+    chance = np.where(
+        before[:, None] < 0, [1.0, 1.0], [0.0, 0.0]
+    )  # of a sum below the margin, above minus the margin
+    for own in np.array_split(unsure, 1 + len(unsure) // 256):
+        weights = [list_edge_weights(tree, int(grid[i]), float(rank.p)) for i in own]
+        for i, tails in zip(own, find_tails(weights) if len(own) else (), strict=True):
+            margin = LIMITS[int(np.argmax(tails <= (0.05 if rank.end else 0.025)))]
+            chance[i] = [1 - np.interp(side * margin - before[i], LIMITS, tails) for side in (1, -1)]
+    for side in [own for place_of, own in tree.ends if place_of == place]:
+        ends[side] = min(max(float(chance[:, 0 if side > 0 else 1].sum()) + side, 0), top)
+    return ends[1] - ends[-1]

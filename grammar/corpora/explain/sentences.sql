@@ -231,7 +231,7 @@ Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data
 8. trimmed_mean(age, 0.1), three ways at 0.95, for 1,000 / 10,000 / 100,000 rows spread evenly between the bounds (both are assumed): inverse sensitivity ±14.4 / ±1.44 / ±0.144; PTR takes it as AVG with trim, and how far off only the data tell; noise for the whole range ±1.44e+03, more than the bounds are apart, however many rows there are.
 9. mode(ward), three ways at 0.95: inverse sensitivity, at most 163.8 rows behind the most frequent value; PTR (δ=1e-07), exact from a lead of 730 rows, else NULL; noise on each count, at most 327.5 rows behind.
 10. Choose median(age) among 121 grid points by the exponential mechanism (ε=0.25).
-11. Each end of an interval is a choice of its own, which takes ε=0.03125 of this in each group.
+11. Each interval of median(age) is a choice of its own, which takes ε=0.0625 of this in each group.
 12. Choose iqr(age) (the upper quartile less the lower one) among 121 public answers by inverse sensitivity (ε=0.25): each weighs exp(-0.0125 k), where k is how many rows would have to come or go for the exact answer to reach it.
 13. Choose trimmed_mean(age, 0.1) (the mean without the lowest and the highest 0.1 of the rows) among 61441 public answers by inverse sensitivity (ε=0.25): each weighs exp(-0.0125 k), where k is how many rows would have to come or go for the exact answer to reach it.
 14. Choose mode(ward) among 3 public values by the exponential mechanism (ε=0.25).
@@ -300,7 +300,7 @@ Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data
 1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
 2. q: weight among the 192513 points of a geometric grid. The value that 0.9 of the rows lie below, within 363.9 rows, with 0.95 probability. From 7894 rows on, it falls outside the data with a chance of at most 1e-09; with fewer it may fall anywhere between the bounds.
 3. Choose quantile_cont(weight, 0.9) among 192513 grid points by the exponential mechanism (ε=1).
-4. Each end of an interval is a choice of its own, which takes ε=0.125 of this in each group.
+4. Each interval of quantile_cont(weight, 0.9) is a choice of its own, which takes ε=0.25 of this in each group.
 5. The points lie a part 2^-10 of their size apart, up to 2^64 of either sign: no bounds are needed.
 
 Error that 0.95 of all answers stay within, at other epsilons:

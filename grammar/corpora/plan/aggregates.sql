@@ -531,7 +531,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) MEDIAN(weight, contribution_bounds_per_row 
 ----
 columns: m
 cost: ε=1
-block: Together {"events": [{"count": 1, "epsilon": "3/4", "kind": "bounded_range"}, {"count": 2, "epsilon": "1/4", "kind": "bounded_range"}], "kind": "composed"}
+block: Together {"events": [{"count": 1, "epsilon": "3/4", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/4", "kind": "bounded_range"}], "kind": "composed"}
 note: at most 10 rows of one patient_id count: the rest is left out (report_cut = TRUE estimates it)
 ====
 -- case: a mu, in equal parts of its square
@@ -550,8 +550,8 @@ note: values are clamped: amount to [0, 500]
 SELECT WITH DP OPTIONS (rho = 0.01, noise = LAPLACE) COUNT(*) AS n, MEDIAN(age) AS middle FROM visits
 ----
 columns: n, middle
-cost: ε=0.361296672
-block: Together {"events": [{"count": 1, "epsilon": "25419397/250000000", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 1, "epsilon": "194714313/1000000000", "kind": "bounded_range"}, {"count": 2, "epsilon": "64904771/1000000000", "kind": "bounded_range"}], "kind": "composed"}
+cost: ε=0.354717424
+block: Together {"events": [{"count": 1, "epsilon": "25419397/250000000", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 1, "epsilon": "189779877/1000000000", "kind": "bounded_range"}, {"count": 1, "epsilon": "63259959/1000000000", "kind": "bounded_range"}], "kind": "composed"}
 note: at most 10 rows of one patient_id count: the rest is left out (report_cut = TRUE estimates it)
 ====
 -- case: a cap on rows that is found
@@ -617,4 +617,4 @@ SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contributed = AUTO) ward, MEDIAN(a
 ----
 columns: ward, m, s
 cost: ε=1
-block: CapSearch {"events": [{"epsilon1": "1/8", "epsilon2": "1/8", "hits": null, "kind": "sparse_vector", "max_hits": 1, "refresh": false}, {"count": 1, "epsilon": "9/32", "kind": "bounded_range"}, {"count": 2, "epsilon": "3/32", "kind": "bounded_range"}, {"count": 1, "epsilon": "9/160", "kind": "discrete_laplace", "sensitivity": 1}, {"count": 1, "epsilon": "51/160", "kind": "discrete_laplace", "sensitivity": 1073741824}], "kind": "composed"}
+block: CapSearch {"events": [{"epsilon1": "1/8", "epsilon2": "1/8", "hits": null, "kind": "sparse_vector", "max_hits": 1, "refresh": false}, {"count": 1, "epsilon": "9/32", "kind": "bounded_range"}, {"count": 1, "epsilon": "3/32", "kind": "bounded_range"}, {"count": 1, "epsilon": "9/160", "kind": "discrete_laplace", "sensitivity": 1}, {"count": 1, "epsilon": "51/160", "kind": "discrete_laplace", "sensitivity": 1073741824}], "kind": "composed"}

@@ -95,7 +95,7 @@ SELECT WITH STABLE OPTIONS (epsilon = 1) IQR(age), TRIMMED_MEAN(amount, 0.1) AS 
 ----
 columns: iqr(age), t, median(age), quantile_disc(age, 0.9), mode(ward), quantile_cont(age, [0.5])
 cost: ε=1
-block: Together {"events": [{"count": 1, "epsilon": "1/8", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/6", "kind": "bounded_range"}, {"count": 2, "epsilon": "1/24", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/8", "kind": "bounded_range"}, {"count": 2, "epsilon": "1/24", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/6", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/6", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/6", "kind": "bounded_range"}], "kind": "composed"}
+block: Together {"events": [{"count": 1, "epsilon": "1/8", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/6", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/24", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/8", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/24", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/6", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/6", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/6", "kind": "bounded_range"}], "kind": "composed"}
 note: at most 10 rows of one patient_id count: the rest is left out (report_cut = TRUE estimates it)
 ====
 -- case: stable answers by public groups
@@ -125,7 +125,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) MEDIAN(age) AS middle FROM visits
 ----
 columns: middle
 cost: ε=1
-block: Together {"events": [{"count": 1, "epsilon": "3/4", "kind": "bounded_range"}, {"count": 2, "epsilon": "1/4", "kind": "bounded_range"}], "kind": "composed"}
+block: Together {"events": [{"count": 1, "epsilon": "3/4", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/4", "kind": "bounded_range"}], "kind": "composed"}
 note: at most 10 rows of one patient_id count: the rest is left out (report_cut = TRUE estimates it)
 ====
 -- case: bounds found privately
