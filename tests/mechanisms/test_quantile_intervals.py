@@ -15,7 +15,14 @@ from dpsql.mechanisms.aggregation import Answered
 from dpsql.mechanisms.histograms import GRID_STEP, STEP_ROWS
 from dpsql.mechanisms.order_statistics import WantedRank
 from dpsql.mechanisms.quantile_tree import _EQUAL, QuantileTree, _TreeEnds, find_margins, make_tree_of
-from dpsql.mechanisms.quantiles import BETWEEN, END_SHARE, Quantiles, list_distances, weigh_nested
+from dpsql.mechanisms.quantiles import (
+    BETWEEN,
+    END_SHARE,
+    Quantiles,
+    list_distances,
+    order_steps,
+    weigh_nested,
+)
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import BoundedRange, compose_events
 from tests.support.interval_widths import (
@@ -279,6 +286,15 @@ def test_margins_hold_for_whole_numbers(epsilon: Fraction) -> None:
         equal = int(np.searchsorted(_EQUAL[1:], variance, side="right"))
         limit = scale * near[level][equal] * math.sqrt(variance) + BETWEEN
         assert law[middle + math.ceil(limit * fine - 1e-9) :].sum() <= math.exp(-near[level][0]) / 2
+
+
+def test_the_least_value_moves_no_other_quantile() -> None:
+    """It is aimed at half of the rows if there are few for the noise, which is above a low quantile."""
+    steps = order_steps(np.array([[700, 100, 650, 640, 500]]), RANKS)
+    assert steps.tolist() == [[100, 100, 640, 650, 700]]
+    tree, entropy = make_tree("dense", TENTH), Entropy()
+    drawn = [_read(tree.answer(_table(list_steps("dense")), [()], entropy))["lower"][1] for _ in range(40)]
+    assert np.median(drawn) < 1_000  # the median of the data is 2,000
 
 
 def test_the_charge_is_what_was_asked() -> None:
