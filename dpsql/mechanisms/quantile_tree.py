@@ -308,7 +308,7 @@ class _TreeEnds:
         ends = [(tree.ranks[place], side) for place, side in tree.ends]
         self.side = np.tile(np.array([side for _, side in ends], dtype=np.int64), groups)
         self.p = np.tile(np.array([float(rank.p) for rank, _ in ends]), groups)
-        doubts = [tree._find_doubt(rank) / (1 if rank.end else 2) for rank, _ in ends]
+        doubts = [tree.doubt / (1 if rank.end else 2) for rank, _ in ends]
         margins = np.array([find_margins(tree.levels, tree.branches, doubt) for doubt in doubts])
         margins = margins.reshape(len(ends), tree.levels + 1, len(_EQUAL)) * float(tree.noise.scale)
         self.margins = np.tile(margins, (groups, 1, 1))

@@ -154,8 +154,9 @@ class Quantiles(Part):
         alone = self.confidence is not None and len(places) == 1
         return alone and (not self.bars or self.bars[places[0]])
 
-    def _find_doubt(self, rank: WantedRank) -> float:
-        """Return the miss probability of a rank's interval.
+    @property
+    def doubt(self) -> float:
+        """The miss probability of an interval.
 
         Intervals of up to :data:`DRAWN_LEVEL` are drawn at that level, so that a stored answer serves all of these.
         """
@@ -240,7 +241,7 @@ class Quantiles(Part):
         Of the least and the greatest value: the rows from which on the end is more probably the value than the bound.
         """
         rank = self.ranks[place]
-        odds = 1 / self._find_doubt(rank) - 1
+        odds = 1 / self.doubt - 1
         log = math.log(odds * (1 if rank.end else 3)) * (1 + 1e-9)
         if rank.end:
             few = math.log(self._points) / float(self.part_of(place) / (2 * rank.sensitivity * self.rows))
