@@ -31,7 +31,7 @@ nodes of x together miss in a tenth of the cases.
 
 An edge's noise is a sum of independent Laplace noise with weights of at most 1. If it has the variance of n counts or more,
 its tail at a probability of 1/22 or less is no greater than that of n equal weights with the same variance, which has a
-closed form (:func:`_find_tail`). This is tested by the exact law, at all edges of trees of all shapes in use.
+closed form (:func:`_find_tail`). This is tested by the exact law, over trees of seven shapes; there is no proof of it.
 
 Reading starts from the top. The children of a node get equal parts of their sum's deficit; their sums from the left are
 clamped to those at the node's ends, and made ascending: the mean of the running maximum and of the running minimum from the
