@@ -32,6 +32,7 @@ from dpsql.binding.relations.own_names import OwnNames, find_named, list_taken
 from dpsql.binding.relations.plan_size import refuse_public_joins, refuse_repeated_names, write_public
 from dpsql.binding.relations.relation import fold
 from dpsql.binding.relations.unit_rows import find_held_columns
+from dpsql.binding.relations.windows import refuse_frames
 from dpsql.binding.statement_binder import StatementBinder
 from dpsql.binding.values.declared_values import Declared, check_released, note_in
 from dpsql.binding.values.lengths import one_statement
@@ -98,6 +99,7 @@ def _bind(
         if tree.find(exp.Into, exp.DML, exp.Command, exp.Create, exp.Copy):
             raise BindError("only SELECT is answered.", hint="dpsql only answers questions: write a query.")
         _refuse_other_names(tree, catalog.functions)
+        refuse_frames(tree)
         refuse_repeated_names(tree)
         with one_statement(), note_in(binder.notes, binder.limits):
             if binder.query(tree, env, inner=False) is not None:

@@ -320,9 +320,9 @@ class Exact:
 
     @property
     def cuts_rows(self) -> bool:
-        """Whether a unit may have more rows than count: not if each row is a unit, or has all of a unit."""
-        private = [relation for relation in self.bound.relations if relation.private]
-        return not self.bound.row_level and not all(r.per_unit for r in private)
+        """Whether a unit may have more rows than count: not if each row is a unit, or the query's shape has fewer."""
+        certain, caps = self.bound.certain_rows, (self.caps.total, self.caps.each)
+        return not self.bound.row_level and (certain is None or any(cap is None or cap < certain for cap in caps))
 
     @property
     def shared_rows(self) -> int | None:

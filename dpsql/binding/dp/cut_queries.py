@@ -164,7 +164,9 @@ def _list_caps(exact: Exact, drops_rows: bool, finds_groups: bool, advises: bool
         capped.append(f"{shared:,} rows in all groups" if not capped else f"{shared:,} in all groups")
     elif rows is not None and exact.budgeted and rows != caps.total and exact.counts_rows:
         capped.append(f"{caps.total:,} in all" if capped else f"{caps.total:,} rows in all")
-    if not finds_groups and exact.shared_rows is None and (groups := exact.kept_groups) is not None:
+    groups = None if finds_groups or exact.shared_rows is not None else exact.kept_groups
+    certain = exact.bound.certain_rows
+    if groups is not None and (certain is None or groups < certain):
         capped.append(f"{groups:,} group{'s' if groups > 1 else ''}")
     if capped:
         one = len(capped) == 1 and capped[0].startswith("1 ")

@@ -319,6 +319,9 @@ class AggregatingBlock(ABC):
             for query in public_statement.outer_queries(select.args.get(key) or exp.Null()):
                 self.binder.public_query(query, self.env)
         self.build_operator()
+        group = select.args.get("group")
+        if group is None or group.args.keys() <= {"expressions", "all"}:
+            self.binder.group_keys[self.name] = frozenset(key.name for key in self.keys.values())
         outputs = list(zip(public_statement.make_unique(labels), shown, strict=True))
         install(select, table_named(self.name), outputs)
         select.set("where", where)

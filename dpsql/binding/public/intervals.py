@@ -355,7 +355,8 @@ class _Carrier:
         sides = _list_sides(body) if isinstance(body, exp.Query) else []
         if not sides or node.alias_column_names:
             return
-        names = [item.alias_or_name for item in sides[0].expressions]
+        named = (exp.Alias, exp.Column, exp.Subquery)  # DuckDB names other items itself
+        names = [item.alias_or_name if isinstance(item, named) else "" for item in sides[0].expressions]
         plain = all(names) and not any(item.is_star for item in sides[0].expressions)
         if plain and len({fold(name) for name in names}) == len(names):
             spelled = [exp.alias_(column(n, node.alias_or_name or None), n, quoted=True) for n in names]

@@ -483,6 +483,8 @@ class Binder(ABC):
     """The numbers among these that are rounded, where the middle of the interval is not, by the name of the release."""
     key_values: dict[tuple[str, str], Declared] = field(default_factory=dict)
     """The declared values of released keys, by release and column."""
+    group_keys: dict[str, frozenset[str]] = field(default_factory=dict)
+    """The keys of releases with one row for each group, by the name of the release; no key: one row."""
     sources: list[Relation | None] = field(default_factory=list)
     """The relations of FROM items, which store their indices here."""
     once: dict[str, Relation] = field(default_factory=dict)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from dpsql.binding.public.traced_columns import PublicColumns, list_facts
 from dpsql.binding.relations.catalog import Binder
 from dpsql.binding.relations.relation import (
     UNIT,
@@ -35,7 +36,7 @@ from dpsql.binding.values.lengths import check_length, length_of
 from dpsql.binding.values.sql_types import Typed
 from dpsql.catalogue.row_names import STRICT_CALLS
 from dpsql.errors import BindError, PrivacyError
-from dpsql.language.dialect import expression_of, join_word, privacy_error, to_sql
+from dpsql.language.dialect import expression_of, join_word, parse_select, privacy_error, to_sql
 from dpsql.policy.model import Table
 
 DEFAULT_MAX_FAN_OUT = 10_000
@@ -261,6 +262,7 @@ def limit_public(
     ]
     count, unknown = count_fan_out(binder, meeting, reached, conditions, names)
     around = outer.fan_out if outer is not None else 1
+    bound.meets_unknown = bool(unknown)
     bound.fan_out = math.prod([bound.fan_out * count, *(r.fan_out for r in private)])
     tables = [table for r in private for table in r.tables]
     if outer is not None:
@@ -288,13 +290,16 @@ def replace_source(bound: From, relation: Relation, make: Callable[[exp.Expr], e
 
 
 def count_rows_per_key(binder: Binder, item: exp.Expr, relation: Relation, keys: list[Field]) -> int | None:
-    """Return the most rows of a public FROM item with equal keys (all without keys); None if unknown before a release."""
+    """Return the most rows of a public FROM item with equal keys (all without keys); None if unknown before a release.
+
+    Of a release, a row with all of its groups' keys is known to be the only one.
+    """
     if relation.inputs:
         rows, names = relation.inputs[0].sql, [key.typed.node.name for key in keys]
     else:
         rows, names = f"SELECT * FROM {to_sql(column(item.name))}", [key.name for key in keys]
     if binder.is_unreleased(rows):
-        return None
+        return 1 if _is_one_group(binder, rows, names) else None
 
     def first(sql: str) -> int:
         return int(binder.finish.keep(sql, binder.public).column(0)[0].as_py())
@@ -308,6 +313,26 @@ def count_rows_per_key(binder: Binder, item: exp.Expr, relation: Relation, keys:
     known = " AND ".join(f"{name} IS NOT NULL" for name in by)
     each = f"SELECT COUNT(*) AS n FROM ({rows}) AS t WHERE {known} GROUP BY {', '.join(by)}"
     return first(f"SELECT COALESCE(MAX(n), 0)::BIGINT AS n FROM ({each}) AS g")
+
+
+_MULTIPLYING = (exp.SetOperation, exp.Join, exp.Lateral, exp.Unnest, exp.Explode, exp.Values, exp.Pivot)
+
+
+def _is_one_group(binder: Binder, rows: str, names: Collection[str]) -> bool:
+    """Return whether rows of a public query with equal values in these columns are of one group of a release.
+
+    The query reads one release, and no clause makes several rows of one; the columns are all keys of its groups.
+    """
+    tree = parse_select(rows)
+    ctes = {cte.alias for cte in tree.find_all(exp.CTE)}
+    tables = [table.name for table in tree.find_all(exp.Table) if table.name not in ctes]
+    block = next((block for block in binder.blocks if tables == [block.name]), None)
+    keys = None if block is None else binder.group_keys.get(block.name)
+    if block is None or keys is None or tree.find(*_MULTIPLYING):
+        return False
+    known = PublicColumns(tree, {block.name: list_facts(block.name, [name for name, _ in block.columns])})
+    released = [facts.released for name in names for facts in known.find_columns(tree, name)]
+    return keys <= {found.name for found in released if found is not None and not found.casts}
 
 
 # -- rows without a unit ---------------------------------------------------------------------------------------------

@@ -286,8 +286,9 @@ class _Step:
         if side == "LEFT" and right.private and not left_private:
             bound.relations = [replace(r, public_preserved=True) for r in bound.relations]
         if kind in ("SEMI", "ANTI"):
-            # The right side's rows are hidden, but its table still counts for the unit's rows, or is an input.
+            # The right side's rows are hidden, and add none; its table is still read.
             bound.relations.append(replace(right, fields=()))
+            bound.matched.add(fold(right.alias))
         else:
             bound.relations.append(right)
             bound.unit = _unit(bound.unit, right.unit, side)

@@ -86,9 +86,10 @@ def keep_rows(binder: Binder, select: exp.Select, bound: rel.From, env: Env) -> 
     unit = None if bound.unit is None else rel.column(rel.UNIT, alias)
     relation = rel.Relation(
         alias, alias, tuple(fields), query.subquery(exp.to_identifier(alias), copy=False), True, unit, bound.tables,
-        bound.inputs, bound.row_level, None if bound.row_level else bound.max_rows,
-        None if bound.row_level else bound.max_rows_per_group, unit_type=bound.unit_type,
-        per_unit=qualify is not None and own.keeps_first_of_each_unit(qualify, bound), fan_out=bound.fan_out,
+        bound.inputs, bound.row_level, None if bound.row_level else bound.row_cap,
+        None if bound.row_level else bound.group_cap,
+        1 if qualify is not None and own.keeps_first_of_each_unit(qualify, bound) else bound.certain_rows,
+        unit_type=bound.unit_type, fan_out=bound.fan_out,
         conditions=rel.restate_conditions(conditions, pairs),
     )  # fmt: skip
     values = [value for value, _ in pairs]
@@ -416,5 +417,6 @@ def aggregate_per_unit(binder: Binder, select: exp.Select, bound: rel.From, env:
     )
     return rel.Relation(
         alias, alias, tuple(fields), subquery, True, rel.column(rel.UNIT, alias), bound.tables, bound.inputs, False,
-        bound.max_rows, bound.max_rows_per_group, alone, unit_type=bound.unit_type, fan_out=1 if alone else bound.fan_out,
+        bound.row_cap, bound.group_cap, 1 if alone else bound.certain_rows, unit_type=bound.unit_type,
+        fan_out=1 if alone else bound.fan_out,
     )  # fmt: skip

@@ -7,7 +7,7 @@ taken from the policy, never from a name that the analyst wrote.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
@@ -126,6 +126,17 @@ def carry_field(name: str, typed: Typed, same: Field | None, key: bool) -> Field
     )  # fmt: skip
 
 
+def _most_rows(found: Relation | From) -> int | None:
+    """Return the most rows of one unit that count: by the shape of the query, and by the policy's caps."""
+    return 1 if found.row_level else find_least(found.certain_rows, found.row_cap)
+
+
+def _most_rows_per_group(found: Relation | From) -> int | None:
+    if found.row_level or found.certain_rows == 1:
+        return 1
+    return None if found.group_cap is None else find_least(found.certain_rows, found.group_cap)
+
+
 @dataclass(frozen=True)
 class Relation:
     """One item of a FROM clause, or a whole joined FROM.
@@ -148,8 +159,8 @@ class Relation:
     """The most rows of one unit in all, if not the table's limit: after joins and UNION ALL."""
     group_rows_bound: int | None = None
     """The most rows of one unit in one group, if not the table's limit."""
-    per_unit: bool = False
-    """Whether a unit has at most one row here (after GROUP BY unit)."""
+    certain_rows: int | None = None
+    """The most rows that any unit has here by the shape of the query: 1 after GROUP BY unit, then as many as each meets."""
     unit_type: Type | None = None
     fan_out: int = 1
     """The most public rows joined so far to one private row of its tables."""
@@ -165,22 +176,29 @@ class Relation:
     """Columns of a wide table that the statement doesn't name."""
 
     @property
-    def max_rows(self) -> int | None:
-        """The most rows of one unit in all, if the policy or the query bounds them."""
-        if self.per_unit or self.row_level:
-            return 1
+    def per_unit(self) -> bool:
+        """Whether a unit has at most one row here."""
+        return self.certain_rows == 1
+
+    @property
+    def row_cap(self) -> int | None:
+        """The policy's cap on the rows of one unit in all, as joins and UNION ALL have multiplied it."""
         if self.rows_bound is not None:
             return self.rows_bound
         return self.tables[0].max_rows if len(self.tables) == 1 else None
 
     @property
-    def max_rows_per_group(self) -> int | None:
-        """The most rows of one unit in one group, if the policy or the query bounds them."""
-        if self.per_unit or self.row_level:
-            return 1
+    def group_cap(self) -> int | None:
+        """The policy's cap on the rows of one unit in one group, likewise."""
         if self.group_rows_bound is not None or self.rows_bound is not None:
             return self.group_rows_bound
         return self.tables[0].max_rows_per_group if len(self.tables) == 1 else None
+
+
+    max_rows = property(_most_rows, doc="The most rows of one unit in all, if the policy or the query bounds them.")
+    max_rows_per_group = property(
+        _most_rows_per_group, doc="The most rows of one unit in one group, if the policy or the query bounds them."
+    )
 
     @property
     def max_groups(self) -> int | None:
@@ -206,6 +224,34 @@ class Relation:
         return replace(
             self, alias=alias, name=name, fields=fields, source=source, unit=unit, conditions=conditions, period=period
         )  # fmt: skip
+
+
+def find_least(*bounds: int | None) -> int | None:
+    """Return the least of the known bounds; None if none is known."""
+    return min((bound for bound in bounds if bound is not None), default=None)
+
+
+_Total = Callable[[Iterable[int]], int]
+
+
+def total_bound(bounds: Iterable[int | None], how: _Total = math.prod) -> int | None:
+    """Return the product (or the sum) of bounds; None if one is unknown."""
+    bounds = list(bounds)
+    return None if None in bounds else how(b for b in bounds if b is not None)
+
+
+def total_caps(relations: Sequence[Relation], how: _Total = math.prod) -> tuple[int | None, int | None]:
+    """Return the caps of relations that are put together: on the rows of one unit in all, and in one group.
+
+    Where the shape of the query bounds all of them, the caps are the policy's own. Relations without a cap per group may
+    have all rows in one.
+    """
+    shaped = all(r.certain_rows is not None for r in relations)
+    caps = [(r.row_cap, r.group_cap) if shaped else (r.max_rows, r.max_rows_per_group) for r in relations]
+    grouped = any(each is not None for _, each in caps)
+    return total_bound((rows for rows, _ in caps), how), (
+        total_bound((each or rows for rows, each in caps), how) if grouped else None
+    )
 
 
 MAX_CONDITIONS = 20
@@ -390,12 +436,14 @@ class From:
     row_level: bool = False
     fan_out: int = 1
     """The most public rows joined to one private row."""
+    meets_unknown: bool = False
+    """Whether it also joins public rows whose number is unknown before a release."""
     sides: tuple[Relation, ...] = ()
     """The private relations, in join order."""
     notes: list[str] = field(default_factory=list)
     """EXPLAIN's sentences about this FROM."""
     matched: set[str] = field(default_factory=set)
-    """Aliases of private tables that others find by key: they add no rows."""
+    """Aliases of private tables that add no rows: others find them by key, or look whether they have a row."""
     keys: dict[str, list[Field]] = field(default_factory=dict)
     """The keys of these tables, by the tables' names in the exact query."""
     unmatched: Unmatched | None = None
@@ -439,24 +487,39 @@ class From:
         )
 
     @property
-    def max_rows(self) -> int | None:
-        """The most rows of one unit that count: after a join of private tables, the product of their bounds.
+    def row_cap(self) -> int | None:
+        """The policy's cap on the rows of one unit: after a join of private tables, the product of their bounds.
 
-        A row that finds one other by its key stays one row.
+        A row that finds one other by its key stays one row. Public rows multiply the rows that a unit certainly has, up to
+        this cap; if that number is unknown, the cap alone holds.
         """
-        return self._multiply([r.max_rows for r in self._meeting])
+        return total_caps(self._meeting)[0]
 
     @property
-    def max_rows_per_group(self) -> int | None:
-        """The most rows of one unit in one group; relations without that limit may have all rows in one."""
-        if all(r.max_rows_per_group is None for r in self._meeting):
-            return None
-        return self._multiply([r.max_rows_per_group or r.max_rows for r in self._meeting])
+    def group_cap(self) -> int | None:
+        """The policy's cap on the rows of one unit in one group, likewise."""
+        return total_caps(self._meeting)[1]
+
+    max_rows = property(_most_rows, doc="The most rows of one unit in all, if the policy or the query bounds them.")
+    max_rows_per_group = property(
+        _most_rows_per_group, doc="The most rows of one unit in one group, if the policy or the query bounds them."
+    )
 
     @property
     def most_rows(self) -> int | None:
         """The most rows of one unit if nothing is grouped: the whole is one group."""
-        return self._multiply([r.max_rows or r.max_rows_per_group for r in self._meeting])
+        return self.max_rows or total_bound(r.max_rows or r.max_rows_per_group for r in self._meeting)
+
+    @property
+    def met(self) -> int:
+        """The most public rows of this FROM that one private row joins."""
+        return self.fan_out // math.prod(r.fan_out for r in self.relations if r.private)
+
+    @property
+    def certain_rows(self) -> int | None:
+        """The most rows of a unit by the shape of the query; None if only the policy limits them."""
+        known = total_bound(r.certain_rows for r in self._meeting)
+        return None if known is None or self.meets_unknown else known * self.met
 
     def row_caps(self, options: Options) -> tuple[int | None, int | None]:
         """Return the caps on rows in all and in one group: each option replaces the policy's cap of its kind."""
@@ -467,10 +530,6 @@ class From:
     def _meeting(self) -> list[Relation]:
         """The private relations whose rows multiply."""
         return [r for r in self.relations if r.private and fold(r.alias) not in self.matched]
-
-    @staticmethod
-    def _multiply(bounds: list[int | None]) -> int | None:
-        return None if None in bounds else math.prod(b for b in bounds if b is not None)
 
     @property
     def max_groups(self) -> int | None:

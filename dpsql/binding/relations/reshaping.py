@@ -31,6 +31,8 @@ from dpsql.binding.relations.relation import (
     column_name,
     fold,
     meets_exactly,
+    total_bound,
+    total_caps,
 )
 from dpsql.binding.relations.unit_rows import advise_one_unit, aggregates
 from dpsql.binding.values.coercion import find_common_order, take_value, unify
@@ -153,17 +155,11 @@ def _put_together(left: Relation, right: Relation, tree: exp.SetOperation, alias
     tables = tuple(dict.fromkeys((*left.tables, *right.tables)))
     inputs = tuple(dict.fromkeys((*left.inputs, *right.inputs)))
     both = (left, right)
-    grouped = any(side.max_rows_per_group is not None for side in both)
-    rows, each = (
-        None if None in known else sum(n for n in known if n is not None)
-        for known in (
-            [side.max_rows for side in both],
-            [(side.max_rows_per_group or side.max_rows) if grouped else None for side in both],
-        )
-    )
+    certain = total_bound((side.certain_rows for side in both), sum)
+    rows, each = total_caps(both, sum)
     return Relation(
         alias, alias, tuple(fields), source, True, column(UNIT, alias), tables, inputs, rows_bound=rows,
-        group_rows_bound=each, unit_type=left.unit_type, fan_out=max(left.fan_out, right.fan_out),
+        group_rows_bound=each, certain_rows=certain, unit_type=left.unit_type, fan_out=max(left.fan_out, right.fan_out),
         unmatched=left.unmatched or right.unmatched,
     )  # fmt: skip
 

@@ -14,7 +14,6 @@ the plan mentions a missing block.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterable, Sequence
 from copy import copy, deepcopy
 from dataclasses import dataclass
@@ -38,7 +37,7 @@ from dpsql.mechanisms.base import SALT
 
 GROWING = (
     "blocks", "notes", "limits", "adjustments", "ranged", "when_whole", "ordered_releases",
-    "public", "intervals", "noise_steps", "rounded", "once", "lent_inputs", "key_values",
+    "public", "intervals", "noise_steps", "rounded", "once", "lent_inputs", "key_values", "group_keys",
 )  # fmt: skip
 """The lists and dicts of a binder that grow with its blocks."""
 
@@ -284,9 +283,7 @@ def limit_own(bound: From, meeting: UnitMeeting) -> None:
     sides = [r for r in bound.sides if r.unit is not None]
     several = [r for r in sides if not r.per_unit and r.name not in bound.keys]
     alone = len(sides) == 1 and meeting.levels == 1
-    met = bound.fan_out // math.prod(
-        r.fan_out for r in bound.relations if r.private
-    )  # public rows of this FROM
+    met = bound.met
     if bound.row_level or not sides or (alone and not meeting.frames and met == 1):
         return
     found = [r for r in sides if not r.per_unit and r.name in bound.keys]
