@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from dpsql.binding.public_statement import Env, label_of_item, make_unique, resolve_key
+from dpsql.binding.public_statement import Env, UniqueNames, label_of_item, make_unique, resolve_key
 from dpsql.binding.relations import relation as rel
 from dpsql.binding.relations import windows as own
 from dpsql.binding.relations.catalog import Binder
@@ -46,15 +46,13 @@ def keep_rows(binder: Binder, select: exp.Select, bound: rel.From, env: Env) -> 
     alias = binder.name("rows")
     alone = len(bound.relations) == 1
     query = exp.Select()
-    fields, taken = list[rel.Field](), set[str]()
+    fields, labels = list[rel.Field](), UniqueNames()
     aliases: dict[str, exp.Expr] = {}
     windows = own.Windows(binder, bound, env)
     pairs: list[tuple[exp.Expr, exp.Expr]] = []
     conditions = [*bound.conditions]
     for place, (name, typed, same) in enumerate(_items(windows, select, aliases)):
-        if rel.fold(name) in taken:
-            raise bind_error(select, f"two columns are called {name}.", "give one an alias.")
-        taken.add(rel.fold(name))
+        name = labels.add(name)  # as DuckDB calls the second of two columns of one name
         query.append("expressions", exp.alias_(typed.node.copy(), rel.column_name(place)))
         there = replace(typed, node=rel.column(rel.column_name(place), alias), constant=False, twin=None)
         if typed.type.zone and typed.moment is not None:
@@ -159,6 +157,7 @@ def _items(windows: own.Windows, select: exp.Select, aliases: dict[str, exp.Expr
     """Return the SELECT list, and add its names to ``aliases``."""
     binder, bound, env = windows.binder, windows.bound, windows.env
     items: list[OutputColumn] = []
+    plain = {rel.fold(i.alias_or_name) for i in select.expressions if isinstance(i, exp.Alias | exp.Column)}
     for item in select.expressions:
         if item.is_star:
             items += expand_star(item, bound, binder, env)
@@ -166,7 +165,10 @@ def _items(windows: own.Windows, select: exp.Select, aliases: dict[str, exp.Expr
         inner = substitute_aliases(item.unalias(), aliases, bound.names)
         same = bound.names.known(inner)
         node, scope = windows.read(inner)
-        items.append((item.alias_or_name or binder.name("column"), binder.expression(node, scope, env), same))
+        name, named = item.alias_or_name, isinstance(item, exp.Alias | exp.Column)
+        if not named and (isinstance(item, exp.Literal) or rel.fold(name) in plain):
+            name = ""  # x::INT is called x where no other column is
+        items.append((name or binder.name("column"), binder.expression(node, scope, env), same))
         if isinstance(item, exp.Alias):
             aliases[rel.fold(item.alias)] = inner
     return items
