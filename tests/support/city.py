@@ -12,7 +12,7 @@ POLICY = (
     + """
 [tables.trips]
 privacy_unit = "rider"
-max_rows = 12
+max_rows = 30
 max_groups = 12
 [tables.trips.columns]
 started = { bounds = [2024-01-01, 2024-06-30] }
@@ -22,7 +22,7 @@ bike = { values = ["cargo", "city", "ebike"] }
 
 [tables.marks]
 privacy_unit = "pupil"
-max_rows = 12
+max_rows = 30
 max_groups = 12
 [tables.marks.columns]
 form = { values = ["5a", "5b", "6a", "6b"] }
@@ -32,7 +32,7 @@ exam = { bounds = [2024-01-01, 2024-06-30] }
 
 [tables.hits]
 privacy_unit = "visitor"
-max_rows = 12
+max_rows = 30
 max_groups = 12
 [tables.hits.columns]
 seen = { bounds = [2024-03-01, 2024-03-31] }
@@ -43,7 +43,6 @@ bytes = { bounds = [0, 100000] }
 [tables.survey]
 privacy_unit = "respondent"
 max_rows = 1
-max_groups = 1
 [tables.survey.columns]
 age = { bounds = [16, 99] }
 region = { values = ["east", "north", "south", "west"] }
@@ -55,7 +54,7 @@ submitted = { bounds = [2024-01-01, 2024-06-30] }
 
 [tables.payments]
 privacy_unit = "account"
-max_rows = 12
+max_rows = 30
 max_groups = 12
 [tables.payments.columns]
 booked = { bounds = [2024-01-01, 2024-06-30] }

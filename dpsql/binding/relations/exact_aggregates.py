@@ -32,11 +32,13 @@ from dpsql.binding.values.fixed_point import (
     write_group_keys,
     write_order_independent,
 )
+from dpsql.binding.values.lengths import DEFAULT_MAX_LENGTH, MAX_TEXT, hold, length_of
 from dpsql.binding.values.sql_types import (
     BIGINT,
     DOUBLE,
     HUGEINT,
     SMALL_INTEGERS,
+    TEXT,
     Bounds,
     Type,
     Typed,
@@ -44,7 +46,7 @@ from dpsql.binding.values.sql_types import (
 )
 from dpsql.binding.values.total_expressions import make_condition, make_total
 from dpsql.catalogue.aggregate_names import AGGREGATE_OF_NAME, names_of
-from dpsql.language.dialect import bind_error, to_sql
+from dpsql.language.dialect import bind_error, privacy_error, to_sql
 from dpsql.language.options import Call, call_of
 
 
@@ -85,6 +87,9 @@ _LARGEST = "1e70"
 """Larger numbers count as missing: their squares would make some aggregates fail."""
 _LONGEST = 100_000
 """The most characters of the rows' SQL, over all aggregates that read them separately."""
+
+_FEWEST_JOINED = 100
+"""The fewest texts of a unit that STRING_AGG must have room for."""
 
 COUNT_CALLS = ("COUNT(", "REGR_COUNT(")
 """Prefixes of the SQL of aggregates that are 0 without rows."""
@@ -200,6 +205,10 @@ class Grouped:
             node = _spell_with_exact_names(node)
             if (chosen := _ordered_choice(node)) is not None:
                 return self._choose(node, *chosen)
+            if (listed := _list_of(node)) is not None:
+                return self._list(node, listed)
+            if (joined := _list_of(node, exp.GroupConcat)) is not None:
+                return self._join(node, joined)
         call = _exact_call(node)
         if call is not None:
             text = to_sql(call.node)
@@ -236,23 +245,79 @@ class Grouped:
         if text not in self.made:
             typed = make_total(chosen, self.names)
             value = write_canonical(typed, chosen)
-            by = []
-            for item in order:
-                key = make_total(item.this, self.names)
-                refuse_order([key], item.this)
-                desc, first = bool(item.args.get("desc")), bool(item.args.get("nulls_first"))
-                by.append(
-                    f"{write_canonical(key, item.this)} {'DESC' if desc else 'ASC'} NULLS {'FIRST' if first else 'LAST'}"
-                )
-            sql = f"FIRST({value} ORDER BY {', '.join([*by, value])})"
-            if where is not None:
-                sql += f" FILTER (WHERE {to_sql(make_condition(where, self.names).node)})"
-            above = replace(
-                typed, node=_above(f"a{len(self.made)}"), constant=False, nullable=True, plain=None
-            )
-            self.made[text] = (sql, above)
-            self._by_column[above.node.name] = above
+            sql = f"FIRST({value} ORDER BY {', '.join([*self._order(order), value])}){self._filter(where)}"
+            self._add(text, sql, replace(typed, constant=False, nullable=True, plain=None))
         return self.made[text][1].node.copy()
+
+    def _list(self, node: exp.Expr, asked: _List) -> exp.Expr:
+        """Return the column with the list of a unit's values; PrivacyError for lists of lists and the like."""
+        text = to_sql(node)
+        if text not in self.made:
+            typed = make_total(asked.value, self.names)
+            if typed.type.kind in ("LIST", "STRUCT", "OTHER", "NULL") or typed.type.sql == "ENUM":
+                what = f"a list of {typed.type.sql} can't be made of a privacy unit's rows."
+                raise privacy_error(asked.value, what, "list numbers, texts, dates or times.")
+            kind = Type.parse(f"{typed.type.sql}[]")
+            made = Typed(exp.null(), kind, length=DEFAULT_MAX_LENGTH, unchecked=True)
+            self._add(text, self._write_list(node, asked, write_canonical(typed, asked.value)), made)
+        return self.made[text][1].node.copy()
+
+    def _join(self, node: exp.Expr, asked: _List) -> exp.Expr:
+        """Return the column with a unit's texts one after another; NULL if there are more than fit a text."""
+        text = to_sql(node)
+        if text not in self.made:
+            call = node.this if isinstance(node, exp.Filter) else node
+            between = call.args.get("separator") or exp.Literal.string(",")
+            typed = make_total(asked.value, self.names)
+            if typed.type.kind != "TEXT" or not between.is_string:
+                what = "STRING_AGG takes texts, and a literal between them."
+                raise bind_error(node, what, "cast the value to VARCHAR.")
+            declared = [len(str(value)) for value in typed.values or ()]
+            longest = max(declared, default=length_of(typed))
+            most = MAX_TEXT // (longest + len(between.name) or 1)
+            if most < _FEWEST_JOINED:
+                what = f"the texts of one privacy unit may be {longest:,} characters long each, too many to join."
+                shown = to_sql(asked.value)
+                raise privacy_error(asked.value, what, f"shorten them: LEFT({shown}, 40) instead of {shown}.")
+            value = to_sql(hold(typed, longest).node)
+            there = f"{value} IS NOT NULL"
+            listed = self._write_list(node, asked, value, there)
+            fits = f"COUNT({value}){self._filter(asked.where)} <= {most}"
+            sql = f"CASE WHEN {fits} THEN array_to_string({listed}, {to_sql(between)}) END"
+            self._add(text, sql, Typed(exp.null(), TEXT, length=MAX_TEXT))
+        return self.made[text][1].node.copy()
+
+    def _write_list(self, node: exp.Expr, asked: _List, value: str, there: str = "") -> str:
+        """Write the list of values in their order; the values themselves decide its ties."""
+        if asked.distinct and any(item.this != asked.value for item in asked.order):
+            what = "DISTINCT values have no order by other values."
+            raise bind_error(node, what, f"order by {to_sql(asked.value)} itself.")
+        order = self._order(asked.order)
+        order = order or [value] if asked.distinct else [*order, value]
+        where = self._filter(asked.where, there)
+        return f"LIST({'DISTINCT ' * asked.distinct}{value} ORDER BY {', '.join(order)}){where}"
+
+    def _order(self, order: Sequence[exp.Expr]) -> list[str]:
+        by = []
+        for item in order:
+            key = make_total(item.this, self.names)
+            refuse_order([key], item.this)
+            desc, first = bool(item.args.get("desc")), bool(item.args.get("nulls_first"))
+            by.append(
+                f"{write_canonical(key, item.this)} {'DESC' if desc else 'ASC'} NULLS {'FIRST' if first else 'LAST'}"
+            )
+        return by
+
+    def _filter(self, where: exp.Expr | None, there: str = "") -> str:
+        parts = [there] if there else []
+        parts += [] if where is None else [f"({to_sql(make_condition(where, self.names).node)})"]
+        return f" FILTER (WHERE {' AND '.join(parts)})" if parts else ""
+
+    def _add(self, text: str, sql: str, typed: Typed) -> None:
+        """Add an aggregate with its type, under the next name."""
+        above = replace(typed, node=_above(f"a{len(self.made)}"))
+        self.made[text] = (sql, above)
+        self._by_column[above.node.name] = above
 
     def _write_moments(self, call: Call, prefix: str) -> ExactMoments | None:
         """Return an aggregate's SQL from exact sums; None if it is written otherwise."""
@@ -306,6 +371,32 @@ def _ordered_choice(node: exp.Expr) -> tuple[exp.Expr, list[exp.Expr], exp.Expr 
             for key in ("desc", "nulls_first"):
                 item.set(key, not item.args.get(key))
     return value, order, where
+
+
+@dataclass(frozen=True)
+class _List:
+    """A list of the values of rows: their order, whether equal ones are put together, and the condition of FILTER."""
+
+    value: exp.Expr
+    order: tuple[exp.Expr, ...]
+    distinct: bool
+    where: exp.Expr | None
+
+
+def _list_of(node: exp.Expr, kind: type[exp.Expr] = exp.ArrayAgg) -> _List | None:
+    """Return what LIST or ARRAY_AGG asks for; None for other nodes."""
+    where = None
+    if isinstance(node, exp.Filter):
+        where, node = node.expression.this, node.this
+    if not isinstance(node, kind) or not isinstance(node.this, exp.Expr):
+        return None
+    value, order = node.this, tuple[exp.Expr, ...]()
+    if isinstance(value, exp.Order):
+        value, order = value.this, tuple(value.expressions)
+    distinct = isinstance(value, exp.Distinct)
+    if distinct and len(value.expressions) == 1:
+        value = value.expressions[0]
+    return _List(value, order, distinct, where)
 
 
 def _resolved(node: exp.Expr, names: rel.Names) -> exp.Expr:
