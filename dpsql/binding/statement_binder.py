@@ -30,7 +30,7 @@ from dpsql.binding.relations.projections import (
     wrap_distinct,
 )
 from dpsql.binding.relations.relation import From, Names, Relation, fold
-from dpsql.binding.relations.reshaping import combine, group_by_row_around, open_pivots
+from dpsql.binding.relations.reshaping import combine, group_by_row_around, open_lateral, open_pivots
 from dpsql.binding.relations.subqueries import ONCE, bind_expression, move_unnest
 from dpsql.binding.relations.unit_rows import aggregates
 from dpsql.binding.relations.windows import refuse_cuts, refuse_row_choice, refuse_samples
@@ -207,7 +207,8 @@ class StatementBinder(Binder):
 
     def _public_select(self, select: exp.Select, env: Env) -> None:
         """Bind a SELECT without private relations in FROM: plain SQL, with any private blocks in its subqueries."""
-        for join in select.args.get("joins") or []:
+        for place, join in enumerate(select.args.get("joins") or []):
+            open_lateral(self, select, place, env)
             if isinstance(join.this, exp.Lateral) and self.query(join.this.this, env, inner=True) is not None:
                 what = "LATERAL can't join private rows to public ones."
                 hint = "aggregate by the public key in a subquery, and join that."

@@ -322,7 +322,9 @@ class Exact:
     def cuts_rows(self) -> bool:
         """Whether a unit may have more rows than count: not if each row is a unit, or the query's shape has fewer."""
         certain, caps = self.bound.certain_rows, (self.caps.total, self.caps.each)
-        return not self.bound.row_level and (certain is None or any(cap is None or cap < certain for cap in caps))
+        return not self.bound.row_level and (
+            certain is None or any(cap is None or cap < certain for cap in caps)
+        )
 
     @property
     def shared_rows(self) -> int | None:

@@ -975,8 +975,7 @@ SELECT COUNT(*) FROM visits WHERE cost > (SELECT AVG(cost) FROM visits)
 -- answered
 SELECT COUNT(*) FROM visits WHERE ward IN (SELECT ward FROM wards WHERE wing = 'north')
 
--- refused: ALL and ANY are not known over private rows.
--- hint: write IN instead of = ANY.
+-- answered
 SELECT COUNT(*) FROM visits WHERE ward = ANY (SELECT ward FROM wards WHERE wing = 'north')
 
 -- answered
@@ -1410,8 +1409,7 @@ SELECT COUNT(*) FROM (SELECT ward FROM visits) a JOIN visits b USING (ward)
 -- hint: write UNION ALL instead of UNION ALL BY NAME: columns meet by their places.
 SELECT COUNT(*) FROM (SELECT patient FROM visits UNION ALL BY NAME SELECT patient FROM patients)
 
--- refused: ALL and ANY are not known over private rows.
--- hint: write IN instead of = ANY.
+-- answered
 SELECT COUNT(*) FROM visits WHERE ward = ANY (SELECT ward FROM wards)
 
 -- section: lists

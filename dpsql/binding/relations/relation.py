@@ -194,10 +194,12 @@ class Relation:
             return self.group_rows_bound
         return self.tables[0].max_rows_per_group if len(self.tables) == 1 else None
 
-
-    max_rows = property(_most_rows, doc="The most rows of one unit in all, if the policy or the query bounds them.")
+    max_rows = property(
+        _most_rows, doc="The most rows of one unit in all, if the policy or the query bounds them."
+    )
     max_rows_per_group = property(
-        _most_rows_per_group, doc="The most rows of one unit in one group, if the policy or the query bounds them."
+        _most_rows_per_group,
+        doc="The most rows of one unit in one group, if the policy or the query bounds them.",
     )
 
     @property
@@ -500,9 +502,12 @@ class From:
         """The policy's cap on the rows of one unit in one group, likewise."""
         return total_caps(self._meeting)[1]
 
-    max_rows = property(_most_rows, doc="The most rows of one unit in all, if the policy or the query bounds them.")
+    max_rows = property(
+        _most_rows, doc="The most rows of one unit in all, if the policy or the query bounds them."
+    )
     max_rows_per_group = property(
-        _most_rows_per_group, doc="The most rows of one unit in one group, if the policy or the query bounds them."
+        _most_rows_per_group,
+        doc="The most rows of one unit in one group, if the policy or the query bounds them.",
     )
 
     @property

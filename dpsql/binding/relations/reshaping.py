@@ -363,6 +363,35 @@ def _unpivot(item: exp.Expr, pivot: exp.Expr, relation: Relation) -> exp.Expr:
 _COMPARISONS = (exp.EQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
 
 
+def open_lateral(binder: Binder, select: exp.Select, place: int, env: Env) -> None:
+    """Rewrite ``LATERAL (SELECT one aggregate FROM private)`` beside public rows as a subquery of each row, in place.
+
+    PrivacyError for groups or several aggregates that read the public row.
+    """
+    join = select.args["joins"][place]
+    node = join.this.this if isinstance(join.this, exp.Lateral) else None
+    query = node.this if isinstance(node, exp.Subquery) else None
+    if not isinstance(query, exp.Select) or not aggregates(query):
+        return
+    if all(binder.source(item, env) is None for item in from_items(query)):
+        return
+    if query.args.get("group") or len(query.expressions) != 1:
+        around = {fold(item.alias_or_name) for item in from_items(select)}
+        if around & {fold(node.table) for node in query.find_all(exp.Column) if node.table}:
+            what = "LATERAL over private rows takes one aggregate of each public row."
+            raise privacy_error(join.this, what, "aggregate by the public key in a subquery, and join that.")
+        return
+    item = query.expressions[0]
+    value = exp.Subquery(this=query)
+    node.set(
+        "this", exp.Select(expressions=[exp.alias_(value, label_of_item(item), quoted=True, copy=False)])
+    )
+    before = exp.Select(
+        from_=select.args["from_"].copy(), joins=[j.copy() for j in select.args["joins"][:place]]
+    )
+    group_by_row_around(binder, query, before, env)
+
+
 def group_by_row_around(binder: Binder, query: exp.Expr, around: exp.Select, env: Env) -> None:
     """Rewrite a private aggregate correlated with a public row as groups of that row's values, in place.
 

@@ -84,7 +84,7 @@ def bind_expression(binder: Binder, node: exp.Expr, names: Names, env: Env) -> T
     inputs: list[Input] = []
     _refuse_unquoted(node, names)
     condition = isinstance(node.parent, exp.Where | exp.Having | exp.Qualify)
-    node = node.copy()
+    node = node.copy().transform(_write_in, copy=False)
     extra = dict(names.extra)
     for query in list(outer_queries(node)):
         place = _Place(binder, _answered(query), names, env, condition)
@@ -114,14 +114,25 @@ def _refuse_unquoted(node: exp.Expr, names: Names) -> None:
             raise bind_error(call, what, f"did you mean {quote_where_needed(name)}?")
 
 
+def _write_in(node: exp.Expr) -> exp.Expr:
+    """Return ``x = ANY (query)`` as IN, and ``x <> ALL (query)`` as NOT IN; other nodes unchanged."""
+    equal = isinstance(node, exp.EQ) and isinstance(node.expression, exp.Any)
+    if not equal and not (isinstance(node, exp.NEQ) and isinstance(node.expression, exp.All)):
+        return node
+    query = node.expression.this.unnest()
+    if not isinstance(query, exp.Query):
+        return node
+    found = exp.In(this=node.this, query=query.subquery(copy=False))
+    return found if equal else exp.Not(this=found)
+
+
 def _answered(query: exp.Expr) -> exp.Expr:
     """Return the node whose value is a subquery's: itself, IN, EXISTS."""
     holder = query.parent if isinstance(query.parent, exp.Subquery) else query
     above = holder.parent
     if isinstance(above, exp.All | exp.Any):
-        equal = isinstance(above, exp.Any) and isinstance(above.parent, exp.EQ)
-        hint = "write IN instead of = ANY." if equal else "compare with the smallest or the largest."
-        raise privacy_error(above, "ALL and ANY are not known over private rows.", hint)
+        hint = "compare with the smallest or the largest."
+        raise privacy_error(above, "ALL and ANY compare only by = ANY and <> ALL over private rows.", hint)
     return above if isinstance(above, exp.In | exp.Exists) else holder
 
 
