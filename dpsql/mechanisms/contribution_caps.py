@@ -65,13 +65,17 @@ CUT_SHARE = Fraction(1, 10)
 
 @dataclass(frozen=True)
 class ClippedValue:
-    """A value that aggregates clamp to ``[low, high]`` grid steps: a column of the rows, its expression, steps to a unit."""
+    """A value that aggregates clamp to ``[low, high]`` grid steps: a column of the rows, its expression, steps to a unit.
+
+    ``farthest``: the absolute value above which it is missing instead, if that is to be said.
+    """
 
     y: str
     low: int
     high: int
     steps: Fraction
     source: str
+    farthest: Fraction | None = None
 
 
 @dataclass(frozen=True)

@@ -78,3 +78,28 @@ def test_odd_names_around_subsample(session: dpsql.Session, name: str) -> None:
         f"(SELECT COUNT(*) FROM v JOIN {name} USING (w)) + MEDIAN(x) AS {name} FROM v"
     )
     assert session.sql(text).columns == [shown]
+
+
+NOISY = "(SELECT w, COUNT(*) AS n FROM v GROUP BY w)"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"SELECT * FROM (SELECT n, COUNT(*) FROM {NOISY} GROUP BY n) ORDER BY n",
+        f"SELECT *, 1 AS one FROM (SELECT n::INTEGER, n + 1, COUNT(*) FROM {NOISY} GROUP BY ALL) ORDER BY ALL",
+        f"WITH a AS (SELECT w, n::DOUBLE FROM {NOISY}) SELECT * FROM a ORDER BY w",
+        "SELECT SUM(y) FROM (SELECT id, 'w' AS k, x AS y FROM v UNION ALL SELECT id, 'x', x FROM v)",
+        "SELECT SUM(x), SUM(x_1) FROM (SELECT id, x, x * 2 AS x FROM v)",
+        "SELECT SUM(x) FROM (SELECT id, x::INTEGER + 1, 'x', x, x::DOUBLE FROM v)",
+        "SELECT SUM(x_1) FROM (SELECT * FROM v a JOIN v b ON a.id = b.id)",
+    ],
+)
+def test_columns_without_a_name_and_of_one_name_are_called_as_in_duckdb(
+    con: duckdb.DuckDBPyConnection, text: str
+) -> None:
+    with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
+        ours, plain = session.sql(text), con.sql(text)
+        assert list(ours.columns) == plain.columns
+        for mine, theirs in zip(ours.fetchall(), plain.fetchall(), strict=True):
+            assert mine == pytest.approx(theirs, abs=0.1)

@@ -25,17 +25,20 @@ class Asked:
     plain: str = ""
     message: str = ""
     hint: str | None = None
+    possible: bool = False
+    """Whether it is refused, though an answer is possible."""
 
 
-def read() -> list[Asked]:
+def read(path: str) -> list[Asked]:
+    """Return the statements of a file of the tests with their outcomes: answered, refused, or refused though possible."""
     out = []
-    for chunk in (
-        (Path(__file__).parents[1] / "binding" / "analyst.sql").read_text(encoding="utf-8").split("\n\n")
-    ):
+    for chunk in (Path(__file__).parents[1] / path).read_text(encoding="utf-8").split("\n\n"):
         head, _, rest = chunk.strip().partition("\n")
         if head.startswith("-- answered"):
             plain = head.partition(", as: ")[2] or _NAMED.sub("", _MODE.sub("", rest))
             out.append(Asked(rest, plain=plain))
+        elif head.startswith("-- possible: "):
+            out.append(Asked(rest, message=head.removeprefix("-- possible: "), possible=True))
         elif head.startswith("-- refused: "):
             hint, _, text = rest.partition("\n") if rest.startswith("-- hint: ") else ("", "", rest)
             message = head.removeprefix("-- refused: ")
@@ -43,7 +46,7 @@ def read() -> list[Asked]:
     return out
 
 
-ASKED = read()
+ASKED = read("binding/analyst.sql")
 ANSWERED = [case for case in ASKED if case.plain]
 
 

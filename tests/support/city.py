@@ -1,4 +1,4 @@
-"""A city: bicycle trips, marks at school, hits of a web site, a survey and payments; stations, categories and holidays are public."""
+"""A city: bicycle trips, marks at school, hits of a web site, a survey, payments; stations, categories, holidays are public."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ q1 = { bounds = [1, 5] }
 q2 = { bounds = [1, 5] }
 q3 = { bounds = [1, 5] }
 income = { bounds = [0, 10000] }
-submitted = { bounds = [2024-01-01, 2024-06-30] }
+submitted = { bounds = [2024-02-01, 2024-03-31] }
 
 [tables.payments]
 privacy_unit = "account"
@@ -78,8 +78,9 @@ CREATE TABLE holidays AS FROM (VALUES (DATE '2024-01-01', 'new year'), (DATE '20
 CREATE TABLE trips AS SELECT (h % 300)::INTEGER AS rider, i::INTEGER AS trip,
     TIMESTAMP '2024-01-01' + INTERVAL ((h // 7 % 262080)) MINUTE AS started, (h // 11 % 480) / 4 AS minutes,
     ((h // 13 % 2400) / 100)::DECIMAL(6, 2) AS km, ['Dock', 'Gate', 'Hill', 'Park', 'Quay'][1 + h // 17 % 5] AS origin,
-    ['Dock', 'Gate', 'Hill', 'Park', 'Quay'][1 + h // 19 % 5] AS target, ['city', 'city', 'ebike', 'cargo'][1 + h // 23 % 4] AS bike,
-    h % 3 = 0 AS member FROM (SELECT i, (hash(i) % 1000000007)::BIGINT AS h FROM range(900) AS r(i));
+    ['Dock', 'Gate', 'Hill', 'Park', 'Quay'][1 + h // 19 % 5] AS target,
+    ['city', 'city', 'ebike', 'cargo'][1 + h // 23 % 4] AS bike, h % 3 = 0 AS member
+    FROM (SELECT i, (hash(i) % 1000000007)::BIGINT AS h FROM range(900) AS r(i));
 CREATE TABLE marks AS SELECT p::INTEGER AS pupil, ['5a', '5b', '6a', '6b'][1 + p % 4] AS form,
     ['art', 'english', 'maths', 'music'][1 + k % 4] AS subject, (hash(p, k) % 101)::INTEGER AS points,
     DATE '2024-01-08' + (hash(k, p) % 170)::INTEGER AS exam,
@@ -98,7 +99,8 @@ CREATE TABLE survey AS SELECT i::INTEGER AS respondent, DATE '2024-02-01' + (h /
     ['yes', 'Yes ', 'no', 'NO', 'n/a'][1 + h // 37 % 5] AS answer
     FROM (SELECT i, (hash(i, 9) % 1000000007)::BIGINT AS h FROM range(500) AS r(i));
 CREATE TABLE payments AS SELECT (h % 200)::INTEGER AS account, DATE '2024-01-01' + (h // 7 % 180)::INTEGER AS booked,
-    ((h // 11 % 100000) / 100 - 500)::DECIMAL(8, 2) AS amount, ['food', 'food', 'fun', 'rent', 'salary'][1 + h // 13 % 5] AS category,
+    ((h // 11 % 100000) / 100 - 500)::DECIMAL(8, 2) AS amount,
+    ['food', 'food', 'fun', 'rent', 'salary'][1 + h // 13 % 5] AS category,
     ['Aldi', 'Bistro', 'Cinema', 'Landlord'][1 + h // 17 % 4] AS merchant
     FROM (SELECT i, (hash(i, 3) % 1000000007)::BIGINT AS h FROM range(700) AS r(i));
 """

@@ -147,7 +147,20 @@ class Bounded:
         low, high = (f"{float(end):g}" for end in self.ends)
         if self.line is not None and self.line.between is not None:
             low, high = self.line.shown
-        return f"held to [{low}, {high}] ({self.origin})"
+        lost = "" if self.farthest is None else f"; missing beyond ±{float(self.farthest):g}"
+        return f"held to [{low}, {high}] ({self.origin}{lost})"
+
+    @property
+    def farthest(self) -> Fraction | None:
+        """The absolute value above which values are missing: None if there are none, or the policy has the bounds."""
+        far, span = self.grid.farthest, self.typed.span
+        within = (
+            span is not None
+            and span.low is not None
+            and span.high is not None
+            and max(-span.low, span.high) <= far
+        )
+        return None if within or not self.origin.startswith("given") else far
 
     @property
     def shown(self) -> Back | None:
@@ -364,13 +377,16 @@ class AggregateCall:
         y = self.value(to_sql(grids.write_steps(place.typed, grid)))
         per_group = named and not self.exact.bound.row_level
         number = not per_group and place.between is None and typed.type.numeric
+        made = Bounded(place.typed, y, grid, per_group, origin, place)
         if number and (origin.startswith("given") or not is_surely_within(typed)):
-            self.note_clip(y, grid, self.source())
-        return Bounded(place.typed, y, grid, per_group, origin, place)
+            self.note_clip(made, self.source())
+        return made
 
-    def note_clip(self, y: str, grid: grids.Grid, source: str) -> None:
+    def note_clip(self, item: Bounded, source: str) -> None:
         """Record that a column of the rows is clamped to the ends of its grid."""
-        self.exact.clipped.append(ClippedValue(y, grid.low, grid.high, Fraction(grid.steps), source))
+        grid = item.grid
+        steps = Fraction(grid.steps)
+        self.exact.clipped.append(ClippedValue(item.y, grid.low, grid.high, steps, source, item.farthest))
 
     def say_sensitivity(self, partial: Partial, steps: Fraction | int = 1) -> str:
         """Return EXPLAIN's words on the sensitivity of a total to one unit."""

@@ -141,8 +141,7 @@ def list_cuts(
         advises: whether to name the option that estimates them.
     """
     yield from _list_caps(exact, drops_rows, finds_groups, advises)
-    ends = [(c.source, float(c.low / c.steps), float(c.high / c.steps)) for c in exact.clipped]
-    clamps = list(dict.fromkeys(f"{source} to [{low:g}, {high:g}]" for source, low, high in ends))
+    clamps = list(dict.fromkeys(map(_say_clamp, exact.clipped)))
     if clamps:
         more = ", and others" if len(clamps) > _SHOWN_CLAMPS else ""
         yield f"values are clamped: {', '.join(clamps[:_SHOWN_CLAMPS])}{more}"
@@ -175,6 +174,12 @@ def _list_caps(exact: Exact, drops_rows: bool, finds_groups: bool, advises: bool
     if rows is not None and plain and all(p.adds is not None for p in plain):
         many = f"{rows:,} row{'s' if rows > 1 else ''}"
         yield f"a sum has of one {unit} at most what {many} at the bounds add{'s' if rows == 1 else ''}{where}"
+
+
+def _say_clamp(clip: ClippedValue) -> str:
+    low, high = (float(end / clip.steps) for end in (clip.low, clip.high))
+    lost = "" if clip.farthest is None else f" (missing beyond ±{float(clip.farthest):g})"
+    return f"{clip.source} to [{low:g}, {high:g}]{lost}"
 
 
 def is_surely_within(typed: Typed) -> bool:

@@ -405,7 +405,7 @@ def _columns(asked: AggregateCall) -> tuple[Bounded, Bounded]:
         both = f"({to_sql(asked.block.condition(asked.call.where).node)}) AND {both}"
     y, x = (replace(item, y=asked.exact.value(f"CASE WHEN {both} THEN {item.y} END")) for item in items)
     for which, item in enumerate((y, x)):
-        asked.note_clip(item.y, item.grid, asked.source(which))
+        asked.note_clip(item, asked.source(which))
     return y, x
 
 

@@ -292,8 +292,9 @@ class Grouped:
         if asked.distinct and any(item.this != asked.value for item in asked.order):
             what = "DISTINCT values have no order by other values."
             raise bind_error(node, what, f"order by {to_sql(asked.value)} itself.")
-        order = self._order(asked.order)
-        order = order or [value] if asked.distinct else [*order, value]
+        order = [*self._order(asked.order), value]
+        if asked.distinct:  # by the very values, as DuckDB requires it
+            order = [self._order_by(value, item) for item in asked.order[:1]] or [value]
         where = self._filter(asked.where, there)
         return f"LIST({'DISTINCT ' * asked.distinct}{value} ORDER BY {', '.join(order)}){where}"
 
@@ -302,11 +303,13 @@ class Grouped:
         for item in order:
             key = make_total(item.this, self.names)
             refuse_order([key], item.this)
-            desc, first = bool(item.args.get("desc")), bool(item.args.get("nulls_first"))
-            by.append(
-                f"{write_canonical(key, item.this)} {'DESC' if desc else 'ASC'} NULLS {'FIRST' if first else 'LAST'}"
-            )
+            by.append(self._order_by(write_canonical(key, item.this), item))
         return by
+
+    @staticmethod
+    def _order_by(value: str, item: exp.Expr) -> str:
+        desc, first = bool(item.args.get("desc")), bool(item.args.get("nulls_first"))
+        return f"{value} {'DESC' if desc else 'ASC'} NULLS {'FIRST' if first else 'LAST'}"
 
     def _filter(self, where: exp.Expr | None, there: str = "") -> str:
         parts = [there] if there else []

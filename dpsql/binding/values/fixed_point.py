@@ -198,6 +198,12 @@ def choose_grid(kind: Type, low: Fraction, high: Fraction, fine: int = FINE_BITS
             steps = min(_power(fine, high - low), _power(_EXACT.bit_length() - 1, most))
     grid = Grid(steps, math.floor(low * steps), math.ceil(high * steps))
     farther = max(abs(grid.low), abs(grid.high))
+    if farther > _EXACT and grid.high - grid.low <= _EXACT:
+        near = f"{math.floor(low)}"
+        what = "these bounds are too far from 0 for exact sums."
+        raise BindError(
+            what, hint=f"take a number near them away inside, and add it outside: AVG(x - {near}) + {near}."
+        )
     if farther > _EXACT:
         raise BindError("these bounds are too far apart for exact sums.", hint="declare narrower bounds.")
     return Grid(steps, grid.low, grid.high, wide=farther >= _NARROW // 64)

@@ -251,3 +251,12 @@ def test_digits_beyond_all_noise_are_not_shown(session: Session) -> None:
         ",", " "
     ) in repr(shown)
     assert str(second) not in repr(shown)
+
+
+def test_values_too_far_from_given_bounds_are_missing_and_that_is_said(session: Session) -> None:
+    far = "SELECT SUM(late * 1000.5e0, contribution_bounds_per_row => (0, 10)) AS s FROM trips"
+    said = "(missing beyond ±32768)"
+    assert f"values are clamped: late * 1000.5e0 to [0, 10] {said}" in session.sql(far).notes
+    assert "(given per row; missing beyond ±32768)" in str(session.explain(far))
+    near = "SELECT SUM(late::SMALLINT, contribution_bounds_per_row => (0, 10)) AS s FROM trips"
+    assert not any("missing beyond" in note for note in session.sql(near).notes)

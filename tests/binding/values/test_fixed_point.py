@@ -99,3 +99,12 @@ def test_no_value_of_any_type_raises(kind: str, steps: Fraction, wide: bool) -> 
     rows = ", ".join(f"(CAST({v} AS {kind}))" for v in ["NULL", "1", *kept])
     for (found,) in CON.sql(f"SELECT {made} FROM (VALUES {rows}) t(x)").fetchall():
         assert found is None or abs(found) <= 2**53
+
+
+def test_bounds_far_from_0_are_refused_with_what_to_write() -> None:
+    low = Fraction(10**17)
+    with pytest.raises(BindError, match="too far from 0") as caught:
+        choose_grid(Type.parse("BIGINT"), low, low + 100)
+    assert caught.value.hint is not None
+    assert f"AVG(x - {low}) + {low}" in caught.value.hint
+    assert choose_grid(Type.parse("BIGINT"), Fraction(10**15), Fraction(10**15 + 100)).high == 10**15 + 100

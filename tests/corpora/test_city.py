@@ -1,0 +1,58 @@
+"""Statements that people write about events, marks, logs, surveys and payments: answered as plain DuckDB does, or refused.
+
+``city.sql`` has each with its outcome. ``possible`` marks a refusal of a statement that could be answered: few may be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import duckdb
+import pytest
+
+import dpsql
+from tests.support.analyst import Asked, close, ordered, read
+from tests.support.case_files import internal_names
+from tests.support.city import open_city
+
+City = tuple[duckdb.DuckDBPyConnection, dpsql.Session]
+ASKED = read("corpora/city.sql")
+ANSWERED = [case for case in ASKED if case.plain]
+REFUSED = [case for case in ASKED if case.message]
+POSSIBLE = [case for case in REFUSED if case.possible]
+FEW = 15
+"""At most one in so many may be refused though possible."""
+
+
+@pytest.fixture(scope="module")
+def city() -> Iterator[City]:
+    con, session = open_city()
+    with con, session:
+        yield con, session
+
+
+def same(mine: list[tuple[object, ...]], theirs: list[tuple[object, ...]]) -> bool:
+    """Return whether rows are equal, in their order or in any."""
+    pairs = ((mine, theirs), (ordered(mine), ordered(theirs)))
+    return len(mine) == len(theirs) and any(all(map(close, a, b)) for a, b in pairs)
+
+
+@pytest.mark.parametrize("case", ANSWERED, ids=[case.text for case in ANSWERED])
+def test_answers_are_plain_duckdbs(city: City, case: Asked) -> None:
+    con, session = city
+    mine, theirs = session.sql(case.text).fetchall(), con.execute(case.plain).fetchall()
+    assert same(mine, theirs), (mine, theirs)
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=[case.text for case in REFUSED])
+def test_refusals_say_why(city: City, case: Asked) -> None:
+    with pytest.raises(dpsql.Error) as caught:
+        city[1].sql(case.text)
+    assert caught.value.message == case.message
+    assert case.possible or caught.value.hint == case.hint
+    assert not internal_names(str(caught.value), case.text)
+
+
+def test_few_are_refused_though_possible() -> None:
+    assert len(ASKED) > 400
+    assert len(POSSIBLE) * FEW <= len(ANSWERED) + len(POSSIBLE)
