@@ -370,8 +370,9 @@ def open_lateral(binder: Binder, select: exp.Select, place: int, env: Env) -> No
     """
     join = select.args["joins"][place]
     node = join.this.this if isinstance(join.this, exp.Lateral) else None
-    query = node.this if isinstance(node, exp.Subquery) else None
-    if not isinstance(query, exp.Select) or not aggregates(query):
+    if not isinstance(node, exp.Subquery) or not isinstance(query := node.this, exp.Select):
+        return
+    if not aggregates(query):
         return
     if all(binder.source(item, env) is None for item in from_items(query)):
         return

@@ -451,10 +451,10 @@ def refuse_frames(tree: exp.Expr) -> None:
         shown, places = [], []
         for key in ("start", "end"):
             end, side = spec.args.get(key) or "CURRENT ROW", str(spec.args.get(f"{key}_side") or "").upper()
-            word = end.upper() if isinstance(end, str) else ""
-            size = 2 if word == "UNBOUNDED" else 1
+            text = to_sql(end) if isinstance(end, exp.Expr) else str(end).upper()
+            size = 2 if text == "UNBOUNDED" else 1
             places.append({"PRECEDING": -size, "FOLLOWING": size}.get(side, 0))
-            shown.append(f"{word or to_sql(end)} {side}".strip())
+            shown.append(f"{text} {side}".strip())
             if isinstance(end, exp.Literal) and end.name.isdigit() and int(end.name) > _MOST_DISTANCE:
                 what = "this number of rows in a frame is too large."
                 raise bind_error(window, what, "write UNBOUNDED instead of it.")

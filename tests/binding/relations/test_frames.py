@@ -20,7 +20,10 @@ FRAMES += [
 ]
 FRAMES += ["RANGE BETWEEN CURRENT ROW AND INTERVAL 3 DAY PRECEDING"]
 FRAMES += [f"ROWS BETWEEN {n} PRECEDING AND CURRENT ROW" for n in (2**63 - 1, 2**63, 10**20)]
-INSIDE = "SELECT COUNT(*) FROM (SELECT rider, SUM(trip) OVER (PARTITION BY rider ORDER BY started {}) AS s FROM trips) WHERE s > 500"
+INSIDE = (
+    "SELECT COUNT(*) FROM (SELECT rider, SUM(trip) OVER (PARTITION BY rider ORDER BY started {}) AS s FROM trips) "
+    "WHERE s > 500"
+)
 ABOVE = "SELECT m, SUM(COUNT(*)) OVER (ORDER BY m {}) FROM (SELECT rider, MONTH(started) AS m FROM trips) GROUP BY m"
 
 
@@ -41,7 +44,7 @@ def test_frames_are_answered_as_in_duckdb_or_refused_at_binding(
         try:
             expected = con.execute(query).fetchall()
         except duckdb.Error:
-            with pytest.raises(dpsql.BindError, match="a frame can't start at|too large") as caught:
+            with pytest.raises(dpsql.BindError, match=r"a frame can't start at|too large") as caught:
                 session.sql(query)
             assert caught.value.hint
             assert caught.value.span is not None
