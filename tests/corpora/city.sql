@@ -1291,7 +1291,7 @@ SELECT COUNT(*) FROM (SELECT rider, STRING_AGG(LEFT(origin, 10), '-' ORDER BY st
 -- possible: LATERAL over private rows takes one aggregate of each public row.
 SELECT s.station, n, m FROM stations s, LATERAL (SELECT COUNT(*) AS n, AVG(km) AS m FROM trips t WHERE t.origin = s.station) ORDER BY s.station
 
--- possible: there is no table u above the private part.
+-- possible: a function in FROM takes constants beside private rows.
 SELECT COUNT(*) FROM (SELECT rider, COUNT(*) AS n FROM trips GROUP BY rider) u, RANGE(u.n) AS g(i)
 
 -- answered

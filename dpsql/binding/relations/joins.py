@@ -76,6 +76,8 @@ def bind_from(
     """
 
     def resolve(node: exp.Expr) -> Relation:
+        if isinstance(node, exp.Table) and not isinstance(node.this, exp.Identifier):
+            _refuse_columns(node)
         return relations[id(node)] or binder.lend(node, env)
 
     if views := select.args.get("laterals"):
@@ -113,6 +115,15 @@ def bind_from(
     limit_own(bound, meeting_of(select, outer, env, binder.catalog, binder.held))
     binder.limits += bound.notes
     return bound
+
+
+def _refuse_columns(call: exp.Table) -> None:
+    """Raise PrivacyError for a function in FROM that reads columns of earlier items."""
+    for node in call.this.walk(prune=lambda n: isinstance(n, exp.Query)):
+        if isinstance(node, exp.Column):
+            what = f"{call.this.name or 'a function'} in FROM takes constants beside private rows."
+            hint = "join constants and compare: JOIN range(0, 100) AS r(i) ON r.i < n."
+            raise privacy_error(node, what, hint)
 
 
 def _add_lateral(binder: Binder, bound: From, join: exp.Join, right: Relation, env: Env) -> None:
