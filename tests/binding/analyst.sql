@@ -1279,8 +1279,7 @@ SELECT COUNT(*), COUNT(wing) FROM visits v LEFT JOIN LATERAL (SELECT w.wing FROM
 -- answered
 SELECT COUNT(*) FROM (SELECT (SELECT COUNT(*) FROM tests t WHERE t.visit = v.visit) AS k FROM visits v) WHERE k > 1
 
--- refused: there is no table w in this FROM.
--- hint: there is v.
+-- answered
 SELECT w.ward, l.n FROM wards w, LATERAL (SELECT COUNT(*) AS n FROM visits v WHERE v.ward = w.ward) l
 
 -- answered

@@ -1040,9 +1040,6 @@ SELECT ASCII(region) AS a, COUNT(*) FROM survey GROUP BY a ORDER BY a
 SELECT MD5(region) AS h, COUNT(*) FROM survey GROUP BY h ORDER BY h
 
 -- answered
-SELECT region, ROUND(PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY age)) AS med FROM survey GROUP BY region ORDER BY region
-
--- answered
 SELECT DATE_TRUNC('week', submitted) AS w, COUNT(*) AS n, AVG(COUNT(*)) OVER (ORDER BY DATE_TRUNC('week', submitted) ROWS 2 PRECEDING) AS smooth FROM survey GROUP BY w ORDER BY w
 
 -- answered

@@ -258,7 +258,7 @@ class _Step:
             what = f"{self.method or kind} joins match rows by their neighbours, which belong to others."
             raise privacy_error(self.join, what, "join on equal columns.")
         _one_alias(bound, right, self.join)
-        left_private = bound.private
+        left_private, matched = bound.private, set(bound.matched)
         equal_units = self._same_unit() if left_private and right.private else None
         if kind in ("SEMI", "ANTI") and not left_private and right.private:
             what = f"a {kind} join would let private rows decide which public rows stay."
@@ -297,9 +297,9 @@ class _Step:
         if side == "LEFT" and right.private and not left_private:
             bound.relations = [replace(r, public_preserved=True) for r in bound.relations]
         if kind in ("SEMI", "ANTI"):
-            # The right side's rows are hidden, and add none; its table is still read.
+            # The right side's rows are hidden, and add none; those of the left side stay as they are.
             bound.relations.append(replace(right, fields=()))
-            bound.matched.add(fold(right.alias))
+            bound.matched = {*matched, fold(right.alias)}
         else:
             bound.relations.append(right)
             bound.unit = _unit(bound.unit, right.unit, side)

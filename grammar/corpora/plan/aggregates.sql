@@ -181,7 +181,7 @@ columns: total
 cost: ε=1
 block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 6144000}
 note: a sum has of one patient_id at most what 10 rows at the bounds add
-note: values are clamped: weight to [0, 150]
+note: values are clamped: weight to [0, 150] (missing beyond ±524288)
 ====
 -- case: bounds of a unit in a group
 SELECT WITH DP OPTIONS (epsilon = 1) SUM(amount, contribution_bounds_per_group => (0, 1000)) AS total FROM visits
