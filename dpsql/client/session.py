@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from weakref import WeakValueDictionary
 
 from dpsql.client.channel import Channel
@@ -24,18 +24,19 @@ from dpsql.client.wire import (
     Message,
     ResultReader,
     WireError,
+    check_state,
     get_field,
     read_arrow_schemas,
     read_as,
     read_entry,
     read_error,
-    read_state,
     write_question,
 )
 from dpsql.errors import BindError, Error, Interrupted, ServerError
 from dpsql.interrupts import leave_work, run_apart, telling_stops
 from dpsql.language.parameter_values import Params
 from dpsql.privacy.events import Event
+from dpsql.privacy.records import BudgetState
 from dpsql.session.interface import AnalystSession, Question, SessionPlan
 from dpsql.session.result import DeclaredResult, Result
 
@@ -43,9 +44,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dpsql.policy.model import Policy
-    from dpsql.privacy.records import BudgetState, Entry
+    from dpsql.privacy.records import Entry
     from dpsql.report.tables import BudgetPanel
     from dpsql.session.explanation import Description, Explanation, Why
+
+_T = TypeVar("_T")
 
 OPEN_SECONDS = 120.0
 """Greatest wait for a session to open: the server may read the owner's files first."""
@@ -300,7 +303,7 @@ class RemoteSession(AnalystSession):
     def _explain(self, question: Question) -> Explanation:
         from dpsql.session.explanation import Explanation
 
-        return read_as(Explanation, self._ask("explain", write_question(question)).value.get("explanation"))
+        return self._ask_value(Explanation, "explain", write_question(question))
 
     def describe(self, text: str, params: Params | None = None) -> Description:
         value = self._ask("describe", write_question(Question(text, params))).value
@@ -322,36 +325,26 @@ class RemoteSession(AnalystSession):
     def why(self) -> Why:
         from dpsql.session.explanation import Why
 
-        return read_as(Why, self._ask("why").value.get("why"))
+        return self._ask_value(Why, "why")
 
     # -- everything else ----------------------------------------------------------------------------------------
 
     def budget(self) -> BudgetState:
-        return read_state(self._ask("budget").value.get("state"))
+        return check_state(self._ask_value(BudgetState, "budget"))
 
     def budget_panel(self) -> BudgetPanel:
-        from dpsql.report.tables import BudgetPanel, Charge
+        from dpsql.report.tables import BudgetPanel
 
-        value = self._ask("panel", {"what": "budget"}).value
-        listed = get_field(value, "charges", list)
-        if not all(
-            isinstance(c, list) and len(c) == 4 and all(isinstance(t, str) for t in c) for c in listed
-        ):
-            raise WireError("the server's reply holds charges that are none.")
-        notices = [note for note in get_field(value, "notices", list) if isinstance(note, str)]
-        state, count = read_state(value.get("state")), get_field(value, "count", int)
-        charges = tuple(Charge(*charge) for charge in listed)
-        return BudgetPanel(state, charges, count, get_field(value, "lasting", bool), tuple(notices))
+        panel = self._ask_value(BudgetPanel, "budget_panel")
+        check_state(panel.state)
+        return panel
 
     def ledger(self, last: int | None = None) -> list[Entry]:
         pages = self._ask("ledger", {"last": last}).values
         return [read_entry(entry) for page in pages for entry in get_field(page, "entries", list)]
 
     def columns(self, table: str) -> Mapping[str, str]:
-        pairs = get_field(self._ask("columns", {"table": table}).value, "columns", list)
-        if not all(isinstance(p, list) and len(p) == 2 and all(isinstance(t, str) for t in p) for p in pairs):
-            raise WireError("the server's reply holds columns that are none.")
-        return dict(pairs)
+        return self._ask_value(dict[str, str], "columns", {"table": table})
 
     def tables(self) -> Result:
         results = self._ask("tables").results
@@ -417,3 +410,7 @@ class RemoteSession(AnalystSession):
         """Send a message, and wait for the reply."""
         self.check_open()
         return self._conversation.ask(operation, head, _PATIENCE.get())
+
+    def _ask_value(self, kind: type[_T], operation: str, head: Head | None = None) -> _T:
+        """Send a message, and return the one value of the reply."""
+        return read_as(kind, self._ask(operation, head).value.get("value"))

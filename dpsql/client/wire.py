@@ -52,7 +52,7 @@ _T = TypeVar("_T")
 Head = Mapping[str, Any]
 """A JSON object, such as a message's head."""
 
-PROTOCOL = 2
+PROTOCOL = 3
 """The version of the messages."""
 MAX_HEAD = 8 << 20
 """The most bytes of a message's head."""
@@ -216,7 +216,11 @@ def read_as(kind: type[_T], body: object) -> _T:
 
 def read_state(body: object) -> BudgetState:
     """Parse a budget state; WireError if malformed, or of an unknown accountant."""
-    state = read_as(BudgetState, body)
+    return check_state(read_as(BudgetState, body))
+
+
+def check_state(state: BudgetState) -> BudgetState:
+    """Return a budget state; WireError if its accountant is unknown."""
     if not all(one.accountant in ACCOUNTANTS for one in (state, state.whole or state)):
         raise WireError(
             "a budget of an unknown accountant arrived.", hint="install the server's version of dpsql."

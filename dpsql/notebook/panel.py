@@ -60,7 +60,7 @@ class CellTexts:
 
     def link(self, panel: BudgetPanel) -> BudgetPanel:
         """Return the panel with its charges linked to their cells."""
-        charges = tuple(charge._replace(cell=self.find(charge.text)) for charge in panel.charges)
+        charges = tuple(replace(charge, cell=self.find(charge.text)) for charge in panel.charges)
         return replace(panel, charges=charges)
 
 

@@ -18,10 +18,12 @@ from itertools import zip_longest
 from string import Template
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dpsql.privacy.records import BudgetState, format_local_time
+
 if TYPE_CHECKING:
     from dpsql.ledger.ledger import Ledger
     from dpsql.privacy.accountants import Accountant
-    from dpsql.privacy.records import BudgetState, Entry
+    from dpsql.privacy.records import Entry
 
 _Value = str | int | float | None
 Figures = tuple[tuple[str, ...], list[tuple[_Value, ...]]]
@@ -294,7 +296,8 @@ def list_budget(state: BudgetState, lasting: bool = True) -> Figures:
     return tuple(_BUDGET_COLUMNS.split()), rows
 
 
-class Charge(NamedTuple):
+@dataclass(frozen=True)
+class Charge:
     """One of the latest statements of a ledger: its time, charge, outcome and text.
 
     ``cell`` is the identifier of the notebook's cell that asked it, if known.
@@ -358,8 +361,6 @@ class BudgetPanel(Display):
 
     def _latest(self, width: int, linked: bool = False) -> Sheet:
         """Return the table of the charges; linked texts lead to their cells in JupyterLab and nbconvert."""
-        from dpsql.privacy.records import format_local_time
-
         def write(charge: Charge) -> str:
             text = clip_text(charge.text, width)
             return tag("a", text, href=f"#cell-id={charge.cell}") if linked and charge.cell else text

@@ -1,7 +1,7 @@
 """Operations: a worker passes a client's message to an ordinary session, and returns messages.
 
     run, plan           statements; ``touch`` is called before a statement may read private data
-    describe, schemas, explain, why, budget, ledger, columns, tables, check_name, plot, panel
+    describe, schemas, explain, why, budget, budget_panel, ledger, columns, tables, check_name, plot
                         spend nothing, and read no private row
     keep                keep a result of the session, by its handle
     postgres_run, postgres_describe     statements of PostgreSQL's clients; the first may pay
@@ -22,6 +22,7 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -44,10 +45,12 @@ from dpsql.client.wire import (
 )
 from dpsql.errors import BindError, Error, Interrupted, PostprocessingError
 from dpsql.language.statements import Statement, may_keep, parse
-from dpsql.privacy.codec import write_record
+from dpsql.privacy.codec import write_as, write_record
+from dpsql.privacy.records import BudgetState
 from dpsql.report.data import list_pictures
 from dpsql.report.tables import BudgetPanel, clip_text
 from dpsql.session.description import match_parameters
+from dpsql.session.explanation import Explanation, Why
 from dpsql.session.interface import Question
 from dpsql.session.pipeline import watch_touch
 from dpsql.session.result import Result
@@ -271,12 +274,6 @@ def _plan(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
         yield from _send(memory, result, question)
 
 
-def _explain(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
-    asked = _read_question(head)
-    found = session.explain(asked.text, asked.params, epsilon=asked.epsilon)
-    yield make_value(explanation=write_record(found))
-
-
 def _describe(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
     """Yield the columns of the answer and of the parameters, and the price."""
     asked = _read_question(head)
@@ -292,15 +289,33 @@ def _schemas(session: Session, memory: _Memory, head: Head) -> Iterator[Message]
     yield make_value(tables=list(found), schemas=write_arrow_schemas(found.values()))
 
 
-def _why(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
-    yield make_value(why=write_record(session.why()))
-
-
 # -- operations that spend nothing ------------------------------------------------------------------------------------
 
 
-def _budget(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
-    yield make_value(state=write_record(session.budget()))
+def _explain(session: Session, head: Head) -> Explanation:
+    asked = _read_question(head)
+    return session.explain(asked.text, asked.params, epsilon=asked.epsilon)
+
+
+def _budget_panel(session: Session, head: Head) -> BudgetPanel:
+    shown = session.budget_panel()
+    charges = (replace(charge, text=clip_text(charge.text, MAX_CHARGE_TEXT)) for charge in shown.charges)
+    return replace(shown, charges=tuple(charges))
+
+
+_VALUES: dict[str, tuple[Any, Callable[[Session, Head], Any]]] = {
+    "explain": (Explanation, _explain),
+    "why": (Why, lambda session, head: session.why()),
+    "budget": (BudgetState, lambda session, head: session.budget()),
+    "budget_panel": (BudgetPanel, _budget_panel),
+    "columns": (dict[str, str], lambda session, head: session.columns(get_field(head, "table", str))),
+}
+"""Operations that return one value, and its type."""
+
+
+def _send_value(name: str, session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
+    kind, ask = _VALUES[name]
+    yield make_value(value=write_as(kind, ask(session, head)))
 
 
 def _ledger(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
@@ -316,11 +331,6 @@ def _ledger(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
             yield make_value(entries=page)
             page, size = [], 0
     yield make_value(entries=page)
-
-
-def _columns(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
-    columns = session.columns(get_field(head, "table", str))
-    yield make_value(columns=[list(pair) for pair in columns.items()])
 
 
 def _tables(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
@@ -348,16 +358,6 @@ def _plot(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
     yield make_value(pictures=pictures)
 
 
-def _panel(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
-    """Yield the numbers for ``%dpsql budget``, which the client lays out."""
-    if get_field(head, "what", str) != "budget":
-        raise WireError("this server has no such panel.")
-    shown = BudgetPanel.of(session.account)
-    charges = [[c.when, c.charge, c.outcome, clip_text(c.text, MAX_CHARGE_TEXT)] for c in shown.charges]
-    more = {"count": shown.count, "lasting": shown.lasting, "notices": list(shown.notices)}
-    yield make_value(state=write_record(shown.state), charges=charges, **more)
-
-
 def _postgres_run(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
     from dpsql.server.postgres.answers import answer_postgres  # few sessions need it
 
@@ -374,9 +374,12 @@ def _postgres_describe(session: Session, memory: _Memory, head: Head) -> Iterato
     yield from describe_postgres(session, head)
 
 
-_STATEMENTS = (_run, _plan, _synthesise, _describe, _explain, _why, _postgres_run, _postgres_describe)
-_OTHERS = (_schemas, _budget, _ledger, _columns, _tables, _check_name, _keep, _plot, _panel)
-_OPERATIONS = {perform.__name__.removeprefix("_"): perform for perform in (*_STATEMENTS, *_OTHERS)}
+_STATEMENTS = (_run, _plan, _synthesise, _describe, _postgres_run, _postgres_describe)
+_OTHERS = (_schemas, _ledger, _tables, _check_name, _keep, _plot)
+_OPERATIONS: dict[str, Callable[[Session, _Memory, Head], Iterator[Message]]] = {
+    perform.__name__.removeprefix("_"): perform for perform in (*_STATEMENTS, *_OTHERS)
+}
+_OPERATIONS |= {name: partial(_send_value, name) for name in _VALUES}
 OPERATIONS = frozenset(_OPERATIONS)
 """The names of all operations."""
 

@@ -233,7 +233,7 @@ class Servant(flight.FlightServerBase):
     def check_name(self) -> Iterator[Any]:
         yield flight.Result(b"no message")
 
-    def panel(self) -> Iterator[Any]:
+    def budget_panel(self) -> Iterator[Any]:
         raise flight.FlightUnavailableError("too many requests of yours in a minute; ask again later.")
 
 

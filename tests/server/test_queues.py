@@ -151,7 +151,7 @@ def test_a_slow_answer_without_a_grid_is_told_that_it_reads(make: Make) -> None:
 
 def test_only_run_and_plan_may_pay(make: Make) -> None:
     made = make(lambda side, frame: answer(side), NO_GRID)
-    for operation in ("explain", "keep", "panel", "restore", "RUN", ""):
+    for operation in ("explain", "keep", "budget_panel", "restore", "RUN", ""):
         (message,) = made.ask(operation)
         assert message.head["message"] == "refused", operation
     assert outcomes(made) == []
@@ -522,7 +522,7 @@ def test_a_request_is_dropped_that_nobody_waits_for(make: Make) -> None:
     first = threading.Thread(target=made.ask)
     first.start()
     wait_for(lambda: asked)
-    call = made.queue.make_call("panel", made.session.handle)
+    call = made.queue.make_call("budget_panel", made.session.handle)
     call.is_abandoned = lambda: True
     with pytest.raises(Refused, match="has disconnected"):
         list(made.queue.answer(call, made.session, b"body"))

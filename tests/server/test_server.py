@@ -169,7 +169,7 @@ def test_operations_that_do_not_pay_cannot(ada: BareClient, server: ServerProces
         "check_name",
         "keep",
         "plot",
-        "panel",
+        "budget_panel",
         "nonsense",
         "open",
     ):
