@@ -98,7 +98,7 @@ def _parse_socket(host: str, path: str) -> ServerAddress:
 def is_this_machine(host: str) -> bool:
     """Return whether a host is this machine."""
     try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+        return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
 

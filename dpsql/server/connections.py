@@ -19,17 +19,9 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import unquote
 
+from dpsql.client.channel import is_this_machine
 from dpsql.errors import ServerError
 from dpsql.server.event_log import EventLog
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether an address belongs to this machine alone."""
-    if host == "localhost":
-        return True
-    with suppress(ValueError):
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    return False
 
 
 def bind_socket(path: Path, mask: int, backlog: int) -> socket.socket:
@@ -87,7 +79,7 @@ def parse_listen(listen: str, tls: bool, example: str) -> tuple[str, int]:
     host, _, port = listen.rpartition(":")
     if not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
         raise ServerError(f"{listen!r} is no address to listen at.", hint=example)
-    if not tls and not is_loopback(host):
+    if not tls and not is_this_machine(host):
         raise ServerError(
             "an address outside this machine needs TLS, or others could read tokens and answers.",
             hint="--tls-cert cert.pem --tls-key key.pem",

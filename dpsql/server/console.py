@@ -19,9 +19,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TextIO
 
+from dpsql.client.channel import is_this_machine
 from dpsql.client.wire import Message
 from dpsql.errors import ServerError
-from dpsql.server.connections import bind_socket, is_loopback, listen_at, log_dropped, parse_listen
+from dpsql.server.connections import bind_socket, listen_at, log_dropped, parse_listen
 from dpsql.server.event_log import EventLog, name_place
 from dpsql.server.frames import FrameError, Frames
 from dpsql.server.served import ServedPolicy
@@ -199,7 +200,7 @@ def _open_socket(listen: str, path: Path | None) -> socket.socket:
     host, port = parse_listen(
         listen, True, "--console 127.0.0.1:8080, or --console unix:/run/dpsql/console.sock"
     )
-    if not is_loopback(host):
+    if not is_this_machine(host):
         raise ServerError(
             "the owner's page has no TLS, and is for this machine only.",
             hint=f"--console 127.0.0.1:{port}, and from another machine ssh -L {port}:127.0.0.1:{port} to this one.",

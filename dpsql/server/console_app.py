@@ -36,6 +36,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
 
+from dpsql.client.channel import is_this_machine
 from dpsql.errors import Error, PolicyError
 from dpsql.ledger.ledger import Ledger
 from dpsql.privacy.records import BudgetState, Entry
@@ -53,7 +54,7 @@ from dpsql.report.pages import (
     write_table,
 )
 from dpsql.report.tables import Data, Html, clip_text, fill, join, name_of, read_template, tag
-from dpsql.server.connections import LOGIN_SECONDS, Arrivals, is_loopback, write_peer
+from dpsql.server.connections import LOGIN_SECONDS, Arrivals, write_peer
 from dpsql.server.frames import FrameError, Frames
 from dpsql.server.isolation import confine, protect_memory
 from dpsql.server.queues import MAX_FAILURES, MAX_OVERRUNS
@@ -645,7 +646,7 @@ def is_from_here(host: str, origin: str | None, site: str | None, bound: str) ->
         known = named.netloc == host and "@" not in host and bool(named.hostname) and named.port != 0
     except ValueError:
         return False
-    if not known or not (is_loopback(named.hostname or "") or (named.hostname == bound and bound)):
+    if not known or not (is_this_machine(named.hostname or "") or (named.hostname == bound and bound)):
         return False
     return origin in (None, f"http://{host}") and site in (None, "none", "same-origin")
 

@@ -44,7 +44,7 @@ from dpsql.server.connections import Arrivals, SocketWatch, log_dropped, shorten
 from dpsql.server.event_log import EventLog, name_place
 from dpsql.server.flight_sql.messages import is_flight_sql
 from dpsql.server.flight_sql.service import ACTIONS, FlightSqlService
-from dpsql.server.lapses import Lapse, Refused, RightError
+from dpsql.server.lapses import ANOTHERS_TOKEN, FAILED, TURNED_AWAY, Lapse, Refused, RightError
 from dpsql.server.queues import SessionRecord
 from dpsql.server.rights import Right
 from dpsql.server.served import ServedPolicy
@@ -144,11 +144,8 @@ def _first(headers: Mapping[str, Sequence[object]], name: str) -> str:
 
 PREFIX = "dpsql."
 _MIDDLEWARE = "dpsql"
-_FAILED = "the server could not do this, and withholds the reason."
 _NO_ANALYST = "your certificate names no analyst of this server; its CN must be the analyst's name in the owner's policy."
-_ANOTHERS_TOKEN = "the token and the certificate belong to different analysts."
 _WHICH_POLICY = "several policies of this server have you as an analyst; send the token of one."
-_TURNED_AWAY = "your address has sent too many wrong tokens; wait some seconds."
 _NOT_SERVED = "this server answers clients of dpsql and of Flight SQL only."
 _NO_MESSAGE = "the message is not one of a dpsql client."
 _OLD_CLIENT = "the client and the server have different versions; install the server's."
@@ -301,10 +298,10 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
                 continue
             if certified is not None and certified != identity.name:
                 self._log.write("refused certificate", analyst=certified, address=shorten_address(peer))
-                raise flight.FlightUnauthenticatedError(_ANOTHERS_TOKEN)
+                raise flight.FlightUnauthenticatedError(ANOTHERS_TOKEN)
             return Right.of(served, identity)
         if turned_away:
-            raise flight.FlightUnauthenticatedError(_TURNED_AWAY)
+            raise flight.FlightUnauthenticatedError(TURNED_AWAY)
         self._log.write("refused token", address=shorten_address(peer))
         raise flight.FlightUnauthenticatedError(NO_TOKEN)
 
@@ -461,7 +458,7 @@ def _guarded(log: EventLog, work: Callable[[], Any]) -> Any:
         safe = flight.FlightServerError(str(error))
     except Exception as error:
         log.write("failure", why=name_place(error))
-        safe = flight.FlightServerError(_FAILED)
+        safe = flight.FlightServerError(FAILED)
     raise safe
 
 

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from dpsql.server.tokens import Identity
 
 
+FAILED = "the server could not do this, and withholds the reason."
+ANOTHERS_TOKEN = "the token and the certificate belong to different analysts."
+TURNED_AWAY = "your address has sent too many wrong tokens; wait some seconds."
+
+
 class Refused(Exception):
     """The server rejects a request, with one fixed sentence."""
 

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from dpsql.client.wire import (
     Message,
@@ -41,7 +41,7 @@ from dpsql.ledger.answers import StoredRelease
 from dpsql.ledger.ledger import KeptReleases, Ledger, Ticket
 from dpsql.ledger.terms import Terms
 from dpsql.policy.model import Policy
-from dpsql.privacy.accountants import Accountant, Spent
+from dpsql.privacy.accountants import Accountant
 from dpsql.privacy.amounts import format_percent
 from dpsql.privacy.events import Event
 from dpsql.privacy.records import BudgetState, Entry, tell_time_zone
@@ -94,9 +94,7 @@ class LedgerProxy(Ledger):
     def _call(self, method: str, payload: bytes = b"", **values: object) -> Message:
         """Ask the front; events are sent as JSON."""
         self._state = self._deferred = self._left = None
-        answer = self._ask(
-            {"method": method, **{name: _write(value) for name, value in values.items()}}, payload
-        )
+        answer = self._ask({"method": method, **{n: _write(value) for n, value in values.items()}}, payload)
         if answer.head.get("kind") == "error":
             raise read_error(answer)
         return answer
@@ -172,9 +170,6 @@ class LedgerProxy(Ledger):
         self.settle(ticket, event, kept, outcome)
         return lambda: None  # the front does the rest
 
-    def settle_left(self, ticket: Ticket) -> Event:
-        raise LedgerError("Only the server can settle statements that were left open.")
-
     def refuse(self, text: str, reason: str, event: Event | None = None) -> None:
         try:
             self._call("refuse", text=text, reason=reason, event=event)
@@ -216,9 +211,6 @@ class LedgerProxy(Ledger):
         answer = self._call("asked", question=question)
         entry = answer.head.get("entry")
         return None if entry is None else (read_entry(entry), answer.payload)
-
-    def find_debits(self, shown: Mapping[str, str]) -> dict[str, Event]:
-        raise LedgerError("Only the server can find debits.")
 
     # -- the budget left and past statements ----------------------------------------------------------------------
 
@@ -283,18 +275,11 @@ class LedgerProxy(Ledger):
     def list_own_numbers(self, after: int = 0) -> list[int]:
         return [entry.statement_id for entry in self.walk(after + 1)]
 
-    def spent_by_all(self) -> Spent:
-        raise LedgerError("Only the server can add up the charges of all analysts.")
+    def _leave_to_server(self, *given: object, **named: object) -> NoReturn:
+        raise LedgerError("Only the server can do this.")
 
-    @property
-    def last_row(self) -> int:
-        raise LedgerError("Only the server knows the ledger's rows.")
-
-    def under(self, accountant: str) -> Ledger:
-        raise LedgerError("Only the server can use another accountant.", hint="SHOW ACCOUNTANTS")
-
-    def for_analyst(self, analyst: str | None) -> Ledger:
-        raise LedgerError("A worker answers one analyst only.")
+    settle_left = find_debits = spent_by_all = under = for_analyst = _leave_to_server
+    last_row = property(_leave_to_server)
 
     def close(self) -> None:
         """Do nothing, because the front closes the ledger and settles open statements."""

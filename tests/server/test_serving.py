@@ -21,10 +21,10 @@ import pytest
 
 import dpsql
 from dpsql.cli import main
+from dpsql.client.channel import is_this_machine
 from dpsql.errors import LedgerError, ServerError
 from dpsql.ledger.ledger import Ledger
 from dpsql.ledger.upkeep import back_up
-from dpsql.server.connections import is_loopback
 from dpsql.server.serve import find_location
 from dpsql.server.served import run_together
 from tests.support.served import (
@@ -57,7 +57,7 @@ def start_and_fail(policy: Path, *arguments: str) -> str:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "localhost", "[::1]", "::1"])
 def test_this_machine_alone(host: str) -> None:
-    assert is_loopback(host)
+    assert is_this_machine(host)
 
 
 @pytest.mark.parametrize(

@@ -136,25 +136,16 @@ def _matches(command: Any, field: str, name: str) -> bool:
     """Return whether a name matches a LIKE pattern (% is any text, _ any character), or there is no pattern."""
     if not command.HasField(field):
         return True
-    pattern = getattr(command, field)[:1000]
-    parts = re.findall(r"\\.|%+|_|[^%_\\]+|\\", pattern, re.DOTALL)
-    return _fits([part[1:] if part[0] == "\\" and len(part) == 2 else part for part in parts], parts, name)
-
-
-def _fits(texts: Sequence[str], parts: Sequence[str], name: str) -> bool:
-    """Compare by the set of positions in the name that a prefix of the pattern can reach, in polynomial time."""
-    places = {0}
-    for text, part in zip(texts, parts, strict=True):
-        if part[0] == "%":
-            places = set(range(min(places), len(name) + 1))
-        elif part == "_":
-            places = {place + 1 for place in places if place < len(name)}
+    parts = [""]
+    for sign in re.findall(r"\\.|.", getattr(command, field)[:1000], re.DOTALL):
+        if sign == "%":
+            parts.append("")
         else:
-            wanted = text.lower()
-            places = {place + len(text) for place in places if name.lower().startswith(wanted, place)}
-        if not places:
-            return False
-    return len(name) in places
+            parts[-1] += "." if sign == "_" else re.escape(sign[-1])
+    first, *middle = parts
+    last = f".*{middle.pop()}" if middle else ""
+    found = "".join(f"(?>.*?{part})" for part in middle)  # the first place of each is the best: no way back
+    return re.fullmatch(first + found + last, name, re.DOTALL | re.IGNORECASE) is not None
 
 
 _STRING, _BOOL, _BIGINT, _BITMASK, _LIST, _MAP = range(6)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from dpsql.policy.validate import fold
 from dpsql.server.connections import shorten_address
 from dpsql.server.event_log import EventLog
-from dpsql.server.lapses import Refused, RightError
+from dpsql.server.lapses import ANOTHERS_TOKEN, TURNED_AWAY, Refused, RightError
 from dpsql.server.postgres import messages
 from dpsql.server.postgres.authentication import (
     MECHANISM,
@@ -36,7 +36,6 @@ _WRONG_HINT = (
     "the user is the analyst, the password the token. The owner makes one: dpsql analyst add. A token of an older version "
     "must be replaced for this port: dpsql analyst rotate."
 )
-_AWAY = "your address has sent too many wrong tokens; wait some seconds."
 _DEFAULT_DATABASES = frozenset({"", "postgres", "template1"})
 _ENCODINGS = frozenset({"", "utf8", "utf-8", "unicode", "sql_ascii"})
 
@@ -196,9 +195,7 @@ def _prove(
         final = b""
     if final and secured is not None and secured.certified and fold(stream.common_name) != fold(user):
         log.write("refused certificate", address=shorten_address(peer))
-        raise NotLetIn(
-            messages.NO_AUTHORIZATION, "the token and the certificate belong to different analysts."
-        )
+        raise NotLetIn(messages.NO_AUTHORIZATION, ANOTHERS_TOKEN)
     if final:
         stream.send(write_request(12, final) + write_request(0))
         return held
@@ -208,4 +205,4 @@ def _prove(
     old = held is not None and not held.scram
     why = "a token of an older version: dpsql analyst rotate" if old else None
     log.write("refused token", address=shorten_address(peer), why=why)
-    raise NotLetIn(messages.NO_PASSWORD, _AWAY if away else _WRONG, "" if away else _WRONG_HINT)
+    raise NotLetIn(messages.NO_PASSWORD, TURNED_AWAY if away else _WRONG, "" if away else _WRONG_HINT)
