@@ -35,6 +35,7 @@ class Error(Exception):
         hint: what to write instead.
         text: the whole text that ``span`` points into; usually added later by :meth:`located`.
         keys: of a policy, the keys that the sentence speaks of, outermost first.
+        sqlstate: the SQL standard's code, if it says more than the class does.
     """
 
     def __init__(
@@ -45,8 +46,10 @@ class Error(Exception):
         hint: str | None = None,
         text: str | None = None,
         keys: tuple[str, ...] = (),
+        sqlstate: str = "",
     ) -> None:
         super().__init__(message)
+        self.sqlstate = sqlstate
         self.message, self.span, self.hint, self.text, self.keys = message, span, hint, text, keys
         self.answered: tuple[object, ...] = ()
         """Results of the statements before it in the cell: they were paid for, and are not lost."""

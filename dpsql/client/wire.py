@@ -174,6 +174,7 @@ def write_error(error: Error) -> Message:
         "hint": error.hint,
         "name": getattr(error, "name", None),
         "keys": list(error.keys),
+        "sqlstate": error.sqlstate,
     }
     return Message(head)
 
@@ -193,6 +194,7 @@ def read_error(message: Message) -> Error:
         text=_optional(head, "text"),
         hint=_optional(head, "hint"),
         keys=tuple(key for key in keys if isinstance(key, str)),
+        sqlstate=get_field(head, "sqlstate", str, ""),
     )
     if hasattr(error, "name"):
         error.name = _optional(head, "name")

@@ -415,10 +415,15 @@ def stand_in(name: str, place: exp.Expr) -> exp.Column:
 
 
 def bind_error(
-    place: exp.Expr | None, message: str, hint: str | None = None, *, around: exp.Expr | None = None
+    place: exp.Expr | None,
+    message: str,
+    hint: str | None = None,
+    *,
+    around: exp.Expr | None = None,
+    sqlstate: str = "",
 ) -> BindError:
     """Return a BindError that points at a node, or at the one ``around`` a generated node."""
-    return BindError(message, span=span_of(place) or span_of(around), hint=hint)
+    return BindError(message, span=span_of(place) or span_of(around), hint=hint, sqlstate=sqlstate)
 
 
 def privacy_error(

@@ -34,7 +34,7 @@ _NO_TEXT = (
     "pg_get_function_result pg_get_function_arguments pg_get_function_identity_arguments pg_get_partkeydef "
     "pg_get_partition_constraintdef pg_get_statisticsobjdef_columns pg_get_serial_sequence pg_tablespace_location "
     "shobj_description inet_server_addr inet_client_addr pg_size_pretty pg_get_statisticsobjdef "
-    "pg_relation_filepath pg_describe_object"
+    "pg_relation_filepath pg_describe_object pg_advisory_unlock_all"
 )
 _NO_NUMBER = (
     "pg_relation_size pg_total_relation_size pg_table_size pg_indexes_size pg_database_size pg_tablespace_size "
@@ -202,6 +202,8 @@ def _parse(text: str) -> exp.Expr:
     for word, opening, closing in zip(tokens, tokens[1:], tokens[2:], strict=False):
         if word.text.lower().startswith("reg") and opening.text + closing.text == "[]":
             signs[word.start : word.end + 1] = "text".ljust(word.end + 1 - word.start)
+        if word.text.lower() == "pg_get_keywords" and opening.text + closing.text == "()":
+            signs[opening.start : closing.end + 1] = " " * (closing.end + 1 - opening.start)
     try:
         found = sqlglot.parse("".join(signs), read="postgres")
     except (SqlglotError, RecursionError):
@@ -433,8 +435,10 @@ def _write_registered(node: exp.Cast, kind: str) -> exp.Expr:
 
 
 def _write_lists(tree: exp.Expr) -> None:
-    """Translate ``'{a,b}'`` to a list in ``ANY``."""
-    for node in tree.find_all(exp.Any, exp.All):
+    """Translate ``'{a,b}'`` to a list in ``ANY`` and in casts to lists."""
+    for node in list(tree.find_all(exp.Any, exp.All, exp.Cast)):
+        if isinstance(node, exp.Cast) and not node.args["to"].is_type("array"):
+            continue
         inside = node.this.this if isinstance(node.this, exp.Paren) else node.this
         inside = inside.this if isinstance(inside, exp.Cast) else inside
         if isinstance(inside, exp.Literal) and inside.is_string and inside.name[:1] == "{":
@@ -442,7 +446,7 @@ def _write_lists(tree: exp.Expr) -> None:
             inside.replace(exp.array(*(exp.Literal.string(item) for item in items)))
 
 
-PartKind = Literal["query", "command", "catalog"]
+PartKind = Literal["query", "command", "catalog", "copy"]
 PUBLIC = "public"
 """The schema of all tables of a policy, as shown to PostgreSQL's clients."""
 _CATALOGS = ("pg_catalog", "information_schema")
@@ -460,15 +464,17 @@ _CATALOG_CALLS = frozenset(
         "inet_server_addr", "inet_server_port", "quote_ident",
     }
 )  # fmt: skip
-_CATALOG_WORDS = frozenset({"current_user", "session_user", "current_role", "current_catalog"})
+_CATALOG_WORDS = frozenset(
+    {"current_user", "session_user", "current_role", "current_catalog", "current_schema"}
+)
 
 
 @dataclass(frozen=True)
 class TextPart:
-    """Part of a client's text: statements of dpsql, one command, or one catalogue query.
+    """Part of a client's text: statements of dpsql, one command, one catalogue query, or one COPY of a query.
 
-    ``text`` is the whole text up to its end, with blanks before its start. ``words`` are those of a command, quoted
-    texts without their quotes.
+    ``text`` is the whole text up to its end, with blanks before its start. ``words`` are those of a command or of the options
+    of a COPY, quoted texts without their quotes.
     """
 
     kind: PartKind
@@ -485,10 +491,10 @@ class TextPart:
         return self.text[self.start : self.end]
 
 
-def split_parts(text: str, tables: Collection[str]) -> list[TextPart]:
+def split_parts(text: str, tables: Collection[str], database: str = "") -> list[TextPart]:
     """Return the parts of a client's text, in order; adjacent dpsql statements are one part.
 
-    ``tables`` are the lower-case names of the policy's tables and of kept results.
+    ``tables`` are the lower-case names of the policy's tables and of kept results; ``database`` may precede their schema.
 
     >>> [(part.kind, part.own) for part in split_parts("SET a = 1; SELECT COUNT(*) FROM public.visits", {"visits"})]
     [('command', 'SET a = 1'), ('query', 'SELECT COUNT(*) FROM        visits')]
@@ -498,37 +504,82 @@ def split_parts(text: str, tables: Collection[str]) -> list[TextPart]:
     except Error:
         return [TextPart("query", text, 0, len(text))] if text.strip() else []
     found: list[TextPart] = []
-    shown = _hide_schema(text, tokens, tables)
+    shown = _hide_schema(text, tokens, tables, database)
     for ends, group in groupby(tokens, lambda token: token.token_type == TokenType.SEMICOLON):
         if ends:
             continue
         part = list(group)
         kind, start, end, count = _find_kind(part, tables), part[0].start, part[-1].end + 1, 1
+        words = tuple(token.text for token in part)
+        if kind == "copy":
+            part, words = _split_copy(part)
+            start, end = part[0].start, part[-1].end + 1
         if kind == "query" and found and found[-1].kind == "query":
             start, count = found[-1].start, found.pop().count + 1
-        words = tuple(token.text for token in part) if kind == "command" else ()
-        found.append(
-            TextPart(kind, _blank(shown if kind == "query" else text, start, end), start, end, words, count)
-        )
+        hidden = shown if kind in ("query", "copy") else text
+        found.append(TextPart(kind, _blank(hidden, start, end), start, end, words, count))
     return found
 
 
-def list_array_parameters(text: str) -> set[int]:
-    """Return the numbers of the parameters in ``ANY ($1)``, whose values are lists.
+_COMPARISONS = frozenset({"=", "<", ">", "<=", ">=", "<>", "!="})
+_BEFORE_COLUMN = frozenset({"WHERE", "AND", "OR", "NOT", "(", "ON", "HAVING", "WHEN", ","})
+_BEHIND_VALUE = frozenset(
+    {")", "AND", "OR", "THEN", ";", ",", "GROUP", "ORDER", "LIMIT", "HAVING", "QUALIFY", ""}
+)
 
-    >>> list_array_parameters("SELECT 1 WHERE 'a' = ANY($2) AND $1")
-    {2}
+
+def suggest_types(text: str, columns: Mapping[str, str]) -> dict[int, str]:
+    """Return the types of the parameters ``$1`` ... that are cast, limit rows, or are compared with a column.
+
+    Args:
+        text: a client's text.
+        columns: SQL types by folded names; an alias of the same name hides a column.
+
+    Returns:
+        Types as the text or the column has them. Parameters of other expressions are missing.
+
+    >>> suggest_types("SELECT 1 WHERE t.a = ANY($2) AND d >= $1 AND d + 1 < $4 LIMIT $3", {"a": "VARCHAR", "d": "DATE"})
+    {2: 'VARCHAR[]', 1: 'DATE', 3: 'BIGINT'}
     """
     try:
-        words = [token.text.upper() for token in tokenize(text)]
+        tokens = tokenize(text)
     except Error:
-        return set()
-    found = zip(words, words[1:], words[2:], words[3:], strict=False)
-    return {
-        int(n)
-        for word, opening, sign, n in found
-        if word in ("ANY", "ALL") and opening + sign == "($" and n.isdigit()
-    }
+        return {}
+    words = ["", "", "", "", *(token.text.upper() for token in tokens), "", "", ""]
+    named = {name.lower() for word, name in itertools.pairwise(words) if word == "AS"}
+    columns = {name: kind for name, kind in columns.items() if name not in named}
+    found: dict[int, str] = {}
+    for at, (sign, number) in enumerate(itertools.pairwise(words)):
+        if sign == "$" and number.isdigit() and (kind := _suggest_type(words, at, columns)):
+            found.setdefault(int(number), kind)
+    return found
+
+
+def _suggest_type(words: Sequence[str], at: int, columns: Mapping[str, str]) -> str:
+    """Return the type of the parameter whose ``$`` is the word ``at``; empty if it can't be told."""
+    if words[at + 2] == "::" or (words[at - 2] == "CAST" and words[at + 2] == "AS"):
+        return words[at + 3] + ("TZ" if words[at + 4] == "WITH" else "[]" if words[at + 4] == "[" else "")
+    before, many = at - 1, ""
+    if words[before] in ("LIMIT", "OFFSET"):
+        return "BIGINT"
+    while words[before] == "," and words[before - 2] == "$":  # in a list
+        before -= 3
+    if words[before] == "AND" and words[before - 2] == "$" and words[before - 3] == "BETWEEN":
+        before -= 3
+    if words[before] == "(" and words[before - 1] in ("ANY", "ALL", "IN"):
+        before -= 1
+        many = "" if words[before] == "IN" else "[]"
+        before -= 1 if many else 0
+    if words[before] not in _COMPARISONS | {"IN", "BETWEEN"}:
+        return ""
+    start = before - 2 if words[before - 1] == "NOT" else before - 1
+    name = words[start].lower()
+    while words[start - 1] == ".":
+        start -= 2
+    behind = words[at + 3] if many else words[at + 2]
+    told = words[start - 1] in _BEFORE_COLUMN and behind in _BEHIND_VALUE
+    kind = columns.get(name, "") if told else ""
+    return f"{kind}{many}" if kind or not many else "VARCHAR[]"
 
 
 def _blank(text: str, start: int, end: int) -> str:
@@ -536,12 +587,19 @@ def _blank(text: str, start: int, end: int) -> str:
     return "".join(sign if sign == "\n" else " " for sign in text[:start]) + text[start:end]
 
 
-def _hide_schema(text: str, tokens: Sequence[Token], tables: Collection[str]) -> str:
-    """Blank out ``public.`` before a table's name: tables have no schema in dpsql."""
+def _hide_schema(text: str, tokens: Sequence[Token], tables: Collection[str], database: str) -> str:
+    """Blank out ``public.`` and the database before a table's name: tables have no schema in dpsql."""
     signs = list(text)
-    for schema, dot, name in zip(tokens, tokens[1:], tokens[2:], strict=False):
+    for place, (schema, dot, name) in enumerate(zip(tokens, tokens[1:], tokens[2:], strict=False)):
         if dot.token_type == TokenType.DOT and schema.text.lower() == PUBLIC and name.text.lower() in tables:
-            signs[schema.start : dot.end + 1] = " " * (dot.end + 1 - schema.start)
+            first = schema.start
+            if (
+                place > 1
+                and tokens[place - 1].text == "."
+                and tokens[place - 2].text.lower() == database.lower()
+            ):
+                first = tokens[place - 2].start
+            signs[first : dot.end + 1] = " " * (dot.end + 1 - first)
     return "".join(signs)
 
 
@@ -549,9 +607,20 @@ def _find_kind(tokens: Sequence[Token], tables: Collection[str]) -> PartKind:
     word = tokens[0].text.upper()
     if word in _COMMANDS or (word == "CLOSE" and len(tokens) == 2 and tokens[1].text.upper() == "ALL"):
         return "command"
+    if _split_copy(tokens)[0]:
+        return "copy"
     if word == "SHOW":
         return "query" if len(tokens) > 1 and tokens[1].text.upper() in SHOW_WORDS else "command"
     return "catalog" if _asks_catalog(tokens, tables) else "query"
+
+
+def _split_copy(tokens: Sequence[Token]) -> tuple[list[Token], tuple[str, ...]]:
+    """Return the query and the options of ``COPY (query) TO STDOUT options``; no tokens if it is another statement."""
+    words = [token.text.upper() for token in tokens]
+    ends = [at for at, pair in enumerate(itertools.pairwise(words)) if pair == ("TO", "STDOUT")]
+    if words[:2] != ["COPY", "("] or not ends or words[ends[-1] - 1] != ")" or ends[-1] < 4:
+        return [], ()
+    return list(tokens[2 : ends[-1] - 1]), tuple(words[ends[-1] + 2 :])
 
 
 def _asks_catalog(tokens: Sequence[Token], tables: Collection[str]) -> bool:

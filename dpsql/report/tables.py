@@ -361,6 +361,7 @@ class BudgetPanel(Display):
 
     def _latest(self, width: int, linked: bool = False) -> Sheet:
         """Return the table of the charges; linked texts lead to their cells in JupyterLab and nbconvert."""
+
         def write(charge: Charge) -> str:
             text = clip_text(charge.text, width)
             return tag("a", text, href=f"#cell-id={charge.cell}") if linked and charge.cell else text

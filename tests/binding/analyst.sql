@@ -768,6 +768,13 @@ SELECT COUNT(*) FROM visits WHERE urgent = 1
 SELECT COUNT(*) FROM visits WHERE urgent = TRUE
 
 -- answered
+SELECT COUNT(*) FROM visits WHERE urgent = 't' OR urgent IN ('no') OR (cost > 3) <> 'false'
+
+-- refused: the comparison meets BOOLEAN with VARCHAR.
+-- hint: write CAST(urgent AS INT) instead of urgent, or compare with true or false.
+SELECT COUNT(*) FROM visits WHERE urgent = 'maybe'
+
+-- answered
 SELECT COUNT(*) FROM visits WHERE NOT urgent AND cost IS NOT NULL
 
 -- answered

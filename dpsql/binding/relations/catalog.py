@@ -106,7 +106,7 @@ class Catalog:
             hint = did_you_mean(name.rpartition(".")[2], known) or hint
         if fold(name).startswith("information_schema."):
             hint = "write SHOW TABLES for the tables, and DESCRIBE with a table's name for its columns."
-        raise BindError(f"there is no table {name}.", span=span, hint=hint)
+        raise BindError(f"there is no table {name}.", span=span, hint=hint, sqlstate="42P01")
 
     def schema(self, table: Table) -> Mapping[str, str]:
         """Return a table's columns and their types, cached."""

@@ -388,7 +388,7 @@ class Names:
                 if named
                 else f"write AS {quote_where_needed(node.table)} behind the subquery."
             )
-            raise bind_error(node, what, hint)
+            raise bind_error(node, what, hint, sqlstate="42P01")
         if found:
             raise bind_error(node, f"{node.name} is ambiguous.", "write table.column.")
         names = [f.name for a, f in self.fields() if not table or fold(a) == table]
@@ -396,7 +396,7 @@ class Names:
         quoted = isinstance(node.this, exp.Identifier) and node.this.quoted and not table
         text = f"text stands in single quotes: write '{node.name}'."
         hint = text if quoted else did_you_mean(node.name, names, quote_where_needed)
-        raise bind_error(node, f"there is no column {node.name} here.", hint)
+        raise bind_error(node, f"there is no column {node.name} here.", hint, sqlstate="42703")
 
     def known(self, node: exp.Expr) -> Field | None:
         """Return a node's field; None if it is no column (a struct field looks like one)."""

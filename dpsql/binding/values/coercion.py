@@ -561,6 +561,8 @@ def bind_cast(node: exp.Expr, bind: Bind) -> Typed:
         return Typed(make_cast(exp.Null(), kind), kind, None, True, length=0)
     if kind.kind == "MOMENT":
         return _bind_moment(inner, node)
+    if kind.kind == "LIST" and inner.type == kind:
+        return inner
     if inner.type.kind not in _SOURCES.get(kind.kind, ()):
         refuse_moment(inner)
         raise bind_error(node, f"there is no cast from {inner.type.sql} to {kind.sql}.")
@@ -681,7 +683,7 @@ def read_constant(place: exp.Literal, kind: Type, node: exp.Expr) -> Typed:
     if kind.kind == "BOOLEAN":
         if written.lower() not in ("true", "false", "t", "f", "1", "0", "yes", "no", "y", "n"):
             raise bind_error(node, f"'{clip(place.name)}' is not a BOOLEAN.", "write TRUE or FALSE.")
-        return Typed(make_cast(place.copy(), kind, True), kind, None, True)
+        return Typed(exp.Boolean(this=written[:1].lower() in "ty1"), kind, None, True)
     known = kind.numeric and len(written) <= 60 and _NUMBER.fullmatch(written)
     if known and math.isfinite(float(written)):
         near = Fraction(float(written)) if kind.kind == "DOUBLE" else Fraction(written.rstrip("."))

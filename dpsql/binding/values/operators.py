@@ -74,7 +74,7 @@ _MOMENTS = {"DATE", "TIMESTAMP", "INTERVAL", "TIME"}
 
 def bind_comparison(node: exp.Expr, bind: Bind) -> Typed:
     """Bind a comparison of two values of one family."""
-    parts = _read_numbers([bind(node.this), bind(node.expression)])
+    parts = _read_constants([bind(node.this), bind(node.expression)])
     met = meet(parts, "the comparison", compared=True)
     if isinstance(node, exp.LT | exp.LTE | exp.GT | exp.GTE):
         refuse_order(parts, node)
@@ -89,7 +89,7 @@ def bind_comparison(node: exp.Expr, bind: Bind) -> Typed:
 
 def bind_between(node: exp.Expr, bind: Bind) -> Typed:
     """Bind BETWEEN."""
-    parts = _read_numbers([bind(place) for place in (node.this, node.args["low"], node.args["high"])])
+    parts = _read_constants([bind(place) for place in (node.this, node.args["low"], node.args["high"])])
     met = meet(parts, "BETWEEN", compared=True)
     refuse_order(parts, node)
     if met.type.kind != "MOMENT":
@@ -101,7 +101,7 @@ def bind_between(node: exp.Expr, bind: Bind) -> Typed:
 
 def bind_in(node: exp.Expr, bind: Bind) -> Typed:
     """Bind IN with a list of values."""
-    parts = _read_numbers([bind(place) for place in (node.this, *node.expressions)])
+    parts = _read_constants([bind(place) for place in (node.this, *node.expressions)])
     met = meet(parts, "IN", compared=True)
     check_list(parts[0], parts[1:], lambda side: _list_values(side, bind))
     made = exp.In(this=parenthesise(met.nodes[0]), expressions=met.nodes[1:])
@@ -128,13 +128,13 @@ def _list_values(side: Typed, bind: Bind) -> tuple[object, ...] | None:
     return list_values(side)
 
 
-def _read_numbers(parts: list[Typed]) -> list[Typed]:
-    """Return the values, with quoted numbers in the type of the one value that isn't constant, as DuckDB reads them.
+def _read_constants(parts: list[Typed]) -> list[Typed]:
+    """Return the values, with quoted numbers and truths in the type of the one value that isn't constant.
 
     They are read at plan time, so that no row can fail. Other texts stay texts, and are refused later.
     """
     asked = [part for part in parts if not part.constant]
-    if len(asked) != 1 or not asked[0].type.numeric:
+    if len(asked) != 1 or not (asked[0].type.numeric or asked[0].type.kind == "BOOLEAN"):
         return parts
     out = []
     for part in parts:

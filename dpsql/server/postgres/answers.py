@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import base64
 import datetime
+import itertools
 import re
-from collections.abc import Callable, Iterator, Sequence
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -21,21 +23,27 @@ from dpsql.client.wire import CHUNK, Head, Message, WireError, get_field, make_v
 from dpsql.errors import BindError, Error, ParseError
 from dpsql.language.parameter_values import StandIn
 from dpsql.language.parameters import list_parameter_names
-from dpsql.language.postgres import TextPart, list_array_parameters, split_parts
+from dpsql.language.postgres import TextPart, split_parts, suggest_types
 from dpsql.language.statements import Statement, may_keep, parse
 from dpsql.server.postgres import types
 from dpsql.server.postgres.catalog import Catalogue
 from dpsql.server.postgres.commands import FIXED, ClientSettings, Done, run_command
 from dpsql.server.postgres.messages import (
+    COPY_SIGNATURE,
+    COPY_TRAILER,
     ProtocolError,
     ResultField,
     spread_formats,
+    write_copy_csv,
+    write_copy_text,
+    write_copy_tuple,
     write_description,
     write_notice,
     write_parameter_kinds,
     write_row,
 )
-from dpsql.server.postgres.types import ParameterError, read_parameter
+from dpsql.server.postgres.messages import write as write_message
+from dpsql.server.postgres.types import read_parameter
 from dpsql.session.result import Result
 from dpsql.session.session import Session
 
@@ -102,15 +110,15 @@ def _read_asked(session: Session, head: Head) -> _Asked:
     known = [*kinds, *[0] * (len(given) - len(kinds))]
     described = _read_numbers(head, "described")
     if any(form and not kind for form, kind in zip(formats, known, strict=False)):
-        described = described or _find_kinds(session, text, kinds)
-    lists = list_array_parameters(text) if given else set()
+        described = described or _find_kinds(session, head, kinds)
+    hints = _suggest_kinds(session, text) if given and not all(known) else {}
     values = []
     for place, (value, form) in enumerate(zip(given, formats, strict=True)):
         kind = known[place]
         if not kind and form:
             kind = described[place] if place < len(described) else 0
-        elif not kind and place + 1 in lists:
-            kind = types.ARRAYS[types.TEXT]
+        elif not kind and (hints.get(place + 1) in (types.BOOL, *types.ARRAYS.values())):
+            kind = hints[place + 1]  # other texts may be compared as they are
         data = None if value is None else base64.b64decode(value)
         values.append(read_parameter(place + 1, kind, form, data))
     fields = None if head.get("fields") is None else tuple(map(_read_field, get_field(head, "fields", list)))
@@ -118,21 +126,27 @@ def _read_asked(session: Session, head: Head) -> _Asked:
     return _Asked(text, kinds, tuple(values), shown, fields, bool(given))
 
 
-def _find_kinds(session: Session, text: str, given: tuple[int, ...]) -> list[int]:
+def _suggest_kinds(session: Session, text: str) -> dict[int, int]:
+    """Return the types of a text's parameters by number, as far as their place tells them."""
+    columns: dict[str, str] = {}
+    for table in (*session.policy.tables, *session.kept):
+        for name, kind in session.columns(table).items():
+            columns[name.lower()] = kind if columns.get(name.lower(), kind) == kind else ""
+    found = {
+        number: types.find_sql_type(kind, 0).kind for number, kind in suggest_types(text, columns).items()
+    }
+    return {number: kind for number, kind in found.items() if kind in _SAMPLES}
+
+
+def _find_kinds(session: Session, head: Head, given: tuple[int, ...]) -> list[int]:
     """Return the types that a description of a text would tell of its parameters."""
-    parts = split_parts(text, _list_tables(session))
+    parts = _split(session, head)
     if len(parts) != 1 or parts[0].kind == "command":
         return []
     if parts[0].kind == "catalog":
         return [types.TEXT] * MAX_NUMBERED
-    kinds, _, _ = _describe_query(session, parts[0], _Asked(text, given))
+    kinds, _, _ = _describe_query(session, parts[0], _Asked(parts[0].text, given))
     return [kind or types.TEXT for kind in kinds]
-
-
-def _write_refused(error: ParameterError) -> Message:
-    """Return the message of a value that is none of its type: unlike other errors of ours it has an SQLSTATE of its own."""
-    hint = error.hint or ""
-    return make_value(part="no parameter", state=error.state, sentence=error.message, hint=hint)
 
 
 def _read_numbers(head: Head, name: str) -> list[int]:
@@ -163,13 +177,9 @@ def answer_postgres(
         head: the text, and types, values and formats of parameters.
         note_kept: called with each statement whose result was kept.
     """
-    try:
-        asked, state = _read_asked(session, head), _state_of(session, head)
-    except ParameterError as error:
-        yield _write_refused(error)
-        return
+    asked, state = _read_asked(session, head), _state_of(session, head)
     simple = get_field(head, "simple", bool, False)
-    parts = split_parts(asked.text, _list_tables(session))
+    parts = _split(session, head)
     if not simple and sum(part.count for part in parts) > 1:
         raise ParseError(_ONE, hint=_APART)
     if not parts:
@@ -178,9 +188,9 @@ def answer_postgres(
         if part.kind == "command":
             yield from _write_done(run_command(part.words, state.settings), asked)
         elif part.kind == "catalog":
-            table = state.catalogue.answer(part, asked.values, state.settings)
-            yield from _write_rows(Result(table), asked)
-            yield _write_end(Result(table), state.settings, table.num_rows)
+            result = Result(state.catalogue.answer(part, asked.values, state.settings))
+            yield from _write_rows(result, asked)
+            yield _write_end(result, state.settings, "SELECT")
         else:
             yield from _answer_queries(session, part, asked, state, note_kept)
 
@@ -192,6 +202,7 @@ def _answer_queries(
     state: _State,
     note_kept: Callable[[Statement, Head | None], None],
 ) -> Iterator[Message]:
+    layout = _read_layout(part.words) if part.kind == "copy" else None
     statements = parse(part.text, asked.params) if may_keep(part.own) else []
     failed: Error | None = None
     try:
@@ -201,14 +212,16 @@ def _answer_queries(
     for place, result in enumerate(results):
         if place < len(statements) and statements[place].keep:
             note_kept(statements[place], asked.params)
-        yield from _write_rows(result, asked)
-        yield _write_end(result, state.settings, len(result))
+        yield from _write_rows(result, asked) if layout is None else _write_copy(result, *layout)
+        yield _write_end(result, state.settings, "SELECT" if layout is None else "COPY")
     if failed is not None:
         raise failed
 
 
-def _list_tables(session: Session) -> set[str]:
-    return {name.lower() for name in (*session.policy.tables, *session.kept)}
+def _split(session: Session, head: Head) -> list[TextPart]:
+    """Return the parts of a client's text."""
+    tables = {name.lower() for name in (*session.policy.tables, *session.kept)}
+    return split_parts(get_field(head, "text", str), tables, get_field(head, "database", str, ""))
 
 
 def _find_fields(result: Result) -> list[ResultField]:
@@ -231,21 +244,63 @@ def _write_rows(result: Result, asked: _Asked) -> Iterator[Message]:
         raise BindError("the statement's columns are others than they were.", hint="prepare it again.")
     formats = _spread(asked.result_formats, len(fields))
     yield make_value(write_description(fields, formats), part="fields")
+    yield from _send_pages("rows", map(write_row, _encode_rows(result, fields, formats)))
+
+
+def _encode_rows(
+    result: Result, fields: Sequence[ResultField], formats: Sequence[int]
+) -> Iterator[tuple[bytes | None, ...]]:
+    """Return the rows with their values as bytes."""
     encoders = [types.find_encoder(item.kind, form) for item, form in zip(fields, formats, strict=True)]
     written: list[list[bytes | None]] = []
     for column, encode in zip(result.table.columns, encoders, strict=True):
         written.append([None if value is None else encode(value) for value in types.read_values(column)])
+    return zip(*written, strict=True)
+
+
+def _send_pages(part: str, pieces: Iterable[bytes]) -> Iterator[Message]:
     page = bytearray()
-    for row in zip(*written, strict=True):
-        page += write_row(row)
+    for piece in pieces:
+        page += piece
         if len(page) > CHUNK:
-            yield make_value(bytes(page), part="rows")
+            yield make_value(bytes(page), part=part)
             page.clear()
     if page:
-        yield make_value(bytes(page), part="rows")
+        yield make_value(bytes(page), part=part)
 
 
-def _write_end(result: Result, settings: ClientSettings, rows: int) -> Message:
+def _read_layout(words: Sequence[str]) -> tuple[str, bool]:
+    """Return the format of a COPY and whether a line has the names.
+
+    Raises:
+        BindError: an option isn't supported.
+    """
+    named = [word for word in words if word not in ("(", ")", ",", "WITH", "FORMAT", "TRUE", "ON", "1")]
+    forms = [word for word in named if word in ("TEXT", "CSV", "BINARY")]
+    if set(named) - {"TEXT", "CSV", "BINARY", "HEADER"} or len(forms) > 1:
+        hint = "COPY (SELECT ...) TO STDOUT WITH (FORMAT csv, HEADER)"
+        raise BindError("COPY has the options FORMAT and HEADER only.", hint=hint)
+    return (forms or ["TEXT"])[0], "HEADER" in named
+
+
+def _write_copy(result: Result, form: str, header: bool) -> Iterator[Message]:
+    """Yield the messages of a result's rows as COPY has them."""
+    fields, binary = _find_fields(result), form == "BINARY"
+    formats = [int(binary)] * len(fields)
+    rows = _encode_rows(result, fields, formats)
+    if header and not binary:
+        rows = itertools.chain([tuple(item.name.encode() for item in fields)], rows)
+    write = {"TEXT": write_copy_text, "CSV": write_copy_csv, "BINARY": write_copy_tuple}[form]
+    lines: Iterator[bytes] = map(write, rows)
+    if binary:  # clients expect the signature before the first row, in one message
+        lines = itertools.chain(lines, [COPY_TRAILER])
+        lines = itertools.chain([COPY_SIGNATURE + next(lines)], lines)
+    begin = write_message(b"H", struct.pack(f">bh{len(fields)}h", binary, len(fields), *formats))
+    data = (write_message(b"d", line) for line in lines)
+    yield from _send_pages("copy", itertools.chain([begin], data, [write_message(b"c")]))
+
+
+def _write_end(result: Result, settings: ClientSettings, verb: str) -> Message:
     """Return the end of a statement: its tag, and a notice with its cost and notes.
 
     The notice is in the head, since the front fills in the budget left there only (:mod:`dpsql.server.frames`).
@@ -253,7 +308,7 @@ def _write_end(result: Result, settings: ClientSettings, rows: int) -> Message:
     more: dict[str, object] = {}
     if not settings.quiet and (result.loss or result.notes):
         more["notice"] = [result.cost_line or "no charge", "\n".join(result.notes)]
-    return make_value(part="end", tag=f"SELECT {rows}", ready=True, **more)
+    return make_value(part="end", tag=f"{verb} {len(result)}", **more)
 
 
 def _write_done(done: Done, asked: _Asked) -> Iterator[Message]:
@@ -274,12 +329,8 @@ def _write_done(done: Done, asked: _Asked) -> Iterator[Message]:
 
 def describe_postgres(session: Session, head: Head) -> Iterator[Message]:
     """Yield a statement's parameters, columns and price. Spends nothing, and reads no private row."""
-    try:
-        asked, state = _read_asked(session, head), _state_of(session, head)
-    except ParameterError as error:
-        yield _write_refused(error)
-        return
-    parts = split_parts(asked.text, _list_tables(session))
+    asked, state = _read_asked(session, head), _state_of(session, head)
+    parts = _split(session, head)
     if sum(part.count for part in parts) > 1:
         raise ParseError(_ONE, hint=_APART)
     kinds, fields, price = asked.kinds, None, ""
@@ -293,6 +344,7 @@ def describe_postgres(session: Session, head: Head) -> Iterator[Message]:
         fields = _find_fields(Result(table))
     elif parts:
         kinds, fields, price = _describe_query(session, parts[0], asked)
+        fields = None if parts[0].kind == "copy" else fields
     kinds = tuple(kind or types.TEXT for kind in kinds)
     yield make_value(write_parameter_kinds(kinds), part="parameters", kinds=list(kinds))
     if fields is None:
@@ -314,7 +366,7 @@ def _describe_query(
     kinds, params = list(asked.kinds), asked.params
     if not asked.bound:
         kinds = _complete_kinds(session, part, kinds)
-        sampled = any(asked.kinds) or list_array_parameters(part.text)
+        sampled = any(asked.kinds) or _suggest_kinds(session, part.text)
         samples = {str(place): StandIn(_sample(kind)) for place, kind in enumerate(kinds, 1)}
         params = samples if sampled else None
     found = session.describe(part.text, params)
@@ -338,9 +390,9 @@ def _complete_kinds(session: Session, part: TextPart, given: Sequence[int]) -> l
                 f"the parameter ${name} has no number.", hint="parameters are $1, $2 and so on here."
             )
         kinds += [0] * (int(name) - len(kinds))
-    for place in list_array_parameters(part.text):
+    for place, kind in _suggest_kinds(session, part.text).items():
         if place <= len(kinds):
-            kinds[place - 1] = kinds[place - 1] or types.ARRAYS[types.TEXT]
+            kinds[place - 1] = kinds[place - 1] or kind
     if all(kinds):
         return kinds
     found = session.describe(part.text).parameters
@@ -353,12 +405,13 @@ _NUMBERS = frozenset(
     {types.INT2, types.INT4, types.INT8, types.FLOAT4, types.FLOAT8, types.NUMERIC, types.OID}
 )
 _SAMPLES: dict[int, Any] = {
-    types.BOOL: True, types.DATE: datetime.date(2000, 1, 1), types.TIMESTAMP: datetime.datetime(2000, 1, 1),
+    types.TEXT: "1", types.BOOL: True, types.DATE: datetime.date(2000, 1, 1), types.TIMESTAMP: datetime.datetime(2000, 1, 1),
     types.TIMESTAMPTZ: datetime.datetime(2000, 1, 1), **dict.fromkeys(_NUMBERS, 1),
 }  # fmt: skip
+_SAMPLES |= {types.ARRAYS[kind]: [value] for kind, value in _SAMPLES.items()}
+"""A value of each type that is described."""
 
 
 def _sample(kind: int) -> Any:
     """Return a value of a type."""
-    item = next((item for item, array in types.ARRAYS.items() if array == kind), None)
-    return _SAMPLES.get(kind, "1") if item is None else [_sample(item)]
+    return _SAMPLES.get(kind, ["1"] if kind in types.ARRAYS.values() else "1")

@@ -30,7 +30,7 @@ from dpsql.client.wire import Message, WireError, encode, get_field, read_error,
 from dpsql.errors import Error, ServerError
 from dpsql.server.connections import LOGIN_SECONDS, Arrivals, listen_at, log_dropped, write_peer
 from dpsql.server.event_log import EventLog, name_place
-from dpsql.server.lapses import Refused, RightError
+from dpsql.server.lapses import FAILED, Refused, RightError
 from dpsql.server.postgres import messages
 from dpsql.server.postgres.authentication import ScramError, digest_certificate
 from dpsql.server.postgres.commands import FIXED, REPORTED, SERVER_VERSION
@@ -45,7 +45,6 @@ from dpsql.server.postgres.messages import (
     TooLong,
     refuse_message,
     refuse_right,
-    write_bad_parameter,
     write_complete,
     write_own_error,
     write_problem,
@@ -187,7 +186,6 @@ class Portals:
             self._statements.pop(name, None)
 
 
-FAILED = "the server could not do this, and withholds the reason."
 _ENDED = "this session has ended; connect again."
 _IDLE = "the session was idle for too long; connect again."
 
@@ -355,7 +353,7 @@ class PostgresConnection:
             return
         for message in self._ask("postgres_run", {"text": text, "simple": True}, text):
             part = message.head.get("part")
-            if part in ("fields", "rows"):
+            if part in ("fields", "rows", "copy"):
                 self._stream.write(message.payload)
             elif part == "end":
                 self._write_end(message)
@@ -469,6 +467,10 @@ class PostgresConnection:
             if part == "fields":
                 has_fields = True
                 self._stream.write(message.payload if describing else b"")
+            elif part == "copy":
+                self._stream.write(messages.NO_DATA if describing and not has_fields else b"")
+                self._stream.write(message.payload)
+                has_fields = True
             elif part == "rows":
                 rows.append(message.payload)
             elif part == "end":
@@ -523,8 +525,6 @@ class PostgresConnection:
             ):
                 if message.head.get("kind") == "error":
                     raise RefusedMessage(write_own_error(read_error(message), text))
-                if message.head.get("part") == "no parameter":
-                    raise RefusedMessage(write_bad_parameter(message))
                 if message.head.get("kind") == "value":
                     yield message
         except RightError as refusal:

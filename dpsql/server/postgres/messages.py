@@ -17,18 +17,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from dpsql import errors
-from dpsql.client.wire import Message
 from dpsql.errors import Error
 from dpsql.server.lapses import Lapse, RightError
 
-PROTOCOL_3 = 196608
 SSL_REQUEST, GSS_REQUEST, CANCEL_REQUEST = 80877103, 80877104, 80877102
 MAX_STARTUP = 10_000
 """Bytes of a client's first message."""
 MAX_PASSWORD = 4096
 """Bytes of a message of the password exchange."""
-MAX_FIELDS = 32_767
-"""Parameters of a statement, and columns of an answer: the protocol counts them in two bytes."""
 _MAX_NAME = 256
 _ENDED = "the message ends too early."
 
@@ -299,6 +295,40 @@ def write_row(values: Iterable[bytes | None]) -> bytes:
     return write(b"D", struct.pack(">h", len(parts)), *parts)
 
 
+COPY_SIGNATURE, COPY_TRAILER = b"PGCOPY\n\xff\r\n\0" + bytes(8), b"\xff\xff"
+"""The first and the last bytes of a COPY in binary."""
+_ESCAPES = {ord(sign): rf"\{letter}" for sign, letter in zip("\\\n\r\t\b\f\v", "\\nrtbfv", strict=True)}
+
+
+def write_copy_text(values: Sequence[bytes | None]) -> bytes:
+    r"""Return a row of COPY as text.
+
+    >>> write_copy_text([b"a\tb", None])
+    b'a\\tb\t\\N\n'
+    """
+    written = (r"\N" if v is None else v.decode(errors="replace").translate(_ESCAPES) for v in values)
+    return "\t".join(written).encode() + b"\n"
+
+
+def write_copy_csv(values: Sequence[bytes | None]) -> bytes:
+    r"""Return a row of COPY as CSV; NULL is an empty field without quotes.
+
+    >>> write_copy_csv([b'a"b', b"", None, b"c"])
+    b'"a""b","",,c\n'
+    """
+    return b",".join(b"" if value is None else _quote_field(value) for value in values) + b"\n"
+
+
+def _quote_field(value: bytes) -> bytes:
+    plain = value not in (b"", rb"\.") and not set(value) & set(b'",\r\n')
+    return value if plain else b'"' + value.replace(b'"', b'""') + b'"'
+
+
+def write_copy_tuple(values: Sequence[bytes | None]) -> bytes:
+    """Return a row of COPY in binary, which is the body of a ``DataRow``."""
+    return write_row(values)[5:]
+
+
 def write_response(kind: bytes, fields: Iterable[tuple[str, str]]) -> bytes:
     """Return an ``ErrorResponse`` (``E``) or a ``NoticeResponse`` (``N``) of the fields that aren't empty, by letter."""
     parts = [letter.encode() + write_text(value) for letter, value in fields if value]
@@ -537,8 +567,8 @@ SQLSTATES: dict[type[Error], str] = {
 PROTOCOL_VIOLATION, NO_PASSWORD, NO_AUTHORIZATION, NO_DATABASE = "08P01", "28P01", "28000", "3D000"
 TOO_MANY, TOO_LARGE, NOT_SUPPORTED, INTERNAL = "53300", "54000", "0A000", "XX000"
 SHUTDOWN, IDLE, UNKNOWN_STATEMENT, UNKNOWN_PORTAL = "57P01", "57P05", "26000", "34000"
-_PARAMETER_STATES = frozenset({"22P02", "22P03"})
-_MAX_SENTENCE = 500
+_NARROWER = frozenset({"22P02", "22P03", "42703", "42P01"})
+"""The codes that an error may have in place of its class's."""
 
 
 _LAPSES = {
@@ -582,14 +612,6 @@ def refuse_right(refusal: RightError) -> RefusedMessage:
     return refuse_message(_LAPSES[refusal.lapse], refusal, last=refusal.is_final)
 
 
-def write_bad_parameter(message: Message) -> bytes:
-    """Return the worker's ``ErrorResponse`` for a parameter whose bytes aren't a value of its type."""
-    head = message.head
-    state = head.get("state")
-    sentence, hint = (str(head.get(part, ""))[:_MAX_SENTENCE] for part in ("sentence", "hint"))
-    return write_problem("ERROR", state if state in _PARAMETER_STATES else INTERNAL, sentence, hint)
-
-
 def write_own_error(error: Error, asked: str) -> bytes:
     """Return the ``ErrorResponse`` of an error of ours.
 
@@ -597,6 +619,7 @@ def write_own_error(error: Error, asked: str) -> bytes:
         error: the error; its span is in characters of the text.
         asked: the client's text; a place after its end is left out.
     """
-    state = next((SQLSTATES[kind] for kind in type(error).__mro__ if kind in SQLSTATES), INTERNAL)
+    states = (SQLSTATES[kind] for kind in type(error).__mro__ if kind in SQLSTATES)
+    state = error.sqlstate if error.sqlstate in _NARROWER else next(states, INTERNAL)
     place = 0 if error.span is None or error.span[0] >= len(asked) else error.span[0] + 1
     return write_problem("ERROR", state, error.message, error.hint or "", place)

@@ -30,7 +30,7 @@ from dpsql.server.postgres.messages import ResultField
 
 BOOL, BYTEA, INT8, INT2, INT4, TEXT, OID, JSON, FLOAT4, FLOAT8 = 16, 17, 20, 21, 23, 25, 26, 114, 700, 701
 DATE, TIME, TIMESTAMP, TIMESTAMPTZ, INTERVAL, NUMERIC, UUID = 1082, 1083, 1114, 1184, 1186, 1700, 2950
-UNKNOWN, VARCHAR, BPCHAR, NAME, JSONB = 705, 1043, 1042, 19, 3802
+UNKNOWN, VARCHAR, BPCHAR, NAME = 705, 1043, 1042, 19
 _TYPES = """
     bool 16 1000 1 boolean
     bytea 17 1001 -1
@@ -92,30 +92,33 @@ class PgType:
         return SPOKEN.get(self.kind, NAMES.get(self.kind, "text"))
 
 
-_BY_SQL = {
+_BY_SQL = {name.upper(): kind for kind, name in NAMES.items()}
+_BY_SQL |= {spoken.partition(" ")[0].upper(): kind for kind, spoken in SPOKEN.items()}
+_BY_SQL |= {
     "BOOLEAN": BOOL, "TINYINT": INT2, "SMALLINT": INT2, "INTEGER": INT4, "BIGINT": INT8, "HUGEINT": NUMERIC, "UTINYINT": INT2,
     "USMALLINT": INT4, "UINTEGER": INT8, "UBIGINT": NUMERIC, "UHUGEINT": NUMERIC, "BIGNUM": NUMERIC, "FLOAT": FLOAT4,
     "DOUBLE": FLOAT8, "DATE": DATE, "TIME": TIME, "TIMESTAMP": TIMESTAMP, "TIMESTAMP_S": TIMESTAMP, "TIMESTAMP_MS": TIMESTAMP,
     "TIMESTAMP_NS": TIMESTAMP, "TIMESTAMP WITH TIME ZONE": TIMESTAMPTZ, "INTERVAL": INTERVAL, "BLOB": BYTEA, "UUID": UUID,
-    "JSON": JSON,
+    "JSON": JSON, "VARCHAR": TEXT, "INT": INT4, "DECIMAL": NUMERIC,
 }  # fmt: skip
+"""Types by their names in DuckDB, and further ones by those in PostgreSQL."""
 _DECIMAL = re.compile(r"DECIMAL\((\d+),\s*(\d+)\)")
 _LIST = re.compile(r"(.+)\[\d*\]", re.DOTALL)
 _NESTED = re.compile(r"(STRUCT|MAP|UNION)\b")
 
 
-def find_sql_type(kind: str) -> PgType:
-    """Return the type of a column by its type in DuckDB's SQL.
+def find_sql_type(kind: str, unknown: int = TEXT) -> PgType:
+    """Return the type of a column by its type in SQL, in capitals; ``unknown`` is the number of any other.
 
     >>> find_sql_type("DECIMAL(9,2)").spoken, find_sql_type("INTEGER[]").spoken, find_sql_type("MAP(VARCHAR, INTEGER)").spoken
     ('numeric(9,2)', 'integer[]', 'json')
     """
     if (listed := _LIST.fullmatch(kind)) is not None:
-        item = find_sql_type(listed[1]).kind
+        item = find_sql_type(listed[1], unknown).kind
         return PgType(ARRAYS[item] if item in ARRAYS and item != JSON else JSON)
     if (number := _DECIMAL.fullmatch(kind)) is not None:
         return _make_numeric(int(number[1]), int(number[2]))
-    return PgType(JSON if _NESTED.match(kind) else _BY_SQL.get(kind, TEXT))
+    return PgType(JSON if _NESTED.match(kind) else _BY_SQL.get(kind, unknown))
 
 
 def _make_numeric(width: int, scale: int) -> PgType:
@@ -237,18 +240,8 @@ def _say_date(days: int) -> str:
     """Return the text of a date by its days since 1970; DuckDB's first and last dates mean infinity."""
     if abs(days) >= _LAST_DAY:
         return "infinity" if days > 0 else "-infinity"
-    year, month, day = _find_date(days)
-    return f"{year:04}-{month:02}-{day:02}" if year > 0 else f"{1 - year:04}-{month:02}-{day:02} BC"
-
-
-def _find_date(days: int) -> tuple[int, int, int]:
-    """Return year, month and day of the Gregorian calendar, by days since 1970; any year, also before the first."""
-    era, of_era = divmod(days + 719_468, 146_097)
-    year = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
-    of_year = of_era - (365 * year + year // 4 - year // 100)
-    moved = (5 * of_year + 2) // 153
-    month = moved + 3 if moved < 10 else moved - 9
-    return year + era * 400 + (month <= 2), month, of_year - (153 * moved + 2) // 5 + 1
+    year, month, day = str(np.datetime64(days, "D")).rsplit("-", 2)
+    return f"{year}-{month}-{day}" if int(year) > 0 else f"{1 - int(year):04}-{month}-{day} BC"
 
 
 def _say_time(micros: int) -> str:
@@ -408,21 +401,8 @@ def _write_array(kind: int, values: Sequence[Any]) -> bytes:
 MAX_ITEMS = 10_000
 """Items of one array."""
 _MAX_DIGITS = 1000
-_ITEM_READERS = {array: item for item, array in ARRAYS.items()}
 _EPOCH = datetime.datetime(2000, 1, 1)
-_TEXT_READERS = frozenset(
-    {
-        0, TEXT, UNKNOWN, VARCHAR, BPCHAR, NAME, JSON, UUID, TIME, INTERVAL,
-    }
-)  # fmt: skip
-
-
-class ParameterError(BindError):
-    """A value that is none of its type, with the SQLSTATE that PostgreSQL has for it."""
-
-    def __init__(self, sentence: str, state: str) -> None:
-        super().__init__(sentence, hint=_OWN_FORM)
-        self.state = state
+_TEXT_READERS = frozenset({0, TEXT, UNKNOWN, VARCHAR, BPCHAR, NAME, JSON, UUID, TIME, INTERVAL})
 
 
 _OWN_FORM = "send the value in its type's own form."
@@ -440,35 +420,34 @@ def read_parameter(number: int, kind: int, form: int, data: bytes | None) -> Any
         data: its bytes; None for NULL.
 
     Raises:
-        BindError: the type is none that a parameter may have. ParameterError: the bytes are no value of it.
+        BindError: the type is none that a parameter may have, or the bytes are no value of it.
 
     >>> read_parameter(1, INT4, 1, b"\0\0\0\7"), read_parameter(2, 1007, 0, b"{1,NULL,3}")
     (7, [1, None, 3])
     """
     if data is None:
         return None
-    known = PgType(kind).spoken if kind in NAMES or kind in _ITEM_READERS else None
+    known = PgType(kind).spoken if kind in NAMES or kind in _ITEMS else None
     if known is None and kind != 0:
         raise BindError(
             f"${number} has a type that no parameter has here.",
             hint="send a text, number, boolean, date, timestamp, or an array of these.",
         )
     if form and kind == 0:
-        raise ParameterError(f"${number} came in binary, and its type isn't known.", BAD_BINARY)
+        raise BindError(
+            f"${number} came in binary, and its type isn't known.", hint=_OWN_FORM, sqlstate=BAD_BINARY
+        )
     try:
         return _read(kind, form, data)
     except (ValueError, ArithmeticError, struct.error, IndexError, OverflowError):
         state = BAD_BINARY if form else BAD_TEXT
-        raise ParameterError(f"${number} is no {known or 'text'}.", state) from None
+        raise BindError(f"${number} is no {known or 'text'}.", hint=_OWN_FORM, sqlstate=state) from None
 
 
 def _read(kind: int, form: int, data: bytes) -> Any:
-    if kind in _ITEM_READERS:
-        return (
-            _read_array(_ITEM_READERS[kind], data)
-            if form
-            else _read_array_text(_ITEM_READERS[kind], data.decode())
-        )
+    if kind in _ITEMS:
+        item = _ITEMS[kind]
+        return _read_array(item, data) if form else _read_array_text(item, data.decode())
     if form and kind in _BINARY_READERS:
         return _BINARY_READERS[kind](data)
     if (form and kind not in _TEXT_READERS) or b"\0" in data:
@@ -490,23 +469,16 @@ def _refuse() -> Any:
     raise ValueError
 
 
-def _read_whole(text: str) -> int:
-    return int(text) if len(text) <= _MAX_DIGITS and text.isascii() and "_" not in text else _refuse()
+def _check_digits(text: str) -> str:
+    """Return the text of a number if it has no underscores, which Python would read, and not too many digits."""
+    return text if len(text) <= _MAX_DIGITS and text.isascii() and "_" not in text else _refuse()
 
 
 def _read_number(text: str) -> decimal.Decimal:
-    number = (
-        decimal.Decimal(text)
-        if len(text) <= _MAX_DIGITS and text.isascii() and "_" not in text
-        else _refuse()
-    )
+    number = decimal.Decimal(_check_digits(text))
     if number.is_finite() and abs(int(number.as_tuple().exponent)) > _MAX_DIGITS:
         raise ValueError
     return number
-
-
-def _read_double(text: str) -> float:
-    return float(text) if len(text) <= _MAX_DIGITS and text.isascii() and "_" not in text else _refuse()
 
 
 def _read_moment(text: str) -> datetime.datetime:
@@ -517,8 +489,8 @@ def _read_moment(text: str) -> datetime.datetime:
 
 _FROM_TEXT: dict[int, Callable[[str], Any]] = {
     BOOL: _read_truth,
-    INT2: _read_whole, INT4: _read_whole, INT8: _read_whole, OID: _read_whole,
-    FLOAT4: _read_double, FLOAT8: _read_double, NUMERIC: _read_number,
+    **dict.fromkeys((INT2, INT4, INT8, OID), lambda text: int(_check_digits(text))),
+    **dict.fromkeys((FLOAT4, FLOAT8), lambda text: float(_check_digits(text))), NUMERIC: _read_number,
     DATE: datetime.date.fromisoformat, TIMESTAMP: _read_moment, TIMESTAMPTZ: _read_moment,
     BYTEA: lambda text: _refuse(),
 }  # fmt: skip

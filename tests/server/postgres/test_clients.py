@@ -147,7 +147,7 @@ def test_types_of_columns_are_told_in_their_order(connection: Any) -> None:
 
 
 def test_errors_have_a_caret_and_a_hint(connection: Any) -> None:
-    with pytest.raises(psycopg.errors.SyntaxErrorOrAccessRuleViolation) as raised:
+    with pytest.raises(psycopg.errors.UndefinedColumn) as raised:
         connection.execute("SELECT COUNT(*) AS n FROM visits WHERE cots > 3")
     told = raised.value.diag
     assert told.statement_position == "40"
@@ -157,6 +157,49 @@ def test_errors_have_a_caret_and_a_hint(connection: Any) -> None:
         connection.execute("SELECT cost FROM visits")
     with pytest.raises(psycopg.errors.SyntaxError):
         connection.execute("COPY visits TO STDOUT")
+
+
+COPIED = "SELECT 7 AS n, 'a\tb' AS s, NULL::DOUBLE AS nothing, '' AS empty, DATE '2024-02-29' AS day, '\"' AS q, TRUE AS yes"
+COPIES = [
+    ("", b'7\ta\\tb\t\\N\t\t2024-02-29\t"\tt\n'),
+    ("CSV HEADER", b'n,s,nothing,empty,day,q,yes\n7,a\tb,,"",2024-02-29,"""",t\n'),
+    ("WITH (FORMAT csv)", b'7,a\tb,,"",2024-02-29,"""",t\n'),
+]
+
+
+@pytest.mark.parametrize(("options", "expected"), COPIES)
+def test_copies_of_answers(connection: Any, options: str, expected: bytes) -> None:
+    with connection.cursor() as cursor:
+        with cursor.copy(f"COPY ({COPIED}) TO STDOUT {options}") as copy:
+            assert b"".join(bytes(piece) for piece in copy) == expected
+        assert cursor.rowcount == 1
+
+
+def test_binary_copies_of_private_answers(here: Any, connection: Any) -> None:
+    asked = (
+        "SELECT ward, COUNT(*) AS n, AVG(cost) AS mean FROM visits WHERE day > {} GROUP BY ward ORDER BY ward"
+    )
+    with connection.cursor() as cursor:
+        with cursor.copy(f"COPY ({asked.format('%s')}) TO STDOUT (FORMAT BINARY)", [30]) as copy:
+            copy.set_types(["text", "int8", "float8"])
+            rows = list(copy.rows())
+        assert cursor.rowcount == 4
+    assert same(here.sql(asked.format(30)).fetchall(), rows)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "(SELECT cost FROM visits) TO STDOUT",
+        "(SELECT 1) TO STDOUT (DELIMITER '|')",
+        "visits TO STDOUT",
+        "(SELECT 1) TO '/tmp/x'",
+    ],
+)
+def test_copies_that_are_refused(connection: Any, asked: str) -> None:
+    with pytest.raises(psycopg.Error), connection.cursor() as cursor, cursor.copy(f"COPY {asked}") as copy:
+        list(copy)
+    assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
 def test_what_an_answer_costs_is_a_notice(server: PostgresServer) -> None:

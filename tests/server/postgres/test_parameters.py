@@ -20,7 +20,8 @@ from psycopg.pq import Format
 
 from dpsql.errors import BindError
 from dpsql.server.postgres import types
-from dpsql.server.postgres.types import ParameterError, read_parameter
+from dpsql.server.postgres.messages import write_own_error
+from dpsql.server.postgres.types import read_parameter
 from tests.support.postgres import (
     SYNC,
     BarePostgres,
@@ -197,9 +198,9 @@ def test_garbage_is_refused_or_read_as_postgresql_reads_it(kind: int) -> None:
             expected = ERRORS
         try:
             found = read_parameter(1, kind, 1, data)
-        except ParameterError as error:
+        except BindError as error:
             refused += 1
-            assert error.state in REFUSED
+            assert error.sqlstate in REFUSED
             bound = kind in (
                 types.NUMERIC,
                 types.ARRAYS[types.NUMERIC],
@@ -221,7 +222,7 @@ def test_numerics_have_all_of_their_digits() -> None:
 
 
 def test_binary_without_a_type_is_refused() -> None:
-    with pytest.raises(ParameterError, match="type isn't known"):
+    with pytest.raises(BindError, match="type isn't known"):
         read_parameter(1, 0, 1, b"00000500")
     with pytest.raises(BindError):
         read_parameter(1, 600, 1, b"0" * 16)
@@ -320,6 +321,36 @@ def test_types_that_a_client_gives_go_with_those_that_are_found(server: Postgres
         client.close()
 
 
+SUGGESTED: list[tuple[str, list[int], list[bytes]]] = [
+    ("FROM visits WHERE day < $1 AND cost > $2", [types.INT4, types.FLOAT8], [b"9", b"1.5"]),
+    ("FROM visits WHERE day BETWEEN $1 AND $2", [types.INT4] * 2, [b"9", b"90"]),
+    ("FROM visits WHERE day = ANY($1) OR ward = ANY($2)", [1007, 1009], [b"{1,2}", b"{A}"]),
+    ("FROM visits WHERE day = ANY($1::int[]) AND ward IN ($2, $3)", [1007, types.TEXT, types.TEXT], [b"{1}", b"A", b"B"]),
+    ("FROM flags WHERE flag = $1 AND at >= $2 LIMIT $3", [types.BOOL, types.TIMESTAMP, types.INT8], [b"t", b"2024-01-01", b"9"]),
+    ("FROM visits WHERE ward = $1::text AND day + 1 > $2", [types.TEXT, types.FLOAT8], [b"A", b"1"]),
+    ("FROM (SELECT cost AS day FROM visits) AS v WHERE day < $1", [types.FLOAT8], [b"9.5"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rest", "kinds", "values"), SUGGESTED)
+def test_a_parameter_has_the_type_of_its_column(
+    server: PostgresServer, rest: str, kinds: list[int], values: list[bytes]
+) -> None:
+    """Describe it as PostgreSQL does, and read a text of no told type in it."""
+    client = server.open()
+    try:
+        client.ask(query("flags << SELECT TRUE AS flag, TIMESTAMP '2024-01-02' AS at"))
+        came = client.ask(parse(f"SELECT COUNT(*) AS n {rest}", "s"), describe("S", "s"), SYNC)
+        listed = next((body for kind, body in came if kind == b"t"), b"")
+        assert listed == struct.pack(f">h{len(kinds)}I", len(kinds), *kinds), read_error(came)
+        came = client.ask(bind(values, "s"), execute(), SYNC)
+        assert not read_error(came)
+        if "flags" in rest:
+            assert read_rows(came) == [[b"1"]]
+    finally:
+        client.close()
+
+
 def test_garbage_is_refused_for_free(server: PostgresServer) -> None:
     """Whatever arrives in a described type: an answer or a refusal of PostgreSQL's own kind, and a refusal costs nothing."""
     client, chance = server.open("bob"), random.Random(7)
@@ -363,13 +394,9 @@ def test_garbage_of_all_types_ends_no_session(server: PostgresServer) -> None:
         client.close()
 
 
-def test_the_worker_says_no_state_of_its_own(server: PostgresServer) -> None:
-    from dpsql.client.wire import Message
-    from dpsql.server.postgres.messages import write_bad_parameter
-
-    said = write_bad_parameter(Message({"kind": "value", "state": "00000", "sentence": "x" * 10**6}))
-    assert b"CXX000\0" in said
-    assert len(said) < 1000
+def test_the_worker_says_no_state_of_its_own() -> None:
+    for told, said in (("00000", b"C42000\0"), ("22P02", b"C22P02\0"), ("42703\0", b"C42000\0")):
+        assert said in write_own_error(BindError("$1 is none.", sqlstate=told), "SELECT $1")
 
 
 def test_uuids_are_texts_in_both_forms() -> None:

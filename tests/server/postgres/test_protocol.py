@@ -268,6 +268,24 @@ def test_many_statements_of_a_simple_query(server: PostgresServer) -> None:
     client.close()
 
 
+TOOLS = [
+    ("SELECT CURRENT_SCHEMA", [[b"public"]]),
+    ("SELECT pg_advisory_unlock_all()", [[None]]),
+    ("SELECT word FROM pg_catalog.pg_get_keywords() WHERE word <> ALL ('{a,abs}'::text[])", []),
+    ('SELECT name FROM "clinic"."public"."wards" AS w WHERE ward = \'A\'', [[b"Heart"]]),
+    ("SELECT [1, 2]::int[] AS l", [[b"{1,2}"]]),
+]
+
+
+@pytest.mark.parametrize(("asked", "rows"), TOOLS)
+def test_names_that_tools_write(server: PostgresServer, asked: str, rows: list[list[bytes | None]]) -> None:
+    client = server.open()
+    came = client.ask(query(asked))
+    assert not read_error(came)
+    assert read_rows(came) == rows
+    client.close()
+
+
 # -- cancel, limits, the end -----------------------------------------------------------------------------------------------
 
 
@@ -312,7 +330,8 @@ def test_another_client_of_the_analyst_is_not_met(server: PostgresServer) -> Non
     one.ask(parse("SELECT 1", "mine"), SYNC)
     assert read_error(two.ask(bind(name="mine"), SYNC))["C"] == "26000"
     one.ask(query("mine << SELECT 1 AS a"))
-    assert read_error(two.ask(query("SELECT * FROM mine")))["C"] == "42000"
+    assert read_error(two.ask(query("SELECT * FROM mine")))["C"] == "42P01"
+    assert read_error(two.ask(query("SELECT SUM(mine) FROM visits")))["C"] == "42703"
     one.close(), two.close()
 
 
