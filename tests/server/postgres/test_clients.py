@@ -175,6 +175,10 @@ def test_copies_of_answers(connection: Any, options: str, expected: bytes) -> No
         assert cursor.rowcount == 1
 
 
+def test_psql_copies_an_answer(server: PostgresServer) -> None:
+    assert run_psql(server, "-c", r"\copy (SELECT 1 AS a, 'x,y' AS b) TO STDOUT CSV HEADER") == 'a,b\n1,"x,y"'
+
+
 def test_binary_copies_of_private_answers(here: Any, connection: Any) -> None:
     asked = (
         "SELECT ward, COUNT(*) AS n, AVG(cost) AS mean FROM visits WHERE day > {} GROUP BY ward ORDER BY ward"
