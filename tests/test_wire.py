@@ -30,6 +30,7 @@ from dpsql.privacy.events import KINDS, DiscreteLaplace, Event, PureDP, compose_
 from dpsql.privacy.records import BudgetState, Entry
 from dpsql.session.explanation import Errors, Explanation
 from dpsql.session.result import Result
+from tests.support.remote import read_results
 
 plain = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -81,7 +82,7 @@ READERS = {
     "explanation": partial(wire.read_as, Explanation),
     "event": partial(wire.read_as, Event),
     "params": wire.read_params,
-    "result": lambda body: wire.read_results([Message({"kind": "result", **body}, b"x")]),
+    "result": lambda body: read_results([Message({"kind": "result", **body}, b"x")]),
 }
 
 
@@ -290,7 +291,7 @@ RESULTS = [
 def test_results_round_trip(result: Result) -> None:
     messages = [wire.decode(wire.encode(m)) for m in wire.write_result(result, keep="out")]
     assert all(len(m.payload) <= wire.CHUNK for m in messages)
-    (read,) = wire.read_results(messages)
+    (read,) = read_results(messages)
     assert same(read, result)
     assert read.expected_error == result.expected_error
     assert repr(read) == repr(result)
@@ -299,7 +300,7 @@ def test_results_round_trip(result: Result) -> None:
 def test_several_results_come_one_after_another() -> None:
     messages = [m for result in RESULTS for m in wire.write_result(result)]
     assert len(messages) > len(RESULTS)
-    assert all(same(a, b) for a, b in zip(wire.read_results(messages), RESULTS, strict=True))
+    assert all(same(a, b) for a, b in zip(read_results(messages), RESULTS, strict=True))
 
 
 def test_rows_that_are_missing_superfluous_or_too_many() -> None:
@@ -313,7 +314,7 @@ def test_rows_that_are_missing_superfluous_or_too_many() -> None:
         messages[:1] * 2,
     ):
         with pytest.raises(WireError):
-            wire.read_results(wrong)
+            read_results(wrong)
     reader = wire.ResultReader(limit=1000)
     with pytest.raises(WireError):
         reader.take(messages[0])
@@ -327,7 +328,7 @@ def test_any_rows_with_a_wrong_byte(number: int, place: int, byte: int) -> None:
     rows = bytearray(message.payload)
     rows[place % len(rows)] = byte
     with suppress(WireError):
-        (read,) = wire.read_results([Message(message.head, bytes(rows))])
+        (read,) = read_results([Message(message.head, bytes(rows))])
         with suppress(Exception):
             read.fetchall()
 
@@ -339,7 +340,7 @@ def test_heads_that_do_not_fit_the_rows() -> None:
         {"intervals": ["ward", "n"]}, {"intervals": ["other"]}, {"notes": [1]}, {"event": {"kind": "no"}}, {"bytes": True},
     ):  # fmt: skip
         with pytest.raises(WireError):
-            wire.read_results([Message({**message.head, **change}, message.payload)])
+            read_results([Message({**message.head, **change}, message.payload)])
 
 
 # -- parameters

@@ -3,19 +3,13 @@
     u32, big-endian: length of the head | the head, a JSON object | the payload
 
 Input from the other side is validated, never unpickled; malformed input raises :class:`WireError`. Values stay exact:
-fractions, decimals and dates are text, tables are Arrow streams.
+fractions, decimals and dates are text, tables are Arrow streams. A parameter keeps its type and all digits, so that the other
+side writes the same literal, or refuses a value that SQL can't represent.
 
 >>> decode(encode(Message({"kind": "end"}, b"rows")))
 Message(head={'kind': 'end'}, payload=b'rows')
 
-Batches messages: one round trip and one thread wake-up per statement.
-
-Over loopback, each separate message and each woken thread costs a good part of a statement's round trip.
-
-Encodes what accompanies a statement: its parameters, its cell's epsilon, its expected columns.
-
-A parameter keeps its type and all digits, so that the other side writes the same literal. The other side refuses values
-that SQL can't represent, with the usual message.
+Several messages travel in one batch, since each message and each woken thread costs a good part of a statement's round trip.
 """
 
 from __future__ import annotations
@@ -275,16 +269,8 @@ def write_result(result: Result, **more: Any) -> Iterator[Message]:
         yield Message({"kind": "rows"}, bytes(rows[start : start + CHUNK]))
 
 
-def read_results(messages: Iterable[Message]) -> list[Result]:
-    """Parse results written by :func:`write_result`; WireError if rows are missing, superfluous or malformed."""
-    reader = ResultReader()
-    for message in messages:
-        reader.take(message)
-    return reader.results()
-
-
 class ResultReader:
-    """Collects the messages of results as they arrive."""
+    """Collects the messages of results, which :func:`write_result` wrote, as they arrive."""
 
     def __init__(self, limit: int = 2 * MAX_RESULT) -> None:
         self._limit = limit

@@ -39,11 +39,12 @@ from dpsql.client.wire import (
     pack_messages,
     write_error,
 )
-from dpsql.errors import Error
+from dpsql.errors import BindError, Error, ParseError, PrivacyError
 from dpsql.server.connections import Arrivals, SocketWatch, log_dropped, shorten_address
 from dpsql.server.event_log import EventLog, name_place
-from dpsql.server.flight_sql.messages import is_flight_sql
+from dpsql.server.flight_sql.messages import MissingProtobuf, NotFlightSql, is_flight_sql
 from dpsql.server.flight_sql.service import ACTIONS, FlightSqlService
+from dpsql.server.flight_sql.service import write_error as write_flight_error
 from dpsql.server.lapses import ANOTHERS_TOKEN, FAILED, TURNED_AWAY, Lapse, Refused, RightError
 from dpsql.server.queues import SessionRecord
 from dpsql.server.rights import Right
@@ -448,6 +449,8 @@ def _guarded(log: EventLog, work: Callable[[], Any]) -> Any:
         safe = flight.FlightServerError(str(refusal))
     except WireError:
         safe = flight.FlightServerError(_NO_MESSAGE)
+    except (BindError, ParseError, PrivacyError, MissingProtobuf, NotFlightSql) as error:
+        safe = write_flight_error(error)  # about the client's text; errors of other classes may have paths
     except (
         flight.FlightUnauthenticatedError,
         flight.FlightUnauthorizedError,

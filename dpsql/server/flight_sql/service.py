@@ -465,13 +465,9 @@ _NO_PLANS = "Substrait plans aren't supported."
 _NO_TABLES = "uploads are not supported: only the owner adds tables to a server."
 
 
-def refuse(error: Error) -> NoReturn:
-    """Raise Flight's error with the class, sentence, caret and hint of an error of ours.
-
-    Raises:
-        FlightServerError: always.
-    """
-    raise flight.FlightServerError("\n".join(error.lines()).removesuffix("."))  # Arrow writes its own
+def write_error(error: Error) -> flight.FlightServerError:
+    """Return Flight's error with the class, sentence, caret and hint of an error of ours."""
+    return flight.FlightServerError("\n".join(error.lines()).removesuffix("."))  # Arrow writes its own
 
 
 class FlightSqlService:
@@ -489,7 +485,7 @@ class FlightSqlService:
 
     def make_info(self, caller: Right, descriptor: Any) -> flight.FlightInfo:
         """Return where to fetch the rows of a command, without asking a worker."""
-        name, command = self._unpack(descriptor.command)
+        name, command = unpack_message(descriptor.command or b"")
         schema = None
         if name == "CommandStatementQuery":
             self._check_transaction(command)
@@ -503,7 +499,7 @@ class FlightSqlService:
 
     def find_schema(self, caller: Right, context: Any, descriptor: Any) -> pa.Schema:
         """Return the columns of a command's rows. Nothing is spent."""
-        name, command = self._unpack(descriptor.command)
+        name, command = unpack_message(descriptor.command or b"")
         if name == "CommandStatementQuery":
             self._check_transaction(command)
             held = StatementHandle(command.query)
@@ -516,7 +512,7 @@ class FlightSqlService:
 
     def fetch(self, caller: Right, context: Any, ticket: bytes) -> flight.RecordBatchStream:
         """Return the rows of a ticket. A statement is paid here."""
-        name, command = self._unpack(ticket)
+        name, command = unpack_message(ticket)
         if name == "TicketStatementQuery":
             held = self._read_handle(caller, command.statement_handle)
             table = write_answer(self._run(caller, context, held))
@@ -526,14 +522,11 @@ class FlightSqlService:
 
     def put(self, caller: Right, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         """Bind the values of a prepared statement's parameters, and send the client the new handle."""
-        name, command = self._unpack(descriptor.command)
+        name, command = unpack_message(descriptor.command or b"")
         if name != "CommandPreparedStatementQuery":
             self._refuse_update(caller, context, name, command)
         held = self._read_handle(caller, command.prepared_statement_handle)
-        try:
-            bound = read_parameters(reader, caller.queue.edition.limits.parameter_bytes)
-        except Error as error:
-            refuse(error)
+        bound = read_parameters(reader, caller.queue.edition.limits.parameter_bytes)
         handle = self._write_handle(caller, StatementHandle(held.text, bound))
         reply = make_message("DoPutPreparedStatementResult", prepared_statement_handle=handle)
         writer.write(pa.py_buffer(reply.SerializeToString()))
@@ -550,21 +543,21 @@ class FlightSqlService:
             self._unpack_as("ActionClosePreparedStatementRequest", body)
         elif kind == "CancelQuery":
             info = self._unpack_as("ActionCancelQueryRequest", body).info
-            status = self._cancel(caller, self._read("CancelledFlightInfo", info))
+            status = self._cancel(caller, read_message("CancelledFlightInfo", info))
             yield pack_message("ActionCancelQueryResult", result=status)
         elif kind == "CancelFlightInfo":
-            status = self._cancel(caller, self._read("CancelFlightInfoRequest", body).info)
+            status = self._cancel(caller, read_message("CancelFlightInfoRequest", body).info)
             yield make_message("CancelFlightInfoResult", status=status).SerializeToString()
         elif kind == "SetSessionOptions":
-            yield self._set_options(caller, self._read("SessionOptions", body))
+            yield self._set_options(caller, read_message("SessionOptions", body)).SerializeToString()
         elif kind == "GetSessionOptions":
-            yield self._list_options(caller)
+            yield self._list_options(caller).SerializeToString()
         elif kind == "CloseSession":
-            yield self._read_made("CloseSessionResult", status=_NOT_CLOSEABLE)
+            yield make_message("CloseSessionResult", status=_NOT_CLOSEABLE).SerializeToString()
         elif kind == "CreatePreparedSubstraitPlan":
-            refuse(ParseError(_NO_PLANS, hint="send the statement as SQL."))
+            raise ParseError(_NO_PLANS, hint="send the statement as SQL.")
         else:
-            refuse(PrivacyError(_NO_TRANSACTIONS, hint="leave autocommit on."))
+            raise PrivacyError(_NO_TRANSACTIONS, hint="leave autocommit on.")
 
     def _prepare(self, caller: Right, context: Any, request: Any) -> bytes:
         self._check_transaction(request)
@@ -579,7 +572,7 @@ class FlightSqlService:
             is_update=False,
         )
 
-    def _set_options(self, caller: Right, asked: Any) -> bytes:
+    def _set_options(self, caller: Right, asked: Any) -> Any:
         """Take the catalog that there is; other options are named as those that can't be set."""
         problems = []
         for option in asked.session_options:
@@ -589,9 +582,9 @@ class FlightSqlService:
                     "SessionOptionError", value=_INVALID_NAME if wanted is None else _INVALID_VALUE
                 )
                 problems.append(make_message("SessionOptionProblem", key=option.key, value=value))
-        return self._read_made("SetSessionOptionsResult", errors=problems)
+        return make_message("SetSessionOptionsResult", errors=problems)
 
-    def _list_options(self, caller: Right) -> bytes:
+    def _list_options(self, caller: Right) -> Any:
         options = {"catalog": caller.served.name, "schema": ""}
         listed = [
             make_message(
@@ -599,12 +592,12 @@ class FlightSqlService:
             )
             for key, text in options.items()
         ]
-        return self._read_made("SessionOptions", session_options=listed)
+        return make_message("SessionOptions", session_options=listed)
 
     def _cancel(self, caller: Right, info: Any) -> int:
         """Stop the statement of a FlightInfo's ticket, if it is the analyst's own and runs."""
         for endpoint in info.endpoint[:1]:
-            name, command = self._unpack(endpoint.ticket.ticket)
+            name, command = unpack_message(endpoint.ticket.ticket)
             if name == "TicketStatementQuery":
                 mark = self._read_handle(caller, command.statement_handle).mark
                 call = self._running.get((caller.served.name, caller.queue.analyst, mark))
@@ -621,16 +614,16 @@ class FlightSqlService:
         elif name == "CommandPreparedStatementUpdate":
             self._describe(caller, context, self._read_handle(caller, command.prepared_statement_handle))
         elif name == "CommandStatementIngest":
-            refuse(PrivacyError(_NO_TABLES, hint="write small tables as WITH t(a, b) AS (VALUES ...)."))
+            raise PrivacyError(_NO_TABLES, hint="write small tables as WITH t(a, b) AS (VALUES ...).")
         else:
             raise flight.FlightServerError(
                 "the server takes rows only for the parameters of a prepared statement."
             )
-        refuse(ParseError(_READ_ONLY, hint="let the client execute it as a query."))
+        raise ParseError(_READ_ONLY, hint="let the client execute it as a query.")
 
     def _check_transaction(self, command: Any) -> None:
         if command.transaction_id:
-            refuse(PrivacyError(_NO_TRANSACTIONS, hint="leave autocommit on."))
+            raise PrivacyError(_NO_TRANSACTIONS, hint="leave autocommit on.")
 
     # -- tables -------------------------------------------------------------------------------------------------
 
@@ -639,7 +632,7 @@ class FlightSqlService:
             return find_catalog_schema(name, command)
         known = {"CommandGetSqlInfo": SQL_INFO_SCHEMA, "CommandGetXdbcTypeInfo": XDBC_SCHEMA}
         if name not in known:
-            refuse(ParseError(_NO_PLANS if "Substrait" in name else _READ_ONLY, hint="send a query as SQL."))
+            raise ParseError(_NO_PLANS if "Substrait" in name else _READ_ONLY, hint="send a query as SQL.")
         return known[name]
 
     def _make_table(self, caller: Right, context: Any, name: str, command: Any) -> pa.Table:
@@ -698,7 +691,7 @@ class FlightSqlService:
             arrived = [message for reply in replies for message in unpack_messages(reply)]
         for message in arrived:
             if get_field(message.head, "kind", str) == "error":
-                refuse(read_error(message))
+                raise write_error(read_error(message))
         return arrived
 
     @contextmanager
@@ -738,35 +731,13 @@ class FlightSqlService:
         return pack_message("TicketStatementQuery", statement_handle=self._write_handle(caller, handle))
 
     def _read_handle(self, caller: Right, data: bytes) -> StatementHandle:
-        try:
-            return self._handles.read(caller.served.name, caller.queue.analyst, data)
-        except Error as error:
-            refuse(error)
-
-    def _unpack(self, data: bytes | None) -> tuple[str, Any]:
-        try:
-            return unpack_message(data or b"")
-        except Error as error:
-            refuse(error)
+        return self._handles.read(caller.served.name, caller.queue.analyst, data)
 
     def _unpack_as(self, name: str, data: bytes) -> Any:
-        found, message = self._unpack(data)
+        found, message = unpack_message(data)
         if found != name:
             raise flight.FlightServerError("this action is for another message of Flight SQL.")
         return message
-
-    def _read(self, name: str, data: bytes) -> Any:
-        try:
-            return read_message(name, data)
-        except Error as error:
-            refuse(error)
-
-    def _read_made(self, name: str, **fields: Any) -> bytes:
-        try:
-            written: bytes = make_message(name, **fields).SerializeToString()
-            return written
-        except Error as error:
-            refuse(error)
 
 
 def _watch(context: Any, queue: AnalystQueue, call: AnalystCall, ended: threading.Event) -> None:

@@ -31,6 +31,7 @@ from dpsql.server.postgres.commands import FIXED, ClientSettings, Done, run_comm
 from dpsql.server.postgres.messages import (
     COPY_SIGNATURE,
     COPY_TRAILER,
+    NO_DATA,
     ProtocolError,
     ResultField,
     spread_formats,
@@ -328,7 +329,10 @@ def _write_done(done: Done, asked: _Asked) -> Iterator[Message]:
 
 
 def describe_postgres(session: Session, head: Head) -> Iterator[Message]:
-    """Yield a statement's parameters, columns and price. Spends nothing, and reads no private row."""
+    """Yield a description of a statement: its parameters, unless ``portal`` is set, its price and columns.
+
+    Spends nothing, and reads no private row.
+    """
     asked, state = _read_asked(session, head), _state_of(session, head)
     parts = _split(session, head)
     if sum(part.count for part in parts) > 1:
@@ -346,17 +350,15 @@ def describe_postgres(session: Session, head: Head) -> Iterator[Message]:
         kinds, fields, price = _describe_query(session, parts[0], asked)
         fields = None if parts[0].kind == "copy" else fields
     kinds = tuple(kind or types.TEXT for kind in kinds)
-    yield make_value(write_parameter_kinds(kinds), part="parameters", kinds=list(kinds))
+    written = b"" if get_field(head, "portal", bool, False) else write_parameter_kinds(kinds)
     if fields is None:
-        yield make_value(part="no data")
+        yield make_value(written + NO_DATA, kinds=list(kinds))
         return
+    if price and not state.settings.quiet:
+        written += write_notice(f"it would cost {price}; nothing was charged")
     formats = _spread(asked.result_formats, len(fields))
     listed = [[item.name, item.kind, item.size, item.modifier] for item in fields]
-    shown = price and not state.settings.quiet
-    notice = write_notice(f"it would cost {price}; nothing was charged") if shown else b""
-    described = make_value(write_description(fields, formats), part="fields", fields=listed)
-    yield make_value(notice, part="notice")
-    yield described
+    yield make_value(written + write_description(fields, formats), kinds=list(kinds), fields=listed)
 
 
 def _describe_query(

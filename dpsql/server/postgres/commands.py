@@ -32,13 +32,11 @@ _DEFAULTS = {
     "idle_in_transaction_session_timeout": "0", "enable_seqscan": "on", "work_mem": "4MB", "ssl": "off", "log_statement": "none",
     "quote_all_identifiers": "off", "synchronous_commit": "on", "temp_tablespaces": "", "block_size": "8192",
 }  # fmt: skip
-REPORTED = {
-    "application_name": "application_name", "client_encoding": "client_encoding", "datestyle": "DateStyle",
-    "integer_datetimes": "integer_datetimes", "intervalstyle": "IntervalStyle", "is_superuser": "is_superuser",
-    "server_encoding": "server_encoding", "server_version": "server_version", "session_authorization": "session_authorization",
-    "standard_conforming_strings": "standard_conforming_strings", "timezone": "TimeZone",
-    "default_transaction_read_only": "default_transaction_read_only", "in_hot_standby": "in_hot_standby",
-}  # fmt: skip
+_REPORTED = """
+    application_name client_encoding DateStyle integer_datetimes IntervalStyle is_superuser server_encoding server_version
+    session_authorization standard_conforming_strings TimeZone default_transaction_read_only in_hot_standby
+"""
+REPORTED = {name.lower(): name for name in _REPORTED.split()}
 """Settings that a client gets at the start, by their names in lower case."""
 MAX_SETTING = 1000
 """Most characters of a setting's value."""

@@ -33,7 +33,7 @@ from dpsql.server.event_log import EventLog, name_place
 from dpsql.server.lapses import FAILED, Refused, RightError
 from dpsql.server.postgres import messages
 from dpsql.server.postgres.authentication import ScramError, digest_certificate
-from dpsql.server.postgres.commands import FIXED, REPORTED, SERVER_VERSION
+from dpsql.server.postgres.commands import REPORTED, ClientSettings
 from dpsql.server.postgres.login import LoggedIn, NotLetIn, Secured, log_in, read_first
 from dpsql.server.postgres.messages import (
     BindMessage,
@@ -197,6 +197,10 @@ _COMMANDS = {
 """Texts that tools send around each statement: their tags, and the transaction's status after them."""
 
 
+def _find_command(text: str) -> tuple[str, str] | None:
+    return _COMMANDS.get(text.strip().removesuffix(";").upper())
+
+
 _LETTING_GO = frozenset({b"C", b"H", b"S"})
 """Messages that a pause allows: Close, Flush and Sync."""
 
@@ -271,13 +275,10 @@ class PostgresConnection:
         )
 
     def _greet(self) -> None:
-        known = {name: values[0] for name, values in FIXED.items()}
-        known |= {"datestyle": "ISO, MDY", "timezone": "UTC", "server_version": SERVER_VERSION}
-        known |= {"is_superuser": "off", "session_authorization": self._queue.analyst}
-        known |= {"default_transaction_read_only": "on", "in_hot_standby": "off"}
-        known["application_name"] = self._opened.parameters.get("application_name", "")[:64]
+        settings = ClientSettings(self._queue.analyst)
+        settings.change("application_name", self._opened.parameters.get("application_name", "")[:64])
         for name, shown in REPORTED.items():
-            self._stream.write(write_status(shown, known[name]))
+            self._stream.write(write_status(shown, settings.get(name)))
         self._stream.write(messages.write(b"K", struct.pack(">i", self._key[0]), self._key[1]))
         self._stream.write(write_ready("I"))
 
@@ -360,7 +361,7 @@ class PostgresConnection:
 
     def _run_known(self, text: str) -> bool:
         """Answer a text of :data:`_COMMANDS`; return whether it is one."""
-        known = _COMMANDS.get(text.strip().removesuffix(";").upper())
+        known = _find_command(text)
         if known is None:
             return False
         tag, self._transaction = known
@@ -393,29 +394,21 @@ class PostgresConnection:
             portal.describing = False
             if portal.rows is not None:
                 raise ProtocolError("a portal is described before it is executed.")
-            head = self._write_bound(portal)
-            described, _, _ = self._ask_description(head, portal.statement.text, parameters=False)
+            head = {**self._write_bound(portal), "portal": True}
+            described, _, _ = self._ask_description(head, portal.statement.text)
             self._stream.write(described)
 
-    def _ask_description(
-        self, head: dict[str, Any], text: str, parameters: bool = True
-    ) -> tuple[bytes, list[Any] | None, list[int]]:
-        """Return the messages that describe a statement, its columns, and the types of its parameters."""
-        if text.strip().removesuffix(";").upper() in _COMMANDS:
-            return (messages.write_parameter_kinds(()) if parameters else b"") + messages.NO_DATA, None, []
-        written, fields, kinds = bytearray(), None, []
-        for message in self._ask("postgres_describe", head, text):
-            part = message.head.get("part")
-            if part == "notice" or (part == "parameters" and parameters):
-                written += message.payload
-            if part == "parameters":
-                kinds = get_field(message.head, "kinds", list)
-            elif part == "no data":
-                written += messages.NO_DATA
-            elif part == "fields":
-                written += message.payload
-                fields = get_field(message.head, "fields", list)
-        return bytes(written), fields, kinds
+    def _ask_description(self, head: dict[str, Any], text: str) -> tuple[bytes, list[Any] | None, list[int]]:
+        """Return the messages that describe a statement or a portal, its columns, and the types of its parameters."""
+        if _find_command(text) is not None:
+            return (
+                (b"" if "portal" in head else messages.write_parameter_kinds(())) + messages.NO_DATA,
+                None,
+                [],
+            )
+        (message,) = self._ask("postgres_describe", head, text)
+        kinds = get_field(message.head, "kinds", list)
+        return message.payload, get_field(message.head, "fields", list, []) or None, kinds
 
     def _write_bound(self, portal: Portal) -> dict[str, Any]:
         """Return a portal's statement and values for the worker."""
@@ -454,7 +447,7 @@ class PostgresConnection:
         """Run a portal's statement, and keep its rows; return False if it is one of :data:`_COMMANDS`."""
         describing, portal.describing = portal.describing, False
         text = portal.statement.text
-        if text.strip().removesuffix(";").upper() in _COMMANDS:
+        if _find_command(text) is not None:
             self._stream.write(messages.NO_DATA if describing else b"")
             return not self._run_known(text)
         head = self._write_bound(portal)

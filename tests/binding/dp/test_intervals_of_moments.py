@@ -12,8 +12,9 @@ import pytest
 
 import dpsql
 from dpsql.cli.ask_commands import to_json
-from dpsql.client.wire import read_results, write_result
+from dpsql.client.wire import write_result
 from dpsql.notebook.render import make_result_sheet
+from tests.support.remote import read_results
 
 POLICY = """
 [budget]
