@@ -19,14 +19,16 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import pyarrow as pa
+
 from dpsql.client.wire import CHUNK, Head, Message, WireError, get_field, make_value
-from dpsql.errors import BindError, Error, ParseError
+from dpsql.errors import BindError, Error, ParseError, PrivacyError
 from dpsql.language.parameter_values import StandIn
 from dpsql.language.parameters import list_parameter_names
 from dpsql.language.postgres import TextPart, split_parts, suggest_types
 from dpsql.language.statements import Statement, may_keep, parse
 from dpsql.server.postgres import types
-from dpsql.server.postgres.catalog import Catalogue
+from dpsql.server.postgres.catalog import Catalogue, open_finisher
 from dpsql.server.postgres.commands import FIXED, ClientSettings, Done, run_command
 from dpsql.server.postgres.messages import (
     COPY_SIGNATURE,
@@ -53,6 +55,10 @@ MAX_NUMBERED = 1000
 
 _OPTION = re.compile(r"(?:-c\s*|--)(\w+)=(\S*)")
 """A setting in the options that a client connects with."""
+_NO_ROWS = re.compile(
+    r"\b((?P<limit>LIMIT\s+0)|WHERE\s+(1\s*=\s*0|0\s*=\s*1|1\s*=\s*2|FALSE))\s*\Z", re.IGNORECASE
+)
+"""The end of a query by which tools ask for its columns."""
 _ONE, _APART = "a prepared statement is one statement.", "send them one after another."
 
 
@@ -204,6 +210,11 @@ def _answer_queries(
     note_kept: Callable[[Statement, Head | None], None],
 ) -> Iterator[Message]:
     layout = _read_layout(part.words) if part.kind == "copy" else None
+    empty = _find_empty(session, part, asked.params) if layout is None else None
+    if empty is not None:
+        yield from _write_rows(Result(empty), asked)
+        yield _write_end(Result(empty), state.settings, "SELECT")
+        return
     statements = parse(part.text, asked.params) if may_keep(part.own) else []
     failed: Error | None = None
     try:
@@ -217,6 +228,24 @@ def _answer_queries(
         yield _write_end(result, state.settings, "SELECT" if layout is None else "COPY")
     if failed is not None:
         raise failed
+
+
+def _find_empty(session: Session, part: TextPart, params: dict[str, Any] | None) -> pa.Table | None:
+    """Return the answer of a query by which tools ask for columns only; None for another query.
+
+    It is free: the columns are those of the description, or of the query over empty copies of the tables, which may name each
+    row. A query that has a row even there is none of these.
+    """
+    asked = _NO_ROWS.search(part.own)
+    if asked is None or part.count > 1:
+        return None
+    try:
+        schema = session.describe(part.text, params).schema
+    except PrivacyError:
+        empty = {name: columns.empty_table() for name, columns in session.table_schemas().items()}
+        found = open_finisher().finish(part.text, empty)
+        return None if found.num_rows else found
+    return schema.empty_table() if schema is not None and asked["limit"] else None
 
 
 def _split(session: Session, head: Head) -> list[TextPart]:
@@ -371,16 +400,15 @@ def _describe_query(
         sampled = any(asked.kinds) or _suggest_kinds(session, part.text)
         samples = {str(place): StandIn(_sample(kind)) for place, kind in enumerate(kinds, 1)}
         params = samples if sampled else None
+    empty = _find_empty(session, part, params)
+    if empty is not None:
+        return tuple(kinds), _find_fields(Result(empty)), ""
     found = session.describe(part.text, params)
     if found.schema is None:
         raise BindError(
             "the columns depend on the parameters.", hint="name the types of the parameters, as $1::INTEGER."
         )
-    fields = [
-        types.find_arrow_type(kind).name_field(name)
-        for name, kind in zip(found.schema.names, found.schema.types, strict=True)
-    ]
-    return tuple(kinds), fields, found.price
+    return tuple(kinds), _find_fields(Result(found.schema.empty_table())), found.price
 
 
 def _complete_kinds(session: Session, part: TextPart, given: Sequence[int]) -> list[int]:

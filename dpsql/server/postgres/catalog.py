@@ -63,8 +63,8 @@ _ABOVE = "above the private part"
 
 
 @functools.cache
-def _open_finisher() -> Finisher:
-    """Return an empty database for queries over the relations."""
+def open_finisher() -> Finisher:
+    """Return an empty database, for queries over the relations and over empty copies of tables."""
     return Finisher(Copies({}), Policy(Budget(Fraction(1))))
 
 
@@ -112,7 +112,7 @@ class Catalogue:
             for name in query.relations
         }
         try:
-            return _open_finisher().finish(query.sql, lent)
+            return open_finisher().finish(query.sql, lent)
         except BindError as error:
             what = error.message.replace(f"{_ABOVE}: ", "").replace(_ABOVE, "over PostgreSQL's catalogue")
             raise BindError(

@@ -286,6 +286,48 @@ def test_names_that_tools_write(server: PostgresServer, asked: str, rows: list[l
     client.close()
 
 
+PROBES = [
+    ("SELECT * FROM visits LIMIT 0", [b"patient", b"ward", b"cost", b"day", b"city"]),
+    ('SELECT * FROM "public"."visits" WHERE 1 = 0', [b"patient", b"ward", b"cost", b"day", b"city"]),
+    ("SELECT v.* FROM (SELECT ward, cost * 2 AS twice FROM visits) AS v WHERE 1=0;", [b"ward", b"twice"]),
+    (
+        "SELECT ward, COUNT(*) AS n, AVG(cost) AS mean FROM visits GROUP BY ward LIMIT 0",
+        [b"ward", b"n", b"mean"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("asked", "names"), PROBES)
+def test_tools_that_want_columns_only_pay_nothing(
+    server: PostgresServer, asked: str, names: list[bytes]
+) -> None:
+    client = server.open()
+    before = read_rows(client.ask(query("SHOW BUDGET")))
+    came = client.ask(query(asked))
+    described = client.ask(parse(asked, "probe"), describe("S", "probe"), bind(name="probe"), execute(), SYNC)
+    for part in (came, described):
+        (body,) = [body for kind, body in part if kind == b"T"]
+        at, found = 2, []
+        for _ in range(struct.unpack(">h", body[:2])[0]):
+            end = body.index(b"\0", at)
+            found.append(body[at:end])
+            at = end + 19
+        assert found == names
+        assert (b"C", b"SELECT 0\0") in part
+    assert read_rows(client.ask(query("SHOW BUDGET"))) == before
+    client.close()
+
+
+def test_a_row_that_an_empty_table_has_is_not_told_for_free(server: PostgresServer) -> None:
+    client = server.open()
+    before = read_rows(client.ask(query("SHOW BUDGET")))
+    assert len(read_rows(client.ask(query("SELECT COUNT(*) AS n FROM visits WHERE 1 = 0")))) == 1
+    assert read_rows(client.ask(query("SHOW BUDGET"))) != before, "its noisy number is charged"
+    came = client.ask(query("SELECT STRING_AGG(city, ',') AS all_cities FROM visits WHERE FALSE"))
+    assert read_error(came)["C"] in ("42501", "42000"), "no aggregate over empty copies is shown as an answer"
+    client.close()
+
+
 # -- cancel, limits, the end -----------------------------------------------------------------------------------------------
 
 
