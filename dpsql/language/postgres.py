@@ -446,7 +446,7 @@ def _write_lists(tree: exp.Expr) -> None:
             inside.replace(exp.array(*(exp.Literal.string(item) for item in items)))
 
 
-PartKind = Literal["query", "command", "catalog", "copy"]
+PartKind = Literal["query", "command", "catalog", "copy", "declare", "fetch"]
 PUBLIC = "public"
 """The schema of all tables of a policy, as shown to PostgreSQL's clients."""
 _CATALOGS = ("pg_catalog", "information_schema")
@@ -471,10 +471,10 @@ _CATALOG_WORDS = frozenset(
 
 @dataclass(frozen=True)
 class TextPart:
-    """Part of a client's text: statements of dpsql, one command, one catalogue query, or one COPY of a query.
+    """Part of a client's text: statements of dpsql, one command, one catalogue query, or a COPY or a cursor of one query.
 
-    ``text`` is the whole text up to its end, with blanks before its start. ``words`` are those of a command or of the options
-    of a COPY, quoted texts without their quotes.
+    ``text`` is the whole text up to its end, with blanks before its start. ``words`` are those of a command, the options of a
+    COPY, or the name of a cursor with the number of rows to fetch; quoted texts are without their quotes.
     """
 
     kind: PartKind
@@ -511,12 +511,14 @@ def split_parts(text: str, tables: Collection[str], database: str = "") -> list[
         part = list(group)
         kind, start, end, count = _find_kind(part, tables), part[0].start, part[-1].end + 1, 1
         words = tuple(token.text for token in part)
-        if kind == "copy":
-            part, words = _split_copy(part)
+        if kind == "fetch":  # the tokenizer has the rest as one text
+            words = tuple(token.text for token in tokenize(" ".join(words[1:])))
+        if kind in ("copy", "declare"):
+            part, words = (_split_copy if kind == "copy" else _split_declare)(part)
             start, end = part[0].start, part[-1].end + 1
         if kind == "query" and found and found[-1].kind == "query":
             start, count = found[-1].start, found.pop().count + 1
-        hidden = shown if kind in ("query", "copy") else text
+        hidden = text if kind in ("command", "catalog") else shown
         found.append(TextPart(kind, _blank(hidden, start, end), start, end, words, count))
     return found
 
@@ -609,6 +611,10 @@ def _find_kind(tokens: Sequence[Token], tables: Collection[str]) -> PartKind:
         return "command"
     if _split_copy(tokens)[0]:
         return "copy"
+    if _split_declare(tokens)[0]:
+        return "declare"
+    if word == "FETCH":
+        return "fetch"
     if word == "SHOW":
         return "query" if len(tokens) > 1 and tokens[1].text.upper() in SHOW_WORDS else "command"
     return "catalog" if _asks_catalog(tokens, tables) else "query"
@@ -621,6 +627,14 @@ def _split_copy(tokens: Sequence[Token]) -> tuple[list[Token], tuple[str, ...]]:
     if words[:2] != ["COPY", "("] or not ends or words[ends[-1] - 1] != ")" or ends[-1] < 4:
         return [], ()
     return list(tokens[2 : ends[-1] - 1]), tuple(words[ends[-1] + 2 :])
+
+
+def _split_declare(tokens: Sequence[Token]) -> tuple[list[Token], tuple[str, ...]]:
+    """Return the query and the name of ``DECLARE name CURSOR FOR query``; no tokens if it is another statement."""
+    words = [token.text.upper() for token in tokens[:12]]
+    if words[:1] != ["DECLARE"] or "CURSOR" not in words[2:] or "FOR" not in words or "SCROLL" in words[2:3]:
+        return [], ()
+    return list(tokens[words.index("FOR") + 1 :]), (tokens[1].text,)
 
 
 def _asks_catalog(tokens: Sequence[Token], tables: Collection[str]) -> bool:

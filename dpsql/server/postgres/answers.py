@@ -15,7 +15,7 @@ import re
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -51,6 +51,9 @@ from dpsql.session.result import Result
 from dpsql.session.session import Session
 
 MAX_NUMBERED = 1000
+MAX_CURSORS = 16
+"""Cursors of a session; the oldest makes room."""
+_CLOSE = re.compile(r'CLOSE\s+"?(?P<name>[^"]+?)"?', re.IGNORECASE)
 
 
 _OPTION = re.compile(r"(?:-c\s*|--)(\w+)=(\S*)")
@@ -68,6 +71,19 @@ class _State:
 
     settings: ClientSettings
     catalogue: Catalogue
+    cursors: dict[str, Result] = field(default_factory=dict)
+    """The rows of declared cursors that were not fetched yet, by name."""
+
+    def find_cursor(self, name: str) -> Result:
+        """Return what is left of a cursor.
+
+        Raises:
+            BindError: there is none of that name.
+        """
+        if name not in self.cursors:
+            hint = f"DECLARE {name} CURSOR FOR SELECT ..."
+            raise BindError(f"there is no cursor {name}.", hint=hint, sqlstate="34000")
+        return self.cursors[name]
 
 
 _STATES: WeakKeyDictionary[Session, _State] = WeakKeyDictionary()
@@ -194,10 +210,19 @@ def answer_postgres(
     for part in parts:
         if part.kind == "command":
             yield from _write_done(run_command(part.words, state.settings), asked)
+        elif part.kind == "fetch":
+            yield from _fetch(part, asked, state)
+        elif (
+            part.kind == "query"
+            and (closed := _CLOSE.fullmatch(part.own))
+            and closed["name"] in state.cursors
+        ):
+            del state.cursors[closed["name"]]
+            yield make_value(part="end", tag="CLOSE CURSOR")
         elif part.kind == "catalog":
             result = Result(state.catalogue.answer(part, asked.values, state.settings))
             yield from _write_rows(result, asked)
-            yield _write_end(result, state.settings, "SELECT")
+            yield _write_end(result, state.settings, f"SELECT {len(result)}")
         else:
             yield from _answer_queries(session, part, asked, state, note_kept)
 
@@ -213,7 +238,7 @@ def _answer_queries(
     empty = _find_empty(session, part, asked.params) if layout is None else None
     if empty is not None:
         yield from _write_rows(Result(empty), asked)
-        yield _write_end(Result(empty), state.settings, "SELECT")
+        yield _write_end(Result(empty), state.settings, "SELECT 0")
         return
     statements = parse(part.text, asked.params) if may_keep(part.own) else []
     failed: Error | None = None
@@ -224,8 +249,15 @@ def _answer_queries(
     for place, result in enumerate(results):
         if place < len(statements) and statements[place].keep:
             note_kept(statements[place], asked.params)
+        if part.kind == "declare":
+            state.cursors.pop(part.words[0], None)
+            while len(state.cursors) >= MAX_CURSORS:
+                del state.cursors[next(iter(state.cursors))]
+            state.cursors[part.words[0]] = result
+            yield _write_end(result, state.settings, "DECLARE CURSOR")
+            continue
         yield from _write_rows(result, asked) if layout is None else _write_copy(result, *layout)
-        yield _write_end(result, state.settings, "SELECT" if layout is None else "COPY")
+        yield _write_end(result, state.settings, f"{'SELECT' if layout is None else 'COPY'} {len(result)}")
     if failed is not None:
         raise failed
 
@@ -330,7 +362,34 @@ def _write_copy(result: Result, form: str, header: bool) -> Iterator[Message]:
     yield from _send_pages("copy", itertools.chain([begin], data, [write_message(b"c")]))
 
 
-def _write_end(result: Result, settings: ClientSettings, verb: str) -> Message:
+def _read_fetch(words: Sequence[str]) -> tuple[str, int | None]:
+    """Return the cursor of ``FETCH FORWARD 10 FROM name`` and the most rows; None for all.
+
+    Raises:
+        BindError: it doesn't go forward.
+    """
+    *how, name = words or ("",)
+    named = [word.upper() for word in how if word.upper() not in ("FORWARD", "NEXT", "FROM", "IN")]
+    if named == ["ALL"]:
+        return name, None
+    if len(named) > 1 or not all(word.isascii() and word.isdigit() and len(word) < 10 for word in named):
+        raise BindError(
+            "cursors go forward only.", hint="FETCH FORWARD 100 FROM name, or FETCH ALL FROM name"
+        )
+    return name, int(named[0]) if named else 1
+
+
+def _fetch(part: TextPart, asked: _Asked, state: _State) -> Iterator[Message]:
+    """Yield the next rows of a cursor. They are paid already."""
+    name, most = _read_fetch(part.words)
+    held = state.find_cursor(name)
+    count = len(held) if most is None else most
+    rows, state.cursors[name] = Result(held.table.slice(0, count)), Result(held.table.slice(count))
+    yield from _write_rows(rows, asked)
+    yield _write_end(rows, state.settings, f"FETCH {len(rows)}")
+
+
+def _write_end(result: Result, settings: ClientSettings, tag: str) -> Message:
     """Return the end of a statement: its tag, and a notice with its cost and notes.
 
     The notice is in the head, since the front fills in the budget left there only (:mod:`dpsql.server.frames`).
@@ -338,7 +397,7 @@ def _write_end(result: Result, settings: ClientSettings, verb: str) -> Message:
     more: dict[str, object] = {}
     if not settings.quiet and (result.loss or result.notes):
         more["notice"] = [result.cost_line or "no charge", "\n".join(result.notes)]
-    return make_value(part="end", tag=f"{verb} {len(result)}", **more)
+    return make_value(part="end", tag=tag, **more)
 
 
 def _write_done(done: Done, asked: _Asked) -> Iterator[Message]:
@@ -370,6 +429,9 @@ def describe_postgres(session: Session, head: Head) -> Iterator[Message]:
     if parts and parts[0].kind == "command":
         names = run_command(parts[0].words, state.settings, only_describe=True).names
         fields = [types.PgType(types.TEXT).name_field(name) for name in names] or None
+    elif "cursor" in head or (parts and parts[0].kind == "fetch"):
+        name = get_field(head, "cursor", str) if "cursor" in head else _read_fetch(parts[0].words)[0]
+        fields = _find_fields(state.find_cursor(name))
     elif parts and parts[0].kind == "catalog":
         kinds = (*kinds, *[types.TEXT] * (state.catalogue.count_parameters(parts[0]) - len(kinds)))
         values = asked.values if asked.bound else tuple(_sample(kind) for kind in kinds)
@@ -377,7 +439,7 @@ def describe_postgres(session: Session, head: Head) -> Iterator[Message]:
         fields = _find_fields(Result(table))
     elif parts:
         kinds, fields, price = _describe_query(session, parts[0], asked)
-        fields = None if parts[0].kind == "copy" else fields
+        fields = fields if parts[0].kind == "query" else None
     kinds = tuple(kind or types.TEXT for kind in kinds)
     written = b"" if get_field(head, "portal", bool, False) else write_parameter_kinds(kinds)
     if fields is None:

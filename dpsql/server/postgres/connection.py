@@ -151,6 +151,10 @@ class Portals:
             raise refuse_message(messages.UNKNOWN_PORTAL, "there is no such portal.")
         return portal
 
+    def has_portal(self, name: str) -> bool:
+        """Return whether there is a portal of this name."""
+        return name in self._portals
+
     def check_size(self) -> None:
         """Close all portals if they are too large.
 
@@ -378,6 +382,10 @@ class PostgresConnection:
 
     def _describe(self, body: bytes) -> None:
         kind, name = messages.read_target(body)
+        if kind == "P" and name and not self._held.has_portal(name):  # a cursor is a portal
+            head: dict[str, Any] = {"text": "", "cursor": name, "portal": True}
+            self._stream.write(self._ask_description(head, "")[0])
+            return
         if kind == "P":
             self._held.find_portal(name).describing = True  # sent with its rows if Execute comes next
             return

@@ -159,6 +159,49 @@ def test_errors_have_a_caret_and_a_hint(connection: Any) -> None:
         connection.execute("COPY visits TO STDOUT")
 
 
+@pytest.mark.parametrize("binary", [False, True])
+def test_cursors_on_the_server(here: Any, connection: Any, binary: bool) -> None:
+    asked = "SELECT ward, COUNT(*) AS n FROM visits WHERE day > {} GROUP BY ward ORDER BY ward"
+    expected = here.sql(asked.format(20)).fetchall()
+    with connection.transaction(), connection.cursor("wards in parts", binary=binary) as cursor:
+        cursor.execute(asked.format("%s"), [20])
+        assert [item.name for item in cursor.description] == ["ward", "n"]
+        cursor.itersize = 3
+        assert same(expected[:1], [cursor.fetchone()])
+        assert same(expected[1:], list(cursor))
+    with pytest.raises(psycopg.errors.InvalidCursorName):
+        connection.execute('FETCH 1 FROM "wards in parts"')
+
+
+def test_rows_are_streamed_to_sqlalchemy(here: Any, engine: Any) -> None:
+    asked = "SELECT unnest(range(1000)) AS i"
+    with engine.connect().execution_options(stream_results=True, max_row_buffer=100) as opened:
+        assert opened.exec_driver_sql(asked).fetchall() == here.sql(asked).fetchall()
+
+
+def test_cursors_of_a_script(connection: Any) -> None:
+    declared = "DECLARE c NO SCROLL CURSOR WITH HOLD FOR SELECT unnest([1, 2, 3]) AS i"
+    script = f"BEGIN; {declared}; FETCH 2 FROM c; FETCH ALL IN c; CLOSE c; COMMIT"
+    cursor = connection.execute(script)
+    told = []
+    while True:
+        told.append((cursor.statusmessage, cursor.fetchall() if cursor.description else None))
+        if not cursor.nextset():
+            break
+    assert told == [
+        ("BEGIN", None), ("DECLARE CURSOR", None), ("FETCH 2", [(1,), (2,)]), ("FETCH 1", [(3,)]),
+        ("CLOSE CURSOR", None), ("COMMIT", None),
+    ]  # fmt: skip
+    for refused in (
+        "FETCH BACKWARD 1 FROM c",
+        "FETCH 1 FROM c",
+        "CLOSE c",
+        "DECLARE c CURSOR FOR SELECT cost FROM visits",
+    ):
+        with pytest.raises(psycopg.Error):
+            connection.execute(refused)
+
+
 COPIED = "SELECT 7 AS n, 'a\tb' AS s, NULL::DOUBLE AS nothing, '' AS empty, DATE '2024-02-29' AS day, '\"' AS q, TRUE AS yes"
 COPIES = [
     ("", b'7\ta\\tb\t\\N\t\t2024-02-29\t"\tt\n'),
