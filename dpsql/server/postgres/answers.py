@@ -25,7 +25,7 @@ from dpsql.client.wire import CHUNK, Head, Message, WireError, get_field, make_v
 from dpsql.errors import BindError, Error, ParseError, PrivacyError
 from dpsql.language.parameter_values import StandIn
 from dpsql.language.parameters import list_parameter_names
-from dpsql.language.postgres import TextPart, split_parts, suggest_types
+from dpsql.language.postgres import TextPart, count_numbered_parameters, split_parts, suggest_types
 from dpsql.language.statements import Statement, may_keep, parse
 from dpsql.server.postgres import types
 from dpsql.server.postgres.catalog import Catalogue, open_finisher
@@ -433,7 +433,7 @@ def describe_postgres(session: Session, head: Head) -> Iterator[Message]:
         name = get_field(head, "cursor", str) if "cursor" in head else _read_fetch(parts[0].words)[0]
         fields = _find_fields(state.find_cursor(name))
     elif parts and parts[0].kind == "catalog":
-        kinds = (*kinds, *[types.TEXT] * (state.catalogue.count_parameters(parts[0]) - len(kinds)))
+        kinds = (*kinds, *[types.TEXT] * (count_numbered_parameters(parts[0].own) - len(kinds)))
         values = asked.values if asked.bound else tuple(_sample(kind) for kind in kinds)
         table = state.catalogue.answer(parts[0], values, state.settings)
         fields = _find_fields(Result(table))

@@ -173,25 +173,10 @@ _DIGESTS = {
 
 
 def digest_certificate(der: bytes) -> bytes | None:
-    """Return a certificate's ``tls-server-end-point`` (RFC 5929); None if its signature's algorithm is unknown."""
-    try:
-        inside = _contents(der, 0)[0]
-        first = _contents(der, inside)[1]
-        algorithm = _contents(der, first)[0]
-        start, end = _contents(der, algorithm)
-    except IndexError:
-        return None
-    name = _DIGESTS.get(der[start:end].hex()) if der[algorithm : algorithm + 1] == b"\x06" else None
-    return None if name is None else hashlib.new(name, der).digest()
+    """Return a certificate's ``tls-server-end-point`` (RFC 5929); None if its signature's algorithm is unknown.
 
-
-def _contents(der: bytes, at: int) -> tuple[int, int]:
-    """Return the start and the end of a DER element's contents."""
-    size, start = der[at + 1], at + 2
-    if size & 0x80:
-        count = size & 0x7F
-        size = int.from_bytes(der[start : start + count], "big")
-        start += count
-    if start + size > len(der):
-        raise IndexError
-    return start, start + size
+    The algorithm follows the signed part, so its last mention counts.
+    """
+    signs = {b"\x06" + bytes([len(oid) // 2]) + bytes.fromhex(oid): name for oid, name in _DIGESTS.items()}
+    place, name = max((der.rfind(sign), name) for sign, name in signs.items())
+    return None if place < 0 else hashlib.new(name, der).digest()

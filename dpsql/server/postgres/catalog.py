@@ -30,7 +30,6 @@ from dpsql.language.postgres import (
     PUBLIC,
     SessionFacts,
     TextPart,
-    count_numbered_parameters,
     write_catalog_query,
 )
 from dpsql.policy.model import Budget, Policy
@@ -86,10 +85,6 @@ class Catalogue:
         self._session, self._analyst, self._database = session, analyst, database
         self._key: tuple[Any, ...] = ()
         self._tables: dict[str, pa.Table] = {}
-
-    def count_parameters(self, part: TextPart) -> int:
-        """Return how many parameters a question has."""
-        return count_numbered_parameters(part.own)
 
     def answer(self, part: TextPart, values: Sequence[Any], settings: ClientSettings) -> pa.Table:
         """Answer a question.
