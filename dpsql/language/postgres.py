@@ -1,4 +1,4 @@
-"""The parts of a PostgreSQL client's text: dpsql statements, session commands, and catalogue queries.
+"""The parts of a PostgreSQL client's text: dpsql statements, COPY and cursors of one, session commands, catalogue queries.
 
 Nothing is answered here. Parts keep their positions in the text, so an error's caret points into the client's text.
 

@@ -52,7 +52,7 @@ from dpsql.session.session import Session
 
 MAX_NUMBERED = 1000
 MAX_CURSORS = 16
-"""Cursors of a session; the oldest makes room."""
+"""Most cursors of a session."""
 _CLOSE = re.compile(r'CLOSE\s+"?(?P<name>[^"]+?)"?', re.IGNORECASE)
 
 
@@ -62,6 +62,8 @@ _NO_ROWS = re.compile(
     r"\b((?P<limit>LIMIT\s+0)|WHERE\s+(1\s*=\s*0|0\s*=\s*1|1\s*=\s*2|FALSE))\s*\Z", re.IGNORECASE
 )
 """The end of a query by which tools ask for its columns."""
+_SETS = re.compile(r"\b(UNION|EXCEPT|INTERSECT)\b", re.IGNORECASE)
+"""Operations whose other side may have rows."""
 _ONE, _APART = "a prepared statement is one statement.", "send them one after another."
 
 
@@ -73,6 +75,13 @@ class _State:
     catalogue: Catalogue
     cursors: dict[str, Result] = field(default_factory=dict)
     """The rows of declared cursors that were not fetched yet, by name."""
+
+    def declare(self, name: str, result: Result) -> None:
+        """Keep a cursor in place of an older one of its name; the oldest makes room."""
+        self.cursors.pop(name, None)
+        while len(self.cursors) >= MAX_CURSORS:
+            del self.cursors[next(iter(self.cursors))]
+        self.cursors[name] = result
 
     def find_cursor(self, name: str) -> Result:
         """Return what is left of a cursor.
@@ -235,7 +244,7 @@ def _answer_queries(
     note_kept: Callable[[Statement, Head | None], None],
 ) -> Iterator[Message]:
     layout = _read_layout(part.words) if part.kind == "copy" else None
-    empty = _find_empty(session, part, asked.params) if layout is None else None
+    empty = _find_empty(session, part, asked.params)
     if empty is not None:
         yield from _write_rows(Result(empty), asked)
         yield _write_end(Result(empty), state.settings, "SELECT 0")
@@ -250,14 +259,14 @@ def _answer_queries(
         if place < len(statements) and statements[place].keep:
             note_kept(statements[place], asked.params)
         if part.kind == "declare":
-            state.cursors.pop(part.words[0], None)
-            while len(state.cursors) >= MAX_CURSORS:
-                del state.cursors[next(iter(state.cursors))]
-            state.cursors[part.words[0]] = result
+            state.declare(part.words[0], result)
             yield _write_end(result, state.settings, "DECLARE CURSOR")
-            continue
-        yield from _write_rows(result, asked) if layout is None else _write_copy(result, *layout)
-        yield _write_end(result, state.settings, f"{'SELECT' if layout is None else 'COPY'} {len(result)}")
+        elif layout is not None:
+            yield from _write_copy(result, *layout)
+            yield _write_end(result, state.settings, f"COPY {len(result)}")
+        else:
+            yield from _write_rows(result, asked)
+            yield _write_end(result, state.settings, f"SELECT {len(result)}")
     if failed is not None:
         raise failed
 
@@ -269,7 +278,12 @@ def _find_empty(session: Session, part: TextPart, params: dict[str, Any] | None)
     row. A query that has a row even there is none of these.
     """
     asked = _NO_ROWS.search(part.own)
-    if asked is None or part.count > 1:
+    if (
+        asked is None
+        or part.kind != "query"
+        or part.count > 1
+        or (_SETS.search(part.own) and not asked["limit"])
+    ):
         return None
     try:
         schema = session.describe(part.text, params).schema

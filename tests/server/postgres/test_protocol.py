@@ -323,6 +323,8 @@ def test_a_row_that_an_empty_table_has_is_not_told_for_free(server: PostgresServ
     before = read_rows(client.ask(query("SHOW BUDGET")))
     assert len(read_rows(client.ask(query("SELECT COUNT(*) AS n FROM visits WHERE 1 = 0")))) == 1
     assert read_rows(client.ask(query("SHOW BUDGET"))) != before, "its noisy number is charged"
+    came = client.ask(query("SELECT ward FROM wards UNION ALL SELECT ward FROM visits WHERE FALSE"))
+    assert read_error(came)["C"] == "42501", "the first side has rows"
     came = client.ask(query("SELECT STRING_AGG(city, ',') AS all_cities FROM visits WHERE FALSE"))
     assert read_error(came)["C"] in ("42501", "42000"), "no aggregate over empty copies is shown as an answer"
     client.close()
