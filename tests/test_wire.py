@@ -387,12 +387,12 @@ def test_nothing_is_unpickled() -> None:
 
 
 def pack_again(*messages: Message) -> list[Message]:
-    parcels = pack_messages([encode(message) for message in messages])
-    return [message for parcel in parcels for message in unpack_messages(parcel)]
+    batches = pack_messages([encode(message) for message in messages])
+    return [message for batch in batches for message in unpack_messages(batch)]
 
 
 @pytest.mark.parametrize("sizes", [[], [5], [5, 0, 7], [CHUNK], [CHUNK // 2] * 5, [2 * CHUNK, 1, CHUNK]])
-def test_messages_arrive_from_parcels_as_they_were(sizes: list[int]) -> None:
+def test_messages_arrive_from_batches_as_they_were(sizes: list[int]) -> None:
     messages = [Message({"kind": "rows", "number": i}, b"x" * size) for i, size in enumerate(sizes)]
     assert pack_again(*messages) == messages
 
@@ -401,7 +401,7 @@ def test_small_messages_travel_together() -> None:
     many = [encode(Message({"kind": "rows"}, b"x" * 100))] * 50
     assert len(list(pack_messages(many))) == 1
     assert len(list(pack_messages([many[0] * 3000] * 4))) == 2, (
-        "and a parcel is no longer than a message may be"
+        "and a batch is no longer than a message may be"
     )
 
 
@@ -409,15 +409,15 @@ def test_small_messages_travel_together() -> None:
     ("sizes", "payload"),
     [
         (None, b""), ("5", b""), ([-1], b""), ([0], b""), ([True], b"x"), ([10**9], b"xxxx"), ([4], b"\0\0\0\0"), ([5], b"xxxx"),
-        ([6], b"\0\0\0\x02{}x"), ([1.0], b"x"), ([7], encode(Message({"kind": "parcel", "sizes": []}))),
+        ([6], b"\0\0\0\x02{}x"), ([1.0], b"x"), ([7], encode(Message({"kind": "batch", "sizes": []}))),
     ],
 )  # fmt: skip
-def test_a_parcel_that_is_none(sizes: Any, payload: bytes) -> None:
+def test_a_batch_that_is_none(sizes: Any, payload: bytes) -> None:
     with pytest.raises(WireError):
-        list(unpack_messages(encode(Message({"kind": "parcel", "sizes": sizes}, payload))))
+        list(unpack_messages(encode(Message({"kind": "batch", "sizes": sizes}, payload))))
 
 
-def test_a_parcel_holds_no_parcel() -> None:
-    inner = encode(Message({"kind": "parcel", "sizes": []}))
-    with pytest.raises(WireError, match="within a parcel"):
-        list(unpack_messages(encode(Message({"kind": "parcel", "sizes": [len(inner)]}, inner))))
+def test_a_batch_holds_no_batch() -> None:
+    inner = encode(Message({"kind": "batch", "sizes": []}))
+    with pytest.raises(WireError, match="within a batch"):
+        list(unpack_messages(encode(Message({"kind": "batch", "sizes": [len(inner)]}, inner))))

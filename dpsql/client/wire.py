@@ -17,6 +17,7 @@ from __future__ import annotations
 import base64
 import datetime
 import decimal
+import itertools
 import json
 import os
 import struct
@@ -394,15 +395,15 @@ def _texts(head: Head, name: str) -> list[str]:
     return listed
 
 
-_PARCEL = "parcel"
+_BATCH = "batch"
 _CHOICE, _IN_PLACE = "GRPC_EXPERIMENTS", "-event_engine_client,-event_engine_listener"
 
 
 def pack_messages(messages: Sequence[bytes]) -> Iterator[bytes]:
     """Yield batches of encoded messages, of about :data:`~dpsql.client.wire.CHUNK` bytes.
 
-    >>> [parcel] = pack_messages([encode(Message({"kind": "value"})), encode(Message({"kind": "end"}))])
-    >>> [message.head["kind"] for message in unpack_messages(parcel)]
+    >>> [batch] = pack_messages([encode(Message({"kind": "value"})), encode(Message({"kind": "end"}))])
+    >>> [message.head["kind"] for message in unpack_messages(batch)]
     ['value', 'end']
     """
     start = 0
@@ -413,26 +414,28 @@ def pack_messages(messages: Sequence[bytes]) -> Iterator[bytes]:
             end += 1
         some, start = messages[start:end], end
         sizes = [len(message) for message in some]
-        yield encode(Message({"kind": _PARCEL, "sizes": sizes}, b"".join(some))) if len(some) > 1 else some[0]
+        yield encode(Message({"kind": _BATCH, "sizes": sizes}, b"".join(some))) if len(some) > 1 else some[0]
 
 
 def unpack_messages(data: bytes | memoryview) -> Iterator[Message]:
     """Yield the messages of a batch, or the single message; WireError if malformed, or for a batch within a batch."""
     message = decode(data)
-    if message.head.get("kind") != _PARCEL:
+    if message.head.get("kind") != _BATCH:
         yield message
         return
-    start = 0
-    for size in get_field(message.head, "sizes", list):
-        if type(size) is not int or not 0 < size <= len(message.payload) - start:
-            raise WireError("a parcel arrived whose sizes do not add up.")
-        packed = decode(message.payload[start : start + size])
-        if packed.head.get("kind") == _PARCEL:
-            raise WireError("a parcel arrived within a parcel.")
+    for packed in map(decode, cut_bytes(message.head.get("sizes"), message.payload)):
+        if packed.head.get("kind") == _BATCH:
+            raise WireError("a batch arrived within a batch.")
         yield packed
-        start += size
-    if start != len(message.payload):
-        raise WireError("a parcel arrived whose sizes do not add up.")
+
+
+def cut_bytes(sizes: object, content: bytes) -> list[bytes]:
+    """Return bytes in pieces of some sizes; WireError if they are no sizes, or don't add up."""
+    listed = sizes if isinstance(sizes, list) else [-1]
+    if not all(type(size) is int and size >= 0 for size in listed) or sum(listed) != len(content):
+        raise WireError("the sizes in a message don't add up.")
+    ends = itertools.accumulate(listed)
+    return [content[end - size : end] for end, size in zip(ends, listed, strict=True)]
 
 
 @contextmanager

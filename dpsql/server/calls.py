@@ -33,9 +33,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from dpsql.client.wire import READING, Message, encode, write_error
+from dpsql.client.wire import READING, Message, WireError, cut_bytes, encode, write_error
 from dpsql.errors import EngineError, Error, Interrupted
-from dpsql.server.frames import FrameError, fill_left, read_lines
+from dpsql.server.frames import FrameError, fill_left
 from dpsql.server.lapses import RightError
 from dpsql.server.ledger_service import PAYING_CALLS, LedgerService
 
@@ -309,7 +309,7 @@ class AnalystCall:
         except TimeoutError:
             self._expire()
             return []
-        except FrameError:
+        except (FrameError, WireError):
             self._end_without_worker()
             return None
 
@@ -334,7 +334,7 @@ class AnalystCall:
                 self._replies.append(frame.payload)
         elif kind == "journal":
             if len(frame.payload) <= MAX_JOURNAL_BYTES:
-                self.journal = read_lines(frame)
+                self.journal = cut_bytes(frame.head.get("sizes"), frame.payload)
         elif kind == "failure":
             if len(self.failure_places) < _MOST_FAILURES_LOGGED:
                 self.failure_places.append(str(frame.head.get("why", ""))[:100])

@@ -7,7 +7,6 @@ The front never unpickles a frame, and checks each before use, so that a worker 
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 import select
@@ -30,21 +29,6 @@ _HEAD_LENGTH = 4
 
 class FrameError(Exception):
     """The other process has ended, or sent an invalid frame."""
-
-
-def read_lines(frame: Message) -> list[bytes]:
-    """Split a frame's payload by the sizes in its head.
-
-    Raises:
-        FrameError: the sizes don't add up to the payload.
-    """
-    sizes = frame.head.get("sizes")
-    if not isinstance(sizes, list) or not all(type(size) is int and size >= 0 for size in sizes):
-        raise FrameError("a journal without sizes")
-    if sum(sizes) != len(frame.payload):
-        raise FrameError("a journal of the wrong size")
-    ends = list(itertools.accumulate(sizes))
-    return [frame.payload[end - size : end] for size, end in zip(sizes, ends, strict=True)]
 
 
 class Frames:

@@ -22,7 +22,7 @@ from inspect import signature
 from typing import Any
 
 import dpsql.privacy.filters  # noqa: F401 - it imports every kind of event
-from dpsql.client.wire import MALFORMED, Message, WireError, read_as, write_error
+from dpsql.client.wire import MALFORMED, Message, WireError, cut_bytes, read_as, write_error
 from dpsql.errors import Error, Interrupted, LedgerError
 from dpsql.ledger.ledger import BudgetState, Entry, KeptReleases, Ledger, OwnStatements, Ticket, conceal_entry
 from dpsql.ledger.log_file import OUTCOMES
@@ -144,19 +144,10 @@ def cut_pieces(listed: Any, content: bytes) -> list[tuple[list[Any], bytes]]:
     Raises:
         WireError: the sizes don't add up to the bytes.
     """
-    if not isinstance(listed, list) or len(listed) > MAX_KEYS or not all(_has_size(item) for item in listed):
+    if not isinstance(listed, list) or len(listed) > MAX_KEYS:
         raise WireError("a message has no valid list of sizes.")
-    if sum(item[1] for item in listed) != len(content):
-        raise WireError("the sizes in a message don't add up.")
-    pieces, start = [], 0
-    for item in listed:
-        pieces.append((item, content[start : start + item[1]]))
-        start += item[1]
-    return pieces
-
-
-def _has_size(item: object) -> bool:
-    return isinstance(item, list) and len(item) >= 2 and type(item[1]) is int and item[1] >= 0
+    sizes = [item[1] if isinstance(item, list) and len(item) >= 2 else None for item in listed]
+    return list(zip(listed, cut_bytes(sizes, content), strict=True))
 
 
 def conceal_paths(text: str, paths: Iterable[str]) -> str | None:

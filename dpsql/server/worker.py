@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from dpsql.client.wire import (
     Message,
+    cut_bytes,
     decode,
     encode,
     get_field,
@@ -47,7 +48,7 @@ from dpsql.privacy.events import Event
 from dpsql.privacy.records import BudgetState, Entry, tell_time_zone
 from dpsql.report.data import PICTURES
 from dpsql.server.event_log import name_place
-from dpsql.server.frames import FrameError, Frames, mark_left, read_lines
+from dpsql.server.frames import FrameError, Frames, mark_left
 from dpsql.server.isolation import bound_processor_time, confine, yield_to_front, yield_to_this_thread
 from dpsql.server.lapses import RequestLimits
 
@@ -484,7 +485,7 @@ class AnalystWorker:
         """Restore a session of another process, without payments."""
         session = self._find_session(str(frame.head["session"]), str(frame.head["analyst"]))
         try:
-            self._operations.restore_session(session, read_lines(frame))
+            self._operations.restore_session(session, cut_bytes(frame.head.get("sizes"), frame.payload))
         except Exception as error:
             self._tell_failure(error)
 
