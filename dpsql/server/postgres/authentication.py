@@ -4,8 +4,8 @@ The server keeps a verifier with the token's hash: salted keys, from which the t
 it. A client proves that it knows the token without sending it. The exchange for an unknown analyst runs to its end, too,
 with a salt made from the name, so that it doesn't reveal which names exist.
 
-The package scramp can't take its place: version 1.5 refuses the empty user name that libpq sends. This module stands apart because
-:mod:`dpsql.server.tokens` makes verifiers without the rest of the protocol.
+The package scramp can't take its place: version 1.5 refuses the empty user name that libpq sends. This module stands apart
+because :mod:`dpsql.server.tokens` makes verifiers without the rest of the protocol.
 """
 
 from __future__ import annotations
