@@ -59,7 +59,7 @@ STATES = ["paused", "ended", "removed", "rotated", "no share", "too many"]
 FINAL = {"ended", "removed", "rotated", "no share"}
 """States in which the session ends."""
 COUNT = "SELECT COUNT(*) AS n FROM visits"
-LIMITS = "answer_times = []\nmax_sessions = 1000\nmax_requests_per_minute = 600"
+LIMITS = "answer_times = []\nmax_sessions = 1000\nmax_requests_per_minute = 200"
 
 
 def write(folder: Path, names: list[str]) -> Path:
@@ -413,7 +413,10 @@ def test_every_operation_of_every_protocol_asks_the_right(
                 found, error = attempt(), None
             except Exception as caught:
                 error = caught
-            if state != "too many" or error is not None or name in UNCOUNTED or name == "get_schema":
+            refused = isinstance(
+                error, KINDS["too many"]
+            )  # what has become free may fail for a reason of its own
+            if state != "too many" or refused or name in UNCOUNTED or name == "get_schema":
                 break
         if name == "get_schema" and state != "fine":  # it alone tells nothing to those without a right
             assert error is None or state == "too many"
