@@ -43,8 +43,7 @@ from dpsql.errors import BindError, Error, ParseError, PrivacyError
 from dpsql.server.connections import Arrivals, SocketWatch, log_dropped, shorten_address
 from dpsql.server.event_log import EventLog, name_place
 from dpsql.server.flight_sql.messages import MissingProtobuf, NotFlightSql, is_flight_sql
-from dpsql.server.flight_sql.service import ACTIONS, FlightSqlService
-from dpsql.server.flight_sql.service import write_error as write_flight_error
+from dpsql.server.flight_sql.service import ACTIONS, FlightSqlService, write_flight_error
 from dpsql.server.lapses import ANOTHERS_TOKEN, FAILED, TURNED_AWAY, Lapse, Refused, RightError
 from dpsql.server.queues import SessionRecord
 from dpsql.server.rights import Right

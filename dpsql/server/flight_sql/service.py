@@ -465,7 +465,7 @@ _NO_PLANS = "Substrait plans aren't supported."
 _NO_TABLES = "uploads are not supported: only the owner adds tables to a server."
 
 
-def write_error(error: Error) -> flight.FlightServerError:
+def write_flight_error(error: Error) -> flight.FlightServerError:
     """Return Flight's error with the class, sentence, caret and hint of an error of ours."""
     return flight.FlightServerError("\n".join(error.lines()).removesuffix("."))  # Arrow writes its own
 
@@ -691,7 +691,7 @@ class FlightSqlService:
             arrived = [message for reply in replies for message in unpack_messages(reply)]
         for message in arrived:
             if get_field(message.head, "kind", str) == "error":
-                raise write_error(read_error(message))
+                raise write_flight_error(read_error(message))
         return arrived
 
     @contextmanager
