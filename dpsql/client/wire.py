@@ -481,6 +481,8 @@ def _write_param(value: Any) -> Any:
             return {"interval": str(value // datetime.timedelta(microseconds=1))}
         if isinstance(value, uuid.UUID):
             return {"uuid": str(value)}
+        if isinstance(value, bytes):
+            return {"bytes": value.hex()}
         if isinstance(value, float):
             return {"float": repr(value)}
         if isinstance(value, int | decimal.Decimal):
@@ -543,6 +545,7 @@ _READ: dict[str, Callable[[str], Any]] = {
     "time": datetime.time.fromisoformat,
     "interval": lambda text: datetime.timedelta(microseconds=int(text)),
     "uuid": uuid.UUID,
+    "bytes": bytes.fromhex,
     "other": lambda name: type(name, (), {})(),  # it has only this name, by which it is refused
 }
 

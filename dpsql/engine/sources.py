@@ -38,7 +38,7 @@ from dpsql.engine.arrow_values import TEXT_TESTS, clean_array, clean_table
 from dpsql.engine.base import find_files
 from dpsql.engine.sandbox import quote_identifier, quote_literal
 from dpsql.engine.text_proposals import count_losses
-from dpsql.engine.text_sources import copy_text, write_zoned_text
+from dpsql.engine.text_sources import INTEGER, copy_text, write_text_cast, write_zoned_text
 from dpsql.errors import PolicyError
 from dpsql.ledger.state_files import make_private_directory, make_state_directory, write_private
 from dpsql.policy.model import Policy, Table, explain_missing_types, fold, list_types
@@ -592,7 +592,11 @@ def write_typed_column(column: str, kind: str, wanted: str | None) -> str:
         return write_zoned_text(column)
     if wanted == ZONED and plain.startswith(("DATE", "TIMESTAMP")):
         return f"TRY(timezone('UTC', TRY_CAST({column} AS TIMESTAMP)))"
-    return f"TRY_CAST({column} AS {wanted})"
+    if plain == "VARCHAR":
+        return write_text_cast(column, wanted)
+    cast = f"TRY_CAST({column} AS {wanted})"
+    fraction = INTEGER.fullmatch(wanted) and plain.startswith(("FLOAT", "DOUBLE", "DECIMAL("))
+    return f"CASE WHEN {column} = trunc({column}) THEN {cast} END" if fraction else cast
 
 
 def _write_as_text(column: str, kind: str) -> str:
@@ -664,7 +668,7 @@ def _write_items(table: Table, path: str, found: Mapping[str, str], columns: Map
             else:
                 value = folders.get(fold(name))
                 text = quote_literal(value) if value is not None else "NULL"
-                read[name] = write_zoned_text(text) if wanted == ZONED else f"TRY_CAST({text} AS {wanted})"
+                read[name] = write_typed_column(text, "VARCHAR", wanted)
     return ", ".join(f"{item} AS {quote_identifier(name)}" for name, item in read.items())
 
 
@@ -751,7 +755,7 @@ def open_frame(
 def _write_through_text(column: str, kind: str, wanted: str | None) -> str:
     """Return SQL that reads a frame's column as its declared type, through its text.
 
-    A column's values decide whether it has numbers or objects. 2.5 must become an equal integer in both cases; otherwise
+    A column's values decide whether it has numbers or objects. 1e15 must become an equal integer in both cases; otherwise
     one person's text would change everybody's numbers.
     """
     if wanted is None or wanted == simplify_type(kind):
@@ -759,11 +763,10 @@ def _write_through_text(column: str, kind: str, wanted: str | None) -> str:
     if simplify_type(kind) == ZONED:
         return write_typed_column(column, kind, wanted)
     text = column if kind == "VARCHAR" else f"CAST({column} AS VARCHAR)"
-    if wanted == ZONED:
-        return write_zoned_text(text)
     if wanted.endswith("]") or wanted.startswith("STRUCT"):
         text = f"TRY_CAST({text} AS JSON)" if kind == "VARCHAR" else column
-    return f"TRY_CAST({text} AS {wanted})"
+        return f"TRY_CAST({text} AS {wanted})"
+    return write_typed_column(text, "VARCHAR", wanted)
 
 
 def _copy_registered(

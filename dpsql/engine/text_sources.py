@@ -499,7 +499,7 @@ def write_query(path: str, table: Table, text: Format, columns: Mapping[str, str
         return _write_objects(columns, text, raw)
     names = [fold(name) for name in (read_heading(path, text) if text.header else columns)]
     places = {name: index for index, name in reversed(list(enumerate(names, start=1)))}
-    items = [f"NULL::{kind}" for kind in columns.values()]
+    items = [f"NULL::{'VARCHAR' if raw else kind}" for kind in columns.values()]
     for index, (name, kind) in enumerate(columns.items()):
         if fold(name) in places:
             field = _write_unquoted(f"f[{places[fold(name)]}]", kind, text)
@@ -568,7 +568,9 @@ def _write_null(field: str, words: tuple[str, ...]) -> str:
     return f"CASE WHEN {field} NOT IN ({', '.join(map(quote_literal, words))}) THEN {field} END"
 
 
-_NUMERIC = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?$|FLOAT$|DOUBLE$|DECIMAL\(")
+INTEGER = re.compile(r"U?(?:(?:TINY|SMALL|BIG|HUGE)INT|INTEGER)")
+"""Types of integers."""
+_NUMERIC = re.compile(rf"{INTEGER.pattern}$|FLOAT$|DOUBLE$|DECIMAL\(")
 
 
 def _write_number(value: str, text: Format) -> str:
@@ -586,6 +588,27 @@ def _write_number(value: str, text: Format) -> str:
     return f"CASE WHEN regexp_full_match({value}, {quote_literal(pattern)}) THEN {plain} END"
 
 
+_ZERO_FRACTION = r"\s*[+-]?(0[xX][0-9a-fA-F_]+|[0-9_]*\.?0*([eE]\+?[0-9]+)?)\s*"
+_POWER = r"\s*[+-]?[0-9]*\.[0-9]{0,12}[eE]\+?[0-9]+\s*"
+
+
+def write_text_cast(value: str, kind: str) -> str:
+    """Return SQL that casts a text to a type, with NULL if it does not fit: a number with a fraction is no integer.
+
+    DuckDB's cast rounds such a number. Powers of ten are compared as decimals, which hold twelve digits of a fraction.
+    """
+    cast = f"TRY_CAST({value} AS {kind})"
+    if not INTEGER.fullmatch(kind):
+        return cast
+    marked = " OR ".join(f"contains({value}, '{mark}')" for mark in ".eE")
+    exact = f"TRY_CAST({value} AS DECIMAL(38, 12))"
+    whole = (
+        f"regexp_full_match({value}, {quote_literal(_ZERO_FRACTION)}) OR "
+        f"(regexp_full_match({value}, {quote_literal(_POWER)}) AND {exact} = trunc({exact}))"
+    )
+    return f"CASE WHEN NOT ({marked}) OR {whole} THEN {cast} END"
+
+
 def write_typed_field(value: str, kind: str, text: Format) -> str:
     """Return SQL that reads a text as a type, with NULL if it does not fit."""
     pattern = text.date_format if kind == "DATE" else text.timestamp_format if "TIMESTAMP" in kind else None
@@ -597,7 +620,7 @@ def write_typed_field(value: str, kind: str, text: Format) -> str:
         return f"CASE WHEN NOT contains({value}, {quote_literal(UNDECODABLE)}) THEN {value} END"
     if _NUMERIC.match(kind) and not kind.endswith("]"):
         value = _write_number(value, text)
-    return f"TRY_CAST({value} AS {kind})"
+    return write_text_cast(value, kind)
 
 
 def _name_items(items: Iterable[str], columns: Iterable[str]) -> list[str]:

@@ -61,11 +61,11 @@ def unwrap_value(value: object) -> object:
     """
     if value is None or type(value) in _PLAIN:
         return value
-    if isinstance(value, list | tuple) or (isinstance(value, _Array) and len(value.shape) == 1):
-        return [unwrap_value(item) for item in cast(Iterable[object], value)]
     read = next((read for kind, read in _READERS if isinstance(value, kind)), None)
     if read is not None:
         return read(value)
+    if isinstance(value, list | tuple) or (isinstance(value, _Array) and len(value.shape) == 1):
+        return [unwrap_value(item) for item in cast(Iterable[object], value)]
     if _is_missing(value):
         return None
     if not isinstance(value, _Scalar) or value.shape != ():
@@ -108,7 +108,7 @@ def _read_moment(value: datetime.datetime) -> datetime.datetime | None:
     return datetime.datetime.combine(datetime.datetime.date(value), datetime.datetime.timetz(value))
 
 
-_READERS: tuple[tuple[type, Callable[[Any], object]], ...] = (
+_READERS: tuple[tuple[Any, Callable[[Any], object]], ...] = (
     (str, str.__str__),
     (int, int.__int__),
     (float, float.__float__),
@@ -116,6 +116,7 @@ _READERS: tuple[tuple[type, Callable[[Any], object]], ...] = (
     (datetime.datetime, _read_moment),
     (datetime.date, lambda value: datetime.date.fromordinal(datetime.date.toordinal(value))),
     (datetime.timedelta, lambda value: None if _is_missing(value) else value),
+    (bytes | bytearray | memoryview, lambda value: bytes(memoryview(value))),
 )
 """Readers of a subclass's value by its base, which call no method of the subclass."""
 

@@ -147,6 +147,10 @@ def make_literal(value: object, name: str = "", span: Span | None = None) -> exp
         return exp.cast(exp.Literal.string(value.isoformat()), "DATE")
     if isinstance(value, datetime.time) and value.tzinfo is None:
         return exp.cast(exp.Literal.string(value.isoformat()), "TIME")
+    if isinstance(value, bytes):
+        return exp.cast(
+            exp.Literal.string("".join(f"\\x{byte:02X}" for byte in value)), "BLOB", dialect="duckdb"
+        )
     if isinstance(value, uuid.UUID):
         return exp.cast(exp.Literal.string(str(value)), "UUID")
     if isinstance(value, datetime.timedelta):
@@ -174,7 +178,7 @@ def make_literal(value: object, name: str = "", span: Span | None = None) -> exp
     raise BindError(
         f"${name} holds {'no finite number' if numeric else type(value).__name__}.",
         span=span,
-        hint="parameters are numbers, strings, booleans, dates, times, intervals, UUIDs, None or lists of these.",
+        hint="parameters are numbers, strings, bytes, booleans, dates, times, intervals, UUIDs, None or lists of these.",
     )
 
 

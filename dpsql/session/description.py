@@ -45,6 +45,9 @@ _STAND_INS: tuple[tuple[object, pa.DataType], ...] = (
     (datetime.date(2000, 1, 1), pa.date32()),
     (datetime.datetime(2000, 1, 1), pa.timestamp("us")),
     (True, pa.bool_()),
+    (datetime.time(), pa.time64("us")),
+    (datetime.timedelta(1), pa.duration("us")),
+    (b"", pa.binary()),
 )
 """Values tried for a parameter without one, with their types; doubles first, or clients would truncate decimals."""
 

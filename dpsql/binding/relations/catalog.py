@@ -46,7 +46,7 @@ from dpsql.binding.relations.relation import (
 from dpsql.binding.values.declared_values import Declared
 from dpsql.binding.values.fixed_point import read_declared_bounds as declared_bounds
 from dpsql.binding.values.lengths import column_length
-from dpsql.binding.values.sql_types import TEXT, TIMESTAMP, Bounds, Type, Typed, write_local_time
+from dpsql.binding.values.sql_types import BLOB, OTHER, TEXT, TIMESTAMP, Bounds, Type, Typed, write_local_time
 from dpsql.binding.values.total_expressions import make_total
 from dpsql.engine.base import Engine
 from dpsql.errors import BindError, EngineError, Error, PolicyError, Span, did_you_mean
@@ -234,7 +234,9 @@ class Catalog:
         """
         if kind.kind != "MOMENT":
             if item.time_zone is None:
-                return kind
+                return (
+                    kind if kind != BLOB or self.engine.lossless else OTHER
+                )  # bytes have another text elsewhere
             hint = f"remove time_zone from {where}."
             raise PolicyError(f"{where} has a time_zone, and its type is {kind.sql}.", hint=hint)
         if not self.engine.lossless:  # no other engine is proved to have DuckDB's rules of time zones

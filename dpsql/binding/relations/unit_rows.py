@@ -27,7 +27,7 @@ from dpsql.binding.relations.catalog import Binder, Catalog
 from dpsql.binding.relations.fan_out import choose_rows, floor_root, max_unit_rows, replace_source
 from dpsql.binding.relations.relation import Field, From, Names, Relation, fold
 from dpsql.binding.values.lengths import length_of
-from dpsql.binding.values.sql_types import SMALL_INTEGERS
+from dpsql.binding.values.sql_types import BLOB, SMALL_INTEGERS
 from dpsql.catalogue.aggregate_names import MODES
 from dpsql.errors import PrivacyError
 from dpsql.exact.row_caps import RowCaps
@@ -223,7 +223,7 @@ def secret_hash(names: Iterable[str]) -> str:
 def _looks(field: Field) -> list[exp.Expr]:
     """Return all observable expressions of a column: its value, and those that distinguish equal values."""
     node, kind = field.typed.node, field.typed.type.kind
-    if kind == "OTHER":  # only whether there is a value
+    if kind == "OTHER" and field.typed.type != BLOB:  # only whether there is a value
         return [expression_of(f"({to_sql(node)}) IS NULL")]
     if field.typed.type.zone and (moment := field.typed.moment) is not None:
         return [moment.copy()]  # several may show one local time

@@ -20,8 +20,10 @@ from typing import TypeVar
 
 from sqlglot import exp
 
+from dpsql.binding.values.declared_values import EQUALITIES
 from dpsql.binding.values.lengths import length_of, mark_length
 from dpsql.binding.values.sql_types import (
+    BLOB,
     BOOLEAN,
     DATE,
     DOUBLE,
@@ -543,10 +545,35 @@ def bind_text(value: str, node: exp.Expr) -> Typed:
     return Typed(exp.Literal.string(value), TEXT, None, True, nullable=False, length=len(value))
 
 
+_BYTES = re.compile(r"(?:\\x[0-9A-Fa-f]{2}|[ -\[\]-~])*")
+
+
+def _list_compared(node: exp.Expr) -> list[exp.Expr]:
+    """Return the values that a value is compared with, by ``=``, ``<>`` or IN a list."""
+    above = node.parent
+    while isinstance(above, exp.Paren):
+        node, above = above, above.parent
+    listed: list[exp.Expr] = []
+    if isinstance(above, EQUALITIES):
+        listed = [above.this, above.expression]
+    elif isinstance(above, exp.In):
+        listed = [above.this, *above.expressions]
+    return [other.unnest() for other in listed if other is not node]
+
+
+def _is_bytes(node: exp.Expr) -> bool:
+    """Return whether a node is a constant text that is cast to BLOB."""
+    return isinstance(node, exp.Cast) and node.this.is_string and Type.parse(to_sql(node.to)) == BLOB
+
+
 def bind_cast(node: exp.Expr, bind: Bind) -> Typed:
     """Bind CAST, TRY_CAST and ``::``."""
     written = node.args["to"].sql(dialect="duckdb")
     kind, part = Type.parse(written), node.this.unnest()
+    if _is_bytes(node) and _list_compared(node):
+        if _BYTES.fullmatch(node.this.name) is None:
+            raise bind_error(node, f"'{clip(node.this.name)}' is no BLOB.", "write '\\xAB' for a byte.")
+        return Typed(make_cast(exp.Literal.string(node.this.name), BLOB), BLOB, None, True, nullable=False)
     if isinstance(part, exp.JSONExtract) and kind != TEXT:  # a text of JSON is cast without its quotes
         inner = bind(exp.JSONExtractScalar(**part.copy().args))
     else:
@@ -702,6 +729,9 @@ def take_presence(typed: Typed) -> Typed:
 def take_value(typed: Typed, node: exp.Expr) -> Typed:
     """Return a value read from a column, a list or a struct, in a type that expressions take."""
     kind = typed.type
+    compared = _list_compared(node) if kind == BLOB else []
+    if compared and all(isinstance(other, exp.Null) or _is_bytes(other) for other in compared):
+        return replace(typed, node=typed.node.copy())
     if kind.kind == "OTHER" or (kind.kind == "MAP" and not _is_read_by_key(node)):
         written = node.sql(dialect="duckdb")
         hint = f"write COUNT({written}) or {written} IS NULL, which work for each type."

@@ -358,6 +358,8 @@ INTERVAL = Type("INTERVAL", "INTERVAL")
 UUID = Type("UUID", "UUID")
 MOMENT = Type("MOMENT", "TIMESTAMP WITH TIME ZONE")
 NULL = Type("NULL", "NULL")
+BLOB = Type("OTHER", "BLOB")
+"""Bytes, which are counted, and compared with constants."""
 OTHER = Type("OTHER", "OTHER")
 
 

@@ -13,6 +13,7 @@ import datetime
 import itertools
 import re
 import struct
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -512,7 +513,8 @@ _NUMBERS = frozenset(
 )
 _SAMPLES: dict[int, Any] = {
     types.TEXT: "1", types.BOOL: True, types.DATE: datetime.date(2000, 1, 1), types.TIMESTAMP: datetime.datetime(2000, 1, 1),
-    types.TIMESTAMPTZ: datetime.datetime(2000, 1, 1), **dict.fromkeys(_NUMBERS, 1),
+    types.TIMESTAMPTZ: datetime.datetime(2000, 1, 1), types.TIME: datetime.time(), types.INTERVAL: datetime.timedelta(1),
+    types.BYTEA: b"", types.UUID: uuid.UUID(int=0), **dict.fromkeys(_NUMBERS, 1),
 }  # fmt: skip
 _SAMPLES |= {types.ARRAYS[kind]: [value] for kind, value in _SAMPLES.items()}
 """A value of each type that is described."""

@@ -487,12 +487,39 @@ def _read_moment(text: str) -> datetime.datetime:
     return moment if moment.utcoffset() is None else drop_zone(moment).replace(tzinfo=datetime.UTC)
 
 
+_SPAN = re.compile(
+    r"(?:(-?[0-9]{1,9}) days?)? ?(?:([+-]?)([0-9]{1,9}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,6}))?)?"
+)
+
+
+def _read_bytes(text: str) -> bytes:
+    r"""Read bytes in hexadecimal form, ``\x00ff``."""
+    return bytes.fromhex(text[2:]) if text.startswith("\\x") else _refuse()
+
+
+def _read_span(text: str) -> Any:
+    """Read an interval of days and a time; another form stays a text.
+
+    >>> _read_span("-1 day 23:00:00") == datetime.timedelta(hours=-1), _read_span("1 month")
+    (True, '1 month')
+    """
+    found = _SPAN.fullmatch(text)
+    if found is None or not text:
+        return text
+    days, sign, *clock, fraction = found.groups()
+    hours, minutes, seconds = (int(part or 0) for part in clock)
+    span = datetime.timedelta(
+        hours=hours, minutes=minutes, seconds=seconds, microseconds=int((fraction or "0").ljust(6, "0"))
+    )
+    return datetime.timedelta(int(days or 0)) + (-span if sign == "-" else span)
+
+
 _FROM_TEXT: dict[int, Callable[[str], Any]] = {
     BOOL: _read_truth,
     **dict.fromkeys((INT2, INT4, INT8, OID), lambda text: int(_check_digits(text))),
     **dict.fromkeys((FLOAT4, FLOAT8), lambda text: float(_check_digits(text))), NUMERIC: _read_number,
     DATE: datetime.date.fromisoformat, TIMESTAMP: _read_moment, TIMESTAMPTZ: _read_moment,
-    BYTEA: lambda text: _refuse(),
+    BYTEA: _read_bytes, INTERVAL: _read_span, UUID: lambda text: str(uuid.UUID(text)),
 }  # fmt: skip
 
 
@@ -542,9 +569,11 @@ def _read_time(data: bytes) -> str:
     return str((_EPOCH + datetime.timedelta(microseconds=micros)).time())
 
 
-def _read_interval(data: bytes) -> str:
+def _read_interval(data: bytes) -> Any:
     micros, days, months = struct.unpack(">qii", data)
-    return f"{months} months {days} days {micros} microseconds"
+    if months:
+        return f"{months} months {days} days {micros} microseconds"
+    return datetime.timedelta(days, microseconds=micros)
 
 
 _BINARY_READERS: dict[int, Callable[[bytes], Any]] = {
@@ -556,6 +585,7 @@ _BINARY_READERS: dict[int, Callable[[bytes], Any]] = {
     TIME: _read_time,
     INTERVAL: _read_interval,
     UUID: lambda data: str(uuid.UUID(bytes=data)),
+    BYTEA: bytes,
 }  # fmt: skip
 
 
