@@ -80,9 +80,11 @@ class Engine(abc.ABC):
         self._spill = make_spill_directory(self._resources.pop("temp_directory", None))
         self._sandbox = sandbox.Sandbox(self._spill.subdirectory("apart"), self._resources)
         self._replica: sandbox.SchemaReplica | None = None
-        self.versions, self._version = fingerprint_data(
-            policy.tables.values(), self.files, self._token, self.digest_frame
-        )
+        self._fingerprint()
+
+    def _fingerprint(self) -> None:
+        tables = self.policy.tables.values()
+        self.versions, self._version = fingerprint_data(tables, self.files, self._token, self.digest_frame)
 
     @property
     def time_zone(self) -> str:
@@ -189,6 +191,19 @@ class Engine(abc.ABC):
         """Functions defined in the owner's database; no exact query may call one of these names."""
         return frozenset()
 
+    def read_again(self, before: Callable[[], None]) -> bool:
+        """Read files that are new or have changed since they were last read, and return whether there are any.
+
+        No query may run meanwhile. If it fails, each further call tries again.
+
+        Args:
+            before: called before a row is read, since the time that it takes depends on the rows.
+
+        Raises:
+            PolicyError: a file can't be read.
+        """
+        return False
+
     @property
     @abc.abstractmethod
     def dataset(self) -> str:
@@ -247,7 +262,7 @@ class Engine(abc.ABC):
         return self.execute(f"SELECT {columns} FROM {self.relation(table)}")
 
     def version(self) -> str:
-        """Return a text that changes with any table's content or declared version; fixed when the session begins."""
+        """Return a text that changes with any table's content or declared version, as last read."""
         return self._version
 
     def check(self, sql: str, lent: Mapping[str, sandbox.TypedColumns], apart: bool = False) -> str | None:
@@ -347,6 +362,15 @@ class Engine(abc.ABC):
             with contextlib.suppress(Exception):
                 parts.close()
 
+    def _forget(self) -> None:
+        """Forget what is known of the data: cached facts, numbers of rows, the schema."""
+        if self._replica is not None:
+            self._replica.put_away()
+            self._replica = None
+        self._memories.clear()
+        self._rows.clear()
+        self.__dict__.pop("_large", None)
+
     def interrupt(self) -> None:
         """Stop the running queries, from any thread."""
         self._stop.set()
@@ -355,11 +379,8 @@ class Engine(abc.ABC):
 
     def close(self) -> None:
         """Close the engine's resources."""
-        if self._replica is not None:
-            self._replica.put_away()
-            self._replica = None
+        self._forget()
         self._sandbox.close()
-        self._memories.clear()
         self._spill.close()
 
 
@@ -399,11 +420,23 @@ def find_states(paths: Iterable[str]) -> tuple[tuple[int, ...], ...] | None:
     return None
 
 
-def find_files(table: Table, base: Path) -> list[str]:
-    """Return the sorted real paths of a source's files; a relative source starts from ``base``; PolicyError if there are none."""
+def look_at_files(patterns: Iterable[str]) -> tuple[object, ...]:
+    """Return a value that changes if a file of these patterns does, or if there is another."""
+    listed = [
+        (path, find_states([path])) for pattern in patterns for path in glob.glob(pattern, recursive=True)
+    ]
+    return tuple(sorted(listed, key=lambda item: item[0]))
+
+
+def write_absolute(table: Table, base: Path) -> str:
+    """Return a table's source as an absolute path or pattern; a relative one starts from ``base``."""
     pattern = os.path.expanduser(table.source or "")
-    if not os.path.isabs(pattern):
-        pattern = str(base.resolve() / pattern)
+    return pattern if os.path.isabs(pattern) else str(base.resolve() / pattern)
+
+
+def find_files(table: Table, base: Path) -> list[str]:
+    """Return the sorted real paths of a source's files; PolicyError if there are none."""
+    pattern = write_absolute(table, base)
     paths = sorted(os.path.realpath(path) for path in glob.glob(pattern, recursive=True))
     if not paths:
         raise PolicyError(

@@ -42,7 +42,14 @@ import duckdb
 import pyarrow as pa
 
 from dpsql.engine import sandbox, schemas, sources
-from dpsql.engine.base import Engine, find_states, hash_lines, raise_unless_done
+from dpsql.engine.base import (
+    Engine,
+    find_states,
+    hash_lines,
+    look_at_files,
+    raise_unless_done,
+    write_absolute,
+)
 from dpsql.engine.instances import Cursors, Opened, SharedInstance, join_instance
 from dpsql.engine.sources import digest_table, list_object_columns, list_orders, to_arrow
 from dpsql.errors import PolicyError, did_you_mean
@@ -348,9 +355,9 @@ class DuckDBEngine(Engine):
         self._zone = ""
         self._little: dict[duckdb.DuckDBPyConnection, LittleQueries] = {}
         self._instance: SharedInstance | None = None
-        self._sources = {
-            t.name: sources.find_source(t, base) for t in policy.tables.values() if t.source is not None
-        }
+        self._patterns = [write_absolute(t, base) for t in policy.tables.values() if t.file]
+        self._looked: object = look_at_files(self._patterns)
+        self._sources = self._find_sources(policy, base)
         super().__init__(policy, base, given, limit)
         opened = False
         with contextlib.suppress(duckdb.Error):
@@ -358,6 +365,29 @@ class DuckDBEngine(Engine):
             opened = True
         if not opened:
             raise PolicyError("the database can't be used.", hint="is the connection closed?")
+
+    def _find_sources(self, policy: Policy, base: Path) -> dict[str, list[str] | None]:
+        return {t.name: sources.find_source(t, base) for t in policy.tables.values() if t.source is not None}
+
+    def read_again(self, before: Callable[[], None]) -> bool:
+        found = look_at_files(self._patterns)
+        if found == self._looked:
+            return False
+        before()
+        with self._lock:
+            self._looked = None
+            self._sources = self._find_sources(self.policy, self._base)
+            self._leave()
+            self._forget()
+            self._fingerprint()
+            opened = False
+            with contextlib.suppress(duckdb.Error):
+                self._open()
+                opened = True
+            if not opened:
+                raise PolicyError("the files have changed, and can't be read.", hint="connect again.")
+            self._looked = found
+        return True
 
     @property
     def _path(self) -> str | None:
@@ -626,8 +656,12 @@ class DuckDBEngine(Engine):
 
     @property
     def dataset(self) -> str:
-        """The name of the data in the ledger, from the paths of their files or of the attached databases."""
-        parts = [path for files in self._sources.values() for path in files or []]
+        """The name of the data in the ledger, from the paths or patterns of their files, or the attached databases."""
+        several = {t.name: write_absolute(t, self._base) for t in self.policy.tables.values() if t.several}
+        parts = [several[name] for name in self._sources if name in several]  # files may be added
+        parts += [
+            path for name, files in self._sources.items() if name not in several for path in files or []
+        ]
         if self._path is not None:
             parts.append(self._path)
         if self._attached:

@@ -305,6 +305,14 @@ class Finisher:
                 con.execute(f"CREATE OR REPLACE TABLE {quote_identifier(name)} AS {write_empty_query(added)}")
             self._loaded.add(name)
 
+    def read_again(self) -> None:
+        """Forget public tables, which have been read again; kept relations stay."""
+        with self._lock:
+            self._close_connections()
+            self._close_binder()
+            for known in (self._loaded, self._described, self._checked, self._kept):
+                known.clear()
+
     def close_idle(self) -> bool:
         """Close the session's own database unless it is in use, and return whether it is closed."""
         if not self._lock.acquire(blocking=False):

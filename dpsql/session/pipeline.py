@@ -199,6 +199,13 @@ class Pipeline:
         self.finisher = Finisher(engine, policy)
         self.kept = KeptResults(policy, self.finisher)
         self.thresholds = OpenThresholds(ledger, self.entropy)
+        self._cells = 0
+        """Cells that are asked, of all threads."""
+        self._describe_data()
+
+    def _describe_data(self) -> None:
+        """Make all that depends on the schemas of the data, and on the ``versions`` of the tables."""
+        policy, engine, ledger = self.policy, self.engine, self.ledger
         self.catalog = Catalog(
             policy, engine, policy.budget.accountant, self.functions, lambda: ledger.state().left_delta
         )
@@ -212,6 +219,28 @@ class Pipeline:
             lambda plan, block: name_columns(self.checking.describe_lent(plan, block)),
             engine.version,
         )
+        self.versions = engine.versions
+
+    @contextmanager
+    def asking(self, again: bool = True) -> Iterator[None]:
+        """Take the turn for a cell.
+
+        Files that are new or have changed are read ``again`` first, unless another cell is being asked.
+
+        Raises:
+            PolicyError: one can't be read.
+        """
+        with self.turn:
+            if again and not self._cells:
+                self.engine.read_again(_touch.get() or (lambda: None))
+                if self.engine.versions is not self.versions:
+                    self.finisher.read_again()
+                    self._describe_data()
+            self._cells += 1
+            try:
+                yield
+            finally:
+                self._cells -= 1
 
     # -- nothing is spent ---------------------------------------------------------------------------------------
 

@@ -116,7 +116,7 @@ class Session(AnalystSession):
         line, text, params = self._pipeline, question.text, question.params
         results: list[Result] = []
         self._schema = None
-        with line.turn:
+        with line.asking():
             before = line.last
             with noting(line, text), before_payment():
                 statements = (
@@ -188,7 +188,7 @@ class Session(AnalystSession):
     def _explain(self, question: Question) -> Explanation:
         line = self._pipeline
         paid: dict[str, RequestedBlock] = {}
-        with line.turn, before_payment():
+        with line.asking(), before_payment():
             statements = [s for s in parse(question.text, question.params) if s.kind in PRICED]
             if not statements:
                 raise PrivacyError("there is no query to explain.")
@@ -198,7 +198,7 @@ class Session(AnalystSession):
 
     def describe(self, text: str, params: Params | None = None) -> Description:
         line = self._pipeline
-        with line.turn, before_payment():
+        with line.asking(), before_payment():
             return describe_cell(line, self.policy, text, params)
 
     def why(self) -> Why:
@@ -330,10 +330,12 @@ class DeclaredStatements(SessionPlan):
         super().__init__(session)
         self._pipeline = pipeline
         self._plans: list[Plan] = []
+        self._versions: Mapping[str, str] = {}
 
     def _declare(self, question: Question) -> None:
         line = self._pipeline
-        with line.turn, noting(line, question.text), before_payment():
+        with line.asking(not self._plans), noting(line, question.text), before_payment():
+            self._check_versions()
             statements = parse(question.text, question.params)
             if not statements:
                 raise BindError("there is no statement to declare.")
@@ -360,6 +362,7 @@ class DeclaredStatements(SessionPlan):
     @property
     def event(self) -> Event | None:
         with self._pipeline.turn:
+            self._check_versions()
             return self._price(prepare_together(self._plans, self._pipeline.look_up))
 
     def _price(self, prepared: list[PreparedPlan]) -> Event | None:
@@ -374,9 +377,19 @@ class DeclaredStatements(SessionPlan):
         together = declare(whole.events if isinstance(whole, Composed) else [whole], delta)
         return together if together.basic[0] < whole.basic[0] else whole
 
+    def _check_versions(self) -> None:
+        """Refuse plans that were bound before files changed."""
+        now = self._pipeline.versions
+        if self._plans and self._versions is not now:
+            raise BindError(
+                "the data have changed since the statements were declared.", hint="declare them again."
+            )
+        self._versions = now
+
     def _answer(self) -> None:
         line = self._pipeline
-        with line.turn, noting(line, "; ".join(declared.source for declared in self._declared)):
+        with line.asking(False), noting(line, "; ".join(declared.source for declared in self._declared)):
+            self._check_versions()
             prepared = prepare_together(self._plans, line.look_up_to_pay)
             if prepared:
                 line.last = AskedStatement(self._declared[-1].source).look_up(prepared[-1])
