@@ -263,7 +263,7 @@ def _find_shape(given: Format, table: Table, lines: list[str], wanted: list[str]
     usual = given.fit(table.source, table.text)
     whole = "\n".join(lines)
     changes: dict[str, Any] = {}
-    said = re.fullmatch(r'"?sep=(.)"?', lines[0].strip()) if lines else None  # a first line of Excel's
+    said = re.fullmatch(r'\s*"?sep=(.)"?\s*', lines[0]) if lines else None  # a first line of Excel's
     if said is not None and given == replace(given, delimiter=None, skip=0):
         given = replace(given, delimiter=said[1], skip=1)
     if (
@@ -315,6 +315,11 @@ def _find_shape(given: Format, table: Table, lines: list[str], wanted: list[str]
     ]
     fitting = [place for place, fields in enumerate(split) if len(fields) == width and lines[place].strip()]
     rows = [place for place in fitting if not (mark and lines[place].startswith(mark))]
+    if rows and all(split[place][-1] == "" for place in rows):  # each row but the first ends in a delimiter
+        above = next((place for place in reversed(range(rows[0])) if lines[place].strip()), None)
+        if above is not None and len(split[above]) == width - 1 and all(split[above]):
+            split = [fields[:-1] if len(fields) == width else fields for fields in split]
+            rows, width = [above, *rows], width - 1
     start = named[0] if named else rows[0] if rows else 0
     before = [line for line in lines[:start] if line.strip()]
     if mark is not None:

@@ -210,14 +210,14 @@ def read_first_record(path: str, text: Format) -> str | None:
 
 
 def read_heading(path: str, text: Format) -> list[str]:
-    """Return the column names in a file's first record.
+    """Return the column names in a file's first record, without blanks around them.
 
     Raises:
         PolicyError: the record contains NUL, or a line's end within a name.
     """
     line = read_first_record(path, text)
     with contextlib.suppress(csv.Error):
-        return next(_read_csv(iter([line]), text), []) if line is not None else []
+        return [name.strip() for name in next(_read_csv(iter([line]), text), [])] if line is not None else []
     raise PolicyError(
         f"the first line of {Path(path).name} can't be read as names of columns: it has NUL in it, or \\r within a name.",
         hint="write the file as UTF-8 text with lines that end in \\n, or set encoding in its format.",
@@ -387,7 +387,7 @@ def _find_missing(text: Format, columns: Iterable[str], path: str) -> tuple[str 
     """Return the first column that a file's first line lacks, if any, and the names in that line."""
     names = read_heading(path, text)
     known = set(map(fold, names))
-    missing = next((column for column in columns if fold(column) not in known), None)
+    missing = next((column for column in columns if fold(column.strip()) not in known), None)
     return (None if missing is None or _is_empty(path) else missing), names
 
 
@@ -439,7 +439,7 @@ def _fits_nowhere(path: str, table: Table, text: Format) -> bool:
             seen += 1
             with contextlib.suppress(csv.Error):
                 fields = next(_read_csv(iter([found]), text), []) if isinstance(found, str) else found
-                if fields is not None and len(fields) == width:
+                if fields is not None and len(fields[:-1] if fields[width:] == [""] else fields) == width:
                     return False
         if seen >= _SAMPLE:
             break
@@ -497,16 +497,17 @@ def write_query(path: str, table: Table, text: Format, columns: Mapping[str, str
     """
     if table.text == "json":
         return _write_objects(columns, text, raw)
-    names = [fold(name) for name in (read_heading(path, text) if text.header else columns)]
+    names = [fold(name.strip()) for name in (read_heading(path, text) if text.header else columns)]
     places = {name: index for index, name in reversed(list(enumerate(names, start=1)))}
     items = [f"NULL::{'VARCHAR' if raw else kind}" for kind in columns.values()]
     for index, (name, kind) in enumerate(columns.items()):
-        if fold(name) in places:
-            field = _write_unquoted(f"f[{places[fold(name)]}]", kind, text)
+        if (place := places.get(fold(name.strip()))) is not None:
+            field = _write_unquoted(f"f[{place}]", kind, text)
             items[index] = field if raw else write_typed_field(field, kind, text)
     if raw:
         items = [*_name_items(items, columns), "f IS NULL AS dpsql_unread"]
-    fitting = [f"len(f) = {len(names)}"] if text.header else []
+    width = len(names)  # a row may end in one more delimiter
+    fitting = [f"(len(f) = {width} OR (len(f) = {width + 1} AND f[-1] = ''))"] if text.header else []
     if text.quoted_newlines:
         fields = f"SELECT fields AS f FROM {RECORDS}"
     else:

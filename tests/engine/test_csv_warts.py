@@ -117,8 +117,51 @@ WARTS: dict[str, tuple[str | bytes, str]] = {
     "quotes doubled": (plain('"say ""{i}"""'), ""),
     "backslashes before quotes": (plain('"say \\"{i}\\""'), "escape = '\\'"),
     "a comma at the end": (lines("id,x,", "{i},{i},"), "names = ['id', 'x', 'rest'], header = false, skip = 1"),
+    "some fields in quotes": (plain("{t}", t=['"1"', "2", '"3"', "4.5"]), ""),
+    "quoted texts with newlines and delimiters": (lines("id,x", '{i},"{i}, a\nb\n\nc"'), ""),
+    "carriage returns within quotes": (lines("id,x", '{i},"a\r\nb"', end="\r\n"), ""),
+    "a delimiter at the end of each row": (lines("id,x", "{i},{i},"), "header = false, skip = 1, names = ['id', 'x', 'rest']"),
+    "names that occur twice": (lines("id,x,x", "{i},{i},{d}"), "header = false, skip = 1, names = ['id', 'x', 'rest']"),
+    "names with blanks, and a byte order mark": (
+        "\ufeff" + lines("id, my x ,y z", "{i},{i}.5,{d}"), "header = false, skip = 1, names = ['id', 'my x', 'y z']",
+    ),
+    "a minus behind numbers": (plain("{t}", t=["1-", "2", "3.5-"]), "types = {'x': 'VARCHAR'}"),
+    "parentheses for minus": (plain("{t}", t=["(1)", "2"]), "types = {'x': 'VARCHAR'}"),
+    "fractions of a per cent": (plain("{i}.5 %"), ""),
+    "currency before": (plain("${i}.50"), ""),
+    "currency behind": (lines("id;x", "{i};{i},50 €"), SEMI),
+    "currency with thousands": (plain('"{t}"', t=["$1,234.50", "$12.25"]), ""),
+    "two-digit years before and after the pivot": (
+        plain("{m:02d}/{d:02d}/{t}", t=["68", "69", "99", "00"]), "dateformat = '%m/%d/%y'",
+    ),
+    "24:00:00": (plain("{t}", t=["24:00:00", "10:00:00"]), "types = {'x': 'VARCHAR'}"),
+    "times that end at midnight": (plain("2024-01-{d:02d} {t}", t=["24:00:00", "10:00:00"]), "types = {'x': 'VARCHAR'}"),
+    "tabs in quotes": (lines("id\tx", '{i}\t"a\t{i}"'), "delim = '\t'"),
+    "a very long line": (plain("{t}", t=["a", "b" * 100_000]), "max_line_size = 10000000"),
+    "an empty last column": (lines("id,x,y", "{i},{i},"), ""),
+    "an empty first column": (lines("y,id,x", ",{i},{i}"), ""),
+    "a row of totals": (lines("id,x", "{i},{i}") + "Total,780\n", ""),
+    "blank rows of delimiters": (lines("id,x", "{i},{i}") + ",\n,\n", ""),
+    "hexadecimal": (plain("0x{i:02x}"), ""),
+    "underscores in numbers": (plain("1_{i:03d}"), ""),
+    "infinity": (plain("{t}", t=["1.5", "inf", "-Infinity"]), ""),
+    "dates without leading zeros": (plain("{y}-{m}-{d}"), ""),
+    "moments with an offset": (plain("{y}-{m:02d}-{d:02d} 10:00:00+02:00"), ""),
+    "month names in full": (plain('"{t} {d}, {y}"', t=["March", "May"]), "dateformat = '%B %d, %Y'"),
+    "unix seconds": (plain("17000000{d:02d}"), ""),
+    "NUL": (plain("a\0b").encode(), "types = {'x': 'VARCHAR'}"),
+    "non-breaking blanks around numbers": (plain("\u00a0{i}"), ""),
+    "quotes within unquoted text": (plain("5\" pipe {i}"), "quote = ''"),
+    "semicolon at the end of each row and name": (
+        lines("id;x;", "{i};{i};"), f"{SEMI}, header = false, skip = 1, names = ['id', 'x', 'rest']",
+    ),
+    "a comment at the end": (plain("{i}") + "# end\n", "comment = '#'"),
+    "leading plus in phone numbers": (plain("+31{i:08d}"), ""),
+    "scientific with comma": (lines("id;x", "{i};1,5E+0{t}", t=[1, 2]), f"{SEMI}, decimal_separator = ','"),
+    "a sep line with a tab": ("sep=\t\n" + lines("id\tx", "{i}\t{i}"), "delim = '\t', skip = 1"),
+    "fields longer than the heading": (lines("id,x", "{t}", t=["1,2", "1,2", "1,2,3"]), "ignore_errors = true"),
 }  # fmt: skip
-assert len(WARTS) >= 60
+assert len(WARTS) >= 100
 
 
 def count_by_hand(path: Path, options: str) -> dict[str, int]:

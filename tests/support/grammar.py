@@ -91,6 +91,16 @@ max_groups = 2
 k = { values = ["a", "b", "c"] }
 q = { bounds = [0, 4] }
 
+# Types of which a fault was found, or whose values leave the engine in another form.
+[tables.w]
+privacy_unit = "unit"
+max_rows_per_group = 2
+max_groups = 2
+[tables.w.columns]
+zone = { time_zone = "America/New_York", bounds = [2020-01-01, 2020-12-31] }
+level = { values = ["a", "b", "c"] }
+whole = { bounds = [0, 5] }
+
 [tables.g]
 public = true
 """
@@ -103,6 +113,8 @@ SCHEMA = {
     "v": "unit INTEGER, oid INTEGER, w INTEGER, k VARCHAR, q DOUBLE",
     "m": "unit INTEGER, day DATE, k VARCHAR, x DOUBLE, n INTEGER, f BOOLEAN",
     "h": "n INTEGER, k VARCHAR, q DOUBLE",
+    "w": "unit INTEGER, moment TIMESTAMPTZ, zone TIMESTAMPTZ, span INTERVAL, level VARCHAR, bits BIT, raw BLOB, "
+    "clock TIMETZ, items BIGINT[], parts STRUCT(a HUGEINT,b VARCHAR[]), whole HUGEINT, id UUID, pairs MAP(VARCHAR,INTEGER)",
 }
 UNITS = (1, 2, 3)
 PAIRS = {1: (1, 1), 2: (1, 2), 3: (2, 1)}
@@ -115,6 +127,14 @@ _VALUES = {
     "unit": [1, 1, 1, 2, 3, None], "k": ["a", "b", "c", "z", None], "oid": [1, 2, 2, 3, 4, None], "f": [True, False, None],
     "x": ["nan", "inf", "-inf", -0.0, 0.3, 2.71828, -9, 5, 40, 1e300, -1e9, 32767.9, 1e-300, None],
     "n": [None, -(2**31), 2**31 - 1, 0, 3, 5, 7], "y": [None, -7, 2, 9, 1], "q": [None, 0, 1, 4, 99, -3, "nan"],
+    "moment": ["2020-03-29 00:59:59Z", "infinity", "-infinity", "290309-12-22 (BC) 00:00:00+00", "2020-10-25 01:30:00+02", None],
+    "zone": ["2020-03-08 06:59:59Z", "294247-01-10 04:00:54.775806+00", "-infinity", "2020-11-01 05:30:00Z", None],
+    "span": ["1 day", "24 hours", "1 month", "30 days", "178000000 years", "-2147483648 days", "9223372036854775807 microseconds", None],
+    "level": ["a", "b", "c", "z", None], "bits": ["0", "1", "101", None], "raw": ["a", "", "\\xFF\\x00", None],
+    "clock": ["00:00:00-15:59:59", "24:00:00+15:59:59", "12:00:00+00", None], "id": ["0" * 32, "f" * 32, None],
+    "items": ["[]", "[1, NULL]", "[9223372036854775807]", "[1, 1]", None], "pairs": ["{a=1}", "{}", None],
+    "parts": ["{a: 1, b: [x]}", "{a: 170141183460469231731687303715884105727, b: []}", "{a: NULL, b: NULL}", None],
+    "whole": [0, 3, 2**127 - 1, -(2**127) + 1, 10**38, None],
     "w": [3, 3, 5, None], "day": ["2020-01-01", "2020-01-31", "2020-02-01", "2021-01-01", None],
 }  # fmt: skip
 
@@ -132,7 +152,10 @@ class Databases:
     count: int
 
     def contents(self, number: int) -> str:
-        return "\n".join(f"{name}: {self.con.sql(f'FROM d{number}.{name}').fetchall()}" for name in SCHEMA)
+        return "\n".join(
+            f"{name}: {self.con.sql(f'SELECT COLUMNS(*)::VARCHAR FROM d{number}.{name}').fetchall()}"
+            for name in SCHEMA
+        )
 
 
 WITHOUT_CAPS = re.sub(r"max_(rows_per_group|rows|groups) = \d+\n", "", POLICY)
@@ -225,6 +248,23 @@ _ROWS = [
     "SELECT unit AS u, k, w.c AS x, n, f FROM t LEFT JOIN UNNEST([x, n::DOUBLE][1:2]) AS w(c) ON TRUE",
     "SELECT u, k, x, n, f FROM (SELECT unit AS u, UNNEST(string_split(k || ',b', ',')) AS k, x, n, f FROM t)",
     "SELECT u, k, x, n, f FROM (SELECT unit AS u, f, x, n::VARCHAR AS m, k AS l FROM t) UNPIVOT (k FOR n1 IN (l, m)), (SELECT 2 AS n)",
+    "SELECT unit AS u, level AS k, epoch(moment) AS x, hour(zone)::INTEGER AS n, raw = '\\xFF\\x00'::BLOB AS f FROM w",
+    "SELECT unit AS u, level AS k, date_diff('day', zone, zone + INTERVAL 1 DAY)::DOUBLE AS x, month(zone)::INTEGER AS n, "
+    "moment > '2020-03-29T01:00:00Z' AS f FROM w",
+    "SELECT unit AS u, dayname(zone) AS k, epoch(span) AS x, LEAST(whole, 9)::INTEGER AS n, span < INTERVAL 30 DAY AS f FROM w",
+    "SELECT unit AS u, level AS k, parts.a::DOUBLE AS x, len(parts.b)::INTEGER AS n, list_contains(parts.b, 'x') AS f FROM w",
+    "SELECT unit AS u, parts.b[1] AS k, whole::DOUBLE AS x, len(items)::INTEGER AS n, bits IS NULL AS f FROM w",
+    "SELECT unit AS u, level AS k, list_sum(items)::DOUBLE AS x, items[1]::INTEGER AS n, id = 'ffffffff-ffff-ffff-ffff-ffffffffffff' AS f FROM w",
+    "SELECT unit AS u, level AS k, c::DOUBLE AS x, c::INTEGER AS n, raw <> ''::BLOB AS f FROM w, UNNEST(items) AS l(c)",
+    "SELECT unit AS u, MAX(level::VARCHAR) AS k, COUNT(raw)::DOUBLE AS x, COUNT(DISTINCT span)::INTEGER AS n, MIN(moment) > '2020-03-29T01:00:00Z' AS f "
+    "FROM w GROUP BY unit",
+    "SELECT w.unit AS u, t.k, epoch(span) AS x, n, raw IN (''::BLOB, 'a'::BLOB) AS f FROM t JOIN w USING (unit)",
+    "SELECT a.unit AS u, b.level AS k, whole::DOUBLE AS x, n, a.raw = 'a'::BLOB AS f FROM w a JOIN (SELECT unit, level, hour(zone)::INTEGER AS n "
+    "FROM w) b ON a.unit = b.unit",
+    "SELECT unit AS u, level AS k, whole::DOUBLE AS x, row_number() OVER (PARTITION BY unit ORDER BY span, whole, id)::INTEGER AS n, "
+    "clock IS NULL AS f FROM w",
+    "SELECT unit AS u, g.k, COUNT(span) OVER (PARTITION BY unit)::DOUBLE AS x, label AS n, pairs IS NULL AND bits IS NULL AS f FROM w JOIN g ON w.level = g.k",
+    "SELECT unit AS u, strftime(zone, '%m') AS k, epoch((moment AT TIME ZONE 'UTC') - INTERVAL 1 DAY) AS x, (epoch(span) / 86400)::INTEGER AS n, TRUE AS f FROM w",
 ]  # fmt: skip
 _MONTH = "date_trunc('month', day)"
 _PARTED = [  # units of one person and one month
