@@ -551,7 +551,7 @@ class DuckDBEngine(Engine):
         """Make a table readable, and return its catalog, schema and name in exact queries."""
         files = self._sources.get(table.name)
         if files is not None:
-            sources.open_files(self._con, self.policy, table, files)
+            self._orders[table.name] = sources.open_files(self._con, self.policy, table, files)
             return ("temp", "main", sources.name_view(table))
         name = table.source or table.name
         temporary = "." not in name and sources.exists_in_catalog(self._con, name, temporary=True)

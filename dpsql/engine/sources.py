@@ -375,16 +375,27 @@ def _read_arrow(path: str) -> pa.Table:
     return pyarrow.feather.read_table(path)
 
 
-def _copy_arrow(con: duckdb.DuckDBPyConnection, name: str, table: Table, path: str) -> dict[str, str]:
-    """Create a temporary table of an Arrow file, with NULL for invalid values, and return names and types of its columns."""
+_Orders = dict[str, tuple[str, ...]]
+"""The labels of columns of an ordered type, in that order."""
+
+
+def _copy_arrow(
+    con: duckdb.DuckDBPyConnection, name: str, table: Table, path: str
+) -> tuple[dict[str, str], _Orders]:
+    """Create a temporary table of an Arrow file, with NULL for invalid values.
+
+    Returns:
+        Names and types of its columns, and the orders of their labels.
+    """
     with suppress(pa.ArrowException, OSError, duckdb.Error):
-        con.register(_CLEAN_COLUMNS, _finish(table.name, _read_arrow(path)))
+        read = _finish(table.name, _read_arrow(path))
+        con.register(_CLEAN_COLUMNS, read)
         con.execute(
             f"CREATE OR REPLACE TEMP TABLE {quote_identifier(name)} AS SELECT * FROM {_CLEAN_COLUMNS}"
         )
         con.unregister(_CLEAN_COLUMNS)
-        return describe_relation(con, f"temp.main.{quote_identifier(name)}") or {}
-    return {}
+        return describe_relation(con, f"temp.main.{quote_identifier(name)}") or {}, list_orders(read)
+    return {}, {}
 
 
 def find_bad_columns(path: str, columns: Mapping[str, str]) -> list[str]:
@@ -609,8 +620,8 @@ def name_view(table: Table) -> str:
     return f"dpsql_source_{table.name}"
 
 
-def open_files(con: duckdb.DuckDBPyConnection, policy: Policy, table: Table, files: list[str]) -> None:
-    """Create the temporary view or table of files for exact queries.
+def open_files(con: duckdb.DuckDBPyConnection, policy: Policy, table: Table, files: list[str]) -> _Orders:
+    """Create the temporary view or table of files for exact queries, and return the orders of labels of one Arrow file.
 
     Raises:
         PolicyError: a file can't be read, or the policy does not declare the types of its columns.
@@ -618,14 +629,15 @@ def open_files(con: duckdb.DuckDBPyConnection, policy: Policy, table: Table, fil
     name = name_view(table)
     if table.text is not None:
         copy_text(con, name, table, list_types(policy, table), files)
-        return
+        return {}
+    orders: _Orders = {}
     columns = list_types(policy, table) if table.several else None
     together: dict[tuple[str, ...], list[str]] = {}
     queries = []
     for index, path in enumerate(files):
         if is_arrow(path):
             copied = f"{name}_{index}"
-            own = _copy_arrow(con, copied, table, path)
+            own, orders = _copy_arrow(con, copied, table, path)
             if not own:
                 raise PolicyError(
                     f"the source {table.source} of {table.name} can't be read as an Arrow file."
@@ -644,6 +656,7 @@ def open_files(con: duckdb.DuckDBPyConnection, policy: Policy, table: Table, fil
             together.setdefault((items, *found, *found.values()), []).append(path)
     queries += [f"SELECT {shape[0]} FROM {write_scan(*paths)}" for shape, paths in together.items()]
     _create(con, table, "VIEW", " UNION ALL ".join(queries))
+    return {} if table.several else orders  # files may differ
 
 
 def _write_items(table: Table, path: str, found: Mapping[str, str], columns: Mapping[str, str] | None) -> str:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import datetime
 import decimal
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.feather
 import pytest
 
 import dpsql
@@ -257,29 +259,55 @@ def test_values_of_unknown_types_are_counted_in_databases_too() -> None:
                     session.sql(f"SELECT {refused} FROM t")
 
 
-ORDERED = "SELECT x, COUNT(*) AS n FROM t GROUP BY x ORDER BY x"
+LABELS = ["low", "mid", "high"]
+ORDER: dict[str, list[tuple[Any, ...]]] = {
+    "SELECT x FROM g ORDER BY x": [("low",), ("mid",), ("high",)],
+    "SELECT x FROM g ORDER BY x DESC LIMIT 1": [("high",)],
+    "SELECT MIN(x), MAX(x), arg_max(x, n) FROM g": [("low", "high", "high")],
+    "SELECT x, SUM(n) OVER (ORDER BY x) AS s FROM g ORDER BY x": [("low", 200), ("mid", 400), ("high", 600)],
+    "SELECT list(x ORDER BY x) FROM g": [(LABELS,)],
+    "SELECT COUNT(*) FROM g WHERE x IS NOT NULL": [(3,)],
+}
+"""Statements above the groups g of x."""
 
 
-@pytest.mark.parametrize("kind", ["ENUM", "ordered categories", "polars"])
-def test_enumerations_keep_their_order(kind: str) -> None:
-    labels = ["low", "mid", "high"]
-    values = [labels[i % 3] for i in range(600)]
-    with duckdb.connect() as con:
-        data: Any = con
+def ordered(kind: str, folder: Path) -> tuple[Any, str]:
+    """Return a database with the table t of 300 people, whose x has the labels in their order; and its source."""
+    query = "SELECT i // 2 AS uid, (['low', 'mid', 'high'][i % 3 + 1])::ENUM('low', 'mid', 'high') AS x FROM range(600) r(i)"
+    units, values = [i // 2 for i in range(600)], [LABELS[i % 3] for i in range(600)]
+    words = pa.array(LABELS)
+    arrow = pa.DictionaryArray.from_arrays(
+        pa.array([i % 3 for i in range(600)], pa.int8()), words, ordered=True
+    )
+    table = pa.table({"uid": units, "x": arrow})
+    if kind.endswith("ENUM"):
+        con = duckdb.connect(str(folder / "t.duckdb") if kind == "a file's ENUM" else ":memory:")
+        con.execute(f"CREATE TABLE t AS {query}")
         if kind == "ENUM":
-            con.execute("CREATE TYPE level AS ENUM ('low', 'mid', 'high')")
-            con.execute(
-                "CREATE TABLE t AS SELECT i // 2 AS uid, (['low', 'mid', 'high'][i % 3 + 1])::level AS x FROM range(600) r(i)"
-            )
-        elif kind == "polars":
-            pl = pytest.importorskip("polars")
-            data = {
-                "t": pl.DataFrame(
-                    {"uid": [i // 2 for i in range(600)], "x": pl.Series(values, dtype=pl.Enum(labels))}
-                )
-            }
-        else:
-            x = pd.Categorical(values, labels, ordered=True)
-            data = {"t": pd.DataFrame({"uid": [i // 2 for i in range(600)], "x": x})}
-        with dpsql.connect(data, policy=dpsql.Policy.loads(BARE)) as session:
-            assert [row[0] for row in session.sql(ORDERED).fetchall()] == labels
+            return con, ""
+        con.close()
+        return str(folder / "t.duckdb"), ""
+    if kind.startswith("."):
+        pyarrow.feather.write_feather(table, str(folder / f"t{kind}"))
+        return ":memory:", f"source = '{folder}/t{kind}'\n"
+    if kind == "polars":
+        pl = pytest.importorskip("polars")
+        return {"t": pl.DataFrame({"uid": units, "x": pl.Series(values, dtype=pl.Enum(LABELS))})}, ""
+    if kind == "ordered categories":
+        return {"t": pd.DataFrame({"uid": units, "x": pd.Categorical(values, LABELS, ordered=True)})}, ""
+    return {"t": table}, ""
+
+
+@pytest.mark.parametrize(
+    "kind", ["ENUM", "a file's ENUM", "ordered categories", "polars", "arrow", ".arrow", ".feather"]
+)
+def test_enumerations_keep_their_order(kind: str, tmp_path: Path) -> None:
+    data, source = ordered(kind, tmp_path)
+    policy = BARE.replace("[tables.t]\n", f"[tables.t]\n{source}")
+    with dpsql.connect(data, policy=dpsql.Policy.loads(policy)) as session:
+        grouped = "SELECT x, COUNT(*) AS n FROM t GROUP BY x"
+        for text, expected in ORDER.items():
+            assert session.sql(f"WITH g AS ({grouped}) {text}").fetchall() == expected, text
+        assert [row[0] for row in session.sql(f"{grouped} ORDER BY x").fetchall()] == LABELS
+        counts = "SELECT COUNT(x), COUNT(*) FILTER (WHERE x IS NULL), COUNT(DISTINCT x) FROM t"
+        assert session.sql(counts).fetchone() == (600, 0, 3)

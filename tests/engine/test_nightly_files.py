@@ -1,0 +1,196 @@
+"""A nightly job's folder of Parquet files by different writers, as one table: equal to plain DuckDB over the same rows."""
+
+from __future__ import annotations
+
+import datetime
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+import dpsql
+
+pl = pytest.importorskip("polars")
+
+CITIES = ["Delft", "Leiden", "Gouda", "Breda"]
+FIRST = datetime.date(2024, 1, 1)
+_SCHEMA = pa.schema([
+    ("unit", pa.int64()), ("night", pa.date32()), ("seen", pa.timestamp("us")), ("amount", pa.float64()), ("city", pa.string()),
+    ("tags", pa.list_(pa.string())), ("info", pa.struct([("a", pa.int64()), ("b", pa.string())])),
+])  # fmt: skip
+COLUMNS = {
+    "unit": "BIGINT", "night": "DATE", "seen": "TIMESTAMP", "amount": "DOUBLE", "city": "VARCHAR", "tags": "VARCHAR[]",
+    "info": "STRUCT(a BIGINT, b VARCHAR)",
+}  # fmt: skip
+
+
+def make_night(number: int) -> pa.Table:
+    """Return the rows of a night, of which no person has more than one; amounts are quarters."""
+    chance = random.Random(number)
+    night = FIRST + datetime.timedelta(number)
+    rows = []
+    for unit in chance.sample(range(2_000), 25):
+        moment = datetime.datetime.combine(night, datetime.time(chance.randrange(24), chance.randrange(60)))
+        row: dict[str, Any] = {
+            "unit": unit,
+            "night": night,
+            "seen": moment,
+            "amount": chance.randrange(400) / 4,
+        }
+        row |= {"city": chance.choice([*CITIES, None]), "tags": chance.choice([["a"], ["a", "b"], [], None])}
+        row["info"] = chance.choice([None, {"a": unit % 7, "b": "x"}, {"a": None, "b": "y"}])
+        rows.append(row)
+    return pa.Table.from_pylist(rows, _SCHEMA)
+
+
+def _write_pandas(table: pa.Table, path: Path, zone: str | None = None) -> None:
+    frame = table.to_pandas()
+    frame["city"] = frame["city"].astype("category")
+    frame["seen"] = frame["seen"].astype("datetime64[ns]")
+    if zone is not None:
+        frame["seen"] = frame["seen"].dt.tz_localize("UTC").dt.tz_convert(zone)
+    frame["amount"] = frame["amount"].astype("Float64")
+    frame.to_parquet(path)
+
+
+def _write_pandas_zoned(table: pa.Table, path: Path) -> None:
+    _write_pandas(table, path, "Europe/Berlin")
+
+
+def _write_polars(table: pa.Table, path: Path) -> None:
+    frame = pl.from_arrow(table).with_columns(
+        pl.col("city").cast(pl.Categorical), pl.col("seen").cast(pl.Datetime("ms"))
+    )
+    frame.write_parquet(path)
+
+
+def _write_polars_zoned(table: pa.Table, path: Path) -> None:
+    frame = pl.from_arrow(table).with_columns(
+        pl.col("city").cast(pl.Enum(CITIES)),
+        pl.col("seen").dt.replace_time_zone("UTC").dt.convert_time_zone("Asia/Tokyo"),
+    )
+    frame.write_parquet(path, compression="lz4")
+
+
+def _write_duckdb(table: pa.Table, path: Path, items: str = "*", options: str = "") -> None:
+    with duckdb.connect() as con:
+        con.register("rows", table)
+        con.execute(f"COPY (SELECT {items} FROM rows) TO '{path}' (FORMAT parquet{options})")
+
+
+def _write_duckdb_typed(table: pa.Table, path: Path) -> None:
+    words = ", ".join(f"'{city}'" for city in CITIES)
+    typed = f"city::ENUM({words}) AS city, amount::DECIMAL(9, 2) AS amount, unit::INTEGER AS unit"
+    items = f"* REPLACE ({typed}, timezone('UTC', seen) AS seen)"
+    _write_duckdb(table, path, items, ", COMPRESSION zstd, PARQUET_VERSION v2")
+
+
+def _write_spark(table: pa.Table, path: Path) -> None:
+    """INT96, snappy, a column in the folder's name alone, nullable columns in another order."""
+    home = path.parent / f"night={table['night'][0]}"
+    home.mkdir()
+    (home / "_SUCCESS").touch()
+    found = table.drop_columns(["night"]).select(["info", "tags", "city", "seen", "amount", "unit"])
+    name = home / "part-00000-6d6e2f8c.c000.snappy.parquet"
+    pyarrow.parquet.write_table(found, name, use_deprecated_int96_timestamps=True, flavor="spark")
+
+
+def _write_arrow(table: pa.Table, path: Path) -> None:
+    """Dictionaries, halves of seconds, single floats, large texts, a further column, and names in capitals."""
+    table = table.set_column(4, "city", table["city"].dictionary_encode())
+    table = table.set_column(2, "seen", table["seen"].cast(pa.timestamp("ms")))
+    table = table.set_column(3, "amount", table["amount"].cast(pa.float32()))
+    table = table.append_column("more", pa.array(["x"] * len(table), pa.large_string()))
+    names = [name.upper() for name in table.column_names]
+    pyarrow.parquet.write_table(table.rename_columns(names), path, version="1.0", row_group_size=10)
+
+
+WRITERS: list[Callable[[pa.Table, Path], None]] = [
+    _write_pandas, _write_pandas_zoned, _write_polars, _write_polars_zoned, _write_duckdb, _write_duckdb_typed, _write_spark,
+    _write_arrow,
+]  # fmt: skip
+
+
+POLICY = """
+[budget]
+epsilon = 1e12
+delta = 0.1
+accountant = "basic"
+default_epsilon = 1e8
+default_delta = 1e-9
+[tables.visits]
+source = "data/**/*.parquet"
+privacy_unit = "unit"
+max_rows = 400
+max_groups = 400
+[tables.visits.columns]
+amount.bounds = [0, 100]
+city.values = ["Delft", "Leiden", "Gouda", "Breda"]
+"""
+SAME: list[str] = [
+    "SELECT COUNT(*) AS n, COUNT(city) AS c, COUNT(tags) AS t, COUNT(info) AS i, COUNT(seen) AS a FROM visits",
+    "SELECT SUM(amount) AS s, AVG(amount) AS m, STDDEV_POP(amount) AS d FROM visits",
+    "SELECT COUNT(DISTINCT unit) AS u, COUNT(DISTINCT city) AS c FROM visits",
+    "SELECT city, COUNT(*) AS n, SUM(amount) AS s FROM visits WHERE city IS NOT NULL GROUP BY city ORDER BY city",
+    "SELECT date_trunc('month', seen) AS k, COUNT(*) AS n FROM visits GROUP BY k ORDER BY k",
+    "SELECT night, SUM(amount) AS s FROM visits WHERE night < '2024-01-10' GROUP BY night ORDER BY night",
+    "SELECT hour(seen) AS h, COUNT(*) AS n FROM visits GROUP BY h ORDER BY h",
+    "SELECT COUNT(*) AS n FROM visits WHERE seen >= '2024-01-05 12:00:00' AND seen < '2024-01-20 06:30:00'",
+    "SELECT COUNT(*) AS n FROM visits WHERE seen::DATE <> night",
+    "SELECT tag, COUNT(*) AS n FROM (SELECT unit, UNNEST(tags) AS tag FROM visits) GROUP BY tag ORDER BY tag",
+    "SELECT info.b AS b, SUM(LEAST(GREATEST(info.a, 0), 6)) AS s FROM visits WHERE info IS NOT NULL GROUP BY b ORDER BY b",
+    "SELECT AVG(n) AS m FROM (SELECT unit, COUNT(*) AS n FROM visits GROUP BY unit)",
+    "SELECT COUNT(*) AS n FROM (SELECT unit, row_number() OVER (PARTITION BY unit ORDER BY seen) AS r FROM visits) WHERE r = 2",
+    "SELECT COUNT(*) AS n FROM visits AS a JOIN visits AS b USING (unit) WHERE a.night < b.night",
+    "SELECT SUM(amount) FILTER (WHERE len(tags) = 2) AS s FROM visits",
+    "SELECT MEDIAN(amount) AS m, QUANTILE_DISC(amount, 0.9) AS q FROM visits",
+    "SELECT MODE(city) AS c FROM visits",
+    "SELECT COUNT(*) AS n FROM visits WHERE city IS NOT NULL GROUP BY GROUPING SETS ((city), ()) ORDER BY n",
+]  # fmt: skip
+"""Statements of each kind, which mean the same in DuckDB."""
+FOUND: dict[str, str] = {
+    "SELECT WITH SUBSAMPLE OPTIONS (blocks = 20, bounds = (0, 100)) AVG(amount) AS m FROM visits":
+        "SELECT AVG(amount) FROM visits",
+    "SELECT AVG(amount, contribution_bounds_per_row => (0, 100)) AS m FROM visits WHERE tags IS NULL":
+        "SELECT AVG(amount) FROM visits WHERE tags IS NULL",
+}  # fmt: skip
+"""Statements of further modes, and what they are near."""
+
+
+def near(found: Any, expected: Any, slack: float) -> bool:
+    if isinstance(expected, float | int) and not isinstance(expected, bool):
+        return found is not None and abs(float(found) - float(expected)) <= slack
+    return bool(found == expected)
+
+
+@pytest.mark.parametrize("count", [40, pytest.param(400, marks=pytest.mark.long)])
+def test_statements_of_each_kind_equal_duckdb(tmp_path: Path, count: int) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    nights = [make_night(number) for number in range(count)]
+    for number, table in enumerate(nights):
+        WRITERS[number % len(WRITERS)](table, data / f"night-{number:03}.parquet")
+    typed = "".join(f'{name}.type = "{kind}"\n' for name, kind in COLUMNS.items())
+    (tmp_path / "policy.toml").write_text(POLICY + typed)
+    whole = pa.concat_tables(nights)
+    with duckdb.connect() as con, dpsql.connect(policy=tmp_path / "policy.toml") as session:
+        con.execute("SET TimeZone = 'UTC'")
+        con.register("given", whole)
+        con.execute("CREATE TABLE visits AS FROM given")
+        for text in SAME:
+            expected = con.execute(
+                text.replace("COUNT(*) AS n, SUM(amount)", "COUNT(*) AS n, SUM(amount)")
+            ).fetchall()
+            found = session.sql(text).fetchall()
+            assert len(found) == len(expected), (text, found, expected)
+            for mine, theirs in zip(found, expected, strict=True):
+                assert all(near(a, b, 0.3) for a, b in zip(mine, theirs, strict=True)), (text, mine, theirs)
+        for text, plain in FOUND.items():
+            ((expected_value,),) = con.execute(plain).fetchall()
+            ((value, *_),) = session.sql(text).fetchall()
+            assert near(value, expected_value, 5), (text, value, expected_value)
