@@ -31,7 +31,7 @@ from dpsql.engine.sources import (
     to_arrow,
 )
 from dpsql.engine.text_proposals import propose_format
-from dpsql.engine.text_sources import READ_ERRORS, read_heading
+from dpsql.engine.text_sources import READ_ERRORS, is_sheet, read_heading, require_reader
 from dpsql.errors import PolicyError, did_you_mean
 from dpsql.policy.model import Policy, fold
 from dpsql.policy.tables import FILE_ENDINGS, Table
@@ -310,6 +310,7 @@ def _read_files(pattern: str, base: Path) -> TableSchema:
     table = Table(name, public=True, source=Path(pattern).as_posix())
     if table.text == "json":
         return TableSchema(name, table.source, {})
+    require_reader(pattern)
     try:
         if table.text is not None:
             return _read_text(table, pattern, paths)
@@ -362,7 +363,7 @@ def _read_text(table: Table, pattern: str, paths: list[str]) -> TableSchema:
     """Read the names of CSV files' columns, and guess their format and types."""
     found = propose_format(table, paths)
     if found is None:
-        raise PolicyError(f"{paths[0]} can't be read as CSV.")
+        raise PolicyError(f"{paths[0]} can't be read as {'XLSX' if is_sheet(paths[0]) else 'CSV'}.")
     if found.named:
         text = found.form.fit(table.source, table.text)
         _check_alike(pattern, {path: read_heading(path, text) for path in paths})

@@ -38,7 +38,14 @@ from dpsql.engine.arrow_values import TEXT_TESTS, clean_array, clean_table
 from dpsql.engine.base import find_files
 from dpsql.engine.sandbox import quote_identifier, quote_literal
 from dpsql.engine.text_proposals import count_losses
-from dpsql.engine.text_sources import INTEGER, copy_text, write_text_cast, write_zoned_text
+from dpsql.engine.text_sources import (
+    INTEGER,
+    copy_text,
+    read_keys,
+    require_reader,
+    write_text_cast,
+    write_zoned_text,
+)
 from dpsql.errors import PolicyError
 from dpsql.ledger.state_files import make_private_directory, make_state_directory, write_private
 from dpsql.policy.model import Policy, Table, explain_missing_types, fold, list_types
@@ -534,7 +541,10 @@ def propose_types(table: Table, files: list[str]) -> dict[str, str]:
     else:
         body = f"read_json({listed}, sample_size = -1, union_by_name = true, ignore_errors = true, format = 'auto')"
     with _open_memory() as con:
-        found = {name: _fold_type(kind) for name, kind in (describe_relation(con, body) or {}).items()}
+        described = describe_relation(con, body) or {}
+        if table.text == "json" and list(described) == ["json"] and not read_keys(table, files[0]):
+            return {}  # DuckDB's name for values that are no objects
+        found = {name: _fold_type(kind) for name, kind in described.items()}
     if table.text == "json":
         losses = count_losses(table, files, found, None) if found else None
         found |= dict.fromkeys(losses.lost if losses else (), "VARCHAR")
@@ -856,4 +866,5 @@ def find_source(table: Table, base: Path) -> list[str] | None:
             f"dpsql does not read files like {table.source}, the source of {table.name}.",
             hint=f"known endings are {', '.join(FILE_ENDINGS)}.",
         )
+    require_reader(table.source or "")
     return find_files(table, base)

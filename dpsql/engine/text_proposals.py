@@ -21,6 +21,7 @@ from dpsql.engine.sandbox import quote_identifier
 from dpsql.engine.text_sources import (
     READ_ERRORS,
     RECORDS,
+    is_sheet,
     open_packed,
     read_heading,
     read_source,
@@ -179,6 +180,11 @@ def propose_format(table: Table, files: Collection[str], wanted: Iterable[str] =
 def _propose(table: Table, files: Collection[str], wanted: list[str]) -> TextProposal | None:
     given = table.format or Format()
     path = next(iter(files))
+    if is_sheet(path):
+        names = [name for name in read_heading(path, given.fit(table.source, table.text)) if name]
+        names = names if given.header else wanted
+        texts, rows = _read_texts(replace(table, format=given, columns={}), files, names)
+        return replace(_propose_types(texts, given, names, table, files), rows=rows, named=given.header)
     lines, encoding = _read_lines(path, given)
     if (joined := _join_lines(lines, given, table)) is not None:
         lines, given = joined, replace(given, quoted_newlines=True)

@@ -4,6 +4,8 @@ Usual CSV readers match quotes across lines, so one stray quote consumes the fol
 not UTF-8. Here lines are split first, as bytes: one line is one record, and no record affects another. No value makes the
 SQL fail: a field that does not fit its column is NULL, and an unreadable record is a row of NULLs.
 
+A row of a spreadsheet is a record of texts, as the library fastexcel writes its cells; none of them fails.
+
 If the first line of a CSV file ends in a carriage return alone, so do all lines. Only a first line that names the columns, or is
 skipped, may decide this: a first row is one person's.
 """
@@ -14,6 +16,7 @@ import codecs
 import contextlib
 import csv
 import gzip
+import importlib.util
 import io
 import itertools
 import json
@@ -209,12 +212,54 @@ def read_first_record(path: str, text: Format) -> str | None:
     return None
 
 
+def is_sheet(path: str) -> bool:
+    """Return whether a file is a spreadsheet, by its name."""
+    return path.lower().endswith(".xlsx")
+
+
+def require_reader(path: str) -> None:
+    """Raise PolicyError if a file is a spreadsheet, and the library that reads these is not installed."""
+    if is_sheet(path) and importlib.util.find_spec("fastexcel") is None:
+        what = f"{Path(path).name} needs the library fastexcel, which is not installed."
+        raise PolicyError(what, hint="pip install 'dpsql[excel]'")
+
+
+def _read_sheet(path: str, text: Format) -> Iterator[list[str | None]]:
+    """Yield the rows of a spreadsheet that have a value, as wide as the one that names the columns.
+
+    Raises:
+        OSError: it can't be read, or has no such sheet.
+    """
+    import fastexcel
+
+    read = None
+    with contextlib.suppress(Exception):  # of several classes
+        book = fastexcel.read_excel(path)
+        place = text.sheet if text.sheet is not None else 0
+        read = book.load_sheet(place, header_row=None, skip_rows=0, dtypes="string").to_arrow()
+    if read is None:
+        raise OSError("no spreadsheet, or no such sheet")
+    columns = [pc.replace_substring_regex(c, _MIDNIGHT, r"\1") for c in read.columns]
+    width = 0 if text.header else len(columns)
+    for number, cells in enumerate(zip(*(column.to_pylist() for column in columns), strict=True)):
+        if number < text.skip or not any(cells):
+            continue
+        width = width or max(place for place, cell in enumerate(cells, start=1) if cell)
+        yield list(cells[:width])
+
+
+_MIDNIGHT = r"^([0-9]{4}-[0-9]{2}-[0-9]{2}) 00:00:00$"
+"""A cell with a date."""
+
+
 def read_heading(path: str, text: Format) -> list[str]:
     """Return the column names in a file's first record, without blanks around them.
 
     Raises:
         PolicyError: the record contains NUL, or a line's end within a name.
     """
+    if is_sheet(path):
+        return [(name or "").strip() for name in next(_read_sheet(path, text), [])]
     line = read_first_record(path, text)
     with contextlib.suppress(csv.Error):
         return [name.strip() for name in next(_read_csv(iter([line]), text), [])] if line is not None else []
@@ -239,7 +284,10 @@ def _read_csv(lines: Iterator[str], text: Format) -> Any:
 def read_quoted_records(path: str, text: Format, skip: bool) -> pa.RecordBatchReader:
     """Return records, with quoted fields that may span lines, as a column `fields` of lists of texts."""
 
-    def rows() -> Iterator[list[str] | None]:
+    def rows() -> Iterator[list[Any] | None]:
+        if is_sheet(path):
+            yield from _read_sheet(path, text)
+            return
         encoding = "utf-8" if text.encoding == "utf-16" else text.encoding
         with io.TextIOWrapper(_open(path, text), encoding, "surrogateescape", newline="") as file:
             lines = _read_csv(file, text)
@@ -254,9 +302,9 @@ def read_quoted_records(path: str, text: Format, skip: bool) -> pa.RecordBatchRe
                 if row:
                     yield [f if f.isascii() else _SURROGATES.sub(UNDECODABLE, f) for f in row]
 
-    def records() -> Iterator[list[str] | None]:
+    def records() -> Iterator[list[Any] | None]:
         for index, row in enumerate(rows()):
-            if index == 0 and row:
+            if index == 0 and row and row[0]:
                 row[0] = row[0].removeprefix("\ufeff")
             if index or not skip:
                 yield row
@@ -416,12 +464,14 @@ def describe_records(table: Table, files: Iterable[str]) -> list[str]:
     for path in files:
         with contextlib.suppress(*READ_ERRORS, PolicyError):
             name = Path(path).name
-            if table.text == "json":
-                found = {fold(key) for key in _read_keys(path, text)}
+            if table.text == "json" and _is_empty(path):
+                said.append(f"{name} is empty.")
+            elif table.text == "json":
+                found = {fold(key) for key in read_keys(table, path)}
                 said += [
                     f"none of the first {_SAMPLE} records of {name} has {key}, the privacy unit's column."
                     for key in keys
-                    if fold(key) not in found and not _is_empty(path)
+                    if fold(key) not in found
                 ]
             elif text.header and _fits_nowhere(path, table, text):
                 said.append(
@@ -458,8 +508,9 @@ def _is_empty(path: str) -> bool:
         return not file.read(len(_BOM) + 1).removeprefix(_BOM)
 
 
-def _read_keys(path: str, text: Format) -> list[str]:
+def read_keys(table: Table, path: str) -> list[str]:
     """Return the names in the first records of a JSON file."""
+    text = (table.format or Format()).fit(table.source, table.text)
     read = read_array_records(path, text) if text.records == "array" else read_records(path, text, False)
     names: dict[str, None] = {}
     left = _SAMPLE

@@ -575,9 +575,15 @@ def _check_losses(
     if losses.unread:
         findings.lost = True
         much = losses.unread * 4 >= losses.rows
+        share = "none" if losses.unread == losses.rows else "at least a quarter" if much else "some"
+        here = which.replace("all rows", "the rows", 1) if share == "none" else which
+        if table.text == "json":
+            why = "is a JSON object" if share == "none" else "are no JSON objects"
+        else:
+            can = "can" if share == "none" else "can't"
+            why = f"{can} be read, since their fields or quotes don't fit the format"
         (findings.missing if much else findings.advice).append(
-            f"{table.name}: {'at least a quarter' if much else 'some'} of {which} can't be read, since their fields or quotes "
-            "don't fit the format: all their values are NULL."
+            f"{table.name}: {share} of {here} {why}: all their values are NULL."
         )
     better = {}
     for name, (lost, values) in losses.lost.items():

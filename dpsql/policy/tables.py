@@ -33,8 +33,8 @@ TEXT_KINDS = {
         ".ndjson": "json",
     }.items()
     for packed in ("", ".gz", ".zst")
-}
-"""Endings of text files, whose types are not in them, and the kind of text."""
+} | {".xlsx": "xlsx"}
+"""Endings of files without types of columns, and their kind. Each cell of a spreadsheet has a type of its own."""
 ARROW_ENDINGS = (".arrow", ".feather")
 FILE_ENDINGS = (".parquet", *ARROW_ENDINGS, *TEXT_KINDS)
 ZONED = "TIMESTAMP WITH TIME ZONE"
@@ -94,6 +94,10 @@ _TYPES_OF_VALUES = {
 }  # fmt: skip
 
 
+_LETTERS = ("delimiter", "quote", "escape", "comment", "encoding", "quoted_newlines")
+"""Settings of files of characters."""
+
+
 @dataclass(frozen=True)
 class Format(Section):
     """The format of a text source. Each setting has a fixed default: nothing is guessed.
@@ -114,6 +118,7 @@ class Format(Section):
             changes the rows after it: the check of the policy warns.
         records: for JSON: ``"lines"`` (an object on each line), or ``"array"`` (one array of objects). One bad record
             ends an array: the check of the policy warns.
+        sheet: for XLSX: the name of the sheet; the first by default.
     """
 
     delimiter: str | None = declare_field(validate.settle_letter, only="csv")
@@ -132,6 +137,7 @@ class Format(Section):
     timestamp_format: str | None = declare_field(validate.settle_pattern)
     quoted_newlines: bool = declare_field(validate.settle_flag, False, only="csv")
     records: str = declare_field(validate.settle_choice("lines", "array"), "lines", only="json")
+    sheet: str | None = declare_field(validate.settle_text, only="xlsx")
 
     def _check_together(self) -> None:
         if self.quote and self.quote == self.delimiter:
@@ -157,7 +163,7 @@ class Format(Section):
         return (self.null,) if isinstance(self.null, str) else self.null
 
     def fit(self, source: str | None, text: str | None) -> Format:
-        """Return this format with the defaults of a kind of text: ``"csv"``, ``"tsv"`` or ``"json"``.
+        """Return this format with the defaults of a kind of text: ``"csv"``, ``"tsv"``, ``"json"`` or ``"xlsx"``.
 
         Raises:
             PolicyError: the source is no text, or its kind does not have one of the settings.
@@ -169,7 +175,10 @@ class Format(Section):
                 else "only text files have a format."
             )
             raise PolicyError(wrong, keys=("format",), hint="remove format.")
-        for key in self.find_given("csv" if text == "json" else "json"):
+        others = {"json": ("csv", "xlsx"), "xlsx": ("json",)}.get(text, ("json", "xlsx"))
+        wrong_keys = [key for kind in others for key in self.find_given(kind)]
+        wrong_keys += [key for key in self.collect() if text == "xlsx" and key in _LETTERS]
+        for key in wrong_keys:
             raise PolicyError(f"{text.upper()} has no {key}.", keys=("format", key), hint=f"remove {key}.")
         comma = self.delimiter or ("\t" if text == "tsv" else ",")
         if comma == self.quote:
@@ -179,6 +188,8 @@ class Format(Section):
         assign(made, "escape", self.escape or self.quote)
         if text == "json":  # no line names the columns
             assign(made, "header", False)
+        if text == "xlsx":  # its rows come as fields
+            assign(made, "quoted_newlines", True)
         return made
 
 
@@ -536,7 +547,7 @@ class Table(Section):
 
     @property
     def text(self) -> str | None:
-        """The kind of text (``"csv"``, ``"tsv"``, ``"json"``); None for a source with types of its own."""
+        """The kind of text (``"csv"``, ``"tsv"``, ``"json"``, ``"xlsx"``); None for a source with types of its own."""
         source = "" if self.source is None else self.source.lower()
         return next((kind for ending, kind in TEXT_KINDS.items() if source.endswith(ending)), None)
 

@@ -150,8 +150,8 @@ def test_one_file_of_several_may_be_empty(tmp_path: Path) -> None:
 
 
 WIDE = [
-    (ROWS.replace("\n", ",\n"), ""),
-    (ROWS.replace("\n", ",\n"), "format = { quoted_newlines = true }"),
+    (ROWS.replace("\n", ",,\n"), ""),
+    (ROWS.replace("\n", ",,\n"), "format = { quoted_newlines = true }"),
     (ROWS.replace(",", ";"), ""),
     (ROWS.replace(",", ",7,") * 3, ""),
 ]
@@ -171,6 +171,15 @@ def test_the_owners_check_lists_rows_that_all_have_another_width(
     (tmp_path / "wide.csv").write_text("uid,x\n" + rows + "5000,1\n")
     said = [words in line for line in check_policy(tmp_path / "policy.toml").missing]
     assert said.count(True) == (rows.count("\n") >= 100)
+
+
+@pytest.mark.parametrize("more", ["", "format = { quoted_newlines = true }"])
+def test_one_delimiter_at_the_end_of_each_row_is_ignored(tmp_path: Path, more: str) -> None:
+    (tmp_path / "wide.csv").write_text("uid, x\n" + ROWS.replace("\n", ",\n"))
+    (tmp_path / "policy.toml").write_text(POLICY.format(source='source = "wide.csv"', more=more))
+    assert not any("wide.csv" in line for line in check_policy(tmp_path / "policy.toml").missing)
+    with dpsql.connect(policy=tmp_path / "policy.toml") as session:
+        assert session.sql("SELECT COUNT(*), COUNT(x) FROM t").fetchone() == (50, 50)
 
 
 @pytest.mark.parametrize("records", ['{"id": 1, "x": 2}\n' * 20, "uid,x\n" + ROWS, "\n\n\n"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections import Counter
 from pathlib import Path
 
@@ -167,3 +168,41 @@ def test_columns_that_the_policy_does_not_name(trips: list[tuple[object, ...]]) 
         line.startswith("trips: late: in t.csv but not in the policy")
         for line in check_policy("p.toml").advice
     )
+
+
+LINES = 'unit = { type = "BIGINT" }\nx = { type = "BIGINT" }\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "said"),
+    [
+        ("a.jsonl", "unit,x", "none of the {} a.jsonl is a JSON object"),
+        ("a.jsonl", "[1, 2]", "a.jsonl looks like one array"),
+        ("a.jsonl", "\x00\xff\x01", "none of the {} a.jsonl is a JSON object"),
+        ("a.jsonl", '{{"x": {0}}}', "v.unit is in the policy but not in a.jsonl. There is x."),
+        (
+            "a.jsonl.gz",
+            '{{"x": {0}}}',
+            "none of the first 100 records of a.jsonl.gz has unit, the privacy unit's column.",
+        ),
+        ("a.jsonl", "", "a.jsonl is empty."),
+    ],
+)
+@pytest.mark.parametrize("rows", [False, True])
+def test_json_without_a_unit_is_said_and_opens(
+    tmp_path: Path, name: str, line: str, said: str, rows: bool
+) -> None:
+    data = "".join(f"{line.format(i)}\n" for i in range(50) if line).encode()
+    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    head = f"[budget]\nepsilon = 1e9\ndefault_epsilon = 1e6\n[tables.v]\nsource = '{name}'\nprivacy_unit = 'unit'\nmax_rows = 2\n"
+    (tmp_path / "p.toml").write_text(f"{head}[tables.v.columns]\n{LINES}")
+    found = check_policy(tmp_path / "p.toml", rows=rows)
+    assert any(
+        said.format("rows of" if rows else "first 10,000 rows of") in text for text in found.missing
+    ), found
+    assert not any("There is json" in text for text in found.missing)
+    assert "Nothing is missing" not in str(found)
+    if rows and line:
+        assert any("(100%) have no unit: they are in no answer" in text for text in found.counted)
+    with dpsql.connect(policy=tmp_path / "p.toml") as session:
+        assert session.sql("SELECT COUNT(*) FROM v").fetchone() == (0,)
