@@ -376,17 +376,18 @@ class DuckDBEngine(Engine):
         before()
         with self._lock:
             self._looked = None
-            self._sources = self._find_sources(self.policy, self._base)
-            self._leave()
-            self._forget()
-            self._fingerprint()
-            opened = False
-            with contextlib.suppress(duckdb.Error):
+            with contextlib.suppress(duckdb.Error, PolicyError):
+                self._sources = self._find_sources(self.policy, self._base)
+                self._leave()
+                self._forget()
+                self._fingerprint()
                 self._open()
-                opened = True
-            if not opened:
-                raise PolicyError("the files have changed, and can't be read.", hint="connect again.")
-            self._looked = found
+                self._looked = found
+        if self._looked is None:  # without names of files or columns, since an analyst sees it
+            raise PolicyError(
+                "the policy's files have changed, and can't be read as the policy says.",
+                hint="dpsql policy check tells the data owner why. Ask again when the files are whole.",
+            )
         return True
 
     @property

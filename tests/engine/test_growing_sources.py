@@ -18,7 +18,7 @@ import pyarrow.parquet
 import pytest
 
 import dpsql
-from tests.support import inside
+from tests.support import inside, served
 
 HEAD = "[budget]\nepsilon = 1e9\naccountant = 'basic'\ndefault_epsilon = 1e6\n"
 TYPES = {"unit": "BIGINT", "amount": "DOUBLE", "day": "BIGINT"}
@@ -119,7 +119,7 @@ def test_answers_of_the_old_data_are_stored_for_the_old_data(tmp_path: Path) -> 
         assert spent(session) == 2e6  # the first answer again
         os.rename(tmp_path / "part-0.parquet", tmp_path / "more")
         for _ in range(2):
-            with pytest.raises(dpsql.PolicyError, match="does not exist"):
+            with pytest.raises(dpsql.PolicyError, match="have changed, and can't be read"):
                 session.sql(COUNT, fresh=True)
         os.rename(tmp_path / "away", tmp_path / "part-0.parquet")
         assert ask(session) == (10, 20)
@@ -133,7 +133,7 @@ def test_a_file_that_is_half_written_is_refused_for_free(tmp_path: Path, broken:
         assert ask(session) == (10, 20)
         (tmp_path / "part-1.parquet").write_bytes(broken)
         for _ in range(2):
-            with pytest.raises(dpsql.PolicyError, match="can't be read"):
+            with pytest.raises(dpsql.PolicyError, match="have changed, and can't be read"):
                 session.sql(COUNT, fresh=True)
         _parquet(tmp_path, 1)
         assert ask(session) == (20, 40)
@@ -240,3 +240,27 @@ def test_a_look_costs_little_and_hashes_new_files_alone(
         _parquet(tmp_path, 3)
         assert ask(session) == (40, 80)
         assert len(hashed) == 1
+
+
+def test_a_server_reads_a_folder_that_grows(tmp_path: Path) -> None:
+    """Its analysts see neither the names of files nor of columns that can't be read."""
+    data = tmp_path / "data"
+    data.mkdir()
+    _csv(data, 0)
+    table = "[tables.visits]\nsource = 'data/*.csv'\nprivacy_unit = 'unit'\nmax_rows = 3\n"
+    table += f"columns.amount.bounds = [0, 40]\n{TYPED}"
+    policy = served.write_policy(tmp_path, {"ada": 1e9}, "", HEAD, table)
+    with served.ServerProcess(policy) as server:
+        token = served.make_token(policy, "ada")
+        with dpsql.connect(server.url, token=token) as session:
+            assert ask(session) == (10, 20)
+            _csv(data, 1)
+            assert str(session.explain(COUNT)).startswith("Would cost ε=")
+            assert ask(session) == (20, 40)
+            (data / "secret.csv").write_text("unit,amounts\n1,2\n")
+            with pytest.raises(dpsql.PolicyError) as caught:
+                session.sql(COUNT)
+            assert "secret" not in "".join(caught.value.lines())
+            assert "amount" not in "".join(caught.value.lines())
+            os.remove(data / "secret.csv")
+            assert ask(session) == (20, 40)
