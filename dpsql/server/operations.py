@@ -217,8 +217,9 @@ def _read_question(head: Head) -> Question:
         text, params = match_parameters(text, read_params(head["bound"]) or {})
     for name, value in (params or {}).items():
         for item in value if isinstance(value, list) else [value]:
-            if isinstance(item, str) and len(item) > MAX_PARAMETER:
-                raise BindError(f"${name} has {len(item):,} characters; the server takes {MAX_PARAMETER:,}.")
+            if isinstance(item, str | bytes) and len(item) > MAX_PARAMETER:
+                what = "characters" if isinstance(item, str) else "bytes"
+                raise BindError(f"${name} has {len(item):,} {what}; the server takes {MAX_PARAMETER:,}.")
     return Question(text, params, read_amount(head.get("epsilon")))
 
 

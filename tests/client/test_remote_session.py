@@ -320,6 +320,8 @@ def test_what_is_too_long_is_refused_before_it_is_read(near: Near) -> None:
         remote.sql("SELECT 1 --" + "x" * 70_000)
     with pytest.raises(dpsql.BindError, match=r"\$city has"):
         remote.sql("SELECT $city", {"city": "x" * (operations.MAX_PARAMETER + 1)})
+    with pytest.raises(dpsql.BindError, match="1,048,577 bytes"):
+        remote.sql("SELECT $city", {"city": b"x" * (operations.MAX_PARAMETER + 1)})
     with pytest.raises(WireError, match="may have"):
         remote.sql("SELECT $city", {"city": "x" * (20 << 20)})
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute
 import pyarrow.csv
 import pyarrow.dataset
 import pyarrow.feather
@@ -94,6 +95,31 @@ def _jsonl(folder: Path) -> str:
     return "visits.jsonl"
 
 
+def _json_gz(folder: Path) -> str:
+    _jsonl(folder)
+    (folder / "visits.json.gz").write_bytes(gzip.compress((folder / "visits.jsonl").read_bytes()))
+    return "visits.json.gz"
+
+
+def _ndjson_zst(folder: Path) -> str:
+    _jsonl(folder)
+    packed = pa.Codec("zstd").compress((folder / "visits.jsonl").read_bytes())
+    (folder / "visits.ndjson.zst").write_bytes(packed)
+    return "visits.ndjson.zst"
+
+
+def _hive(folder: Path) -> str:
+    """Folders whose names have a column that the files lack."""
+    for kind in ("a", "b", None):
+        home = folder / "data" / ("plain" if kind is None else f"kind={kind}")
+        home.mkdir(parents=True)
+        of_kind = table().filter(pa.compute.is_null(table()["kind"]))
+        if kind is not None:
+            of_kind = table().filter(pa.compute.equal(table()["kind"], kind))
+        pyarrow.parquet.write_table(of_kind.drop_columns(["kind"]), home / "part-0.parquet")
+    return "data/*/*.parquet"
+
+
 def _csv_zst(folder: Path) -> str:
     _csv(folder)
     packed = pa.Codec("zstd").compress((folder / "visits.csv").read_bytes())
@@ -135,6 +161,9 @@ SELF_DESCRIBED = (_parquet, _arrow, _feather)
         _csv_zst,
         _tsv,
         _jsonl,
+        _json_gz,
+        _ndjson_zst,
+        _hive,
         _arrow,
         _feather,
         _feather_glob,
