@@ -43,6 +43,7 @@ HOMES = {
     "matplotlib": ("dpsql.notebook",),
     "sqlite3": ("dpsql.ledger",),
     "sqlalchemy": ("dpsql.dbapi.sqlalchemy_dialect",),
+    "fastexcel": ("dpsql.engine.text_sources",),
     "mbi": ("dpsql.mechanisms.synthetic.models",),
     "jax": ("dpsql.mechanisms.synthetic.models",),
 }
@@ -52,6 +53,7 @@ LAZY = {
     "shtab",
     "pandas",
     "polars",
+    "fastexcel",
     "matplotlib",
     "scipy",
     "sklearn",

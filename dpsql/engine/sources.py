@@ -39,7 +39,7 @@ from dpsql.engine.base import find_files
 from dpsql.engine.sandbox import quote_identifier, quote_literal
 from dpsql.engine.text_proposals import count_losses
 from dpsql.engine.text_sources import (
-    INTEGER,
+    INTEGER_TYPE,
     copy_text,
     read_keys,
     require_reader,
@@ -616,7 +616,7 @@ def write_typed_column(column: str, kind: str, wanted: str | None) -> str:
     if plain == "VARCHAR":
         return write_text_cast(column, wanted)
     cast = f"TRY_CAST({column} AS {wanted})"
-    fraction = INTEGER.fullmatch(wanted) and plain.startswith(("FLOAT", "DOUBLE", "DECIMAL("))
+    fraction = INTEGER_TYPE.fullmatch(wanted) and plain.startswith(("FLOAT", "DOUBLE", "DECIMAL("))
     return f"CASE WHEN {column} = trunc({column}) THEN {cast} END" if fraction else cast
 
 

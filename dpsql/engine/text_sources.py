@@ -620,9 +620,9 @@ def _write_null(field: str, words: tuple[str, ...]) -> str:
     return f"CASE WHEN {field} NOT IN ({', '.join(map(quote_literal, words))}) THEN {field} END"
 
 
-INTEGER = re.compile(r"U?(?:(?:TINY|SMALL|BIG|HUGE)INT|INTEGER)")
+INTEGER_TYPE = re.compile(r"U?(?:(?:TINY|SMALL|BIG|HUGE)INT|INTEGER)")
 """Types of integers."""
-_NUMERIC = re.compile(rf"{INTEGER.pattern}$|FLOAT$|DOUBLE$|DECIMAL\(")
+_NUMERIC = re.compile(rf"{INTEGER_TYPE.pattern}$|FLOAT$|DOUBLE$|DECIMAL\(")
 
 
 def _write_number(value: str, text: Format) -> str:
@@ -650,7 +650,7 @@ def write_text_cast(value: str, kind: str) -> str:
     DuckDB's cast rounds such a number. Powers of ten are compared as decimals, which hold twelve digits of a fraction.
     """
     cast = f"TRY_CAST({value} AS {kind})"
-    if not INTEGER.fullmatch(kind):
+    if not INTEGER_TYPE.fullmatch(kind):
         return cast
     marked = " OR ".join(f"contains({value}, '{mark}')" for mark in ".eE")
     exact = f"TRY_CAST({value} AS DECIMAL(38, 12))"
