@@ -92,8 +92,8 @@ def test_data_that_went_away_are_told_so_and_nothing_is_charged(lose: Callable[[
     with dpsql.connect(policy="files.toml") as session:
         lose(session)
         for ask in (session.sql, session.explain):
-            refused(lambda ask=ask: ask(COUNT), PolicyError, "data of visits can't be read any more")
-        refused(lambda: session.columns("visits"), PolicyError, "can't be read any more")
+            refused(lambda ask=ask: ask(COUNT), PolicyError, "files have changed, and can't be read")
+        refused(lambda: session.columns("visits"), PolicyError, "have changed, and can't be read")
         assert session.budget().spent_epsilon == 0
 
 

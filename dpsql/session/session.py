@@ -223,12 +223,12 @@ class Session(AnalystSession):
 
     def columns(self, table: str) -> Mapping[str, str]:
         line = self._pipeline
-        with line.turn:
+        with line.asking():
             return line.find_columns(table)
 
     def table_schemas(self) -> Mapping[str, pa.Schema]:
         line = self._pipeline
-        with line.turn:
+        with line.asking():
             return describe_tables(line)
 
     def _find_pictures(self, what: str) -> dict[str, Any]:

@@ -127,7 +127,7 @@ def test_statistics_of_a_choice(
     if CANDIDATE_SENSITIVITY in with_it[0]:  # each candidate's own
         assert [int(row[CANDIDATE_SENSITIVITY]) for row in with_it] == moved == [ROWS, 4 * ROWS]
         read = inside.reader(session, inside.lend(session, planned(session, text)))
-        scored = operator.sweep and operator.sweep.take(bind_parameters(read, {"salt": 7}), Entropy(), True)
+        scored = operator.sweep and operator.sweep.take(bind_parameters(read, {"salt": 7}), Entropy())
         assert not scored or scored.sensitivities.tolist() == moved
 
 
@@ -135,7 +135,7 @@ def test_a_question_to_a_declared_threshold(con: duckdb.DuckDBPyConnection, sess
     session.sql("DECLARE alarm ABOVE_THRESHOLD 5")
     text = "SELECT WITH alarm 2 * COUNT(*) - 1 FROM t"
     operator: Any = planned(session, text).blocks[0].operator
-    (without,), (with_it,) = both(con, session, text, operator.query)
+    (without,), (with_it,) = both(con, session, text, operator.batches[0])
     assert int(with_it[CANDIDATE_SCORE]) - int(without[CANDIDATE_SCORE]) == 2 * ROWS == operator.sensitivity
     declared = inside.declared(session)["alarm"]
     assert declared.epsilon1 + declared.epsilon2 == 1

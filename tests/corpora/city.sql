@@ -689,7 +689,7 @@ SELECT DATE_DIFF('month', DATE '2024-01-01', booked) AS age, COUNT(*) FROM payme
 SELECT booked = LAST_DAY(booked) AS month_end, COUNT(*) FROM payments GROUP BY month_end ORDER BY month_end
 
 -- refused: a sample can't be taken of private rows.
--- hint: aggregate all of them.
+-- hint: aggregate all rows: no sample of them is drawn here.
 SELECT COUNT(*) FROM payments TABLESAMPLE 100 PERCENT
 
 -- refused: amount must be a group or stand inside an aggregate.
@@ -715,7 +715,7 @@ SELECT COUNT(*) FROM trips t JOIN payments p ON t.rider = p.account
 SELECT COUNT(*) FROM (SELECT * FROM trips ORDER BY km DESC LIMIT 100)
 
 -- refused: private tables are joined on something other than their privacy unit.
--- hint: different people's rows can't meet; for each person's own rows, add a.rider = b.rider to ON.
+-- hint: no policy lets different people's rows meet; for each person's own rows, add a.rider = b.rider to ON.
 SELECT COUNT(*) FROM trips a JOIN trips b ON a.origin = b.target
 
 -- refused: points must be a group or stand inside an aggregate.
@@ -1024,7 +1024,7 @@ SELECT (q1 IS NULL)::INT + (q2 IS NULL)::INT AS missing, COUNT(*) FROM survey GR
 -- answered
 SELECT LIST_SUM([q1, q2, q3]) AS s, COUNT(*) FROM survey GROUP BY s ORDER BY s
 
--- possible: the function list_avg is not on the list of those that can't fail or leak.
+-- possible: AVG(LIST_AVG([q1, q2, q3])) needs bounds for LIST_AVG([q1, q2, q3]); the policy declares none.
 SELECT AVG(LIST_AVG([q1, q2, q3])) FROM survey
 
 -- answered
