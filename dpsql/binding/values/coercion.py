@@ -67,14 +67,31 @@ MAX_LITERAL_COUNT = 1_000_000
 # -- building nodes ---------------------------------------------------------------------------------------------
 
 
-def binds_calls_of(name: str) -> Callable[[_Binder], _Binder]:
-    """Register the binder of calls of a function of the catalogue."""
+def binds_calls_of(
+    name: str, count: int | None = None, takes: str = "", hint: str | None = None
+) -> Callable[[_Binder], _Binder]:
+    """Register the binder of calls of a function of the catalogue.
+
+    With ``count``, calls with another number of arguments are refused; ``takes`` says what the function takes.
+    """
 
     def register(function: _Binder) -> _Binder:
-        CALLED[name] = function
+        def checked(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:
+            if len(arguments) != count:
+                raise bind_error(node, takes, hint)
+            return function(node, arguments, bind)
+
+        CALLED[name] = function if count is None else checked
         return function
 
     return register
+
+
+def above_parentheses(node: exp.Expr) -> tuple[exp.Expr, exp.Expr | None]:
+    """Return a node with the parentheses around it, and the node above them."""
+    while isinstance(node.parent, exp.Paren):
+        node = node.parent
+    return node, node.parent
 
 
 def cast_to_double(typed: Typed) -> exp.Expr:
@@ -550,9 +567,7 @@ _BYTES = re.compile(r"(?:\\x[0-9A-Fa-f]{2}|[ -\[\]-~])*")
 
 def _list_compared(node: exp.Expr) -> list[exp.Expr]:
     """Return the values that a value is compared with, by ``=``, ``<>`` or IN a list."""
-    above = node.parent
-    while isinstance(above, exp.Paren):
-        node, above = above, above.parent
+    node, above = above_parentheses(node)
     listed: list[exp.Expr] = []
     if isinstance(above, EQUALITIES):
         listed = [above.this, above.expression]
@@ -755,9 +770,7 @@ def take_value(typed: Typed, node: exp.Expr) -> Typed:
 
 def _is_read_by_key(node: exp.Expr) -> bool:
     """Return whether a map is the operand of ``m['key']`` or the first argument of a function of maps."""
-    above = node.parent
-    while isinstance(above, exp.Paren):
-        node, above = above, above.parent
+    node, above = above_parentheses(node)
     if isinstance(above, exp.Anonymous):
         return above.name.lower() in MAP_WORDS and node.index == 0
     return isinstance(above, exp.MapKeys) or (isinstance(above, exp.Bracket) and node.arg_key == "this")

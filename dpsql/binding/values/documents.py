@@ -8,6 +8,7 @@ whole, since a number of few digits may have a long exponent.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
@@ -15,7 +16,6 @@ from sqlglot import exp
 
 from dpsql.binding.values.coercion import (
     Bind,
-    CallBinder,
     binds_calls_of,
     cast_fitting,
     make_boolean,
@@ -36,7 +36,7 @@ from dpsql.binding.values.sql_types import (
     make_cast,
     make_try,
 )
-from dpsql.language.dialect import bind_error, privacy_error
+from dpsql.language.dialect import privacy_error
 
 _GROWTH = 8
 _WEIGHT = 16
@@ -80,8 +80,27 @@ def _write_path(node: exp.Expr) -> str:
 # -- maps -----------------------------------------------------------------------------------------------------------
 
 
-def _map(name: str, place: exp.Expr, bind: Bind) -> Typed:
-    return require_kind(bind(place), ("MAP",), f"{name} takes a map")
+_Parts = Callable[[exp.Expr, Typed, Sequence[exp.Expr], Bind], Typed]
+
+
+def _binds_map(name: str, key: bool, missing: Type | None = None) -> Callable[[_Parts], _Parts]:
+    """Register the binder of a function of a map, and of a key if ``key`` is set, in SQL's order.
+
+    Of NULL it is NULL of the type ``missing``, or of no type.
+    """
+
+    def register(function: _Parts) -> _Parts:
+        def handle(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:
+            inner = require_kind(bind(arguments[0]), ("MAP",), f"{name} takes a map")
+            if inner.type != NULL:
+                return function(node, inner, arguments[1:], bind)
+            return inner if missing is None else Typed(make_cast(exp.Null(), missing), missing)
+
+        takes = f"{name} takes a map and a key." if key else f"{name} takes a map."
+        binds_calls_of(name, 2 if key else 1, takes)(handle)
+        return function
+
+    return register
 
 
 def _find(node: exp.Expr, inner: Typed, place: exp.Expr, bind: Bind) -> tuple[exp.Expr, Typed]:
@@ -101,69 +120,40 @@ def take_entry(node: exp.Expr, inner: Typed, place: exp.Expr, bind: Bind) -> Typ
     return take_value(Typed(made, inner.type.fields[1][1]), node)
 
 
-@binds_calls_of("map_extract_value")
-def _take_value_of(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:
-    if len(arguments) != 2:
-        raise bind_error(node, "map_extract_value takes a map and a key.")
-    inner = _map("map_extract_value", arguments[0], bind)
-    if inner.type == NULL:
-        return inner
-    return take_entry(node, inner, arguments[1], bind)
+@_binds_map("map_extract_value", key=True)
+def _take_value_of(node: exp.Expr, inner: Typed, keys: Sequence[exp.Expr], bind: Bind) -> Typed:
+    return take_entry(node, inner, keys[0], bind)
 
 
-@binds_calls_of("map_extract")
-def _take_list_of(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:
+@_binds_map("map_extract", key=True)
+def _take_list_of(node: exp.Expr, inner: Typed, keys: Sequence[exp.Expr], bind: Bind) -> Typed:
     """Bind ``map_extract(map, key)``, a list of at most one value."""
-    if len(arguments) != 2:
-        raise bind_error(node, "map_extract takes a map and a key.")
-    inner = _map("map_extract", arguments[0], bind)
-    if inner.type == NULL:
-        return inner
-    found, _ = _find(node, inner, arguments[1], bind)
+    found, _ = _find(node, inner, keys[0], bind)
     value = inner.type.fields[1][1]
     return replace(take_value(Typed(found, _list_of(value)), node), length=1, unchecked=False)
 
 
-@binds_calls_of("map_contains")
-def _contains(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:
+@_binds_map("map_contains", key=True, missing=BOOLEAN)
+def _contains(node: exp.Expr, inner: Typed, keys: Sequence[exp.Expr], bind: Bind) -> Typed:
     """Bind ``map_contains(map, key)``."""
-    if len(arguments) != 2:
-        raise bind_error(node, "map_contains takes a map and a key.")
-    inner = _map("map_contains", arguments[0], bind)
-    if inner.type == NULL:
-        return Typed(make_cast(exp.Null(), BOOLEAN), BOOLEAN)
-    found, sought = _find(node, inner, arguments[1], bind)
+    found, sought = _find(node, inner, keys[0], bind)
     made = exp.GT(this=make_call("len", found), expression=exp.Literal.number(0))
     return make_boolean(exp.Paren(this=made), (inner, sought), True)
 
 
-def _binds_parts(name: str) -> CallBinder:
-    """Register the binder of ``map_keys(map)`` or ``map_values(map)``."""
-
-    def handle(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:
-        if len(arguments) != 1:
-            raise bind_error(node, f"{name} takes a map.")
-        inner = _map(name, arguments[0], bind)
-        if inner.type == NULL:
-            return inner
-        kind = _list_of(inner.type.fields[name == "map_values"][1])
-        return take_value(Typed(make_call(name, inner.node), kind), node)
-
-    return binds_calls_of(name)(handle)
+@_binds_map("map_keys", key=False)
+def _keys(node: exp.Expr, inner: Typed, keys: Sequence[exp.Expr], bind: Bind) -> Typed:
+    return take_value(Typed(make_call("map_keys", inner.node), _list_of(inner.type.fields[0][1])), node)
 
 
-_binds_parts("map_keys")
-_binds_parts("map_values")
+@_binds_map("map_values", key=False)
+def _values(node: exp.Expr, inner: Typed, keys: Sequence[exp.Expr], bind: Bind) -> Typed:
+    return take_value(Typed(make_call("map_values", inner.node), _list_of(inner.type.fields[1][1])), node)
 
 
-@binds_calls_of("cardinality")
-def _cardinality(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:
+@_binds_map("cardinality", key=False, missing=BIGINT)
+def _cardinality(node: exp.Expr, inner: Typed, keys: Sequence[exp.Expr], bind: Bind) -> Typed:
     """Bind the number of a map's entries."""
-    if len(arguments) != 1:
-        raise bind_error(node, "cardinality takes a map.")
-    inner = _map("cardinality", arguments[0], bind)
-    if inner.type == NULL:
-        return Typed(make_cast(exp.Null(), BIGINT), BIGINT)
     made = make_try(make_call("cardinality", inner.node))
     return Typed(
         made, Type.parse("UBIGINT"), Bounds(low=Fraction(0)), reach=Bounds(Fraction(0), Fraction(2**40))

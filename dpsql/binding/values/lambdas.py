@@ -31,11 +31,9 @@ def bind_lambda(node: exp.Expr, bind: Bind) -> Typed:
 
 def _binds_lambda(name: str) -> CallBinder:
     def handle(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:
-        if len(arguments) != 2:
-            raise bind_error(node, f"{name} takes a list and a lambda.")
         return _bind(name, node, arguments[0], arguments[1], bind)
 
-    return binds_calls_of(name)(handle)
+    return binds_calls_of(name, 2, f"{name} takes a list and a lambda.")(handle)
 
 
 _binds_lambda("list_filter")
@@ -74,9 +72,8 @@ def _bind(name: str, node: exp.Expr, place: exp.Expr, given: exp.Expr, bind: Bin
         typed = bind(body)
         if typed.plain is not None:
             typed = convert(typed, typed.plain)
-        parts = (
-            typed.unchecked and typed.node.find(exp.Column) is None
-        )  # of the element, which is in the row already
+        # parts of the element are in the row already
+        parts = typed.unchecked and typed.node.find(exp.Column) is None
         typed = typed if parts else hold(typed)
         count_kept(name, _OVERHEAD + (0 if parts else length_of(typed)), node)
     if typed.node.find(exp.Query) is not None:

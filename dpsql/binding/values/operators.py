@@ -178,7 +178,7 @@ def bind_arithmetic(node: exp.Expr, bind: Bind) -> Typed:
     """Bind ``+``, ``-`` and ``*`` of numbers and moments."""
     left, right = bind(node.this), bind(node.expression)
     if left.type.kind in _MOMENTS or right.type.kind in _MOMENTS:
-        return _moments(node, left, right)
+        return combine_moments(node, left, right)
     both = (left, right)
     _require_numbers(*both)
     kinds = {left.type.kind, right.type.kind}
@@ -282,7 +282,7 @@ def _shifted(made: exp.Expr, source: Typed) -> Typed:
     return Typed(made, TIMESTAMP)
 
 
-def _moments(node: exp.Expr, left: Typed, right: Typed) -> Typed:
+def combine_moments(node: exp.Expr, left: Typed, right: Typed) -> Typed:
     """Bind arithmetic of dates and intervals, in TRY, since results may be outside the calendar."""
     refuse_moment(left)
     refuse_moment(right)
@@ -481,14 +481,12 @@ def bound_power(given: Sequence[Typed]) -> Bounds | None:
 # -- buckets ----------------------------------------------------------------------------------------------------
 
 
-@binds_calls_of("width_bucket")
+@binds_calls_of("width_bucket", 4, "width_bucket takes a number, two ends and a number of buckets.")
 def bind_width_bucket(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:
     """Bind ``width_bucket(x, low, high, count)`` of the SQL standard: 0 below, count + 1 from the upper end on.
 
     If the upper end comes first, buckets are numbered downwards. Buckets of integers and decimals are exact.
     """
-    if len(arguments) != 4:
-        raise bind_error(node, "width_bucket takes a number, two ends and a number of buckets.")
     place, *ends = arguments
     low, high, count = (_point(bind(end), end) for end in ends)
     if count.denominator != 1 or not 1 <= count <= MAX_LITERAL_COUNT:

@@ -127,28 +127,35 @@ def _restore_key(key: exp.Expr, node: exp.Expr) -> exp.Expr:
     raise privacy_error(key, "the key of a map is a literal or a column.", "write m['key'].", around=node)
 
 
-def bind_contains(node: exp.Expr, bind: Bind) -> Typed:
-    """Bind ``list_contains(list, literal)``."""
-    inner, sought = bind(node.this), bind(node.expression)
+def _bind_sought(place: exp.Expr, value: exp.Expr, bind: Bind) -> tuple[Typed, Typed]:
+    """Return a list and a value that may be among its elements."""
+    inner, sought = bind(place), bind(value)
     element = require_kind(inner, ("LIST",), "a list is needed").type.element
     if element is None:
-        return Typed(make_cast(exp.Null(), BOOLEAN), BOOLEAN)
-    held = take_value(Typed(exp.Null(), element), node.this)
-    meet((replace(held, place=node.this), sought), "list_contains")
+        return inner, sought
+    held = take_value(Typed(exp.Null(), element), place)
+    meet((replace(held, place=place), sought), "list_contains")
     if sought.type.numeric and (element.sql == "ENUM" or not fits(sought, element)):
-        raise bind_error(node.expression, "the list holds values of another type.")
-    return make_boolean(make_try(make_call("list_contains", inner.node, sought.node)), (inner, sought), True)
+        raise bind_error(value, "the list holds values of another type.")
+    return inner, sought
 
 
-@binds_calls_of("list_position")
+def bind_contains(node: exp.Expr, bind: Bind) -> Typed:
+    """Bind ``list_contains(list, literal)``."""
+    both = inner, sought = _bind_sought(node.this, node.expression, bind)
+    if inner.type.element is None:
+        return Typed(make_cast(exp.Null(), BOOLEAN), BOOLEAN)
+    return make_boolean(make_try(make_call("list_contains", inner.node, sought.node)), both, True)
+
+
+@binds_calls_of("list_position", 2, "list_position takes a list and a value.")
 def bind_position(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:
     """Bind ``list_position(list, literal)``, 0 or NULL without such an element, as in DuckDB's version."""
-    if len(arguments) != 2:
-        raise bind_error(node, "list_position takes a list and a value.")
-    found = bind_contains(exp.ArrayContains(this=arguments[0].copy(), expression=arguments[1].copy()), bind)
-    inner, sought = bind(arguments[0]), bind(arguments[1])
+    call = exp.ArrayContains(this=arguments[0].copy(), expression=arguments[1].copy())
+    both = inner, sought = _bind_sought(call.this, call.expression, bind)
     made = make_try(make_call("list_position", inner.node, sought.node))
-    return Typed(make_cast(made, INTEGER, trying=True), INTEGER, _COUNTED, found.constant)
+    constant = inner.type.element is not None and all(typed.constant for typed in both)
+    return Typed(make_cast(made, INTEGER, trying=True), INTEGER, _COUNTED, constant)
 
 
 def bind_list_overlap(node: exp.Expr, bind: Bind) -> Typed:
@@ -174,11 +181,9 @@ def bind_list_overlap(node: exp.Expr, bind: Bind) -> Typed:
     return make_boolean(made, both, True)
 
 
-@binds_calls_of("list_has_all")
+@binds_calls_of("list_has_all", 2, "list_has_all takes two lists.")
 def bind_has_all(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:
     """Bind list_has_all called by name."""
-    if len(arguments) != 2:
-        raise bind_error(node, "list_has_all takes two lists.")
     both = exp.ArrayContainsAll(this=arguments[0].copy(), expression=arguments[1].copy())
     return bind_list_overlap(both, bind)
 
@@ -213,11 +218,9 @@ def bind_list_aggregate(node: exp.Expr, name: str, place: exp.Expr, bind: Bind) 
 
 def _binds_list(name: str) -> CallBinder:
     def handle(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:
-        if len(arguments) != 1:
-            raise bind_error(node, f"{name} takes one list.")
         return bind_list_aggregate(node, name, arguments[0], bind)
 
-    return binds_calls_of(name)(handle)
+    return binds_calls_of(name, 1, f"{name} takes one list.")(handle)
 
 
 for _name in LIST_AGGREGATES:
@@ -261,12 +264,10 @@ def bind_list(node: exp.Expr, bind: Bind) -> Typed:
     return replace(whole, length=len(typed), order=find_common_order(typed))
 
 
-@binds_calls_of("array_slice")
-@binds_calls_of("list_slice")
+@binds_calls_of("array_slice", 3, "array_slice takes 3 arguments.", "write x[1:5].")
+@binds_calls_of("list_slice", 3, "array_slice takes 3 arguments.", "write x[1:5].")
 def _slice_list(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:
     """Bind ``array_slice(list, first, last)``, a call of ``list[first:last]``."""
-    if len(arguments) != 3:
-        raise bind_error(node, "array_slice takes 3 arguments.", "write x[1:5].")
     whole, first, last = arguments
     return _cut(node, bind(whole), first, last)
 

@@ -23,6 +23,7 @@ from dpsql.binding.values.coercion import (
     require_kind,
 )
 from dpsql.binding.values.lengths import count_written
+from dpsql.binding.values.operators import combine_moments
 from dpsql.binding.values.sql_types import (
     BIGINT,
     DATE,
@@ -163,11 +164,9 @@ def bind_at_time_zone(node: exp.Expr, bind: Bind) -> Typed:
     return Typed(write_local_time(made, zone), MOMENT, None, inner.constant)
 
 
-@binds_calls_of("timezone")
+@binds_calls_of("timezone", 2, "timezone takes a zone and a timestamp.", "write timezone('UTC', ts).")
 def bind_timezone(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:
     """Bind ``timezone('Europe/Berlin', ts)``."""
-    if len(arguments) != 2:
-        raise bind_error(node, "timezone takes a zone and a timestamp.", "write timezone('UTC', ts).")
     return bind_at_time_zone(exp.AtTimeZone(this=arguments[1].copy(), zone=arguments[0].copy()), bind)
 
 
@@ -287,20 +286,16 @@ def _dates_apart(name: str, unit: str, start: exp.Expr, end: exp.Expr, bind: Bin
     return Typed(make_try(make_call(name, exp.Literal.string(unit.lower()), *met.nodes)), BIGINT, bounds)
 
 
-@binds_calls_of("date_sub")
+@binds_calls_of("date_sub", 3, "date_sub takes a unit and two dates.")
 def bind_date_sub(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:
     """Bind ``date_sub('month', a, b)``."""
-    if len(arguments) != 3:
-        raise bind_error(node, "date_sub takes a unit and two dates.")
     unit, start, end = arguments
     return _dates_apart("date_sub", _unit(unit, _MEASURES, node), start, end, bind)
 
 
-@binds_calls_of("date_part")
+@binds_calls_of("date_part", 2, "date_part takes a part and a date.")
 def bind_date_part(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:
     """Bind date_part('part', moment)."""
-    if len(arguments) != 2:
-        raise bind_error(node, "date_part takes a part and a date.")
     if isinstance(arguments[0], exp.Literal) and arguments[0].name.upper() == "EPOCH":
         return bind_epoch(arguments[1], bind)
     return bind_part(_unit(arguments[0], _PARTS, node), arguments[1], bind)
@@ -337,13 +332,12 @@ def _binds_maker(unit: DateUnit) -> CallBinder:
     """Register the binder of ``to_days(n)`` and its like, an interval of whole units."""
 
     def handle(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:
-        if len(arguments) != 1:
-            raise bind_error(node, f"{unit.maker} takes a whole number.")
-        require_kind(bind(arguments[0]), ("INTEGER",), f"{unit.maker} takes a whole number")
+        number = require_kind(bind(arguments[0]), ("INTEGER",), f"{unit.maker} takes a whole number")
         one = exp.Interval(this=exp.Literal.string("1"), unit=exp.var(unit.name))
-        return bind(exp.Mul(this=exp.paren(arguments[0].copy()), expression=one))
+        product = exp.Mul(this=exp.paren(arguments[0].copy()), expression=one)
+        return combine_moments(product, number, bind_interval(one, None))
 
-    return binds_calls_of(unit.maker)(handle)
+    return binds_calls_of(unit.maker, 1, f"{unit.maker} takes a whole number.")(handle)
 
 
 for _unit_of_length in DATE_UNITS:
@@ -382,12 +376,10 @@ def bind_strftime(node: exp.Expr, bind: Bind) -> Typed:
     return Typed(make_try(make_call("strftime", inner.node, form)), TEXT, None, inner.constant, length=length)
 
 
-@binds_calls_of("strptime")
-@binds_calls_of("try_strptime")
+@binds_calls_of("strptime", 2, "try_strptime takes a text and a format.")
+@binds_calls_of("try_strptime", 2, "try_strptime takes a text and a format.")
 def bind_strptime(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:
     """Bind ``try_strptime(text, format)``."""
-    if len(arguments) != 2:
-        raise bind_error(node, "try_strptime takes a text and a format.")
     inner = require_kind(bind(arguments[0]), ("TEXT",), "a text is needed")
     made = make_call("try_strptime", inner.node, _format(arguments[1], node))
     return Typed(make_try(made), TIMESTAMP, None, inner.constant)

@@ -29,6 +29,7 @@ from dpsql.binding.values.coercion import (
     COMPARED_KINDS,
     Bind,
     CommonType,
+    above_parentheses,
     bind_cast,
     bind_text,
     convert,
@@ -466,9 +467,7 @@ PRESENCE = "presence"
 
 def _is_counted(node: exp.Expr) -> bool:
     """Return whether only the presence of a value matters: in COUNT(x) and x IS NULL."""
-    above = node.parent
-    while isinstance(above, exp.Paren):
-        above = above.parent
+    _, above = above_parentheses(node)
     missing = isinstance(above, exp.Is) and isinstance(above.expression, exp.Null)
     return missing or isinstance(above, exp.Count) or bool(node.meta.get(PRESENCE))
 
