@@ -762,11 +762,19 @@ def _equal(left: Sequence[exp.Expr], right: Sequence[exp.Expr]) -> exp.Expr:
 
 
 def _comparison(node: exp.Expr) -> None:
+    """Write ``x = ANY (query)`` as IN, ``x <> ALL (query)`` as NOT IN, and rows of values as comparisons of their parts."""
+    several, equals = node.expression, isinstance(node, exp.EQ)
+    if isinstance(several, exp.Any if equals else exp.All):
+        query = several.this.unnest()
+        if isinstance(query, exp.Query):
+            found = exp.In(this=node.this, query=query.subquery(copy=False))
+            _put(node, found if equals else exp.Not(this=found))
+        return
     left, right = _row(node.this), _row(node.expression)
     if left is None or right is None or len(left) != len(right):
         return
     equal = _equal(left, right)
-    _put(node, equal if isinstance(node, exp.EQ) else exp.paren(exp.not_(equal, copy=False), copy=False))
+    _put(node, equal if equals else exp.paren(exp.not_(equal, copy=False), copy=False))
 
 
 def _membership(node: exp.In) -> None:

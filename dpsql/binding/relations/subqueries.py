@@ -84,7 +84,7 @@ def bind_expression(binder: Binder, node: exp.Expr, names: Names, env: Env) -> T
     inputs: list[Input] = []
     _refuse_unquoted(node, names)
     condition = isinstance(node.parent, exp.Where | exp.Having | exp.Qualify)
-    node = node.copy().transform(_write_in, copy=False)
+    node = node.copy()
     extra = dict(names.extra)
     for query in list(outer_queries(node)):
         place = _Place(binder, _answered(query), names, env, condition)
@@ -112,18 +112,6 @@ def _refuse_unquoted(node: exp.Expr, names: Names) -> None:
         if (name := odd.get(re.sub(r"\s", "", to_sql(call)).lower())) is not None:
             what = f"{call.meta['called']} is no function here, and a column's name with parentheses is written in quotes."
             raise bind_error(call, what, f"did you mean {quote_where_needed(name)}?")
-
-
-def _write_in(node: exp.Expr) -> exp.Expr:
-    """Return ``x = ANY (query)`` as IN, and ``x <> ALL (query)`` as NOT IN; other nodes unchanged."""
-    equal = isinstance(node, exp.EQ) and isinstance(node.expression, exp.Any)
-    if not equal and not (isinstance(node, exp.NEQ) and isinstance(node.expression, exp.All)):
-        return node
-    query = node.expression.this.unnest()
-    if not isinstance(query, exp.Query):
-        return node
-    found = exp.In(this=node.this, query=query.subquery(copy=False))
-    return found if equal else exp.Not(this=found)
 
 
 def _answered(query: exp.Expr) -> exp.Expr:
