@@ -305,7 +305,7 @@ class Finisher:
                 con.execute(f"CREATE OR REPLACE TABLE {quote_identifier(name)} AS {write_empty_query(added)}")
             self._loaded.add(name)
 
-    def read_again(self) -> None:
+    def forget_tables(self) -> None:
         """Forget public tables, which have been read again; kept relations stay."""
         with self._lock:
             self._close_connections()

@@ -234,7 +234,7 @@ class Pipeline:
             if again and not self._cells:
                 self.engine.read_again(_touch.get() or (lambda: None))
                 if self.engine.versions is not self.versions:
-                    self.finisher.read_again()
+                    self.finisher.forget_tables()
                     self._describe_data()
             self._cells += 1
             try:

@@ -14,7 +14,7 @@ import itertools
 import re
 import struct
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -161,6 +161,8 @@ def _read_asked(session: Session, head: Head) -> _Asked:
 
 def _suggest_kinds(session: Session, text: str) -> dict[int, int]:
     """Return the types of a text's parameters by number, as far as their place tells them."""
+    if "$" not in text:
+        return {}
     columns: dict[str, str] = {}
     for table in (*session.policy.tables, *session.kept):
         for name, kind in session.columns(table).items():
@@ -473,10 +475,10 @@ def _describe_query(
     """Return types of parameters, columns and price of a query. Values that are missing are those of types that fit."""
     kinds, params = list(asked.kinds), asked.params
     if not asked.bound:
-        kinds = _complete_kinds(session, part, kinds)
-        sampled = any(asked.kinds) or _suggest_kinds(session, part.text)
+        hints = _suggest_kinds(session, part.text)
+        kinds = _complete_kinds(session, part, kinds, hints)
         samples = {str(place): StandIn(_sample(kind)) for place, kind in enumerate(kinds, 1)}
-        params = samples if sampled else None
+        params = samples if any(asked.kinds) or hints else None
     empty = _find_empty(session, part, params)
     if empty is not None:
         return tuple(kinds), _find_fields(Result(empty)), ""
@@ -488,8 +490,10 @@ def _describe_query(
     return tuple(kinds), _find_fields(Result(found.schema.empty_table())), found.price
 
 
-def _complete_kinds(session: Session, part: TextPart, given: Sequence[int]) -> list[int]:
-    """Return the types of a query's parameters: those that the client gave, and for all others those that fit."""
+def _complete_kinds(
+    session: Session, part: TextPart, given: Sequence[int], hints: Mapping[int, int]
+) -> list[int]:
+    """Return the types of a query's parameters: those that the client gave, then ``hints``, and else those that fit."""
     kinds = list(given)
     for name in list_parameter_names(part.text):
         if not name.isdigit() or not 1 <= int(name) <= MAX_NUMBERED:
@@ -497,7 +501,7 @@ def _complete_kinds(session: Session, part: TextPart, given: Sequence[int]) -> l
                 f"the parameter ${name} has no number.", hint="parameters are $1, $2 and so on here."
             )
         kinds += [0] * (int(name) - len(kinds))
-    for place, kind in _suggest_kinds(session, part.text).items():
+    for place, kind in hints.items():
         if place <= len(kinds):
             kinds[place - 1] = kinds[place - 1] or kind
     if all(kinds):
