@@ -347,6 +347,8 @@ PATHS = [
 ]  # fmt: skip
 
 COUNTED = counted(visits(1))
+LAMBDA = counted(visits(1), where=' WHERE list_max(list_transform("r1"."c5", lambda x: lower(x))) = \'a\'')
+PART = counted(visits(1), where=" WHERE (TRY_CAST(CAST(\"r1\".\"c4\" AS VARCHAR) AS JSON) ->> '$.a') = 'a'")
 ZONE = counted(visits(1), where=" WHERE timezone({}) = '2024-01-01'")
 FORM = [
     Case("a time zone that is no constant", ZONE.format("'UTC', \"r1\".\"c3\""), ZONE.format('"r1"."c3", "r1"."c3"'), "a time zone that is no constant"),
@@ -406,22 +408,14 @@ FORM = [
     Case("a collation", counted(visits(1), where=" WHERE \"r1\".\"c4\" = 'a'"), counted(visits(1), where=" WHERE \"r1\".\"c4\" COLLATE nocase = 'a'"), "an expression COLLATE"),
     Case("a collation in the link", counted(f"{named(1)} JOIN {named(2)} ON {EQUAL}"), counted(f'{named(1)} JOIN {named(2)} ON "r1".{U} COLLATE nocase = "r2".{U}'), "an expression COLLATE"),
     Case("a type of somebody's own", counted(visits(1), where=" WHERE CAST(\"r1\".\"c4\" AS VARCHAR) = 'a'"), counted(visits(1), where=" WHERE CAST(\"r1\".\"c4\" AS mood) = 'a'"), "a type that is not DuckDB's own"),
-    Case("a lambda within a lambda", counted(visits(1), where=' WHERE list_max(list_transform("r1"."c5", lambda x: lower(x))) = \'a\''),
-         counted(visits(1), where=' WHERE list_max(list_transform("r1"."c5", lambda x: list_max(list_transform("r1"."c5", lambda y: x)))) = \'a\''), "a lambda within a lambda"),
-    Case("a lambda of another function", counted(visits(1), where=' WHERE list_max(list_transform("r1"."c5", lambda x: lower(x))) = \'a\''),
-         counted(visits(1), where=' WHERE list_reduce("r1"."c5", lambda x, y: x || y) = \'a\''), "the function list_reduce"),
-    Case("an unknown function in a lambda", counted(visits(1), where=' WHERE list_max(list_transform("r1"."c5", lambda x: lower(x))) = \'a\''),
-         counted(visits(1), where=' WHERE list_max(list_transform("r1"."c5", lambda x: leak(x))) = \'a\''), "the function leak"),
-    Case("a lambda that looks at other rows", counted(visits(1), where=' WHERE list_max(list_transform("r1"."c5", lambda x: lower(x))) = \'a\''),
-         counted(visits(1), where=' WHERE list_max(list_transform("r1"."c5", lambda x: (SELECT MAX("r4"."c0") AS "o0" FROM "lent1" AS "r4"))) = \'a\''), "looks at other rows"),
-    Case("a part of a text that may be no JSON", counted(visits(1), where=' WHERE (TRY_CAST(CAST("r1"."c4" AS VARCHAR) AS JSON) ->> \'$.a\') = \'a\''),
-         counted(visits(1), where=' WHERE ("r1"."c4" ->> \'$.a\') = \'a\''), "no JSON"),
-    Case("a part by name of a text that may be no JSON", counted(visits(1), where=' WHERE (TRY_CAST(CAST("r1"."c4" AS VARCHAR) AS JSON) ->> \'$.a\') = \'a\''),
-         counted(visits(1), where=' WHERE json_extract_string(CAST("r1"."c4" AS VARCHAR), \'$.a\') = \'a\''), "no JSON"),
-    Case("a path of the data", counted(visits(1), where=' WHERE (TRY_CAST(CAST("r1"."c4" AS VARCHAR) AS JSON) ->> \'$.a\') = \'a\''),
-         counted(visits(1), where=' WHERE (TRY_CAST(CAST("r1"."c4" AS VARCHAR) AS JSON) ->> "r1"."c4") = \'a\''), "no JSON"),
-    Case("a path with an error", counted(visits(1), where=' WHERE (TRY_CAST(CAST("r1"."c4" AS VARCHAR) AS JSON) ->> \'$.a\') = \'a\''),
-         counted(visits(1), where=' WHERE (TRY_CAST(CAST("r1"."c4" AS VARCHAR) AS JSON) ->> \'$.a[\') = \'a\''), "no JSON"),
+    Case("a lambda within a lambda", LAMBDA, counted(visits(1), where=' WHERE list_max(list_transform("r1"."c5", lambda x: list_max(list_transform("r1"."c5", lambda y: x)))) = \'a\''), "a lambda within a lambda"),
+    Case("a lambda of another function", LAMBDA, counted(visits(1), where=' WHERE list_reduce("r1"."c5", lambda x, y: x || y) = \'a\''), "the function list_reduce"),
+    Case("an unknown function in a lambda", LAMBDA, counted(visits(1), where=' WHERE list_max(list_transform("r1"."c5", lambda x: leak(x))) = \'a\''), "the function leak"),
+    Case("a lambda that looks at other rows", LAMBDA, counted(visits(1), where=' WHERE list_max(list_transform("r1"."c5", lambda x: (SELECT MAX("r4"."c0") AS "o0" FROM "lent1" AS "r4"))) = \'a\''), "looks at other rows"),
+    Case("a part of a text that may be no JSON", PART, counted(visits(1), where=' WHERE ("r1"."c4" ->> \'$.a\') = \'a\''), "no JSON"),
+    Case("a part by name of a text that may be no JSON", PART, counted(visits(1), where=' WHERE json_extract_string(CAST("r1"."c4" AS VARCHAR), \'$.a\') = \'a\''), "no JSON"),
+    Case("a path of the data", PART, counted(visits(1), where=' WHERE (TRY_CAST(CAST("r1"."c4" AS VARCHAR) AS JSON) ->> "r1"."c4") = \'a\''), "no JSON"),
+    Case("a path with an error", PART, counted(visits(1), where=' WHERE (TRY_CAST(CAST("r1"."c4" AS VARCHAR) AS JSON) ->> \'$.a[\') = \'a\''), "no JSON"),
     Case("ALL", counted(visits(1), where=' WHERE "r1"."c2" IN (SELECT "r4"."c0" AS "c0" FROM "lent1" AS "r4")'),
          counted(visits(1), where=' WHERE "r1"."c2" > ALL (SELECT "r4"."c0" AS "c0" FROM "lent1" AS "r4")'), ""),
     Case("a limit in percent", over(f'SELECT "r2".{U} AS {U} FROM {visits(2)}'), over(f'SELECT "r2".{U} AS {U} FROM {visits(2)} LIMIT 10%'), "a"),
