@@ -316,11 +316,11 @@ def test_the_charge_is_what_was_asked() -> None:
 TABLES = ([], [0], [9], [3], [1, 5], [0, 0, 6], [2, 3, 4, 4], [6, 6, 6, 6], [9] * 5)
 
 
-@pytest.mark.parametrize(
-    "rank", [WantedRank(Fraction(1, 3)), WantedRank(Fraction(9, 10)), WantedRank.least()]
-)
-def test_an_interval_keeps_its_loss_between_neighbours(rank: WantedRank) -> None:
-    """The law of an interval over small tables: one row more or less moves no probability by more than its epsilon."""
+ENDED = (WantedRank(Fraction(1, 3)), WantedRank(Fraction(9, 10)), WantedRank.least())
+
+
+def find_worst_loss(rank: WantedRank) -> float:
+    """Return the greatest loss of an interval of epsilon 1 between small tables that differ in a row."""
     share = END_SHARE if rank.end else 2 * END_SHARE
     part = Quantiles("", (), ("q",), (rank,), 0, 9, 1 / share, confidence=0.5)
     worst = 0.0
@@ -332,8 +332,23 @@ def test_an_interval_keeps_its_loss_between_neighbours(rank: WantedRank) -> None
                     for t in ([*table, more], table)
                 ]
                 worst = max(worst, float(np.abs(np.log(laws[0] / laws[1])).max()))
+    return worst
+
+
+@pytest.mark.parametrize("rank", ENDED)
+def test_an_interval_keeps_its_loss_between_neighbours(rank: WantedRank) -> None:
+    """The law of an interval over small tables: one row more or less moves no probability by more than its epsilon."""
+    worst = find_worst_loss(rank)
     assert worst <= 1.0 + 1e-9
     assert worst > 0.5  # the bound is of that order
+
+
+@pytest.mark.parametrize("rank", ENDED)
+def test_a_greater_rate_would_lose_more(rank: WantedRank, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control: a rate that is twice the right one."""
+    right = Quantiles.rate_interval
+    monkeypatch.setattr(Quantiles, "rate_interval", lambda part, place: 2 * right(part, place))
+    assert find_worst_loss(rank) > 1.0 + 1e-9
 
 
 def test_scores_are_those_of_the_description() -> None:
