@@ -1318,7 +1318,7 @@ SELECT COUNT(*) FROM (SELECT * REPLACE (1 AS person_id) FROM people)
 -- verdict: answered
 SELECT COUNT(*) FROM (SELECT * EXCLUDE (person_id) FROM people)
 
--- verdict: refused
+-- verdict: answered
 SELECT COUNT(*) FROM (SELECT * RENAME (age AS person_id) FROM people)
 
 -- verdict: answered
