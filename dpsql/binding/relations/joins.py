@@ -112,7 +112,7 @@ def bind_from(
         step.add()
         bound.sides += (right,) if right.private else ()
     limit_public(binder, bound, public, joins, where, from_.this, outer)
-    limit_own(bound, meeting_of(select, outer, env, binder.catalog, binder.held))
+    binder.notes += limit_own(bound, meeting_of(select, outer, env, binder.catalog, binder.held))
     binder.limits += bound.notes
     return bound
 

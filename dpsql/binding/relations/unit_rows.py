@@ -207,6 +207,9 @@ FRAMED_ROWS = 25_000
 """The most rows of one unit in window frames: the engine takes some microseconds for each."""
 
 
+FEW_ROWS = 100
+"""Cuts below this number of a unit's rows are told beside the answer, and not in EXPLAIN alone."""
+
 _UNCUT_ROWS = 100_000
 """The most rows of one unit without a cut if they join few public rows and are only counted: cutting takes as long."""
 
@@ -278,14 +281,17 @@ class UnitMeeting:
         ]  # fmt: skip
 
 
-def limit_own(bound: From, meeting: UnitMeeting) -> None:
-    """Cut each side of a join of a unit's own rows, so that no unit has more rows than the policy allows."""
+def limit_own(bound: From, meeting: UnitMeeting) -> tuple[str, ...]:
+    """Cut each side of a join of a unit's own rows, so that no unit has more rows than the policy allows.
+
+    The notes for the answer are returned: that a cut leaves a unit fewer than FEW_ROWS rows.
+    """
     sides = [r for r in bound.sides if r.unit is not None]
     several = [r for r in sides if not r.per_unit and r.name not in bound.keys]
     alone = len(sides) == 1 and meeting.levels == 1
     met = bound.met
     if bound.row_level or not sides or (alone and not meeting.frames and met == 1):
-        return
+        return ()
     found = [r for r in sides if not r.per_unit and r.name in bound.keys]
     for relation in found:
         keys = bound.keys[relation.name]
@@ -296,11 +302,11 @@ def limit_own(bound: From, meeting: UnitMeeting) -> None:
         )
     one = len(several) == 1 and meeting.levels == 1
     if not several or (one and not meeting.frames and met == 1):
-        return
+        return ()
     total = max_unit_rows(table for r in sides for table in r.tables)
     rows = _rows_of_each_side(met if one else bound.fan_out, several, meeting, total)
     if one and not meeting.frames and rows >= _UNCUT_ROWS:
-        return
+        return ()
     for relation in several:
         short = [] if one else meeting.texts(relation)
         replace_source(bound, relation, lambda source: cut_unit_rows(relation, source, rows, (), short))  # noqa: B023
@@ -310,6 +316,8 @@ def limit_own(bound: From, meeting: UnitMeeting) -> None:
         what = passed if meeting.frames else "a unit's rows meet public rows"
         counted = f"Where {what}, {rows:,} of them count"
     bound.notes.append(f"{counted}, chosen by a secret hash (max_unit_rows = {total:,}).")
+    few = "" if one and meeting.frames else "of each table's "
+    return (f"where rows of one unit meet, {rows} {few}count",) if rows < FEW_ROWS else ()
 
 
 def _rows_of_each_side(fan_out: int, several: list[Relation], meeting: UnitMeeting, total: int) -> int:
