@@ -106,6 +106,16 @@ def test_a_cursor_tells_the_cost_and_the_intervals(connection: dbapi.Connection)
     assert cursor.execute(COUNT).loss == "no charge"
 
 
+def test_intervals_are_columns_on_request(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    with dbapi.connect(policy=POLICY, ledger=tmp_path / "l.ledger", intervals="columns") as connection:
+        frame = pandas.read_sql(COUNT, connection)
+    assert list(frame.columns) == ["n", "n_low", "n_high"]
+    assert frame["n_low"][0] < frame["n"][0] < frame["n_high"][0]
+    with pytest.raises(dbapi.ProgrammingError, match="intervals"):
+        dbapi.connect(policy=POLICY, ledger=tmp_path / "l.ledger", intervals="yes")
+
+
 def test_jupysql_runs_on_it(tmp_path: Path) -> None:
     pytest.importorskip("sql.magic")  # JupySQL
     from tests.support.kernel import run, text

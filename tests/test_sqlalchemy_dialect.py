@@ -168,6 +168,15 @@ def test_cost_and_intervals_are_at_the_cursor(engine: Any) -> None:
         assert found.context.cursor.cost
 
 
+def test_intervals_are_columns_on_request(local: Any, remote: Any) -> None:
+    for engine in (local, remote):
+        wide = sqlalchemy.create_engine(engine.url.update_query_dict({"intervals": "columns"}))
+        with wide.connect() as connection:
+            (row,) = connection.execute(text(COUNT)).mappings()
+        wide.dispose()
+        assert row["n_low"] < row["n"] < row["n_high"]
+
+
 def test_errors_say_what_to_write_instead(engine: Any) -> None:
     before = spent(engine)
     with engine.connect() as connection:

@@ -260,6 +260,11 @@ class Plan:
         return found
 
     @property
+    def interval_columns(self) -> tuple[str, ...]:
+        """The output columns that may have intervals."""
+        return (*(item.column for item in self.intervals), *(name for name, _ in self.spreads))
+
+    @property
     def output_names(self) -> dict[str, str]:
         """The statement's names for released columns, as far as they are unambiguous."""
         released = Counter(column for block in self.blocks for column, _ in block.columns)

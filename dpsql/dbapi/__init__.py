@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from dpsql import errors
-from dpsql.errors import Error
+from dpsql.errors import BindError, Error
 
 if TYPE_CHECKING:
     from dpsql.session.interface import AnalystSession
@@ -270,8 +270,13 @@ class Connection:
         self.close()
 
 
-def connect(database: Any = ":memory:", **options: Any) -> Connection:
+def connect(database: Any = ":memory:", *, intervals: str = "off", **options: Any) -> Connection:
     """Open a session as a PEP 249 connection, with the arguments of :func:`dpsql.connect`.
+
+    Args:
+        database: the data, or a server's address.
+        intervals: ``"columns"`` for the ends of intervals as columns of each answer, as ``SET intervals = 'columns'``.
+        options: the other arguments.
 
     Raises:
         OperationalError: the policy or the ledger is wrong, or the server can't be reached.
@@ -281,14 +286,25 @@ def connect(database: Any = ":memory:", **options: Any) -> Connection:
     # pandas warns that it was not tested with this driver; it was.
     warnings.filterwarnings("ignore", "pandas only supports SQLAlchemy connectable", UserWarning)
     with _translated():
-        return Connection(connect_session(database, **options))
+        return _open(connect_session(database, **options), intervals)
 
 
-def connect_to_server(url: str, **options: Any) -> Connection:
+def _open(session: AnalystSession, intervals: str) -> Connection:
+    """Return a connection with the setting of intervals; BindError for an unknown one."""
+    if intervals not in ("columns", "off"):
+        session.close()
+        raise BindError("intervals is 'columns' or 'off'.")
+    if intervals == "columns":
+        session.sql("SET intervals = 'columns'")
+    return Connection(session)
+
+
+def connect_to_server(url: str, *, intervals: str = "off", **options: Any) -> Connection:
     """Open a session on an owner's server as a PEP 249 connection.
 
     Args:
         url: its address.
+        intervals: as for :func:`connect`.
         options: ``token`` or ``token_file``, ``tls_ca``, ``tls_client_cert``, ``tls_client_key``, as for :func:`dpsql.connect`.
 
     Raises:
@@ -297,4 +313,4 @@ def connect_to_server(url: str, **options: Any) -> Connection:
     from dpsql.client import connect as connecting
 
     with _translated():
-        return Connection(connecting.connect_server(url, **options))
+        return _open(connecting.connect_server(url, **options), intervals)

@@ -4,8 +4,9 @@
     dpsql+grpc://host:31337?token_file=ana.token         an owner's server, by TLS except on this machine
     dpsql+grpc:///run/dpsql/dpsql.sock?token_file=...    an owner's server over a socket
 
-An engine has one session, shared by its connections with its kept results and thresholds. Reflection shows the policy's
-tables and spends nothing. There are no transactions and no writes.
+``intervals=columns`` adds the ends of intervals as columns of each answer. An engine has one session, shared by its
+connections with its kept results and thresholds. Reflection shows the policy's tables and spends nothing. There are no
+transactions and no writes.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ SCHEMA = "main"
 """The only schema shown to tools. Statements omit it."""
 SQL_TYPE_KEY = b"ARROW:FLIGHT:SQL:TYPE_NAME"
 """The metadata key of a column's SQL type, copied since importing its module would load the engine."""
-_LOCAL = ("database", "ledger", "analyst")
-_REMOTE = ("token_file", "tls_ca", "tls_client_cert", "tls_client_key", "tls")
+_LOCAL = ("database", "ledger", "analyst", "intervals")
+_REMOTE = ("token_file", "tls_ca", "tls_client_cert", "tls_client_key", "tls", "intervals")
 _TRUE, _FALSE = ("1", "true", "yes"), ("0", "false", "no")
 
 

@@ -21,6 +21,7 @@ from sqlglot.errors import ParseError as SqlglotParseError
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
 from dpsql.catalogue.aggregate_names import ALIASES, MECHANISMS, MODES, WORDS
+from dpsql.catalogue.option_names import OPTION_NAMES
 from dpsql.errors import ParseError, Span, clip
 from dpsql.language.tokens import CLOSING, OPENING, find_closing, is_open, is_word, token_error
 
@@ -228,11 +229,14 @@ _KEYWORDS = (
 )  # fmt: skip
 _SIGNS = {"=>": ">=", "=<": "<=", "===": "="}
 _MEANT = (
+    (re.compile(r"(?i)\b(DIFFERENTIAL\s+PRIVACY)\b"), "write DIFFERENTIAL_PRIVACY instead of {1}."),
     (re.compile(rf"(?is)\bSELECT\s+({'|'.join(MODES)})\b"), "write SELECT WITH {mode} instead of {0}."),
     (re.compile(r"(?is)^(?!.*\bWITH\s+\w+\s+OPTIONS\s*\().*\bOPTIONS\s*\("),
      "put the options behind the mode, which stands after the first word of the query."),
     (re.compile(rf"(?is)(?<!SELECT\s)\bWITH\s+({'|'.join(MODES)})\b(?!\s+AS\b)"),
      "put the mode {mode} behind the first word of its query."),
+    (re.compile(r"(?i)\bOVER\s*\(\s*(VALUES\b|SELECT\b|')"),
+     "give the list a name before the query; the name follows the word over."),
     (re.compile(r"(?i)\bDECODE\s*\("), "compare with each value in turn, as the cases of one expression."),
 )  # fmt: skip
 """Patterns of unparsable statements, with the probable meaning."""
@@ -246,9 +250,11 @@ def explain_unreadable(error: SqlglotParseError, tokens: list[Token], text: str)
     start = text.find(context + highlight) if highlight else -1
     start = start + len(context) if start >= 0 else text.find(highlight) if highlight else -1
     i = next((i for i, token in enumerate(tokens) if token.end >= start), None) if start >= 0 else None
+    if (meant := _correct_options(tokens, text)) is not None:
+        return meant
     hint = next(
         (
-            said.format(found[0], mode=find_mode(text))
+            said.format(*(found[0], *found.groups()), mode=find_mode(text))
             for pattern, said in _MEANT
             if (found := pattern.search(text))
         ),
@@ -263,6 +269,69 @@ def explain_unreadable(error: SqlglotParseError, tokens: list[Token], text: str)
     if hint is None:
         hint = _advise_at(tokens, i, str(detail.get("description") or ""))
     return ParseError(f"can't read this: {what}.", span=(start, start + len(highlight)), hint=hint)
+
+
+_OPTIONS = frozenset(row.name for row in OPTION_NAMES)
+_ASSIGNS = ("=", "==", ":", ":=", "=>")
+
+
+def _correct_options(tokens: list[Token], text: str) -> ParseError | None:
+    """Return the refusal of a misspelt OPTIONS clause behind a mode, with the clause as it is written; None without one."""
+    for i in range(2, len(tokens) - 1):
+        if tokens[i - 2].token_type != TokenType.WITH or tokens[i - 1].text.upper() not in MODES:
+            continue
+        named = bool(difflib.get_close_matches(tokens[i].text.upper(), ("OPTIONS",), cutoff=0.6))
+        at = i + named
+        while at < len(tokens) and tokens[at].text in ("=", ":", "(", "[", "{"):
+            at += 1
+        found, at = _read_options(tokens, at)
+        if not found:
+            continue
+        clause = f"OPTIONS ({', '.join(f'{name} = {value}' for name, value in found)})"
+        end = at
+        while end < len(tokens) and tokens[end].token_type in (*CLOSING, TokenType.COMMA):
+            end += 1
+        written = text[tokens[i].start : tokens[end - 1].end + 1]
+        if re.sub(r"\s", "", written).upper() == re.sub(r"\s", "", clause).upper():
+            continue
+        rest = text[tokens[-1].end + 1 :]
+        if end == len(tokens) and rest.lstrip().startswith(";"):
+            sign = len(text) - len(rest.lstrip())
+            return ParseError(
+                "options are separated by commas.", span=(sign, sign + 1), hint="write , instead of ;."
+            )
+        if written.upper().startswith("OPTIONS") and f"{written})".split() == clause.split():
+            value = tokens[at - 1]
+            return token_error(
+                value, "the options have no end.", f"write {value.text}) instead of {value.text}."
+            )
+        return token_error(
+            tokens[i],
+            "options are written name = value, in parentheses.",
+            f"write {clause}.",
+            last=tokens[end - 1],
+        )
+    return None
+
+
+def _read_options(tokens: list[Token], at: int) -> tuple[list[tuple[str, str]], int]:
+    """Read options in any usual spelling: their names and values, and the index after them."""
+    found: list[tuple[str, str]] = []
+    while at + 1 < len(tokens) and tokens[at].text.lower() in _OPTIONS:
+        value = at + 1
+        while tokens[value].text in _ASSIGNS and value + 1 < len(tokens):
+            value += 1
+        held = tokens[value]
+        literal = held.token_type == TokenType.NUMBER or re.fullmatch(
+            r"[\d.]+(e-?\d+)?|[A-Z_]+", held.text, re.I
+        )
+        if not literal:
+            break
+        found.append((tokens[at].text.lower(), held.text))
+        at = value + 1
+        if at + 1 < len(tokens) and tokens[at].token_type == TokenType.COMMA:
+            at += tokens[at + 1].text.lower() in _OPTIONS
+    return found, at
 
 
 def _describe(said: str, word: str) -> str:

@@ -299,7 +299,10 @@ class Options:
 
 _SPELLED = {"kappa": "max_groups_contributed"}
 """GoogleSQL's old names of options."""
+_KNOWN = frozenset(row.name for row in OPTION_NAMES)
 _INSTEAD = {
+    "ε": "did you mean epsilon?",
+    "δ": "did you mean delta?",
     "max_rows": "did you mean max_rows_contributed?",
     "max_groups": "did you mean max_groups_contributed?",
     "delta": "leave it out: nothing here takes one.",
@@ -334,6 +337,21 @@ def read_options(
     return values, nodes
 
 
+def _refuse_option(item: exp.Expr, before: tuple[str, exp.Expr, exp.Expr] | None, mode: exp.Expr) -> Error:
+    """Return the refusal of an item of OPTIONS in another form; ``before`` is the option before it."""
+    hint = "write epsilon = 0.1, or another option in this form."
+    span = span_of(item)
+    if isinstance(item, exp.EQ | exp.PropertyEQ) and item.this.name.lower() in _KNOWN:
+        hint = f"write {item.this.name.lower()} = {to_sql(item.expression)}."
+    elif isinstance(item, exp.Literal) and not item.is_string:
+        hint = f"write epsilon = {item.name}."
+        start = span_of(before[2]) if before is not None and before[1].is_int else None
+        if before is not None and start is not None and span is not None:
+            hint = f"write {before[0]} = {before[1].name}.{item.name}, with a point."
+            span = (start[0], span[1])
+    return BindError("options are name = value.", span=span or span_of(mode), hint=hint)
+
+
 def mode_of(select: exp.Select) -> str | None:
     """Return the mode of a SELECT in capitals."""
     clause: ModeClause | None = select.args.get("mode")
@@ -352,8 +370,7 @@ def take_mode(select: exp.Select, readers_of: Callable[[str], Readers | None]) -
     triples: list[tuple[str, exp.Expr, exp.Expr]] = []
     for item in clause.options:
         if not isinstance(item, exp.EQ) or not isinstance(item.this, exp.Column):
-            example = "write epsilon = 0.1, or another option in this form."
-            raise bind_error(item, "options are name = value.", example, around=clause.mode)
+            raise _refuse_option(item, triples[-1] if triples else None, clause.mode)
         if item.this.table:
             hint = f"write {item.this.name}, without a table."
             raise bind_error(item.this, "an option has a plain name.", hint, around=item)

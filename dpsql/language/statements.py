@@ -118,7 +118,7 @@ def mark(query: exp.Expr, place: Span, rows: int | None) -> exp.Select:
     return select
 
 
-StatementKind = Literal["query", "explain", "show", "declare", "close"]
+StatementKind = Literal["query", "explain", "show", "set", "declare", "close"]
 PRICED: tuple[StatementKind, ...] = ("query", "explain", "declare")
 """The kinds of statements that can be explained."""
 SHOW_WORDS = ("BUDGET", "LEDGER", "POLICY", "TABLES", "TRADEOFF", "GROUPS", "ACCOUNTANTS")
@@ -130,7 +130,7 @@ class Statement:
     """One statement of a cell.
 
     ``text`` is its cell and ``span`` its place there; ``tree`` the query (of a query or an EXPLAIN), or the options and
-    the threshold of a DECLARE; ``name`` the subject of SHOW, DECLARE and CLOSE; ``limit`` the most rows of SHOW LEDGER;
+    the threshold of a DECLARE; ``name`` the subject of SHOW, DECLARE and CLOSE, and the value of SET; ``limit`` the most rows of SHOW LEDGER;
     ``keep`` the name that its result is kept under; ``synthetic`` whether it asks for synthetic rows.
     """
 
@@ -219,6 +219,8 @@ def _statement(tokens: list[Token], text: str, params: Mapping[str, object]) -> 
         return _explain(tokens, text, params, span)
     if word == "SHOW":
         return _show(tokens, text, span)
+    if word in ("SET", "RESET"):
+        return _set(tokens, text, span)
     if word in _DESCRIBING:
         return _describe(tokens, text, span)
     if begins(tokens):
@@ -267,7 +269,7 @@ PIVOT_HINT = "aggregate in a subquery first, and pivot its answer."
 _KEPT = "a name and << before a query keep its answer; within a statement, a query may have a name too."
 _READ_ONLY = "dpsql only answers questions: write a query."
 _WRITING = """
-    INSERT UPDATE DELETE CREATE DROP ALTER COPY ATTACH DETACH PRAGMA SET RESET LOAD INSTALL CALL USE
+    INSERT UPDATE DELETE CREATE DROP ALTER COPY ATTACH DETACH PRAGMA LOAD INSTALL CALL USE
     EXPORT IMPORT VACUUM CHECKPOINT PREPARE EXECUTE BEGIN COMMIT ROLLBACK MERGE TRUNCATE"""
 _REFUSED = dict.fromkeys(_WRITING.split(), _READ_ONLY) | {
     "TABLE": "write SELECT COUNT(*) FROM instead of TABLE.",
@@ -397,6 +399,23 @@ def _show(tokens: list[Token], text: str, span: Span) -> Statement:
     limit = read_limit(tokens, 2) if name == "LEDGER" else None
     _nothing_after(tokens, 2 if limit is None else 4)
     return Statement("show", text, span, name=name, limit=limit)
+
+
+INTERVALS = ("columns", "off")
+"""The values of the setting ``intervals``: whether the ends of intervals are columns of an answer."""
+_SETTING = "write SET intervals = 'columns': dpsql has no other setting."
+
+
+def _set(tokens: list[Token], text: str, span: Span) -> Statement:
+    """Read ``SET intervals = 'columns'`` and ``RESET intervals``."""
+    words = [token.text.lower() for token in tokens]
+    if words == ["reset", "intervals"]:
+        return Statement("set", text, span, name="off")
+    if len(words) == 4 and words[1] == "intervals" and words[2] in ("=", "to") and words[3] in INTERVALS:
+        return Statement("set", text, span, name=words[3])
+    if words[1:2] == ["intervals"]:
+        raise token_error(tokens[0], "intervals is 'columns' or 'off'.", _SETTING, last=tokens[-1])
+    raise token_error(tokens[0], f"{tokens[0].text} is not a statement of dpsql.", _SETTING)
 
 
 _DESCRIBING = ("DESCRIBE", "DESC", "SUMMARIZE")

@@ -84,7 +84,7 @@ def tokenize(text: str) -> list[Token]:
         plain = _double_quoted(text)
         tokens = _whole(blank(plain)) if plain is not None else None
     if tokens is None:
-        raise ParseError("a quote or a comment does not end.", span=_find_unfinished(text))
+        raise _refuse_unfinished(text, _find_unfinished(text))
     _check(tokens, text)
     return tokens
 
@@ -123,7 +123,7 @@ def blank(text: str) -> str:
             while depth and (mark := _COMMENT_ENDS.search(text, end)) is not None:
                 depth, end = depth + (1 if mark[0] == "/*" else -1), mark.end()
             if depth:
-                raise ParseError("a quote or a comment does not end.", span=(start, start + 2))
+                raise _refuse_unfinished(text, (start, start + 2))
         gone = found["space"] is not None or found[0].startswith(("--", "/*"))
         out += [text[at:start], re.sub(r"[^\n]", " ", text[start:end]) if gone else text[start:end]]
         at = end
@@ -160,6 +160,16 @@ def _find_unfinished(text: str) -> Span | None:
     """Return the start of an unfinished quote or comment."""
     open_ = ((at, at + len(sign)) for sign, at, end in _find_stretches(text) if end < 0 and sign != "--")
     return next(open_, None)
+
+
+def _refuse_unfinished(text: str, span: Span | None) -> ParseError:
+    """Return the refusal of a quote or a comment without an end, with the sign that ends it."""
+    sign = "" if span is None else text[slice(*span)]
+    named = {"'": "a quote", '"': "a double quote", "`": "a backquote"}.get(sign)
+    hint = f"end it with {named}; within it, two of them stand for one." if named else None
+    if sign == "/*":
+        hint = "end it with a star and a slash, once for each comment that is open."
+    return ParseError("a quote or a comment does not end.", span=span, hint=hint)
 
 
 def _whole(text: str) -> list[Token]:

@@ -95,7 +95,9 @@ class CellOptions:
     rest: tuple[str, ...] = field(default=())
 
 
-STATEMENTS = ("SELECT", "WITH", "FROM", "VALUES", "EXPLAIN", "SHOW", "DECLARE", "CLOSE", "CREATE")
+STATEMENTS = tuple(
+    "SELECT WITH FROM VALUES PIVOT UNPIVOT EXPLAIN SHOW DESCRIBE DESC SUMMARIZE SET RESET DECLARE CLOSE CREATE".split()
+)
 """Words that a statement begins with."""
 
 _KEYWORDS = """

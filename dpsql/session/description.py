@@ -169,34 +169,47 @@ def _text(value: object) -> str:
     return f"{float(value):g}" if isinstance(value, Fraction) else "" if value is None else str(value)
 
 
+def show_setting(value: str) -> Result:
+    """Return the relation that ``SET intervals`` displays."""
+    return Result(pa.table({"setting": ["intervals"], "value": [value]}), cost_line=NO_CHARGE)
+
+
 # -- columns and price ------------------------------------------------------------------------------------------------
 
 
-def describe_cell(line: Pipeline, policy: Policy, text: str, params: Params | None) -> Description:
+def describe_cell(
+    line: Pipeline, policy: Policy, text: str, params: Params | None, intervals: bool = False
+) -> Description:
     """Describe the last statement of a cell, and price all of them. The caller has the turn.
 
-    ``policy`` is the part that the session shows. Refusals for privacy are recorded in the ledger.
+    ``policy`` is the part that the session shows; ``intervals``: whether the ends of intervals are columns. Refusals for
+    privacy are recorded in the ledger.
     """
     names = list_parameter_names(text) if params is None else ()
     if not names:
-        return _describe(line, policy, text, params)
+        return _describe(line, policy, text, params, intervals)
     text, _ = number_marks(text)
     given = _guess(line, text, names)
     if given is None:
         return Description(None, pa.schema([(name, _UNKNOWN) for name in names]), "")
     values, kinds = given
-    found = _describe(line, policy, text, _stand_in(values))
+    found = _describe(line, policy, text, _stand_in(values), intervals)
     return Description(found.schema, pa.schema(list(zip(names, kinds, strict=True))), found.price)
 
 
-def _describe(line: Pipeline, policy: Policy, text: str, params: Params | None) -> Description:
+def _describe(
+    line: Pipeline, policy: Policy, text: str, params: Params | None, intervals: bool
+) -> Description:
     statements = parse(text, params)
     cell = line.open_cell()
     bound = [line.admit(statement, cell) for statement in statements]
     price = _price(line, [one for s, one in zip(statements, bound, strict=True) if s.kind != "explain"])
     if not statements:
         return Description(pa.schema([]), pa.schema([]), price)
-    return Description(_find_schema(line, policy, statements[-1], bound[-1]), pa.schema([]), price)
+    for statement in statements:
+        intervals = statement.name == "columns" if statement.kind == "set" else intervals
+    schema = _find_schema(line, policy, statements[-1], bound[-1], intervals)
+    return Description(schema, pa.schema([]), price)
 
 
 def _price(line: Pipeline, bound: list[Bound]) -> str:
@@ -206,17 +219,22 @@ def _price(line: Pipeline, bound: list[Bound]) -> str:
     return line.price(compose_events(events)) if events else ""
 
 
-def _find_schema(line: Pipeline, policy: Policy, statement: Statement, bound: Bound) -> pa.Schema:
+def _find_schema(
+    line: Pipeline, policy: Policy, statement: Statement, bound: Bound, intervals: bool
+) -> pa.Schema:
     """Return names and Arrow types of the columns of a bound statement's answer."""
+    if statement.kind == "set":
+        return show_setting(statement.name).table.schema
     if statement.kind == "show":
         return show(line, policy, statement.name, statement.limit).table.schema
     if statement.kind == "explain":
         return line.explain(statement, bound).result().table.schema
     if not isinstance(bound, Plan):
         return _THRESHOLD
-    kinds = line.finisher.find_schema(bound.finish, bound.schemas, bound.public).types[: len(bound.columns)]
-    empty = [pa.array([], kind) for kind in kinds]
-    return Result(pa.Table.from_arrays(empty, names=list(bound.columns))).table.schema
+    found = line.finisher.find_schema(bound.finish, bound.schemas, bound.public)
+    empty = pa.Table.from_arrays([pa.array([], kind) for kind in found.types], names=found.names)
+    result = Result.finished(empty, bound.columns, bound.intervals, bound.spreads)
+    return (result.with_interval_columns(bound.interval_columns) if intervals else result).table.schema
 
 
 def describe_tables(line: Pipeline) -> dict[str, pa.Schema]:

@@ -269,7 +269,7 @@ class Pipeline:
     def _bind(self, statement: Statement, cell: OpenCell) -> Bound:
         if statement.keep:
             self.kept.check_statement(statement)
-        if statement.kind in ("show", "close"):
+        if statement.kind in ("show", "set", "close"):
             return None
         if statement.kind == "declare" or statement.name:
             declaration = bind_declare(statement, cell.catalog, self._plans.fold_scalars)

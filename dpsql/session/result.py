@@ -7,8 +7,10 @@ conversions have DuckDB's names and return DuckDB's types.
 from __future__ import annotations
 
 import contextlib
+import copy
 import datetime
 import importlib
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -252,6 +254,25 @@ class Result:
                 columns.append(end)
         return pa.Table.from_arrays(columns, names=names)
 
+    def with_interval_columns(self, names: Iterable[str]) -> Result:
+        """Return this result with the ends of intervals as columns, rounded outwards to two digits of the half width.
+
+        ``names`` are the columns that have them whatever their values are: NULL if there is no interval.
+        """
+        found, ends = dict(self._intervals), {}
+        for name in names:
+            column = self.table.column(self.columns.index(name))
+            kind = column.type if pa.types.is_temporal(column.type) else pa.float64()
+            nothing = pa.chunked_array([pa.nulls(len(column), kind)])
+            ends[name] = _round_outwards(*found.get(name, (nothing, nothing)))
+        made = copy.copy(self)
+        made.__dict__.update(_intervals=tuple(ends.items()))
+        said = f"_low and _high are the ends of {self.confidence * 100:g}% intervals, for the noise alone"
+        made.__dict__.update(
+            table=made._with_ends(), _intervals=(), notes=(*self.notes, said) if ends else self.notes
+        )
+        return made
+
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Return the Arrow C stream, through which polars, DuckDB and pandas read a Result directly."""
         return self.table.__arrow_c_stream__(requested_schema)
@@ -410,6 +431,23 @@ def _both(low: pa.ChunkedArray, high: pa.ChunkedArray) -> Ends:
         nothing = pa.scalar(None, pa.float64())
         low, high = pc.if_else(known, low, nothing), pc.if_else(known, high, nothing)
     return low, high
+
+
+def _round_outwards(low: pa.ChunkedArray, high: pa.ChunkedArray) -> Ends:
+    """Round the ends of intervals down and up, to two digits of the half width; other ends than doubles are unchanged."""
+    if not pa.types.is_float64(low.type) or not len(low):
+        return low, high
+    import numpy as np
+
+    ends = [end.fill_null(math.nan).to_numpy() for end in (low, high)]
+    with np.errstate(all="ignore"):
+        power = np.floor(np.log10((ends[1] - ends[0]) / 2)) - 1
+        up, down = 10.0 ** np.maximum(-power, 0), 10.0 ** np.maximum(power, 0)
+        rounded = [to(end * up / down) * down / up for to, end in zip((np.floor, np.ceil), ends, strict=True)]
+    known = np.isfinite(rounded[0]) & np.isfinite(rounded[1])
+    whole = [np.where(known, *pair) for pair in zip(rounded, ends, strict=True)]
+    a, b = (pa.chunked_array([pa.array(end, from_pandas=False, mask=np.isnan(end))]) for end in whole)
+    return a, b
 
 
 def _pairs(low: pa.ChunkedArray, high: pa.ChunkedArray) -> list[Any]:

@@ -31,7 +31,7 @@ from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.privacy.pld import declare
 from dpsql.report.data import list_pictures
 from dpsql.report.tables import BudgetPanel
-from dpsql.session.description import describe_cell, describe_tables, show
+from dpsql.session.description import describe_cell, describe_tables, show, show_setting
 from dpsql.session.explain import AskedStatement, explain_all, explain_why, noting
 from dpsql.session.explanation import Description, Explanation, Why
 from dpsql.session.interface import AnalystSession, Question, SessionPlan
@@ -105,6 +105,8 @@ class Session(AnalystSession):
         self.analyst = ledger.analyst
         self._ledger = ledger
         self._pipeline = Pipeline(policy, engine, ledger)
+        self.interval_columns = False
+        """Whether the ends of intervals are columns of the answers, as ``SET intervals = 'columns'`` asks."""
 
     @property
     def policy(self) -> Policy:
@@ -138,10 +140,12 @@ class Session(AnalystSession):
                         results.append(self._answer_one(statement, bound, fresh, alone))
                     if statement.keep:
                         line.kept.keep(statement.keep, results[-1])
+                    if self.interval_columns and statement.kind == "query" and isinstance(bound, Plan):
+                        results[-1] = results[-1].with_interval_columns(bound.interval_columns)
             except Error as error:
                 error.answered = tuple(results)
                 raise
-            if before is not None and all(statement.kind == "show" for statement in statements):
+            if before is not None and all(statement.kind in ("show", "set") for statement in statements):
                 line.last = before  # reading the ledger is no statement of the analyst's
         return results
 
@@ -151,6 +155,9 @@ class Session(AnalystSession):
 
     def _answer_one(self, statement: Statement, bound: Bound, fresh: bool, alone: bool) -> Result:
         line = self._pipeline
+        if statement.kind == "set":
+            self.interval_columns = statement.name == "columns"
+            return show_setting(statement.name)
         if statement.kind in ("show", "explain"):
             line.last = AskedStatement(statement.source, done="free")
         if statement.kind == "show":
@@ -199,7 +206,7 @@ class Session(AnalystSession):
     def describe(self, text: str, params: Params | None = None) -> Description:
         line = self._pipeline
         with line.asking(), before_payment():
-            return describe_cell(line, self.policy, text, params)
+            return describe_cell(line, self.policy, text, params, self.interval_columns)
 
     def why(self) -> Why:
         line = self._pipeline

@@ -626,7 +626,7 @@ SUMMARIZE SELECT COUNT(*) FROM visits
 PRAGMA table_info('visits')
 
 -- refused: SET is not a statement of dpsql.
--- hint: dpsql only answers questions: write a query.
+-- hint: write SET intervals = 'columns': dpsql has no other setting.
 SET threads = 4
 
 -- refused: USE is not a statement of dpsql.
@@ -1346,6 +1346,7 @@ SELECT COUNT(*) FROM `proj.ds.visits`
 SELECT COUNT(*) FROM visits WHERE doctor = 'a `tick`' OR ward = 'A' -- `x
 
 -- refused: a quote or a comment does not end.
+-- hint: end it with a backquote; within it, two of them stand for one.
 SELECT COUNT(*) FROM `visits
 
 -- answered, as: SELECT COUNT(DISTINCT patient), COUNT(DISTINCT ward) FROM visits

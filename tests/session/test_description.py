@@ -108,3 +108,34 @@ def test_values_by_order_or_by_name() -> None:
     assert match_parameters("SELECT $b, $a", {"x": 1, "y": 2}) == ("SELECT $b, $a", {"b": 1, "a": 2})
     with pytest.raises(BindError, match="2 parameters, and 1 value"):
         match_parameters("SELECT ?, ?", {"0": 1})
+
+
+@pytest.mark.parametrize("text", THIRTY)
+def test_ends_of_intervals_are_columns_on_request(session: dpsql.session.session.Session, text: str) -> None:
+    plain = session.sql(text)
+    session.sql("SET intervals = 'columns'")
+    try:
+        described, wide = session.describe(text).schema, session.sql(text)
+    finally:
+        session.sql("RESET intervals")
+    assert described is not None
+    assert described.equals(wide.table.schema), (described, wide.table.schema)
+    assert set(plain.columns) <= set(wide.columns)
+    for name, pairs in plain.intervals.items():
+        if isinstance(pairs[0], tuple) and isinstance(pairs[0][0], float):
+            shown = zip(wide[f"{name}_low"], wide[f"{name}_high"], strict=True)
+            for (low, high), pair in zip(shown, pairs, strict=True):
+                assert pair is None or (low <= pair[0] and high >= pair[1]), "rounded outwards"
+                assert pair is None or high - low <= 1.11 * (pair[1] - pair[0]) + 1e-9
+    assert session.sql(text).columns == plain.columns
+
+
+def test_kept_results_keep_their_intervals_apart(session: dpsql.session.session.Session) -> None:
+    kept, read = session.run(
+        "SET intervals = 'columns'; y << SELECT COUNT(*) AS n FROM visits WHERE day = 4; SELECT n FROM y; RESET intervals"
+    )[1:3]
+    assert kept.columns == read.columns == ["n", "n_low", "n_high"]
+    assert kept.fetchall() == read.fetchall()
+    assert session.sql("SELECT * FROM y").columns == ["n"]
+    with pytest.raises(ParseError, match="intervals is"):
+        session.sql("SET intervals = 'yes'")

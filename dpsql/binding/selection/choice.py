@@ -40,8 +40,10 @@ MAX_CANDIDATES = 10_000_000
 """The most candidates of one choice."""
 _USAGE = {
     "ABOVE_THRESHOLD": (2, "give the statistic, and the threshold after it."),
-    "EXPMECH": (1, "write EXPMECH(utility)."),
+    "EXPMECH": (1, "give it the utility alone; the name of the candidates follows the word over."),
 }
+PLACE = "they are a public table, or a list of values with a name before the query; the name follows the word over."
+"""The hint that says where candidates stand."""
 
 
 def mechanism_of(select: exp.Select) -> opt.Call | None:
@@ -137,13 +139,18 @@ class Selection:
         steady = True
         if name is None:
             if self.call.name == "EXPMECH":
-                hint = "name the table of the candidates after it and the word over."
-                raise BindError("EXPMECH chooses among candidates.", span=span, hint=hint)
+                raise BindError("EXPMECH chooses among candidates.", span=span, hint=PLACE)
             query: exp.Select = exp.select(exp.alias_(exp.Literal.number(1), "dpsql_one"))
         else:
             cte = self.env.get(fold(name)) or self.env.get(kept_cte_name(name, self.binder.own_names.taken))
             steady = cte is None
-            listed = self.binder.catalog.find(name, span) if cte is None else None
+            try:
+                listed = self.binder.catalog.find(name, span) if cte is None else None
+            except BindError as error:
+                near = (error.hint or "").startswith("did you mean")
+                error.message = error.message if near else f"there are no candidates {name}."
+                error.hint = error.hint if near else PLACE
+                raise
             if not (listed.public if listed is not None else cte is not None and cte.private is None):
                 hint = (
                     "candidates are public: a list of values, a public table, or an answer that was released."

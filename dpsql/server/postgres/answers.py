@@ -247,6 +247,7 @@ def _answer_queries(
     note_kept: Callable[[Statement, Head | None], None],
 ) -> Iterator[Message]:
     layout = _read_layout(part.words) if part.kind == "copy" else None
+    session.interval_columns = state.settings.interval_columns
     empty = _find_empty(session, part, asked.params)
     if empty is not None:
         yield from _write_rows(Result(empty), asked)
@@ -455,6 +456,7 @@ def describe_postgres(session: Session, head: Head) -> Iterator[Message]:
         table = state.catalogue.answer(parts[0], values, state.settings)
         fields = _find_fields(Result(table))
     elif parts:
+        session.interval_columns = state.settings.interval_columns
         kinds, fields, price = _describe_query(session, parts[0], asked)
         fields = fields if parts[0].kind == "query" else None
     kinds = tuple(kind or types.TEXT for kind in kinds)

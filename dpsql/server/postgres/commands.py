@@ -1,7 +1,7 @@
 """Commands of PostgreSQL's clients that are no queries: settings and transactions.
 
-No command changes an answer. Transaction commands have no effect, since a charge can't be undone. Settings are kept and shown;
-one that determines how values are written can't be changed.
+Transaction commands have no effect, since a charge can't be undone. Settings are kept and shown; one that determines how values
+are written can't be changed. ``intervals`` alone changes answers: it adds the ends of intervals as columns.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from dpsql.errors import BindError, PrivacyError
+from dpsql.language.statements import INTERVALS
 
 SERVER_VERSION = "15.0"
 """The version of PostgreSQL whose catalogue queries are understood."""
@@ -30,7 +31,7 @@ _DEFAULTS = {
     "max_index_keys": "32", "lc_collate": "C", "lc_ctype": "C", "row_security": "on", "wal_level": "replica",
     "default_table_access_method": "heap", "default_tablespace": "", "lock_timeout": "0", "max_connections": "100",
     "idle_in_transaction_session_timeout": "0", "enable_seqscan": "on", "work_mem": "4MB", "ssl": "off", "log_statement": "none",
-    "quote_all_identifiers": "off", "synchronous_commit": "on", "temp_tablespaces": "", "block_size": "8192",
+    "quote_all_identifiers": "off", "intervals": "off", "synchronous_commit": "on", "temp_tablespaces": "", "block_size": "8192",
 }  # fmt: skip
 _REPORTED = """
     application_name client_encoding DateStyle integer_datetimes IntervalStyle is_superuser server_encoding server_version
@@ -78,6 +79,11 @@ class ClientSettings:
         """Whether the client wants no notices."""
         return self._known["client_min_messages"].lower() in _QUIET
 
+    @property
+    def interval_columns(self) -> bool:
+        """Whether the ends of intervals are columns of the answers."""
+        return self._known["intervals"] == "columns"
+
     def list(self) -> list[tuple[str, str]]:
         """Return all settings, by name."""
         return sorted(self._known.items())
@@ -93,6 +99,8 @@ class ClientSettings:
             raise BindError(f"{name} can only be {FIXED[name][0]}.", hint=f"SET {name} TO '{FIXED[name][0]}'")
         if name == "datestyle" and not value.lower().startswith("iso"):
             raise BindError("dates are always in ISO 8601.", hint="SET DateStyle TO 'ISO'")
+        if name == "intervals" and value not in INTERVALS:
+            raise BindError("intervals is 'columns' or 'off'.", hint="SET intervals = 'columns'")
         who = self._known["session_authorization"].lower()
         if name in ("role", "session_authorization") and value.lower() not in ("none", "default", who):
             raise PrivacyError(

@@ -9,10 +9,10 @@ Hint: candidates are public: a list of values, a public table, or an answer that
 -- case: candidates that do not exist
 SELECT ABOVE_THRESHOLD(COUNT(*), 100) OVER nothing FROM visits
 ----
-BindError: there is no table nothing.
+BindError: there are no candidates nothing.
   1 |   SELECT ABOVE_THRESHOLD(COUNT(*), 100) OVER nothing FROM visits
                ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-Hint: there is visits, patients, bids, orders, lines, payments, shipments, shifts, ....
+Hint: they are a public table, or a list of values with a name before the query; the name follows the word over.
 ====
 -- case: no threshold
 SELECT ABOVE_THRESHOLD(COUNT(*)) FROM visits
@@ -446,3 +446,27 @@ PrivacyError: how far one row moves AVG can't be derived.
   1 |   SELECT name, ABOVE_THRESHOLD(AVG(amount) FILTER (WHERE disease = name), 100) OVER diseases FROM visi
                                      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 Hint: a mean is above a number if the sum minus that many times the count is above 0: ask about that.
+====
+-- case: candidates that are not there
+SELECT EXPMECH(COUNT(*)) OVER nothing FROM visits
+----
+BindError: there are no candidates nothing.
+  1 |   SELECT EXPMECH(COUNT(*)) OVER nothing FROM visits
+               ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+Hint: they are a public table, or a list of values with a name before the query; the name follows the word over.
+====
+-- case: candidates as an argument
+SELECT EXPMECH(ward, COUNT(*)) FROM visits
+----
+BindError: EXPMECH takes 1 argument.
+  1 |   SELECT EXPMECH(ward, COUNT(*)) FROM visits
+               ^^^^^^^^^^^^^^^^^^^^^^^
+Hint: give it the utility alone; the name of the candidates follows the word over.
+====
+-- case: candidates in place of their name
+SELECT EXPMECH(COUNT(*)) OVER (VALUES ('A')) FROM visits
+----
+ParseError: can't read this: a ) is missing before VALUES.
+  1 |   SELECT EXPMECH(COUNT(*)) OVER (VALUES ('A')) FROM visits
+                                       ^^^^^^
+Hint: give the list a name before the query; the name follows the word over.

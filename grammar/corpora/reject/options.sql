@@ -488,3 +488,115 @@ BindError: contribution_bounds_per_row must be a number.
   1 |   SELECT MIN(day, contribution_bounds_per_row => ('2024-01-01', '2024-12-31')) FROM visits
                                                         ^^^^^^^^^^^^
 Hint: write DATE '2024-01-01'.
+====
+-- case: options without parentheses
+SELECT WITH DP OPTIONS epsilon = 1 COUNT(*) FROM visits
+----
+ParseError: options are written name = value, in parentheses.
+  1 |   SELECT WITH DP OPTIONS epsilon = 1 COUNT(*) FROM visits
+                       ^^^^^^^^^^^^^^^^^^^
+Hint: write OPTIONS (epsilon = 1).
+====
+-- case: options behind another word
+SELECT WITH DP OPTION (epsilon = 1) COUNT(*) FROM visits
+----
+ParseError: options are written name = value, in parentheses.
+  1 |   SELECT WITH DP OPTION (epsilon = 1) COUNT(*) FROM visits
+                       ^^^^^^^^^^^^^^^^^^^^
+Hint: write OPTIONS (epsilon = 1).
+====
+-- case: options in braces
+SELECT WITH DP OPTIONS {epsilon = 1} COUNT(*) FROM visits
+----
+ParseError: options are written name = value, in parentheses.
+  1 |   SELECT WITH DP OPTIONS {epsilon = 1} COUNT(*) FROM visits
+                       ^^^^^^^^^^^^^^^^^^^^^
+Hint: write OPTIONS (epsilon = 1).
+====
+-- case: options behind a sign
+SELECT WITH DP OPTIONS = (epsilon = 1) COUNT(*) FROM visits
+----
+ParseError: options are written name = value, in parentheses.
+  1 |   SELECT WITH DP OPTIONS = (epsilon = 1) COUNT(*) FROM visits
+                       ^^^^^^^^^^^^^^^^^^^^^^^
+Hint: write OPTIONS (epsilon = 1).
+====
+-- case: an option without its sign
+SELECT WITH DP OPTIONS (epsilon 1) COUNT(*) FROM visits
+----
+ParseError: options are written name = value, in parentheses.
+  1 |   SELECT WITH DP OPTIONS (epsilon 1) COUNT(*) FROM visits
+                       ^^^^^^^^^^^^^^^^^^^
+Hint: write OPTIONS (epsilon = 1).
+====
+-- case: options without a comma
+SELECT WITH DP OPTIONS (epsilon = 1 delta = 1e-6) COUNT(*) FROM visits
+----
+ParseError: options are written name = value, in parentheses.
+  1 |   SELECT WITH DP OPTIONS (epsilon = 1 delta = 1e-6) COUNT(*) FROM visits
+                       ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+Hint: write OPTIONS (epsilon = 1, delta = 1e-6).
+====
+-- case: options that are not closed
+SELECT WITH DP OPTIONS (epsilon = 1 COUNT(*) FROM visits
+----
+ParseError: the options have no end.
+  1 |   SELECT WITH DP OPTIONS (epsilon = 1 COUNT(*) FROM visits
+                                          ^
+Hint: write 1) instead of 1.
+====
+-- case: options with a semicolon
+SELECT WITH DP OPTIONS (epsilon = 1; delta = 1e-6) COUNT(*) FROM visits
+----
+ParseError: options are separated by commas.
+  1 |   SELECT WITH DP OPTIONS (epsilon = 1; delta = 1e-6) COUNT(*) FROM visits
+                                           ^
+Hint: write , instead of ;.
+====
+-- case: an option without the word
+SELECT WITH DP epsilon = 1 COUNT(*) FROM visits
+----
+ParseError: options are written name = value, in parentheses.
+  1 |   SELECT WITH DP epsilon = 1 COUNT(*) FROM visits
+                       ^^^^^^^^^^^
+Hint: write OPTIONS (epsilon = 1).
+====
+-- case: an option with an assignment
+SELECT WITH DP OPTIONS (epsilon := 1) COUNT(*) FROM visits
+----
+BindError: options are name = value.
+  1 |   SELECT WITH DP OPTIONS (epsilon := 1) COUNT(*) FROM visits
+                                ^^^^^^^^^^^^
+Hint: write epsilon = 1.
+====
+-- case: an option with a quoted name
+SELECT WITH DP OPTIONS ('epsilon' = 1) COUNT(*) FROM visits
+----
+BindError: options are name = value.
+  1 |   SELECT WITH DP OPTIONS ('epsilon' = 1) COUNT(*) FROM visits
+                                ^^^^^^^^^^^^^
+Hint: write epsilon = 1.
+====
+-- case: an option with a decimal comma
+SELECT WITH DP OPTIONS (epsilon = 0,5) COUNT(*) FROM visits
+----
+BindError: options are name = value.
+  1 |   SELECT WITH DP OPTIONS (epsilon = 0,5) COUNT(*) FROM visits
+                                ^^^^^^^^^^^^^
+Hint: write epsilon = 0.5, with a point.
+====
+-- case: an option with a Greek name
+SELECT WITH DP OPTIONS (ε = 1) COUNT(*) FROM visits
+----
+BindError: OPTIONS has no ε.
+  1 |   SELECT WITH DP OPTIONS (ε = 1) COUNT(*) FROM visits
+                                ^^^^^
+Hint: did you mean epsilon?
+====
+-- case: a mode in two words
+SELECT WITH DIFFERENTIAL PRIVACY COUNT(*) FROM visits
+----
+ParseError: can't read this: ( is not expected here.
+  1 |   SELECT WITH DIFFERENTIAL PRIVACY COUNT(*) FROM visits
+                                              ^
+Hint: write DIFFERENTIAL_PRIVACY instead of DIFFERENTIAL PRIVACY.

@@ -44,7 +44,7 @@ SET threads = 1
 ParseError: SET is not a statement of dpsql.
   1 |   SET threads = 1
         ^^^
-Hint: dpsql only answers questions: write a query.
+Hint: write SET intervals = 'columns': dpsql has no other setting.
 ====
 -- case: RESET threads
 RESET threads
@@ -52,7 +52,7 @@ RESET threads
 ParseError: RESET is not a statement of dpsql.
   1 |   RESET threads
         ^^^^^
-Hint: dpsql only answers questions: write a query.
+Hint: write SET intervals = 'columns': dpsql has no other setting.
 ====
 -- case: INSTALL httpfs
 INSTALL httpfs
@@ -283,6 +283,7 @@ SELECT COUNT(*) FROM visits WHERE city = 'Delft
 ParseError: a quote or a comment does not end.
   1 |   SELECT COUNT(*) FROM visits WHERE city = 'Delft
                                                  ^
+Hint: end it with a quote; within it, two of them stand for one.
 ====
 -- case: nothing selected
 SELECT FROM visits

@@ -375,6 +375,21 @@ def test_transactions_and_settings_are_taken(connection: Any, server: PostgresSe
             connection.execute(text)
 
 
+def test_intervals_are_columns_on_request(server: PostgresServer) -> None:
+    with psycopg.connect(server.make_url(), autocommit=True) as made:
+        made.execute("SET intervals = 'columns'")
+        cursor = made.execute("SELECT COUNT(*) AS n FROM visits")
+        low, high = (cursor.fetchone() or ())[1:]
+        assert [item.name for item in cursor.description or ()] == ["n", "n_low", "n_high"]
+        assert low <= high
+        with pytest.raises(psycopg.Error, match="intervals is"):
+            made.execute("SET intervals = 'yes'")
+        made.execute("RESET intervals")
+        assert len(made.execute("SELECT COUNT(*) AS n FROM visits").description or ()) == 1
+    with psycopg.connect(server.make_url(), autocommit=True, options="-c intervals=columns") as made:
+        assert len(made.execute("SELECT COUNT(*) AS n FROM visits").description or ()) == 3
+
+
 def test_kept_results_are_tables_of_the_session(connection: Any) -> None:
     connection.execute("busy << SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward")
     assert len(connection.execute('SELECT * FROM "public"."busy" ORDER BY n').fetchall()) == 4
