@@ -130,8 +130,8 @@ class Statement:
     """One statement of a cell.
 
     ``text`` is its cell and ``span`` its place there; ``tree`` the query (of a query or an EXPLAIN), or the options and
-    the threshold of a DECLARE; ``name`` the subject of SHOW, DECLARE and CLOSE, and the value of SET; ``limit`` the most rows of SHOW LEDGER;
-    ``keep`` the name that its result is kept under; ``synthetic`` whether it asks for synthetic rows.
+    the threshold of a DECLARE; ``name`` the subject of SHOW, DECLARE and CLOSE, and the value of SET; ``limit`` the most
+    rows of SHOW LEDGER; ``keep`` the name that its result is kept under; ``synthetic`` whether it asks for synthetic rows.
     """
 
     kind: StatementKind

@@ -41,11 +41,12 @@ class Offer(NamedTuple):
 
 @dataclass(frozen=True)
 class ColumnFacts:
-    """The public facts of a column: its declared values as SQL literals, one line of help, whether it is declared."""
+    """The public facts of a column: its declared values as SQL literals, one line of help, whether it is declared, its type."""
 
     values: tuple[str, ...] = ()
     help: str = ""
     declared: bool = True
+    type: str = ""
 
 
 @dataclass(frozen=True)

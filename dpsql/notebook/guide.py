@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpsql.catalogue.aggregate_names import AGGREGATES, SqlName
 from dpsql.catalogue.option_names import ARGUMENT_NAMES, OPTION_NAMES, help_of, values_of
-from dpsql.errors import Error, ParseError, did_you_mean
+from dpsql.errors import BindError, Error, ParseError, did_you_mean
 
 if TYPE_CHECKING:  # editors colour by these tables alone: no table library is loaded for them
     from IPython.core.interactiveshell import InteractiveShell
@@ -41,6 +41,7 @@ RUN_FLAGS = (
     Flag("--fresh", None, "pay for a new draw even if an answer is stored"),
     Flag("--session", "name", "ask another open session"),
     Flag("--file", "path", "read the SQL from a file"),
+    Flag("--format", None, "lay the cell's SQL out in lines; runs nothing"),
     Flag("--help", None, "show this"),
 )
 CONNECT_FLAGS = (
@@ -83,6 +84,7 @@ class CellOptions:
     epsilon: str | None = None
     session: str | None = None
     file: str | None = None
+    format: bool = False
     help: bool = False
     policy: str | None = None
     database: str | None = None
@@ -95,15 +97,16 @@ class CellOptions:
     rest: tuple[str, ...] = field(default=())
 
 
-STATEMENTS = tuple(
-    "SELECT WITH FROM VALUES PIVOT UNPIVOT EXPLAIN SHOW DESCRIBE DESC SUMMARIZE SET RESET DECLARE CLOSE CREATE".split()
-)
+STATEMENTS = (
+    "SELECT", "WITH", "FROM", "VALUES", "PIVOT", "UNPIVOT", "EXPLAIN", "SHOW", "DESCRIBE", "DESC", "SUMMARIZE", "SET", "RESET",
+    "DECLARE", "CLOSE", "CREATE",
+)  # fmt: skip
 """Words that a statement begins with."""
 
 _KEYWORDS = """
     SELECT WITH DIFFERENTIAL_PRIVACY DP PTR STABLE SUBSAMPLE OPTIONS FROM WHERE GROUP BY HAVING ORDER LIMIT
     JOIN LEFT RIGHT USING ON AS AND OR NOT IN IS NULL CASE WHEN THEN ELSE END OVER FILTER VALUES EXPLAIN
-    SHOW DECLARE CLOSE CREATE SYNTHETIC TABLE ROWS DISTINCT BETWEEN LIKE"""
+    SHOW DESCRIBE SUMMARIZE SET RESET DECLARE CLOSE CREATE SYNTHETIC TABLE ROWS DISTINCT BETWEEN LIKE"""
 KEYWORDS = tuple(_KEYWORDS.split())
 """Words of SQL that completion offers."""
 
@@ -215,11 +218,12 @@ COMMANDS = {
     "why": "the last answer or refusal explained: protection, parts of the cost, cheaper statements",
     "ledger": "all charges: time, analyst, cell, loss, outcome (also: %dpsql log)",
     "log": "another name of ledger",
-    "tables": "the tables that the policy names, and kept results",
+    "tables": "the tree of the policy's tables and kept results, with their columns",
     "keep": "the last result, or a variable's, as a relation of later cells: %dpsql keep out",
     "columns": "the columns of a table: %dpsql columns visits",
     "policy": "the data owner's declarations; %dpsql policy init SOURCE -o policy.toml, %dpsql policy check policy.toml",
-    "mechanisms": "every way to get an answer, with an example",
+    "mechanisms": "every way to get an answer, with an example; %dpsql mechanisms WORD: those with that word",
+    "format": "SQL laid out in lines: %dpsql format SELECT ...; %%dpsql --format replaces its cell",
     "sessions": "the open sessions; %dpsql sessions name makes one current",
     "session": "the open session as a Python object: session = %dpsql session",
     "report": "the owner's report: %dpsql report [file.html]",
@@ -260,8 +264,12 @@ ARGUMENT_VALUES = values_of(ARGUMENT_NAMES)
 NO_SESSION = "%dpsql connect --policy policy.toml   (none yet? %dpsql policy init; or %dpsql demo)"
 
 
-def show_mechanisms() -> Sheet:
-    """List every way to get an answer; names that give the same share a line."""
+def show_mechanisms(word: str = "") -> Sheet:
+    """List every way to get an answer, or those with a word; names that give the same share a line.
+
+    Raises:
+        BindError: none has the word.
+    """
     from dpsql.notebook.render import make_sheet
 
     same: dict[str, list[SqlName]] = {}
@@ -269,7 +277,11 @@ def show_mechanisms() -> Sheet:
         if row.help:
             same.setdefault(row.help, []).append(row)
     lines = [(", ".join(row.name for row in rows), gives, rows[0].example) for gives, rows in same.items()]
-    return make_sheet(("mechanism", "result", "example"), [*lines, *_MODES])
+    found = [line for line in [*lines, *_MODES] if word.lower() in " ".join(line).lower()]
+    if not found:
+        names = [name for line in [*lines, *_MODES] for name in line[0].split(", ")]
+        raise BindError(f"no mechanism has the word {word}.", hint=did_you_mean(word.upper(), names))
+    return make_sheet(("mechanism", "result", "example"), found)
 
 
 def write_help(table: str | None, default: bool = False) -> Panel:

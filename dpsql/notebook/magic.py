@@ -25,6 +25,7 @@ from dpsql import __version__
 from dpsql.client.channel import find_token, is_address, parse_address
 from dpsql.client.connect import connect_server
 from dpsql.errors import BindError, Error, ParseError, PolicyError, ServerError, did_you_mean
+from dpsql.language.formatter import format_statements
 from dpsql.language.parameter_values import Params, name_parameters
 from dpsql.notebook import guide, inspection, render, sessions
 from dpsql.notebook.completion import KnownNames
@@ -105,6 +106,10 @@ class DpsqlMagic(Magics):
         options = guide.parse_cell_line(line)
         if options.help:
             return render.Panel(guide.USAGE.rstrip())
+        if options.format:
+            flags = re.sub(r"\s*--format\b", "", f"%%dpsql {line}").rstrip()
+            self._shell.set_next_input(f"{flags}\n{format_statements(cell).rstrip()}", replace=True)
+            return None
         return self._run(options, cell, local_ns or {})
 
     dpsql.__doc__ = guide.USAGE
@@ -236,7 +241,7 @@ class DpsqlMagic(Magics):
 
     def _commands(self) -> dict[str, Callable[[str], object]]:
         return {
-            "tables": self._show("tables"),
+            "tables": lambda rest: sessions.show_tables(self.sessions.get_open(rest or None)),
             "policy": self._policy,
             "connect": self._connect,
             "demo": self._demo,
@@ -245,7 +250,8 @@ class DpsqlMagic(Magics):
             "ledger": self._show("ledger"),
             "log": self._show("ledger"),
             "columns": lambda rest: sessions.show_columns(self.sessions.get_open(), rest),
-            "mechanisms": lambda rest: guide.show_mechanisms(),
+            "mechanisms": guide.show_mechanisms,
+            "format": self._format,
             "sessions": self._sessions,
             "session": lambda rest: self.sessions.get_open(rest or None),
             "report": lambda rest: sessions.show_report(self.sessions.get_open(), rest),
@@ -256,6 +262,13 @@ class DpsqlMagic(Magics):
 
     def _show(self, what: str) -> Callable[[str], object]:
         return lambda rest: self.sessions.get_open(rest or None).sql(f"SHOW {what.upper()}")
+
+    def _format(self, rest: str) -> Panel:
+        if not rest:
+            raise ParseError(
+                "there is no SQL to format.", hint="%dpsql format SELECT ..., or %%dpsql --format"
+            )
+        return Panel(format_statements(rest))
 
     def _policy(self, rest: str) -> object:
         if not is_policy_command(rest):
@@ -397,6 +410,7 @@ def load(shell: InteractiveShell) -> None:
     matcher = Matcher(shell, opened)
     magic.find_names = matcher.find_names
     shell.Completer.custom_matchers.append(matcher)
+    shell.input_transformers_cleanup.append(MagicFirst(shell))
     if hasattr(shell, "kernel"):
         inspection.hook_kernel(shell.kernel, matcher.describe)
     if chosen.policy and not opened:
@@ -404,6 +418,21 @@ def load(shell: InteractiveShell) -> None:
         return
     session = opened.get(opened.current)
     print(sessions.summarise_session(session) if session else f"dpsql {__version__}: {guide.NO_SESSION}")
+
+
+class MagicFirst:
+    """Drops blank lines and comments above ``%%dpsql``: IPython would read the cell, and so its SQL, as Python."""
+
+    def __init__(self, shell: InteractiveShell) -> None:
+        self._shell = shell
+
+    def __call__(self, lines: list[str]) -> list[str]:
+        """Return a cell's lines from our magic on, if only comments stand above it."""
+        for place, line in enumerate(lines):
+            if line.strip() and not line.lstrip().startswith(("#", "--")):
+                found = re.match(r"%%(\w+)", line) if place else None
+                return lines[place:] if found and guide.is_ours(self._shell, "cell", found[1]) else lines
+        return lines
 
 
 def unload(shell: InteractiveShell) -> None:
@@ -427,6 +456,8 @@ def _forget(shell: InteractiveShell) -> None:
     """Unregister completion and settings by their names: the classes may have been reloaded since."""
     matchers = shell.Completer.custom_matchers
     matchers[:] = [m for m in matchers if type(m).__name__ != "Matcher"]
+    cleaning = shell.input_transformers_cleanup
+    cleaning[:] = [step for step in cleaning if type(step).__name__ != "MagicFirst"]
     if hasattr(shell, "kernel"):
         inspection.unhook_kernel(shell.kernel)
     for configurable in shell.configurables:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from dpsql.errors import Error
 from dpsql.notebook import guide
+from dpsql.notebook.sessions import show_tables
 from dpsql.report.tables import BudgetPanel, Data, Html, tag
 
 if TYPE_CHECKING:
@@ -168,7 +169,8 @@ class PanelComms:
         html = ""
         if session is not None:
             with session.asking_briefly():
-                html = self._cells.link(session.budget_panel()).html()
+                tables = show_tables(session).unfold(False)
+                html = self._cells.link(session.budget_panel()).html() + tag("h2", "Tables") + tables
         return {"kind": "budget", "open": session is not None, "html": html}
 
     def explain(self, source: str) -> Explanation | None:

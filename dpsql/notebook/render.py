@@ -15,6 +15,7 @@ from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Decimal
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dpsql.notebook.schema_tree import MAX_LINES
 from dpsql.report.tables import LEDGER_COLUMNS, LEDGER_TEXT, Display, Sheet, SheetColumn, clip_text, join, tag
 
 if TYPE_CHECKING:
@@ -84,6 +85,8 @@ def make_result_sheet(result: Result, rows: int | None = None) -> Sheet:
     Long results keep their first and last rows.
     """
     total, limit = len(result), ROWS if rows is None else max(2, rows)
+    if tuple(result.columns[:2]) == ("column_name", "column_type"):
+        limit = max(limit, MAX_LINES)  # a table's columns are read whole
     gap = limit // 2 if total > limit else None
     kept = _index(range(total) if gap is None else [*range(gap), *range(total - (limit - gap), total)])
     table = result.table.take(kept) if gap is not None else result.table

@@ -29,6 +29,7 @@ from dpsql.notebook import guide
 from dpsql.notebook.completion import ColumnFacts, KnownNames
 from dpsql.notebook.guide import CellOptions
 from dpsql.notebook.render import Panel, make_sheet
+from dpsql.notebook.schema_tree import SchemaTree, TreeTable
 from dpsql.policy.tables import Table
 from dpsql.policy.toml import Section, declare_field, parse_toml, read_section
 from dpsql.policy.validate import settle_text, settle_whole, write_bound
@@ -140,7 +141,7 @@ def describe_session(session: AnalystSession) -> list[str]:
     return parts
 
 
-def list_schema(session: AnalystSession) -> Mapping[str, list[str]]:
+def list_schema(session: AnalystSession) -> Mapping[str, Mapping[str, str]]:
     """List tables and kept results with their columns, for completion. No private row is read."""
     try:
         return session.schema()
@@ -152,16 +153,16 @@ def list_known_names(session: AnalystSession, parameters: Mapping[str, str] | No
     """Gather the public names of a session for completion. No row is read."""
     declared = {table.name.lower(): table for table in session.policy.tables.values()}
     tables = {
-        name: _describe_columns(declared.get(name.lower()), tuple(columns))
+        name: _describe_columns(declared.get(name.lower()), tuple(columns.items()))
         for name, columns in list_schema(session).items()
     }
     return KnownNames(tables, parameters or {}, tuple(session.open_thresholds))
 
 
 @lru_cache(maxsize=512)
-def _describe_columns(table: Table | None, columns: tuple[str, ...]) -> Mapping[str, ColumnFacts]:
+def _describe_columns(table: Table | None, columns: tuple[tuple[str, str], ...]) -> Mapping[str, ColumnFacts]:
     """Return the policy's declarations of a table's columns; cached, since completion needs them at each keystroke."""
-    return {column: describe_column(table, column) for column in columns}
+    return {column: replace(describe_column(table, column), type=kind) for column, kind in columns}
 
 
 def describe_column(table: Table | None, column: str) -> ColumnFacts:
@@ -192,6 +193,21 @@ def choose_example_table(session: AnalystSession) -> str | None:
     """Choose a private table for an example; a public one if there is no other."""
     tables = sorted(session.policy.tables.values(), key=lambda table: table.public)
     return tables[0].name if tables else None
+
+
+def show_tables(session: AnalystSession) -> SchemaTree:
+    """Return the tree of the policy's tables and the kept results with their columns. No row is read."""
+    declared = {table.name: table for table in session.policy.tables.values()}
+    listed = []
+    for name, columns in list_known_names(session).tables.items():
+        table = declared.get(name)
+        words = "a kept result" if table is None else "public" if table.public else "private"
+        if table is not None and not table.public:
+            caps = [f"{cap} = {value}" for cap, value in table.caps.items() if value is not None]
+            words = ", ".join([f"private: protects {table.unit_words}", *caps])
+        facts = [(column, told.type, told.help if table else "") for column, told in columns.items()]
+        listed.append(TreeTable(name, words, tuple(facts)))
+    return SchemaTree(tuple(listed))
 
 
 def show_columns(session: AnalystSession, name: str) -> Sheet:

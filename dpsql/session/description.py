@@ -87,11 +87,8 @@ def show(line: Pipeline, policy: Policy, what: str, limit: int | None = None) ->
 
 
 _DESCRIBED = ("column_name", "column_type", "null", "key", "default", "extra")
-_SUMMARIZED = (
-    *("column_name", "column_type", "min", "max", "approx_unique", "avg", "std"),
-    *("q25", "q50", "q75", "count", "null_percentage"),
-)
-_COUNTED = ("approx_unique", "count")
+_SUMMARIZED = ("column_name", "column_type", "min", "max", "approx_unique", "privacy_unit", "values")
+_COUNTED = ("approx_unique",)
 
 
 def _list_columns(
@@ -113,15 +110,9 @@ def _list_columns(
         bounds = None if rules is None or rules.bounds is None else [_end(end, kind) for end in rules.bounds]
         values = None if rules is None or rules.values is None else [*map(str, rules.values)]
         if word == "SUMMARIZE":
-            rows.append(
-                (
-                    column,
-                    kind,
-                    *(bounds or (None, None)),
-                    None if values is None else len(values),
-                    *[None] * 7,
-                )
-            )
+            listed = (None, None) if values is None else (len(values), ", ".join(values))
+            protected = "yes" if fold(column) in unit else None
+            rows.append((column, kind, *(bounds or (None, None)), listed[0], protected, listed[1]))
             continue
         said = [f"bounds {bounds[0]} to {bounds[1]}"] if bounds is not None else []
         said += [f"values {', '.join(values)}"] if values is not None else []

@@ -166,7 +166,7 @@ class AnalystSession(Guarded):
 
     analyst: str | None
     closed = False
-    _schema: dict[str, list[str]] | None = None
+    _schema: dict[str, dict[str, str]] | None = None
 
     @property
     @abstractmethod
@@ -318,8 +318,8 @@ class AnalystSession(Guarded):
     def tables(self) -> Result:
         """Return the policy's tables and the kept results."""
 
-    def schema(self) -> Mapping[str, list[str]]:
-        """Return tables and kept results with their columns after the last statement, for completion.
+    def schema(self) -> Mapping[str, Mapping[str, str]]:
+        """Return tables and kept results after the last statement, with their columns and SQL types, for completion.
 
         Raises:
             ServerError: the server is busy with another statement of the analyst, or gone.
@@ -327,7 +327,7 @@ class AnalystSession(Guarded):
         if self._schema is None:
             with self.asking_briefly():
                 names = [str(row[0]) for row in self.tables().fetchall()]
-                self._schema = {name: list(self.columns(name)) for name in names}
+                self._schema = {name: dict(self.columns(name)) for name in names}
         return self._schema
 
     @contextmanager

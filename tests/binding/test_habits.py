@@ -125,7 +125,8 @@ def test_a_table_is_described_by_public_facts(session: dpsql.Session) -> None:
     assert session.sql("DESC v").fetchall() == session.sql("DESCRIBE TABLE v").fetchall() == [*rows.values()]
     found = {row[0]: row for row in session.sql("SUMMARIZE v").fetchall()}
     assert found["n"][2:5] == ("0", "6", None)
-    assert found["id"][2:] == (None,) * 10  # its extremes are the rows' own
+    assert (found["u"][5], found["k"][4:]) == ("yes", (3, None, "a, b, c"))
+    assert found["id"][2:] == (None,) * 5  # its extremes are the rows' own
     assert session.sql("DESCRIBE").fetchall() == session.sql("SHOW TABLES").fetchall()
     assert session.budget().spent == before
     with pytest.raises(dpsql.BindError, match="there is no table w"):

@@ -33,7 +33,6 @@ EXEMPT: dict[str, str] = {
     "binding/values/temporal.py:bind_make_timestamp": KEYS,
     "binding/values/temporal.py:name": "the calls that sqlglot reads as one class, by their scale",
     "binding/values/total_expressions.py:_TABLE": KEYS,
-    "session/description.py:_SUMMARIZED": "DuckDB's names of the columns of SUMMARIZE",
     "lock/casts.py:_OF_CLOCKS": LOCK,
     "lock/casts.py:_OF_DATES": LOCK,
     "lock/duckdb_reader.py:_MAIN": LOCK,

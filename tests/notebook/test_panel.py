@@ -96,7 +96,10 @@ def test_the_budget_follows_each_cell_and_links_to_it(shell: InteractiveShell, c
     assert '<a href="#cell-id=second">SELECT * FROM visits</a>' in html
     assert 'aria-label="17% spent"' in html
     said = shell.run_cell("%dpsql budget").result
-    assert said.html() == html, "the same renderer elsewhere"
+    budget, tables = html.split("<h2>Tables</h2>")
+    assert said.html() == budget, "the same renderer elsewhere"
+    assert "<details><summary><b>visits</b>" in tables
+    assert "<table" not in tables, "its rows are the charges"
     assert "cell-id" not in said.text()
 
 

@@ -406,3 +406,38 @@ def test_connecting_takes_variables(cell: Cell, shell: InteractiveShell, tmp_pat
         cell("%dpsql connect $nothing --policy $where")
     two = cell("%%dpsql --session mine --params $ages\nSELECT ? AS a, ? AS b")
     assert two.fetchall() == [(30, 40)]
+
+
+def test_a_comment_above_the_magic_does_no_harm(cell: Cell) -> None:
+    for above in ("# what is in there\n\n", "-- what is in there\n", "\n"):
+        assert cell(f"{above}%%dpsql\nSELECT 1 AS one")["one"] == [1]
+    cell("%unload_ext dpsql")
+    with pytest.raises(SyntaxError):
+        cell("# what is in there\n%%dpsql\nSELECT 1 AS one")
+
+
+def test_mechanisms_of_one_word(cell: Cell) -> None:
+    shown = repr(cell("%dpsql mechanisms median"))
+    assert "MEDIAN" in shown
+    assert "EXPMECH" not in shown
+    with pytest.raises(dpsql.BindError, match="no mechanism has the word medien") as caught:
+        cell("%dpsql mechanisms medien")
+    assert caught.value.hint == "did you mean MEDIAN?"
+
+
+def test_sql_is_formatted(cell: Cell, shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert repr(cell("%dpsql format SELECT 1 FROM plans")) == "SELECT 1\nFROM plans"
+    given: list[tuple[str, bool]] = []
+    monkeypatch.setattr(
+        type(shell), "set_next_input", lambda self, text, replace=False: given.append((text, replace))
+    )
+    assert cell("%%dpsql --format out\nSELECT 1 FROM plans\n") is None
+    assert given == [("%%dpsql out\nSELECT 1\nFROM plans", True)]
+    with pytest.raises(dpsql.ParseError, match="no SQL to format"):
+        cell("%dpsql format")
+
+
+def test_every_statement_fits_one_line(cell: Cell) -> None:
+    assert cell("%dpsql DESCRIBE plans").columns[0] == "column_name"
+    assert cell("%dpsql SUMMARIZE plans").columns[-1] == "values"
+    assert cell("%dpsql SET intervals = 'columns'")["value"] == ["columns"]
