@@ -1,8 +1,8 @@
 """Tables as aligned text for terminals and logs, and as plain HTML for notebooks.
 
-Both come from one :class:`Sheet` of formatted cells, so they can't differ. There are no colours, scripts or widgets: the
-notebook's own style serves in light and dark. Importing this needs the standard library and Arrow only, so
-``print(result)`` shows the table outside notebooks, too.
+Both come from one :class:`Sheet` of formatted cells, so they can't differ. There are no colours and no widgets: the notebook's
+own style serves in light and dark, and without scripts only sorting and filtering are missing. Importing this needs the
+standard library and Arrow only, so ``print(result)`` shows the table outside notebooks, too.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Decimal
+from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 ROWS = 20
 """Rows shown before the middle is left out; ``%config DpsqlMagic.rows`` changes it for a notebook."""
+
+MAX_ROWS = 1_000
+"""The longest result whose HTML has all rows, folded."""
 
 NOISY_DIGITS = 4
 """Digits shown of a noisy number without an interval."""
@@ -116,7 +120,8 @@ def make_result_sheet(result: Result, rows: int | None = None) -> Sheet:
     if opened:
         columns, starts = _join_maps(columns, opened, table.num_rows)
         gap = None if gap is None else starts[gap]
-    return Sheet(tuple(columns), write_caption(result, None if gap is None else len(kept)), gap)
+    more = partial(make_result_sheet, result, total) if gap is not None and total <= MAX_ROWS else None
+    return Sheet(tuple(columns), write_caption(result, None if gap is None else len(kept)), gap, more=more)
 
 
 def _index(rows: Sequence[int]) -> pa.Array:

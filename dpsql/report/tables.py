@@ -8,8 +8,8 @@ from __future__ import annotations
 import shutil
 import textwrap
 import unicodedata
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache
 from html import escape
@@ -36,6 +36,8 @@ _CAPTION = "caption-side: bottom; text-align: left; width: 0"  # it does not wid
 _FOOTER = "position: sticky; left: 0; width: 100cqw; white-space: normal"
 """The style of a caption's text, which wraps at the width of what surrounds the table."""
 _SCROLLED = "overflow-x: auto; container-type: inline-size"
+_PAGE = "max-height: 30em; overflow: auto"
+"""The style of a whole table, which scrolls within a page's height."""
 _SHORT = 40
 """The longest cell of a column that is not broken."""
 
@@ -117,14 +119,16 @@ class SheetColumn(NamedTuple):
 class Sheet(Display):
     """A table of formatted cells, and lines below it.
 
-    ``gap`` is the number of the row above which rows were omitted; None if all are shown. ``caption_style`` is the HTML style of
-    the caption; None leaves caption and cells to the page's style sheet, by classes.
+    ``gap`` is the number of the row above which rows were omitted; None if all are shown. ``more`` makes the sheet of all rows,
+    which HTML unfolds with a filter. In HTML a heading sorts its column, if scripts run. ``caption_style`` is the HTML style
+    of the caption; None leaves caption and cells to the page's style sheet, by classes.
     """
 
     columns: tuple[SheetColumn, ...]
     caption: tuple[str, ...] = ()
     gap: int | None = None
     caption_style: str | None = _CAPTION
+    more: Callable[[], Sheet] | None = field(default=None, compare=False)
 
     @classmethod
     def of(
@@ -160,8 +164,9 @@ class Sheet(Display):
         return "\n".join([*shown, *(" " + line for line in fold_lines(self.caption))])
 
     def html(self) -> Html:
-        """Return one HTML table, readable without styles; its caption has the lines below the text table."""
+        """Return an HTML table, readable without styles and scripts; its caption has the lines below the text table."""
         aligns = [self._align_html(column) for column in self.columns]
+        sorts = self.caption_style is not None and self.gap is None and len(self) > 1
         rows = [
             tag("tr", join(tag("td", cell, **align) for cell, align in zip(row, aligns, strict=True)))
             for row in zip(*(column.cells for column in self.columns), strict=True)
@@ -169,7 +174,10 @@ class Sheet(Display):
         if self.gap is not None:
             rows.insert(self.gap, tag("tr", tag("td", "…", colspan=len(aligns))))
         pairs = zip(self.columns, aligns, strict=True)
-        head = join(tag("th", column.heading, scope="col", **align) for column, align in pairs)
+        head = join(
+            tag("th", column.heading, scope="col", **(_make_sorting(align) if sorts else align))
+            for column, align in pairs
+        )
         caption = Html(Html("<br>").join(map(quote, fold_lines(self.caption))))
         if self.caption_style is not None:
             caption = tag("div", caption, style=_FOOTER) if caption else caption
@@ -179,7 +187,21 @@ class Sheet(Display):
             tag("tbody", join(rows)),
         ]
         table = tag("table", join(parts), class_=f"dpsql {NO_MATH}")
-        return table if self.caption_style is None else tag("div", table, class_=NO_MATH, style=_SCROLLED)
+        if self.caption_style is None:
+            return table
+        scripts = {"onclick": str(read_template("sort.js")), "onkeydown": _PRESS} if sorts else {}
+        shown = tag("div", table, class_=NO_MATH, style=_SCROLLED, **scripts)
+        return shown if self.more is None else shown + self.more().unfold()
+
+    def __len__(self) -> int:
+        return len(self.columns[0].cells) if self.columns else 0
+
+    def unfold(self) -> Html:
+        """Return an element that unfolds to the table, with a filter of its rows."""
+        word = Html('<input type="search" placeholder="filter" aria-label="filter the rows">')
+        table = tag("div", replace(self, caption=()).html(), style=_PAGE)
+        summary = tag("summary", f"all {len(self)} rows: a click on a heading sorts")
+        return tag("details", summary + word + table, oninput=str(read_template("filter.js")))
 
     def _align_html(self, column: SheetColumn) -> dict[str, str | None]:
         """Return the attributes of a column's cells."""
@@ -189,6 +211,14 @@ class Sheet(Display):
         short = column.right or max(map(len, column.cells), default=0) <= _SHORT
         space = "; white-space: nowrap" if short else ""
         return {"style": f"text-align: {'right' if column.right else 'left'}; padding-right: 1em{space}"}
+
+
+_PRESS = "if (event.key === 'Enter') event.target.click()"
+"""The handler by which the keyboard sorts."""
+
+
+def _make_sorting(align: dict[str, str | None]) -> dict[str, str | None]:
+    return {"style": f"{align['style']}; cursor: pointer", "tabindex": "0"}
 
 
 CELL_WIDTH = 60

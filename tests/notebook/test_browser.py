@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import shutil
@@ -10,11 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import dpsql
 from dpsql.demo import POLICY
 from dpsql.notebook import guide, render, sessions
+from dpsql.session.result import Result
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = [
@@ -96,6 +99,7 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
             render.Panel(str(session.explain(asked))),
             session.budget_panel(),
             sessions.show_columns(session, "visits"),
+            sessions.show_tables(session),
             sessions.show_report(session, ""),
             guide.show_mechanisms(),
             render.Panel(guide.USAGE.rstrip()),
@@ -125,3 +129,49 @@ def test_the_control_what_cannot_be_read_is_found(outputs: list[str], tmp_path: 
     told = look("JupyterLab dark", [dim], tmp_path)
     assert any(contrast < 4.5 for _, contrast, _ in told["found"])
     assert not look("JupyterLab dark", ['<div style="width: 3000px">wide</div>'], tmp_path)["wide"]
+
+
+CLICKS = """
+<script>
+const press = (selector, place) => document.querySelectorAll(selector)[place].click();
+const read = () => [...document.querySelectorAll('details tbody tr')].filter(row => row.style.display !== 'none')
+    .map(row => [...row.cells].map(cell => cell.textContent).join('|'));
+const said = {};
+for (const name of ['up', 'down', 'back']) { press('details thead th', PLACE); said[name] = read(); }
+press('details thead th', PLACE);
+const input = document.querySelector('details input');
+input.value = 'WARD 1'; input.dispatchEvent(new Event('input', {bubbles: true}));
+said.filtered = read();
+said.heading = document.querySelectorAll('details thead th')[PLACE].ariaSort;
+document.title = JSON.stringify(said);
+</script>
+"""
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_heading_sorts_and_a_word_filters(place: int, tmp_path: Path) -> None:
+    numbers = [1000 - 7 * i * (-1) ** i for i in range(30)]
+    table = pa.table({"ward": [f"ward {i}" for i in range(30)], "n": [*numbers[:29], None]})
+    ends = [(float(n - 3 - i), float(n + 3 + i)) for i, n in enumerate(numbers)]
+    page = Result(table, intervals={"n": ends})._repr_mimebundle_()["text/html"]
+    (tmp_path / "page.html").write_text(
+        f"<!doctype html><meta charset=utf-8>{page}{CLICKS.replace('PLACE', str(place))}"
+    )
+    assert CHROMIUM is not None
+    flags = ("--headless", "--no-sandbox", "--disable-gpu", "--dump-dom")
+    done = subprocess.run(
+        [CHROMIUM, *flags, (tmp_path / "page.html").as_uri()], capture_output=True, text=True, timeout=60
+    )
+    said = json.loads(html.unescape(re.findall(r"<title>(.*?)</title>", done.stdout)[0]))
+    key: Any = [
+        lambda row: int(row.split("|")[0].removeprefix("ward ")),
+        lambda row: int(row.split("|")[1].replace("\u202f", "").replace(" ", "").replace("NULL", "0")),
+        lambda row: float(row.split("|")[2].removeprefix("± ") or "-1"),
+    ][place]
+    shown = [row for row in said["up"] if "NULL" not in row]
+    assert shown == sorted(shown, key=key)
+    assert [row for row in said["down"] if "NULL" not in row] == sorted(shown, key=key, reverse=True)
+    assert place != 1 or "NULL" in said["up"][-1] + said["down"][-1]
+    assert [row.split("|")[0] for row in said["back"]] == [f"ward {i}" for i in range(30)]
+    assert len(said["filtered"]) == 11
+    assert said["heading"] == "ascending"

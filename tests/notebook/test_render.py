@@ -102,7 +102,19 @@ def test_html_has_the_same_rows_and_escapes_them() -> None:
     assert page.count("<table") == 1
     assert page.count("<caption") == 1
     assert 'scope="col"' in page
-    assert not re.search(r"color|<script|onclick|javascript", page, re.I)
+    assert not re.search(r"color|<script|javascript", page, re.I)
+    assert "onclick" not in Result(pa.table({"n": [1]}))._repr_mimebundle_()["text/html"], "nothing to sort"
+
+
+def test_long_results_unfold_to_all_rows() -> None:
+    page = Result(pa.table({"n": list(range(300))}))._repr_mimebundle_()["text/html"]
+    short, _, whole = page.partition("<details")
+    assert (short.count("<td"), whole.count("<td")) == (21, 300)
+    assert "all 300 rows" in whole
+    assert 'type="search"' in whole
+    assert "onclick" not in short, "a table without its middle is not sorted"
+    many = Result(pa.table({"n": list(range(render.MAX_ROWS + 1))}))
+    assert "<details" not in many._repr_mimebundle_()["text/html"]
 
 
 def test_wide_tables_scroll_and_their_footers_wrap_at_the_width_of_the_cell() -> None:
