@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
+import traceback
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import duckdb
@@ -435,7 +437,7 @@ def test_what_a_session_and_a_budget_say_of_themselves(policy: Path) -> None:
     assert repr(session).endswith(f"{session.budget().sentence}>")
     said = repr(session.budget())
     assert said.startswith("budget ε=2, δ=1e-06     █░")
-    assert "ε=0.1 spent, ε=1.9 left" in said
+    assert "ε=1.9 of ε=2 left" in said
     session.close()
     assert repr(session) == "<dpsql session, closed>"
     with dpsql.connect(policy=dpsql.Policy.loads(policy.read_text())) as session:
@@ -519,3 +521,15 @@ def test_a_policy_made_in_python_keeps_the_folder_that_it_was_read_from(policy: 
     policy.with_name("near.toml").write_text(text)
     with dpsql.connect(policy=dpsql.Policy.load(policy.with_name("near.toml"))) as session:
         assert len(session.sql("SELECT * FROM plans")) == 5
+
+
+@pytest.mark.parametrize(("frames", "running"), [(range(2, 3), True), (range(4, 99), False)])
+def test_a_marimo_notebook_prints_no_traceback_through_our_files(
+    policy: Path, monkeypatch: pytest.MonkeyPatch, frames: range, running: bool
+) -> None:
+    monkeypatch.setitem(sys.modules, "marimo", SimpleNamespace(running_in_notebook=lambda: running))
+    with dpsql.connect(policy=policy) as session:
+        for ask in (session.sql, session.run):
+            with pytest.raises(dpsql.PrivacyError) as caught:
+                ask("SELECT * FROM visits")
+            assert len(traceback.extract_tb(caught.value.__traceback__)) in frames

@@ -8,16 +8,27 @@ standard library and Arrow only, so ``print(result)`` shows the table outside no
 from __future__ import annotations
 
 import math
+import re
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Decimal
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpsql.notebook.schema_tree import MAX_LINES
-from dpsql.report.tables import LEDGER_COLUMNS, LEDGER_TEXT, Display, Sheet, SheetColumn, clip_text, join, tag
+from dpsql.report.tables import (
+    LEDGER_COLUMNS,
+    LEDGER_TEXT,
+    Display,
+    Html,
+    Sheet,
+    SheetColumn,
+    clip_text,
+    join,
+    tag,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,6 +49,7 @@ EXACT_SQL = "Exact SQL:"
 """The line of an explanation before its SQL."""
 NOT_LASTING = 'this budget lasts for this process only: dpsql.connect(..., ledger="name.ledger") keeps it'
 NO_INTERVAL = "no interval: computed after the release"
+_STEP = re.compile(r"(\d+)\. ")
 _PRE = (
     "margin: 0; white-space: pre-wrap; word-break: normal; overflow-wrap: anywhere; text-align: left; "
     "font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, monospace"
@@ -76,11 +88,27 @@ def _fold_sql(lines: list[str]) -> str:
     words, sql, ending = lines[:start], lines[start + 1 : -2], lines[-1]
     folded = join([tag("summary", f"Exact SQL ({len(sql)} lines)"), tag("pre", "\n".join(sql), style=_PRE)])
     parts = [
-        tag("pre", "\n".join(words).rstrip(), style=_PRE),
+        *_list_steps(words),
         tag("details", folded),
         tag("pre", ending, style=_PRE),
     ]
     return tag("div", join(parts))
+
+
+def _list_steps(lines: list[str]) -> list[Html]:
+    """Return an explanation's text: its numbered lines as a list, the lines before it as a paragraph, tables in fixed width."""
+    parts: list[Html] = []
+    for numbered, group in groupby(lines, lambda line: bool(_STEP.match(line))):
+        if numbered:
+            steps = [_STEP.split(line, maxsplit=1) for line in group]
+            first = int(steps[0][1])
+            items = join(tag("li", text) for _, _, text in steps)
+            parts.append(tag("ol", items, start=first, style="list-style: decimal; padding-left: 2em"))
+        elif not parts:
+            parts.append(tag("p", " ".join(group)))
+        else:
+            parts.append(tag("pre", "\n".join(group).rstrip(), style=_PRE))
+    return parts
 
 
 def make_result_sheet(result: Result, rows: int | None = None) -> Sheet:

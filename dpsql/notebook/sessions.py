@@ -205,9 +205,18 @@ def show_tables(session: AnalystSession) -> SchemaTree:
         if table is not None and not table.public:
             caps = [f"{cap} = {value}" for cap, value in table.caps.items() if value is not None]
             words = ", ".join([f"private: protects {table.unit_words}", *caps])
-        facts = [(column, told.type, told.help if table else "") for column, told in columns.items()]
+        facts = [(column, told.type, _say_declared(told, table)) for column, told in columns.items()]
         listed.append(TreeTable(name, words, tuple(facts)))
     return SchemaTree(tuple(listed))
+
+
+def _say_declared(facts: ColumnFacts, table: Table | None) -> str:
+    """Return what is declared of a column in the tree, or what is missing before it can be used."""
+    if facts.declared:
+        return facts.help
+    if table is None or table.public or facts.type == "BOOLEAN":
+        return ""
+    return "no values" if facts.type == "VARCHAR" else "no bounds"
 
 
 def show_columns(session: AnalystSession, name: str) -> Sheet:

@@ -131,11 +131,12 @@ class BudgetState:
 
     @property
     def about_text(self) -> str:
-        """The number of further statements, ``"about 8 more at ε=0.1"``, empty if the policy has no default."""
+        """The number of further statements, ``"about 8 more questions at ε=0.1"``; empty if the policy has no default."""
         if self.about is None or self.default_epsilon is None:
             return ""
-        count = "any number" if self.about >= MANY else f"about {self.about}" if self.about else "none"
-        return f"{count} more at ε={write_short(self.default_epsilon)}"
+        count = "any number of" if self.about >= MANY else f"about {self.about}" if self.about else "no"
+        questions = "question" if self.about == 1 else "questions"
+        return f"{count} more {questions} at ε={write_short(self.default_epsilon)}"
 
     @property
     def title(self) -> str:
@@ -147,17 +148,13 @@ class BudgetState:
 
     @property
     def amounts(self) -> str:
-        """The remaining and the spent amount, as in every display."""
-        short = f"{self.left} left" if self.share_left is None else self.sentence
-        left = self.sentence if self.has_rule else f"{self.spent} spent, {short}"
-        if not self.has_rule:
-            return ", ".join(filter(None, [left, self.about_text]))
-        about = (
-            f", or {self.about_text} (many small losses count as less than their sum)"
-            if self.about_text
-            else ""
-        )
-        return f"{left}{about}; {self.detail}"
+        """The remaining amount in plain words, as in every display: ``"ε=0.8 of ε=1 left; about 8 more questions at ε=0.1"``."""
+        return "; ".join(filter(None, [self.sentence, self.about_text]))
+
+    @property
+    def counting(self) -> str:
+        """How the accountant counted, by the parts of its rule; empty if it has none."""
+        return f"many small losses count as less than their sum: {self.detail}" if self.has_rule else ""
 
     @property
     def bar_line(self) -> str:

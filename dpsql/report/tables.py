@@ -362,7 +362,10 @@ class BudgetPanel(Display):
 
     def text(self) -> str:
         """Return the bar and the table as text."""
-        lines = [*(s.bar_line for s in _states(self.state)), *_say_answers(self.state)]
+        lines = []
+        for s in _states(self.state):
+            lines += [s.bar_line, *([f"  {s.counting}"] if s.counting else [])]
+        lines += _say_answers(self.state)
         if not self.lasting:
             lines.append("this budget lasts for this process only")
         if self.charges:
@@ -379,6 +382,8 @@ class BudgetPanel(Display):
             said = f"{used:.0%} spent"
             meter = tag("meter", said, min=0, max=1, value=f"{used:.4f}", title=said, aria_label=said)
             parts.append(tag("p", quote(s.title) + Html(" ") + meter + Html(" ") + quote(s.amounts)))
+            if s.counting:
+                parts.append(tag("details", tag("summary", "how it is counted") + s.counting))
         parts += [tag("p", line) for line in _say_answers(self.state)]
         if not self.lasting:
             parts.append(tag("p", "This budget lasts for this process only."))

@@ -5,6 +5,7 @@ The module imports no engine and no ledger, because clients of a server have nei
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 import pyarrow as pa
 
-from dpsql.errors import BindError, EngineError
+from dpsql.errors import BindError, EngineError, Error
 from dpsql.interrupts import interruptible
 from dpsql.language.parameter_values import Params
 from dpsql.session.result import DeclaredResult, Result, import_notebook
@@ -61,6 +62,13 @@ def guarded(method: Callable[Concatenate[_S, _P], _T]) -> Callable[Concatenate[_
         return value[0]
 
     return interruptible(checked)
+
+
+def hide_frames(error: Error) -> None:
+    """Drop an error's traceback in a marimo notebook, which would print it below the sentence."""
+    marimo = sys.modules.get("marimo")
+    if marimo is not None and marimo.running_in_notebook():
+        error.__traceback__ = None
 
 
 class Guarded(ABC):
@@ -200,7 +208,11 @@ class AnalystSession(Guarded):
             PostprocessingError: the SQL above the private part failed on released values; the corrected text is free.
             ServerError: a server can't be reached; SHOW LEDGER says whether a statement that was sent was charged.
         """
-        results = self.run(text, params, fresh=fresh)
+        try:
+            results = self.answer(Question(text, params), fresh)
+        except Error as error:
+            hide_frames(error)
+            raise
         return results[-1] if results else Result(pa.table({}))
 
     def run(
@@ -215,7 +227,11 @@ class AnalystSession(Guarded):
 
         ``epsilon`` is the default cost of a statement. If one fails, the earlier results are in the error's ``answered``.
         """
-        return self.answer(Question(text, params, epsilon), fresh)
+        try:
+            return self.answer(Question(text, params, epsilon), fresh)
+        except Error as error:
+            hide_frames(error)
+            raise
 
     def synthesise(
         self,

@@ -231,7 +231,9 @@ def test_a_share_and_the_whole_must_both_admit(path: Path) -> None:
     assert (state.left_epsilon, state.analyst) == (Fraction(1, 10), "bob")  # his share has 0.2, the whole 0.1
     assert state.about == 1
     assert state.sentence == "ε=0.2 of bob's ε=0.8 left, but only ε=0.1 of the whole"
-    assert "ε=0.6 spent, ε=0.2 of bob's" in state.bar_line
+    assert (
+        "ε=0.2 of bob's ε=0.8 left, but only ε=0.1 of the whole; about 1 more question at" in state.bar_line
+    )
     assert state.share == Fraction(3, 4)
     assert [row[6] for row in list_budget(state)[1]] == [0.1, 0.2]
     assert read_state(write_record(state)) == state
@@ -280,7 +282,8 @@ def test_the_text_of_the_budget(ledger: Ledger) -> None:
     ledger.settle(ledger.reserve(TENTH, "SELECT 2"), TENTH, None, "failed")
     bar, head, first, second = BudgetPanel.of(ledger).text().splitlines()
     assert (
-        bar == "budget ε=1, δ=1e-06     ████░░░░░░░░░░░░░░░░  ε=0.2 spent, ε=0.8 left, about 8 more at ε=0.1"
+        bar
+        == "budget ε=1, δ=1e-06     ████░░░░░░░░░░░░░░░░  ε=0.8 of ε=1 left; about 8 more questions at ε=0.1"
     )
     assert head.split() == ["when", "charge", "outcome", "cell"]
     assert first.split(maxsplit=3)[1:] == [

@@ -67,7 +67,7 @@ def test_it_says_what_is_left_and_what_the_next_cell_costs(page: Any) -> None:
     page.wait_for_function(
         "document.querySelector('.dpsql-price').innerText.includes('Would cost ε=0.1;')", timeout=20_000
     )
-    assert "ε=0.5 spent, ε=2.5 left" in page.inner_text(".dpsql-state")
+    assert "ε=2.5 of ε=3 left" in page.inner_text(".dpsql-state")
     assert page.locator(".dpsql-panel tbody tr").count() == 1
 
 

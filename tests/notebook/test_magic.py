@@ -224,7 +224,6 @@ def test_a_file(story: dict[str, Any]) -> None:
 def test_the_panels(story: dict[str, Any]) -> None:
     budget = text(story["budget"])
     assert "█" in budget
-    assert "spent" in budget
     assert "left" in budget
     assert "released" in budget
     assert "visits" in text(story["tables"])

@@ -181,7 +181,7 @@ def test_the_whole_hour(hour: Hour) -> None:
     assert "WHERE dock = $dock" in text, "no statement is set as a formula"
     faint = [text for contrast, text in hour.page.evaluate(CONTRAST) if contrast < 4.5]
     assert not faint
-    assert "ε=0.5 of ε=1 left, about 5 more at ε=0.1" in hour.page.inner_text(".dpsql-panel")
+    assert "ε=0.5 of ε=1 left; about 5 more questions at ε=0.1" in hour.page.inner_text(".dpsql-panel")
 
 
 @in_browser

@@ -91,7 +91,7 @@ def test_the_budget_follows_each_cell_and_links_to_it(shell: InteractiveShell, c
     shell.run_cell("%%dpsql\nSELECT * FROM visits", cell_id="second")
     html = comm.sent[-1]["html"]
     assert comm.sent[-1]["open"]
-    assert "ε=2.5 left" in html
+    assert "ε=2.5 of ε=3 left" in html
     assert f'<a href="#cell-id=first">{COUNT}</a>' in html
     assert '<a href="#cell-id=second">SELECT * FROM visits</a>' in html
     assert 'aria-label="17% spent"' in html

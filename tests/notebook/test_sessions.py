@@ -85,7 +85,7 @@ def test_loading_gives_both_magics_and_advertises_nobody(
 def test_reloading_keeps_what_was_spent(cell: Cell) -> None:
     cell("%dpsql SELECT COUNT(*) AS n FROM visits")
     cell("%reload_ext dpsql")
-    assert "ε=0.1 spent, ε=2.9 left" in repr(cell("%dpsql budget"))
+    assert "ε=2.9 of ε=3 left; about 29 more questions at ε=0.1" in repr(cell("%dpsql budget"))
     assert "no charge" in cell("%dpsql SELECT COUNT(*) AS n FROM visits").cost_line
 
 
@@ -347,7 +347,7 @@ def test_the_level_of_the_interval(cell: Cell) -> None:
 
 
 def test_what_is_left_as_queries(cell: Cell) -> None:
-    assert "about 30 more at ε=0.1" in repr(cell("%dpsql budget"))
+    assert "about 30 more questions at ε=0.1" in repr(cell("%dpsql budget"))
 
 
 def test_negative_counts_stay_negative(cell: Cell) -> None:

@@ -112,7 +112,7 @@ def check_page(text: str) -> Outline:
 def test_the_page(full: Ledger) -> None:
     told = check_page(write_page(make_report(full))).sections
     assert "ε=0.45 of ε=1 left" in told["left"]
-    assert "about 4 more at ε=0.1" in told["left"]
+    assert "about 4 more questions at ε=0.1" in told["left"]
     assert "1 not settled, charged in full" in told["left"]
     for word in ("alice", "bob", "ε=0.3", "of", "failed", "open", "SELECT MEDIAN(amount) FROM visits"):
         assert word in told["asked"], word
@@ -197,7 +197,7 @@ def test_csv_and_text(full: Ledger, tmp_path: Path) -> None:
     assert float(rows[4]["epsilon"]) == 0.2
     text = write_report(full, None, tmp_path / "out.txt").read_text()
     assert text == report_text(full) or text.split("\n", 1)[1] == report_text(full).split("\n", 1)[1]
-    assert "ε=0.45 of ε=1 left (about 4 more at ε=0.1)" in text
+    assert "ε=0.45 of ε=1 left (about 4 more questions at ε=0.1)" in text
 
 
 def test_from_the_ledger_alone(full: Ledger, path: Path, tmp_path: Path) -> None:
