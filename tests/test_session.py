@@ -523,7 +523,7 @@ def test_a_policy_made_in_python_keeps_the_folder_that_it_was_read_from(policy: 
         assert len(session.sql("SELECT * FROM plans")) == 5
 
 
-@pytest.mark.parametrize(("frames", "running"), [(range(2, 3), True), (range(4, 99), False)])
+@pytest.mark.parametrize(("frames", "running"), [(range(1, 3), True), (range(4, 99), False)])
 def test_a_marimo_notebook_prints_no_traceback_through_our_files(
     policy: Path, monkeypatch: pytest.MonkeyPatch, frames: range, running: bool
 ) -> None:
