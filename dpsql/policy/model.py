@@ -106,7 +106,7 @@ class ServerRules(Section):
     max_parameter_bytes: int = declare_field(validate.settle_whole, 1_000_000)
     max_result_bytes: int = declare_field(validate.settle_whole, 100_000_000)
     max_requests_per_minute: int = declare_field(validate.settle_whole, 600)
-    max_sessions: int = declare_field(validate.settle_whole, 8)
+    max_sessions: int = declare_field(validate.settle_whole, 16)
     max_idle_minutes: int = declare_field(validate.settle_whole, 60)
     max_memory_mb: int = declare_field(validate.settle_whole, 4096)
     max_seconds: int = declare_field(validate.settle_whole, 600)

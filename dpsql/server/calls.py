@@ -94,12 +94,17 @@ class AnswerClock:
     def __init__(self, grid: AnswerTimes, start: float | None = None) -> None:
         self._grid = grid
         self.start = time.monotonic() if start is None else start
+        self.began = self.start
+        """When the worker began the statement; the time before that in the analyst's queue is no overrun."""
+        self.read_processor: Callable[[], tuple[int, int]] = lambda: (0, 0)
+        """Returns the time for which the worker's threads ran, and the time for which they waited for a processor."""
+        self._processor = (0, 0)
         self.touched = False
         """Whether private data were read since the last public time."""
         self.waited: float | None = None
         """The time of the reply, after a step before it has waited."""
         self.overruns = 0
-        """The number of statements that took longer than the grid's last time."""
+        """The number of statements that took longer than the grid's last time, and not because of other load."""
         self._ready: float | None = None
         """The time of the reply of a statement that is answered but not in the ledger yet."""
         self._given_up = threading.Event()
@@ -116,8 +121,22 @@ class AnswerClock:
     def touch(self) -> None:
         """Note that private data are about to be read."""
         if not self.touched and self.waited is not None:
-            self.start = max(self.waited, self._find_after_reply(time.monotonic()))
+            self.start = self.began = max(self.waited, self._find_after_reply(time.monotonic()))
+        if not self.touched:
+            self._processor = self.read_processor()
         self.touched = True
+
+    def begin_work(self) -> None:
+        """Note that the worker begins the call."""
+        self.began = time.monotonic()
+
+    def _measure(self, now: float) -> float:
+        """Return the seconds that a statement would have taken on a machine without other load, as an estimate.
+
+        While private data are read, the worker's threads run or wait for a processor. Their share of waiting is left out.
+        """
+        ran, waited = (max(0, new - old) for new, old in zip(self.read_processor(), self._processor, strict=True))
+        return (now - self.began) * (ran / (ran + waited) if ran + waited else 1.0)
 
     def find_reply_time(self, now: float) -> float:
         """Return the time of the reply of a statement that can be settled at ``now``."""
@@ -142,7 +161,7 @@ class AnswerClock:
     def note_answer(self) -> float:
         """Note that a statement is answered, which decides the time of its reply; return its time in the ledger."""
         now = time.monotonic()
-        self.overruns += now - self.start > self._grid.last
+        self.overruns += now - self.began > self._grid.last and self._measure(now) > self._grid.last
         self._ready = self.find_reply_time(now)
         return self.find_ledger_time(self._ready)
 
@@ -277,6 +296,8 @@ class AnalystCall:
         with self._lock:
             self._worker, self._service = worker, service
             self._heard = self.finished = self.killed = False
+        self.clock.begin_work()
+        self.clock.read_processor = worker.read_processor
         service.begin()
         try:
             try:

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from dpsql.server.worker_process import WorkerPool, WorkerProcess
 
 MAX_FAILURES, MAX_OVERRUNS = 3, 20
-"""Paid statements that failed, and statements after the last answer time, until an analyst is paused."""
+"""Paid statements that failed, and statements after the last answer time within an hour, until an analyst is paused."""
+OVERRUN_SECONDS = 3600.0
+"""Seconds after which an overrun counts no more."""
 EMPTY_SECONDS = 30.0
 """Seconds until a worker without sessions ends."""
 UNUSED_SECONDS = 300.0
@@ -113,7 +115,9 @@ class AnalystQueue:
         self._used: Edition | None = None
         """The worker's edition."""
         self._service: LedgerService | None = None
-        self._failures = self._overruns = 0
+        self._failures = 0
+        self._overruns: deque[float] = deque()
+        """The times of the overruns, oldest first."""
         self._leaving: list[SessionRecord] = []
         """Ended sessions that the worker still has."""
         self._empty_since: float | None = None
@@ -162,7 +166,14 @@ class AnalystQueue:
 
     def resume(self) -> None:
         """Reset the counts of failures and overruns."""
-        self._failures = self._overruns = 0
+        self._failures = 0
+        self._overruns.clear()
+
+    @property
+    def overruns(self) -> int:
+        """The number of overruns that count now."""
+        end = time.monotonic() - OVERRUN_SECONDS
+        return sum(at > end for at in tuple(self._overruns))
 
     def take_edition(self, edition: Edition) -> None:
         """Answer further requests under another reading of the policy."""
@@ -194,7 +205,7 @@ class AnalystQueue:
             "analyst": self.analyst,
             "sessions": sessions,
             "failures": self._failures,
-            "overruns": self._overruns,
+            "overruns": self.overruns,
             "calls": shown,
         }
 
@@ -329,13 +340,15 @@ class AnalystQueue:
     def _count(self, call: AnalystCall) -> None:
         """Count failures and overruns, and pause the analyst after too many."""
         self._failures += call.failures
-        self._overruns += call.clock.overruns
+        self._overruns.extend([time.monotonic()] * call.clock.overruns)
+        while len(self._overruns) > self.overruns:
+            self._overruns.popleft()
         call.failures = call.clock.overruns = 0
         why = ""
         if self._failures >= MAX_FAILURES:
             why = f"{MAX_FAILURES} statements failed after they were paid"
-        elif self._overruns >= MAX_OVERRUNS:
-            why = f"{MAX_OVERRUNS} statements took longer than the last answer time"
+        elif len(self._overruns) >= MAX_OVERRUNS:
+            why = f"{MAX_OVERRUNS} statements within an hour took longer than the last answer time"
         if why:
             self.resume()
             with suppress(Error):

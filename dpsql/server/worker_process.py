@@ -152,6 +152,16 @@ class WorkerProcess:
         if self._group is not None:
             self.held["memory"] = "cgroup"
 
+    def read_processor(self) -> tuple[int, int]:
+        """Return the nanoseconds for which its threads ran, and for which they waited for a processor; zeros if unknown."""
+        ran = waited = 0
+        with suppress(OSError, ValueError):
+            for path in Path(f"/proc/{self._process.pid}/task").glob("*/schedstat"):
+                with suppress(OSError):  # the thread has ended
+                    times = path.read_text().split()
+                    ran, waited = ran + int(times[0]), waited + int(times[1])
+        return ran, waited
+
     def stop_call(self, number: int) -> None:
         """Ask the worker to stop this call, as a notebook's stop button does."""
         with suppress(OSError), self._ending:

@@ -145,6 +145,28 @@ def test_overruns_are_counted_by_the_last_time_that_is_listed(clock: FakeTime) -
     assert (quick.overruns, slow.overruns) == (0, 1)
 
 
+@pytest.mark.parametrize(("ran", "waited", "overruns"), [(10, 90, 0), (90, 10, 1), (0, 0, 1)])
+def test_load_alone_makes_no_overrun(clock: FakeTime, ran: int, waited: int, overruns: int) -> None:
+    times = [(500, 500), (500 + ran, 500 + waited)]
+    timed = AnswerClock(GRID)
+    timed.read_processor = lambda: times.pop(0)
+    timed.touch()
+    clock.now += 2.0
+    timed.wait_for_reply()
+    assert timed.overruns == overruns
+
+
+def test_waiting_in_the_queue_is_no_overrun(clock: FakeTime) -> None:
+    timed = AnswerClock(GRID)
+    clock.now += 3.0
+    timed.begin_work()
+    timed.touch()
+    clock.now += 0.5
+    timed.wait_for_reply()
+    assert not timed.overruns
+    assert clock.now == pytest.approx(1004.0), "the times of the grid count from the request"
+
+
 def test_without_a_grid_nothing_waits(clock: FakeTime) -> None:
     timed = AnswerClock(AnswerTimes(()))
     timed.touch()

@@ -112,7 +112,7 @@ def test_what_the_page_says_of_the_policy_is_so() -> None:
     assert "[0.25, 0.5, 1, 2, 4]" in table
     assert [float(time) for time in rules.answer_times] == [0.25, 0.5, 1, 2, 4]
     assert (queues.MAX_FAILURES, queues.MAX_OVERRUNS) == (3, 20)
-    assert "three such failures, or twenty statements" in PAGE
+    assert "three such failures, or twenty statements within an hour" in PAGE
 
 
 def test_each_event_of_the_page_is_written_somewhere() -> None:

@@ -447,7 +447,22 @@ def test_overruns_pause(make: Make) -> None:
     for _ in range(MAX_OVERRUNS):
         assert not made.paused
         made.ask()
-    assert made.paused == ["20 statements took longer than the last answer time"]
+    assert made.paused == ["20 statements within an hour took longer than the last answer time"]
+
+
+def test_overruns_fade(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    event = {"kind": "pure", "epsilon": "1/100"}
+    made = make(lambda side, frame: answer(side, 0.012, event), "answer_times = [0.005, 0.01]\n")
+    for _ in range(MAX_OVERRUNS - 1):
+        made.ask()
+    assert made.queue.summarize()["overruns"] == MAX_OVERRUNS - 1
+    monkeypatch.setattr(queues, "OVERRUN_SECONDS", 0.05)
+    time.sleep(0.06)
+    assert made.queue.summarize()["overruns"] == 0
+    for _ in range(2):
+        made.ask()
+    assert not made.paused
+
 
 
 def test_a_statement_that_takes_too_long_fails(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
