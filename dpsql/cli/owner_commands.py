@@ -450,8 +450,8 @@ def add_serve_command(commands: Commands) -> None:
     )
     serve.add_argument(
         "--pg",
-        metavar="HOST:PORT",
-        help="also speak PostgreSQL's protocol there, to psql and other clients; port 0 takes a free one",
+        metavar="PLACE",
+        help="also speak PostgreSQL's protocol there, to psql and other clients: HOST:PORT, or unix:/folder",
     )
     serve.add_argument("--tls-cert", type=Path, metavar="FILE", help="the server's certificate, PEM")
     serve.add_argument("--tls-key", type=Path, metavar="FILE", help="its key, PEM")
@@ -465,6 +465,12 @@ def add_serve_command(commands: Commands) -> None:
         "--console",
         metavar="PLACE",
         help="show the owner a page there: 127.0.0.1:8080, or unix:/path; the link to it is printed",
+    )
+    serve.add_argument(
+        "--alert",
+        type=Path,
+        metavar="PROGRAM",
+        help="run this program for a low share, a pause and other alerts; the log's line is its input",
     )
 
 
@@ -491,6 +497,7 @@ def _serve(given: argparse.Namespace) -> int:
         client_authority=given.tls_client_ca,
         console=given.console,
         postgres=given.pg,
+        alert=given.alert,
     )
 
 

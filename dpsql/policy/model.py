@@ -95,6 +95,7 @@ class ServerRules(Section):
         max_idle_minutes: minutes after which an idle session is closed, with its thresholds.
         max_memory_mb: memory of one analyst's worker.
         max_seconds: seconds after which a running statement is stopped; it stays charged.
+        alert_below: the log has an alert once less than this part of a share is left; 0 switches it off.
     """
 
     answer_times: tuple[Fraction, ...] = declare_field(
@@ -110,6 +111,7 @@ class ServerRules(Section):
     max_idle_minutes: int = declare_field(validate.settle_whole, 60)
     max_memory_mb: int = declare_field(validate.settle_whole, 4096)
     max_seconds: int = declare_field(validate.settle_whole, 600)
+    alert_below: Fraction = declare_field(validate.settle_share, Fraction(1, 10))
 
     def _check_together(self) -> None:
         if self.max_memory_mb < _LEAST_MEMORY:

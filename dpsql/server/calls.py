@@ -135,7 +135,9 @@ class AnswerClock:
 
         While private data are read, the worker's threads run or wait for a processor. Their share of waiting is left out.
         """
-        ran, waited = (max(0, new - old) for new, old in zip(self.read_processor(), self._processor, strict=True))
+        ran, waited = (
+            max(0, new - old) for new, old in zip(self.read_processor(), self._processor, strict=True)
+        )
         return (now - self.began) * (ran / (ran + waited) if ran + waited else 1.0)
 
     def find_reply_time(self, now: float) -> float:

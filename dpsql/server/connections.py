@@ -9,6 +9,7 @@ import ipaddress
 import os
 import socket
 import stat
+import struct
 import threading
 import time
 from collections import Counter
@@ -17,11 +18,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 from dpsql.client.channel import is_this_machine
 from dpsql.errors import ServerError
 from dpsql.server.event_log import EventLog
+
+SOCKET_MASK = 0o117
+"""An analysts' socket is open to its owner and to the folder's group."""
 
 
 def bind_socket(path: Path, mask: int, backlog: int) -> socket.socket:
@@ -246,15 +251,29 @@ def shorten_address(peer: str) -> str:
 
     >>> shorten_address("ipv4:10.0.0.7:51312"), shorten_address("ipv6:%5B2001:db8:1:2:3::9%5D:50000")
     ('10.0.0.7', '2001:db8:1:2')
+    >>> shorten_address("unix:1000"), shorten_address("unix:/run/dpsql/dpsql.sock")
+    ('unix:1000', 'unix')
     """
     place = read_place(peer)
-    if place is None or ":" not in place[0]:
-        return peer.partition(":")[0][:20] if place is None else place[0]
+    if place is None:
+        kind, _, user = peer.partition(":")
+        return peer[:20] if user.isdigit() else kind[:20]
+    if ":" not in place[0]:
+        return place[0]
     try:
         parts = ipaddress.IPv6Address(place[0]).exploded.split(":")
     except ValueError:
         return "ipv6"
     return ":".join(part.lstrip("0") or "0" for part in parts[:4])
+
+
+def find_peer(sock: socket.socket, address: Any) -> str:
+    """Return the address of an accepted connection, as gRPC writes it; of a Unix socket the user's number."""
+    if sock.family != socket.AF_UNIX:
+        return write_peer(address)
+    with suppress(OSError, AttributeError):
+        return f"unix:{struct.unpack('iII', sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]}"
+    return "unix:"
 
 
 def write_peer(address: tuple[object, ...]) -> str:

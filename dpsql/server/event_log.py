@@ -6,8 +6,12 @@ The log never contains data, texts of statements, parameters or tokens; an addre
 from __future__ import annotations
 
 import json
+import queue
+import subprocess
 import threading
-from collections import deque
+from collections import Counter, deque
+from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
@@ -19,15 +23,24 @@ FIELDS = (
 """Every field that a line may have in addition to its time and event."""
 
 
+ALERTS = frozenset({
+    "certificate not taken", "ledger replaced", "no tokens", "no worker", "pause", "policy not taken", "share low",
+})  # fmt: skip
+"""The events that the owner's program is run for."""
+
+
 class EventLog:
     """A log of events. Thread-safe; the server goes on if the log can't be written.
 
     Args:
         file: gets the lines; None drops them.
+        alert: gets the lines of :data:`ALERTS`; None drops them.
     """
 
-    def __init__(self, file: TextIO | None) -> None:
-        self._file = file
+    def __init__(self, file: TextIO | None, alert: AlertProgram | None = None) -> None:
+        self._file, self._alert = file, alert
+        self.counts: Counter[str] = Counter()
+        """How many lines of each event there were, without those about single requests."""
         self._lock = threading.Lock()
         self._recent: deque[dict[str, str | int | float]] = deque(maxlen=_RECENT)
 
@@ -59,13 +72,46 @@ class EventLog:
         with self._lock:
             if event not in _ROUTINE:
                 self._recent.append(written)
+                self.counts[event] += 1
             try:
                 if self._file is not None:
                     self._file.write(line)
                     self._file.flush()
             except (OSError, ValueError):  # full, or closed
                 pass
+        if self._alert is not None and event in ALERTS:
+            self._alert.add(line)
 
+
+class AlertProgram:
+    """The owner's program that sends alerts, such as mail. It is run once for each line, which it reads from standard input.
+
+    Args:
+        path: the program.
+        environment: its environment.
+    """
+
+    def __init__(self, path: Path, environment: Mapping[str, str]) -> None:
+        self._path, self._environment = path, dict(environment)
+        self._lines: queue.Queue[str] = queue.Queue(_MOST_ALERTS)
+        threading.Thread(target=self._run, daemon=True, name="dpsql-alerts").start()
+
+    def add(self, line: str) -> None:
+        """Run the program for a line once it has ended for the lines before; drop the line if there are too many."""
+        with suppress(queue.Full):
+            self._lines.put_nowait(line)
+
+    def _run(self) -> None:
+        while True:
+            line = self._lines.get()
+            with suppress(OSError, subprocess.SubprocessError):  # the log has the line, too
+                subprocess.run(
+                    [str(self._path)], input=line.encode(), env=self._environment, cwd="/", timeout=_ALERT_SECONDS,
+                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+                )  # fmt: skip
+
+
+_MOST_ALERTS, _ALERT_SECONDS = 100, 30.0
 
 _LONGEST = 200
 _RECENT = 50

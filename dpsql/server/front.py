@@ -20,9 +20,14 @@ from __future__ import annotations
 
 import base64
 import binascii
+import os
+import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any, NoReturn
 
 import pyarrow as pa
@@ -37,10 +42,19 @@ from dpsql.client.wire import (
     get_field,
     make_value,
     pack_messages,
+    waiting_in_place,
     write_error,
 )
-from dpsql.errors import BindError, Error, ParseError, PrivacyError
-from dpsql.server.connections import Arrivals, SocketWatch, log_dropped, shorten_address
+from dpsql.errors import BindError, Error, ParseError, PrivacyError, ServerError
+from dpsql.server.certificates import Tls
+from dpsql.server.connections import (
+    SOCKET_MASK,
+    Arrivals,
+    SocketWatch,
+    clear_socket,
+    log_dropped,
+    shorten_address,
+)
 from dpsql.server.event_log import EventLog, name_place
 from dpsql.server.flight_sql.messages import MissingProtobuf, NotFlightSql, is_flight_sql
 from dpsql.server.flight_sql.service import ACTIONS, FlightSqlService, write_flight_error
@@ -158,8 +172,8 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         location: the address, as Flight writes it.
         served: the policies; a token belongs to one of them.
         log: gets events.
-        certificates: pairs of a TLS certificate and its key.
-        client_authority: the certificates, in PEM, of the authorities that sign analysts' certificates, which are then required.
+        tls: the certificates; None on loopback and Unix sockets.
+        before: the server that had the address before, with its Flight SQL sessions and its known connections.
     """
 
     def __init__(
@@ -167,19 +181,19 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         location: str,
         served: Sequence[ServedPolicy],
         log: EventLog,
-        certificates: Sequence[tuple[bytes, bytes]] | None = None,
-        client_authority: bytes | None = None,
+        tls: Tls | None = None,
+        before: Front | None = None,
     ) -> None:
         self._served, self._log = served, log
-        self._certified = client_authority is not None
-        self._flight_sql = FlightSqlService()
-        self._watch: SocketWatch | None = None
-        self._has_port = not location.startswith("grpc+unix:")
+        self._certified = tls is not None and tls.authority is not None
+        self._flight_sql: FlightSqlService = FlightSqlService() if before is None else before._flight_sql
+        self._watch: SocketWatch | None = None if before is None else before._watch
+        self._has_port = not location.startswith(_UNIX)
         super().__init__(
             location,
-            tls_certificates=list(certificates) if certificates else None,
+            tls_certificates=[(tls.certificate, tls.key)] if tls is not None else None,
             verify_client=self._certified,
-            root_certificates=client_authority,
+            root_certificates=tls.authority if tls is not None else None,
             middleware={_MIDDLEWARE: HeaderReader(self._greet)},
             # with a handler, pyarrow would hide the names in certificates
             auth_handler=None if self._certified else HandshakeAnswer(),
@@ -415,6 +429,74 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
     def _refuse(self, context: Any) -> NoReturn:
         self._authenticate(context)
         raise flight.FlightServerError(_NOT_SERVED)
+
+
+class FlightListener:
+    """The Flight server at an address. :meth:`renew` exchanges its certificates.
+
+    Args:
+        location: the address, as Flight writes it.
+        served: the policies.
+        log: gets events.
+        tls: the certificates; None on loopback and Unix sockets.
+
+    Raises:
+        ServerError: the address can't be used.
+    """
+
+    def __init__(self, location: str, served: Sequence[ServedPolicy], log: EventLog, tls: Tls | None) -> None:
+        self._served, self._log = served, log
+        self._path = Path(location.removeprefix(_UNIX)) if location.startswith(_UNIX) else None
+        if self._path is not None:
+            clear_socket(self._path)
+        mask = os.umask(SOCKET_MASK)
+        try:
+            with waiting_in_place():
+                self._front = Front(location, served, log, tls)
+        except Exception:
+            hint = "free the address, or make the socket's folder."
+            raise ServerError("the server can't listen there.", hint=hint) from None
+        finally:
+            os.umask(mask)
+        self.location = location if self._path else f"{location.rpartition(':')[0]}:{self._front.port}"
+        """The address with the port that was taken."""
+
+    def look_at_connections(self) -> None:
+        """Drop connections that have not logged in in time."""
+        self._front.look_at_connections()
+
+    def renew(self, tls: Tls) -> None:
+        """Serve new connections with other certificates. Running calls end under the old ones; clients then connect again.
+
+        gRPC can't exchange certificates, so another server takes the port once the old one listens no more.
+
+        Raises:
+            ServerError: the port was not free in time.
+        """
+        end = time.monotonic() + _RENEW_SECONDS
+        threading.Thread(target=self._front.shutdown, daemon=True, name="dpsql-old-certificate").start()
+        while True:
+            try:
+                with waiting_in_place():
+                    self._front = Front(self.location, self._served, self._log, tls, before=self._front)
+                return
+            except Exception:
+                if time.monotonic() > end:
+                    raise ServerError("the port could not be taken again: restart the server.") from None
+                time.sleep(_RETRY_SECONDS)
+
+    def close(self, patience: float) -> None:
+        """Shut down, in some seconds at most."""
+        ending = threading.Thread(target=self._front.shutdown, daemon=True, name="dpsql-shutdown")
+        ending.start()
+        ending.join(patience)
+        if self._path is not None:
+            with suppress(OSError):
+                self._path.unlink()
+
+
+_UNIX = "grpc+unix://"
+_RENEW_SECONDS, _RETRY_SECONDS = 30.0, 0.02
 
 
 OWN_ACTIONS: dict[str, Callable[[Front, Right, Any, bytes], Iterator[bytes]]] = {

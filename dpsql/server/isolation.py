@@ -7,6 +7,7 @@ network twice if it can: by a namespace without devices, and by a system call fi
 from __future__ import annotations
 
 import ctypes
+import glob
 import itertools
 import os
 import platform
@@ -15,6 +16,7 @@ import struct
 import sys
 import threading
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -221,17 +223,41 @@ def remove_group(group: Path) -> None:
             time.sleep(0.05)
 
 
-def list_unconfined(held: dict[str, str]) -> list[str]:
-    """Return a sentence for each limit that this system lacks."""
+def list_unconfined(held: dict[str, str], memory_mb: int) -> list[str]:
+    """Return a sentence for each limit that this system lacks; ``memory_mb`` is the policy's limit of a worker's memory."""
     missing = []
     if held.get("memory") != "cgroup":
+        spare = ADDRESS_SPACE >> 20
         missing.append(
-            "no cgroup can be made here: only their address space limits the memory of workers"
+            f"no cgroup can be made here: a worker may map {memory_mb:,} + {spare:,} MiB (max_memory_mb, and a margin for "
+            "libraries), and nothing limits what it keeps in memory to max_memory_mb"
             if held.get("memory")
-            else "only DuckDB's own limit bounds the memory of workers"
+            else f"only DuckDB's own limit, {memory_mb // 2:,} MiB, bounds the memory of workers"
         )
     if not held.get("network"):
         missing.append("workers can open network connections")
     if not held.get("peeking"):
         missing.append("workers may be able to read the memory of other processes of their user")
     return missing
+
+
+def list_readable(patterns: Iterable[str]) -> list[str]:
+    """Return the files of some paths or patterns that other users than their owner can read.
+
+    A group's right counts, since analysts may be in the group. A folder that others can't enter protects its files.
+    """
+    return [
+        path
+        for pattern in patterns
+        for path in sorted(glob.glob(pattern, recursive=True))
+        if _is_readable(Path(path))
+    ]
+
+
+def _is_readable(path: Path) -> bool:
+    with suppress(OSError):
+        real = path.resolve()
+        modes = [place.stat().st_mode for place in (real, *real.parents)]
+        # bits of the group, then of others: to read the file, and to enter each folder
+        return any(modes[0] & 4 << shift and all(mode & 1 << shift for mode in modes[1:]) for shift in (3, 0))
+    return False

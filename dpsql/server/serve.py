@@ -1,7 +1,8 @@
 """Starting the server, and running it until SIGTERM.
 
 When it is ready, it prints the address, and each link to the owner's page, as a line on standard output. The log goes to standard
-error, one JSON object per line.
+error, one JSON object per line. systemd hears when the server is ready, reads policies again, and ends (``Type=notify``), and
+that it still works (``WatchdogSec=``).
 """
 
 from __future__ import annotations
@@ -11,23 +12,25 @@ import os
 import queue
 import resource
 import signal
+import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from dpsql.client.channel import read_authority
-from dpsql.client.wire import waiting_in_place
 from dpsql.errors import ServerError
-from dpsql.server.connections import clear_socket, parse_listen
-from dpsql.server.event_log import EventLog, name_place
-from dpsql.server.front import Front, withhold_tracebacks
+from dpsql.server.certificates import Tls, TlsFiles
+from dpsql.server.connections import parse_listen
+from dpsql.server.event_log import AlertProgram, EventLog, name_place
+from dpsql.server.front import FlightListener, withhold_tracebacks
 from dpsql.server.isolation import MemoryGroups, list_unconfined, protect_memory
-from dpsql.server.postgres.connection import listen_postgres
+from dpsql.server.postgres.connection import PostgresListener, listen_postgres, read_postgres_place, secure
 from dpsql.server.served import ServedFiles, ServedPolicy, run_together
+from dpsql.server.worker_process import select_environment
 
 if TYPE_CHECKING:
     from dpsql.server.console import Console
@@ -40,8 +43,6 @@ _WATCH_SECONDS, _TIDY_STEPS = 0.25, 8
 _LOOK_SECONDS = 0.5
 _CONNECTION_SECONDS = 1.0
 _MOST_FILES = 65_536
-_SOCKET_MASK = 0o117
-"""The socket is open to its owner and to the folder's group."""
 
 
 def find_location(listen: str, tls: bool) -> str:
@@ -77,6 +78,7 @@ def run_server(
     client_authority: Path | None = None,
     console: str | None = None,
     postgres: str | None = None,
+    alert: Path | None = None,
 ) -> int:
     """Serve policies until SIGTERM; return the exit status.
 
@@ -88,21 +90,23 @@ def run_server(
         err: gets the log.
         client_authority: the file of the authority that signs analysts' certificates, which are then required.
         console: the address of the owner's page: ``host:port`` of this machine, or ``unix:/path``.
-        postgres: ``host:port`` for clients of PostgreSQL's protocol; None for no such port.
+        postgres: ``host:port`` for clients of PostgreSQL's protocol, or ``unix:`` and a folder; None for no such port.
+        alert: a program that is run for each alert, with the log's line as its input.
 
     Raises:
         PolicyError, LedgerError, ServerError: the server can't start.
     """
-    location = find_location(listen, certificate is not None)
     if client_authority is not None and certificate is None:
         raise ServerError(
             "client certificates need a certificate of the server.",
             hint="--tls-cert cert.pem --tls-key key.pem --tls-client-ca ca.pem",
         )
-    certificates = [_read_certificate(*certificate)] if certificate is not None else None
-    authority = None if client_authority is None else read_authority(client_authority)
-    tls = certificate is not None
-    postgres_place = None if postgres is None else parse_listen(postgres, tls, "--pg 127.0.0.1:5432")
+    files = None if certificate is None else TlsFiles(*certificate, client_authority)
+    location = find_location(listen, files is not None)
+    tls = None if files is None else files.read()
+    postgres_place = None if postgres is None else read_postgres_place(postgres, tls is not None)
+    if alert is not None and not os.access(alert, os.X_OK):
+        raise ServerError(f"{alert} is no program that can be run.", hint=f"chmod +x {alert}")
     names = [place.policy.stem for place in places]
     if len(set(names)) < len(names):
         raise ServerError(
@@ -115,7 +119,8 @@ def run_server(
     protect_memory()
     _allow_files()
     withhold_tracebacks()
-    log, groups = EventLog(err), MemoryGroups()
+    program = None if alert is None else AlertProgram(alert.absolute(), select_environment())
+    log, groups = EventLog(err, program), MemoryGroups()
     served: list[ServedPolicy] = []
     page: Console | None = None
     try:
@@ -127,26 +132,29 @@ def run_server(
             from dpsql.server.console import Console
 
             page = Console(console, served, log, out)
-        with _listening(location, served, log, certificates, authority) as front:
+        front = FlightListener(location, served, log, tls)
+        port: PostgresListener | None = None
+        try:
             _tell_start(served, log)
-            port = None
             if postgres_place is not None:
-                port = listen_postgres(postgres_place, served, log, certificate, authority)
-            scheme, _, rest = location.partition("://")
-            where = rest if scheme == "grpc+unix" else f"{rest.rpartition(':')[0]}:{front.port}"
+                port = listen_postgres(postgres_place, served, log, tls)
             gc.collect()
             gc.freeze()  # garbage collection of imported modules must not delay a reply at a public time
-            print(f"listening on {scheme}://{where}", file=out, flush=True)
+            print(f"listening on {front.location}", file=out, flush=True)
             if port is not None:
                 print(f"listening on postgresql://{port.place}", file=out, flush=True)
             if page is not None:
                 page.start()
-            _run(served, signals, log, certificates is not None, page, front)
+            tell_systemd("READY=1")
+            _run(served, signals, log, _Renewal(files, tls, front, port, log), page, front)
+            tell_systemd("STOPPING=1")
             if port is not None:
                 port.close()
             for one in served:
                 one.give_up_reading()
             settled = run_together([partial(one.stop, PATIENCE_SECONDS) for one in served], SETTLE_SECONDS)
+        finally:
+            front.close(PATIENCE_SECONDS)
     finally:
         if page is not None:
             page.close()
@@ -156,36 +164,6 @@ def run_server(
         log.write("failure", why=why)
     log.write("end")
     return 0
-
-
-@contextmanager
-def _listening(
-    location: str,
-    served: Sequence[ServedPolicy],
-    log: EventLog,
-    certificates: Sequence[tuple[bytes, bytes]] | None,
-    authority: bytes | None,
-) -> Iterator[Front]:
-    """Yield the listening front, and shut it down at the end."""
-    path = Path(location.removeprefix("grpc+unix://")) if location.startswith("grpc+unix://") else None
-    if path is not None:
-        clear_socket(path)
-    mask = os.umask(_SOCKET_MASK)
-    try:
-        with waiting_in_place():
-            front = Front(location, served, log, certificates, authority)
-    except Exception:
-        hint = "free the address, or make the socket's folder."
-        raise ServerError("the server can't listen there.", hint=hint) from None
-    finally:
-        os.umask(mask)
-    try:
-        yield front
-    finally:
-        _start_thread("shutdown", front.shutdown).join(PATIENCE_SECONDS)
-        if path is not None:
-            with suppress(OSError):
-                path.unlink()
 
 
 def _start_thread(name: str, work: Callable[[], None]) -> threading.Thread:
@@ -198,19 +176,17 @@ def _run(
     served: Sequence[ServedPolicy],
     signals: queue.SimpleQueue[int],
     log: EventLog,
-    tls: bool,
+    renew: Callable[[], None],
     page: Console | None,
-    front: Front,
+    front: FlightListener,
 ) -> None:
     """Handle signals and periodic tasks until the server is to end."""
     ended = threading.Event()
     wanted: queue.SimpleQueue[None] = queue.SimpleQueue()
     watching = _start_thread("watch", partial(_watch, served, ended, log))
     _start_thread("connections", partial(_look, front, ended, log))
-    _start_thread("reload", partial(_reload, served, wanted, log))
+    _start_thread("reload", partial(_reload, served, wanted, log, renew))
     while _wait_for_signal(signals) == signal.SIGHUP:
-        if tls:
-            log.write("reload", why="certificates are read at the start: restart the server for new ones")
         if page is not None:
             page.print_link()
         wanted.put(None)
@@ -218,15 +194,61 @@ def _run(
     watching.join(PATIENCE_SECONDS)
 
 
-def _reload(served: Sequence[ServedPolicy], wanted: queue.SimpleQueue[None], log: EventLog) -> None:
-    """Read the policies again on request, in a thread, since it may take minutes and signals must still work."""
+def _reload(
+    served: Sequence[ServedPolicy],
+    wanted: queue.SimpleQueue[None],
+    log: EventLog,
+    renew: Callable[[], None],
+) -> None:
+    """Read certificates and policies again on request, in a thread, since it may take minutes and signals must still work."""
     while True:
         wanted.get()
-        for one in served:
+        tell_systemd(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
+        for task in (renew, *(one.reload for one in served)):
             try:
-                one.reload()
+                task()
             except Exception as error:
-                log.write("failure", policy=one.name, why=name_place(error))
+                log.write("failure", why=name_place(error))
+        tell_systemd("READY=1")
+
+
+class _Renewal:
+    """Exchanges certificates whose files have changed, on all ports."""
+
+    def __init__(
+        self,
+        files: TlsFiles | None,
+        tls: Tls | None,
+        front: FlightListener,
+        port: PostgresListener | None,
+        log: EventLog,
+    ) -> None:
+        self._files, self._tls, self._front, self._port, self._log = files, tls, front, port, log
+
+    def __call__(self) -> None:
+        """Read the files again; keep the old certificates if they can't be used."""
+        if self._files is None or self._tls is None:
+            return
+        try:
+            new = self._files.read()
+            if new.same_as(self._tls):
+                return
+            self._front.renew(new)
+        except ServerError as error:
+            self._log.write("certificate not taken", why=error.message)
+            return
+        if self._port is not None and self._port.secured is not None:
+            self._port.secured = secure(new)
+        self._tls = new
+        self._log.write("certificate taken", why=f"it ends on {min(new.list_ends().values()):%Y-%m-%d}")
+
+
+def tell_systemd(state: str) -> None:
+    """Send systemd the server's state if it waits for it."""
+    place = os.environ.get("NOTIFY_SOCKET", "")
+    if place:
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+            sock.sendto(state.encode(), f"\0{place[1:]}" if place.startswith("@") else place)
 
 
 def _wait_for_signal(signals: queue.SimpleQueue[int]) -> int:
@@ -248,9 +270,11 @@ def _watch(served: Sequence[ServedPolicy], ended: threading.Event, log: EventLog
                     one.tidy()
             except Exception as error:
                 log.write("failure", policy=one.name, why=type(error).__name__)
+        if step % _TIDY_STEPS == 0:
+            tell_systemd("WATCHDOG=1")
 
 
-def _look(front: Front, ended: threading.Event, log: EventLog) -> None:
+def _look(front: FlightListener, ended: threading.Event, log: EventLog) -> None:
     """Inspect connections that have not logged in, once a second."""
     while not ended.wait(_CONNECTION_SECONDS):
         try:
@@ -279,13 +303,10 @@ def _tell_start(served: Sequence[ServedPolicy], log: EventLog) -> None:
         if not policy.server.answer_times:
             why = "answer_times = []: answers leave when they are ready, and their times reveal something about the data"
             log.write("missing", policy=one.name, why=why)
-    for sentence in list_unconfined(served[0].held):
+        readable = one.list_readable()
+        if readable:
+            more = f" and {len(readable) - 3} more" if len(readable) > 3 else ""
+            why = f"other users can read the data: chmod 600 {' '.join(readable[:3])}{more}"
+            log.write("missing", policy=one.name, why=why)
+    for sentence in list_unconfined(served[0].held, served[0].policy.server.max_memory_mb):
         log.write("missing", why=sentence)
-
-
-def _read_certificate(certificate: Path, key: Path) -> tuple[bytes, bytes]:
-    """Read the files of a certificate and its key."""
-    try:
-        return certificate.read_bytes(), key.read_bytes()
-    except OSError as error:
-        raise ServerError(f"the file {error.filename} can't be read: {error.strerror}.") from None

@@ -25,7 +25,7 @@ from dpsql.ledger.state_files import take_ledger
 from dpsql.ledger.upkeep import forget_before
 from dpsql.policy.model import Policy
 from dpsql.server.event_log import EventLog
-from dpsql.server.isolation import MemoryGroups
+from dpsql.server.isolation import MemoryGroups, list_readable
 from dpsql.server.lapses import RightError, check_right
 from dpsql.server.queues import AnalystQueue, Edition, SessionRecord
 from dpsql.server.tokens import Identity, TokenFile, TokenGuard, TokenRecord
@@ -68,6 +68,10 @@ class ServedPolicy:
         self._forgot: date | None = None
         self._old: list[Edition] = []
         self._edition: Edition | None = None
+        self._share_row: tuple[int, int] = (-1, -1)
+        """The ledger's last row, and the reading, for which the shares were looked at."""
+        self._low: set[str] = set()
+        """The analysts of whose shares little is left; an empty name is the whole."""
         self.readings = 0
         """How often the policy was read again."""
         self._checking: subprocess.Popen[str] | None = None
@@ -268,11 +272,37 @@ class ServedPolicy:
             if ended:
                 self._log.write("sessions ended", analyst=name, policy=self.name, count=ended)
 
+    def list_readable(self) -> list[str]:
+        """Return the files of private data that other users can read."""
+        base = self.places.policy.absolute().parent
+        sources = [table.source for table in self.policy.tables.values() if table.source and not table.public]
+        return list_readable(
+            str(base / os.path.expanduser(place)) for place in (*sources, self.places.database)
+        )
+
+    def watch_shares(self) -> None:
+        """Log each share, and the whole, of which less is left than ``alert_below``: once, until more is granted."""
+        edition = self.edition
+        row = edition.ledger.last_row, self.readings
+        if row == self._share_row:
+            return
+        self._share_row = row
+        for name in [name for name in list(self._queues) if edition.policy.find_analyst(name) is not None]:
+            share = edition.ledger.for_analyst(name).state()
+            for who, state in ((name, share), ("", share.whole)):
+                if state is None or 1 - state.share >= edition.policy.server.alert_below:
+                    self._low.discard(who)
+                elif who not in self._low:
+                    self._low.add(who)
+                    self._log.write("share low", analyst=who or None, policy=self.name, why=state.sentence)
+
     def tidy(self) -> None:
         """Close idle sessions, end workers without any, and blank texts that are older than the policy allows."""
         for queue in list(self._queues.values()):
             queue.tidy()
         self._close_old()
+        with suppress(LedgerError):  # the next statement reports it
+            self.watch_shares()
         days, today = self.edition.policy.server.keep_text_days, datetime.now(UTC).date()
         if days is not None and self._forgot != today:
             self._forgot = today

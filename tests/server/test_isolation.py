@@ -12,12 +12,13 @@ import textwrap
 import threading
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 
 from dpsql.policy.model import Policy
-from dpsql.server.isolation import ADDRESS_SPACE, MemoryGroups, list_unconfined
+from dpsql.server.isolation import ADDRESS_SPACE, MemoryGroups, list_readable, list_unconfined
 from dpsql.server.worker_process import WorkerProcess, WorkerSetup
 from tests.support.served import write_data, write_policy
 
@@ -117,9 +118,27 @@ def test_processor_time_ends() -> None:
 
 
 def test_what_is_missing_is_told() -> None:
-    assert list_unconfined({"memory": "cgroup", "network": "filter", "peeking": "filter"}) == []
-    assert len(list_unconfined({"memory": "", "network": "", "peeking": ""})) == 3
-    assert "address space" in list_unconfined({"memory": "address space", "network": "x", "peeking": "x"})[0]
+    assert list_unconfined({"memory": "cgroup", "network": "filter", "peeking": "filter"}, 512) == []
+    assert len(list_unconfined({"memory": "", "network": "", "peeking": ""}, 512)) == 3
+    mapped = list_unconfined({"memory": "address space", "network": "x", "peeking": "x"}, 512)
+    assert "512 + 4,096 MiB" in mapped[0]
+
+
+def test_files_that_others_can_read_are_listed() -> None:
+    with TemporaryDirectory(dir="/tmp") as name:
+        folder = Path(name)
+        for file in ("a.parquet", "b.parquet"):
+            (folder / file).touch(0o600)
+        pattern = str(folder / "*.parquet")
+        folder.chmod(0o711)
+        assert list_readable([pattern, ":memory:"]) == []
+        (folder / "a.parquet").chmod(0o604)
+        (folder / "b.parquet").chmod(0o640)
+        assert list_readable([pattern]) == [str(folder / "a.parquet"), str(folder / "b.parquet")]
+        folder.chmod(0o710)
+        assert list_readable([pattern]) == [str(folder / "b.parquet")], "others can't enter the folder"
+        folder.chmod(0o700)
+        assert list_readable([pattern]) == []
 
 
 class FakeGroups:

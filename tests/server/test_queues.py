@@ -464,7 +464,6 @@ def test_overruns_fade(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not made.paused
 
 
-
 def test_a_statement_that_takes_too_long_fails(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calls, "LATE_SECONDS", LONG)
 

@@ -15,7 +15,6 @@ import base64
 import hmac
 import secrets
 import socket
-import ssl
 import struct
 import threading
 import time
@@ -28,7 +27,17 @@ from typing import Any
 
 from dpsql.client.wire import Message, WireError, encode, get_field, read_error, unpack_messages
 from dpsql.errors import Error, ServerError
-from dpsql.server.connections import LOGIN_SECONDS, Arrivals, listen_at, log_dropped, write_peer
+from dpsql.server.certificates import Tls
+from dpsql.server.connections import (
+    LOGIN_SECONDS,
+    SOCKET_MASK,
+    Arrivals,
+    bind_socket,
+    find_peer,
+    listen_at,
+    log_dropped,
+    parse_listen,
+)
 from dpsql.server.event_log import EventLog, name_place
 from dpsql.server.lapses import FAILED, Refused, RightError
 from dpsql.server.postgres import messages
@@ -560,43 +569,42 @@ HANDLERS: dict[bytes, Callable[[PostgresConnection, bytes], None]] = {
 """The supported messages and their methods."""
 
 
+Place = tuple[str, int] | Path
+"""A host and a port, or the path of a Unix socket."""
+_SOCKET = ".s.PGSQL."
+"""The start of a socket's name, before the port."""
 MAX_CLIENTS = 500
 """Most logged-in connections."""
 _BACKLOG = 128
 
 
-def secure(certificate: Path, key: Path, client_authority: bytes | None = None) -> Secured:
-    """Return the TLS of the listener.
+def secure(tls: Tls) -> Secured:
+    """Return the TLS of the listener."""
+    return Secured(tls.context, digest_certificate(tls.der), tls.authority is not None)
 
-    Args:
-        certificate: the file of the server's certificate, PEM.
-        key: the file of its key.
-        client_authority: the certificates, in PEM, of the authorities that sign analysts' certificates, which are then required.
+
+def read_postgres_place(listen: str, tls: bool) -> Place:
+    """Return the address of a port for PostgreSQL's clients: ``host:port``, or ``unix:`` with a folder.
+
+    Clients look for a socket by its folder and port: ``psql -h /run/dpsql`` for ``/run/dpsql/.s.PGSQL.5432``.
 
     Raises:
-        ServerError: the files aren't a certificate and its key.
+        ServerError: the address is invalid, or needs TLS.
+
+    >>> read_postgres_place("unix:/run/dpsql", False).name, read_postgres_place("127.0.0.1:5432", False)
+    ('.s.PGSQL.5432', ('127.0.0.1', 5432))
     """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    try:
-        context.load_cert_chain(certificate, key)
-        first = certificate.read_text().partition("-----BEGIN CERTIFICATE-----")
-        der = ssl.PEM_cert_to_DER_cert(
-            f"{first[1]}{first[2].partition('-----END')[0]}-----END CERTIFICATE-----\n"
-        )
-        if client_authority is not None:
-            context.load_verify_locations(cadata=client_authority.decode("ascii", "replace"))
-            context.verify_mode = ssl.CERT_REQUIRED
-    except (OSError, ValueError):
-        raise ServerError(f"{certificate} and {key} aren't a certificate and its key.") from None
-    return Secured(context, digest_certificate(der), client_authority is not None)
+    if not listen.startswith("unix:"):
+        return parse_listen(listen, tls, "--pg 127.0.0.1:5432, or --pg unix:/run/dpsql")
+    path = Path(listen.removeprefix("unix:")).absolute()
+    return path if path.name.startswith(_SOCKET) else path / f"{_SOCKET}5432"
 
 
 class PostgresListener:
     """A port that speaks PostgreSQL's protocol.
 
     Args:
-        host, port: the address; port 0 takes a free one.
+        place: host and port, where port 0 takes a free one, or the path of a Unix socket.
         served: the policies.
         log: gets events.
         secured: the TLS, which is then required; None on loopback only.
@@ -606,17 +614,23 @@ class PostgresListener:
     """
 
     def __init__(
-        self, host: str, port: int, served: Sequence[ServedPolicy], log: EventLog, secured: Secured | None
+        self, place: Place, served: Sequence[ServedPolicy], log: EventLog, secured: Secured | None
     ) -> None:
-        self._served, self._log, self._secured = served, log, secured
+        self._served, self._log, self.secured = served, log, secured
+        self._path = place if isinstance(place, Path) else None
         self._lock = threading.Lock()
         self._open: dict[int, PostgresConnection] = {}
         self._streams: set[Stream] = set()
         self._arrivals = Arrivals(partial(log_dropped, log), "PostgreSQL")
         self._closed = False
-        self._socket = listen_at(host, port, _BACKLOG)
-        self.place = f"{host}:{self._socket.getsockname()[1]}"
-        """Its address, ``host:port``."""
+        if isinstance(place, Path):
+            self._socket = bind_socket(place, SOCKET_MASK, _BACKLOG)
+            port = place.name.removeprefix(_SOCKET)
+            self.place = f"/?host={place.parent}" + (f"&port={port}" if port != "5432" else "")
+        else:
+            self._socket = listen_at(*place, _BACKLOG)
+            self.place = f"{place[0]}:{self._socket.getsockname()[1]}"
+        """Its address, as URIs of PostgreSQL have it."""
         threading.Thread(target=self._accept, daemon=True, name="dpsql-postgres").start()
 
     def close(self) -> None:
@@ -628,6 +642,9 @@ class PostgresListener:
             self._socket.shutdown(socket.SHUT_RDWR)
         with suppress(OSError):
             self._socket.close()
+        if self._path is not None:
+            with suppress(OSError):
+                self._path.unlink()
         for connection in connections:
             connection.end("the server ends.")
         running = {connection.stream for connection in connections}
@@ -649,7 +666,7 @@ class PostgresListener:
             if full:
                 _refuse(sock)
                 continue
-            stream, peer = Stream(sock, LOGIN_SECONDS), write_peer(address)
+            stream, peer = Stream(sock, LOGIN_SECONDS), find_peer(sock, address)
             self._arrivals.add(stream, peer, stream.shut)
             task = threading.Thread(target=self._serve, args=(sock, stream, peer), daemon=True)
             try:
@@ -664,7 +681,8 @@ class PostgresListener:
             self._streams.add(stream)
         try:
             with suppress(OSError):
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                if self._path is None:
+                    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             connection = self._let_in(stream, peer)
             if connection is not None:
@@ -685,11 +703,12 @@ class PostgresListener:
     def _let_in(self, stream: Stream, peer: str) -> PostgresConnection | None:
         """Return an analyst's connection; None after a request to cancel or a failed login."""
         try:
-            code, body, _ = read_first(stream, self._secured)
+            secured = self.secured
+            code, body, _ = read_first(stream, secured)
             if code == messages.CANCEL_REQUEST:
                 self._cancel(body)
                 return None
-            opened = log_in(stream, body, code, self._served, self._secured, peer, self._log)
+            opened = log_in(stream, body, code, self._served, secured, peer, self._log)
         except NotLetIn as refused:
             stream.send(write_problem("FATAL", refused.state, refused.sentence, refused.hint))
             return None
@@ -728,27 +747,25 @@ class PostgresListener:
 
 
 def listen_postgres(
-    place: tuple[str, int],
-    served: Sequence[ServedPolicy],
-    log: EventLog,
-    certificate: tuple[Path, Path] | None,
-    authority: bytes | None,
+    place: Place, served: Sequence[ServedPolicy], log: EventLog, tls: Tls | None
 ) -> PostgresListener:
     """Listen for clients of PostgreSQL's protocol, and log the analysts whose tokens are too old for it.
 
     Args:
-        place: host and port.
+        place: host and port, or the path of a Unix socket, which has no TLS.
         served: the policies.
         log: gets events.
-        certificate: the files of a TLS certificate and its key.
-        authority: the certificates, in PEM, of the authorities that sign analysts' certificates, which are then required.
+        tls: the certificates.
 
     Raises:
-        ServerError: the address or the certificate can't be used.
+        ServerError: the address can't be used.
     """
-    listener = PostgresListener(
-        *place, served, log, None if certificate is None else secure(*certificate, authority)
-    )
+    if isinstance(place, Path) and tls is not None and tls.authority is not None:
+        raise ServerError(
+            "analysts' certificates need TLS, which a Unix socket has not.", hint="--pg 0.0.0.0:5432"
+        )
+    secured = None if tls is None or isinstance(place, Path) else secure(tls)
+    listener = PostgresListener(place, served, log, secured)
     for one in served:
         old = [record.name for record in one.tokens.list() if not record.scram and not record.has_expired()]
         if old:
