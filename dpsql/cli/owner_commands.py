@@ -467,6 +467,17 @@ def add_serve_command(commands: Commands) -> None:
         help="show the owner a page there: 127.0.0.1:8080, or unix:/path; the link to it is printed",
     )
     serve.add_argument(
+        "--metrics",
+        metavar="PLACE",
+        help="serve /metrics to Prometheus, and /healthz: 127.0.0.1:9464, or unix:/path",
+    )
+    serve.add_argument(
+        "--metrics-token",
+        type=Path,
+        metavar="FILE",
+        help="the token that a scrape of a port sends (Authorization: Bearer)",
+    )
+    serve.add_argument(
         "--alert",
         type=Path,
         metavar="PROGRAM",
@@ -498,6 +509,8 @@ def _serve(given: argparse.Namespace) -> int:
         console=given.console,
         postgres=given.pg,
         alert=given.alert,
+        metrics=given.metrics,
+        metrics_token=given.metrics_token,
     )
 
 

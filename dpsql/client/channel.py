@@ -111,18 +111,26 @@ def find_token(token: str | None, file: str | Path | None = None) -> str | None:
     """
     where = "this"
     if token is None and file is not None:
-        where = f"the first line of {file}"
-        try:
-            with Path(file).expanduser().open("rb") as opened:
-                _check_private(file, os.fstat(opened.fileno()))
-                token = opened.read(MAX_TOKEN_FILE).partition(b"\n")[0].decode().strip()
-        except (OSError, UnicodeDecodeError, RuntimeError, ValueError):
-            raise ServerError(f"the token file {file} can't be read.") from None
+        where, token = f"the first line of {file}", read_secret(file)
     if token is None:
         where, token = "the value of DPSQL_TOKEN", os.environ.get("DPSQL_TOKEN", "").strip() or None
     if token is not None and not (isinstance(token, str) and _TOKEN.fullmatch(token)):
         raise ServerError(f"{where} can't be a token.", hint="the owner prints it: dpsql analyst add NAME.")
     return token
+
+
+def read_secret(file: str | Path) -> str:
+    """Return the first line of a file that only its owner may read.
+
+    Raises:
+        ServerError: the file can't be read, or others may read it.
+    """
+    try:
+        with Path(file).expanduser().open("rb") as opened:
+            _check_private(file, os.fstat(opened.fileno()))
+            return opened.read(MAX_TOKEN_FILE).partition(b"\n")[0].decode().strip()
+    except (OSError, UnicodeDecodeError, RuntimeError, ValueError):
+        raise ServerError(f"the token file {file} can't be read.") from None
 
 
 def _check_private(file: str | Path, status: os.stat_result) -> None:

@@ -1,27 +1,31 @@
-"""The front's side of the owner's page: its socket, its one-time links, and its process.
+"""The front's side of the owner's page and of the metrics: their sockets, one-time links, and their process.
 
-A separate process (:mod:`dpsql.server.console_app`) writes the page from the ledger, which it may only read, so that neither
-HTTP nor a long ledger slows the front. The process asks the front which calls run and whether a link is valid. It also reports
-dropped connections. The front answers nothing else.
+A separate process (:mod:`dpsql.server.console_app`) writes the page and the metrics from the ledger, which it may only read, so
+that neither HTTP nor a long ledger slows the front. The process asks the front which calls run and whether a link is valid, and
+reports dropped connections. The front answers nothing else.
 """
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import os
 import secrets
 import socket
 import subprocess
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TextIO
 
-from dpsql.client.channel import is_this_machine
+from dpsql.client.channel import is_this_machine, read_secret
 from dpsql.client.wire import Message
 from dpsql.errors import ServerError
+from dpsql.server.certificates import TlsFiles
 from dpsql.server.connections import bind_socket, listen_at, log_dropped, parse_listen
 from dpsql.server.event_log import EventLog, name_place
 from dpsql.server.frames import FrameError, Frames
@@ -34,30 +38,91 @@ _LINK_BYTES = 24
 _CLOSING_SECONDS = 5.0
 _BACKLOG = 64
 _OWN_MASK = 0o177
+_LEAST_TOKEN = 16
+
+
+@dataclass(frozen=True)
+class MetricsPlace:
+    """Where metrics are served.
+
+    Args:
+        listen: ``host:port``, or ``unix:/path`` of a socket that only its owner may use.
+        token: the file with the token that a scrape needs; None for a Unix socket only.
+        tls: the certificate's files; None on loopback and Unix sockets.
+    """
+
+    listen: str
+    token: Path | None = None
+    tls: TlsFiles | None = None
+
+    def open(self) -> tuple[socket.socket, dict[str, Any]]:
+        """Return the listening socket, and the setup of its process.
+
+        Raises:
+            ServerError: the address or the token can't be used.
+        """
+        path = _read_path(self.listen)
+        if path is None and self.token is None:
+            hint = (
+                "openssl rand -hex 32 > metrics.token; chmod 600 metrics.token; --metrics-token metrics.token"
+            )
+            raise ServerError(
+                "metrics on a port need a token, or anyone could read the analysts' names.", hint=hint
+            )
+        token = "" if self.token is None else read_secret(self.token)
+        if self.token is not None and len(token) < _LEAST_TOKEN:
+            raise ServerError(
+                f"{self.token} has no token of {_LEAST_TOKEN} characters or more.",
+                hint="openssl rand -hex 32",
+            )
+        digest = hashlib.sha256(token.encode()).hexdigest() if token else ""
+        if path is not None:
+            return bind_socket(path, _OWN_MASK, _BACKLOG), {"digest": digest, "files": []}
+        host, port = parse_listen(self.listen, self.tls is not None, "--metrics 127.0.0.1:9464")
+        files = (
+            []
+            if self.tls is None
+            else [str(file.absolute()) for file in (self.tls.certificate, self.tls.key)]
+        )
+        return listen_at(host, port, _BACKLOG), {"digest": digest, "files": files}
 
 
 class Console:
-    """The owner's page while a server runs, from :meth:`start` to :meth:`close`.
+    """The owner's page and the metrics while a server runs, from :meth:`start` to :meth:`close`.
 
     Args:
-        listen: ``host:port`` of this machine, or ``unix:/path`` of a socket that only its owner may use.
+        listen: ``host:port`` of this machine, or ``unix:/path`` of a socket that only its owner may use; None for no page.
         served: the policies.
         log: the log; the page shows its latest lines.
         out: gets a line with each one-time link.
+        metrics: where metrics are served; None for none.
+        find_ends: returns when the server's certificates expire.
 
     Raises:
-        ServerError: the address can't be used or isn't of this machine, or the extra's libraries are missing.
+        ServerError: an address can't be used or isn't of this machine, or the extra's libraries are missing.
     """
 
-    def __init__(self, listen: str, served: Sequence[ServedPolicy], log: EventLog, out: TextIO) -> None:
-        missing = [name for name in ("starlette", "uvicorn") if find_spec(name) is None]
+    def __init__(
+        self,
+        listen: str | None,
+        served: Sequence[ServedPolicy],
+        log: EventLog,
+        out: TextIO,
+        metrics: MetricsPlace | None = None,
+        find_ends: Callable[[], dict[str, datetime]] = dict,
+    ) -> None:
+        needed = ["starlette", "uvicorn", *(["prometheus_client"] if metrics is not None else [])]
+        missing = [name for name in needed if find_spec(name) is None]
         if missing:
-            raise ServerError(
-                f"the owner's page needs {' and '.join(missing)}.", hint="pip install 'dpsql[server]'"
-            )
-        self._served, self._log, self._out = served, log, out
-        self._path = Path(listen.removeprefix("unix:")).absolute() if listen.startswith("unix:") else None
-        self._socket = _open_socket(listen, self._path)
+            what = "the owner's page needs" if metrics is None else "metrics need"
+            raise ServerError(f"{what} {' and '.join(missing)}.", hint="pip install 'dpsql[server]'")
+        self._served, self._log, self._out, self._find_ends = served, log, out, find_ends
+        self._path = None if listen is None else _read_path(listen)
+        self._socket = None if listen is None else _open_socket(listen, self._path)
+        self._metrics: socket.socket | None = None
+        self._metrics_setup: dict[str, Any] | None = None
+        if metrics is not None:
+            self._metrics, self._metrics_setup = metrics.open()
         self._key = ""
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
@@ -67,7 +132,7 @@ class Console:
     @property
     def address(self) -> str:
         """The page's address, without a link."""
-        if self._path is not None:
+        if self._path is not None or self._socket is None:
             return "http://localhost"
         host, port = self._socket.getsockname()[:2]
         return f"http://{f'[{host}]' if ':' in host else host}:{port}"
@@ -75,10 +140,15 @@ class Console:
     def start(self) -> None:
         """Start the process, and print a link."""
         threading.Thread(target=self._keep_running, daemon=True, name="dpsql-console").start()
+        if self._metrics is not None and self._metrics.family != socket.AF_UNIX:
+            host, port = self._metrics.getsockname()[:2]
+            print(f"metrics on {f'[{host}]' if ':' in host else host}:{port}", file=self._out, flush=True)
         self.print_link()
 
     def print_link(self) -> None:
         """Make a new one-time link, which replaces the last one, and print it."""
+        if self._socket is None:
+            return
         with self._lock:
             self._key = secrets.token_urlsafe(_LINK_BYTES)
             where = "" if self._path is None else f" over {self._path}"
@@ -100,7 +170,8 @@ class Console:
         """Start the process, and answer its questions until it ends."""
         ours, theirs = socket.socketpair()
         read, write = os.pipe()
-        files = (theirs.fileno(), read, self._socket.fileno())
+        listening = [sock.fileno() for sock in (self._socket, self._metrics) if sock is not None]
+        files = (theirs.fileno(), read, *listening)
         try:
             with self._lock:
                 if self._closed:
@@ -133,8 +204,9 @@ class Console:
             }
             for one in self._served
         ]
-        host = "" if self._path is not None else self._socket.getsockname()[0]
-        return {"kind": "setup", "policies": places, "host": host}
+        host = "" if self._path is not None or self._socket is None else self._socket.getsockname()[0]
+        shown = {"page": self._socket is not None, "metrics": self._metrics_setup}
+        return {"kind": "setup", "policies": places, "host": host, **shown}
 
     def _answer(self, asked: Message) -> dict[str, Any]:
         """Answer the process."""
@@ -144,6 +216,8 @@ class Console:
                 "kind": "live",
                 "policies": [one.summarize() for one in self._served],
                 "events": self._log.recent,
+                "counts": dict(self._log.counts),
+                "certificates": {name: end.isoformat() for name, end in self._find_ends().items()},
             }
         if kind == "enter":
             return {"kind": "enter", "good": self._use_link(asked.head.get("key"))}
@@ -187,10 +261,17 @@ class Console:
                 process.wait(_CLOSING_SECONDS)
             if process.poll() is None:
                 process.kill()
-        self._socket.close()
-        if self._path is not None:
-            with suppress(OSError):
-                self._path.unlink()
+        for sock in filter(None, (self._socket, self._metrics)):
+            place = sock.getsockname() if sock.family == socket.AF_UNIX else None
+            sock.close()
+            if place is not None:
+                with suppress(OSError):
+                    Path(place).unlink()
+
+
+def _read_path(listen: str) -> Path | None:
+    """Return the path of a Unix socket's address; None for another address."""
+    return Path(listen.removeprefix("unix:")).absolute() if listen.startswith("unix:") else None
 
 
 def _open_socket(listen: str, path: Path | None) -> socket.socket:

@@ -120,7 +120,7 @@ class LedgerView:
 
     def __init__(self, name: str, policy: Path, ledger: Path) -> None:
         self.name = name
-        self._path = ledger
+        self.path = ledger
         self._tokens = TokenFile(policy)
         self._lock = threading.RLock()
         self._ledger: Ledger | None = None
@@ -148,7 +148,7 @@ class LedgerView:
             if self._ledger is None or readings > self._readings:
                 if self._ledger is not None:
                     self._ledger.close()
-                self._ledger, self._readings = Ledger.read(self._path), max(readings, self._readings)
+                self._ledger, self._readings = Ledger.read(self.path), max(readings, self._readings)
                 self._shares = (-1, {})
             return self._ledger
 
@@ -285,7 +285,7 @@ class LedgerView:
     def _make_report(self) -> None:
         began = time.monotonic()
         try:
-            with Ledger.read(self._path) as ledger:  # a second one, so that no request waits
+            with Ledger.read(self.path) as ledger:  # a second one, so that no request waits
                 row = ledger.last_row
                 if row == self._report_row:
                     return
@@ -700,21 +700,14 @@ class ConsolePages:
         return write_frame(view, list(self.views), tab, content, told, again)
 
 
-def make_app(front: FrontLink, setup: Data) -> Starlette:
-    """Return the application; ``setup`` has the policies, their files, and the address of the listening socket."""
+def make_app(front: FrontLink, setup: Data, pages: ConsolePages) -> Starlette:
+    """Return the application of the page; ``setup`` has the address of the listening socket."""
     from starlette.applications import Starlette
     from starlette.middleware import Middleware
     from starlette.middleware.base import BaseHTTPMiddleware
     from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
     from starlette.routing import Route
 
-    pages = ConsolePages(
-        front,
-        {
-            one["name"]: LedgerView(one["name"], Path(one["policy"]), Path(one["ledger"]))
-            for one in setup["policies"]
-        },
-    )
     browsers = Browsers()
     files = {
         "console.css": (read_template("style.css") + read_template("console.css"), "text/css"),
@@ -842,19 +835,47 @@ def _end_with(pipe: int) -> None:
     os._exit(0)
 
 
-def run_console(frames: int, pipe: int, listening: int) -> None:
-    """Answer browsers until the front is gone."""
+def run_console(frames: int, pipe: int, *listening: int) -> None:
+    """Answer browsers and scrapes until the front is gone."""
     confine(MEMORY_BYTES)
     protect_memory()
     os.nice(_NICE)  # analysts' requests come first
     threading.Thread(target=_end_with, args=(pipe,), daemon=True).start()
     front = FrontLink(Frames(socket.socket(fileno=frames)))
     setup = front.receive_setup()
+    views = [LedgerView(one["name"], Path(one["policy"]), Path(one["ledger"])) for one in setup["policies"]]
+    pages = ConsolePages(front, {view.name: view for view in views})
+    servers = []
+    if setup["page"]:
+        servers.append(
+            make_server(make_app(front, setup, pages), Arrivals(front.log_dropped, "owner's page"))
+        )
+    if setup["metrics"] is not None:
+        from dpsql.server.metrics import keep_certificate, make_metrics_app
+
+        files = setup["metrics"]["files"]
+        app = make_metrics_app(pages, setup["metrics"]["digest"], let_browser_in)
+        servers.append(make_server(app, Arrivals(front.log_dropped, "metrics"), files))
+        if files:
+            keep_certificate(servers[-1].config.ssl, files)
+    running = [
+        threading.Thread(target=server.run, args=([socket.socket(fileno=number)],), daemon=True)
+        for server, number in zip(servers, listening, strict=True)
+    ]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
+
+
+def make_server(app: Starlette, arrivals: Arrivals, files: Sequence[str] = ()) -> Any:
+    """Return an HTTP server of uvicorn's; ``files`` are a certificate and its key, if it has TLS."""
+    certificate, key = files or (None, None)
     import uvicorn
 
     config = uvicorn.Config(
-        make_app(front, setup),
-        http=make_protocol(Arrivals(front.log_dropped, "owner's page")),
+        app,
+        http=make_protocol(arrivals),
         ws="none",
         loop="asyncio",
         lifespan="off",
@@ -866,8 +887,11 @@ def run_console(frames: int, pipe: int, listening: int) -> None:
         timeout_keep_alive=_IDLE_SECONDS,
         timeout_graceful_shutdown=1,
         h11_max_incomplete_event_size=_MAX_HEAD,
+        ssl_certfile=certificate,
+        ssl_keyfile=key,
     )
-    uvicorn.Server(config).run(sockets=[socket.socket(fileno=listening)])
+    config.load()
+    return uvicorn.Server(config)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -79,6 +80,8 @@ def run_server(
     console: str | None = None,
     postgres: str | None = None,
     alert: Path | None = None,
+    metrics: str | None = None,
+    metrics_token: Path | None = None,
 ) -> int:
     """Serve policies until SIGTERM; return the exit status.
 
@@ -92,6 +95,8 @@ def run_server(
         console: the address of the owner's page: ``host:port`` of this machine, or ``unix:/path``.
         postgres: ``host:port`` for clients of PostgreSQL's protocol, or ``unix:`` and a folder; None for no such port.
         alert: a program that is run for each alert, with the log's line as its input.
+        metrics: the address of figures for Prometheus: ``host:port``, or ``unix:/path``.
+        metrics_token: the file with the token that a scrape of a port needs.
 
     Raises:
         PolicyError, LedgerError, ServerError: the server can't start.
@@ -128,10 +133,12 @@ def run_server(
             served.append(ServedPolicy(place, groups, log))
         for one in served:
             one.start()
-        if console is not None:
-            from dpsql.server.console import Console
+        renewal = _Renewal(files, tls, log)
+        if console is not None or metrics is not None:
+            from dpsql.server.console import Console, MetricsPlace
 
-            page = Console(console, served, log, out)
+            figures = None if metrics is None else MetricsPlace(metrics, metrics_token, files)
+            page = Console(console, served, log, out, figures, renewal.find_ends)
         front = FlightListener(location, served, log, tls)
         port: PostgresListener | None = None
         try:
@@ -146,7 +153,7 @@ def run_server(
             if page is not None:
                 page.start()
             tell_systemd("READY=1")
-            _run(served, signals, log, _Renewal(files, tls, front, port, log), page, front)
+            _run(served, signals, log, partial(renewal.read, front, port), page, front)
             tell_systemd("STOPPING=1")
             if port is not None:
                 port.close()
@@ -215,17 +222,14 @@ def _reload(
 class _Renewal:
     """Exchanges certificates whose files have changed, on all ports."""
 
-    def __init__(
-        self,
-        files: TlsFiles | None,
-        tls: Tls | None,
-        front: FlightListener,
-        port: PostgresListener | None,
-        log: EventLog,
-    ) -> None:
-        self._files, self._tls, self._front, self._port, self._log = files, tls, front, port, log
+    def __init__(self, files: TlsFiles | None, tls: Tls | None, log: EventLog) -> None:
+        self._files, self._tls, self._log = files, tls, log
 
-    def __call__(self) -> None:
+    def find_ends(self) -> dict[str, datetime]:
+        """Return when the present certificates expire."""
+        return {} if self._tls is None else self._tls.list_ends()
+
+    def read(self, front: FlightListener, port: PostgresListener | None) -> None:
         """Read the files again; keep the old certificates if they can't be used."""
         if self._files is None or self._tls is None:
             return
@@ -233,12 +237,12 @@ class _Renewal:
             new = self._files.read()
             if new.same_as(self._tls):
                 return
-            self._front.renew(new)
+            front.renew(new)
         except ServerError as error:
             self._log.write("certificate not taken", why=error.message)
             return
-        if self._port is not None and self._port.secured is not None:
-            self._port.secured = secure(new)
+        if port is not None and port.secured is not None:
+            port.secured = secure(new)
         self._tls = new
         self._log.write("certificate taken", why=f"it ends on {min(new.list_ends().values()):%Y-%m-%d}")
 
