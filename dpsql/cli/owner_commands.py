@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import stat
 import sys
 from collections.abc import Sequence
@@ -549,6 +550,7 @@ _HELP = {
     "remove": "end an analyst's token and sessions",
     "pause": "let an analyst ask nothing more, until the owner resumes",
     "resume": "let an analyst who was paused ask again",
+    "end": "end one session of an analyst, or stop one running statement",
 }
 
 
@@ -572,8 +574,9 @@ def add_analyst_commands(commands: Commands) -> None:
         ("remove", _remove),
         ("pause", _pause),
         ("resume", _resume),
+        ("end", _end),
     ):
-        whom = "" if name == "list" else "ann "
+        whom = {"list": "", "end": "ann --session 1a2b3c4d "}.get(name, "ann ")
         example = f"dpsql analyst {name} {whom}--policy policy.toml"
         command = add_command(actions, name, run, _HELP[name], examples=(example,))
         if name != "list":
@@ -584,6 +587,10 @@ def add_analyst_commands(commands: Commands) -> None:
             command.add_argument(
                 "--days", metavar="N", type=int, help=f"how long the token holds; default {usual}"
             )
+        if name == "end":
+            what = command.add_mutually_exclusive_group(required=True)
+            what.add_argument("--session", metavar="NAME", help="its name in the log and on the owner's page")
+            what.add_argument("--statement", metavar="N", type=int, help="its number in the ledger")
         if name == "pause":
             command.add_argument(
                 "--why",
@@ -701,3 +708,14 @@ def _resume(given: argparse.Namespace) -> None:
         f"{given.name} was paused: {why}, and may ask again." if why else f"{given.name} was not paused."
     )
     print(sentence, file=sys.stderr)
+
+
+def _end(given: argparse.Namespace) -> None:
+    if given.session is not None and not re.fullmatch("[0-9a-f]{8}", given.session):
+        raise ServerError(
+            f"{given.session!r} is no session.", hint="the log and the owner's page name them: 1a2b3c4d."
+        )
+    what = given.session or f"#{given.statement}"
+    _open_tokens(given).end(given.name, what)
+    named = f"session {what}" if given.session else f"statement {given.statement}"
+    print(f"a running server ends {given.name}'s {named}; what was paid stays charged.", file=sys.stderr)

@@ -407,15 +407,19 @@ def _write_running(view: LedgerView, queues: Sequence[Data]) -> Html:
         rows.append(
             (
                 who,
+                call["session"],
                 call["operation"],
                 f"{call['seconds']:g} s",
                 stage,
+                ", ".join(str(entry["statement"]) for entry in paid) or "—",
                 ", ".join(entry["charge"] for entry in paid) or "—",
                 Html(Html("<br>").join(shown)) if shown else "nothing paid so far",
             )
         )
     caption = "Running and queued requests; a text is shown once it is paid"
-    return write_table("who|asks for|since|stage|charge|statement", rows, caption, "since|charge")
+    return write_table(
+        "who|session|asks for|since|stage|number|charge|statement", rows, caption, "since|number|charge"
+    )
 
 
 def _write_analysts(view: LedgerView, analysts: Sequence[AnalystView]) -> Html:

@@ -9,6 +9,7 @@ import json
 import queue
 import subprocess
 import threading
+import time
 from collections import Counter, deque
 from collections.abc import Mapping
 from contextlib import suppress
@@ -80,7 +81,8 @@ class EventLog:
             except (OSError, ValueError):  # full, or closed
                 pass
         if self._alert is not None and event in ALERTS:
-            self._alert.add(line)
+            about = {name: value for name, value in written.items() if name not in ("when", "count")}
+            self._alert.add(json.dumps(about), line)
 
 
 class AlertProgram:
@@ -94,12 +96,20 @@ class AlertProgram:
     def __init__(self, path: Path, environment: Mapping[str, str]) -> None:
         self._path, self._environment = path, dict(environment)
         self._lines: queue.Queue[str] = queue.Queue(_MOST_ALERTS)
+        self._sent: dict[str, float] = {}
         threading.Thread(target=self._run, daemon=True, name="dpsql-alerts").start()
 
-    def add(self, line: str) -> None:
-        """Run the program for a line once it has ended for the lines before; drop the line if there are too many."""
-        with suppress(queue.Full):
-            self._lines.put_nowait(line)
+    def add(self, about: str, line: str) -> None:
+        """Run the program for a line once it has ended for the lines before; drop the line if there are too many.
+
+        A line about the same as another one of the last minutes is dropped.
+        """
+        now = time.monotonic()
+        self._sent = {known: at for known, at in self._sent.items() if now - at < _REPEAT_SECONDS}
+        if about not in self._sent:
+            self._sent[about] = now
+            with suppress(queue.Full):
+                self._lines.put_nowait(line)
 
     def _run(self) -> None:
         while True:
@@ -111,7 +121,7 @@ class AlertProgram:
                 )  # fmt: skip
 
 
-_MOST_ALERTS, _ALERT_SECONDS = 100, 30.0
+_MOST_ALERTS, _ALERT_SECONDS, _REPEAT_SECONDS = 100, 30.0, 600.0
 
 _LONGEST = 200
 _RECENT = 50

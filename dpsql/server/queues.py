@@ -81,7 +81,12 @@ class SessionRecord:
     @property
     def log_name(self) -> str:
         """The session's name in the log, since the handle itself would give access to it."""
-        return hashlib.sha256(self.handle.encode()).hexdigest()[:8]
+        return name_session(self.handle)
+
+
+def name_session(handle: str) -> str:
+    """Return a session's name in the log."""
+    return hashlib.sha256(handle.encode()).hexdigest()[:8]
 
 
 class AnalystQueue:
@@ -194,6 +199,7 @@ class AnalystQueue:
         shown = [
             {
                 "operation": call.operation,
+                "session": name_session(call.session),
                 "seconds": round(now - call.began, 1),
                 "stage": "waits" if place else "reads" if call.clock.touched else "works",
                 "stopped": call.stopped,
@@ -449,6 +455,14 @@ class AnalystQueue:
                 call.stop()
                 self._turn.notify_all()
         return waits
+
+    def stop_statement(self, number: int) -> bool:
+        """Stop the request that runs a paid statement; return False if none does."""
+        with self._turn:
+            calls = [call for call in self._calls if max(call.charges, default=0) == number]
+            for call in calls:
+                call.stop()
+        return bool(calls)
 
     def close_session(self, record: SessionRecord) -> None:
         """Close a session in its turn."""

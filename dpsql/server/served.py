@@ -258,10 +258,21 @@ class ServedPolicy:
     # -- upkeep -------------------------------------------------------------------------------------------------
 
     def end_old_sessions(self) -> None:
-        """End sessions at once if their token expired, was replaced or removed, or their analyst has no share any more."""
+        """End sessions at once whose token or share has ended, or that the owner ends, and stop statements for the owner."""
         for name, queue in list(self._queues.items()):
+            orders: list[str] = []
+            with suppress(PolicyError):
+                held = self.tokens.find(name)
+                orders = [] if held is None else held.list_ended()
+            for order in orders:
+                if order.startswith("#") and queue.stop_statement(int(order[1:])):
+                    self._log.write(
+                        "statement stopped", analyst=name, policy=self.name, statement=int(order[1:])
+                    )
 
-            def holds(record: SessionRecord, name: str = name) -> bool:
+            def holds(record: SessionRecord, name: str = name, orders: list[str] = orders) -> bool:
+                if record.log_name in orders:
+                    return False
                 try:
                     self.ask_right(name, record.token, letting_go=True)
                 except RightError:

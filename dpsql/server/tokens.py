@@ -41,6 +41,7 @@ class TokenRecord:
     """The file's record of one analyst's token. Times are in UTC.
 
     ``paused`` is the reason of a pause, or empty. ``scram`` is the verifier for PostgreSQL's protocol; old tokens have none.
+    ``ended`` lists the sessions (``1a2b3c4d``) and statements (``#17``) that a running server is to end, each with the second.
     """
 
     name: str
@@ -50,6 +51,12 @@ class TokenRecord:
     expires: str
     paused: str = ""
     scram: str = ""
+    ended: str = ""
+
+    def list_ended(self) -> list[str]:
+        """Return the sessions and statements to end; an older order was obeyed, or no server ran."""
+        orders = (order.split("@") for order in self.ended.split())
+        return [what for what, second in orders if 0 <= time.time() - float(second) < _ORDER_SECONDS]
 
     def has_expired(self, now: datetime | None = None) -> bool:
         """Return whether the token has expired."""
@@ -141,6 +148,17 @@ class TokenFile:
             found = self._find_record(records, name)
             when = datetime.now(UTC).isoformat(timespec="seconds")
             records[name] = replace(found, paused=found.paused or f"{why} ({when})")
+
+    def end(self, name: str, what: str) -> None:
+        """Let a running server end a session, ``1a2b3c4d``, or stop a statement, ``#17``.
+
+        Raises:
+            PolicyError: the analyst has no token, or the file can't be written.
+        """
+        with self._writing() as records:
+            found = self._find_record(records, name)
+            kept = [order for order in found.ended.split() if order.split("@")[0] in found.list_ended()]
+            records[name] = replace(found, ended=" ".join([*kept, f"{what}@{int(time.time())}"]))
 
     def resume(self, name: str) -> str:
         """Resume a paused analyst, and return the reason of the pause; empty if there was none.
@@ -277,6 +295,7 @@ def _read_record(body: Any) -> TokenRecord:
     record.hash.encode("ascii")
     if datetime.fromisoformat(record.expires).tzinfo is None:
         raise ValueError("a time without a zone")
+    record.list_ended()
     if record.scram:
         Verifier.read(record.scram)
     return record
@@ -379,6 +398,8 @@ class TokenGuard:
             del self._failures[next(iter(self._failures))]
 
 
+_ORDER_SECONDS = 60.0
+"""Seconds for which an order to end a session or a statement is in force."""
 _MISTYPED = 5
 """Wrong tokens of an address until it is blocked."""
 _FORGIVEN = 900.0

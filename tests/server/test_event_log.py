@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import threading
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 
-from dpsql.server.event_log import EventLog
+from dpsql.server.event_log import AlertProgram, EventLog
+from tests.support.served import try_until
 
 
 def test_each_event_is_one_line_of_json() -> None:
@@ -61,3 +64,21 @@ def test_lines_of_threads_do_not_mix() -> None:
         thread.join()
     assert all(json.loads(line)["why"] == "x" * 150 for line in file.getvalue().splitlines())
     assert len(file.getvalue().splitlines()) == 400
+
+
+def test_the_program_for_alerts_is_run_once_for_each(tmp_path: Path) -> None:
+    program, out = tmp_path / "alert", tmp_path / "out"
+    program.write_text(f"#!/bin/sh\ncat >> {out}\nexit 3\n")
+    program.chmod(0o700)
+    log = EventLog(None, AlertProgram(program, {"PATH": os.environ["PATH"]}))
+    for _ in range(5):
+        log.write("no tokens", policy="visits", why="gone")
+        log.write("answer", analyst="ada", outcome="failed")
+    log.write("pause", analyst="ada", policy="visits", why="x")
+    text = try_until(lambda: out.read_text() if out.exists() else "", lambda text: "pause" in text, 10**6)
+    assert [json.loads(line)["event"] for line in text.splitlines()] == ["no tokens", "pause"]
+    assert log.counts == {"no tokens": 5, "pause": 1}
+
+
+def test_a_program_for_alerts_that_is_missing_stops_nothing(tmp_path: Path) -> None:
+    EventLog(None, AlertProgram(tmp_path / "none", {})).write("pause", analyst="ada")

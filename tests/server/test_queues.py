@@ -441,6 +441,26 @@ def test_stops_do_not_pause(make: Make) -> None:
     assert not made.paused
 
 
+def test_the_owner_stops_a_statement_by_its_number(make: Make) -> None:
+    numbers: list[int] = []
+
+    def script(side: ScriptedSide, frame: Message) -> None:
+        numbers.append(side.pay({"kind": "pure", "epsilon": "1/100"}))
+        side.touch()
+        side.hang()
+
+    made = make(script, "answer_times = [0.05]\n")
+    asking = threading.Thread(target=made.ask)
+    asking.start()
+    while not numbers:
+        time.sleep(0.001)
+    assert not made.queue.stop_statement(numbers[0] + 1)
+    assert made.queue.stop_statement(numbers[0])
+    asking.join(LONG)
+    assert outcomes(made) == ["interrupted"]
+    assert not made.queue.stop_statement(numbers[0]), "it is done"
+
+
 def test_overruns_pause(make: Make) -> None:
     event = {"kind": "pure", "epsilon": "1/100"}
     made = make(lambda side, frame: answer(side, 0.012, event), "answer_times = [0.005, 0.01]\n")

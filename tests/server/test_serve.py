@@ -17,6 +17,7 @@ from dpsql.errors import ServerError
 from dpsql.server import serve
 from dpsql.server.postgres.connection import listen_postgres, read_postgres_place
 from dpsql.server.serve import run_server
+from dpsql.server.tokens import TokenFile
 from tests.support.served import ServerProcess, make_token, try_until, write_data, write_policy
 
 pytestmark = pytest.mark.timeout(600)
@@ -62,6 +63,10 @@ def test_systemd_alerts_and_a_socket_for_postgres(folder: Path, monkeypatch: pyt
                 client.execute(ask.format(0.1))
                 client.execute(ask.format(0.3))
                 client.execute(ask.format(0.4))
+                TokenFile(policy).end("ana", server.wait_for("open", analyst="ana")["session"])
+                server.wait_for("sessions ended", analyst="ana")
+                with pytest.raises(psycopg.errors.AdminShutdown):
+                    client.execute("SELECT 1")
             low = server.wait_for("share low", analyst="ana")
             assert low["why"].startswith("ε=4.")
             alerts = try_until(

@@ -303,6 +303,11 @@ def test_the_owners_commands(policy: Path, capsys: pytest.CaptureFixture[str]) -
     assert "ada is paused" in capsys.readouterr().err
     assert held.list()[0].paused.startswith("asked for it (20")
     assert main(["analyst", "resume", "ada", *where]) == 0
+    for order in (["--session", "1a2b3c4d"], ["--statement", "17"]):
+        assert main(["analyst", "end", "ada", *order, *where]) == 0
+    assert held.list()[0].list_ended() == ["1a2b3c4d", "#17"]
+    assert main(["analyst", "end", "ada", "--session", "all", *where]) == 1
+    assert "is no session" in capsys.readouterr().err
     assert main(["analyst", "pause", "eve", *where]) == 1
     assert "eve has no token" in capsys.readouterr().err
     policy.write_text(POLICY.replace("[analysts.ada]\nepsilon = 1\n", ""))
@@ -348,3 +353,17 @@ def test_another_user_can_read_no_token(policy: Path) -> None:
     code = f"import os; os.setgid(65534); os.setuid(65534); open({str(TokenFile(policy).path)!r}).read()"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "PermissionError" in run.stderr
+
+
+def test_an_order_to_end_something_ends_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = TokenFile(tmp_path / "policy.toml")
+    held.add("ada")
+    held.end("ada", "1a2b3c4d")
+    now = time.time()
+    monkeypatch.setattr(tokens.time, "time", lambda: now + 50)
+    held.end("ada", "#3")
+    assert held.list()[0].list_ended() == ["1a2b3c4d", "#3"]
+    monkeypatch.setattr(tokens.time, "time", lambda: now + 70)
+    assert held.list()[0].list_ended() == ["#3"]
+    held.end("ada", "#4")
+    assert "1a2b3c4d" not in held.path.read_text()
