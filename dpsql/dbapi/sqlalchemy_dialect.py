@@ -29,8 +29,8 @@ _IS_OLD = __version__.startswith("1.")
 """True for SQLAlchemy 1.4, which names the driver differently."""
 SCHEMA = "main"
 """The only schema shown to tools. Statements omit it."""
-SQL_TYPE_KEY = b"ARROW:FLIGHT:SQL:TYPE_NAME"
-"""The metadata key of a column's SQL type, copied since importing its module would load the engine."""
+SQL_TYPE_KEY, REMARKS_KEY = b"ARROW:FLIGHT:SQL:TYPE_NAME", b"ARROW:FLIGHT:SQL:REMARKS"
+"""The metadata keys of a column's SQL type and description, copied since importing their module would load the engine."""
 _LOCAL = ("database", "ledger", "analyst", "intervals")
 _REMOTE = ("token_file", "tls_ca", "tls_client_cert", "tls_client_key", "tls", "intervals")
 _TRUE, _FALSE = ("1", "true", "yes"), ("0", "false", "no")
@@ -243,6 +243,7 @@ class DpsqlDialect(default.DefaultDialect):
                 "nullable": True,
                 "default": None,
                 "autoincrement": False,
+                "comment": field.metadata.get(REMARKS_KEY, b"").decode() or None,
             }
             for field in fields
         ]
@@ -250,11 +251,12 @@ class DpsqlDialect(default.DefaultDialect):
     def get_table_comment(
         self, connection: Any, table_name: str, schema: str | None = None, **given: Any
     ) -> Any:
-        """Return a table's privacy unit; NoSuchTableError if the policy names no such table."""
+        """Return a table's description and privacy unit; NoSuchTableError if the policy names no such table."""
         if not self.has_table(connection, table_name, schema, **given):
             raise exc.NoSuchTableError(table_name)
         table = _open_session(connection).policy.tables[table_name]
-        return {"text": "public" if table.public else f"private: protects {table.unit_words}"}
+        kind = "public" if table.public else f"private: protects {table.unit_words}"
+        return {"text": f"{table.description} ({kind})" if table.description else kind}
 
     def get_pk_constraint(
         self, connection: Any, table_name: str, schema: str | None = None, **given: Any

@@ -30,7 +30,7 @@ from dpsql.notebook.completion import ColumnFacts, KnownNames
 from dpsql.notebook.guide import CellOptions
 from dpsql.notebook.render import Panel, make_sheet
 from dpsql.notebook.schema_tree import SchemaTree, TreeTable
-from dpsql.policy.tables import Table
+from dpsql.policy.tables import Column, Table
 from dpsql.policy.toml import Section, declare_field, parse_toml, read_section
 from dpsql.policy.validate import settle_text, settle_whole, write_bound
 from dpsql.report.tables import Sheet
@@ -170,6 +170,12 @@ def describe_column(table: Table | None, column: str) -> ColumnFacts:
     if table is None:
         return ColumnFacts(help="a kept result's column", declared=False)
     said = next((told for name, told in table.columns.items() if name.lower() == column.lower()), None)
+    facts = _list_facts(table, column, said)
+    described = None if said is None else said.description
+    return replace(facts, help=f"{described} ({facts.help})") if described else facts
+
+
+def _list_facts(table: Table, column: str, said: Column | None) -> ColumnFacts:
     if said is not None and said.bounds is not None:
         return ColumnFacts(help=f"{write_bound(said.bounds[0])} to {write_bound(said.bounds[1])}")
     if said is not None and said.values is not None:

@@ -408,7 +408,7 @@ class Policy(Section):
 
     def dumps(self) -> str:
         """Return TOML that :meth:`loads` reads back as an equal policy."""
-        said, answers = self._collect_meaning(), self.budget.answers
+        said, answers = self._collect_meaning(described=True), self.budget.answers
         if answers != "shared":
             said["budget"]["answers"] = answers
         kept = {"ledger": self.ledger.collect(), "server": self.server.collect()}
@@ -427,10 +427,23 @@ class Policy(Section):
         kept = LedgerRules(prompt_history=self.ledger.prompt_history)
         return replace(self, tables=tables, analysts=mine, ledger=kept, server=server, base=None)
 
-    def _collect_meaning(self) -> dict[str, Any]:
-        """Return all settings that decide draws and charges; the share that pays for stored answers is not one."""
+    def _collect_meaning(self, described: bool = False) -> dict[str, Any]:
+        """Return all settings that decide draws and charges; the share that pays for stored answers is not one.
+
+        Args:
+            described: whether descriptions are included, which decide nothing.
+        """
         said = {"budget": replace(self.budget, answers="shared").collect()}
         said["tables"] = {name: table.collect() for name, table in self.tables.items()}
+        for table in () if described else said["tables"].values():
+            table.pop("description", None)
+            columns = table.get("columns", {})
+            for name in [
+                name for name, column in columns.items() if column.pop("description", None) and not column
+            ]:
+                del columns[name]
+            if not columns:
+                table.pop("columns", None)
         said["analysts"] = {name: analyst.collect() for name, analyst in self.analysts.items()}
         return said
 

@@ -62,6 +62,7 @@ class Column(Section):
     type: str | None = declare_field(validate.settle_type, todo=True)
     max_length: int | None = declare_field(validate.settle_whole)
     time_zone: str | None = declare_field(settle_zone)
+    description: str | None = declare_field(validate.settle_description)
 
     def _check_together(self) -> None:
         if self.time_zone is not None and self.type not in (None, ZONED):
@@ -372,6 +373,7 @@ class Table(Section):
         version: the version of the data, such as a date; by default the files' sizes and times.
         max_fan_out: the most public rows that one private row may join; 10,000 by default.
         max_unit_rows: the most rows that one unit may have after its rows are joined with each other; a million by default.
+        description: one line that every client shows; it has no effect on answers and charges.
     """
 
     name: str = declare_field(validate.settle_name, MISSING)
@@ -388,6 +390,7 @@ class Table(Section):
     version: str | None = declare_field(validate.settle_text)
     max_fan_out: int | None = declare_field(validate.settle_whole, only="private")
     max_unit_rows: int | None = declare_field(validate.settle_whole, only="private")
+    description: str | None = declare_field(validate.settle_description)
     _parted: ClassVar[Period | None] = None
 
     def _check_together(self) -> None:

@@ -97,6 +97,14 @@ def settle_text(key: str, value: object) -> str:
     return value
 
 
+def settle_description(key: str, value: object) -> str:
+    """Read a description: one line of printable text."""
+    text = settle_text(key, value).strip()
+    if len(text) > _LONGEST_DESCRIPTION or not text.isprintable():
+        raise PolicyError(f"{key} must be one line of at most {_LONGEST_DESCRIPTION:,} characters.")
+    return text
+
+
 def settle_choice(*known: str) -> Callable[[str, object], str]:
     """Return a reader that accepts these words."""
 
@@ -153,6 +161,7 @@ def settle_comment(key: str, value: object) -> str:
     return letter
 
 
+_LONGEST_DESCRIPTION = 1000
 _MOST_WORDS = 50
 """The most texts that may mean NULL in one file."""
 

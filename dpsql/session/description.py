@@ -33,6 +33,8 @@ MAX_GUESSED = 8
 """The most parameters whose types are guessed; a statement with more is bound once their values are known."""
 SQL_TYPE = "ARROW:FLIGHT:SQL:TYPE_NAME"
 """The key of the SQL type in a field's metadata, as in Flight SQL."""
+REMARKS = "ARROW:FLIGHT:SQL:REMARKS"
+"""The key of a description in the metadata of a field or a schema, as in Flight SQL."""
 _THRESHOLD = pa.schema([("threshold", pa.string()), ("status", pa.string())])
 _Values = dict[str, object]
 """Values of parameters by name."""
@@ -75,6 +77,12 @@ def show(line: Pipeline, policy: Policy, what: str, limit: int | None = None) ->
         tables = policy.tables.values()
         rows = [(t.name, "public" if t.public else "private", t.unit_label, *t.caps.values()) for t in tables]
         rows += [(name, "kept result", "", None, None, None) for name in line.kept.names]
+        if any(table.description for table in tables):
+            told = [*(table.description for table in tables), *(None for _ in line.kept.names)]
+            names, rows = (
+                (*names, "description"),
+                [(*row, text) for row, text in zip(rows, told, strict=True)],
+            )
     else:
         names, rows = ("where", "name", "declared"), [*_list_settings(policy)]
     columns = {name: [row[i] for row in rows] for i, name in enumerate(names)}
@@ -114,7 +122,8 @@ def _list_columns(
             protected = "yes" if fold(column) in unit else None
             rows.append((column, kind, *(bounds or (None, None)), listed[0], protected, listed[1]))
             continue
-        said = [f"bounds {bounds[0]} to {bounds[1]}"] if bounds is not None else []
+        said = [rules.description] if rules is not None and rules.description else []
+        said += [f"bounds {bounds[0]} to {bounds[1]}"] if bounds is not None else []
         said += [f"values {', '.join(values)}"] if values is not None else []
         said += ["privacy unit"] if fold(column) in unit else []
         rows.append((column, kind, "YES", None, None, "; ".join(said) or None))
@@ -140,6 +149,8 @@ def _list_settings(policy: Policy) -> Iterator[tuple[str, str, str]]:
     for name, value in policy.server.collect().items():
         yield "server", name, ", ".join(map(_text, value)) if isinstance(value, tuple) else _text(value)
     for table in policy.tables.values():
+        if table.description:
+            yield table.name, "description", table.description
         if not table.public:
             yield table.name, "privacy_unit", table.unit_text or "ROW"
             yield from ((table.name, name, str(cap)) for name, cap in table.caps.items() if cap is not None)
@@ -149,6 +160,8 @@ def _list_settings(policy: Policy) -> Iterator[tuple[str, str, str]]:
         if table.determines:
             yield table.name, "determines", "; ".join(table.determines)
         for name, column in table.columns.items():
+            if column.description:
+                yield table.name, name, column.description
             if column.bounds is not None:
                 low, high = map(_text, column.bounds)
                 yield table.name, name, f"bounds {low} to {high}"
@@ -229,15 +242,23 @@ def _find_schema(
 
 
 def describe_tables(line: Pipeline) -> dict[str, pa.Schema]:
-    """Return the Arrow schemas of all tables in the policy; the SQL types are in the metadata."""
+    """Return the Arrow schemas of all tables in the policy; SQL types and descriptions are in the metadata."""
     found = {}
     for table in line.policy.tables.values():
         kinds = line.catalog.schema(table)
+        told = {fold(name): column.description for name, column in table.columns.items()}
         fields = [
-            _make_field(line, name, kind).with_metadata({SQL_TYPE: kind}) for name, kind in kinds.items()
+            _make_field(line, name, kind).with_metadata(
+                {SQL_TYPE: kind} | _write_remarks(told.get(fold(name)))
+            )
+            for name, kind in kinds.items()
         ]
-        found[table.name] = pa.schema(fields)
+        found[table.name] = pa.schema(fields, _write_remarks(table.description) or None)
     return found
+
+
+def _write_remarks(text: str | None) -> dict[str, str]:
+    return {REMARKS: text} if text else {}
 
 
 def _make_field(line: Pipeline, name: str, kind: str) -> pa.Field:

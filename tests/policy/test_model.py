@@ -131,6 +131,29 @@ def test_layout_changes_no_fingerprint_and_meaning_does() -> None:
     assert Policy.loads(VISITS.replace("3", "3.01")).fingerprint != policy.fingerprint
 
 
+def test_descriptions_are_written_and_change_no_fingerprint() -> None:
+    plain = Policy.loads(VISITS + "columns.age = { bounds = [0, 9] }\n")
+    told = Policy.loads(
+        VISITS
+        + 'description = "one row a visit"\ncolumns.age = { bounds = [0, 9], description = "in years" }\n'
+        'columns.note = { description = "free text" }\n'
+    )
+    assert told.fingerprint == plain.fingerprint
+    assert Policy.loads(told.dumps()) == told
+    assert told.for_analyst(None).tables["visits"].description == "one row a visit"
+    assert (
+        Policy.loads(VISITS).fingerprint
+        == Policy.loads(VISITS + 'columns.note = { description = "x" }').fingerprint
+    )
+    assert Policy.loads(VISITS).fingerprint != Policy.loads(VISITS + "columns.note = {}").fingerprint
+
+
+@pytest.mark.parametrize("text", ['"a\\nb"', '""', "3", f'"{"x" * 1001}"'])
+def test_descriptions_are_one_line(text: str) -> None:
+    with pytest.raises(PolicyError, match="description"):
+        Policy.loads(f"{VISITS}description = {text}\n")
+
+
 def test_row_level() -> None:
     table = Table("visits", privacy_unit="ROW")
     assert table.row_level

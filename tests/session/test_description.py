@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 import dpsql
 from dpsql.errors import BindError, ParseError, PrivacyError
+from dpsql.notebook.sessions import describe_column
+from dpsql.server.postgres.catalog import Catalogue
+from dpsql.session.description import REMARKS
 from tests.support.served import write_data, write_policy
 from tests.support.thirty_statements import THIRTY
 
@@ -139,3 +143,30 @@ def test_kept_results_keep_their_intervals_apart(session: dpsql.session.session.
     assert session.sql("SELECT * FROM y").columns == ["n"]
     with pytest.raises(ParseError, match="intervals is"):
         session.sql("SET intervals = 'yes'")
+
+
+def test_every_client_shows_the_descriptions_of_tables_and_columns(tmp_path: Path) -> None:
+    write_data(tmp_path)
+    policy = write_policy(tmp_path, {"ana": 1})
+    text = policy.read_text().replace(
+        'privacy_unit = "patient"', 'description = "one row a visit"\nprivacy_unit = "patient"'
+    )
+    policy.write_text(text.replace("bounds = [0, 500]", 'bounds = [0, 500], description = "in euros"'))
+    with dpsql.connect(policy=policy, analyst="ana") as session:
+        tables = {row["table"]: row["description"] for row in session.sql("SHOW TABLES").dicts()}
+        assert tables == {"visits": "one row a visit", "wards": None}
+        (extra,) = [r["extra"] for r in session.sql("DESCRIBE visits").dicts() if r["column_name"] == "cost"]
+        assert extra == "in euros; bounds 0 to 500"
+        rows = session.sql("SHOW POLICY").fetchall()
+        assert ("visits", "description", "one row a visit") in rows
+        assert ("visits", "cost", "in euros") in rows
+        schema = session.table_schemas()["visits"]
+        assert schema.metadata == {REMARKS.encode(): b"one row a visit"}
+        assert schema.field("cost").metadata[REMARKS.encode()] == b"in euros"
+        assert REMARKS.encode() not in schema.field("day").metadata
+        comments = Catalogue(session, "ana", "clinic")._fill()["pg_description"].to_pylist()  # type: ignore[arg-type]
+        told = {(row["objsubid"], row["description"]) for row in comments}
+        assert (0, "one row a visit (private: aggregates alone; the privacy unit is patient)") in told
+        place = list(session.columns("visits")).index("cost") + 1
+        assert (place, "in euros") in told
+        assert describe_column(session.policy.tables["visits"], "cost").help == "in euros (0 to 500)"

@@ -33,6 +33,7 @@ from dpsql.language.postgres import (
     write_catalog_query,
 )
 from dpsql.policy.model import Budget, Policy
+from dpsql.policy.validate import fold
 from dpsql.server.postgres import types
 from dpsql.server.postgres.commands import SERVER_VERSION, ClientSettings
 from dpsql.session.session import Session
@@ -167,7 +168,12 @@ class Catalogue:
         grant = (*where, "owner", self._analyst, "SELECT", "NO")
         for view in ("table_privileges", "role_table_grants"):
             rows.add(f"{INFORMATION}_{view}", f"{_WHERE} grantor grantee privilege_type is_grantable", grant)
+        told = {} if kind == "kept" else self._session.policy.tables[name].columns
         for place, (column, written) in enumerate(columns, 1):
+            text = next((rules.description for key, rules in told.items() if fold(key) == fold(column)), None)
+            if text:
+                comment = (oid, CATALOGS["pg_class"], place, text)
+                rows.add("pg_description", "objoid classoid objsubid description", comment)
             found = types.find_sql_type(written)
             size = found.name_field(column).size
             storage = "x" if size < 0 else "p"
@@ -189,9 +195,10 @@ class Catalogue:
         if kind == "kept":
             return "a kept result: public"
         table = self._session.policy.tables[name]
-        return (
+        kind = (
             "public" if table.public else f"private: aggregates alone; the privacy unit is {table.unit_text}"
         )
+        return f"{table.description} ({kind})" if table.description else kind
 
     def _settings_table(self, settings: ClientSettings) -> pa.Table:
         rows = _Rows()
