@@ -26,7 +26,7 @@ from dpsql.binding.public.intervals import (
 from dpsql.binding.public.kept_results import NamedResult, name_kept_results, prepend_kept_results
 from dpsql.binding.public.traced_columns import Facts, PublicColumns, list_facts
 from dpsql.binding.public.window_sums import WindowEnds
-from dpsql.binding.public_statement import Cte, Finish, public_columns, renamed, spell
+from dpsql.binding.public_statement import Cte, Finish, label_of_item, public_columns, renamed, spell
 from dpsql.binding.relations.catalog import Catalog
 from dpsql.binding.relations.own_names import OwnNames, find_named, list_taken
 from dpsql.binding.relations.plan_size import refuse_public_joins, refuse_repeated_names, write_public
@@ -36,9 +36,9 @@ from dpsql.binding.relations.windows import refuse_frames
 from dpsql.binding.statement_binder import StatementBinder
 from dpsql.binding.values.declared_values import Declared, check_released, note_in
 from dpsql.binding.values.lengths import one_statement
-from dpsql.binding.values.temporal import reads_clock
 from dpsql.errors import BindError, Error
 from dpsql.language.advice import advise_on_function, advise_on_mechanism, advise_on_sign, is_aggregate_name
+from dpsql.language.clock import fold_clocks
 from dpsql.language.dialect import bind_error, span_of, span_of_word, spell_statement, to_sql
 from dpsql.language.statements import Statement
 from dpsql.mechanisms.base import ErrorBasis
@@ -92,6 +92,7 @@ def _bind(
         binder = StatementBinder(
             catalog, finish, thresholds or {}, held=held, own_names=names, even=even, named=find_named(tree)
         )
+        times = _fold_clocks(tree, statement, finish)
         text = spell_statement(tree)
         kept = name_kept_results(tree, catalog.kept, names.taken)
         binder.public.update((item.kept.table, None) for item in kept)
@@ -104,6 +105,7 @@ def _bind(
         with one_statement(), note_in(binder.notes, binder.limits):
             if binder.query(tree, env, inner=False) is not None:
                 raise AssertionError("private rows left the statement")
+            _note_time(binder, statement, times)
             return _plan(binder, tree, text, kept)
     except RecursionError:
         raise BindError("the statement is nested too deeply.", text=statement.text) from None
@@ -113,6 +115,28 @@ def _bind(
         if error.span is not None:
             error.hint = advise_on_sign(statement.text, error.span) or error.hint
         raise error.located(statement.text) from None
+
+
+def _fold_clocks(tree: exp.Expr, statement: Statement, finish: Finish) -> list[str]:
+    """Replace the present time by the statement's own, in place; return the texts of times within an hour."""
+    if statement.now is None:
+        return []
+    return fold_clocks(
+        tree,
+        statement.now,
+        lambda sql: finish.keep(sql).column(0)[0].as_py(),
+        lambda n: label_of_item(n) or spell(n),
+    )
+
+
+def _note_time(binder: StatementBinder, statement: Statement, times: Collection[str]) -> None:
+    """Note a time in the exact queries, by which the statement is a new question whenever it is asked."""
+    texts = [text for block in binder.blocks for text in block.operator.checked]
+    if any(time in text for time in times for text in texts):
+        binder.notes.append(
+            f"now is {statement.now:%Y-%m-%d %H:%M:%S} UTC here: later it is a new question; CURRENT_DATE and "
+            "date_trunc('day', now()) repeat for a day"
+        )
 
 
 def fold_scalars(select: exp.Select, catalog: Catalog, finish: Finish) -> None:
@@ -402,7 +426,7 @@ class Plans:
 
     def bind(self, statement: Statement, catalog: Catalog, declared: dict[str, Any]) -> Plan:
         """Return the plan of a query; errors as for :func:`bind`."""
-        varies = "$" in statement.source or reads_clock(statement.source)
+        varies = "$" in statement.source or statement.now is not None
         if catalog.functions or catalog.kept or declared or varies:
             return bind(statement, catalog, self._finisher, declared)
         asked = statement.synthetic, statement.rows

@@ -1,9 +1,12 @@
-"""The catalogue of time units: the parts of a date, and the lengths of intervals."""
+"""The catalogue of time units: the parts of a date, the lengths of intervals, and PostgreSQL's formats of dates."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from fractions import Fraction
+
+from dpsql.errors import BindError
 
 
 @dataclass(frozen=True)
@@ -96,3 +99,88 @@ UNIT_SECONDS: dict[str, Fraction] = {
 }
 """The seconds of each unit, with months of 30 days."""
 UNIT_MONTHS: dict[str, int] = {unit.name: unit.months for unit in DATE_UNITS if unit.months is not None}
+
+
+# -- PostgreSQL's formats -----------------------------------------------------------------------------------------------
+
+_CODES = {
+    "YYYY": "%Y", "YY": "%y", "IYYY": "%G", "IW": "%V", "MM": "%m", "DDD": "%j", "DD": "%d", "ID": "%u", "HH24": "%H",
+    "HH12": "%I", "HH": "%I", "MI": "%M", "SS": "%S", "MS": "%g", "US": "%f",
+}  # fmt: skip
+_WORDS = {"MONTH": "%B", "MON": "%b", "DAY": "%A", "DY": "%a", "AM": "%p", "PM": "%p"}
+_NUMBERS = {"Q": "quarter", "D": "dow"}
+_PATTERN = re.compile(
+    rf"(?is)(?P<fill>FM)?(?:(?P<code>{'|'.join(_CODES)})|(?P<word>{'|'.join(_WORDS)})|(?P<number>Q|D))(?!TH)"
+    r'|"(?P<quoted>[^"]*)"|(?P<other>[^A-Za-z"0-9])'
+)
+
+
+@dataclass(frozen=True)
+class DatePart:
+    """A part of a format.
+
+    Args:
+        code: its code for STRFTIME.
+        moving: whether it depends on the date.
+        case: ``upper`` or ``lower`` for a word in such letters.
+        padded: whether it is filled up with blanks to 9 characters.
+        unit: the unit of a number that STRFTIME lacks.
+    """
+
+    code: str = ""
+    moving: bool = False
+    case: str = ""
+    padded: bool = False
+    unit: str = ""
+
+    @property
+    def plain(self) -> bool:
+        """Whether it may be joined with its neighbours to one code."""
+        return not (self.case or self.padded or self.unit)
+
+
+def split_date_format(form: str, called: str) -> list[DatePart]:
+    """Return the parts of PostgreSQL's format of a date or a time.
+
+    Raises:
+        BindError: a pattern isn't known, or there is none.
+
+    >>> [part.code or part.unit for part in split_date_format("YYYY-MM-DD HH24:MI", "TO_CHAR")]
+    ['%Y-%m-%d %H:%M']
+    >>> [part.code or part.unit for part in split_date_format('YYYY-"Q"Q', "TO_CHAR")]
+    ['%Y-Q', 'quarter']
+    """
+    parts: list[DatePart] = []
+    at = 0
+    while at < len(form):
+        found = _PATTERN.match(form, at)
+        if found is None:
+            raise BindError(f"{called} does not know the format {form[at:][:20]!r} here.", hint=_FORMAT_HINT)
+        part, at = _read_part(found), found.end()
+        if parts and parts[-1].plain and part.plain:
+            parts[-1] = DatePart(parts[-1].code + part.code, parts[-1].moving or part.moving)
+        else:
+            parts.append(part)
+    if not any(part.moving for part in parts):
+        hint = "a number is written CAST(x AS VARCHAR), a date TO_CHAR(d, 'YYYY-MM-DD')."
+        raise BindError(f"{called} takes a format of dates and times.", hint=hint)
+    return parts
+
+
+_FORMAT_HINT = "YYYY YY MM Mon Month DD DDD Day Dy D Q IYYY IW ID HH24 HH12 MI SS MS US AM are known, and texts in double quotes."
+
+
+def _read_part(found: re.Match[str]) -> DatePart:
+    if found["code"]:
+        code = _CODES[found["code"].upper()]
+        return DatePart(code.replace("%", "%-") if found["fill"] and code[1] in "dmyHIMSj" else code, True)
+    if found["number"]:
+        return DatePart(moving=True, unit=_NUMBERS[found["number"].upper()])
+    if found["word"]:
+        word = found["word"]
+        part = DatePart(_WORDS[word.upper()], True, padded=len(word) > 3 or word.upper() == "DAY")
+        part = replace(part, padded=part.padded and not found["fill"])
+        clock = word.upper() in ("AM", "PM")
+        case = "lower" if word.islower() else "upper" if word.isupper() and not clock else ""
+        return replace(part, case=case)
+    return DatePart((found["quoted"] or found["other"] or "").replace("%", "%%"))

@@ -272,20 +272,25 @@ REFUSED_NODES: dict[str, str] = {
 _NO_ROWS = "its answer is not about the rows"
 _COSTS = "its cost depends on the values"
 SAMPLE_HINT = "aggregate all rows: no sample of them is drawn here."
-CLOCK = "each run would be a new question; CURRENT_DATE is one day's"
+CLOCK = "only a query has a time"
 RANDOM_FUNCTIONS = ("random", "rand")
-TODAY_FUNCTIONS = ("current_date", "today")
-_NOW = (
-    "now current_timestamp get_current_timestamp transaction_timestamp localtimestamp current_localtimestamp"
+_MOMENTS = (
+    "now current_timestamp get_current_timestamp transaction_timestamp statement_timestamp clock_timestamp"
 )
-NOW_FUNCTIONS = tuple(_NOW.split())
-"""Functions of the present moment; its day may be asked for."""
+CLOCKS: dict[str, str] = {
+    **dict.fromkeys(("current_date", "today"), "DATE"),
+    **dict.fromkeys(_MOMENTS.split(), "TIMESTAMP WITH TIME ZONE"),
+    **dict.fromkeys(("localtimestamp", "current_localtimestamp"), "TIMESTAMP"),
+    **dict.fromkeys(("current_time", "get_current_time"), "TIME WITH TIME ZONE"),
+    **dict.fromkeys(("localtime", "current_localtime"), "TIME"),
+}
+"""The functions of the present time, with their types; a statement has one time."""
 JSON = "it fails on text that is no JSON"
 NOT_LISTED: dict[str, str] = {name: why for why, names in (
     (_NO_ROWS, (*RANDOM_FUNCTIONS, "uuid", "gen_random_uuid", "nextval", "currval", "setseed", "rowid", "getenv",
               "current_setting", "getvariable", "version", "typeof", "stats", "alias", "current_user", "session_user",
               "current_catalog", "current_database", "current_schema")),
-    (CLOCK, (*NOW_FUNCTIONS, "current_time", "get_current_time", "localtime", "current_localtime")),
+    (CLOCK, tuple(CLOCKS)),
     ("it reads files", ("read_text", "read_blob", "read_csv", "read_parquet", "glob", "query", "query_table")),
     (_COSTS, ("repeat", "range", "generate_series", "list_resize", "format", "printf")),
     ("an error would be an answer without noise", ("error", "assert_true")),

@@ -143,7 +143,7 @@ LATERAL_HINT = "unnest the list in FROM, behind the table and a comma, with a na
 
 # -- functions of other systems ---------------------------------------------------------------------------------
 
-_TODAY = "write the date, DATE '2024-12-31', or a parameter, $today: an answer about rows can't depend on the clock."
+_TODAY = "write CURRENT_DATE, or now()."
 _BY_FORMAT = "write TRY_STRPTIME({x}, '%Y-%m-%d') for a format, or TRY_CAST({x} AS DATE)."
 _TO_TEXT = "write STRFTIME({x}, '%Y-%m')."
 _NUMBER = "write TRY_CAST({x} AS DOUBLE), with bounds."
@@ -167,8 +167,8 @@ OTHER_NAMES: dict[str, str] = {
     "nvl2": "choose between the two by a condition, {x} IS NOT NULL.",
     "choose": "choose among them by comparing {x} with 1, 2 and so on.",
     **dict.fromkeys(("getdate", "sysdate", "sysdatetime", "getutcdate", "curdate", "systimestamp"), _TODAY),
-    **dict.fromkeys(("to_date", "str_to_date", "parse_date", "parse_timestamp"), _BY_FORMAT),
-    **dict.fromkeys(("to_char", "date_format", "format_datetime", "to_varchar"), _TO_TEXT),
+    **dict.fromkeys(("str_to_date", "parse_date", "parse_timestamp"), _BY_FORMAT),
+    **dict.fromkeys(("date_format", "format_datetime", "to_varchar"), _TO_TEXT),
     **dict.fromkeys(("to_number", "to_numeric", "to_decimal", "to_double", "try_to_number", "val"), _NUMBER),
     **dict.fromkeys(("dateadd", "adddate", "add_days", "timestampadd"), _LATER),
     "add_months": _LATER,

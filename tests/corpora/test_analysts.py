@@ -159,7 +159,9 @@ PIVOT t ON k IN ('a', 'b') USING SUM(n) GROUP BY f ORDER BY 1
 PIVOT (SELECT k, n, f FROM t WHERE k IS NOT NULL) ON k USING SUM(n) ORDER BY 1""",
     "kept results": "CREATE OR REPLACE TEMP TABLE made AS SELECT WITH DP COUNT(*) AS n FROM t ||| SELECT COUNT(*) FROM t",
     "descriptions": "DESCRIBE pub",
-    "today": "SELECT COUNT(*) FROM t WHERE day >= CURRENT_DATE - INTERVAL 90 DAY",
+    "today": """
+SELECT COUNT(*) FROM t WHERE day >= CURRENT_DATE - INTERVAL 90 DAY
+SELECT COUNT(*) FROM t WHERE z >= now() - INTERVAL 90 DAY AND day < date_trunc('month', CURRENT_TIMESTAMP)""",
 }
 """Once refused although an answer could be private."""
 
@@ -174,7 +176,6 @@ ADVISED = [
     ("a bound that is missing", "SELECT AVG(length(d)) FROM t", "AVG(LENGTH(d), contribution_bounds_per_row => AUTO)", ""),
     ("files", "COPY (SELECT COUNT(*) FROM t) TO 'x.csv'", "data frame", "SELECT COUNT(*) FROM t"),
     ("the information schema", "SELECT column_name FROM information_schema.columns WHERE table_name = 't'", "DESCRIBE", "DESCRIBE pub"),
-    ("the present moment", "SELECT COUNT(*) FROM t WHERE z >= now() - INTERVAL 90 DAY", "CURRENT_DATE", "SELECT COUNT(*) FROM t WHERE day >= CURRENT_DATE - INTERVAL 90 DAY"),
     ("random rows", "SELECT COUNT(*) FROM t WHERE random() < 0.1", "aggregate all rows", "SELECT COUNT(*) FROM t"),
     ("samples", "SELECT COUNT(*) FROM t USING SAMPLE 10%", "aggregate all rows", "SELECT COUNT(*) FROM t"),
     ("truths of people", "SELECT bool_or(f) FROM t", "COUNT_IF(f) > 0", "SELECT COUNT_IF(f) > 0 FROM t"),

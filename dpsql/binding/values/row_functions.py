@@ -672,7 +672,7 @@ def bind_sha(node: exp.Expr, bind: Bind) -> Typed:
 
 def _unknown(node: exp.Expr, name: str) -> PrivacyError:
     if name in NOT_LISTED:
-        today = "write CURRENT_DATE, or a parameter, $now."
+        today = "write it in a query, or a parameter, $now."
         hint = {CLOCK: today, JSON: "take parts by json_extract_string and a path, such as '$.name'."}.get(
             NOT_LISTED[name]
         )

@@ -51,7 +51,6 @@ from dpsql.catalogue.date_units import (
     UNIT_SPELLINGS,
     DateUnit,
 )
-from dpsql.catalogue.row_names import NOW_FUNCTIONS, TODAY_FUNCTIONS
 from dpsql.errors import did_you_mean
 from dpsql.language.dialect import bind_error, privacy_error, to_sql
 from dpsql.language.options import interval_seconds
@@ -395,40 +394,6 @@ def bind_make_date(node: exp.Expr, bind: Bind) -> Typed:
         typed = require_kind(bind(place), ("INTEGER",), "a whole number is needed")
         made.append(cast_fitting(typed, BIGINT))
     return Typed(make_try(make_call("make_date", *made)), DATE)
-
-
-# -- today ------------------------------------------------------------------------------------------------------------
-
-_CLOCK_WORD = re.compile(rf"(?i)\b({'|'.join((*TODAY_FUNCTIONS, *NOW_FUNCTIONS))})\b")
-
-
-def reads_clock(text: str) -> bool:
-    """Return whether a statement may name the present day, so that its plan is good for that day alone."""
-    return _CLOCK_WORD.search(text) is not None
-
-
-def find_today() -> datetime.date:
-    """Return the present day in UTC, whatever the machine's time zone."""
-    return datetime.datetime.now(datetime.UTC).date()
-
-
-def _clock(node: exp.Expr) -> str:
-    """Return the name of a call that reads the clock, or an empty text."""
-    node = node.unnest()
-    if isinstance(node, exp.CurrentDate | exp.CurrentTimestamp | exp.Localtimestamp):
-        name = node.sql_name().lower() if not any(node.args.values()) else ""
-    else:
-        name = node.name.lower() if isinstance(node, exp.Anonymous) and not node.expressions else ""
-    return name if name in (*TODAY_FUNCTIONS, *NOW_FUNCTIONS) else ""
-
-
-def name_today(node: exp.Expr) -> exp.Expr | None:
-    """Return the literal of CURRENT_DATE, ``today()`` or ``now()::DATE``: the statement's own day; None for other nodes."""
-    if isinstance(node, exp.Cast) and _clock(node.this) in NOW_FUNCTIONS and node.to.is_type("date"):
-        node = exp.CurrentDate()
-    if _clock(node) not in TODAY_FUNCTIONS or isinstance(node, exp.Paren):
-        return None
-    return exp.cast(exp.Literal.string(find_today().isoformat()), "DATE", dialect="duckdb")
 
 
 # -- distances --------------------------------------------------------------------------------------------------------

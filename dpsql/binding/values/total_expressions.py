@@ -401,8 +401,6 @@ def make_condition(node: exp.Expr, scope: ColumnScope) -> Typed:
 def _bind(node: exp.Expr, bind: Bind, scope: ColumnScope) -> Typed:
     if node is None:
         raise BindError("an operator has nothing to work on.", hint="write the missing operand.")
-    if (today := temporal.name_today(node)) is not None:
-        return bind(today)
     if isinstance(node, exp.Column):
         return _column(node, scope)
     if isinstance(node, exp.EQ) and isinstance(node.expression, exp.Any):

@@ -189,7 +189,7 @@ REFUSED = [
     ("s->'$.*'", "path of JSON"), ("s->>s2", "path of JSON"), ("i->>'a'", "JSON text"),
     ("json_extract(s, '$[*]')", "path of JSON"), ("json_keys(s)", "no JSON"),
     ("e'a'", "escapes"), ("i BETWEEN SYMMETRIC 2 AND 1", "symmetric"),
-    ("random()", "rows"), ("now()", "date"), ("uuid()", "rows"), ("getenv('HOME')", "rows"),
+    ("random()", "rows"), ("uuid()", "rows"), ("getenv('HOME')", "rows"),
     ("read_text('/etc/passwd')", "files"), ("error('x')", "noise"), ("sleep_ms(i)", "noise"),
     ("repeat(s, i)", "cost"), ("lpad(s, i, 'x')", "literal"), ("rpad(s, 3, s)", "literal"), ("hash(i)", "versions"),
     ("strptime(s, '%q')", "format"), ("strftime(dt, s)", "literal"), ("strftime(dt, '%q')", "format"),

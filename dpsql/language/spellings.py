@@ -1,0 +1,298 @@
+"""Spellings of DuckDB and PostgreSQL, rewritten into plainer ones of equal meaning, so that binding needs to know one of each.
+
+This module stands apart from :mod:`dpsql.language.statements`, since it reads trees and no tokens.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from sqlglot import exp
+
+from dpsql.catalogue.date_units import DatePart, split_date_format
+from dpsql.errors import BindError
+from dpsql.language.dialect import bind_error, name_called, span_of, to_sql
+from dpsql.language.parameters import make_literal
+
+_SUMS = ("fsum", "kahan_sum", "sumkahan")
+
+
+def spell_plainly(tree: exp.Expr) -> None:
+    """Rewrite spellings of a query into plainer ones, in place.
+
+    A row of values compared with others becomes comparisons of its parts. As in DuckDB, a NULL inside a row equals a NULL.
+    Aggregates with a plainer form take it, under the output name that DuckDB gives to what was written.
+    """
+    for node in list(tree.find_all(*_REWRITES)):
+        _REWRITES[type(node)](node)
+
+
+def _group(group: exp.Group) -> None:
+    """Remove the empty set of keys: ``GROUP BY ()`` is one group of all rows."""
+    empty = [key for key in group.expressions if isinstance(key, exp.Tuple) and not key.expressions]
+    others = any(value for key, value in group.args.items() if key != "expressions")
+    select = group.parent
+    if empty and len(empty) == len(group.expressions) and not others and isinstance(select, exp.Select):
+        select.set("group", None)
+
+
+def _row(node: exp.Expr) -> list[exp.Expr] | None:
+    """Return the parts of a row of at least two values; None for other nodes."""
+    node = node.unnest()
+    called = isinstance(node, exp.Anonymous) and node.name.lower() == "row"
+    if isinstance(node, exp.Tuple) or called:
+        return list(node.expressions) if len(node.expressions) > 1 else None
+    return None
+
+
+def _equal(left: Sequence[exp.Expr], right: Sequence[exp.Expr]) -> exp.Expr:
+    """Return the condition that two rows are equal, part by part."""
+    pairs = zip(left, right, strict=True)
+    return exp.paren(
+        exp.and_(*(exp.NullSafeEQ(this=a.copy(), expression=b.copy()) for a, b in pairs)), copy=False
+    )
+
+
+def _comparison(node: exp.Expr) -> None:
+    """Write ``x = ANY (query)`` as IN, ``x <> ALL (query)`` as NOT IN, and rows of values as comparisons of their parts."""
+    several, equals = node.expression, isinstance(node, exp.EQ)
+    if isinstance(several, exp.Any if equals else exp.All):
+        query = several.this.unnest()
+        if isinstance(query, exp.Query):
+            found = exp.In(this=node.this, query=query.subquery(copy=False))
+            _put(node, found if equals else exp.Not(this=found))
+        return
+    left, right = _row(node.this), _row(node.expression)
+    if left is None or right is None or len(left) != len(right):
+        return
+    equal = _equal(left, right)
+    _put(node, equal if equals else exp.paren(exp.not_(equal, copy=False), copy=False))
+
+
+def _membership(node: exp.In) -> None:
+    left, rows = _row(node.this), [_row(item) for item in node.expressions]
+    if node.find_ancestor(exp.Pivot, exp.Window, exp.Select) is not node.find_ancestor(exp.Select):
+        return  # PIVOT's values, or candidates
+    if left is None or not rows or any(node.args.get(key) for key in ("query", "unnest", "field")):
+        return
+    if all(row is not None and len(row) == len(left) for row in rows):
+        made = exp.or_(*(_equal(left, row) for row in rows if row is not None))
+        _put(node, exp.paren(made, copy=False))
+
+
+def _interval(node: exp.Interval) -> None:
+    """Write ``INTERVAL (1) DAY`` as ``INTERVAL 1 DAY``."""
+    if node.this is None:
+        return
+    amount = node.this.unnest()
+    negative = isinstance(amount, exp.Neg) and isinstance(amount.this, exp.Literal)
+    if negative and not amount.this.is_string:
+        amount = exp.Literal.string(f"-{amount.this.name}")
+    if isinstance(amount, exp.Literal) and amount is not node.this:
+        node.set("this", amount)
+
+
+def _regr_count(node: exp.RegrCount) -> None:
+    """Write REGR_COUNT as the number of rows in which both values are known."""
+    both = [
+        exp.Not(this=exp.Is(this=part.copy(), expression=exp.Null())) for part in (node.this, node.expression)
+    ]
+    _put(node, exp.CountIf(this=exp.and_(*both, copy=False)))
+
+
+def _count(node: exp.Count) -> None:
+    """Count distinct rows of values as distinct texts, each part after its length, so that no two rows look alike."""
+    distinct = node.this
+    if not isinstance(distinct, exp.Distinct) or len(distinct.expressions) != 1:
+        return
+    parts = _row(distinct.expressions[0])
+    if parts is None or any(part.is_star or part.find(exp.Query) for part in parts):
+        return
+    texts = [exp.cast(part.copy(), "VARCHAR", dialect="duckdb") for part in parts]
+    pieces = [
+        piece for text in texts for piece in (exp.Length(this=text.copy()), exp.Literal.string(":"), text)
+    ]
+    made = exp.Distinct(expressions=[exp.Concat(expressions=pieces, safe=True, coalesce=True)])
+    counted = exp.Count(this=made, big_int=True)
+    counted.meta.update(node.meta)
+    _put(node, counted)
+
+
+def _anonymous(node: exp.Anonymous) -> None:
+    """Write TO_DATE as TRY_STRPTIME, and the exact sums and means of floats as SUM and AVG, which are exact before the noise."""
+    name = node.name.lower()
+    if name == "to_date" and len(node.expressions) == 2:
+        _read_by_format(node, *node.expressions)
+    if len(node.expressions) != 1 or name not in (*_SUMS, "favg"):
+        return
+    made = (exp.Avg if name == "favg" else exp.Sum)(this=node.expressions[0].copy())
+    made.meta.update(node.meta)
+    _put(node, made)
+
+
+def _most_frequent(node: exp.ApproxTopK) -> None:
+    """Write APPROX_TOP_K, alone in its SELECT, as the values of the largest groups that have rows."""
+    item = node.parent if isinstance(node.parent, exp.Alias) else node
+    select, count, number = item.parent, node.expression, exp.column("number")
+    known = {"kind", "mode", "expressions", "from_", "joins", "where", "with_"}
+    if not isinstance(select, exp.Select) or {key for key, part in select.args.items() if part} - known:
+        return
+    if len(select.expressions) != 1 or not isinstance(count, exp.Literal) or not count.name.isdigit():
+        return
+    written = node.this.sql(dialect="duckdb", comments=False, normalize_functions="lower")
+    inner, tables = select.copy(), select.args.get("with_")
+    counted = exp.Count(this=node.this.copy(), big_int=True)
+    counted.meta.update(node.meta)
+    inner.set("with_", None)
+    inner.set("expressions", [exp.alias_(node.this.copy(), "value"), exp.alias_(counted, "number")])
+    inner.set("group", exp.Group(expressions=[exp.Literal.number(1)]))
+    largest = [exp.Ordered(this=number, desc=True, nulls_first=False)]
+    listed = exp.ArrayAgg(this=exp.Order(this=exp.column("value"), expressions=largest))
+    cut = exp.Bracket(
+        this=listed, expressions=[exp.Slice(this=exp.Literal.number(1), expression=count.copy())]
+    )
+    shown = exp.alias_(cut, item.alias or f"approx_top_k({written}, {count.name})", quoted=True)
+    made = exp.select(shown).from_(inner.subquery("counted")).where(number.copy() > 0)
+    for key, part in (*dict.fromkeys(select.args).items(), *made.args.items(), ("with_", tables)):
+        select.set(key, part)
+
+
+def _windows(select: exp.Select) -> None:
+    """Write named windows where they are used."""
+    named = {window.name.lower(): window for window in select.args.get("windows") or []}
+    if not named:
+        return
+    used = [node for node in select.find_all(exp.Window) if node.find_ancestor(exp.Select) is select]
+    for node in used:
+        _open_window(node, named, len(named))
+    select.set("windows", None)
+
+
+def _open_window(node: exp.Window, named: dict[str, exp.Window], depth: int) -> None:
+    alias = node.args.get("alias")
+    base = named.get(alias.name.lower()) if alias is not None else None
+    if base is None or base is node or depth < 0:
+        return
+    _open_window(base, named, depth - 1)
+    node.set("alias", None)
+    for key in ("partition_by", "order", "spec"):
+        part = base.args.get(key)
+        if part and not node.args.get(key):
+            node.set(key, [item.copy() for item in part] if isinstance(part, list) else part.copy())
+
+
+def _put(node: exp.Expr, made: exp.Expr) -> None:
+    """Replace a node; an output that it is keeps its name."""
+    if (
+        isinstance(node.parent, exp.Select)
+        and node.arg_key == "expressions"
+        and not isinstance(made, exp.Alias)
+    ):
+        name = node.sql(dialect="duckdb", comments=False, normalize_functions="lower")
+        made = exp.alias_(made, name, quoted=True, copy=False)
+    span: dict[str, Any] = {key: node.meta[key] for key in ("start", "end") if key in node.meta}
+    for part in made.walk() if span else ():
+        if isinstance(part, exp.Func | exp.Binary):
+            part.meta.update({**span, **part.meta})
+    node.replace(made)
+
+
+def _date_call(node: exp.Date) -> None:
+    """Write ``DATE(x)`` as a cast."""
+    if node.args.keys() & {"zone", "expressions"} and (node.args.get("zone") or node.expressions):
+        return
+    _name(node, exp.cast(node.this, "DATE", dialect="duckdb"))
+
+
+def _to_char(node: exp.ToChar) -> None:
+    """Write PostgreSQL's TO_CHAR as STRFTIME."""
+    parts = _read_format(node.args.get("format"), node)
+    _name(node, _join_parts([_write_part(part, node.this) for part in parts]))
+
+
+def _read_format(given: exp.Expr | None, node: exp.Expr) -> list[DatePart]:
+    if not isinstance(given, exp.Literal) or not given.is_string:
+        raise bind_error(given, "a format must be a literal.", "write 'YYYY-MM-DD'.", around=node)
+    try:
+        return split_date_format(given.name, name_called(node).upper())
+    except BindError as error:
+        error.span = span_of(given) or span_of(node)
+        raise
+
+
+def _write_part(part: DatePart, moment: exp.Expr) -> exp.Expr:
+    if part.unit:
+        number: exp.Expr = exp.Anonymous(
+            this="date_part", expressions=[exp.Literal.string(part.unit), moment.copy()]
+        )
+        if part.unit == "dow":  # PostgreSQL's D counts from Sunday, 1
+            number = exp.paren(exp.Add(this=number, expression=exp.Literal.number(1)), copy=False)
+        return exp.cast(number, "VARCHAR", dialect="duckdb")
+    if not part.moving:
+        return exp.Literal.string(part.code.replace("%%", "%"))
+    made: exp.Expr = exp.TimeToStr(this=moment.copy(), format=exp.Literal.string(part.code))
+    if part.case:
+        made = (exp.Upper if part.case == "upper" else exp.Lower)(this=made)
+    if part.padded:
+        made = exp.Anonymous(this="rpad", expressions=[made, exp.Literal.number(9), exp.Literal.string(" ")])
+    return made
+
+
+def _join_parts(parts: list[exp.Expr]) -> exp.Expr:
+    whole = parts[0]
+    for part in parts[1:]:
+        whole = exp.DPipe(this=whole, expression=part, safe=True)
+    return whole if len(parts) == 1 else exp.paren(whole, copy=False)
+
+
+def _read_by_format(node: exp.Expr, text: exp.Expr, form: exp.Expr) -> None:
+    """Write TO_DATE and TO_TIMESTAMP of a text as TRY_STRPTIME, and of a literal as the date or the timestamp."""
+    called = name_called(node).upper()
+    parts = _read_format(form, node)
+    bad = next((part for part in parts if part.unit or part.case), None)
+    if bad is not None or any(code in part.code for part in parts for code in ("%V", "%G", "%u")):
+        raise bind_error(
+            form, f"{called} reads years, months, days and times.", "write 'YYYY-MM-DD'.", around=node
+        )
+    code, kind = (
+        "".join(part.code.replace("%-", "%") for part in parts),
+        "DATE" if called == "TO_DATE" else "TIMESTAMP",
+    )
+    if isinstance(text, exp.Literal) and text.is_string:
+        try:
+            read = datetime.datetime.strptime(text.name.strip(), code.replace("%g", "%f"))
+        except ValueError:
+            what = f"this text does not have the format {_quote_text(form.name)}."
+            raise bind_error(text, what, around=node, sqlstate="22007") from None
+        made = make_literal(read.date() if kind == "DATE" else read)
+    else:
+        made = exp.Anonymous(this="try_strptime", expressions=[text, exp.Literal.string(code)])
+        made = exp.cast(made, "DATE", dialect="duckdb") if kind == "DATE" else made
+    _name(node, made)
+
+
+def _quote_text(text: str) -> str:
+    return to_sql(exp.Literal.string(text))
+
+
+def _unix_time(node: exp.UnixToTime) -> None:
+    """Write ``TO_TIMESTAMP(text, format)``; sqlglot reads its format as the scale of a number."""
+    form = node.args.get("scale")
+    if form is not None and name_called(node) == "to_timestamp":
+        _read_by_format(node, node.this, form)
+
+
+def _name(node: exp.Expr, made: exp.Expr) -> None:
+    """Replace a call by its other spelling; as an output it has the call's name, as in PostgreSQL."""
+    if isinstance(node.parent, exp.Select) and node.arg_key == "expressions":
+        made = exp.alias_(made, name_called(node), quoted=True, copy=False)
+    _put(node, made)
+
+
+_REWRITES: dict[type[exp.Expr], Callable[..., None]] = {
+    exp.Group: _group, exp.EQ: _comparison, exp.NEQ: _comparison, exp.In: _membership, exp.Interval: _interval,
+    exp.RegrCount: _regr_count, exp.Count: _count, exp.Anonymous: _anonymous, exp.Select: _windows,
+    exp.ApproxTopK: _most_frequent, exp.Date: _date_call, exp.ToChar: _to_char, exp.UnixToTime: _unix_time,
+}  # fmt: skip
