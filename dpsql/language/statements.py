@@ -124,7 +124,7 @@ def mark(query: exp.Expr, place: Span, rows: int | None) -> exp.Select:
 StatementKind = Literal["query", "explain", "show", "set", "declare", "close"]
 PRICED: tuple[StatementKind, ...] = ("query", "explain", "declare")
 """The kinds of statements that can be explained."""
-SHOW_WORDS = ("BUDGET", "LEDGER", "POLICY", "TABLES", "TRADEOFF", "GROUPS", "ACCOUNTANTS")
+SHOW_WORDS = ("BUDGET", "LEDGER", "POLICY", "TABLES", "VALUES", "TRADEOFF", "GROUPS", "ACCOUNTANTS")
 _STATEMENTS = ("SELECT", "WITH", "FROM", "VALUES", "PIVOT", "UNPIVOT", "EXPLAIN", "SHOW", "DECLARE", "CLOSE")
 
 
@@ -399,11 +399,22 @@ def _explain(tokens: list[Token], text: str, params: Mapping[str, object], span:
 
 
 def _show(tokens: list[Token], text: str, span: Span) -> Statement:
-    name = _word(tokens, 1, "SHOW needs a word.", hint=f"write SHOW {', SHOW '.join(SHOW_WORDS)}.").upper()
+    name = _word(
+        tokens,
+        1,
+        "SHOW needs a word.",
+        hint=f"write SHOW {', SHOW '.join(word for word in SHOW_WORDS if word != 'VALUES')}.",
+    ).upper()
     if name not in SHOW_WORDS:
         raise token_error(tokens[1], f"there is no SHOW {tokens[1].text}.", did_you_mean(name, SHOW_WORDS))
     if name == "TRADEOFF" and [token.text.upper() for token in tokens[2:]] == ["SPENT"]:
         return Statement("show", text, span, name="TRADEOFF SPENT")
+    if name == "VALUES":
+        path = _read_path(tokens[2:])
+        if path is None:
+            hint = "write SHOW VALUES ward, or SHOW VALUES visits.ward."
+            raise token_error(tokens[1], "SHOW VALUES takes a column's name.", hint, last=tokens[-1])
+        return Statement("show", text, span, name=f"VALUES {path}")
     limit = read_limit(tokens, 2) if name == "LEDGER" else None
     _nothing_after(tokens, 2 if limit is None else 4)
     return Statement("show", text, span, name=name, limit=limit)
@@ -446,9 +457,8 @@ def _describe(tokens: list[Token], text: str, span: Span) -> Statement:
     rest = tokens[2:] if [token.text.upper() for token in tokens[1:2]] == ["TABLE"] else tokens[1:]
     if not rest and word == "DESCRIBE":
         return Statement("show", text, span, name="TABLES")
-    names = [token for token in rest if token.token_type != TokenType.DOT]
-    whole = len(names) * 2 - 1 == len(rest) <= 5 and rest[0].text.upper() not in _STATEMENTS
-    if not whole or not all(is_word(token) or token.token_type == TokenType.IDENTIFIER for token in names):
+    path = _read_path(rest)
+    if path is None or rest[0].text.upper() in _STATEMENTS:
         query = rest and rest[0].text.upper() in _STATEMENTS
         hint = (
             f"write EXPLAIN instead of {tokens[0].text.upper()}."
@@ -456,7 +466,16 @@ def _describe(tokens: list[Token], text: str, span: Span) -> Statement:
             else "write SHOW TABLES, which lists the tables."
         )
         raise token_error(tokens[0], f"{tokens[0].text.upper()} takes a table's name.", hint, last=tokens[-1])
-    return Statement("show", text, span, name=f"{word} {'.'.join(token.text for token in names)}")
+    return Statement("show", text, span, name=f"{word} {path}")
+
+
+def _read_path(tokens: Sequence[Token]) -> str | None:
+    """Return a name of at most three parts; None if these are other tokens."""
+    names = [token for token in tokens if token.token_type != TokenType.DOT]
+    whole = 0 < len(names) * 2 - 1 == len(tokens) <= 5
+    if not whole or not all(is_word(token) or token.token_type == TokenType.IDENTIFIER for token in names):
+        return None
+    return ".".join(token.text for token in names)
 
 
 def _declare(tokens: list[Token], text: str, params: Mapping[str, object], span: Span) -> Statement:

@@ -15,7 +15,9 @@ import pyarrow as pa
 
 from dpsql.binding.plan import Plan
 from dpsql.binding.selection.declared import Declaration
-from dpsql.errors import BindError, Error
+from dpsql.engine.sandbox import quote_identifier
+from dpsql.errors import BindError, Error, did_you_mean
+from dpsql.language.dialect import quote_where_needed
 from dpsql.language.parameter_values import Params, StandIn, number_marks
 from dpsql.language.parameters import list_parameter_names
 from dpsql.language.statements import Statement, parse
@@ -66,6 +68,8 @@ def show(line: Pipeline, policy: Policy, what: str, limit: int | None = None) ->
     word, _, table = what.partition(" ")
     if word in ("DESCRIBE", "SUMMARIZE"):
         names, rows = _list_columns(policy, word, table, line.find_columns)
+    elif word == "VALUES":
+        names, rows = ("table", "column", "value"), [*_list_values(line, policy, table)]
     elif what == "LEDGER":
         names, rows = list_entries(ledger.entries(limit), ledger.accountant)
     elif what in FIGURES:
@@ -92,6 +96,45 @@ def show(line: Pipeline, policy: Policy, what: str, limit: int | None = None) ->
             for name, values in columns.items()
         }
     return Result(pa.table(columns), cost_line=NO_CHARGE, lasting=ledger.lasting or what != "BUDGET")
+
+
+def _list_values(line: Pipeline, policy: Policy, path: str) -> Iterator[tuple[str, str, str]]:
+    """Yield the public values of a column, of each table that has it: declared ones, truths, and those of public tables.
+
+    Raises:
+        BindError: there is no such column, or none with public values.
+    """
+    parent, _, name = path.rpartition(".")
+    asked = fold(parent.rpartition(".")[2])
+    tables = [
+        table for table in policy.tables.values() if not asked or fold(table.name).rpartition(".")[2] == asked
+    ]
+    columns = {table.name: line.find_columns(table.name) for table in tables}
+    found = [
+        (table, column) for table in tables for column in columns[table.name] if fold(column) == fold(name)
+    ]
+    if not found:
+        known = [column for table in columns.values() for column in table]
+        raise BindError(f"there is no column {path}.", hint=did_you_mean(name, known), sqlstate="42703")
+    any_public = False
+    for table, column in found:
+        kind, rules = (
+            columns[table.name][column],
+            {fold(key): item for key, item in table.columns.items()}.get(fold(column)),
+        )
+        values: Sequence[object] | None = None if rules is None else rules.values
+        if values is None and kind == "BOOLEAN":
+            values = (False, True)
+        if table.public:
+            query = f"SELECT DISTINCT {quote_identifier(column)} AS v FROM {quote_identifier(table.name)} ORDER BY v"
+            values = line.finisher.finish(query, {}, [table.name]).column(0).to_pylist()
+        any_public = any_public or values is not None
+        shown = (str(value).lower() if isinstance(value, bool) else str(value) for value in values or ())
+        yield from ((table.name, column, text) for text in shown)
+    if not any_public:
+        shown, table_shown = quote_where_needed(found[0][1]), quote_where_needed(found[0][0].name)
+        hint = f"write SELECT {shown}, COUNT(*) FROM {table_shown} GROUP BY {shown}, which is paid."
+        raise BindError(f"the policy declares no values of {path}.", hint=hint)
 
 
 _DESCRIBED = ("column_name", "column_type", "null", "key", "default", "extra")

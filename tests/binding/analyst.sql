@@ -54,12 +54,10 @@ SELECT COUNT(*) FILTER (WHERE ward = 'A') AS a, COUNT(*) FILTER (WHERE ward = 'B
 -- answered
 SELECT ward, COUNT(*), FROM visits GROUP BY ward,
 
--- refused: there is nothing noisy to release here.
--- hint: add COUNT(*) to SELECT, or another aggregate: these groups are public, they all appear.
+-- answered
 SELECT DISTINCT ward FROM visits
 
--- refused: there is nothing noisy to release here.
--- hint: add COUNT(*) to SELECT, or another aggregate: these groups are public, they all appear.
+-- answered
 SELECT DISTINCT ward, urgent FROM visits ORDER BY ALL
 
 -- refused: DISTINCT ON would choose private rows.
@@ -610,11 +608,11 @@ COPY (SELECT COUNT(*) FROM visits) TO 'out.csv'
 DESCRIBE SELECT COUNT(*) FROM visits
 
 -- refused: there is no SHOW ALL.
--- hint: there is BUDGET, LEDGER, POLICY, TABLES, TRADEOFF, GROUPS, ACCOUNTANTS.
+-- hint: there is BUDGET, LEDGER, POLICY, TABLES, VALUES, TRADEOFF, GROUPS, ACCOUNTANTS.
 SHOW ALL TABLES
 
 -- refused: there is no SHOW visits.
--- hint: there is BUDGET, LEDGER, POLICY, TABLES, TRADEOFF, GROUPS, ACCOUNTANTS.
+-- hint: there is BUDGET, LEDGER, POLICY, TABLES, VALUES, TRADEOFF, GROUPS, ACCOUNTANTS.
 SHOW visits
 
 -- refused: SUMMARIZE takes a table's name.

@@ -21,7 +21,7 @@ BASELINE = {
     "libraries": (100, 14, 0),
     "mimic": (50, 3, 0),
     "qrlew": (85, 14, 0),
-    "smartnoise": (107, 22, 0),
+    "smartnoise": (111, 18, 0),
     "ssb": (34, 3, 0),
     "stackoverflow": (33, 5, 0),
     "taxi": (36, 2, 0),

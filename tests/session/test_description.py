@@ -170,3 +170,29 @@ def test_every_client_shows_the_descriptions_of_tables_and_columns(tmp_path: Pat
         place = list(session.columns("visits")).index("cost") + 1
         assert (place, "in euros") in told
         assert describe_column(session.policy.tables["visits"], "cost").help == "in euros (0 to 500)"
+
+
+VALUES = [
+    ("ward", [("visits", "ward", ward) for ward in "ABCD"] + [("wards", "ward", ward) for ward in "ABC"]),
+    ("visits.WARD", [("visits", "ward", ward) for ward in "ABCD"]),
+    ("wards.name", [("wards", "name", name) for name in ("Eyes", "Heart", "Skin")]),
+]
+
+
+@pytest.mark.parametrize(("path", "rows"), VALUES)
+def test_values_of_a_column(
+    session: dpsql.session.session.Session, path: str, rows: list[tuple[str, str, str]]
+) -> None:
+    result = session.sql(f"SHOW VALUES {path}")
+    assert result.columns == ["table", "column", "value"]
+    assert result.fetchall() == rows
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [("", "takes a column's name"), ("visits", "there is no column"), ("war", "did you mean ward"),
+     ("cost", "declares no values"), ("a b", "takes")],
+)  # fmt: skip
+def test_columns_without_values(session: dpsql.session.session.Session, path: str, said: str) -> None:
+    with pytest.raises(dpsql.Error, match=said):
+        session.sql(f"SHOW VALUES {path}")

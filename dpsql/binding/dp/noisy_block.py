@@ -33,11 +33,19 @@ from dpsql.binding.public.window_sums import WindowFinder
 from dpsql.binding.public_statement import label_of, spell
 from dpsql.binding.relations.relation import INTERNAL
 from dpsql.binding.relations.unit_rows import check_unit, describe_protection, name_unit
+from dpsql.binding.values.declared_values import list_values
 from dpsql.binding.values.sql_types import Typed
 from dpsql.errors import BindError, PrivacyError
 from dpsql.exact import exact_query
 from dpsql.exact.exact_query import Exact, GroupKey, write_packed_route
-from dpsql.language.dialect import join_word, privacy_error, to_sql
+from dpsql.language.dialect import (
+    expression_of,
+    join_word,
+    parse_fragment,
+    parse_select,
+    privacy_error,
+    to_sql,
+)
 from dpsql.language.options import Call, Options, call_of, refuse_equals
 from dpsql.mechanisms.aggregation import Aggregation, Part, Together
 from dpsql.mechanisms.base import Operator
@@ -299,16 +307,8 @@ class NoisyBlock(AggregatingBlock):
         aggregates = [item for item in self.asked.values() if isinstance(item, Aggregate)]
         private = bool(self.keys) and self.domain is None
         if not aggregates and not private:
-            why = "rows themselves are not shown."
-            if self.domain is not None and self.keys:
-                ranged = bool(self.domain.ranged)
-                why = (
-                    "these groups are all values within public bounds, and counts show which have rows."
-                    if ranged
-                    else "these groups are public, they all appear."
-                )
-            what = "there is nothing noisy to release here."
-            raise privacy_error(self.select, what, f"add COUNT(*) to SELECT, or another aggregate: {why}")
+            self._take_groups_from_the_policy()
+            return
         if self.options.get("error") is not None:
             if self.options.amount is not None and self.options.amount.currency != "epsilon":
                 currency = self.options.amount.currency
@@ -350,6 +350,22 @@ class NoisyBlock(AggregatingBlock):
             self.name, operator, self.released, self.bound.inputs, sentences, self.confidence, share.whole
         )
         self._choose_strategies(share.whole.currency)
+
+    def _take_groups_from_the_policy(self) -> None:
+        """Let the SELECT read its public groups, which no row decides; PrivacyError if there are none."""
+        if self.domain is None or self.blocks > 1:
+            hint = "add COUNT(*) to SELECT, or another aggregate: rows themselves are not shown."
+            raise privacy_error(self.select, "there is nothing noisy to release here.", hint)
+        groups = parse_select(self.domain.sql)
+        self.binder.catalog.name_public_tables(groups)
+        for item in self.bound.inputs:
+            groups.with_(item.name, as_=parse_fragment(item.sql), copy=False)
+        items = [_order_labels(key, list_values(typed)) for key, typed in self.key_types]
+        named = exp.select(*items).from_(groups.subquery(self.name, copy=False), copy=False)
+        self.source = named.subquery(self.name, copy=False)
+        self.binder.notes.append(
+            f"these are all possible groups ({self.domain.origin}), whether rows have them or not: no row was read"
+        )
 
     def _choose_strategies(self, currency: str) -> None:
         """Take quantiles from a tree, and make noise follow the order of a public key, if that is better or requested."""
@@ -526,6 +542,16 @@ class NoisyBlock(AggregatingBlock):
         if self.domain is not None or self.exact.groups is not None or self.per_unit_groups == 1:
             return (*said, counted)
         return (*said, counted, f"P{self._say_many_groups(self.per_unit_groups)[1:]}.")
+
+
+def _order_labels(key: GroupKey, values: Sequence[object] | None) -> exp.Expr:
+    """Return a key of public groups; labels of an ENUM are an ENUM of the declared ones, in the order of their type."""
+    if key.order is None or not values:
+        return exp.column(key.name)
+    places = {label: place for place, label in enumerate(key.order)}
+    labels = sorted(map(str, values), key=lambda label: (places.get(label, len(places)), label))
+    listed = ", ".join(to_sql(exp.Literal.string(label)) for label in labels)
+    return expression_of(f"CAST({key.name} AS ENUM({listed})) AS {key.name}")
 
 
 def _free_delta(share: BudgetShare, choice: NoiseChoice, fitted: FittedOutputs, private: bool) -> BudgetShare:

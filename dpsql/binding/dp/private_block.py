@@ -74,6 +74,8 @@ class AggregatingBlock(ABC):
     options: Options
     env: public_statement.Env
     name: str = field(init=False)
+    source: exp.Expr = field(init=False)
+    """The relation that the SELECT reads in place of the rows."""
     names: relation.Names = field(init=False)
     named: dict[str, exp.Expr] = field(init=False)
     """The expressions that the SELECT list calls by a name, over the rows."""
@@ -104,6 +106,7 @@ class AggregatingBlock(ABC):
 
     def __post_init__(self) -> None:
         self.name = self.binder.name("block")
+        self.source = table_named(self.name)
         self.names = self.bound.names
         self.named = {
             relation.fold(item.alias): item.this.copy()
@@ -323,7 +326,7 @@ class AggregatingBlock(ABC):
         if group is None or group.args.keys() <= {"expressions", "all"}:
             self.binder.group_keys[self.name] = frozenset(key.name for key in self.keys.values())
         outputs = list(zip(public_statement.make_unique(labels), shown, strict=True))
-        install(select, table_named(self.name), outputs)
+        install(select, self.source, outputs)
         select.set("where", where)
 
     @property

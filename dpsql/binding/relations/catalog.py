@@ -427,6 +427,14 @@ class Catalog:
             )
         return exp.EQ(this=column(start, holder), expression=column(_KEY, _hop(place)))
 
+    def name_public_tables(self, query: exp.Expr) -> None:
+        """Write the public tables of an exact query by the policy's names, in place, as the finisher knows them."""
+        public = [table for table in self.policy.tables.values() if table.public]
+        names = {to_sql(self._named(table, _BASE)): table.name for table in public}
+        for node in list(query.find_all(exp.Table)):
+            if (name := names.get(to_sql(node))) is not None:
+                node.replace(exp.Table(this=exp.to_identifier(name, quoted=True), alias=node.args["alias"]))
+
     def _named(self, table: Table, alias: str) -> exp.Expr:
         if table.name not in self._named_as:
             text = self.engine.relation(table)

@@ -225,3 +225,59 @@ def test_what_a_query_below_hides_leaves_no_group_out(session: dpsql.Session) ->
     assert {row[0] for row in session.sql(text).fetchall()} == {"A", "B"}
     text = "WITH q AS (SELECT * FROM v WHERE w = 'A') SELECT v.w, COUNT(*) FROM v LEFT JOIN q USING (id) GROUP BY v.w"
     assert {row[0] for row in session.sql(text).fetchall()} == {"A", "B"}
+
+
+# -- filter boxes: groups alone -----------------------------------------------------------------------------------
+
+BOXES = [
+    ("SELECT DISTINCT w FROM v", None),
+    ("SELECT w FROM v GROUP BY w ORDER BY 1 LIMIT 1000", None),
+    ("SELECT v.w AS ward FROM v GROUP BY v.w HAVING v.w <> 'A'", None),
+    ("SELECT DISTINCT w, b FROM v WHERE w LIKE 'A%'", None),
+    ("SELECT DISTINCT w FROM v WHERE x > 60", "SELECT DISTINCT w FROM v"),
+    ("SELECT DISTINCT lower(w) FROM v", None),
+    ("SELECT DISTINCT year(d) FROM v", None),
+    ("SELECT p.w, p.kind FROM plans AS p LEFT JOIN v USING (w) WHERE price < 25 GROUP BY ALL", None),
+    ("SELECT p.kind FROM (SELECT * FROM plans WHERE price < 15) AS p LEFT JOIN v USING (w) GROUP BY 1", None),
+    ("SELECT * FROM plans WHERE w IN (SELECT w FROM v GROUP BY w)", None),
+    ("SELECT w, ROW_NUMBER() OVER (ORDER BY w DESC) AS n FROM v GROUP BY w", None),
+]
+
+
+@pytest.mark.parametrize(("text", "plain"), BOXES)
+def test_groups_alone_come_from_the_policy(
+    session: dpsql.Session, con: duckdb.DuckDBPyConnection, text: str, plain: str | None
+) -> None:
+    before = session.budget().sentence, len(session.ledger())
+    _same(session, con, text, plain)
+    result = session.sql(text)
+    assert (session.budget().sentence, len(session.ledger())) == before
+    assert any("whether rows have them or not" in note for note in result.notes)
+    assert session.describe(text).schema == result.table.schema
+
+
+def test_no_row_decides_groups_alone() -> None:
+    con = duckdb.connect()
+    con.execute(
+        "CREATE TYPE mood AS ENUM ('sad', 'ok', 'happy'); CREATE TABLE v (id INT, w TEXT, s INT, m mood)"
+    )
+    con.execute("CREATE TABLE plans (w TEXT)")
+    policy = dpsql.Policy.loads(policy_of("m = { values = ['happy', 'sad', 'ok'] }"))
+    asked = [
+        "SELECT DISTINCT w FROM v",
+        "SELECT DISTINCT m FROM v ORDER BY m",
+        "SELECT m FROM v WHERE s > 1 GROUP BY m",
+    ]
+    found = []
+    for row in ("", "INSERT INTO v VALUES (1, 'Z', 5, 'ok'), (2, 'A', 1, 'sad')"):
+        con.execute(row or "SELECT 1")
+        with dpsql.connect(con, policy=policy) as session:
+            found.append([session.sql(text).fetchall() for text in asked])
+    assert found[0] == found[1]
+    assert found[0][:2] == [[("A",), ("B",)], [("sad",), ("ok",), ("happy",)]]
+
+
+@pytest.mark.parametrize("text", ["SELECT k FROM v GROUP BY CUBE (k)", "SELECT w FROM v GROUP BY CUBE (w)"])
+def test_some_groups_need_an_aggregate(session: dpsql.Session, text: str) -> None:
+    with pytest.raises(dpsql.PrivacyError, match="nothing noisy"):
+        session.sql(text)
