@@ -32,7 +32,7 @@ from dpsql.binding.relations.projections import (
 from dpsql.binding.relations.relation import From, Names, Relation, fold
 from dpsql.binding.relations.reshaping import combine, group_by_row_around, open_lateral, open_pivots
 from dpsql.binding.relations.subqueries import ONCE, bind_expression, move_unnest
-from dpsql.binding.relations.unit_rows import aggregates
+from dpsql.binding.relations.unit_rows import aggregates, is_shown_alone
 from dpsql.binding.relations.windows import refuse_cuts, refuse_row_choice, refuse_samples
 from dpsql.binding.selection.choice import Selection, mechanism_of
 from dpsql.binding.selection.declared import PROBE_OPTIONS, QUESTION_OPTIONS, StableDeclaration, probe_block
@@ -166,9 +166,9 @@ class StatementBinder(Binder):
                 return self._select(outer, env, inner)
             if not aggregates(select):
                 group_distinct(select, bound)
-            if not aggregates(select):
+            if not aggregates(select) and not is_shown_alone(select):
                 return keep_rows(self, select, bound, env)
-            if groups_by_unit(select, bound):
+            if aggregates(select) and groups_by_unit(select, bound):
                 return aggregate_per_unit(self, select, bound, env)
         options = options or Options("DP", {}, {})
         if self.even:

@@ -132,8 +132,8 @@ def _list_values(line: Pipeline, policy: Policy, path: str) -> Iterator[tuple[st
         shown = (str(value).lower() if isinstance(value, bool) else str(value) for value in values or ())
         yield from ((table.name, column, text) for text in shown)
     if not any_public:
-        shown, table_shown = quote_where_needed(found[0][1]), quote_where_needed(found[0][0].name)
-        hint = f"write SELECT {shown}, COUNT(*) FROM {table_shown} GROUP BY {shown}, which is paid."
+        key, owner = quote_where_needed(found[0][1]), quote_where_needed(found[0][0].name)
+        hint = f"write SELECT {key}, COUNT(*) FROM {owner} GROUP BY {key}, which is paid."
         raise BindError(f"the policy declares no values of {path}.", hint=hint)
 
 

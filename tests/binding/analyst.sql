@@ -1203,6 +1203,12 @@ SELECT ward, COUNT(*) FROM (SELECT DISTINCT patient, ward FROM visits) GROUP BY 
 -- answered
 SELECT COUNT(*) FROM (SELECT DISTINCT * FROM patients)
 
+-- answered
+SELECT * FROM (SELECT DISTINCT ward FROM visits) AS subquery ORDER BY ward
+
+-- answered
+WITH wards AS (SELECT DISTINCT ward FROM visits) SELECT upper(ward) AS w FROM wards WHERE ward IS NOT NULL ORDER BY w
+
 -- refused: DISTINCT below the aggregation would make one row of several people's.
 -- hint: write DISTINCT patient, instead of DISTINCT: each unit's rows stay apart.
 SELECT COUNT(*) FROM (SELECT DISTINCT ward FROM visits)

@@ -182,6 +182,23 @@ def aggregates(select: exp.Select) -> bool:
     return bool(select.args.get("group") or select.args.get("having")) or any(map(is_private_call, items))
 
 
+def is_shown_alone(select: exp.Select) -> bool:
+    """Return whether the statement only shows the rows of this SELECT DISTINCT: its values are groups then, as without it."""
+    distinct, held = select.args.get("distinct"), select.parent
+    if (
+        distinct is None
+        or distinct.args.get("on") is not None
+        or not isinstance(held, exp.CTE | exp.Subquery)
+    ):
+        return False
+    outer = held.find_ancestor(exp.Select)
+    if outer is None or outer.parent is not None or aggregates(outer) or outer.args.get("joins"):
+        return False
+    source = outer.args["from_"].this
+    named = isinstance(source, exp.Table) and fold(source.name) == fold(held.alias)
+    return source is held or (isinstance(held, exp.CTE) and named)
+
+
 def meeting_of(
     select: exp.Select, outer: Names | None, env: Env, catalog: Catalog, held: frozenset[str] | None
 ) -> UnitMeeting:
