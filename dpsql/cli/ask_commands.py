@@ -139,7 +139,7 @@ def add_answer_commands(commands: Commands) -> None:
         _demo,
         "run cells on real health records, and show their costs",
         "The records are public. A second run is free, since answers are stored.",
-        ("dpsql demo", "dpsql demo --serve"),
+        ("dpsql demo", "dpsql demo --serve --pg 127.0.0.1:5432 --console 127.0.0.1:8321"),
     )
     demo.add_argument(
         "--ledger",
@@ -154,6 +154,12 @@ def add_answer_commands(commands: Commands) -> None:
     demo.add_argument(
         "--listen", default=DEFAULT_LISTEN, metavar="PLACE", help=f"with --serve; default {DEFAULT_LISTEN}"
     )
+    demo.add_argument(
+        "--pg",
+        metavar="PLACE",
+        help="with --serve: HOST:PORT for clients of PostgreSQL's protocol, such as psql",
+    )
+    demo.add_argument("--console", metavar="PLACE", help="with --serve: HOST:PORT of the owner's page")
 
     sql = add_command(
         commands,
@@ -315,7 +321,11 @@ def _demo(given: argparse.Namespace) -> int | None:
     if given.serve:
         from dpsql.demo.demo import serve_demo
 
-        return serve_demo(Path("dpsql-demo"), given.listen)
+        return serve_demo(Path("dpsql-demo"), given.listen, postgres=given.pg, console=given.console)
+    if given.pg or given.console:
+        raise ParseError(
+            "--pg and --console are for a server.", hint="dpsql demo --serve --pg 127.0.0.1:5432"
+        )
     from dpsql.demo.demo import run_demo
 
     for piece in run_demo(given.ledger):

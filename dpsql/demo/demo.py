@@ -152,8 +152,18 @@ def prepare_served_demo(folder: Path) -> tuple[Path, str]:
     return policy, token
 
 
-def serve_demo(folder: Path, listen: str, out: TextIO = sys.stdout) -> int:
-    """Serve the demo's data until the process ends, and print how to ask from another terminal."""
+def serve_demo(
+    folder: Path,
+    listen: str,
+    out: TextIO = sys.stdout,
+    *,
+    postgres: str | None = None,
+    console: str | None = None,
+) -> int:
+    """Serve the demo's data until the process ends, and print how to ask from another terminal.
+
+    ``postgres`` and ``console`` are the addresses for PostgreSQL's clients and of the owner's page.
+    """
     from dpsql.ledger.state_files import place_ledger
     from dpsql.server.serve import run_server
     from dpsql.server.served import ServedFiles
@@ -168,4 +178,10 @@ def serve_demo(folder: Path, listen: str, out: TextIO = sys.stdout) -> int:
     print(
         f"dpsql sql --server {url} --token-file {file} \\\n  {shlex.quote(_QUESTION)}\n", file=out, flush=True
     )
-    return run_server(places, listen, out=out)
+    if postgres is not None:
+        host, _, port = postgres.rpartition(":")
+        ask = shlex.quote("SELECT COUNT(*) AS n FROM visits")
+        print(
+            f"PGPASSWORD=$(cat {file}) psql -h {host} -p {port} -U {DEMO_ANALYST} policy -c {ask}\n", file=out
+        )
+    return run_server(places, listen, out=out, postgres=postgres, console=console)

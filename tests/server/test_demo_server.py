@@ -31,6 +31,7 @@ def test_two_commands() -> None:
     with TemporaryDirectory(prefix="dp") as name:  # the path of a socket is short
         folder = Path(name)
         command = [sys.executable, "-m", "dpsql.cli", "demo", "--serve", "--listen", "unix:s"]
+        command += ["--pg", "127.0.0.1:0", "--console", "127.0.0.1:0"]
         serving = subprocess.Popen(
             command,
             cwd=folder,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import datetime
 import itertools
+import math
 import re
 import struct
 import uuid
@@ -21,6 +22,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dpsql.client.wire import CHUNK, Head, Message, WireError, get_field, make_value
 from dpsql.errors import BindError, Error, ParseError, PrivacyError
@@ -414,8 +416,20 @@ def _write_end(result: Result, settings: ClientSettings, tag: str) -> Message:
     """
     more: dict[str, object] = {}
     if not settings.quiet and (result.loss or result.notes):
-        more["notice"] = [result.cost_line or "no charge", "\n".join(result.notes)]
+        more["notice"] = [result.cost_line or "no charge", "\n".join([*result.notes, *_say_errors(result)])]
     return make_value(part="end", tag=tag, **more)
+
+
+def _say_errors(result: Result) -> list[str]:
+    """Return a line with the widest interval of each column; empty without intervals of numbers."""
+    said = []
+    for name, (low, high) in result.ends.items():
+        half = pc.max(pc.subtract(high, low)).as_py() if pa.types.is_floating(low.type) else None
+        if half and math.isfinite(half):
+            step = 10.0 ** (math.floor(math.log10(half / 2)) - 1)
+            said.append(f"{name} ± {math.ceil(half / 2 / step) * step:.10g}")
+    level = f"{result.confidence * 100:g}% interval, at most: "
+    return [f"{level}{', '.join(said)} (SET intervals = 'columns' has each)"] if said else []
 
 
 def _write_done(done: Done, asked: _Asked) -> Iterator[Message]:

@@ -252,7 +252,18 @@ def test_copies_that_are_refused(connection: Any, asked: str) -> None:
 def test_what_an_answer_costs_is_a_notice(server: PostgresServer) -> None:
     heard: list[Any] = []
     with psycopg.connect(server.make_url(), autocommit=True) as made:
+        details: list[Any] = []
         made.add_notice_handler(lambda told: heard.append(told.message_primary))
+        made.add_notice_handler(lambda told: details.append(told.message_detail))
+        low, high = made.execute(
+            "SELECT INTERVAL_LOW(n), INTERVAL_HIGH(n) FROM (SELECT WITH DP OPTIONS (epsilon = 0.01) COUNT(*) AS n FROM visits "
+            "WHERE day = 76)"
+        ).fetchone()  # type: ignore[misc]
+        made.execute("SELECT WITH DP OPTIONS (epsilon = 0.01) COUNT(*) AS n FROM visits WHERE day = 76")
+        said = re.search(r"95% interval, at most: n ± (\d+) \(SET intervals", details[-1])
+        assert said
+        assert 1 <= float(said[1]) / ((high - low) / 2) < 1.11
+        heard.clear()
         made.execute("SELECT COUNT(*) AS n FROM visits WHERE day = 77")
         made.execute("SELECT COUNT(*) AS n FROM visits WHERE day = 77")
         paid, stored = heard
