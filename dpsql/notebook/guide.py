@@ -309,7 +309,7 @@ def _flags(flags: tuple[Flag, ...]) -> str:
 
 USAGE = f"""Differentially private answers to SQL.
 
-    %%dpsql [name] [flags]        SQL below; %%dpsql must be the first line of its cell
+    %%dpsql [name] [flags]        SQL below; only comments may stand above %%dpsql in its cell
     out << SELECT ...             as first words of the SQL: keep the result, show nothing; SELECT ... FROM out reads it
     %dpsql [flags] SELECT ...     one line;  x = %dpsql SELECT ...  keeps the result
     %dpsql <command>              {", ".join(name for name in COMMANDS)}
