@@ -166,7 +166,7 @@ class Sheet(Display):
     def html(self) -> Html:
         """Return an HTML table, readable without styles and scripts; its caption has the lines below the text table."""
         aligns = [self._align_html(column) for column in self.columns]
-        sorts = self.caption_style is not None and self.gap is None and len(self) > 1
+        sorts = self.caption_style is not None and self.gap is None and len(self) > _GLANCE
         rows = [
             tag("tr", join(tag("td", cell, **align) for cell, align in zip(row, aligns, strict=True)))
             for row in zip(*(column.cells for column in self.columns), strict=True)
@@ -189,7 +189,7 @@ class Sheet(Display):
         table = tag("table", join(parts), class_=f"dpsql {NO_MATH}")
         if self.caption_style is None:
             return table
-        scripts = {"onclick": str(read_template("sort.js")), "onkeydown": _PRESS} if sorts else {}
+        scripts = {"onclick": _read_script("sort.js"), "onkeydown": _PRESS} if sorts else {}
         shown = tag("div", table, class_=NO_MATH, style=_SCROLLED, **scripts)
         return shown if self.more is None else shown + self.more().unfold()
 
@@ -201,7 +201,7 @@ class Sheet(Display):
         word = Html('<input type="search" placeholder="filter" aria-label="filter the rows">')
         table = tag("div", replace(self, caption=()).html(), style=_PAGE)
         summary = tag("summary", f"all {len(self)} rows: a click on a heading sorts")
-        return tag("details", summary + word + table, oninput=str(read_template("filter.js")))
+        return tag("details", summary + word + table, oninput=_read_script("filter.js"))
 
     def _align_html(self, column: SheetColumn) -> dict[str, str | None]:
         """Return the attributes of a column's cells."""
@@ -213,8 +213,16 @@ class Sheet(Display):
         return {"style": f"text-align: {'right' if column.right else 'left'}; padding-right: 1em{space}"}
 
 
-_PRESS = "if (event.key === 'Enter') event.target.click()"
+_GLANCE = 5
+"""The most rows that need no sorting."""
+_PRESS = "if (event.key == `Enter`) event.target.click()"
 """The handler by which the keyboard sorts."""
+
+
+@cache
+def _read_script(name: str) -> str:
+    """Return a script of the folder ``templates`` on one line, as an attribute; it has no quotes that would be escaped."""
+    return " ".join(read_template(name).split())
 
 
 def _make_sorting(align: dict[str, str | None]) -> dict[str, str | None]:
