@@ -90,7 +90,7 @@ def _fold_sql(lines: list[str]) -> str:
     parts = [
         *_list_steps(words),
         tag("details", folded),
-        tag("pre", ending, style=_PRE),
+        tag("p", ending),
     ]
     return tag("div", join(parts))
 
@@ -149,7 +149,9 @@ def make_result_sheet(result: Result, rows: int | None = None) -> Sheet:
         columns, starts = _join_maps(columns, opened, table.num_rows)
         gap = None if gap is None else starts[gap]
     more = partial(make_result_sheet, result, total) if gap is not None and total <= MAX_ROWS else None
-    return Sheet(tuple(columns), write_caption(result, None if gap is None else len(kept)), gap, more=more)
+    return Sheet(
+        tuple(columns), write_caption(result, None if gap is None else len(kept)), gap, more=more, sorts=True
+    )
 
 
 def _index(rows: Sequence[int]) -> pa.Array:
@@ -223,6 +225,8 @@ def write_caption(result: Result, shown: int | None = None) -> tuple[str, ...]:
     if not result.lasting:
         parts.append(NOT_LASTING)
     parts += result.notes
+    if (noise := _mostly_noise(result)) is not None:
+        parts.append(f"{noise} is mostly noise: EXPLAIN names the change that helps most")
     below = _below_zero(result)
     if below is not None:
         parts.append(f"{below} below 0 may be noise: its interval reaches above 0; GREATEST(..., 0) is free")
@@ -233,6 +237,21 @@ def write_caption(result: Result, shown: int | None = None) -> tuple[str, ...]:
     elif result.event is not None and not result.notes and _measures(result):
         parts.append(NO_INTERVAL)
     return tuple(parts)
+
+
+def _mostly_noise(result: Result) -> str | None:
+    """Return the first column of whole numbers most of which are smaller than the half width of their interval."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for name, (low, high) in result.ends.items():
+        column = result.table.column(name)
+        if pa.types.is_integer(column.type) and result.event is not None:
+            size = pc.abs(column)  # no Python number here, for which Arrow would import pandas
+            small = pc.less(pc.add(size, size), pc.subtract(high, low))
+            if (pc.mean(small).as_py() or 0) > 0.5:
+                return name
+    return None
 
 
 def _below_zero(result: Result) -> str | None:
@@ -264,7 +283,7 @@ def make_sheet(
     columns = zip(headings, zip(*listed, strict=True), strict=False)
     numbers = [h for h, values in columns if all(is_number(v) or v is None for v in values)]
     cells = [["" if v is None else format_cell(v) for v in row] for row in listed]
-    return Sheet.of(headings, cells, numbers, caption=tuple(caption))
+    return Sheet.of(headings, cells, numbers, caption=tuple(caption), sorts=True)
 
 
 def _plain(name: str, values: pa.ChunkedArray, digits: int | None = None) -> SheetColumn:

@@ -38,6 +38,7 @@ _FOOTER = "position: sticky; left: 0; width: 100cqw; white-space: normal"
 _SCROLLED = "overflow-x: auto; container-type: inline-size"
 _PAGE = "max-height: 30em; overflow: auto"
 """The style of a whole table, which scrolls within a page's height."""
+_LEFT = "text-align: left"
 _SHORT = 40
 """The longest cell of a column that is not broken."""
 
@@ -120,8 +121,8 @@ class Sheet(Display):
     """A table of formatted cells, and lines below it.
 
     ``gap`` is the number of the row above which rows were omitted; None if all are shown. ``more`` makes the sheet of all rows,
-    which HTML unfolds with a filter. In HTML a heading sorts its column, if scripts run. ``caption_style`` is the HTML style
-    of the caption; None leaves caption and cells to the page's style sheet, by classes.
+    which HTML unfolds with a filter. ``sorts``: whether a heading sorts its column in HTML, if scripts run. ``caption_style``
+    is the HTML style of the caption; None leaves caption and cells to the page's style sheet, by classes.
     """
 
     columns: tuple[SheetColumn, ...]
@@ -129,6 +130,7 @@ class Sheet(Display):
     gap: int | None = None
     caption_style: str | None = _CAPTION
     more: Callable[[], Sheet] | None = field(default=None, compare=False)
+    sorts: bool = False
 
     @classmethod
     def of(
@@ -166,13 +168,13 @@ class Sheet(Display):
     def html(self) -> Html:
         """Return an HTML table, readable without styles and scripts; its caption has the lines below the text table."""
         aligns = [self._align_html(column) for column in self.columns]
-        sorts = self.caption_style is not None and self.gap is None and len(self) > _GLANCE
+        sorts = self.sorts and self.gap is None and len(self) > _GLANCE
         rows = [
             tag("tr", join(tag("td", cell, **align) for cell, align in zip(row, aligns, strict=True)))
             for row in zip(*(column.cells for column in self.columns), strict=True)
         ]
         if self.gap is not None:
-            rows.insert(self.gap, tag("tr", tag("td", "…", colspan=len(aligns))))
+            rows.insert(self.gap, tag("tr", tag("td", "…", colspan=len(aligns), style=_LEFT)))
         pairs = zip(self.columns, aligns, strict=True)
         head = join(
             tag("th", column.heading, scope="col", **(_make_sorting(align) if sorts else align))

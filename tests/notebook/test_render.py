@@ -14,6 +14,7 @@ import pytest
 import dpsql
 from dpsql.demo import POLICY
 from dpsql.notebook import render
+from dpsql.privacy.events import PureDP
 from dpsql.report.tables import measure_width
 from dpsql.session.result import Result
 
@@ -197,6 +198,14 @@ def test_a_number_without_an_interval_says_why() -> None:
     chosen = Result(pa.table({"price": ["3.00"]}), event=event)
     public = Result(pa.table({"ratio": [0.25]}))
     assert render.NO_INTERVAL not in (*render.write_caption(chosen), *render.write_caption(public))
+
+
+def test_numbers_that_drown_in_noise_are_named() -> None:
+    ends = {"n": [(-60.0, 80.0), (-90.0, 50.0), (930.0, 1070.0)]}
+    result = Result(pa.table({"n": [10, -20, 1000]}), intervals=ends, event=PureDP(Fraction(1)))
+    assert "n is mostly noise: EXPLAIN names the change that helps most" in render.write_caption(result)
+    clear = Result(pa.table({"n": [10, 2000, 1000]}), intervals=ends, event=PureDP(Fraction(1)))
+    assert not any("noise:" in part for part in render.write_caption(clear))
 
 
 def test_a_count_below_zero_is_explained_once() -> None:
