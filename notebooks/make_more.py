@@ -42,6 +42,12 @@ def notebook(source: Path) -> nbformat.NotebookNode:
     return new_notebook(cells=cells, metadata={"kernelspec": kernel})
 
 
+def drop_erased(cell: nbformat.NotebookNode) -> None:
+    """Remove the outputs of a cell that have an empty text: lines of progress that were erased."""
+    if "outputs" in cell:
+        cell.outputs = [o for o in cell.outputs if o.get("data", {}).get("text/plain", "...") != ""]
+
+
 def run_notebook(made: nbformat.NotebookNode) -> None:
     """Run a notebook in an empty folder, and remove this machine's paths from its outputs."""
     from nbclient import NotebookClient
@@ -53,6 +59,7 @@ def run_notebook(made: nbformat.NotebookNode) -> None:
         places = (folder, str(HERE.parent))
         for cell in made.cells:
             cell.metadata.pop("execution", None)
+            drop_erased(cell)
             for output in cell.get("outputs", []):
                 said = {**output.get("data", {}), "text": output.get("text"), "evalue": output.get("evalue")}
                 for kind, text in said.items():
