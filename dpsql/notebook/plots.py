@@ -92,8 +92,8 @@ def _make_quiet_figure() -> type[Figure]:
 def draw_result(result: Result, x: str | None = None, y: str | None = None, kind: str | None = None) -> Axes:
     """Draw a released column with its intervals: a line with a band over days and numbers, else bars with whiskers.
 
-    ``x`` is by default the first column that isn't ``y``, ``y`` the first column with intervals. A title says so if the
-    intervals of ``y`` are not known.
+    ``x`` is by default the first column that isn't ``y``, with the other keys if it repeats a value; ``y`` is the first column
+    with intervals. A title says so if the intervals of ``y`` are not known.
 
     Args:
         result: the released rows.
@@ -108,10 +108,17 @@ def draw_result(result: Result, x: str | None = None, y: str | None = None, kind
     """
     if kind is not None and kind not in PLOT_KINDS:
         raise BindError(f"there is no kind of picture {kind}.", hint=did_you_mean(kind, PLOT_KINDS))
+    named = x
     x, y = _choose_columns(result, x, y)
     known = y in result.intervals
     heights = result.table.column(y).to_pylist()
     labels = result.table.column(x).to_pylist() if x else [""] * len(heights)
+    keys = [name for name in result.columns if name != y and name not in result.intervals]
+    if named is None and len(keys) > 1 and len({*map(str, labels)}) < len(labels):
+        rows_of_keys = zip(
+            *(result.table.column(result.columns.index(key)).to_pylist() for key in keys), strict=True
+        )
+        labels, x = [", ".join(map(format_cell, row)) for row in rows_of_keys], ", ".join(keys)
     pairs: list[Any] = result.intervals.get(y, [None] * len(heights))
     if any(isinstance(pair, dict) for pair in pairs):
         labels, heights, pairs = _open_bins(labels, heights, pairs)

@@ -208,3 +208,12 @@ def test_curves_have_their_names_beside_them_in_their_colours() -> None:
         assert names[name].get_color() == line.get_color()
         assert names[name].xy in list(zip(line.get_xdata(), line.get_ydata(), strict=True))
     assert axes.get_legend() is None
+
+
+def test_groups_of_two_keys_have_both_in_their_labels() -> None:
+    table = pa.table({"ward": ["A", "A", "B"], "urgent": [True, False, True], "n": [5, 8, 13]})
+    result = Result(table, intervals={"n": [(4.0, 6.0), (7.0, 9.0), (12.0, 14.0)]})
+    drawn = result.plot()
+    assert [label.get_text() for label in drawn.get_xticklabels()] == ["A, true", "A, false", "B, true"]
+    assert drawn.get_xlabel() == "ward, urgent"
+    assert [label.get_text() for label in result.plot(x="ward").get_xticklabels()] == ["A", "A", "B"]
