@@ -69,6 +69,11 @@ def test_it_says_what_is_left_and_what_the_next_cell_costs(page: Any) -> None:
     )
     assert "ε=2.5 of ε=3 left" in page.inner_text(".dpsql-state")
     assert page.locator(".dpsql-panel tbody tr").count() == 1
+    tree = page.locator(".dpsql-state details").first
+    assert tree.locator("summary").inner_text().startswith("visits · private")
+    tree.evaluate("element => { element.open = true; }")
+    assert "0 to 65" in tree.inner_text()
+    tree.evaluate("element => { element.open = false; }")
 
 
 def test_the_price_follows_what_is_written_and_nothing_is_spent(page: Any) -> None:
@@ -86,7 +91,7 @@ def test_the_price_follows_what_is_written_and_nothing_is_spent(page: Any) -> No
         "document.querySelector('.dpsql-price').innerText.includes('asks nothing')", timeout=20_000
     )
     assert page.locator(".dpsql-panel tbody tr").count() == 1, "neither charges nor refusals"
-    assert "ε=2.5 left" in page.inner_text(".dpsql-state")
+    assert "ε=2.5 of ε=3 left" in page.inner_text(".dpsql-state")
 
 
 def test_a_link_leads_to_its_cell_by_keyboard(page: Any) -> None:
