@@ -18,7 +18,8 @@ operations.py      the worker's answers to clients' messages
 isolation.py       the operating system's limits on workers
 event_log.py       the log
 console.py         the front's side of the owner's page and of the metrics
-console_app.py     the process of the owner's page and of the metrics
+console_app.py     the owner's page
+console_process.py the process of the owner's page and of the metrics
 metrics.py         figures for Prometheus
 flight_sql/        Flight SQL
 postgres/          PostgreSQL's protocol

@@ -1,9 +1,4 @@
-"""The owner's page: the process that serves it, its view of the ledger, and its HTML.
-
-    python -m dpsql.server.console_app FRAMES PIPE SOCKET
-
-The process reads ledgers and files of tokens, opens no data, and parses no statement. It leaves the network before it reads the
-first request, so it can't open connections; it only has the socket that it was given. It ends when the pipe does.
+"""The owner's page: its view of the ledger, and its HTML. :mod:`dpsql.server.console_process` serves it.
 
 A one-time link gives a browser a cookie; without it, every address except a link's answers one sentence. The page allows GET and
 HEAD only, and refuses requests that name another host or come from another site, since nothing can be changed here.
@@ -18,18 +13,14 @@ makes the figures of the whole ledger, in at most a twentieth of the time, while
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import os
 import secrets
-import socket
-import sys
 import threading
 import time
 from array import array
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -54,9 +45,7 @@ from dpsql.report.pages import (
     write_table,
 )
 from dpsql.report.tables import Data, Html, clip_text, fill, join, name_of, read_template, tag
-from dpsql.server.connections import LOGIN_SECONDS, Arrivals, write_peer
 from dpsql.server.frames import FrameError, Frames
-from dpsql.server.isolation import confine, protect_memory
 from dpsql.server.queues import MAX_FAILURES, MAX_OVERRUNS
 from dpsql.server.tokens import TokenFile, TokenRecord
 
@@ -704,8 +693,15 @@ class ConsolePages:
         return write_frame(view, list(self.views), tab, content, told, again)
 
 
-def make_app(front: FrontLink, setup: Data, pages: ConsolePages) -> Starlette:
-    """Return the application of the page; ``setup`` has the address of the listening socket."""
+def make_app(front: FrontLink, setup: Data, pages: ConsolePages, let_in: Callable[[], None]) -> Starlette:
+    """Return the application of the page.
+
+    Args:
+        front: the front.
+        setup: has the address of the listening socket.
+        pages: the pages.
+        let_in: called once the browser is known that sent a request.
+    """
     from starlette.applications import Starlette
     from starlette.middleware import Middleware
     from starlette.middleware.base import BaseHTTPMiddleware
@@ -722,7 +718,7 @@ def make_app(front: FrontLink, setup: Data, pages: ConsolePages) -> Starlette:
         reply = refuse(request)
         if reply is None:
             if request.url.path != "/enter":
-                let_browser_in()
+                let_in()
             reply = await go_on(request)
         reply.headers.update(HEADERS)
         return reply
@@ -777,126 +773,3 @@ def make_app(front: FrontLink, setup: Data, pages: ConsolePages) -> Starlette:
         Route("/policy/{policy}/{tab}", show),
     ]
     return Starlette(routes=routes, middleware=[Middleware(BaseHTTPMiddleware, dispatch=guard)])
-
-
-# -- HTTP of the owner's page: connections are few and short-lived until a browser has sent its cookie.
-_LET_IN: ContextVar[Callable[[], None]] = ContextVar("let_in", default=lambda: None)
-"""Called once the browser is known that sent the request."""
-
-
-def make_protocol(arrivals: Arrivals) -> type[asyncio.Protocol]:
-    """Return a protocol of uvicorn's whose connections count as arrivals until their browser is known."""
-    from uvicorn.protocols.http.h11_impl import H11Protocol
-
-    class BoundedProtocol(H11Protocol):
-        _slow: asyncio.TimerHandle | None = None
-
-        def connection_made(self, transport: Any) -> None:
-            super().connection_made(transport)
-            peer = "unix:" if self.client is None else write_peer(self.client)
-            self._slow = self.loop.call_later(LOGIN_SECONDS, self._end_slow)
-            arrivals.add(self, peer, transport.abort)
-
-        def data_received(self, data: bytes) -> None:
-            _LET_IN.set(self.let_in)
-            super().data_received(data)
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            self.let_in()
-            super().connection_lost(exc)
-
-        def let_in(self) -> None:
-            if self._slow is not None:
-                self._slow.cancel()
-                self._slow = None
-            arrivals.let_in(self)
-
-        def _end_slow(self) -> None:
-            arrivals.leave(self)
-            self.transport.abort()
-
-    return BoundedProtocol
-
-
-def let_browser_in() -> None:
-    """Note that the browser is known which sent the request that is answered now."""
-    _LET_IN.get()()
-
-
-# -- The process that writes the owner's page.
-MEMORY_BYTES = 2 << 30
-"""Bytes of memory for the process, in addition to mapped libraries."""
-_NICE = 10
-MAX_CONNECTIONS = 64
-_IDLE_SECONDS = 5
-_MAX_HEAD = 16_384
-
-
-def _end_with(pipe: int) -> None:
-    """End this process as soon as a pipe has no more writer."""
-    while os.read(pipe, 1):
-        pass
-    os._exit(0)
-
-
-def run_console(frames: int, pipe: int, *listening: int) -> None:
-    """Answer browsers and scrapes until the front is gone."""
-    confine(MEMORY_BYTES)
-    protect_memory()
-    os.nice(_NICE)  # analysts' requests come first
-    threading.Thread(target=_end_with, args=(pipe,), daemon=True).start()
-    front = FrontLink(Frames(socket.socket(fileno=frames)))
-    setup = front.receive_setup()
-    views = [LedgerView(one["name"], Path(one["policy"]), Path(one["ledger"])) for one in setup["policies"]]
-    pages = ConsolePages(front, {view.name: view for view in views})
-    servers = []
-    if setup["page"]:
-        servers.append(
-            make_server(make_app(front, setup, pages), Arrivals(front.log_dropped, "owner's page"))
-        )
-    if setup["metrics"] is not None:
-        from dpsql.server.metrics import keep_certificate, make_metrics_app
-
-        files = setup["metrics"]["files"]
-        app = make_metrics_app(pages, setup["metrics"]["digest"], let_browser_in)
-        servers.append(make_server(app, Arrivals(front.log_dropped, "metrics"), files))
-        if files:
-            keep_certificate(servers[-1].config.ssl, files)
-    running = [
-        threading.Thread(target=server.run, args=([socket.socket(fileno=number)],), daemon=True)
-        for server, number in zip(servers, listening, strict=True)
-    ]
-    for thread in running:
-        thread.start()
-    for thread in running:
-        thread.join()
-
-
-def make_server(app: Starlette, arrivals: Arrivals, files: Sequence[str] = ()) -> Any:
-    """Return an HTTP server of uvicorn's; ``files`` are a certificate and its key, if it has TLS."""
-    certificate, key = files or (None, None)
-    import uvicorn
-
-    config = uvicorn.Config(
-        app,
-        http=make_protocol(arrivals),
-        ws="none",
-        loop="asyncio",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,  # no proxy may change the client's address
-        limit_concurrency=MAX_CONNECTIONS,
-        timeout_keep_alive=_IDLE_SECONDS,
-        timeout_graceful_shutdown=1,
-        h11_max_incomplete_event_size=_MAX_HEAD,
-        ssl_certfile=certificate,
-        ssl_keyfile=key,
-    )
-    config.load()
-    return uvicorn.Server(config)
-
-
-if __name__ == "__main__":
-    run_console(*map(int, sys.argv[1:]))

@@ -7,7 +7,7 @@ No figure is about private data or an answer: a charge is in the ledger from its
 Times, rows, memory and processor time of requests are missing for that reason. The free disk is a power of two, since spilled
 rows take space, too.
 
-The process of the owner's page (:mod:`dpsql.server.console_app`) answers, so that scrapes don't slow the front. This module
+The process of the owner's page (:mod:`dpsql.server.console_process`) answers, so that scrapes don't slow the front. This module
 stands apart from that one, because it needs another library.
 """
 
@@ -97,7 +97,7 @@ class LedgerCollector(Collector):
             for analyst in analysts:
                 statements.add_metric((name, analyst.name, "charged"), analyst.statements)
                 statements.add_metric((name, analyst.name, "refused"), analyst.refused)
-                for figure, value in list_figures(analyst).items():
+                for figure, value in _list_figures(analyst).items():
                     by_analyst[figure].add_metric((name, analyst.name), value)
         yield from (*by_analyst.values(), statements, readable, disk)
         events = CounterMetricFamily("dpsql_events", "Lines of the log.", labels=("event",))
@@ -111,7 +111,7 @@ class LedgerCollector(Collector):
         yield from (events, certificates)
 
 
-def list_figures(analyst: AnalystView) -> dict[str, float]:
+def _list_figures(analyst: AnalystView) -> dict[str, float]:
     """Return the figures of one analyst's queue and token."""
     calls = analyst.queue.get("calls", [])
     waiting = sum(call["stage"] == "waits" for call in calls)

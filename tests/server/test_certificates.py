@@ -15,6 +15,7 @@ import pytest
 import dpsql
 from dpsql.errors import Error, ServerError
 from dpsql.server.certificates import TlsFiles, find_end
+from tests.support.certificates import make_certificate
 from tests.support.postgres import PostgresServer
 from tests.support.served import make_token, write_data, write_policy
 
@@ -22,15 +23,6 @@ pytestmark = [
     pytest.mark.timeout(600),
     pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificates"),
 ]
-
-
-def make_certificate(folder: Path, name: str, days: int = 2) -> None:
-    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", str(days)]
-    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
-    own = ["-keyout", f"{name}.key", "-out", f"{name}.pem"]
-    subprocess.run(
-        ["openssl", "req", "-x509", *curve, *names, *own], cwd=folder, check=True, capture_output=True
-    )
 
 
 @pytest.mark.parametrize("days", [30, 400 * 40])

@@ -21,6 +21,7 @@ from dpsql.cli import make_parser
 from dpsql.errors import ServerError
 from dpsql.policy.model import ServerRules
 from dpsql.server import queues
+from dpsql.server.event_log import ALERTS
 from tests.support.served import ServerProcess, make_token, write_data, write_policy
 
 PAGE = (Path(__file__).parents[2] / "notebooks" / "docs" / "howto" / "serve.md").read_text(encoding="utf-8")
@@ -102,10 +103,22 @@ def test_the_commands_of_the_page_are_commands(capsys: pytest.CaptureFixture[str
         assert given.run, line
 
 
+def test_the_lines_for_kubernetes_are_options() -> None:
+    yaml = pytest.importorskip("yaml")
+    made = yaml.safe_load(block("yaml", "kind: Deployment"))
+    (container,) = made["spec"]["template"]["spec"]["containers"]
+    assert 'ENTRYPOINT ["dpsql", "serve"]' in block("dockerfile", "FROM")
+    given = make_parser().parse_args(["serve", *container["args"]])
+    ports = {int(place.rpartition(":")[2]) for place in (given.listen, given.pg, given.metrics)}
+    assert ports == {port["containerPort"] for port in container["ports"]}
+    for probe in ("startupProbe", "livenessProbe"):
+        assert container[probe]["httpGet"] == {"path": "/healthz", "port": 9464, "scheme": "HTTPS"}
+
+
 def test_what_the_page_says_of_the_policy_is_so() -> None:
     rules = ServerRules()
     table = PAGE[PAGE.index("| in `[server]`") : PAGE.index("Shares are under")]
-    named = set(re.findall(r"\b(answer_times|time_zone|keep_text_days|max_\w+)\b", table))
+    named = set(re.findall(r"\b(answer_times|time_zone|keep_text_days|alert_below|max_\w+)\b", table))
     assert named == set(ServerRules.__dataclass_fields__)
     for name, value in re.findall(r"`(max_\w+) = (\d+)`", table):
         assert getattr(rules, name) == int(value), name
@@ -116,9 +129,10 @@ def test_what_the_page_says_of_the_policy_is_so() -> None:
 
 
 def test_each_event_of_the_page_is_written_somewhere() -> None:
-    rows = PAGE[PAGE.index("| event |") : PAGE.index("Apart from the log")]
+    rows = PAGE[PAGE.index("| event |") : PAGE.index("`--alert PROGRAM`")]
     cells = re.findall(r"^\| (`[^|]*) \|", rows, re.M)
     events = {name for cell in cells for name in re.findall(r"`([a-z ]+)`", cell)} - {"failed"}
+    events |= ALERTS
     assert len(events) > 6
     folder = Path(queues.__file__).parent
     sources = [path.read_text("utf-8") for path in folder.glob("*.py")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import re
 import ssl
 from pathlib import Path
 
@@ -18,10 +19,11 @@ from dpsql.errors import Error, ServerError
 from dpsql.server.console import MetricsPlace
 from dpsql.server.metrics import find_free_space
 from dpsql.server.tokens import TokenFile
-from tests.server.test_certificates import make_certificate
-from tests.support.served import ServerProcess, make_token, try_until, write_data, write_policy
+from tests.support.certificates import make_certificate
+from tests.support.served import ROOT, ServerProcess, make_token, try_until, write_data, write_policy
 
 pytestmark = pytest.mark.timeout(600)
+PAGE = ROOT / "notebooks" / "docs" / "howto" / "watch_the_server.md"
 TOKEN = "0123456789abcdef"
 Figures = dict[tuple[str, ...], float]
 
@@ -104,6 +106,7 @@ def test_figures_of_a_server(tmp_path: Path) -> None:
         assert after["dpsql_budget_left_ratio", "bob"] == 1
         assert after["dpsql_running_requests", "ada"] == after["dpsql_overruns", "ada"] == 0
         names = {key[0] for key in after}
+        assert names == {*re.findall(r"`(dpsql_\w+)`", PAGE.read_text("utf-8"))}
         assert not [
             name for name in names if any(word in name for word in ("second", "memory", "cpu", "rows"))
         ]

@@ -29,12 +29,13 @@ pytest.importorskip("starlette")
 from dpsql.cli import main
 from dpsql.client.wire import Message, encode
 from dpsql.server import operations
-from dpsql.server.console_app import FrontLink, make_app
+from dpsql.server.console_app import make_app
 from dpsql.server.flight_sql.messages import pack_message
 from dpsql.server.flight_sql.service import ACTIONS
 from dpsql.server.front import OWN_ACTIONS, Front
 from dpsql.server.lapses import Lapse, RightError
 from dpsql.server.ledger_service import _CALLS, PAYING_CALLS
+from dpsql.server.metrics import make_metrics_app
 from dpsql.server.postgres.connection import _LETTING_GO, HANDLERS, PostgresConnection
 from dpsql.server.tokens import TokenFile
 from tests.support.flight_sql_client import shake_hands
@@ -227,15 +228,13 @@ analyst's does, in any state. They only show; no method but GET and HEAD is take
 """
 
 
-def list_pages(folder: Path) -> list[Any]:
-    one = {"name": "a", "policy": str(folder / "p.toml"), "ledger": str(folder / "ledger")}
-    return make_app(cast("FrontLink", None), {"policies": [one], "host": ""}).routes
-
-
-def test_every_page_of_the_owners_is_listed(tmp_path: Path) -> None:
-    routes = list_pages(tmp_path)
-    assert {route.path for route in routes} == {*PAGES}
-    assert all(route.methods <= {"GET", "HEAD"} for route in routes)
+def test_every_page_of_the_owners_is_listed() -> None:
+    nothing: Any = None
+    pages = make_app(nothing, {"host": ""}, nothing, lambda: None).routes
+    figures = make_metrics_app(nothing, "", lambda: None).routes
+    assert {route.path for route in cast("list[Any]", pages)} == {*PAGES}
+    assert {route.path for route in cast("list[Any]", figures)} == {"/metrics", "/healthz"}
+    assert all(route.methods <= {"GET", "HEAD"} for route in cast("list[Any]", [*pages, *figures]))
 
 
 def ask_page(address: str, path: str, method: str = "GET", **headers: str) -> http.client.HTTPResponse:

@@ -569,7 +569,7 @@ HANDLERS: dict[bytes, Callable[[PostgresConnection, bytes], None]] = {
 """The supported messages and their methods."""
 
 
-Place = tuple[str, int] | Path
+PostgresPlace = tuple[str, int] | Path
 """A host and a port, or the path of a Unix socket."""
 _SOCKET = ".s.PGSQL."
 """The start of a socket's name, before the port."""
@@ -583,7 +583,7 @@ def secure(tls: Tls) -> Secured:
     return Secured(tls.context, digest_certificate(tls.der), tls.authority is not None)
 
 
-def read_postgres_place(listen: str, tls: bool) -> Place:
+def read_postgres_place(listen: str, tls: bool) -> PostgresPlace:
     """Return the address of a port for PostgreSQL's clients: ``host:port``, or ``unix:`` with a folder.
 
     Clients look for a socket by its folder and port: ``psql -h /run/dpsql`` for ``/run/dpsql/.s.PGSQL.5432``.
@@ -614,7 +614,7 @@ class PostgresListener:
     """
 
     def __init__(
-        self, place: Place, served: Sequence[ServedPolicy], log: EventLog, secured: Secured | None
+        self, place: PostgresPlace, served: Sequence[ServedPolicy], log: EventLog, secured: Secured | None
     ) -> None:
         self._served, self._log, self.secured = served, log, secured
         self._path = place if isinstance(place, Path) else None
@@ -747,7 +747,7 @@ class PostgresListener:
 
 
 def listen_postgres(
-    place: Place, served: Sequence[ServedPolicy], log: EventLog, tls: Tls | None
+    place: PostgresPlace, served: Sequence[ServedPolicy], log: EventLog, tls: Tls | None
 ) -> PostgresListener:
     """Listen for clients of PostgreSQL's protocol, and log the analysts whose tokens are too old for it.
 

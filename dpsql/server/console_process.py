@@ -1,0 +1,149 @@
+"""The process that serves the owner's page and the metrics over HTTP.
+
+    python -m dpsql.server.console_process FRAMES PIPE SOCKET [SOCKET]
+
+The process reads ledgers and files of tokens, opens no data, and parses no statement. It leaves the network before it reads the
+first request, so it can't open connections; it only has the sockets that it was given. It ends when the pipe does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpsql.server.connections import LOGIN_SECONDS, Arrivals, write_peer
+from dpsql.server.console_app import ConsolePages, FrontLink, LedgerView, make_app
+from dpsql.server.frames import Frames
+from dpsql.server.isolation import confine, protect_memory
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+_LET_IN: ContextVar[Callable[[], None]] = ContextVar("let_in", default=lambda: None)
+"""Called once the browser is known that sent the request."""
+
+
+def make_protocol(arrivals: Arrivals) -> type[asyncio.Protocol]:
+    """Return a protocol of uvicorn's whose connections count as arrivals until their browser is known."""
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    class BoundedProtocol(H11Protocol):
+        _slow: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            peer = "unix:" if self.client is None else write_peer(self.client)
+            self._slow = self.loop.call_later(LOGIN_SECONDS, self._end_slow)
+            arrivals.add(self, peer, transport.abort)
+
+        def data_received(self, data: bytes) -> None:
+            _LET_IN.set(self.let_in)
+            super().data_received(data)
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self.let_in()
+            super().connection_lost(exc)
+
+        def let_in(self) -> None:
+            if self._slow is not None:
+                self._slow.cancel()
+                self._slow = None
+            arrivals.let_in(self)
+
+        def _end_slow(self) -> None:
+            arrivals.leave(self)
+            self.transport.abort()
+
+    return BoundedProtocol
+
+
+def let_browser_in() -> None:
+    """Note that the browser is known which sent the request that is answered now."""
+    _LET_IN.get()()
+
+
+MEMORY_BYTES = 2 << 30
+"""Bytes of memory for the process, in addition to mapped libraries."""
+_NICE = 10
+MAX_CONNECTIONS = 64
+_IDLE_SECONDS = 5
+_MAX_HEAD = 16_384
+
+
+def _end_with(pipe: int) -> None:
+    """End this process as soon as a pipe has no more writer."""
+    while os.read(pipe, 1):
+        pass
+    os._exit(0)
+
+
+def run_console(frames: int, pipe: int, *listening: int) -> None:
+    """Answer browsers and scrapes until the front is gone."""
+    confine(MEMORY_BYTES)
+    protect_memory()
+    os.nice(_NICE)  # analysts' requests come first
+    threading.Thread(target=_end_with, args=(pipe,), daemon=True).start()
+    front = FrontLink(Frames(socket.socket(fileno=frames)))
+    setup = front.receive_setup()
+    views = [LedgerView(one["name"], Path(one["policy"]), Path(one["ledger"])) for one in setup["policies"]]
+    pages = ConsolePages(front, {view.name: view for view in views})
+    servers = []
+    if setup["page"]:
+        servers.append(
+            make_server(
+                make_app(front, setup, pages, let_browser_in), Arrivals(front.log_dropped, "owner's page")
+            )
+        )
+    if setup["metrics"] is not None:
+        from dpsql.server.metrics import keep_certificate, make_metrics_app
+
+        files = setup["metrics"]["files"]
+        app = make_metrics_app(pages, setup["metrics"]["digest"], let_browser_in)
+        servers.append(make_server(app, Arrivals(front.log_dropped, "metrics"), files))
+        if files:
+            keep_certificate(servers[-1].config.ssl, files)
+    running = [
+        threading.Thread(target=server.run, args=([socket.socket(fileno=number)],), daemon=True)
+        for server, number in zip(servers, listening, strict=True)
+    ]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
+
+
+def make_server(app: Starlette, arrivals: Arrivals, files: Sequence[str] = ()) -> Any:
+    """Return an HTTP server of uvicorn's; ``files`` are a certificate and its key, if it has TLS."""
+    certificate, key = files or (None, None)
+    import uvicorn
+
+    config = uvicorn.Config(
+        app,
+        http=make_protocol(arrivals),
+        ws="none",
+        loop="asyncio",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,  # no proxy may change the client's address
+        limit_concurrency=MAX_CONNECTIONS,
+        timeout_keep_alive=_IDLE_SECONDS,
+        timeout_graceful_shutdown=1,
+        h11_max_incomplete_event_size=_MAX_HEAD,
+        ssl_certfile=certificate,
+        ssl_keyfile=key,
+    )
+    config.load()
+    return uvicorn.Server(config)
+
+
+if __name__ == "__main__":
+    run_console(*map(int, sys.argv[1:]))
