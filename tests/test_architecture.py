@@ -66,6 +66,7 @@ LAZY = {
     "yaml",
     "starlette",
     "uvicorn",
+    "jwt",
 }
 RANDOM = {
     "random",

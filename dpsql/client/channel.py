@@ -24,11 +24,11 @@ PORT = 31337
 """The port of an address without one."""
 MAX_SOCKET_PATH = 107
 """Greatest length of a socket's path, in bytes, on every system."""
-MAX_TOKEN_FILE = 4096
+MAX_TOKEN_FILE = 8192
 SCHEMES = ("grpc+tls", "grpc+unix", "grpc+tcp")
 
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|[0-9A-Fa-f:.]{2,45}")
-_TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{1,512}")
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{1,8000}")
 _CLOSED = r"socket closed|broken pipe|reset by peer"
 _ADDRESSES = "grpc+tls://host:31337, or grpc+unix:///path/of/the/socket."
 

@@ -25,6 +25,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import itertools
+import re
 import zoneinfo
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, replace
@@ -78,6 +79,36 @@ def settle_time_zone(key: str, value: object) -> str:
     return name
 
 
+def settle_issuer(key: str, value: object) -> str:
+    """Read the address of an identity provider: HTTPS, or plain HTTP on this machine's loopback."""
+    text = validate.settle_text(key, value)
+    if _ISSUER.fullmatch(text) is None:
+        raise PolicyError(
+            f"{key} must be an address that begins with https://.",
+            hint=f'{key} = "https://login.example.org"',
+        )
+    return text
+
+
+_ISSUER = re.compile(r"(https://[A-Za-z0-9.-]+|http://(127\.0\.0\.1|localhost))(:[0-9]{1,5})?(/[!-~]*)?")
+
+
+@dataclass(frozen=True)
+class IdentityProvider(Section):
+    """The organisation's identity provider, whose tokens (OpenID Connect) prove analysts' names to ``dpsql serve``.
+
+    Args:
+        issuer: its address, as its discovery document and its tokens have it.
+        audience: the name of this server there. A token for another audience is refused.
+        claim: the claim that has the analyst's name. Choose one that the provider guarantees to be unique and that people can't
+            change themselves.
+    """
+
+    issuer: str = declare_field(settle_issuer, MISSING, start='issuer = "https://login.example.org"')
+    audience: str = declare_field(validate.settle_text, MISSING, start='audience = "dpsql"')
+    claim: str = declare_field(validate.settle_text, "sub")
+
+
 @dataclass(frozen=True)
 class ServerRules(Section):
     """The times and limits of ``dpsql serve``.
@@ -96,6 +127,7 @@ class ServerRules(Section):
         max_memory_mb: memory of one analyst's worker.
         max_seconds: seconds after which a running statement is stopped; it stays charged.
         alert_below: the log has an alert once less than this part of a share is left; 0 switches it off.
+        identity_provider: the organisation's identity provider, whose tokens are accepted, too.
     """
 
     answer_times: tuple[Fraction, ...] = declare_field(
@@ -112,6 +144,7 @@ class ServerRules(Section):
     max_memory_mb: int = declare_field(validate.settle_whole, 4096)
     max_seconds: int = declare_field(validate.settle_whole, 600)
     alert_below: Fraction = declare_field(validate.settle_share, Fraction(1, 10))
+    identity_provider: IdentityProvider | None = declare_field(None, section=IdentityProvider)
 
     def _check_together(self) -> None:
         if self.max_memory_mb < _LEAST_MEMORY:

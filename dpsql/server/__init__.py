@@ -9,6 +9,7 @@ rights.py          the right to ask, checked at each request
 lapses.py          reasons to reject a request, and its limits
 tokens.py          analysts' tokens
 certificates.py    the server's certificate and key
+oidc.py            tokens of an identity provider
 connections.py     listening sockets, and limits before login
 ledger_service.py  the front's side of a worker's ledger
 worker_process.py  the front's side of a worker process

@@ -63,7 +63,7 @@ from dpsql.server.queues import SessionRecord
 from dpsql.server.rights import Right
 from dpsql.server.served import ServedPolicy
 
-MAX_HEADER = 4096
+MAX_HEADER = 8192
 NO_TOKEN = "no valid token; the owner gives one: dpsql analyst add."
 
 
@@ -323,7 +323,7 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         """Check the token of a handshake, and the analyst's name if there is one."""
 
         def answer() -> None:
-            found = [(served, served.tokens.identify(token)) for served in self._served]
+            found = [(served, served.look_up(token)) for served in self._served]
             held = [(served, one) for served, one in found if one is not None and user in ("", one.name)]
             if not held:
                 raise flight.FlightUnauthenticatedError(NO_TOKEN)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from dpsql.ledger.ledger import Ledger
     from dpsql.policy.model import Policy
     from dpsql.server.event_log import EventLog
+    from dpsql.server.oidc import TokenReader
     from dpsql.server.worker_process import WorkerPool, WorkerProcess
 
 MAX_FAILURES, MAX_OVERRUNS = 3, 20
@@ -54,6 +55,8 @@ class Edition:
     policy: Policy
     ledger: Ledger
     pool: WorkerPool
+    reader: TokenReader | None = None
+    """Reads the tokens of the policy's identity provider."""
 
     @property
     def limits(self) -> RequestLimits:

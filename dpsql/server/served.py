@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -97,6 +97,11 @@ class ServedPolicy:
     def _read(self) -> Edition:
         path = self.places.policy
         policy = Policy.load(path)
+        reader = None
+        if policy.server.identity_provider is not None:
+            from dpsql.server.oidc import TokenReader
+
+            reader = TokenReader(policy.server.identity_provider)
         setup = WorkerSetup(
             path.read_text(encoding="utf-8"),
             path.name,
@@ -117,7 +122,7 @@ class ServedPolicy:
             raise
         self.held = worker.held
         pool.keep(worker)
-        return Edition(self.name, policy, ledger, pool)
+        return Edition(self.name, policy, ledger, pool, reader)
 
     @property
     def policy(self) -> Policy:
@@ -191,7 +196,20 @@ class ServedPolicy:
 
     def identify(self, token: str, peer: str) -> Identity | None:
         """Return a token's analyst; None if it is invalid, or the file of tokens can't be read."""
-        return self._ask_tokens(lambda: self._guard.identify(token, peer))
+        return self._find_by_provider(token) or self._ask_tokens(lambda: self._guard.identify(token, peer))
+
+    def look_up(self, token: str) -> Identity | None:
+        """Return a token's analyst without counting a wrong one."""
+        return self._find_by_provider(token) or self._ask_tokens(lambda: self.tokens.identify(token))
+
+    def _find_by_provider(self, token: str) -> Identity | None:
+        """Return the analyst of an identity provider's token, who needs a valid token of ours, too."""
+        reader = self.edition.reader
+        found = None if reader is None else reader.read(token)
+        holder = None if found is None else self.find_holder(found[0])
+        if found is None or holder is None:
+            return None
+        return replace(holder, expires=min(holder.expires, found[1]))
 
     def find_holder(self, name: str) -> Identity | None:
         """Return the analyst of a certificate's name; None if that name has no valid token."""

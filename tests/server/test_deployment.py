@@ -118,7 +118,11 @@ def test_the_lines_for_kubernetes_are_options() -> None:
 def test_what_the_page_says_of_the_policy_is_so() -> None:
     rules = ServerRules()
     table = PAGE[PAGE.index("| in `[server]`") : PAGE.index("Shares are under")]
-    named = set(re.findall(r"\b(answer_times|time_zone|keep_text_days|alert_below|max_\w+)\b", table))
+    named = set(
+        re.findall(
+            r"\b(answer_times|time_zone|keep_text_days|alert_below|identity_provider|max_\w+)\b", table
+        )
+    )
     assert named == set(ServerRules.__dataclass_fields__)
     for name, value in re.findall(r"`(max_\w+) = (\d+)`", table):
         assert getattr(rules, name) == int(value), name
