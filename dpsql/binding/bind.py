@@ -29,8 +29,14 @@ from dpsql.binding.public.window_sums import WindowEnds
 from dpsql.binding.public_statement import Cte, Finish, label_of_item, public_columns, renamed, spell
 from dpsql.binding.relations.catalog import Catalog
 from dpsql.binding.relations.own_names import OwnNames, find_named, list_taken
-from dpsql.binding.relations.plan_size import refuse_public_joins, refuse_repeated_names, write_public
+from dpsql.binding.relations.plan_size import (
+    refuse_public_joins,
+    refuse_repeated_names,
+    write_public,
+    write_shared,
+)
 from dpsql.binding.relations.relation import fold
+from dpsql.binding.relations.scanned_periods import find_read, mark_scans
 from dpsql.binding.relations.unit_rows import find_held_columns
 from dpsql.binding.relations.windows import refuse_frames
 from dpsql.binding.statement_binder import StatementBinder
@@ -41,7 +47,7 @@ from dpsql.language.advice import advise_on_function, advise_on_mechanism, advis
 from dpsql.language.clock import fold_clocks
 from dpsql.language.dialect import bind_error, span_of, span_of_word, spell_statement, to_sql
 from dpsql.language.statements import Statement
-from dpsql.mechanisms.base import ErrorBasis
+from dpsql.mechanisms.base import ErrorBasis, list_claims
 from dpsql.mechanisms.histograms import EACH_BIN
 from dpsql.mechanisms.strategies import EVEN
 from dpsql.mechanisms.window_widths import WindowWidths
@@ -84,13 +90,22 @@ def _bind(
     tree = statement.tree.copy()
     try:
         resolve_table_names(tree, catalog)
+        today = catalog.policy.today if catalog.policy.budget.per_period else None
+        mark_scans(tree, catalog.policy, today, catalog.kept, catalog.is_date)
     except Error as error:
         raise error.located(statement.text) from None
     try:
         names = OwnNames(list_taken(tree, catalog.kept.values()))
         held = find_held_columns(tree)
         binder = StatementBinder(
-            catalog, finish, thresholds or {}, held=held, own_names=names, even=even, named=find_named(tree)
+            catalog,
+            finish,
+            thresholds or {},
+            held=held,
+            own_names=names,
+            even=even,
+            named=find_named(tree),
+            today=today,
         )
         times = _fold_clocks(tree, statement, finish)
         text = spell_statement(tree)
@@ -225,13 +240,26 @@ def _plan(binder: StatementBinder, tree: exp.Expr, text: str, kept: list[NamedRe
         if columns.count(name) == 1 and (facts := outputs.find_columns(tree, name))
     ]
     return Plan(
-        text, tuple(binder.blocks), finish, columns, tuple(binder.public), tuple(intervals), confidence,
+        text, _date_blocks(binder), finish, columns, tuple(binder.public), tuple(intervals), confidence,
         tuple(dict.fromkeys([*binder.notes, *missing])), tuple(binder.adjustments), direct,
         limits=tuple(dict.fromkeys(binder.limits)), shared=tuple(binder.shared),
         traced=traced, ranged=tuple(binder.ranged), size=binder.written.size, widths=tuple(windows.widths.values()),
         window_errors=tuple(windows.named.values()),
         spreads=tuple((name, width) for name, both in widths if len(both) == 1 for width in both),
     )  # fmt: skip
+
+
+def _date_blocks(binder: StatementBinder) -> tuple[PrivateBlock, ...]:
+    """Return the blocks, each with the periods that it reads; prepaid ones are paid by all periods."""
+    if binder.today is None:
+        return tuple(binder.blocks)
+    dated = []
+    for block in binder.blocks:
+        texts = [*block.operator.checked, *(claimed.text for claimed in list_claims(block.operator))]
+        whole = " ".join(write_shared(text, binder.catalog.shared) for text in dict.fromkeys(texts))
+        periods = None if block.prepaid else find_read(binder.scans, whole)
+        dated.append(replace(block, periods=periods))
+    return tuple(dated)
 
 
 def _refuse_undeclared(tree: exp.Expr, binder: StatementBinder, known: PublicColumns) -> None:
@@ -430,7 +458,8 @@ class Plans:
         if catalog.functions or catalog.kept or declared or varies:
             return bind(statement, catalog, self._finisher, declared)
         asked = statement.synthetic, statement.rows
-        key = (statement.text, statement.span, asked, catalog.default_epsilon, catalog.epsilon is None)
+        today = catalog.policy.today if catalog.policy.budget.per_period else None
+        key = (statement.text, statement.span, asked, catalog.default_epsilon, catalog.epsilon is None, today)
         plan = self._kept.get(key)
         if plan is None:
             watched = _Watched(self._finisher)

@@ -24,7 +24,8 @@ from dpsql.mechanisms.moments import Mean, Output, Pair, Variance
 from dpsql.mechanisms.strategies import StrategyChoice
 from dpsql.mechanisms.window_widths import WINDOW_ERROR, WindowWidths
 from dpsql.privacy.amounts import Amount
-from dpsql.privacy.events import Event, compose_events
+from dpsql.privacy.events import Event, compose_events, date_event
+from dpsql.privacy.periods import Days
 
 
 def find_null_reasons(operator: Operator) -> Mapping[str, str]:
@@ -113,6 +114,13 @@ class PrivateBlock:
     """This block under other strategies: a stored answer by any of them also serves the statement."""
     orders: tuple[tuple[str, tuple[str, ...]], ...] = field(default=(), compare=False, repr=False)
     """The columns of labels of an ENUM, with all labels in the type's order; see :mod:`dpsql.language.labels`."""
+    periods: Days | None = None
+    """The periods that its texts read, and that pay for it; None for all."""
+
+    @property
+    def event(self) -> Event:
+        """The greatest loss of its release, of the units of its periods."""
+        return date_event(self.operator.event, self.periods)
 
     @property
     def prepaid(self) -> bool:
@@ -343,7 +351,7 @@ class Plan:
     @property
     def event(self) -> Event | None:
         """The cost as one jointly composed event; None if free, as without private blocks or for a prepaid probe."""
-        paid = [block.operator.event for block in self.blocks if not block.prepaid]
+        paid = [block.event for block in self.blocks if not block.prepaid]
         return compose_events(paid) if paid else None
 
     def key(self, *context: str) -> str:

@@ -378,7 +378,7 @@ class StatementBinder(Binder):
         if alias is not None and alias.args.get("columns"):
             hint = f"write {node.name} AS {alias.name}; rename columns in a subquery."
             raise privacy_error(node, "an alias can't rename the columns of a private table.", hint)
-        return self.catalog.relation(table, node.alias_or_name, self.name("table"), self.named)
+        return self.scan(node, table, node.alias_or_name, self.name("table"))
 
     def from_of(
         self, select: exp.Select, relations: dict[int, Relation | None], env: Env, outer: Names | None = None

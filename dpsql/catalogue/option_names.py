@@ -103,6 +103,8 @@ OPTION_NAMES: tuple[OptionName, ...] = (
                "DECLARE ... STABLE: the number of unstable questions after which it closes"),
     OptionName("refresh", (*_DECLARE, *_STREAM), "truth", "DECLARE: TRUE for a fresh threshold after each hit", _TRUTH),
     OptionName("rows", _TABLE, "whole"),
+    OptionName("periods", ("DP", "PTR", "SUBSAMPLE", "STABLE", "CREATE SYNTHETIC TABLE", *_PROBE, *_QUESTION), "periods",
+               "the periods that are read and pay, with a budget per period: ('2025-03', '2025-05 to 2025-08')"),
 )  # fmt: skip
 """The options of modes and statements."""
 

@@ -28,6 +28,7 @@ from dpsql.lock.check import Serialise
 from dpsql.lock.lock import Lock, ShapedText, columns_of
 from dpsql.mechanisms.base import ClaimedText, Operator, Prove, fill_parameters, list_claims
 from dpsql.policy.model import Policy, Table, fold
+from dpsql.privacy.periods import Days
 
 MAX_KEPT = 1000
 """Cached normal forms of texts without their values."""
@@ -169,8 +170,8 @@ class Gate:
         self._typed: dict[tuple[object, ...], None] = {}
         """Late texts with proved types: their shapes, the types of their values, and the relations passed with them."""
         self._unit = f"unit_{secrets.token_hex(8)}"
-        self._claimed: tuple[object, tuple[ClaimedText, ...]] | None = None
-        """The last proved operator with its claims."""
+        self._claimed: tuple[object, Days | None, tuple[ClaimedText, ...]] | None = None
+        """The last proved operator with its periods and claims."""
         self._made = lru_cache(MAX_KEPT)(self._made_once)
         self._trees: dict[str, tuple[exp.Expr, tuple[int, ...]]] = {}
         """The latest normal forms by their texts to compare without values, and the former numbers of these."""
@@ -217,10 +218,13 @@ class Gate:
                 node.set("this", UNIT)
         return tree
 
-    def prove(self, operator: object, lent: Mapping[str, Sequence[str]]) -> None:
-        """Prove an operator's texts before anything is paid, except late ones, which are proved when they are read."""
+    def prove(self, operator: object, lent: Mapping[str, Sequence[str]], periods: Days | None = ()) -> None:
+        """Prove an operator's texts before anything is paid, except late ones, which are proved when they are read.
+
+        ``periods``, here and below: those that pay for the operator; None for all, () for none.
+        """
         self._claimed = None
-        for claimed in self._list_claims(operator):
+        for claimed in self._list_claims(operator, periods):
             if claimed.late:
                 continue
             given = {**lent, **columns_of(claimed)}
@@ -235,6 +239,7 @@ class Gate:
         lent: Mapping[str, Sequence[str]],
         plan: Plan,
         read: object,
+        periods: Days | None = (),
     ) -> None:
         """Prove that no value of a column makes an operator's text fail.
 
@@ -245,22 +250,25 @@ class Gate:
             read: the names and types of these columns.
         """
         text, shaped = self._write(*self._whole(query, lent))
-        mine, others = _find_claims(query, text, lent, self._list_claims(operator))
+        mine, others = _find_claims(query, text, lent, self._list_claims(operator, periods))
         self._lock.prove_typed(filled, mine, others, shaped, plan, read=read)
 
-    def _list_claims(self, operator: object) -> tuple[ClaimedText, ...]:
+    def _list_claims(self, operator: object, periods: Days | None) -> tuple[ClaimedText, ...]:
         """Return an operator's claims, cached since :meth:`prove`."""
         known = self._claimed
-        if known is None or known[0] is not operator:  # other threads may replace it
-            known = self._claimed = (operator, list_claims(operator))
-        return known[1]
+        if known is None or known[0] is not operator or known[1] != periods:  # other threads may replace it
+            claims = tuple(replace(claimed, periods=periods) for claimed in list_claims(operator))
+            known = self._claimed = (operator, periods, claims)
+        return known[2]
 
-    def reading(self, operator: object) -> Callable[[str, Mapping[str, pa.Table]], str]:
+    def reading(
+        self, operator: object, periods: Days | None = ()
+    ) -> Callable[[str, Mapping[str, pa.Table]], str]:
         """Return a function that writes and proves each text that an operator reads, given its passed relations.
 
         Without an operator nothing is released, so the function only writes the normal form, for tests of exact rows.
         """
-        claims = () if operator is None else self._list_claims(operator)
+        claims = () if operator is None else self._list_claims(operator, periods)
 
         def text(sql: str, lent: Mapping[str, pa.Table]) -> str:
             columns = {name: table.column_names for name, table in lent.items()}
@@ -269,7 +277,13 @@ class Gate:
         return text
 
     def prove_written(
-        self, operator: Operator, sql: str, written: str, lent: Mapping[str, Sequence[str]], salt: int | None
+        self,
+        operator: Operator,
+        sql: str,
+        written: str,
+        lent: Mapping[str, Sequence[str]],
+        salt: int | None,
+        periods: Days | None = (),
     ) -> None:
         """Prove a text's translation for an engine with another dialect, before anything is paid.
 
@@ -278,13 +292,13 @@ class Gate:
             lent: the columns of the relations passed with it.
             salt: the number in it for the secret.
         """
-        self._prove_written(self._list_claims(operator), sql, written, lent, salt)
+        self._prove_written(self._list_claims(operator, periods), sql, written, lent, salt)
 
-    def proving(self, operator: object) -> Prove | None:
+    def proving(self, operator: object, periods: Days | None = ()) -> Prove | None:
         """Return a function that proves each translated text; None without an operator, see :meth:`reading`."""
         if operator is None:
             return None
-        claims, engine = self._list_claims(operator), self._catalog.engine
+        claims, engine = self._list_claims(operator, periods), self._catalog.engine
 
         def prove(sql: str, full: str, lent: Mapping[str, pa.Table], values: Mapping[str, int]) -> None:
             columns = {name: table.column_names for name, table in lent.items()}

@@ -20,6 +20,7 @@ from dpsql.language.dialect import NAME_OF_CLASS, NAMED, ModeClause, bind_error,
 from dpsql.language.parameter_values import drop_zone
 from dpsql.policy.validate import DateBound
 from dpsql.privacy.amounts import LARGEST, SMALLEST, SYMBOLS, Amount
+from dpsql.privacy.periods import Days, parse_periods
 
 _NUMBER = re.compile(
     r"[0-9]{1,40}(\.[0-9]{0,40})?([eE][+-]?[0-9]{1,3})?|\.[0-9]{1,40}([eE][+-]?[0-9]{1,3})?", re.ASCII
@@ -127,6 +128,21 @@ def read_whole(node: exp.Expr, what: str, or_else: str = "") -> int:
     if value.denominator != 1 or not 1 <= value <= 10**9:
         raise bind_error(node, f"{what} must be a whole number of at least 1.")
     return int(value)
+
+
+@reads("periods")
+def read_periods(node: exp.Expr, what: str) -> Days:
+    """Read a period, or a list of them; BindError if one is none."""
+    items = node.expressions if isinstance(node, exp.Tuple) else [node.unnest()]
+    texts = [item.name if isinstance(item, exp.Literal) and item.is_string else "" for item in items]
+    try:
+        return parse_periods(texts)
+    except ValueError:
+        raise bind_error(
+            node,
+            f"{what} must be periods in quotes.",
+            "periods = ('2025-03', '2025-05 to 2025-08'): years, months or days.",
+        ) from None
 
 
 @reads("pair")

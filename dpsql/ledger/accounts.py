@@ -7,8 +7,10 @@ settled charges depend on the rows alone, to the last digit: a checkpoint can be
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Iterable, Mapping
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -22,8 +24,9 @@ from dpsql.policy.model import Policy
 from dpsql.privacy.accountants import Accountant, Spent
 from dpsql.privacy.amounts import OwnRoom
 from dpsql.privacy.codec import write_record
-from dpsql.privacy.events import Event, PureDP
+from dpsql.privacy.events import Event, PureDP, find_cuts, list_periods, project_event
 from dpsql.privacy.filters import MECHANISM_SHARE, open_filter
+from dpsql.privacy.periods import FIRST, LAST, Days, list_segments, say_periods, unite, write_periods
 from dpsql.privacy.records import BudgetState
 
 _FOLD_ABOVE = 64
@@ -53,9 +56,46 @@ class FilterState:
             self._sum = self._add(self._with_left, self._open.values())
         return self._sum
 
-    def after(self, events: Iterable[Event]) -> Spent:
-        """Return the sums with further events."""
+    def after(self, events: Iterable[Event], day: int | None = None) -> Spent:
+        """Return the sums with further events: all, or those of the period of a ``day`` if each has its own budget."""
         return self._add(self.spent, events)
+
+    @property
+    def cuts(self) -> list[int]:
+        """The days at which other sums begin."""
+        return []
+
+    def find_unfit(self, events: Sequence[Event]) -> Unfit | None:
+        """Return the first event that the filter does not admit, one after another; None if all fit."""
+        spent = self.spent
+        for place, event in enumerate(events):
+            if not self.filter.admits(spent, event):
+                return Unfit(self, place, event)
+            spent = self.filter.add(spent, event)
+        return None
+
+    def copy(self) -> FilterState:
+        """Return a state with these sums that goes on alone."""
+        made = FilterState(self.whose, self.filter, self.base)
+        made._left, made._with_left = dict(self._left), self._with_left
+        made._open, made._sum = dict(self._open), self._sum
+        return made
+
+    def to_json(self) -> Any:
+        """Return the sums of settled charges for a checkpoint."""
+        return self.base.to_json()
+
+    def read_json(self, body: Any) -> bool:
+        """Read the sums that :meth:`to_json` wrote; return whether they are of this version's kinds."""
+        base = Spent.from_json(body)
+        if base is None or base.orders != self.filter.start.orders:
+            return False
+        self.base = self._with_left = self._sum = base
+        return True
+
+    def covers(self, body: Any) -> bool:
+        """Return whether sums of a checkpoint equal these, or exceed them by another version's rounding."""
+        return bool(body == self.base.to_json()) or _is_above(body, self.base)
 
     def _add(self, spent: Spent, events: Iterable[Event]) -> Spent:
         for event in events:
@@ -77,8 +117,17 @@ class FilterState:
         self._with_left = self._add(self.base, self._left.values())
         self._sum = None
 
-    def settle(self, statement: int, event: Event) -> None:
-        """Replace a reservation by the event that was used."""
+    def holds(self, statement: int) -> bool:
+        """Return whether a statement has an open reservation here."""
+        return statement in self._open or statement in self._left
+
+    def settle(self, statement: int, event: Event | None) -> None:
+        """Replace a reservation by the event that was used; None: by nothing."""
+        if event is None:
+            self._open.pop(statement, None)
+            self._left.pop(statement, None)
+            self._with_left, self._sum = self._add(self.base, self._left.values()), None
+            return
         self.base = self.filter.add(self.base, event)
         if self._open.pop(statement, None) is None:
             del self._left[statement]
@@ -88,18 +137,135 @@ class FilterState:
         self._sum = None
 
 
+@dataclass(frozen=True)
+class Unfit:
+    """An event that a filter does not admit: its place among those asked for, and the part that is too much.
+
+    ``days`` is the stretch of periods with the least room for it, and ``fits`` are those among its periods with enough.
+    """
+
+    state: FilterState
+    place: int
+    event: Event
+    days: Days | None = None
+    fits: Days = ()
+
+
+class PeriodState(FilterState):
+    """A filter for each period. Stretches of periods with one history share it.
+
+    An event is projected to the stretches of its periods (:func:`dpsql.privacy.events.project_event`): whatever reads a unit's
+    rows is in the sums of its whole period, so each filter's proof holds for its units. The sums of this state itself are those
+    of all charges, whatever their periods.
+    """
+
+    def __init__(self, whose: str | None, accountant: Accountant) -> None:
+        super().__init__(whose, accountant)
+        self._starts = [FIRST]
+        self._stretches = [FilterState(whose, accountant)]
+
+    def after(self, events: Iterable[Event], day: int | None = None) -> Spent:
+        if day is None:
+            return super().after(events)
+        parts = (project_event(event, day) for event in events)
+        return self._at(day).after(part for part in parts if part is not None)
+
+    @property
+    def cuts(self) -> list[int]:
+        return self._starts
+
+    def find_unfit(self, events: Sequence[Event]) -> Unfit | None:
+        refused, fits = [], []
+        for low, high in list_segments([*self._starts, *_find_all_cuts(events)], None):
+            known = [(place, part) for place, e in enumerate(events) if (part := project_event(e, low))]
+            unfit = self._at(low).find_unfit([part for _, part in known]) if known else None
+            if unfit is not None:
+                refused.append(replace(unfit, place=known[unfit.place][0], days=((low, high),)))
+            elif known:
+                fits.append((low, high))
+        if not refused:
+            return None
+        worst = min(refused, key=lambda u: (u.place, u.state.filter.room(u.state.spent).epsilon_left))
+        dated = all(list_periods(event) is not None for event in events)
+        return replace(worst, fits=unite(fits) if dated else ())
+
+    def reserve(self, statement: int, event: Event) -> None:
+        super().reserve(statement, event)
+        for state, part in self._project(event):
+            state.reserve(statement, part)
+
+    def charge(self, event: Event) -> None:
+        super().charge(event)
+        for state, part in self._project(event):
+            state.charge(part)
+
+    def settle(self, statement: int, event: Event | None) -> None:
+        super().settle(statement, event)
+        for start, state in zip(self._starts, self._stretches, strict=True):
+            if state.holds(statement):
+                state.settle(statement, None if event is None else project_event(event, start))
+
+    def forget_periods(self) -> None:
+        """Count all charges so far in every period: the periods mean other rows from now on."""
+        self._starts, self._stretches = [FIRST], [self.copy()]
+
+    def to_json(self) -> Any:
+        sums = [state.to_json() for state in self._stretches]
+        return {"all": self.base.to_json(), "starts": list(self._starts), "sums": sums}
+
+    def read_json(self, body: Any) -> bool:
+        starts = [int(start) for start in body["starts"]]
+        states = [FilterState(self.whose, self.filter) for _ in body["sums"]]
+        if starts != sorted(set(starts)) or starts[:1] != [FIRST] or len(starts) != len(states):
+            raise ValueError("a sum for each stretch of periods")
+        read = [state.read_json(one) for state, one in zip(states, body["sums"], strict=True)]
+        self._starts, self._stretches = starts, states
+        return super().read_json(body["all"]) and all(read)
+
+    def covers(self, body: Any) -> bool:
+        if not isinstance(body, dict) or body.get("starts") != self._starts:
+            return False
+        pairs = zip(self._stretches, body["sums"], strict=True)
+        return super().covers(body["all"]) and all(state.covers(one) for state, one in pairs)
+
+    def _at(self, day: int) -> FilterState:
+        return self._stretches[bisect_right(self._starts, day) - 1]
+
+    def _project(self, event: Event) -> Iterator[tuple[FilterState, Event]]:
+        """Yield the stretches of an event's periods with its part there, after a cut where these begin and end."""
+        for day in find_cuts(event):
+            if day not in self._starts and FIRST < day < LAST:
+                place = bisect_right(self._starts, day)
+                self._stretches.insert(place, self._stretches[place - 1].copy())
+                self._starts.insert(place, day)
+        for start, state in zip(self._starts, self._stretches, strict=True):
+            if (part := project_event(event, start)) is not None:
+                yield state, part
+
+
+def _find_all_cuts(events: Iterable[Event]) -> set[int]:
+    return {cut for event in events for cut in find_cuts(event)}
+
+
+_PER_PERIOD = "per period "
+"""Begins the limits of terms with a budget per period."""
+
+
 def write_limits(terms: Terms) -> str:
     """Write everything that the filters of terms are solved from; equal texts add up alike."""
     accountant, epsilon, delta, share, shares, _ = terms.limits()
     assert isinstance(shares, dict)
     limits: list[object] = [accountant, *map(str, (epsilon, delta, share))]
     limits.append({n: [*map(str, s)] for n, s in shares.items()})
-    return json.dumps(limits if terms.own is None else [*limits, terms.own_to_json()])
+    text = json.dumps(limits if terms.own is None else [*limits, terms.own_to_json()])
+    return _PER_PERIOD + text if terms.per_period else text
 
 
 def open_states(limits: str) -> list[FilterState]:
     """Open the filters of a text by :func:`write_limits`: the whole's, then those of the shares."""
-    return [FilterState(whose, accountant) for whose, accountant in _open_filters(limits)]
+    kind = PeriodState if limits.startswith(_PER_PERIOD) else FilterState
+    filters = _open_filters(limits.removeprefix(_PER_PERIOD))
+    return [kind(whose, accountant) for whose, accountant in filters]
 
 
 @lru_cache(maxsize=64)
@@ -120,13 +286,8 @@ def restore_states(limits: str, sums: list[Any]) -> list[FilterState] | None:
     states = open_states(limits)
     if len(states) != len(sums):
         raise ValueError("a sum for each filter")
-    found = []
-    for state, body in zip(states, sums, strict=True):
-        base = Spent.from_json(body)
-        if base is None or base.orders != state.filter.start.orders:
-            return None
-        found.append(FilterState(state.whose, state.filter, base))
-    return found
+    read = [state.read_json(body) for state, body in zip(states, sums, strict=True)]
+    return states if all(read) else None
 
 
 def compare_sums(sums: Mapping[str, Any], found: Mapping[str, list[FilterState]]) -> bool:
@@ -135,9 +296,8 @@ def compare_sums(sums: Mapping[str, Any], found: Mapping[str, list[FilterState]]
         states = found.get(limits)
         if states is None or len(states) != len(written):
             return False
-        for state, body in zip(states, written, strict=True):
-            if body != state.base.to_json() and not _is_above(body, state.base):
-                return False
+        if not all(state.covers(body) for state, body in zip(states, written, strict=True)):
+            return False
     return True
 
 
@@ -264,13 +424,10 @@ class Account:
         ``debit`` is an event that is charged to the analyst's share only.
         """
         for state in self.filters(analyst):
-            spent = state.spent
-            for event in events:
-                if not state.filter.admits(spent, event):
-                    return explain_exceeded(state, event)
-                spent = state.filter.add(spent, event)
-            if debit is not None and state.whose is not None and not state.filter.admits(spent, debit):
-                return explain_exceeded(state, debit, stored=True)
+            asked = events if debit is None or state.whose is None else (*events, debit)
+            unfit = state.find_unfit(asked)
+            if unfit is not None:
+                return explain_exceeded(unfit, stored=unfit.place == len(events))
         return None
 
     def apply(self, rows: Iterable[Row]) -> None:
@@ -295,7 +452,11 @@ class Account:
         self.policy = self.granted.policy
 
     def _on_adopt(self, row: Row, body: RowBody) -> None:
-        self.granted = Terms.from_json(body["terms"])
+        before, self.granted = self.granted, Terms.from_json(body["terms"])
+        if before is not None and before.redates(self.granted):
+            for state in itertools.chain(*self._sums.values()):
+                if isinstance(state, PeriodState):
+                    state.forget_periods()
         self.policy = self.granted.policy
         self._note(f"{row.at[:10]} the owner changed the terms: {'; '.join(body['changes'])}")
 
@@ -405,7 +566,7 @@ class Account:
             "last": self._last,
             "notices": list(self.notices),
             "open": [reservation.to_json() for reservation in self.open.values()],
-            "sums": {text: [state.base.to_json() for state in self._sums[text]] for text in kept},
+            "sums": {text: [state.to_json() for state in self._sums[text]] for text in kept},
         }
 
     @classmethod
@@ -450,11 +611,12 @@ def _check_cheaper(reserved: Reservation, event: Event) -> None:
         raise ValueError("more was used than reserved")
 
 
-def explain_exceeded(state: FilterState, event: Event, stored: bool = False) -> BudgetExceeded:
+def explain_exceeded(unfit: Unfit, stored: bool = False) -> BudgetExceeded:
     """Return the error for an event that a filter does not admit: the cost, the remaining budget, and an amount that fits.
 
     ``stored`` is true for an answer that another analyst paid for.
     """
+    state, event = unfit.state, unfit.event
     whose = f"{state.whose}'s " if state.whose else ""
     held = state.filter
     room, epsilon = held.room(state.spent), event.basic[0]
@@ -489,6 +651,10 @@ def explain_exceeded(state: FilterState, event: Event, stored: bool = False) -> 
             if room.epsilon_left
             else "stored answers are still free."
         )
+    if unfit.days is not None:
+        message = f"in {say_periods(unfit.days)}, {message}"
+    if unfit.fits:
+        fits = f"OPTIONS (periods = {write_periods(unfit.fits)}) would fit.  {fits}"
     if stored:
         cost = f"This stored answer costs {held.write_charge(event)} of {whose}share"
         return BudgetExceeded(f"{cost}; {message}", hint=where)
@@ -501,21 +667,62 @@ def make_budget_state(
     analyst: str | None,
     after: Iterable[Event] = (),
     debit: Event | None = None,
+    domain: Days | None = None,
 ) -> BudgetState:
     """Return the state of an analyst's share, with the whole inside; without a share, the state of the whole.
 
-    ``after``: further events, counted as if they were charged; ``debit``: one that is charged to the share only.
+    With budgets per period it is that of the fullest period in the ``domain``, with those of all stretches of it.
+
+    Args:
+        after: further events, counted as if they were charged.
+        debit: one that is charged to the share only.
     """
+    if not account.terms.per_period:
+        return _make_state(account, policy, analyst, tuple(after), debit)
+    events, states = tuple(after), account.filters(analyst)
+    both = events if debit is None else (*events, debit)
+    cuts = [cut for state in states for cut in state.cuts]
+    known: dict[tuple[Spent, ...], BudgetState] = {}
+    found: list[tuple[tuple[int, int], BudgetState]] = []
+    for low, high in list_segments([*cuts, *_find_all_cuts(both)], domain):
+        sums = tuple(state.after(both if state.whose else events, low) for state in states)
+        state = known.get(sums)
+        if state is None:
+            state = known[sums] = _make_state(account, policy, analyst, events, debit, low)
+        if found and found[-1][1] is state and found[-1][0][1] == low:
+            low = found.pop()[0][0]
+        found.append(((low, high), state))
+    if not found:
+        return _make_state(account, policy, analyst, events, debit)
+    stretches = tuple(replace(state, period=say_periods((days,))) for days, state in found)
+    fullest = min(stretches, key=_find_left)
+    alone = len({id(state) for _, state in found}) == 1
+    return replace(fullest, period="each period" if alone else fullest.period, stretches=stretches)
+
+
+def _find_left(state: BudgetState) -> Fraction:
+    return state.left_epsilon if state.own is None else state.own.left
+
+
+def _make_state(
+    account: Account,
+    policy: Policy | None,
+    analyst: str | None,
+    after: tuple[Event, ...],
+    debit: Event | None,
+    day: int | None = None,
+) -> BudgetState:
+    """Return the state of the budget, or with a ``day`` of that of its period."""
     default = policy.budget.default_epsilon if policy is not None else None
-    states, events = account.filters(analyst), tuple(after)
+    states, events = account.filters(analyst), after
     at_delta = account.terms.at_delta
-    whole = _state([state for state in states if state.whose is None], default, None, events, at_delta)
+    whole = _state([s for s in states if s.whose is None], default, None, events, at_delta, day)
     own = [state for state in states if state.whose is not None]
     if not own:
         return whole
     events = events if debit is None else (*events, debit)
     answers = "shared" if policy is None else policy.budget.answers
-    return replace(_state(own, default, whole, events, at_delta), answers=answers)
+    return replace(_state(own, default, whole, events, at_delta, day), answers=answers)
 
 
 def _state(
@@ -524,9 +731,10 @@ def _state(
     whole: BudgetState | None,
     after: tuple[Event, ...],
     at_delta: Fraction,
+    day: int | None,
 ) -> BudgetState:
     """Return the state of the first filter, with the least remaining budget of all filters."""
-    held, spents = states[0].filter, [state.after(after) for state in states]
+    held, spents = states[0].filter, [state.after(after, day) for state in states]
     rooms = [state.filter.room(spent) for state, spent in zip(states, spents, strict=True)]
     room = min(rooms, key=lambda room: room.epsilon_left)
     left, rule, delta_left = room.epsilon_left, room.rule, min(room.delta_left for room in rooms)

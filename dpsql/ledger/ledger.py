@@ -40,6 +40,7 @@ from dpsql.privacy.accountants import Accountant, Spent
 from dpsql.privacy.amounts import format_percent
 from dpsql.privacy.events import Event, GroupSelection, PureDP, RoundedGaussian, compose_events
 from dpsql.privacy.filters import ACCOUNTANTS
+from dpsql.privacy.periods import Days
 from dpsql.privacy.records import OTHERS, BudgetState, Entry
 
 __all__ = ["BudgetState", "Entry", "KeptReleases", "Ledger", "Ticket"]
@@ -391,13 +392,20 @@ class Ledger:
         """
         self._check_continued()
         with self._book.reading():
-            return make_budget_state(self._book.account, self.policy, self.analyst, after, debit)
+            account, domain = self._book.account, self._find_domain()
+            return make_budget_state(account, self.policy, self.analyst, after, debit, domain)
 
     def say_left(self) -> str:
         """Return the sentence of :meth:`state` about the remaining budget after the last settlement."""
         self._check_continued()
         with self._book.reading():  # the sentence needs no number of further statements
-            return make_budget_state(self._book.account, None, self.analyst).sentence
+            domain = self._find_domain()
+            return make_budget_state(self._book.account, None, self.analyst, domain=domain).sentence
+
+    def _find_domain(self) -> Days | None:
+        """Return the days of the tables with a budget per period; None if unknown."""
+        per_period = self.policy is not None and self.policy.budget.per_period
+        return self.policy.find_domain(self.policy.today) if self.policy is not None and per_period else None
 
     def find_excess(self, *events: Event, debit: Event | None = None) -> BudgetExceeded | None:
         """Return the error that reserving these events in order would raise now; None if all fit.

@@ -13,6 +13,8 @@ change the subject of the promise, which the log records: ``Ledger.adopt``, or `
 | the budget's currency: epsilon, mu or rho | | change |
 | an analyst's share | lower, give to a new name | raise, remove |
 | the data set | | change |
+| one budget for all periods, or one per period | one for all | one per period |
+| the first day of the data (`data_from`), with a budget per period | later | earlier |
 """
 
 from __future__ import annotations
@@ -57,6 +59,10 @@ class Terms:
     """The budget, if it was granted in mu or rho; epsilon is then its equivalent at :attr:`at_delta`."""
     own_shares: Mapping[str, Fraction] = field(default_factory=dict)
     """The analysts' shares in that currency."""
+    per_period: bool = False
+    """Whether each period has this budget of its own."""
+    starts: Mapping[str, str] = field(default_factory=dict)
+    """The first days of the tables with such periods."""
 
     @classmethod
     def of(cls, policy: Policy, dataset: str) -> Terms:
@@ -77,6 +83,8 @@ class Terms:
             own_shares={}
             if own is None
             else {n: a.amounts[own.currency] for n, a in sorted(policy.analysts.items())},
+            per_period=budget.per_period,
+            starts={n: str(t.data_from) for n, t in sorted(tables.items()) if t.data_from is not None},
         )
 
     @property
@@ -114,6 +122,8 @@ class Terms:
     def to_json(self) -> dict[str, object]:
         body = write_record(self)
         del body["delta_share"], body["own"], body["own_shares"]
+        if not self.per_period:
+            del body["per_period"], body["starts"]
         body |= {} if self.delta_share is None else {"mechanism_delta_share": str(self.delta_share)}
         return body | ({} if self.own is None else {"own": self.own_to_json()})
 
@@ -167,6 +177,13 @@ class Terms:
         for sign, was, now in (whole, ("δ", self.delta, asked.delta)):
             if now > was:
                 wants.append(f"the budget was {sign}={write_short(was)} and is now {sign}={write_short(now)}")
+        if asked.per_period and not self.per_period:
+            wants.append("the budget was one for all periods, and each period now has its own")
+        wants += [
+            f"data_from of {name} was {self.starts[name]} and is now {start}"
+            for name, start in asked.starts.items()
+            if start < self.starts.get(name, start)
+        ]
         for name, unit in asked.units.items():
             if name not in self.units:
                 wants.append(f"the private table {name} was added")
@@ -183,6 +200,11 @@ class Terms:
             if now > most or asked.shares[name][1] > delta:
                 wants.append(f"the share of {name} was raised")
         return wants
+
+    def redates(self, later: Terms) -> bool:
+        """Return whether rows may belong to other periods under later terms, so that earlier charges count in each."""
+        changed = any(self.units.get(name, unit) != unit for name, unit in later.units.items())
+        return changed or not later.units.keys().isdisjoint(self.public)
 
     def _compare_sources(self, asked: Terms) -> str:
         """Describe the tables whose files differ from those in the ledger's policy."""

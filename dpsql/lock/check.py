@@ -303,7 +303,10 @@ def check_pattern(
 
 def check_tree(query: tree.Query, claimed: ClaimedText, known: tree.Known) -> frozenset[str] | None:
     """Prove that a tree does no more than its claim; see :func:`check`."""
-    checker, claim = Checker(known, claimed.lent, named=tree.columns_of(query)), claimed.claim
+    checker, claim = (
+        Checker(known, claimed.lent, named=tree.columns_of(query), paid=claimed.periods),
+        claimed.claim,
+    )
     narrow: frozenset[str] | None = None
     if isinstance(claim, RowsClaim) and claim.limit is not None:
         if not isinstance(query, Select) or query.limit != claim.limit:

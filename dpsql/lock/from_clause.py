@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,9 +12,11 @@ from functools import reduce
 from dpsql.lock import expressions, tree
 from dpsql.lock.expressions import WHOLE, Env, Expressions
 from dpsql.lock.facts import Facts, Kind, Relation, Symbol, Symbols, Value, times
-from dpsql.lock.tree import Expr, Hop, Literal, Ref, refuse
+from dpsql.lock.tree import Call, Expr, Hop, Literal, Ref, refuse
 from dpsql.mechanisms.base import LentTotals
 
+Ranges = Sequence[tuple[int, int]]
+"""Half-open ranges of days, as ordinals."""
 Pairs = Sequence[tuple[Symbol, Symbol]]
 """Columns that a top-level ``=`` makes equal."""
 Scan = tuple[tuple[str, ...], str, Mapping[str, Value]]
@@ -321,6 +325,8 @@ class Sources:
     named: frozenset[str] | None = None
     """The columns that the text names; None: perhaps all."""
     scanned: list[tree.Base] = field(default_factory=list)
+    paid: Ranges | None = None
+    """The days of the periods that pay for the text; None for all."""
 
     def __post_init__(self) -> None:
         self.expressions = Expressions(self.symbols, self.query, self.known.salt, self.known.macros)
@@ -424,6 +430,7 @@ class Sources:
         match source:
             case tree.Table(path):
                 relation = self._table(path)
+                _check_paid(self.known.tables.get(path), source.alias, conditions, self.paid)
             case tree.Derived(query):
                 relation = self.query(query, outer)
             case tree.Values():
@@ -627,3 +634,87 @@ def _different(row: Sequence[Expr]) -> bool:
         or (of is str and kind in ("", "VARCHAR"))
         or (of is bool and kind == "")
     )
+
+
+# -- budgets per period ---------------------------------------------------------------------------------------------------
+
+
+def _check_paid(base: tree.Base | None, alias: str, conditions: list[Expr], paid: Ranges | None) -> None:
+    """Refuse a scan that may read periods which do not pay for the text.
+
+    ``conditions`` hold for every row of the scan that its own SELECT keeps, so only they limit its days.
+    """
+    if base is None or paid is None or base.public:
+        return
+    if base.undated:
+        refuse("rows without a period, which all periods pay for")
+    if not base.dated or base.period is None:
+        return
+    _, part, column = base.period
+    days: Ranges = [(_DAYS[0], _DAYS[1])]
+    for node in conditions:
+        days = _both(days, _days_of(node, Ref(alias, column), base.columns[column]))
+    for low, high in days:
+        if low <= _DAYS[0] or high >= _DAYS[1]:
+            refuse("a scan whose periods have no end")
+        start, end = _period_of(low, part)[0], _period_of(high - 1, part)[1]
+        if not any(first <= start and end <= last for first, last in paid):
+            refuse("a scan of periods that do not pay")
+
+
+_DAYS = (0, datetime.date.max.toordinal())
+"""Days before and after all that can be compared."""
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+
+
+def _days_of(node: Expr, column: Ref, kind: str) -> Ranges:
+    """Return the days outside of which a condition is never true; all days for a condition of another form."""
+    match node:
+        case Call("and", args):
+            days: Ranges = [_DAYS]
+            for arg in args:
+                days = _both(days, _days_of(arg, column, kind))
+            return days
+        case Call("or", args):
+            return [pair for arg in args for pair in _days_of(arg, column, kind)]
+        case Call(">=", (Ref() as read, constant)) if read == column:
+            day = _day(constant, kind)
+            return [_DAYS] if day is None else [(day, _DAYS[1])]
+        case Call("<", (Ref() as read, constant)) if read == column:
+            day = _day(constant, kind)
+            return [_DAYS] if day is None else [(_DAYS[0], day)]
+    return [_DAYS]
+
+
+def _day(node: Expr, kind: str) -> int | None:
+    """Return the day at whose start a constant of the column's own type is; None for any other expression."""
+    match node:
+        case tree.Cast(Literal(str(text)), type) if type == kind and kind in ("DATE", "TIMESTAMP"):
+            date = text.removesuffix(" 00:00:00") if kind == "TIMESTAMP" else text
+            if _DAY.fullmatch(date) is not None:
+                try:
+                    return datetime.date.fromisoformat(date).toordinal()
+                except ValueError:
+                    return None
+    return None
+
+
+def _both(one: Ranges, other: Ranges) -> Ranges:
+    pairs = [(max(a, c), min(b, d)) for a, b in one for c, d in other]
+    return [(low, high) for low, high in pairs if low < high]
+
+
+def _period_of(day: int, part: str) -> tuple[int, int]:
+    """Return the first day of a day's period, and the first day after it."""
+    date = datetime.date.fromordinal(day)
+    if part == "day":
+        return day, day + 1
+    if part == "week":
+        monday = day - (day - 1) % 7  # the first of January of the year 1 was a Monday
+        return monday, monday + 7
+    length = {"month": 1, "quarter": 3, "year": 12}.get(part)
+    if length is None or date.year == datetime.MAXYEAR:
+        refuse("a period of another length")
+    month = date.year * 12 + (date.month - 1) // length * length
+    first, after = (datetime.date(m // 12, m % 12 + 1, 1).toordinal() for m in (month, month + length))
+    return first, after

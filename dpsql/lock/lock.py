@@ -373,8 +373,10 @@ class Lock:
         if table.public:
             return Base(schema, public=True)
         path = table.unit_path
+        per_period = self.catalog.policy.budget.per_period
+        undated = per_period and table.period is None
         if not path:
-            return Base(schema)
+            return Base(schema, undated=undated)
         hops = []
         for hop in path[1:]:
             target = self.catalog.find(hop.table, None)
@@ -385,7 +387,8 @@ class Lock:
             hops.append(Hop(self._path(target), self._column(target, hop.key), column, kind, parted))
         unit = self._column(table, path[0].column)
         kind, period = self._parted(table, schema[unit])
-        return Base(schema, False, unit, tuple(hops), kind, period)
+        dated = per_period and period is not None
+        return Base(schema, False, unit, tuple(hops), kind, period, dated, undated)
 
     def _parted(self, table: Table, kind: str) -> tuple[str, tuple[str, str, str] | None]:
         """Return a unit's type, made different for units of different periods, and its period."""
@@ -404,12 +407,12 @@ class Lock:
 
 
 def _key(claimed: ClaimedText) -> tuple[object, ...]:
-    return claimed.claim, tuple(sorted(claimed.lent))
+    return claimed.claim, claimed.periods, tuple(sorted(claimed.lent))
 
 
 def _rests_on(claimed: ClaimedText, lent: Columns) -> tuple[object, ...]:
     """Return everything that a proof depends on except the text and the policy."""
-    return claimed.claim, repr(sorted(claimed.lent.items())), repr(sorted(lent.items()))
+    return claimed.claim, claimed.periods, repr(sorted(claimed.lent.items())), repr(sorted(lent.items()))
 
 
 def _prove_under_one(claims: Sequence[ClaimedText], prove: Callable[[ClaimedText], object]) -> None:

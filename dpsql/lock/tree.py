@@ -385,6 +385,8 @@ class Base:
         path: the hops from there; empty if the column is the unit.
         kind: the unit's SQL type.
         period: a function, its part, and its column: the unit is the pair of the unit column and that function's value.
+        dated: whether a text may read only the periods that pay for it.
+        undated: whether all periods must pay, as its units have none.
     """
 
     columns: Mapping[str, str]
@@ -393,6 +395,8 @@ class Base:
     path: tuple[Hop, ...] = ()
     kind: str = ""
     period: tuple[str, str, str] | None = None
+    dated: bool = False
+    undated: bool = False
 
     @cached_property
     def names(self) -> frozenset[str]:

@@ -33,6 +33,7 @@ from dpsql.interrupts import check_stop
 from dpsql.mechanisms.per_group import Noise
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import Event
+from dpsql.privacy.periods import Days
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -443,13 +444,15 @@ Claim = (
 class ClaimedText:
     """A text, its claim, and the private relations that the operator adds to it.
 
-    ``late``: it belongs to a faster route, and is proved when it is read instead of before payment.
+    ``late``: it belongs to a faster route, and is proved when it is read instead of before payment. ``periods``: those that
+    pay for it, with a budget per period; None for all. Its block sets them: until then it may read no private row.
     """
 
     text: str
     claim: Claim
     lent: Mapping[str, LentTotals | Sequence[str]] = field(default_factory=dict)
     late: bool = False
+    periods: Days | None = ()
 
 
 # -- operators --------------------------------------------------------------------------------------------------------

@@ -41,6 +41,7 @@ from dpsql.policy.toml import Section, assign, declare_field, parse_toml, read_s
 from dpsql.policy.validate import NameMapping, Value, fold
 from dpsql.privacy.amounts import LARGEST, SYMBOLS, Amount
 from dpsql.privacy.filters import ACCOUNTANTS, MECHANISM_SHARE
+from dpsql.privacy.periods import Days, unite, widen_to_periods
 
 MAX_ANSWER_TIMES = 1000
 """The most times of the grid that a policy may list; after the last one they double."""
@@ -186,6 +187,8 @@ class Budget(Section):
             ignores it. A ledger keeps the share that it was opened with.
         answers: ``"shared"``: a stored answer is free for all analysts who may ask its statement. ``"own"``: an analyst's
             share, but not the whole, is debited once for each stored answer that another analyst paid for.
+        per_period: whether each period of the tables with ``privacy_period`` has this budget of its own. A statement is charged
+            to the periods that it reads; one that reads a table without a period, to all.
 
     Numbers may be ints, Fractions, or floats, which count as the decimal that prints them.
 
@@ -203,6 +206,7 @@ class Budget(Section):
     mu: Fraction | None = declare_field(validate.settle_positive)
     rho: Fraction | None = declare_field(validate.settle_positive)
     answers: str = declare_field(validate.settle_choice("shared", "own"), "shared")
+    per_period: bool = declare_field(validate.settle_flag, False)
 
     def _check_together(self) -> None:
         self._settle_own()
@@ -359,6 +363,7 @@ class Policy(Section):
         if any(found is not None for found in periods.values()):
             settled = {name: table.parted_by(periods[name]) for name, table in self.tables.items()}
             assign(self, "tables", NameMapping(settled))
+        self._check_periods()
         own, whole = self.budget.currency, self.budget.amounts
         for name, analyst in self.analysts.items():
             shares = analyst.amounts
@@ -378,6 +383,22 @@ class Policy(Section):
                         keys=("analysts", name, key),
                         hint=f"a share is at most the {key} of [budget].",
                     )
+
+    def _check_periods(self) -> None:
+        """Check that a budget per period has periods, and each of them public ends."""
+        per_period = self.budget.per_period
+        for name, table in self.tables.items():
+            try:
+                table.check_budget(per_period)
+            except PolicyError as error:
+                error.keys = ("tables", name, *error.keys)
+                raise
+        if per_period and all(table.declared_period is None for table in self.tables.values()):
+            raise PolicyError(
+                "the budget is per period, and no table has a privacy_period.",
+                keys=("budget", "per_period"),
+                hint="""add privacy_period = "date_trunc('month', day)" to a table, or remove per_period.""",
+            )
 
     def _check_paths(self, table: Table) -> None:
         """Check that the tables on the way to the unit are in the policy, and lead to the same unit."""
@@ -405,8 +426,7 @@ class Policy(Section):
 
     def _find_period(self, table: Table) -> Period | None:
         """Return the period of a table's units: its own, or that of the table at the end of its path."""
-        end = table.unit_path[-1].table if len(table.unit_path) > 1 else table.name
-        return self.tables[end].declared_period
+        return self.find_holder(table).declared_period
 
     def table(self, name: str) -> Table | None:
         """Return the table of a name in any (ASCII) case; None if there is none."""
@@ -446,6 +466,20 @@ class Policy(Section):
             said["budget"]["answers"] = answers
         kept = {"ledger": self.ledger.collect(), "server": self.server.collect()}
         return write_toml({**said, **{name: rules for name, rules in kept.items() if rules}}, _INLINE)
+
+    @property
+    def today(self) -> datetime.date:
+        """Today in the policy's time zone, which ends the data of tables whose ``data_until`` is a word."""
+        return datetime.datetime.now(zoneinfo.ZoneInfo(self.server.time_zone)).date()
+
+    def find_holder(self, table: Table) -> Table:
+        """Return the table at the end of a table's path to its unit, which declares the period of its units."""
+        return self.tables[table.unit_path[-1].table] if len(table.unit_path) > 1 else table
+
+    def find_domain(self, today: datetime.date) -> Days:
+        """Return the whole periods of all tables with a budget per period; none without one."""
+        dated = [(table.find_days(today), table.declared_period) for table in self.tables.values()]
+        return unite(p for days, period in dated if period for p in widen_to_periods(days, period.part))
 
     def find_analyst(self, name: str) -> str | None:
         """Return an analyst's name as the policy writes it, given any case; None for analysts without a share."""

@@ -7,6 +7,7 @@ assertion change answers, but no guarantee.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import datetime
 import re
@@ -22,6 +23,7 @@ from dpsql.policy import validate
 from dpsql.policy.time_zones import settle_zone
 from dpsql.policy.toml import Section, assign, declare_field
 from dpsql.policy.validate import OTHER_SCRIPTS, DateBound, Value, fold, settle_text
+from dpsql.privacy.periods import PARTS, Days, unite
 
 TEXT_KINDS = {
     ending + packed: kind
@@ -348,6 +350,29 @@ def parse_period(text: str) -> Period:
     raise ValueError("")
 
 
+WORDS_FOR_DAYS = {"today": 0, "yesterday": -1}
+"""The words that ``data_until`` takes instead of a date, as days from today."""
+
+
+def settle_first_day(key: str, value: object) -> datetime.date:
+    """Read a date."""
+    if isinstance(value, str):
+        with contextlib.suppress(ValueError):
+            value = datetime.date.fromisoformat(value)
+    if type(value) is not datetime.date:
+        raise PolicyError(f"{key} must be a date.", hint=f"{key} = 2024-01-01")
+    return value
+
+
+def settle_last_day(key: str, value: object) -> datetime.date | str:
+    """Read a date, ``"today"`` or ``"yesterday"``."""
+    try:
+        return value if value in WORDS_FOR_DAYS and isinstance(value, str) else settle_first_day(key, value)
+    except PolicyError:
+        hint = f'{key} = 2025-12-31, or {key} = "yesterday"'
+        raise PolicyError(f'{key} must be a date, "today" or "yesterday".', hint=hint) from None
+
+
 @dataclass(frozen=True)
 class Table(Section):
     """A table that analysts may name.
@@ -364,6 +389,8 @@ class Table(Section):
             allows joins by them; their exact queries still demand equal units.
         privacy_period: a function of the row that divides units, as ``"date_trunc('month', day)"``: one person's rows
             within one month are then a unit. A table whose path leads here takes the period of the row that it finds.
+        data_from, data_until: the first and the last day whose rows exist for statements, with ``per_period`` in the budget.
+            Both are public. The last may be ``"today"`` or ``"yesterday"``, in the server's time zone.
         max_rows: the most rows of one unit that count in one statement (1 if the unit is ROW). It is a default: a query
             may name another cap. For a cap that is found privately (``max_rows_contributed = AUTO``) it is the ceiling.
         max_rows_per_group: the most rows of one unit that count in one group. Without groups, all rows are one group.
@@ -382,6 +409,8 @@ class Table(Section):
     privacy_unit: str | tuple[str, ...] | None = declare_field(settle_paths, only="private", todo=True)
     determines: tuple[str, ...] = declare_field(settle_dependencies, (), only="private")
     privacy_period: str | None = declare_field(settle_period, only="private")
+    data_from: datetime.date | None = declare_field(settle_first_day, only="private")
+    data_until: datetime.date | str | None = declare_field(settle_last_day, only="private")
     max_rows: int | None = declare_field(validate.settle_whole, only="private", todo=True)
     max_rows_per_group: int | None = declare_field(validate.settle_whole, only="private", todo=True)
     max_groups: int | None = declare_field(validate.settle_whole, only="private", todo=True)
@@ -508,6 +537,42 @@ class Table(Section):
     def period(self) -> Period | None:
         """The period that divides its units: its own or, within a policy, that of the table at the end of its path."""
         return self._parted or self.declared_period
+
+    def find_days(self, today: datetime.date) -> Days:
+        """Return the days whose rows exist for statements; none without ``data_from`` and ``data_until``."""
+        if self.data_from is None or self.data_until is None:
+            return ()
+        last = self.data_until
+        if isinstance(last, str):
+            last = today + datetime.timedelta(days=WORDS_FOR_DAYS[last])
+        return unite([(self.data_from.toordinal(), last.toordinal() + 1)])
+
+    def check_budget(self, per_period: bool) -> None:
+        """Check that the table's period may have budgets of its own; PolicyError if not, with the table's key."""
+        period = self.declared_period
+        given = next((key for key in ("data_from", "data_until") if getattr(self, key) is not None), None)
+        if given is not None and (period is None or not per_period):
+            needs = "privacy_period" if period is None else "per_period = true in [budget]"
+            raise PolicyError(
+                f"{given} of {self.name} needs {needs}.", keys=(given,), hint=f"add it, or remove {given}."
+            )
+        if period is None or not per_period:
+            return
+        if period.part not in PARTS:
+            raise PolicyError(
+                f"a budget per period needs periods of whole days, and {self.name} has {period}.",
+                keys=("privacy_period",),
+                hint=f"privacy_period = \"date_trunc('month', {period.column})\", or {', '.join(PARTS)}.",
+            )
+        for key, example in (("data_from", "2024-01-01"), ("data_until", '"yesterday"')):
+            if getattr(self, key) is None:
+                raise PolicyError(
+                    f"{self.name} has a budget per period, and no {key}.",
+                    keys=("privacy_period",),
+                    hint=f"add {key} = {example}: a public date, which is not read off the data.",
+                )
+        if isinstance(self.data_until, datetime.date) and not self.find_days(self.data_until):
+            raise PolicyError(f"data_until of {self.name} is before data_from.", keys=("data_until",))
 
     def parted_by(self, period: Period | None) -> Table:
         """Return the table with the period of the table at the end of its path."""

@@ -13,7 +13,7 @@ from fractions import Fraction
 from dpsql.numerics.exact_numbers import DOWN, UP, write_number, write_pair, write_short
 from dpsql.privacy.accountants import MANY, Accountant
 from dpsql.privacy.amounts import OwnRoom, format_percent, say_what_is_left
-from dpsql.privacy.events import Event
+from dpsql.privacy.events import Event, say_paying
 from dpsql.privacy.filters import ACCOUNTANTS
 
 BAR_WIDTH = 20
@@ -58,6 +58,10 @@ class BudgetState:
     """The room left of the share alone in the rule's own currency, if less is left of the whole."""
     answers: str = field(default="shared", repr=False)
     """The price of a stored answer that another analyst paid for: none (``shared``), or the own share pays (``own``)."""
+    period: str = field(default="", repr=False)
+    """The periods whose budget it is, in words; empty without budgets per period."""
+    stretches: tuple[BudgetState, ...] = field(default=(), repr=False)
+    """The states of all stretches of periods with equal sums, in order; this one is the fullest."""
 
     @property
     def has_rule(self) -> bool:
@@ -109,6 +113,9 @@ class BudgetState:
         With less left of the whole than of a share, both are named:
         ``"ε=1.73 of ana's ε=2 left, but only ε=0.93 of the whole"``.
         """
+        return f"{self._say_left()} in {self.period}" if self.period else self._say_left()
+
+    def _say_left(self) -> str:
         mine = f"{self.analyst}'s " if self.analyst else ""
         if self.own is not None and self.share_own is not None:
             return f"{self.share_own.say(self.limit_epsilon, mine)}, but only {self.left} of the whole"
@@ -224,7 +231,8 @@ class Entry:
         """Return the charge of an accountant for display; ``"0"`` for a refused statement."""
 
         def write(event: Event) -> str:
-            return event.sentence() if isinstance(accountant, str) else accountant.write_charge(event)
+            charge = event.sentence() if isinstance(accountant, str) else accountant.write_charge(event)
+            return charge + say_paying(event)
 
         event = self.charged(accountant)
         parts = [] if event is None else [write(event)]

@@ -317,8 +317,13 @@ def list_budget(state: BudgetState, lasting: bool = True) -> Figures:
     The remaining amount of a share is that of its own limit: a statement needs room in both rows.
 
     With a share, ``answers`` is ``shared`` if stored answers that another analyst paid for are free, or ``own`` if the
-    share pays for them. ``lasts`` says whether a ledger keeps the budget, or only this process.
+    share pays for them. ``lasts`` says whether a ledger keeps the budget, or only this process. With budgets per period the
+    first column is ``period``: each stretch of periods with equal amounts has its rows.
     """
+    if state.stretches:
+        names, _ = list_budget(replace(state, stretches=()), lasting)
+        listed = [(one.period, row) for one in state.stretches for row in list_budget(one, lasting)[1]]
+        return ("period", *names), [(period, *row) for period, row in listed]
     rows: list[tuple[_Value, ...]] = []
     for s in _states(state):
         left, room = s.left_epsilon if s.share_left is None else s.share_left, s.share_own or s.own

@@ -23,7 +23,15 @@ from dpsql.mechanisms.moments import MEAN_ROWS
 from dpsql.numerics.exact_numbers import write_number
 from dpsql.policy.model import Budget, Policy
 from dpsql.privacy.amounts import SYMBOLS, Amount
-from dpsql.privacy.events import DiscreteLaplace, Event, NoiseReduction, compose_events
+from dpsql.privacy.events import (
+    DiscreteLaplace,
+    Event,
+    NoiseReduction,
+    compose_events,
+    list_periods,
+    say_paying,
+)
+from dpsql.privacy.periods import intersect, parse_periods, say_periods, subtract, unite
 from dpsql.report.charge_explanation import chooses_groups, explain_debit, explain_loss, find_named_tables
 from dpsql.session.explanation import Errors, Explanation, Why, WhyPart, end_sentence, explain_error
 from dpsql.session.stored_blocks import PreparedPlan
@@ -40,9 +48,9 @@ _NOTHING_SPENT = "Nothing has been spent and no private data were read."
 
 
 def write_charge(ledger: Ledger, event: Event | None, debit: Event | None = None) -> str:
-    """Return a charge, and the debit of the analyst's share alone, as the ledger's accountant writes them."""
+    """Return a charge with the periods that pay it, and the debit of the analyst's share, as the accountant writes them."""
     write = ledger.accountant.write_charge
-    parts = [] if event is None else [write(event)]
+    parts = [] if event is None else [write(event) + say_paying(event)]
     return " and ".join([*parts, *([] if debit is None else [f"{write(debit)} of {ledger.analyst}'s share"])])
 
 
@@ -163,6 +171,7 @@ def explain_plan(
     pairs = zip(prepared.answered.blocks, plan.blocks, strict=True)
     blocks = tuple(replace(own, strategy=block.strategy) for own, block in pairs)
     sentences = [*describe_plan(replace(prepared.answered, blocks=blocks)), *prepared.sentences()]
+    sentences += [] if event is None else _describe_paying(event, ledger)
     if not plan.blocks:
         price = "It reads nothing private and costs nothing."
         sentences = ["This statement reads public data only."]
@@ -195,10 +204,30 @@ def explain_plan(
     )
 
 
+def _describe_paying(event: Event, ledger: Ledger) -> Iterator[str]:
+    """Yield the sentence on the periods that pay for an event, and the one of them with the least left."""
+    stretches = ledger.state().stretches
+    if not stretches:
+        return
+    days = list_periods(event)
+    if days is None:
+        yield (
+            "All periods pay for this, also later ones: it reads a table without privacy_period, or is a threshold."
+        )
+        return
+    paying = [s for s in stretches if intersect(parse_periods([s.period]), days)]
+    whole = unite(pair for s in stretches for pair in parse_periods([s.period]))
+    least = min(paying, key=lambda s: s.left_epsilon, default=None)
+    left = f", of which {least.period} has least left: {least.left}" if least and len(paying) > 1 else ""
+    every = "" if subtract(whole, days) else " They are all there are: OPTIONS (periods = ...) names fewer."
+    yield f"Periods that pay: {say_periods(days)}{left}.{every}"
+
+
 def explain_declaration(declared: Declaration, ledger: Ledger, as_json: bool = False) -> Explanation:
     """Explain what DECLARE would reserve, and how its questions would be answered."""
     price = _explain_price("Would reserve", ledger, declared.event)
-    return Explanation(declared.sentences(), price, (), "", as_json, event=declared.event)
+    sentences = (*declared.sentences(), *_describe_paying(declared.event, ledger))
+    return Explanation(sentences, price, (), "", as_json, event=declared.event)
 
 
 def explain_all(parts: list[Explanation], ledger: Ledger) -> Explanation:

@@ -48,6 +48,7 @@ from dpsql.mechanisms.subsample.blocks import RegisteredFunction
 from dpsql.noise.entropy import Entropy
 from dpsql.policy.model import Policy
 from dpsql.privacy.events import Composed, Event
+from dpsql.privacy.periods import Days
 from dpsql.session.block_keys import BlockKeys
 from dpsql.session.explain import (
     NO_CHARGE,
@@ -91,7 +92,9 @@ class PlanCheck:
             for item in block.inputs if not self.engine.lossless else ():
                 if not any(name in item.sql for name in released):
                     self.engine.check_lent(self.finisher.finish(item.sql, {}, plan.public))
-            self.gate.prove(block.operator, name_columns({i.name: lent[i.name] for i in block.inputs}))
+            self.gate.prove(
+                block.operator, name_columns({i.name: lent[i.name] for i in block.inputs}), block.periods
+            )
             self._bind_all(block, lent)
 
     def _bind_all(self, block: PrivateBlock, lent: Mapping[str, Columns]) -> None:
@@ -118,10 +121,16 @@ class PlanCheck:
         if not apart:  # a query that is run apart reads rows of one block, and no failure of it is seen
             read = tuple(sorted((name, *map(tuple, columns)) for name, columns in lent.items()))
             self.gate.prove_typed(
-                block.operator, query, filled, names, lambda given: self.engine.plan(given, lent), read
+                block.operator,
+                query,
+                filled,
+                names,
+                lambda given: self.engine.plan(given, lent),
+                read,
+                block.periods,
             )
         if written is not None:
-            self.gate.prove_written(block.operator, query, written, names, STAND_INS["salt"])
+            self.gate.prove_written(block.operator, query, written, names, STAND_INS["salt"], block.periods)
 
     def _find_shape(
         self, query: str, lent: Mapping[str, Columns], bound: Collection[str]
@@ -399,7 +408,7 @@ class Pipeline:
         """
 
         def draw(block: PrivateBlock, lent: Mapping[str, pa.Table]) -> Release:
-            return block.operator.release(self.reader(lent, block.operator), self.entropy)
+            return block.operator.release(self.reader(lent, block.operator, block.periods), self.entropy)
 
         listener = _touch.get()
         if listener is not None and any(
@@ -414,14 +423,19 @@ class Pipeline:
         if outcome != "released":
             self._fail(ticket, outcome)
 
-    def reader(self, lent: Mapping[str, pa.Table], operator: object = None) -> Read:
-        """Return the function that reads exact rows for an operator; without an operator, texts are not proved."""
-        engine, exact = self.engine, self.gate.reading(operator)
-        prove = self.gate.proving(operator)
+    def reader(
+        self, lent: Mapping[str, pa.Table], operator: object = None, periods: Days | None = ()
+    ) -> Read:
+        """Return the function that reads exact rows for an operator; without an operator, texts are not proved.
+
+        ``periods``: those that pay for the operator; None for all.
+        """
+        engine, exact = self.engine, self.gate.reading(operator, periods)
+        prove = self.gate.proving(operator, periods)
 
         def hold(chosen: Operator) -> tuple[NormalForm, Prove | None]:
-            self.gate.prove(chosen, {name: table.column_names for name, table in lent.items()})
-            return self.gate.reading(chosen), self.gate.proving(chosen)
+            self.gate.prove(chosen, {name: table.column_names for name, table in lent.items()}, periods)
+            return self.gate.reading(chosen, periods), self.gate.proving(chosen, periods)
 
         return Reader(
             engine.execute,
@@ -444,8 +458,9 @@ class Pipeline:
     def _fail_above(self, prepared: Sequence[PreparedPlan], ticket: Ticket | None) -> NoReturn:
         """Store the blocks drawn before public SQL failed on them, charging only these if a rule prices a part."""
         if ticket is not None:
-            leaves = [leaf for item in prepared if item.used is not None for leaf in item.used.leaves()]
-            drawn = Composed(tuple(leaves)) if leaves else ticket.event
+            drawn_events = [event for item in prepared if (event := item.used) is not None]
+            parts = [one for e in drawn_events for one in (e.events if isinstance(e, Composed) else (e,))]
+            drawn = Composed(tuple(parts)) if parts else ticket.event
             used = drawn if drawn.is_within(ticket.event) else ticket.event
             self.ledger.settle(ticket, used, self._blocks.pack_drawn(prepared), "released")
         failed = next(item for item in prepared if item.failed_above is not None)

@@ -28,7 +28,7 @@ from dpsql.mechanisms.quantile_tree import KeptTree
 from dpsql.mechanisms.strategies import EVEN, StrategyChoice
 from dpsql.mechanisms.subsample.blocks import LiftedBlocks
 from dpsql.mechanisms.subsample.subsample import SubsampleAggregate
-from dpsql.privacy.events import Event, compose_events
+from dpsql.privacy.events import Event, compose_events, date_event
 from dpsql.session.block_keys import BlockKeys, BlockShape, Lent, digest_lent
 
 
@@ -145,6 +145,11 @@ class RequestedBlock:
         return self.stored is not None or self.same is not None or self.block.prepaid
 
     @property
+    def used(self) -> Event | None:
+        """The loss of its release, of the units of its periods; None before the release."""
+        return None if self.release is None else date_event(self.release.event, self.block.periods)
+
+    @property
     def debit(self) -> Event | None:
         """The debit of the analyst's share for its stored answer; None if that is free."""
         return None if self.stored is None else self.stored.debit
@@ -166,7 +171,7 @@ class PreparedPlan:
     @property
     def event(self) -> Event | None:
         """The joint event of the blocks to draw; None if it costs nothing."""
-        paid = [item.block.operator.event for item in self.asked if not item.free]
+        paid = [item.block.event for item in self.asked if not item.free]
         return compose_events(paid) if paid else None
 
     @property
@@ -178,7 +183,7 @@ class PreparedPlan:
     @property
     def used(self) -> Event | None:
         """The used part of the cost, once released."""
-        paid = [item.release.event for item in self.asked if not item.free and item.release is not None]
+        paid = [event for item in self.asked if not item.free and (event := item.used) is not None]
         return compose_events(paid) if paid else None
 
     @property
@@ -428,7 +433,8 @@ class StoredBlocks:
                 if item.shape is None or item.release is None or item.free:
                     continue
                 key = self.keys.key(item.shape, item.contents)
-                releases[key], events[key] = _pack_answer(item), item.release.event
+                releases[key] = _pack_answer(item)
+                events[key] = date_event(item.release.event, item.block.periods)
                 items = self.keys.items(item.shape, item.contents)
                 questions[_identify_question(one.plan, place)] = json.dumps(items).encode()
         return KeptReleases(releases, questions, events)

@@ -6,6 +6,7 @@ avoids a circular import; :mod:`dpsql.binding.statement_binder` implements it.
 
 from __future__ import annotations
 
+import datetime
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -43,6 +44,7 @@ from dpsql.binding.relations.relation import (
     move_field,
     write_period,
 )
+from dpsql.binding.relations.scanned_periods import DAYS, Scan, write_days
 from dpsql.binding.values.declared_values import Declared
 from dpsql.binding.values.fixed_point import read_declared_bounds as declared_bounds
 from dpsql.binding.values.lengths import column_length
@@ -61,6 +63,7 @@ from dpsql.policy.tables import Hop
 from dpsql.policy.unit_guess import suggest_unit
 from dpsql.policy.validate import DateBound, write_bound
 from dpsql.privacy.amounts import Amount
+from dpsql.privacy.periods import Days, widen_to_periods
 
 WIDE = 40
 """The most columns of a table that are written out whether or not a statement names them."""
@@ -293,11 +296,20 @@ class Catalog:
                 return known, Type.parse(sql_type)
         raise PolicyError(f"{name}, on a path to a privacy unit, is not a column of {table.name}.")
 
-    def relation(self, table: Table, alias: str, name: str, named: Collection[str] | None = None) -> Relation:
+    def relation(
+        self,
+        table: Table,
+        alias: str,
+        name: str,
+        named: Collection[str] | None = None,
+        days: Days | None = None,
+    ) -> Relation:
         """Return a base table under ``name`` in an exact FROM, and ``alias`` for the analyst; a private one has its unit.
 
-        ``named``: the folded names in the statement. A wide table has only the columns of such names, and those about
-        its unit. If it is None, all columns may be read.
+        Args:
+            named: the folded names in the statement. A wide table has only the columns of such names, and those about its
+                unit. If it is None, all columns may be read.
+            days: the only days of the units' periods whose rows are read; None for all.
         """
         schema = self.schema(table)
         named = named if len(schema) > WIDE else None
@@ -328,7 +340,7 @@ class Catalog:
         path = table.unit_path
         if len(path) > 1:
             on = self._follows(path[0], path[1], _BASE, 0, table)
-            inner = inner.join(self._units_of_keys(path[1:], 0, table), on=on, copy=False)
+            inner = inner.join(self._units_of_keys(path[1:], 0, table, days), on=on, copy=False)
         unit: exp.Expr
         if len(path) == 1:
             unit, parts = self._parted(table, column(self._spell(table, path[0].column)[0], _BASE), _BASE)
@@ -337,6 +349,8 @@ class Catalog:
             parts = [unit]
         inner = inner.select(exp.alias_(unit, UNIT), copy=False)
         inner = inner.where(*map(is_not_null, parts), copy=False)
+        if len(path) == 1:
+            inner = inner.where(*self._within(table, _BASE, days), copy=False)
         last = path[-1]
         holder = self.find(last.table, None)
         kind = self._spell(holder, last.column)[1]
@@ -362,6 +376,18 @@ class Catalog:
         period = self._bind_period(table, fields).node
         return exp.Anonymous(this="row", expressions=[unit.copy(), period.copy()]), [unit, period]
 
+    def is_date(self, table: Table, name: str) -> bool:
+        """Return whether a table's column is a DATE."""
+        return self._spell(table, name)[1].sql == "DATE"
+
+    def _within(self, table: Table, alias: str, days: Days | None) -> list[exp.Expr]:
+        """Return the condition that a scan of a table with a declared period reads some days only."""
+        period = table.declared_period
+        if days is None or period is None:
+            return []
+        name, kind = self._spell(table, period.column)
+        return [write_days(days, column(name, alias), kind.sql)]
+
     def _bind_period(self, table: Table, fields: tuple[Field, ...]) -> Typed:
         """Return the period of a table's rows, bound as an analyst's expression.
 
@@ -386,7 +412,9 @@ class Catalog:
             hint="a period is made of a date, or of a timestamp without a time zone; or is a whole number or a text.",
         )
 
-    def _units_of_keys(self, path: Sequence[Hop], place: int, subject: Table) -> exp.Subquery:
+    def _units_of_keys(
+        self, path: Sequence[Hop], place: int, subject: Table, days: Days | None
+    ) -> exp.Subquery:
         """Return the units that a path finds by the keys of its first table: each pair of a key and a unit once.
 
         Each hop follows a foreign key to the row with more information about the unit. If a key occurs in several rows,
@@ -400,7 +428,7 @@ class Catalog:
         unit: exp.Expr = column(self._spell(holder, hop.column)[0], base)
         if len(path) > 1:
             on = self._follows(hop, path[1], base, place + 1, subject)
-            query = query.join(self._units_of_keys(path[1:], place + 1, subject), on=on, copy=False)
+            query = query.join(self._units_of_keys(path[1:], place + 1, subject, days), on=on, copy=False)
             unit = column(_FOUND, _hop(place + 1))
         parts: list[exp.Expr] = [unit]
         if len(path) == 1:
@@ -409,6 +437,8 @@ class Catalog:
             exp.alias_(key, _KEY, quoted=True), exp.alias_(unit, _FOUND, quoted=True), copy=False
         )
         query = query.where(*map(is_not_null, parts), copy=False)
+        if len(path) == 1:
+            query = query.where(*self._within(holder, base, days), copy=False)
         if len(parts) > 1:  # DuckDB decomposes a row in GROUP BY
             query = query.distinct(copy=False)
         else:
@@ -513,6 +543,20 @@ class Binder(ABC):
     when_whole: list[Callable[[exp.Expr], None]] = field(default_factory=list)
     """Called with the complete statement once it is bound."""
     ordered_releases: list[OrderedRelease] = field(default_factory=list)
+    today: datetime.date | None = None
+    """Today in the policy's time zone, if budgets are per period."""
+    scans: dict[str, Scan] = field(default_factory=dict)
+    """The periods that the scans of private tables read, by their names in the exact query."""
+
+    def scan(self, node: exp.Expr, table: Table, alias: str, name: str, every: bool = False) -> Relation:
+        """Return a private table as the statement may read it, with its days; ``every``: with all columns."""
+        days: Days | None = None
+        if self.today is not None:
+            holder = self.catalog.policy.find_holder(table)
+            period = holder.declared_period
+            days = None if period is None else node.meta.get(DAYS) or holder.find_days(self.today)
+            self.scans[name] = Scan(None if period is None else widen_to_periods(days or (), period.part))
+        return self.catalog.relation(table, alias, name, None if every else self.named, days)
 
     def name(self, kind: str) -> str:
         """Return a name unused in the statement."""

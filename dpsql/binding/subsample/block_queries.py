@@ -498,7 +498,7 @@ class PerBlockQuery:
             self.binder.public[table.name] = None
             return None
         name = self.binder.name("source")
-        return self.binder.catalog.relation(table, name, name)
+        return self.binder.scan(node, table, name, name, every=True)
 
     def _public(self, node: exp.Table, alias: exp.Expr) -> exp.Expr:
         plain = exp.Table(this=exp.to_identifier(node.name, quoted=True))

@@ -1,0 +1,285 @@
+"""The periods that a statement reads: folded from its public conditions before it is bound, and enforced by each scan.
+
+With a budget per period, every FROM item of a private table is marked with its days: those of the table's ``data_from`` to
+``data_until`` that the WHERE of its own SELECT and ``OPTIONS (periods = ...)`` leave. The scan keeps these days only, so a
+condition that is read too narrowly changes an answer, and never a charge. A condition that is not understood leaves all days.
+
+In one FROM, private rows meet only with equal units, and so within one period: a condition on one table's period holds for
+all of them. A subquery has its own WHERE, and the options of every SELECT around it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from dpsql.binding.public_statement import from_items
+from dpsql.language.dialect import ModeClause, bind_error, join_word
+from dpsql.language.options import read_periods
+from dpsql.policy.model import Policy, Table, fold
+from dpsql.privacy.periods import (
+    FIRST,
+    LAST,
+    PARTS,
+    Days,
+    find_end,
+    find_start,
+    intersect,
+    say_periods,
+    unite,
+    widen_to_periods,
+)
+
+DAYS = "dpsql_days"
+"""The mark of a FROM item: the days that its scan may read."""
+_OPTION = "periods"
+_MOMENT = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[ T]([0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?))?"
+)
+_TURNED: Mapping[type[exp.Expr], type[exp.Expr]] = {
+    exp.LT: exp.GT,
+    exp.LTE: exp.GTE,
+    exp.GT: exp.LT,
+    exp.GTE: exp.LTE,
+}
+_MOMENTS = (exp.DType.DATE, exp.DType.TIMESTAMP, exp.DType.TIMESTAMPNTZ)
+_MOST_RANGES = 64
+"""The most ranges that one scan's condition lists; sets with more are read and charged from their first day to their last."""
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What a scan of a private table reads: its whole periods; None: all."""
+
+    periods: Days | None
+
+
+def mark_scans(
+    tree: exp.Expr,
+    policy: Policy,
+    today: datetime.date | None,
+    kept: Iterable[str],
+    is_date: Callable[[Table, str], bool],
+) -> None:
+    """Mark each FROM item of a private table, in place; BindError if no day is left.
+
+    Args:
+        tree: a statement whose names of tables are the policy's.
+        today: today in the policy's time zone; None without a budget per period.
+        kept: folded names that are no tables.
+        is_date: returns whether a table's column is a date.
+    """
+    others = {*kept, *(fold(cte.alias) for cte in tree.find_all(exp.CTE))} if today is not None else set()
+    for select in tree.find_all(exp.Select):
+        if today is not None:
+            _mark(select, policy, today, others, is_date)
+        elif (own := _find_option(select)) is not None:
+            raise bind_error(
+                own, "periods needs a budget per period.", "leave it out, and write a condition."
+            )
+
+
+def _mark(
+    select: exp.Select,
+    policy: Policy,
+    today: datetime.date,
+    others: Collection[str],
+    is_date: Callable[[Table, str], bool],
+) -> None:
+    dated = [found for found in _list_dated(select, policy) if fold(found[0].name) not in others]
+    if not dated:
+        return
+    where = select.args.get("where")
+    dates = all(is_date(h, h.declared_period.column) for _, _, h in dated if h.declared_period is not None)
+    folded = None if where is None else _Columns(select, dated, dates).fold(where.this)
+    left = [] if folded is None else [folded]
+    around: exp.Expr | None = select
+    while around is not None:
+        if (option := _find_option(around)) is not None:
+            left.append(read_periods(option, _OPTION))
+        around = around.find_ancestor(exp.Select)
+    for item, _, holder in dated:
+        period = holder.declared_period
+        assert period is not None
+        domain = holder.find_days(today)
+        days = domain
+        for some in left:
+            days = intersect(days, widen_to_periods(some, period.part))
+        if not days:
+            what = f"no day of {item.name} is left: its data are those of {say_periods(domain)}."
+            raise bind_error(item, what, "change the condition on its period, or OPTIONS (periods = ...).")
+        item.meta[DAYS] = (
+            days if len(days) <= _MOST_RANGES else intersect(domain, [(days[0][0], days[-1][1])])
+        )
+
+
+def _find_option(select: exp.Expr) -> exp.Expr | None:
+    """Return the value of the option ``periods`` of a SELECT's mode."""
+    clause: ModeClause | None = select.args.get("mode")
+    for option in () if clause is None else clause.options:
+        if isinstance(option, exp.EQ) and fold(option.this.name) == _OPTION:
+            value: exp.Expr = option.expression
+            return value
+    return None
+
+
+def _list_dated(select: exp.Select, policy: Policy) -> Iterator[tuple[exp.Table, Table, Table]]:
+    """Yield the FROM items of private tables whose units have periods, with the table and the holder of its period."""
+    for item in from_items(select):
+        for node in item.find_all(exp.Table):
+            if node.find_ancestor(exp.Select) is not select or not isinstance(node.this, exp.Identifier):
+                continue
+            table = policy.tables.get(node.name)
+            if table is not None and not table.public:
+                holder = policy.find_holder(table)
+                if holder.declared_period is not None:
+                    yield node, table, holder
+
+
+class _Columns:
+    """Reads conditions on the period columns of one FROM."""
+
+    def __init__(
+        self, select: exp.Select, dated: Iterable[tuple[exp.Table, Table, Table]], dates: bool
+    ) -> None:
+        self.dates = dates
+        """Whether all period columns are dates."""
+        known: list[tuple[str, str]] = []
+        for item, table, holder in dated:
+            if table is holder and holder.declared_period is not None:
+                known.append((fold(item.alias_or_name), fold(holder.declared_period.column)))
+        self._qualified = {*known}
+        names = [name for _, name in known]
+        joins = select.args.get("joins") or []
+        merged = {fold(using.name) for join in joins for using in join.args.get("using") or ()}
+        natural = any(join_word(join, "method") == "NATURAL" for join in joins)
+        self._bare = {n for n in names if names.count(n) == 1 and n not in merged and not natural}
+
+    def _is_period(self, node: exp.Expr) -> bool:
+        if not isinstance(node, exp.Column) or node.args.get("db") is not None:
+            return False
+        if not node.table:
+            return fold(node.name) in self._bare
+        return (fold(node.table), fold(node.name)) in self._qualified
+
+    def fold(self, node: exp.Expr) -> Days | None:
+        """Return days that contain those of every row for which a condition is true; None if it is not understood."""
+        node = node.unnest()
+        if isinstance(node, exp.And | exp.Or):
+            sides = self.fold(node.left), self.fold(node.right)
+            if isinstance(node, exp.And):
+                known = [side for side in sides if side is not None]
+                return intersect(known[0], known[-1]) if known else None
+            return None if sides[0] is None or sides[1] is None else unite([*sides[0], *sides[1]])
+        if isinstance(node, exp.Between) and not node.args.get("symmetric"):
+            low = self._compare(exp.GTE, node.this, node.args["low"])
+            high = self._compare(exp.LTE, node.this, node.args["high"])
+            known = [side for side in (low, high) if side is not None]
+            return intersect(known[0], known[-1]) if known else None
+        if isinstance(node, exp.In) and node.expressions:
+            found = [self._compare(exp.EQ, node.this, item) for item in node.expressions]
+            return None if None in found else unite(pair for days in found for pair in days or ())
+        if isinstance(node, exp.EQ | exp.LT | exp.LTE | exp.GT | exp.GTE):
+            found_here = self._compare(type(node), node.this, node.expression)
+            if found_here is not None:
+                return found_here
+            return self._compare(_TURNED.get(type(node), exp.EQ), node.expression, node.this)
+        return None
+
+    def _compare(self, kind: type[exp.Expr], value: exp.Expr, other: exp.Expr) -> Days | None:
+        value, other = value.unnest(), other.unnest()
+        if self._is_period(value):
+            return _apply(kind, _read_day(other), "day", self.dates)
+        if isinstance(value, exp.Cast) and value.to.this == exp.DType.DATE and self._is_period(value.this):
+            return _apply(kind, _read_day(other), "day")
+        if isinstance(value, exp.TimestampTrunc | exp.DateTrunc) and self._is_period(value.this):
+            part = fold(value.unit.name) if value.unit is not None else ""
+            if part in PARTS and value.args.get("zone") is None:
+                return _apply(kind, _read_day(other), part)
+        year = isinstance(value, exp.Extract) and value.name.upper() == "YEAR"
+        inner = value.expression if year else value.this if isinstance(value, exp.Year) else None
+        if isinstance(inner, exp.Expr) and self._is_period(inner):
+            return _apply(kind, _read_year(other), "year")
+        return None
+
+
+def _apply(
+    kind: type[exp.Expr], constant: tuple[int, bool] | None, part: str, whole: bool = True
+) -> Days | None:
+    """Return the days that a comparison with a constant leaves.
+
+    Args:
+        constant: its day, and whether it is the start of that day.
+        part: the periods whose starts are compared with it.
+        whole: whether only these starts are compared, and no times between.
+    """
+    if constant is None:
+        return None
+    day, starts = constant
+    low, high = find_start(day, part), find_end(day, part)
+    if kind is exp.EQ:
+        return unite([(low, high)])
+    if kind in (exp.LT, exp.LTE):
+        return unite([(FIRST, low if kind is exp.LT and starts and low == day else high)])
+    return unite([(high if kind is exp.GT and whole else low, LAST)])
+
+
+def _read_day(node: exp.Expr) -> tuple[int, bool] | None:
+    """Return the day of a constant date or timestamp, and whether it is the start of that day."""
+    if isinstance(node, exp.Cast) and node.to.this in _MOMENTS:
+        node = node.this
+    found = _MOMENT.fullmatch(node.name) if isinstance(node, exp.Literal) and node.is_string else None
+    try:
+        return (
+            None if found is None else (datetime.date.fromisoformat(found[1]).toordinal(), found[2] is None)
+        )
+    except ValueError:
+        return None
+
+
+def _read_year(node: exp.Expr) -> tuple[int, bool] | None:
+    if not isinstance(node, exp.Literal) or node.is_string or not node.name.isdecimal():
+        return None
+    year = int(node.name)
+    return (datetime.date(year, 1, 1).toordinal(), True) if 1 <= year < datetime.MAXYEAR else None
+
+
+def write_days(days: Days, when: exp.Expr, sql_type: str) -> exp.Expr:
+    """Return the condition that keeps the rows of some days, as the second lock reads it.
+
+    Args:
+        when: the column of the period.
+        sql_type: its type, DATE or TIMESTAMP.
+    """
+
+    def write(day: int) -> exp.Expr:
+        text = datetime.date.fromordinal(day).isoformat()
+        text += " 00:00:00" if sql_type == "TIMESTAMP" else ""
+        return exp.cast(exp.Literal.string(text), sql_type, dialect="duckdb")
+
+    ranges = [
+        exp.And(
+            this=exp.GTE(this=when.copy(), expression=write(low)),
+            expression=exp.LT(this=when.copy(), expression=write(high)),
+        )
+        for low, high in days
+    ]
+    return (
+        ranges[0] if len(ranges) == 1 else exp.paren(exp.or_(*map(exp.paren, ranges), copy=False), copy=False)
+    )
+
+
+def find_read(scans: Mapping[str, Scan], texts: str) -> Days | None:
+    """Return the periods that a block's texts read, by the names of the scans in them; None: all.
+
+    If no scan is found, all scans of the statement count.
+    """
+    named = set(re.findall(r"\w+", texts))
+    found = [scan.periods for name, scan in scans.items() if name in named]
+    found = found or [scan.periods for scan in scans.values()]
+    known = [days for days in found if days is not None]
+    return unite(pair for days in known for pair in days) if found and len(known) == len(found) else None

@@ -1,0 +1,155 @@
+"""Sets of periods, as days: sorted, disjoint, half-open ranges of ordinals (:meth:`datetime.date.toordinal`).
+
+A set of periods is written for people by its largest units, and read back: ``2024``, ``2024-03``, ``2024-03-05``, and
+``2024-03 to 2025-01``, which includes its last period.
+
+>>> days = parse_periods(["2025-01 to 2025-02", "2025-05-01"])
+>>> say_periods(days)
+'2025-01 to 2025-02 and 2025-05-01'
+>>> say_periods(widen_to_periods(days, "month"))
+'2025-01 to 2025-02 and 2025-05'
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+Days = tuple[tuple[int, int], ...]
+"""Sorted, disjoint, half-open ranges of days."""
+FIRST, LAST = 1, datetime.date.max.toordinal()
+"""The range of days that can be named; the last one is no period's."""
+PARTS = ("day", "week", "month", "quarter", "year")
+"""The parts of ``date_trunc`` whose periods may have budgets of their own."""
+_MOST_SAID = 4
+_WRITTEN = re.compile(r"([0-9]{4})(?:-([0-9]{2})(?:-([0-9]{2}))?)?")
+
+
+def unite(ranges: Iterable[tuple[int, int]]) -> Days:
+    """Return the union of ranges.
+
+    >>> unite([(5, 9), (1, 3), (3, 4), (7, 7)])
+    ((1, 4), (5, 9))
+    """
+    found: list[tuple[int, int]] = []
+    for low, high in sorted(ranges):
+        if low >= high:
+            continue
+        if found and low <= found[-1][1]:
+            found[-1] = found[-1][0], max(high, found[-1][1])
+        else:
+            found.append((low, high))
+    return tuple(found)
+
+
+def intersect(one: Iterable[tuple[int, int]], other: Sequence[tuple[int, int]]) -> Days:
+    """Return the days in both sets."""
+    return unite((max(a, c), min(b, d)) for a, b in one for c, d in other)
+
+
+def subtract(one: Iterable[tuple[int, int]], other: Sequence[tuple[int, int]]) -> Days:
+    """Return the days of the first set that the second lacks."""
+    ends = [FIRST - 1, *(end for pair in other for end in pair), LAST + 1]
+    return intersect(one, [*zip(ends[::2], ends[1::2], strict=True)])
+
+
+def find_start(day: int, part: str) -> int:
+    """Return the first day of the period of a day."""
+    date = datetime.date.fromordinal(day)
+    match part:
+        case "week":
+            return max(FIRST, day - date.weekday())
+        case "month" | "quarter" | "year":
+            months = {"month": 1, "quarter": 3, "year": 12}[part]
+            return date.replace(month=date.month - (date.month - 1) % months, day=1).toordinal()
+    return day
+
+
+def find_end(day: int, part: str) -> int:
+    """Return the first day after the period of a day."""
+    lengths = {"day": 1, "week": 7, "month": 31, "quarter": 93, "year": 366}
+    start = find_start(day, part)
+    after = min(start + lengths[part], LAST)
+    return LAST if after == LAST else max(find_start(after, part), day + 1)
+
+
+def widen_to_periods(days: Days, part: str) -> Days:
+    """Return the whole periods that have one of these days."""
+    return unite((find_start(low, part), find_end(high - 1, part)) for low, high in days)
+
+
+# -- in words ---------------------------------------------------------------------------------------------------------
+
+
+def say_periods(days: Days | None) -> str:
+    """Return a set of periods in words that :func:`parse_periods` reads; ``all periods`` for everything."""
+    if days is None:
+        return "all periods"
+    said = [_say_range(low, high) for low, high in days]
+    if len(said) > _MOST_SAID:
+        said = [*said[: _MOST_SAID - 1], f"{len(said) - _MOST_SAID + 1} more stretches"]
+    return " and ".join([", ".join(said[:-1]), said[-1]] if len(said) > 1 else said) or "no period"
+
+
+def write_periods(days: Days) -> str:
+    """Return a set of periods as the value of ``OPTIONS (periods = ...)``.
+
+    >>> write_periods(parse_periods(["2025-01", "2025-03-01 to 2025-03-02"]))
+    "('2025-01', '2025-03-01 to 2025-03-02')"
+    """
+    texts = [f"'{_say_range(low, high)}'" for low, high in days]
+    return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
+
+
+def _say_range(low: int, high: int) -> str:
+    if low <= FIRST and high >= LAST:
+        return "all periods"
+    unit = next(unit for unit in ("year", "month", "day") if _starts(low, unit) and _starts(high, unit))
+    first, last = _say_day(max(low, FIRST), unit), _say_day(high - 1, unit)
+    if low <= FIRST:
+        return f"all periods to {last}"
+    if high >= LAST:
+        return f"{first} and later"
+    return first if first == last else f"{first} to {last}"
+
+
+def _starts(day: int, unit: str) -> bool:
+    return not FIRST < day < LAST or find_start(day, unit) == day
+
+
+def _say_day(day: int, unit: str) -> str:
+    return datetime.date.fromordinal(day).isoformat()[: {"year": 4, "month": 7, "day": 10}[unit]]
+
+
+def parse_periods(texts: Iterable[str]) -> Days:
+    """Return the days of periods in words.
+
+    Raises:
+        ValueError: a text is no period.
+    """
+    found = []
+    for text in texts:
+        first, _, last = text.strip().partition(" to ")
+        (low, end), (start, high) = _parse_one(first), _parse_one(last or first)
+        if start < low or high < end:
+            raise ValueError(text)
+        found.append((low, high))
+    return unite(found)
+
+
+def _parse_one(text: str) -> tuple[int, int]:
+    found = _WRITTEN.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(text)
+    year, month, day = (None if part is None else int(part) for part in found.groups())
+    start = datetime.date(year or 0, month or 1, day or 1).toordinal()
+    return start, find_end(start, "day" if day else "month" if month else "year")
+
+
+def list_segments(cuts: Iterable[int], days: Days | None) -> list[tuple[int, int]]:
+    """Return the pieces into which cuts divide a set of days, in order; None: all days."""
+    whole: Days = ((FIRST, LAST),) if days is None else days
+    ends = sorted({FIRST, LAST, *cuts, *(end for pair in whole for end in pair)})
+    return [(a, b) for a, b in pairwise(ends) if any(low <= a and b <= high for low, high in whole)]
