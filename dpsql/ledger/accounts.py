@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -24,7 +24,7 @@ from dpsql.policy.model import Policy
 from dpsql.privacy.accountants import Accountant, Spent
 from dpsql.privacy.amounts import OwnRoom
 from dpsql.privacy.codec import write_record
-from dpsql.privacy.events import Event, PureDP, find_cuts, list_periods, project_event
+from dpsql.privacy.events import Event, PureDP, find_cuts, list_periods, project_event, undate_event
 from dpsql.privacy.filters import MECHANISM_SHARE, open_filter
 from dpsql.privacy.periods import FIRST, LAST, Days, list_segments, say_periods, unite, write_periods
 from dpsql.privacy.records import BudgetState
@@ -163,6 +163,8 @@ class PeriodState(FilterState):
         super().__init__(whose, accountant)
         self._starts = [FIRST]
         self._stretches = [FilterState(whose, accountant)]
+        self._places: dict[int, Days | None] = {}
+        """The periods of open reservations, by statement."""
 
     def after(self, events: Iterable[Event], day: int | None = None) -> Spent:
         if day is None:
@@ -176,38 +178,42 @@ class PeriodState(FilterState):
 
     def find_unfit(self, events: Sequence[Event]) -> Unfit | None:
         refused, fits = [], []
-        for low, high in list_segments([*self._starts, *_find_all_cuts(events)], None):
+        days = _find_all_periods(events)
+        for low, high in self._list_segments(days, _find_all_cuts(events)):
             known = [(place, part) for place, e in enumerate(events) if (part := project_event(e, low))]
-            unfit = self._at(low).find_unfit([part for _, part in known]) if known else None
-            if unfit is not None:
-                refused.append(replace(unfit, place=known[unfit.place][0], days=((low, high),)))
-            elif known:
+            unfit = self._at(low).find_unfit([part for _, part in known])
+            if unfit is None:
                 fits.append((low, high))
+            else:
+                refused.append(replace(unfit, place=known[unfit.place][0], days=((low, high),)))
         if not refused:
             return None
         worst = min(refused, key=lambda u: (u.place, u.state.filter.room(u.state.spent).epsilon_left))
-        dated = all(list_periods(event) is not None for event in events)
-        return replace(worst, fits=unite(fits) if dated else ())
+        return replace(worst, fits=() if days is None else unite(fits))
 
     def reserve(self, statement: int, event: Event) -> None:
         super().reserve(statement, event)
-        for state, part in self._project(event):
-            state.reserve(statement, part)
+        self._places[statement] = list_periods(event)
+        for start, state in self._cut(event):
+            if (part := project_event(event, start)) is not None:
+                state.reserve(statement, part)
 
     def charge(self, event: Event) -> None:
         super().charge(event)
-        for state, part in self._project(event):
-            state.charge(part)
+        for start, state in self._cut(event):
+            if (part := project_event(event, start)) is not None:
+                state.charge(part)
 
     def settle(self, statement: int, event: Event | None) -> None:
         super().settle(statement, event)
-        for start, state in zip(self._starts, self._stretches, strict=True):
+        for start, state in self._list_touched(self._places.pop(statement, None)):
             if state.holds(statement):
                 state.settle(statement, None if event is None else project_event(event, start))
 
     def forget_periods(self) -> None:
         """Count all charges so far in every period: the periods mean other rows from now on."""
         self._starts, self._stretches = [FIRST], [self.copy()]
+        self._places = dict.fromkeys(self._places)
 
     def to_json(self) -> Any:
         sums = [state.to_json() for state in self._stretches]
@@ -231,20 +237,39 @@ class PeriodState(FilterState):
     def _at(self, day: int) -> FilterState:
         return self._stretches[bisect_right(self._starts, day) - 1]
 
-    def _project(self, event: Event) -> Iterator[tuple[FilterState, Event]]:
-        """Yield the stretches of an event's periods with its part there, after a cut where these begin and end."""
+    def _cut(self, event: Event) -> list[tuple[int, FilterState]]:
+        """Cut stretches where an event's periods begin and end, and return those of its periods with their first days."""
         for day in find_cuts(event):
-            if day not in self._starts and FIRST < day < LAST:
-                place = bisect_right(self._starts, day)
+            place = bisect_right(self._starts, day)
+            if self._starts[place - 1] != day and FIRST < day < LAST:
                 self._stretches.insert(place, self._stretches[place - 1].copy())
                 self._starts.insert(place, day)
-        for start, state in zip(self._starts, self._stretches, strict=True):
-            if (part := project_event(event, start)) is not None:
-                yield state, part
+        return self._list_touched(list_periods(event))
+
+    def _list_touched(self, days: Days | None) -> list[tuple[int, FilterState]]:
+        """Return the stretches within some days, with their first days."""
+        found: list[tuple[int, FilterState]] = []
+        for low, high in ((FIRST, LAST),) if days is None else days:
+            first, last = bisect_left(self._starts, low), bisect_left(self._starts, high)
+            found += zip(self._starts[first:last], self._stretches[first:last], strict=True)
+        return found
+
+    def _list_segments(self, days: Days | None, cuts: Iterable[int]) -> Iterator[tuple[int, int]]:
+        """Yield the pieces of some days that stretches and further cuts make."""
+        for low, high in ((FIRST, LAST),) if days is None else days:
+            inner = self._starts[bisect_right(self._starts, low) : bisect_left(self._starts, high)]
+            yield from itertools.pairwise(sorted({low, high, *inner, *(c for c in cuts if low < c < high)}))
 
 
 def _find_all_cuts(events: Iterable[Event]) -> set[int]:
     return {cut for event in events for cut in find_cuts(event)}
+
+
+def _find_all_periods(events: Iterable[Event]) -> Days | None:
+    """Return the periods of some events together; None for all."""
+    found = [list_periods(event) for event in events]
+    known = [days for days in found if days is not None]
+    return unite(pair for days in known for pair in days) if len(known) == len(found) else None
 
 
 _PER_PERIOD = "per period "
@@ -351,6 +376,8 @@ class Account:
         self.count = 0
         """The number of the last statement."""
         self.open: dict[int, Reservation] = {}
+        self._redated: set[int] = set()
+        """Open reservations from before a change of the periods: they count in each."""
         self.notices: list[str] = []
         self.forgotten = ""
         """The time before which the owner blanked texts."""
@@ -454,6 +481,7 @@ class Account:
     def _on_adopt(self, row: Row, body: RowBody) -> None:
         before, self.granted = self.granted, Terms.from_json(body["terms"])
         if before is not None and before.redates(self.granted):
+            self._redated |= self.open.keys() if before.per_period else set()
             for state in itertools.chain(*self._sums.values()):
                 if isinstance(state, PeriodState):
                     state.forget_periods()
@@ -498,9 +526,11 @@ class Account:
         _check_cheaper(reserved, event)
         if body["outcome"] not in OUTCOMES:
             raise ValueError(body["outcome"])
+        used = undate_event(event) if row.statement in self._redated else event
         for state in self._states(reserved.analyst):
-            state.settle(row.statement, event)
+            state.settle(row.statement, used)
         del self.open[row.statement]
+        self._redated.discard(row.statement)
 
     def _on_refuse(self, row: Row, body: RowBody) -> None:
         self._begin(row, body)
@@ -567,6 +597,7 @@ class Account:
             "notices": list(self.notices),
             "open": [reservation.to_json() for reservation in self.open.values()],
             "sums": {text: [state.to_json() for state in self._sums[text]] for text in kept},
+            **({"redated": sorted(self._redated)} if self._redated else {}),
         }
 
     @classmethod
@@ -587,6 +618,7 @@ class Account:
             for number, analyst, process, event, progress in body["open"]:
                 noted = None if progress is None else read_event(progress)
                 account.open[number] = Reservation(number, analyst, process, read_event(event), noted)
+            account._redated = {int(number) for number in body.get("redated", [])}
             for text, sums in body["sums"].items():
                 states = restore_states(text, sums)
                 if states is not None:
@@ -594,8 +626,10 @@ class Account:
         except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError):
             raise damaged_error(f"the checkpoint in row {row.seq} can't be read") from None
         for reserved in account.open.values():
+            redated = reserved.statement in account._redated
+            event = undate_event(reserved.event) if redated else reserved.event
             for state in account._states(reserved.analyst):
-                state.reserve(reserved.statement, reserved.event)
+                state.reserve(reserved.statement, event)
         account.seq, account.head, account.sealed, account._last = row.seq, row.hash, row.seq, row.at
         return account
 

@@ -359,7 +359,7 @@ def settle_first_day(key: str, value: object) -> datetime.date:
     if isinstance(value, str):
         with contextlib.suppress(ValueError):
             value = datetime.date.fromisoformat(value)
-    if type(value) is not datetime.date:
+    if type(value) is not datetime.date or not 1000 <= value.year < 9000:
         raise PolicyError(f"{key} must be a date.", hint=f"{key} = 2024-01-01")
     return value
 

@@ -874,6 +874,13 @@ def date_event(event: Event, periods: Days | None) -> Event:
     return Dated(event, periods)
 
 
+def undate_event(event: Event) -> Event:
+    """Return an event as one of all periods."""
+    if isinstance(event, Composed):
+        return Composed(tuple(map(undate_event, event.events)))
+    return event.event if isinstance(event, Dated) else event
+
+
 def list_periods(event: Event) -> Days | None:
     """Return the periods of an event; None for all."""
     if isinstance(event, Dated):

@@ -350,7 +350,7 @@ class Catalog:
         inner = inner.select(exp.alias_(unit, UNIT), copy=False)
         inner = inner.where(*map(is_not_null, parts), copy=False)
         if len(path) == 1:
-            inner = inner.where(*self._within(table, _BASE, days), copy=False)
+            inner = inner.where(*self.within(table, _BASE, days), copy=False)
         last = path[-1]
         holder = self.find(last.table, None)
         kind = self._spell(holder, last.column)[1]
@@ -380,7 +380,7 @@ class Catalog:
         """Return whether a table's column is a DATE."""
         return self._spell(table, name)[1].sql == "DATE"
 
-    def _within(self, table: Table, alias: str, days: Days | None) -> list[exp.Expr]:
+    def within(self, table: Table, alias: str, days: Days | None) -> list[exp.Expr]:
         """Return the condition that a scan of a table with a declared period reads some days only."""
         period = table.declared_period
         if days is None or period is None:
@@ -438,7 +438,7 @@ class Catalog:
         )
         query = query.where(*map(is_not_null, parts), copy=False)
         if len(path) == 1:
-            query = query.where(*self._within(holder, base, days), copy=False)
+            query = query.where(*self.within(holder, base, days), copy=False)
         if len(parts) > 1:  # DuckDB decomposes a row in GROUP BY
             query = query.distinct(copy=False)
         else:
@@ -545,8 +545,8 @@ class Binder(ABC):
     ordered_releases: list[OrderedRelease] = field(default_factory=list)
     today: datetime.date | None = None
     """Today in the policy's time zone, if budgets are per period."""
-    scans: dict[str, Scan] = field(default_factory=dict)
-    """The periods that the scans of private tables read, by their names in the exact query."""
+    scans: dict[Scan, None] = field(default_factory=dict)
+    """The scans of private tables, if budgets are per period."""
 
     def scan(self, node: exp.Expr, table: Table, alias: str, name: str, every: bool = False) -> Relation:
         """Return a private table as the statement may read it, with its days; ``every``: with all columns."""
@@ -554,8 +554,13 @@ class Binder(ABC):
         if self.today is not None:
             holder = self.catalog.policy.find_holder(table)
             period = holder.declared_period
-            days = None if period is None else node.meta.get(DAYS) or holder.find_days(self.today)
-            self.scans[name] = Scan(None if period is None else widen_to_periods(days or (), period.part))
+            if period is None:
+                self.scans[Scan(self.catalog.engine.relation(table), None)] = None
+            else:
+                days = node.meta.get(DAYS) or holder.find_days(self.today)
+                condition = self.catalog.within(holder, _BASE, days)
+                periods = widen_to_periods(days, period.part)
+                self.scans[Scan(" ".join(map(to_sql, condition)), periods)] = None
         return self.catalog.relation(table, alias, name, None if every else self.named, days)
 
     def name(self, kind: str) -> str:

@@ -5,7 +5,7 @@ With a budget per period, every FROM item of a private table is marked with its 
 condition that is read too narrowly changes an answer, and never a charge. A condition that is not understood leaves all days.
 
 In one FROM, private rows meet only with equal units, and so within one period: a condition on one table's period holds for
-all of them. A subquery has its own WHERE, and the options of every SELECT around it.
+all of them, and one of a query for its subqueries, if these keep their rows. Options hold for all that is inside their SELECT.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sqlglot import exp
 
 from dpsql.binding.public_statement import from_items
 from dpsql.language.dialect import ModeClause, bind_error, join_word
-from dpsql.language.options import read_periods
+from dpsql.language.options import is_private_call, read_periods
 from dpsql.policy.model import Policy, Table, fold
 from dpsql.privacy.periods import (
     FIRST,
@@ -51,10 +51,18 @@ _MOST_RANGES = 64
 """The most ranges that one scan's condition lists; sets with more are read and charged from their first day to their last."""
 
 
+_BASE = re.compile(r'"?base[0-9]*"?\.')
+"""The name of a table in its own scan, where the condition on its days is."""
+
+
 @dataclass(frozen=True)
 class Scan:
-    """What a scan of a private table reads: its whole periods; None: all."""
+    """What a scan of a private table reads: its whole periods; None: all.
 
+    ``text`` is the condition on its days, or the table's place if it has none: exact texts with it have such a scan.
+    """
+
+    text: str
     periods: Days | None
 
 
@@ -90,13 +98,17 @@ def _mark(
     others: Collection[str],
     is_date: Callable[[Table, str], bool],
 ) -> None:
-    dated = [found for found in _list_dated(select, policy) if fold(found[0].name) not in others]
+    dated = _list_dated(select, policy, others)
     if not dated:
         return
-    where = select.args.get("where")
-    dates = all(is_date(h, h.declared_period.column) for _, _, h in dated if h.declared_period is not None)
-    folded = None if where is None else _Columns(select, dated, dates).fold(where.this)
-    left = [] if folded is None else [folded]
+    left = []
+    for inner in _list_coupled(select):
+        found, where = _list_dated(inner, policy, others), inner.args.get("where")
+        dates = all(
+            is_date(h, h.declared_period.column) for _, _, h in found if h.declared_period is not None
+        )
+        folded = None if where is None else _Columns(inner, found, dates).fold(where.this)
+        left += [] if folded is None else [folded]
     around: exp.Expr | None = select
     while around is not None:
         if (option := _find_option(around)) is not None:
@@ -117,6 +129,18 @@ def _mark(
         )
 
 
+def _list_coupled(select: exp.Select) -> Iterator[exp.Select]:
+    """Yield a SELECT, and those around it whose rows meet its own with equal units only, as it keeps its rows."""
+    inner: exp.Expr | None = select
+    while isinstance(inner, exp.Select):
+        yield inner
+        keeps = not (inner.args.get("mode") or inner.args.get("group") or inner.args.get("having"))
+        nodes = (n for item in inner.expressions for n in item.walk(prune=lambda n: isinstance(n, exp.Query)))
+        if not keeps or any(map(is_private_call, nodes)):
+            return
+        inner = inner.find_ancestor(exp.Select, exp.CTE)
+
+
 def _find_option(select: exp.Expr) -> exp.Expr | None:
     """Return the value of the option ``periods`` of a SELECT's mode."""
     clause: ModeClause | None = select.args.get("mode")
@@ -127,17 +151,20 @@ def _find_option(select: exp.Expr) -> exp.Expr | None:
     return None
 
 
-def _list_dated(select: exp.Select, policy: Policy) -> Iterator[tuple[exp.Table, Table, Table]]:
-    """Yield the FROM items of private tables whose units have periods, with the table and the holder of its period."""
+def _list_dated(
+    select: exp.Select, policy: Policy, others: Collection[str]
+) -> list[tuple[exp.Table, Table, Table]]:
+    """Return the FROM items of private tables whose units have periods, with the table and the holder of its period."""
+    found = []
     for item in from_items(select):
         for node in item.find_all(exp.Table):
-            if node.find_ancestor(exp.Select) is not select or not isinstance(node.this, exp.Identifier):
+            table = policy.tables.get(node.name) if isinstance(node.this, exp.Identifier) else None
+            if table is None or table.public or fold(node.name) in others:
                 continue
-            table = policy.tables.get(node.name)
-            if table is not None and not table.public:
-                holder = policy.find_holder(table)
-                if holder.declared_period is not None:
-                    yield node, table, holder
+            holder = policy.find_holder(table)
+            if holder.declared_period is not None and node.find_ancestor(exp.Select) is select:
+                found.append((node, table, holder))
+    return found
 
 
 class _Columns:
@@ -273,13 +300,14 @@ def write_days(days: Days, when: exp.Expr, sql_type: str) -> exp.Expr:
     )
 
 
-def find_read(scans: Mapping[str, Scan], texts: str) -> Days | None:
-    """Return the periods that a block's texts read, by the names of the scans in them; None: all.
+def find_read(scans: Iterable[Scan], texts: str) -> Days | None:
+    """Return the periods that a block's texts read, by the scans in them; None: all.
 
-    If no scan is found, all scans of the statement count.
+    If no scan is found, all scans of the statement count. If one is overlooked, the second lock refuses the statement.
     """
-    named = set(re.findall(r"\w+", texts))
-    found = [scan.periods for name, scan in scans.items() if name in named]
-    found = found or [scan.periods for scan in scans.values()]
+    plain = _BASE.sub("", texts)
+    scans = [*scans]
+    found = [scan.periods for scan in scans if _BASE.sub("", scan.text) in plain]
+    found = found or [scan.periods for scan in scans]
     known = [days for days in found if days is not None]
     return unite(pair for days in known for pair in days) if found and len(known) == len(found) else None
