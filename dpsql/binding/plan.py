@@ -24,7 +24,8 @@ from dpsql.mechanisms.moments import Mean, Output, Pair, Variance
 from dpsql.mechanisms.strategies import StrategyChoice
 from dpsql.mechanisms.window_widths import WINDOW_ERROR, WindowWidths
 from dpsql.privacy.amounts import Amount
-from dpsql.privacy.events import Event, compose_events, date_event
+from dpsql.privacy.dated_events import date_event
+from dpsql.privacy.events import Event, compose_events
 from dpsql.privacy.periods import Days
 
 

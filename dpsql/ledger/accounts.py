@@ -24,7 +24,8 @@ from dpsql.policy.model import Policy
 from dpsql.privacy.accountants import Accountant, Spent
 from dpsql.privacy.amounts import OwnRoom
 from dpsql.privacy.codec import write_record
-from dpsql.privacy.events import Event, PureDP, find_cuts, list_periods, project_event, undate_event
+from dpsql.privacy.dated_events import find_cuts, list_periods, project_event, undate_event
+from dpsql.privacy.events import Event, PureDP
 from dpsql.privacy.filters import MECHANISM_SHARE, open_filter
 from dpsql.privacy.periods import FIRST, LAST, Days, list_segments, say_periods, unite, write_periods
 from dpsql.privacy.records import BudgetState
@@ -65,12 +66,12 @@ class FilterState:
         """The days at which other sums begin."""
         return []
 
-    def find_unfit(self, events: Sequence[Event]) -> Unfit | None:
+    def find_shortage(self, events: Sequence[Event]) -> Shortage | None:
         """Return the first event that the filter does not admit, one after another; None if all fit."""
         spent = self.spent
         for place, event in enumerate(events):
             if not self.filter.admits(spent, event):
-                return Unfit(self, place, event)
+                return Shortage(self, place, event)
             spent = self.filter.add(spent, event)
         return None
 
@@ -138,7 +139,7 @@ class FilterState:
 
 
 @dataclass(frozen=True)
-class Unfit:
+class Shortage:
     """An event that a filter does not admit: its place among those asked for, and the part that is too much.
 
     ``days`` is the stretch of periods with the least room for it, and ``fits`` are those among its periods with enough.
@@ -176,16 +177,16 @@ class PeriodState(FilterState):
     def cuts(self) -> list[int]:
         return self._starts
 
-    def find_unfit(self, events: Sequence[Event]) -> Unfit | None:
+    def find_shortage(self, events: Sequence[Event]) -> Shortage | None:
         refused, fits = [], []
         days = _find_all_periods(events)
         for low, high in self._list_segments(days, _find_all_cuts(events)):
             known = [(place, part) for place, e in enumerate(events) if (part := project_event(e, low))]
-            unfit = self._at(low).find_unfit([part for _, part in known])
-            if unfit is None:
+            shortage = self._at(low).find_shortage([part for _, part in known])
+            if shortage is None:
                 fits.append((low, high))
             else:
-                refused.append(replace(unfit, place=known[unfit.place][0], days=((low, high),)))
+                refused.append(replace(shortage, place=known[shortage.place][0], days=((low, high),)))
         if not refused:
             return None
         worst = min(refused, key=lambda u: (u.place, u.state.filter.room(u.state.spent).epsilon_left))
@@ -452,9 +453,9 @@ class Account:
         """
         for state in self.filters(analyst):
             asked = events if debit is None or state.whose is None else (*events, debit)
-            unfit = state.find_unfit(asked)
-            if unfit is not None:
-                return explain_exceeded(unfit, stored=unfit.place == len(events))
+            shortage = state.find_shortage(asked)
+            if shortage is not None:
+                return explain_exceeded(shortage, stored=shortage.place == len(events))
         return None
 
     def apply(self, rows: Iterable[Row]) -> None:
@@ -645,12 +646,12 @@ def _check_cheaper(reserved: Reservation, event: Event) -> None:
         raise ValueError("more was used than reserved")
 
 
-def explain_exceeded(unfit: Unfit, stored: bool = False) -> BudgetExceeded:
+def explain_exceeded(shortage: Shortage, stored: bool = False) -> BudgetExceeded:
     """Return the error for an event that a filter does not admit: the cost, the remaining budget, and an amount that fits.
 
     ``stored`` is true for an answer that another analyst paid for.
     """
-    state, event = unfit.state, unfit.event
+    state, event = shortage.state, shortage.event
     whose = f"{state.whose}'s " if state.whose else ""
     held = state.filter
     room, epsilon = held.room(state.spent), event.basic[0]
@@ -685,10 +686,10 @@ def explain_exceeded(unfit: Unfit, stored: bool = False) -> BudgetExceeded:
             if room.epsilon_left
             else "stored answers are still free."
         )
-    if unfit.days is not None:
-        message = f"in {say_periods(unfit.days)}, {message}"
-    if unfit.fits:
-        fits = f"OPTIONS (periods = {write_periods(unfit.fits)}) would fit.  {fits}"
+    if shortage.days is not None:
+        message = f"in {say_periods(shortage.days)}, {message}"
+    if shortage.fits:
+        fits = f"OPTIONS (periods = {write_periods(shortage.fits)}) would fit.  {fits}"
     if stored:
         cost = f"This stored answer costs {held.write_charge(event)} of {whose}share"
         return BudgetExceeded(f"{cost}; {message}", hint=where)

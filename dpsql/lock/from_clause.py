@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
+from dpsql.catalogue.date_units import DATE_UNITS
 from dpsql.lock import expressions, tree
 from dpsql.lock.expressions import WHOLE, Env, Expressions
 from dpsql.lock.facts import Facts, Kind, Relation, Symbol, Symbols, Value, times
@@ -712,7 +713,7 @@ def _period_of(day: int, part: str) -> tuple[int, int]:
     if part == "week":
         monday = day - (day - 1) % 7  # the first of January of the year 1 was a Monday
         return monday, monday + 7
-    length = {"month": 1, "quarter": 3, "year": 12}.get(part)
+    length = next((unit.months for unit in DATE_UNITS if unit.name.lower() == part), None)
     if length is None or date.year == datetime.MAXYEAR:
         refuse("a period of another length")
     month = date.year * 12 + (date.month - 1) // length * length

@@ -23,7 +23,7 @@ from dpsql.policy import validate
 from dpsql.policy.time_zones import settle_zone
 from dpsql.policy.toml import Section, assign, declare_field
 from dpsql.policy.validate import OTHER_SCRIPTS, DateBound, Value, fold, settle_text
-from dpsql.privacy.periods import PARTS, Days, unite
+from dpsql.privacy.periods import PAYING_PARTS, Days, unite
 
 TEXT_KINDS = {
     ending + packed: kind
@@ -558,11 +558,11 @@ class Table(Section):
             )
         if period is None or not per_period:
             return
-        if period.part not in PARTS:
+        if period.part not in PAYING_PARTS:
             raise PolicyError(
                 f"a budget per period needs periods of whole days, and {self.name} has {period}.",
                 keys=("privacy_period",),
-                hint=f"privacy_period = \"date_trunc('month', {period.column})\", or {', '.join(PARTS)}.",
+                hint=f"privacy_period = \"date_trunc('month', {period.column})\", or {', '.join(PAYING_PARTS)}.",
             )
         for key, example in (("data_from", "2024-01-01"), ("data_until", '"yesterday"')):
             if getattr(self, key) is None:

@@ -17,12 +17,19 @@ import re
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
+from dpsql.catalogue.date_units import DATE_UNITS
+
 Days = tuple[tuple[int, int], ...]
 """Sorted, disjoint, half-open ranges of days."""
 FIRST, LAST = 1, datetime.date.max.toordinal()
 """The range of days that can be named; the last one is no period's."""
-PARTS = ("day", "week", "month", "quarter", "year")
+_PAYING = [unit for unit in DATE_UNITS if "date_trunc" in unit.periods and not unit.clock]
+PAYING_PARTS = tuple(unit.name.lower() for unit in reversed(_PAYING))
 """The parts of ``date_trunc`` whose periods may have budgets of their own."""
+_MONTHS = {unit.name.lower(): unit.months for unit in _PAYING if unit.months is not None}
+_DAYS = {unit.name.lower(): int(unit.seconds // 86_400) for unit in _PAYING if unit.seconds is not None}
+_SAID = ((12, 4), (1, 7), (0, 10))
+"""The units of words, the largest first: their months, and the length of their ISO dates."""
 _MOST_SAID = 4
 _WRITTEN = re.compile(r"([0-9]{4})(?:-([0-9]{2})(?:-([0-9]{2}))?)?")
 
@@ -49,7 +56,7 @@ def intersect(one: Iterable[tuple[int, int]], other: Sequence[tuple[int, int]]) 
     return unite((max(a, c), min(b, d)) for a, b in one for c, d in other)
 
 
-def subtract(one: Iterable[tuple[int, int]], other: Sequence[tuple[int, int]]) -> Days:
+def remove_days(one: Iterable[tuple[int, int]], other: Sequence[tuple[int, int]]) -> Days:
     """Return the days of the first set that the second lacks."""
     ends = [FIRST - 1, *(end for pair in other for end in pair), LAST + 1]
     return intersect(one, [*zip(ends[::2], ends[1::2], strict=True)])
@@ -57,22 +64,30 @@ def subtract(one: Iterable[tuple[int, int]], other: Sequence[tuple[int, int]]) -
 
 def find_start(day: int, part: str) -> int:
     """Return the first day of the period of a day."""
-    date = datetime.date.fromordinal(day)
-    match part:
-        case "week":
-            return max(FIRST, day - date.weekday())
-        case "month" | "quarter" | "year":
-            months = {"month": 1, "quarter": 3, "year": 12}[part]
-            return date.replace(month=date.month - (date.month - 1) % months, day=1).toordinal()
-    return day
+    return _find_ends(day, _MONTHS.get(part, 0), _DAYS.get(part, 1))[0]
 
 
 def find_end(day: int, part: str) -> int:
     """Return the first day after the period of a day."""
-    lengths = {"day": 1, "week": 7, "month": 31, "quarter": 93, "year": 366}
-    start = find_start(day, part)
-    after = min(start + lengths[part], LAST)
-    return LAST if after == LAST else max(find_start(after, part), day + 1)
+    return _find_ends(day, _MONTHS.get(part, 0), _DAYS.get(part, 1))[1]
+
+
+def _find_ends(day: int, months: int, days: int) -> tuple[int, int]:
+    """Return the ends of the period of so many months, or days, that has a day. Weeks begin on Monday, as day 1 does."""
+    if not months:
+        start = day - (day - FIRST) % days
+        return start, min(start + days, LAST)
+    date = datetime.date.fromordinal(day)
+    first = date.year * 12 + (date.month - 1) // months * months
+    start, after = (
+        datetime.date(n // 12, n % 12 + 1, 1).toordinal() if n < _END else LAST
+        for n in (first, first + months)
+    )
+    return start, after
+
+
+_END = (datetime.MAXYEAR + 1) * 12
+"""The first month after the last year."""
 
 
 def widen_to_periods(days: Days, part: str) -> Days:
@@ -106,8 +121,8 @@ def write_periods(days: Days) -> str:
 def _say_range(low: int, high: int) -> str:
     if low <= FIRST and high >= LAST:
         return "all periods"
-    unit = next(unit for unit in ("year", "month", "day") if _starts(low, unit) and _starts(high, unit))
-    first, last = _say_day(max(low, FIRST), unit), _say_day(high - 1, unit)
+    length = next(n for m, n in _SAID if _starts(low, m) and _starts(high, m))
+    first, last = (datetime.date.fromordinal(day).isoformat()[:length] for day in (max(low, FIRST), high - 1))
     if low <= FIRST:
         return f"all periods to {last}"
     if high >= LAST:
@@ -115,12 +130,8 @@ def _say_range(low: int, high: int) -> str:
     return first if first == last else f"{first} to {last}"
 
 
-def _starts(day: int, unit: str) -> bool:
-    return not FIRST < day < LAST or find_start(day, unit) == day
-
-
-def _say_day(day: int, unit: str) -> str:
-    return datetime.date.fromordinal(day).isoformat()[: {"year": 4, "month": 7, "day": 10}[unit]]
+def _starts(day: int, months: int) -> bool:
+    return not FIRST < day < LAST or _find_ends(day, months, 1)[0] == day
 
 
 def parse_periods(texts: Iterable[str]) -> Days:
@@ -145,7 +156,7 @@ def _parse_one(text: str) -> tuple[int, int]:
         raise ValueError(text)
     year, month, day = (None if part is None else int(part) for part in found.groups())
     start = datetime.date(year or 0, month or 1, day or 1).toordinal()
-    return start, find_end(start, "day" if day else "month" if month else "year")
+    return start, _find_ends(start, 0 if day else 1 if month else 12, 1)[1]
 
 
 def list_segments(cuts: Iterable[int], days: Days | None) -> list[tuple[int, int]]:

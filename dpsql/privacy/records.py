@@ -13,7 +13,8 @@ from fractions import Fraction
 from dpsql.numerics.exact_numbers import DOWN, UP, write_number, write_pair, write_short
 from dpsql.privacy.accountants import MANY, Accountant
 from dpsql.privacy.amounts import OwnRoom, format_percent, say_what_is_left
-from dpsql.privacy.events import Event, say_paying
+from dpsql.privacy.dated_events import say_paying
+from dpsql.privacy.events import Event
 from dpsql.privacy.filters import ACCOUNTANTS
 
 BAR_WIDTH = 20

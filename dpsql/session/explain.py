@@ -23,15 +23,9 @@ from dpsql.mechanisms.moments import MEAN_ROWS
 from dpsql.numerics.exact_numbers import write_number
 from dpsql.policy.model import Budget, Policy
 from dpsql.privacy.amounts import SYMBOLS, Amount
-from dpsql.privacy.events import (
-    DiscreteLaplace,
-    Event,
-    NoiseReduction,
-    compose_events,
-    list_periods,
-    say_paying,
-)
-from dpsql.privacy.periods import intersect, parse_periods, say_periods, subtract, unite
+from dpsql.privacy.dated_events import list_periods, say_paying
+from dpsql.privacy.events import DiscreteLaplace, Event, NoiseReduction, compose_events
+from dpsql.privacy.periods import intersect, parse_periods, remove_days, say_periods, unite
 from dpsql.report.charge_explanation import chooses_groups, explain_debit, explain_loss, find_named_tables
 from dpsql.session.explanation import Errors, Explanation, Why, WhyPart, end_sentence, explain_error
 from dpsql.session.stored_blocks import PreparedPlan
@@ -219,7 +213,9 @@ def _describe_paying(event: Event, ledger: Ledger) -> Iterator[str]:
     whole = unite(pair for s in stretches for pair in parse_periods([s.period]))
     least = min(paying, key=lambda s: s.left_epsilon, default=None)
     left = f", of which {least.period} has least left: {least.left}" if least and len(paying) > 1 else ""
-    every = "" if subtract(whole, days) else " They are all there are: OPTIONS (periods = ...) names fewer."
+    every = (
+        "" if remove_days(whole, days) else " They are all there are: OPTIONS (periods = ...) names fewer."
+    )
     yield f"Periods that pay: {say_periods(days)}{left}.{every}"
 
 

@@ -28,7 +28,8 @@ from dpsql.mechanisms.quantile_tree import KeptTree
 from dpsql.mechanisms.strategies import EVEN, StrategyChoice
 from dpsql.mechanisms.subsample.blocks import LiftedBlocks
 from dpsql.mechanisms.subsample.subsample import SubsampleAggregate
-from dpsql.privacy.events import Event, compose_events, date_event
+from dpsql.privacy.dated_events import date_event
+from dpsql.privacy.events import Event, compose_events
 from dpsql.session.block_keys import BlockKeys, BlockShape, Lent, digest_lent
 
 

@@ -18,6 +18,7 @@ from dpsql.ledger.ledger import KeptReleases, Ledger
 from dpsql.ledger.terms import Terms
 from dpsql.ledger.upkeep import verify_ledger
 from dpsql.policy.model import Policy
+from dpsql.privacy.dated_events import date_event
 from dpsql.privacy.events import (
     Composed,
     DiscreteLaplace,
@@ -27,7 +28,6 @@ from dpsql.privacy.events import (
     PureDP,
     SparseVector,
     compose_events,
-    date_event,
 )
 from dpsql.privacy.filters import ACCOUNTANTS, open_filter
 from dpsql.privacy.periods import Days, parse_periods

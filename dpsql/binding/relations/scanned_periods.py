@@ -24,7 +24,7 @@ from dpsql.policy.model import Policy, Table, fold
 from dpsql.privacy.periods import (
     FIRST,
     LAST,
-    PARTS,
+    PAYING_PARTS,
     Days,
     find_end,
     find_start,
@@ -225,7 +225,7 @@ class _Columns:
             return _apply(kind, _read_day(other), "day")
         if isinstance(value, exp.TimestampTrunc | exp.DateTrunc) and self._is_period(value.this):
             part = fold(value.unit.name) if value.unit is not None else ""
-            if part in PARTS and value.args.get("zone") is None:
+            if part in PAYING_PARTS and value.args.get("zone") is None:
                 return _apply(kind, _read_day(other), part)
         year = isinstance(value, exp.Extract) and value.name.upper() == "YEAR"
         inner = value.expression if year else value.this if isinstance(value, exp.Year) else None

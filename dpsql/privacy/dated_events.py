@@ -1,0 +1,137 @@
+"""Events of some periods: with a budget per period, only these pay for them.
+
+A period's budget is that of its units: pairs of a person and the period. Whatever an event reads, it reads through scans of its
+periods alone, so to the units of other periods it is nothing (:func:`project_event`). An event without periods is one of all
+periods, also of later ones; so whoever drops them charges more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import ClassVar
+
+from dpsql.privacy.events import Composed, Event, compose_events, require
+from dpsql.privacy.periods import Days, say_periods, unite
+
+
+@dataclass(frozen=True)
+class Dated(Event):
+    """An event that reads only rows of some periods: each of their units may lose it, all others lose nothing.
+
+    ``periods`` are whole periods, as ranges of days (:mod:`dpsql.privacy.periods`).
+    """
+
+    kind: ClassVar[str] = "dated"
+    event: Event
+    periods: tuple[tuple[int, int], ...]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(not isinstance(self.event, Dated | Composed), "event: a single undated one")
+        require(
+            bool(self.periods) and self.periods == unite(self.periods), "periods: sorted, apart, not empty"
+        )
+
+    @property
+    def epsilon(self) -> Fraction | None:
+        return self.event.epsilon
+
+    @property
+    def delta(self) -> Fraction:
+        return self.event.delta
+
+    @property
+    def rho(self) -> Fraction:
+        return self.event.rho
+
+    def renyi(self, order: Fraction) -> Fraction:
+        return self.event.renyi(order)
+
+    @property
+    def mu(self) -> Fraction:
+        return self.event.mu
+
+    @property
+    def basic(self) -> tuple[Fraction, Fraction]:
+        return self.event.basic
+
+    @property
+    def parts(self) -> tuple[Event, ...]:
+        return self.event.parts
+
+    def leaves(self) -> tuple[Event, ...]:
+        return self.event.leaves()
+
+    @property
+    def calibration(self) -> object:
+        mark = self.event.calibration
+        return None if mark is None else (mark, self.periods)
+
+    def join(self, others: Iterable[Event]) -> Event | None:
+        joint = self.event.join(other.event for other in others if isinstance(other, Dated))
+        return None if joint is None else replace(self, event=joint)
+
+    def in_full(self) -> Event:
+        return replace(self, event=self.event.in_full())
+
+    def is_within(self, reserved: Event) -> bool:
+        return (
+            isinstance(reserved, Dated)
+            and self.periods == reserved.periods
+            and self.event.is_within(reserved.event)
+        )
+
+    def sentence(self) -> str:
+        return self.event.sentence()
+
+
+def date_event(event: Event, periods: Days | None) -> Event:
+    """Return an event as one of some periods; None: of all."""
+    if periods is None or isinstance(event, Dated):
+        return event
+    if isinstance(event, Composed):
+        return Composed(tuple(date_event(one, periods) for one in event.events))
+    return Dated(event, periods)
+
+
+def undate_event(event: Event) -> Event:
+    """Return an event as one of all periods."""
+    if isinstance(event, Composed):
+        return Composed(tuple(map(undate_event, event.events)))
+    return event.event if isinstance(event, Dated) else event
+
+
+def list_periods(event: Event) -> Days | None:
+    """Return the periods of an event; None for all."""
+    if isinstance(event, Dated):
+        return event.periods
+    if not isinstance(event, Composed):
+        return None
+    found = [list_periods(one) for one in event.events]
+    known = [days for days in found if days is not None]
+    return unite(pair for days in known for pair in days) if len(known) == len(found) else None
+
+
+def say_paying(event: Event | None) -> str:
+    """Return the periods that pay for an event, to follow its charge: ``" for 2025-03"``; empty for an undated event."""
+    days = None if event is None else list_periods(event)
+    return "" if days is None else f" for {say_periods(days)}"
+
+
+def find_cuts(event: Event) -> set[int]:
+    """Return the days at which the periods of an event's parts begin and end."""
+    if isinstance(event, Dated):
+        return {end for pair in event.periods for end in pair}
+    return {cut for one in event.events for cut in find_cuts(one)} if isinstance(event, Composed) else set()
+
+
+def project_event(event: Event, day: int) -> Event | None:
+    """Return what a unit of the period of a day may lose by an event; None for nothing."""
+    if isinstance(event, Dated):
+        return event.event if any(low <= day < high for low, high in event.periods) else None
+    if not isinstance(event, Composed) or not any(isinstance(one, Dated) for one in event.events):
+        return event
+    found = [part for one in event.events if (part := project_event(one, day)) is not None]
+    return compose_events(found) if found else None
