@@ -217,23 +217,25 @@ class PeriodState(FilterState):
         self._places = dict.fromkeys(self._places)
 
     def to_json(self) -> Any:
-        sums = [state.to_json() for state in self._stretches]
-        return {"all": self.base.to_json(), "starts": list(self._starts), "sums": sums}
+        places: dict[Spent, int] = {}
+        at = [places.setdefault(state.base, len(places)) for state in self._stretches]
+        sums = [spent.to_json() for spent in places]
+        return {"all": self.base.to_json(), "starts": list(self._starts), "at": at, "sums": sums}
 
     def read_json(self, body: Any) -> bool:
-        starts = [int(start) for start in body["starts"]]
-        states = [FilterState(self.whose, self.filter) for _ in body["sums"]]
-        if starts != sorted(set(starts)) or starts[:1] != [FIRST] or len(starts) != len(states):
+        starts, at = [int(start) for start in body["starts"]], [int(place) for place in body["at"]]
+        if starts != sorted(set(starts)) or starts[:1] != [FIRST] or len(starts) != len(at) or min(at) < 0:
             raise ValueError("a sum for each stretch of periods")
-        read = [state.read_json(one) for state, one in zip(states, body["sums"], strict=True)]
-        self._starts, self._stretches = starts, states
-        return super().read_json(body["all"]) and all(read)
+        read = [FilterState(self.whose, self.filter) for _ in body["sums"]]
+        known = [state.read_json(one) for state, one in zip(read, body["sums"], strict=True)]
+        self._starts, self._stretches = starts, [read[place].copy() for place in at]
+        return super().read_json(body["all"]) and all(known)
 
     def covers(self, body: Any) -> bool:
         if not isinstance(body, dict) or body.get("starts") != self._starts:
             return False
-        pairs = zip(self._stretches, body["sums"], strict=True)
-        return super().covers(body["all"]) and all(state.covers(one) for state, one in pairs)
+        pairs = zip(self._stretches, body["at"], strict=True)
+        return super().covers(body["all"]) and all(state.covers(body["sums"][at]) for state, at in pairs)
 
     def _at(self, day: int) -> FilterState:
         return self._stretches[bisect_right(self._starts, day) - 1]
