@@ -90,13 +90,12 @@ def _bind(
     tree = statement.tree.copy()
     try:
         resolve_table_names(tree, catalog)
-        today = catalog.policy.today if catalog.policy.budget.per_period else None
-        mark_scans(tree, catalog.policy, today, catalog.kept, catalog.is_date)
     except Error as error:
         raise error.located(statement.text) from None
     try:
         names = OwnNames(list_taken(tree, catalog.kept.values()))
         held = find_held_columns(tree)
+        today = catalog.policy.today if catalog.policy.budget.per_period else None
         binder = StatementBinder(
             catalog,
             finish,
@@ -108,6 +107,7 @@ def _bind(
             today=today,
         )
         times = _fold_clocks(tree, statement, finish)
+        mark_scans(tree, catalog.policy, today, catalog.kept, catalog.is_date)
         text = spell_statement(tree)
         kept = name_kept_results(tree, catalog.kept, names.taken)
         binder.public.update((item.kept.table, None) for item in kept)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from fractions import Fraction
 
@@ -228,7 +228,7 @@ def make_report(ledger: Ledger, policy: Policy | None = None, *, page: int = 1) 
     """
     policy = policy or ledger.policy
     state = ledger.state()
-    whole = state.whole or state
+    whole = replace(state.whole or state, stretches=state.stretches)
     sums = LedgerSums(ledger, page)
     names, accountants = list_accountants(ledger, sums.charged)
     return {
@@ -286,6 +286,10 @@ def _left(whole: BudgetState, sums: LedgerSums) -> Data:
         "default_epsilon": None if whole.default_epsilon is None else float(whole.default_epsilon),
         "charges": sums.charges,
         "unsettled": sums.unsettled,
+        "periods": [
+            {"period": one.period, "spent": one.spent, "left": one.left, "share_spent": float(one.share)}
+            for one in whole.stretches
+        ],
     }
 
 
@@ -354,7 +358,9 @@ def _guarantee(ledger: Ledger, sums: LedgerSums, whole: BudgetState, policy: Pol
         "amount": promise.amount,
         "certainty": promise.certainty,
         "certainty_spent": spent.certainty,
-        "sentence": _say_promise(promise, whole, f"{unit} {verb}") + _say_spent(spent),
+        "sentence": _say_promise(promise, whole, f"{unit} {verb}")
+        + _say_spent(spent)
+        + (_SEVERAL_PERIODS if whole.stretches else ""),
         "formal": (
             f"All answers together, chosen one after another in any way, are {_say_formal(promise, whole)}, when "
             f"{unit} {verb} added or removed. The sums are kept by the accountant {whole.accountant}."
@@ -364,6 +370,12 @@ def _guarantee(ledger: Ledger, sums: LedgerSums, whole: BudgetState, policy: Pol
         "groups": [_group(promise, k, at_delta) for k in range(1, PEOPLE + 1)],
         "groups_spent": [_group(spent, k, at_delta) for k in range(1, PEOPLE + 1)],
     }
+
+
+_SEVERAL_PERIODS = (
+    " Each period has this budget of its own, so a person's rows in k periods count as k units in the table of several units. "
+    "What was spent so far adds up the charges of all periods, and no unit pays all of them."
+)
 
 
 def _say_promise(promise: BudgetLoss, whole: BudgetState, unit: str) -> str:

@@ -70,7 +70,15 @@ def _write_left(data: Data) -> Html:
         bar=write_bar(left["share_spent"], "spent"),
         facts=join(tag("li", fact) for fact in facts if fact),
         notes=join(tag("p", f"Note: {notice}.", class_="note") for notice in data["notices"]),
-    )
+    ) + _write_periods(left["periods"])
+
+
+def _write_periods(periods: list[Data]) -> Html:
+    """Return the strip of periods, a bar for each stretch with equal amounts; empty without budgets per period."""
+    rows = [
+        (p["period"], write_bar(p["share_spent"], "spent"), p["spent"], f"{p['left']} left") for p in periods
+    ]
+    return write_table("periods||spent|left", rows, "Each period has a budget of its own") if rows else Html()
 
 
 def write_bar(share: float, label: str) -> Html:
@@ -325,6 +333,7 @@ def _write_text(data: Data) -> str:
     lines = [f"WARNING: {warning}" for warning in data["warnings"]]
     lines += [f"{data['ledger'] or 'ledger in memory'} · {data['dataset']} · {data['written'][:16]}Z", ""]
     lines += [left["sentence"] + (f" ({left['about_text']})" if left["about_text"] else ""), ""]
+    lines += [f"  {p['period']}: {p['spent']} spent, {p['left']} left" for p in left["periods"]]
     lines += [*_sum_people(data["asked"]["days"])]
     if data["pages"]["of"] > 1:
         days = (

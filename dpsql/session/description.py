@@ -200,6 +200,9 @@ def _list_settings(policy: Policy) -> Iterator[tuple[str, str, str]]:
         if table.period is not None:
             rows = f"one {table.unit_path[-1].column}'s rows {table.period.words}"
             yield table.name, "privacy_period", rows
+        if table.data_from is not None:
+            yield table.name, "data_from", str(table.data_from)
+            yield table.name, "data_until", str(table.data_until)
         if table.determines:
             yield table.name, "determines", "; ".join(table.determines)
         for name, column in table.columns.items():

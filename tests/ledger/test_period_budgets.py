@@ -31,6 +31,8 @@ from dpsql.privacy.events import (
 )
 from dpsql.privacy.filters import ACCOUNTANTS, open_filter
 from dpsql.privacy.periods import Days, parse_periods
+from dpsql.report.data import make_report
+from dpsql.report.pages import report_text, write_page
 from dpsql.report.tables import list_budget
 
 POLICY = """
@@ -119,6 +121,15 @@ def test_what_never_ran_is_not_charged_to_its_period(ledger: Ledger) -> None:
     assert left(ledger)["2024-01 to 2024-02"] == Fraction(1, 2)
     ledger.settle(ticket, Composed((first,)), None, "released")
     assert left(ledger) == {"2024-01": Fraction(1, 2), "2024-02 to 2024-12": 1}
+
+
+def test_the_report_says_what_each_period_has_left_and_what_a_whole_person_may_lose(ledger: Ledger) -> None:
+    ask(ledger, HALF, months("03"))
+    page, text = write_page(make_report(ledger)), report_text(ledger)
+    assert "  2024-03: ε=0.5 spent, ε=0.5 left" in text
+    assert "a person's rows in k periods count as k units" in text
+    assert "2024-04 to 2024-12" in page
+    assert [e.charge("basic") for e in ledger.entries()] == ["ε=0.5 for 2024-03"]
 
 
 @pytest.mark.parametrize("periods", [months("02"), months("01 to 2024-02"), None])

@@ -14,6 +14,7 @@ import dpsql
 from dpsql.binding.plan import Plan, PrivateBlock
 from dpsql.binding.relations.catalog import Catalog
 from dpsql.errors import Error
+from dpsql.lock.tree import Unproved
 from dpsql.mechanisms.base import SALT
 from dpsql.privacy.periods import Days, parse_periods, say_periods
 from tests.support import inside
@@ -192,6 +193,29 @@ def test_every_scan_counts(session: dpsql.Session, text: str, found: list[str] |
     assert periods(session, text) == found
 
 
+def test_the_present_ends_the_data_and_is_a_constant(monkeypatch: pytest.MonkeyPatch) -> None:
+    today = datetime.datetime.now(datetime.UTC).date()
+    words = [("data_until = 2024-12-20", f'data_until = "{word}"') for word in ("today", "yesterday")]
+    for days, (was, now) in zip((0, 1), words, strict=True):
+        policy = dpsql.Policy.loads(POLICY.replace(was, now))
+        with duckdb.connect() as con:
+            con.execute(TABLES)
+            with dpsql.connect(con, policy=policy) as session:
+                last = today - datetime.timedelta(days=days)
+                week = "SELECT COUNT(*) FROM moments WHERE ts >= CURRENT_DATE - INTERVAL 7 DAY"
+                assert periods(session, week) == [
+                    say_periods(((today.toordinal() - 7, last.toordinal() + 1),))
+                ]
+                (block,) = inside.planned(session, "SELECT COUNT(*) FROM moments").blocks
+                later = today + datetime.timedelta(days=9)
+                monkeypatch.setattr(dpsql.Policy, "today", later)  # the plan is not kept for another day
+                (after,) = inside.planned(session, "SELECT COUNT(*) FROM moments").blocks
+                monkeypatch.undo()
+                assert block.periods is not None
+                assert after.periods is not None
+                assert after.periods[-1][1] == block.periods[-1][1] + 9 == last.toordinal() + 10
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -333,6 +357,48 @@ def test_the_neighbours_see_a_scan_without_its_days(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("dpsql.lock.from_clause._check_paid", lambda *_: None)
     with pytest.raises(AssertionError):
         compare(7, 8)
+
+
+def test_a_scan_that_is_overlooked_is_refused_before_payment(
+    session: dpsql.Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = session.budget().spent
+    for periods in ((), parse_periods(["2024-01 to 2024-11"])):
+        monkeypatch.setattr("dpsql.binding.bind.find_read", lambda *_, days=periods: days)
+        with pytest.raises(Unproved, match="could not be proved"):
+            session.sql("SELECT COUNT(*) + 7 FROM visits")
+    assert session.budget().spent == before
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT COUNT(*) FROM whole",
+        "DECLARE t ABOVE_THRESHOLD 5 OPTIONS (epsilon = 0.5, max_hits = 1)",
+    ],
+)
+def test_a_threshold_and_rows_without_a_period_are_paid_by_all(text: str) -> None:
+    with duckdb.connect() as con:
+        con.execute(TABLES)
+        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
+            session.sql("SELECT WITH DP OPTIONS (epsilon = 2) COUNT(*) FROM visits WHERE day < '2024-02-01'")
+            assert "All periods pay for this, also later ones" in str(session.explain(text))
+            session.sql(text)
+            (january, *others) = session.budget().stretches
+            assert january.spent_epsilon == 2 + others[0].spent_epsilon
+            assert others[0].spent_epsilon > 0
+            if text.startswith("DECLARE"):  # its questions are paid
+                session.sql("SELECT WITH t COUNT(*) FROM visits WHERE day < '2024-02-01'")
+                assert session.budget().stretches[0].spent_epsilon == january.spent_epsilon
+
+
+def test_synthetic_rows_pay_for_their_periods() -> None:
+    with duckdb.connect() as con:
+        fill(con, random.Random(2))
+        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
+            options = "OPTIONS (epsilon = 1, periods = '2024-05')"
+            rows = f"CREATE SYNTHETIC TABLE made ROWS 5 AS SELECT WITH DP {options} ward, x > 50 AS most FROM visits"
+            assert "Periods that pay: 2024-05." in str(session.explain(rows))
 
 
 @pytest.mark.parametrize("form", FORMS)
