@@ -62,12 +62,12 @@ def remove_days(one: Iterable[tuple[int, int]], other: Sequence[tuple[int, int]]
     return intersect(one, [*zip(ends[::2], ends[1::2], strict=True)])
 
 
-def find_start(day: int, part: str) -> int:
+def find_first_day(day: int, part: str) -> int:
     """Return the first day of the period of a day."""
     return _find_ends(day, _MONTHS.get(part, 0), _DAYS.get(part, 1))[0]
 
 
-def find_end(day: int, part: str) -> int:
+def find_day_after(day: int, part: str) -> int:
     """Return the first day after the period of a day."""
     return _find_ends(day, _MONTHS.get(part, 0), _DAYS.get(part, 1))[1]
 
@@ -92,7 +92,7 @@ _END = (datetime.MAXYEAR + 1) * 12
 
 def widen_to_periods(days: Days, part: str) -> Days:
     """Return the whole periods that have one of these days."""
-    return unite((find_start(low, part), find_end(high - 1, part)) for low, high in days)
+    return unite((find_first_day(low, part), find_day_after(high - 1, part)) for low, high in days)
 
 
 # -- in words ---------------------------------------------------------------------------------------------------------

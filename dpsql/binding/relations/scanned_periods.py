@@ -26,8 +26,8 @@ from dpsql.privacy.periods import (
     LAST,
     PAYING_PARTS,
     Days,
-    find_end,
-    find_start,
+    find_day_after,
+    find_first_day,
     intersect,
     say_periods,
     unite,
@@ -247,7 +247,7 @@ def _apply(
     if constant is None:
         return None
     day, starts = constant
-    low, high = find_start(day, part), find_end(day, part)
+    low, high = find_first_day(day, part), find_day_after(day, part)
     if kind is exp.EQ:
         return unite([(low, high)])
     if kind in (exp.LT, exp.LTE):
