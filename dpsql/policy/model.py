@@ -470,7 +470,9 @@ class Policy(Section):
     @property
     def today(self) -> datetime.date:
         """Today in the policy's time zone, which ends the data of tables whose ``data_until`` is a word."""
-        return datetime.datetime.now(zoneinfo.ZoneInfo(self.server.time_zone)).date()
+        name = self.server.time_zone
+        zone = datetime.UTC if name == "UTC" else zoneinfo.ZoneInfo(name)
+        return datetime.datetime.now(zone).date()
 
     def find_holder(self, table: Table) -> Table:
         """Return the table at the end of a table's path to its unit, which declares the period of its units."""

@@ -14,6 +14,7 @@ import pytest
 
 from dpsql.errors import BudgetExceeded, LedgerError
 from dpsql.ledger import accounts, store
+from dpsql.ledger.answers import hash_release
 from dpsql.ledger.ledger import KeptReleases, Ledger
 from dpsql.ledger.terms import Terms
 from dpsql.ledger.upkeep import verify_ledger
@@ -121,6 +122,23 @@ def test_what_never_ran_is_not_charged_to_its_period(ledger: Ledger) -> None:
     assert left(ledger)["2024-01 to 2024-02"] == Fraction(1, 2)
     ledger.settle(ticket, Composed((first,)), None, "released")
     assert left(ledger) == {"2024-01": Fraction(1, 2), "2024-02 to 2024-12": 1}
+
+
+def test_a_stored_answer_of_another_debits_the_share_in_its_periods(tmp_path: Path) -> None:
+    shares = "[analysts.ana]\nepsilon = 0.6\n[analysts.bob]\nepsilon = 1\n[tables"
+    policy = Policy.loads(POLICY.replace('"zcdp"', '"basic"\nanswers = "own"').replace("[tables", shares))
+    ana = Ledger.open(tmp_path / "l.ledger", policy, "data", "ana")
+    bob = ana.for_analyst("bob")
+    parts = {"a": date_event(HALF, months("03")), "b": date_event(TENTH, months("05"))}
+    ticket = bob.reserve(compose_events(parts.values()), "two blocks")
+    answers = {"a": b"March", "b": b"May"}
+    bob.settle(ticket, ticket.event, KeptReleases(answers, events=parts), "released")
+    ana.debit("again", {"a": hash_release(b"March")})
+    share = {s.period: s.share_left or s.left_epsilon for s in ana.state().stretches}
+    assert share["2024-03"] == TENTH.epsilon
+    assert share["2024-04"] == share["2024-05"] == Fraction(3, 5)
+    with pytest.raises(BudgetExceeded, match="in 2024-03"):
+        ana.reserve(date_event(PureDP(Fraction(1, 5)), months("03")), "more")
 
 
 def test_the_report_says_what_each_period_has_left_and_what_a_whole_person_may_lose(ledger: Ledger) -> None:

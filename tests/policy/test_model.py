@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from dpsql.demo import POLICY
 from dpsql.errors import PolicyError
 from dpsql.policy.model import Analyst, Budget, Column, Format, Hop, Policy, Table
+from dpsql.privacy.periods import say_periods
 
 BUDGET = "[budget]\nepsilon = 3\n"
 VISITS = BUDGET + '[tables.visits]\nprivacy_unit = "patient_id"\n'
@@ -349,3 +350,49 @@ def test_any_policy_reads_back(
     table = Table("visits", privacy_unit="person", columns={column: made})
     policy = Policy(Budget(epsilon), {"visits": table})
     assert Policy.loads(policy.dumps()) == policy
+
+
+DATED = """
+[budget]
+epsilon = 1
+per_period = true
+[tables.visits]
+privacy_unit = "pid"
+privacy_period = "date_trunc('month', day)"
+data_from = 2024-01-15
+data_until = "yesterday"
+max_rows = 3
+"""
+
+
+def test_a_budget_per_period_is_written_and_read_again() -> None:
+    policy = Policy.loads(DATED)
+    assert Policy.loads(policy.dumps()) == policy
+    assert policy.for_analyst(None).budget.per_period
+    today = datetime.date(2024, 3, 1)
+    assert say_periods(policy.tables["visits"].find_days(today)) == "2024-01-15 to 2024-02-29"
+    assert say_periods(policy.find_domain(today)) == "2024-01 to 2024-02"
+    later = Policy.loads(DATED.replace('"yesterday"', "2024-03-31"))
+    assert say_periods(later.find_domain(today)) == "2024-01 to 2024-03"
+    assert abs((policy.today - datetime.datetime.now(datetime.UTC).date()).days) <= 1
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "said"),
+    [
+        ("data_from = 2024-01-15\n", "", "visits has a budget per period, and no data_from"),
+        ('data_until = "yesterday"\n', "", "visits has a budget per period, and no data_until"),
+        ('"yesterday"', '"soon"', 'data_until must be a date, "today" or "yesterday"'),
+        ('"yesterday"', "2023-12-31", "data_until of visits is before data_from"),
+        ("2024-01-15", "9999-01-01", "data_from must be a date"),
+        ("2024-01-15", "2024-01-15T00:00:00", "data_from must be a date"),
+        ("per_period = true\n", "", "data_from of visits needs per_period = true"),
+        ("privacy_period = \"date_trunc('month', day)\"\n", "", "data_from of visits needs privacy_period"),
+        ("date_trunc('month', day)", "month(day)", "periods of whole days, and visits has month"),
+        ("date_trunc('month', day)", "date_trunc('hour', day)", "periods of whole days"),
+        (DATED[DATED.index("privacy_period") :], "", "the budget is per period, and no table has a privacy_period"),
+    ],
+)  # fmt: skip
+def test_a_budget_per_period_needs_public_ends(was: str, now: str, said: str) -> None:
+    with pytest.raises(PolicyError, match=said):
+        Policy.loads(DATED.replace(was, now))
