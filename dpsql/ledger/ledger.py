@@ -14,6 +14,7 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from fractions import Fraction
 from pathlib import Path
 from typing import Self, TypeVar
@@ -38,9 +39,10 @@ from dpsql.policy.model import Policy
 from dpsql.privacy import conversions
 from dpsql.privacy.accountants import Accountant, Spent
 from dpsql.privacy.amounts import format_percent
+from dpsql.privacy.dated_events import list_periods, split_event
 from dpsql.privacy.events import Event, GroupSelection, PureDP, RoundedGaussian, compose_events
 from dpsql.privacy.filters import ACCOUNTANTS
-from dpsql.privacy.periods import Days
+from dpsql.privacy.periods import Days, unite
 from dpsql.privacy.records import OTHERS, BudgetState, Entry
 
 __all__ = ["BudgetState", "Entry", "KeptReleases", "Ledger", "Ticket"]
@@ -269,8 +271,21 @@ class Ledger:
         """
         return self._charge(None, text, shown)
 
+    def _check_periods(self, event: Event) -> None:
+        """Raise LedgerError for an event of periods that the policy doesn't have: as many stretches as periods suffice."""
+        days = unite(pair for part in split_event(event) for pair in list_periods(part) or ())
+        if not days:
+            return
+        tomorrow = None if self.policy is None else self.policy.today + timedelta(days=1)  # of another clock
+        if tomorrow is None or self.policy is None or not self.policy.has_periods(days, tomorrow):
+            raise LedgerError(
+                "The statement reads periods that the policy doesn't have; nothing was charged."
+            )
+
     def _charge(self, event: Event | None, text: str, shown: Mapping[str, str]) -> int | None:
         self._check_continued()
+        if event is not None:
+            self._check_periods(event)
         with log_file.saying_uncharged(), self._book.writing() as (write, _):
             account, said = self._book.account, {"text": text[:_TEXT_LIMIT]}
             number, due = account.count + 1, self.find_debits(shown)

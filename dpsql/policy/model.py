@@ -41,7 +41,7 @@ from dpsql.policy.toml import Section, assign, declare_field, parse_toml, read_s
 from dpsql.policy.validate import NameMapping, Value, fold
 from dpsql.privacy.amounts import LARGEST, SYMBOLS, Amount
 from dpsql.privacy.filters import ACCOUNTANTS, MECHANISM_SHARE
-from dpsql.privacy.periods import Days, unite, widen_to_periods
+from dpsql.privacy.periods import Days, find_first_day, remove_days, unite, widen_to_periods
 
 MAX_ANSWER_TIMES = 1000
 """The most times of the grid that a policy may list; after the last one they double."""
@@ -482,6 +482,13 @@ class Policy(Section):
         """Return the whole periods of all tables with a budget per period; none without one."""
         dated = [(table.find_days(today), table.declared_period) for table in self.tables.values()]
         return unite(p for days, period in dated if period for p in widen_to_periods(days, period.part))
+
+    def has_periods(self, days: Days, today: datetime.date) -> bool:
+        """Return whether days are whole periods of tables with a budget per period; ``today`` ends the data."""
+        parts = {table.declared_period.part for table in self.tables.values() if table.declared_period}
+        ends = (end for pair in days for end in pair)
+        whole = all(any(find_first_day(end, part) == end for part in parts) for end in ends)
+        return whole and not remove_days(days, self.find_domain(today))
 
     def find_analyst(self, name: str) -> str | None:
         """Return an analyst's name as the policy writes it, given any case; None for analysts without a share."""

@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import ClassVar
 
 from dpsql.privacy.events import Composed, Event, compose_events, require
-from dpsql.privacy.periods import Days, say_periods, unite
+from dpsql.privacy.periods import FIRST, LAST, Days, say_periods, unite
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,7 @@ class Dated(Event):
         require(
             bool(self.periods) and self.periods == unite(self.periods), "periods: sorted, apart, not empty"
         )
+        require(self.periods[0][0] >= FIRST and self.periods[-1][1] <= LAST, "periods: out of range")
 
     @property
     def epsilon(self) -> Fraction | None:
@@ -103,13 +104,18 @@ def undate_event(event: Event) -> Event:
     return event.event if isinstance(event, Dated) else event
 
 
+def split_event(event: Event) -> tuple[Event, ...]:
+    """Return the parts of an event that may have periods of their own."""
+    if not isinstance(event, Composed):
+        return (event,)
+    return tuple(part for one in event.events for part in split_event(one))
+
+
 def list_periods(event: Event) -> Days | None:
     """Return the periods of an event; None for all."""
-    if isinstance(event, Dated):
-        return event.periods
     if not isinstance(event, Composed):
-        return None
-    found = [list_periods(one) for one in event.events]
+        return event.periods if isinstance(event, Dated) else None
+    found = [list_periods(one) for one in split_event(event)]
     known = [days for days in found if days is not None]
     return unite(pair for days in known for pair in days) if len(known) == len(found) else None
 
@@ -122,9 +128,7 @@ def say_paying(event: Event | None) -> str:
 
 def find_cuts(event: Event) -> set[int]:
     """Return the days at which the periods of an event's parts begin and end."""
-    if isinstance(event, Dated):
-        return {end for pair in event.periods for end in pair}
-    return {cut for one in event.events for cut in find_cuts(one)} if isinstance(event, Composed) else set()
+    return {end for part in split_event(event) for pair in list_periods(part) or () for end in pair}
 
 
 def project_event(event: Event, day: int) -> Event | None:

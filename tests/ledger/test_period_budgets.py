@@ -109,11 +109,36 @@ def test_what_has_no_period_is_charged_to_all_of_them_for_ever(ledger: Ledger) -
     ask(ledger, PureDP(Fraction(2, 5)), None)
     with pytest.raises(BudgetExceeded, match=r"in 2024-03, ε=0.1 of ε=1 is left"):
         ledger.reserve(HALF, "everything")
+    later = Ledger.open(ledger.path, policy_of("basic", ("2024-12-31", "2030-12-31")), "data")
     with pytest.raises(BudgetExceeded, match=r"in 2030-01, ε=0.6 of ε=1 is left"):
-        ledger.reserve(date_event(PureDP(Fraction("0.7")), parse_periods(["2030-01"])), "later")
-    before = date_event(PureDP(Fraction("0.7")), parse_periods(["0001"]))
-    with pytest.raises(BudgetExceeded, match="is left"):
-        ledger.reserve(before, "long ago")
+        later.reserve(date_event(PureDP(Fraction("0.7")), parse_periods(["2030-01"])), "later")
+
+
+@pytest.mark.parametrize(
+    "period", ["2025-01", "2023-12", "2024-03-01", "2024-03-05 to 2024-04-30", "0001 to 9999"]
+)
+def test_periods_that_the_policy_lacks_are_never_written(ledger: Ledger, period: str) -> None:
+    event = compose_events([HALF, date_event(TENTH, parse_periods([period]))])
+    with pytest.raises(LedgerError, match="periods that the policy doesn't have"):
+        ledger.reserve(event, "q")
+    assert ledger.count == 0
+
+
+def test_days_out_of_range_are_no_event() -> None:
+    for periods in (
+        [],
+        [[0, 5]],
+        [[5, 10**7]],
+        [[9, 5]],
+        [[1, 5], [3, 9]],
+        [[20, 30], [1, 5]],
+        [[1, 5], [5, 9]],
+    ):
+        with pytest.raises(ValueError, match="periods"):
+            Event.from_json({"kind": "dated", "event": HALF.to_json(), "periods": periods})
+    inner = date_event(HALF, months("03")).to_json()
+    with pytest.raises(ValueError, match="single undated"):
+        Event.from_json({"kind": "dated", "event": inner, "periods": [[1, 5]]})
 
 
 def test_what_never_ran_is_not_charged_to_its_period(ledger: Ledger) -> None:
@@ -348,7 +373,7 @@ def test_after_a_change_of_the_period_all_charges_count_in_each(
         assert {*left(ledger).values()} == {rest}
     monkeypatch.setattr(store, "ROWS_BETWEEN_CHECKPOINTS", 1)
     with Ledger.open(path, policy_of("basic", then), "data") as ledger:  # from a checkpoint
-        ask(ledger, TENTH, months("09"))
+        ask(ledger, TENTH, parse_periods(["2024-09-02 to 2024-09-08"]) if "week" in period else months("09"))
     with Ledger.open(path, policy_of("basic", then), "data") as ledger:
         before.settle(tickets[1], tickets[1].event, None, "released")
         assert sorted({*left(ledger).values()}) == [rest - Fraction(1, 10), rest]
