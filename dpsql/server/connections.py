@@ -185,6 +185,13 @@ class Arrivals:
         with self._lock:
             self._held.pop(key, None)
 
+    def drop(self, key: Hashable) -> None:
+        """Drop a connection, if it has not logged in."""
+        with self._lock:
+            doomed = self._held.pop(key, None)
+        if doomed is not None:
+            self._drop(doomed)
+
     def drop_slow(self) -> None:
         """Drop connections that have used up their time."""
         end = time.monotonic() - LOGIN_SECONDS
@@ -217,7 +224,7 @@ class Arrivals:
         listed = [f"{address} ({count})" for address, count in dropped.most_common(_ADDRESSES_TOLD)]
         if len(dropped) > _ADDRESSES_TOLD:
             listed.append(f"and {len(dropped) - _ADDRESSES_TOLD} more")
-        why = f"{self._port}: they did not log in within {LOGIN_SECONDS:.0f} seconds, or made room for others"
+        why = f"{self._port}: they did not log in within {LOGIN_SECONDS:.0f} seconds, sent too much, or made room for others"
         self._tell(dropped.total(), ", ".join(listed), why)
 
 
@@ -322,11 +329,32 @@ def _find_sockets(port: int) -> dict[PeerPlace, socket.socket]:
     return found
 
 
-class SocketWatch:
-    """Inspects the sockets of a gRPC port once a second, because gRPC doesn't report silent connections."""
+def count_received(sock: socket.socket) -> int:
+    """Return the bytes that a TCP connection has received; 0 if unknown."""
+    with suppress(OSError, AttributeError, struct.error):
+        told = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RECEIVED + 8)
+        return int(struct.unpack_from("Q", told, _RECEIVED)[0])
+    return 0
 
-    def __init__(self, port: int, arrivals: Arrivals) -> None:
-        self._port, self._arrivals = port, arrivals
+
+_RECEIVED = 128
+"""The place of tcpi_bytes_received in Linux's struct tcp_info."""
+
+
+class SocketWatch:
+    """Inspects the sockets of a gRPC port once a second, because gRPC doesn't report silent connections.
+
+    gRPC reads a message of any size before a handler sees its token. So a connection that has sent more than one request may
+    have, and is not known at the next look, is dropped.
+
+    Args:
+        port: the port.
+        arrivals: counts the connections.
+        most: returns the most bytes that a connection may send before it is known.
+    """
+
+    def __init__(self, port: int, arrivals: Arrivals, most: Callable[[], int]) -> None:
+        self._port, self._arrivals, self._most = port, arrivals, most
         self._lock = threading.Lock()
         self._known: set[PeerPlace] = set()
         """The peers that have logged in."""
@@ -357,6 +385,8 @@ class SocketWatch:
                     self._arrivals.add(place, write_peer(place), partial(self._shut, place))
                 if place in self._known:
                     self._arrivals.let_in(place)
+                elif count_received(found[place]) > self._most():
+                    self._arrivals.drop(place)
             self._arrivals.drop_slow()
         finally:
             self._seen = set(found)

@@ -188,7 +188,6 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         self._certified = tls is not None and tls.authority is not None
         self._flight_sql: FlightSqlService = FlightSqlService() if before is None else before._flight_sql
         self._watch: SocketWatch | None = None if before is None else before._watch
-        self._has_port = not location.startswith(_UNIX)
         super().__init__(
             location,
             tls_certificates=[(tls.certificate, tls.key)] if tls is not None else None,
@@ -198,16 +197,21 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
             # with a handler, pyarrow would hide the names in certificates
             auth_handler=None if self._certified else HandshakeAnswer(),
         )
+        if self._watch is None and not location.startswith(_UNIX):
+            arrivals = Arrivals(partial(log_dropped, log), "Flight")
+            self._watch = SocketWatch(self.port, arrivals, self._find_most)
 
     def look_at_connections(self) -> None:
         """Drop connections that have not logged in: slow ones, and the oldest of too many.
 
         A Unix socket needs no such limit, since its folder's mode restricts access.
         """
-        if self._has_port:
-            if self._watch is None:
-                self._watch = SocketWatch(self.port, Arrivals(partial(log_dropped, self._log), "Flight"))
+        if self._watch is not None:
             self._watch.look()
+
+    def _find_most(self) -> int:
+        """Return the most bytes of one request under any policy, twice over for the protocol's own."""
+        return 2 * max(one.edition.limits.body_bytes for one in self._served)
 
     # -- actions ------------------------------------------------------------------------------------------------
 

@@ -118,9 +118,14 @@ class RequestLimits:
         """Return the limits of a policy."""
         return cls(rules.max_statement_bytes, rules.max_parameter_bytes)
 
+    @property
+    def body_bytes(self) -> int:
+        """The most bytes of a request."""
+        return self.statement_bytes + self.parameter_bytes + BODY_OVERHEAD
+
     def explain_body(self, size: int) -> str:
         """Return why a request is too large to be read; empty if it isn't."""
-        most = self.statement_bytes + self.parameter_bytes + BODY_OVERHEAD
+        most = self.body_bytes
         return f"the request has {size:,} bytes; the server takes {most:,}." if size > most else ""
 
     def explain_parts(self, texts: int, rest: int) -> str:

@@ -26,6 +26,7 @@ from dpsql.server.connections import (
     MAX_OF_AN_ADDRESS,
     Arrivals,
     SocketWatch,
+    count_received,
     log_dropped,
     write_peer,
 )
@@ -153,7 +154,7 @@ def test_a_watch_drops_sockets_that_are_not_its_own() -> None:
     crowd = Crowd(port, MAX_OF_AN_ADDRESS + 10)
     accepted = [listening.accept() for _ in crowd.sockets]
     found = Arrivals(lambda count, addresses, why: None, "Test")
-    watch = SocketWatch(port, found)
+    watch = SocketWatch(port, found, lambda: 10**9)
     known = {write_peer(sock.getsockname()) for sock in crowd.sockets[:15]}
     for peer in known:
         watch.note_known(peer)
@@ -175,6 +176,31 @@ def test_a_watch_drops_sockets_that_are_not_its_own() -> None:
     listening.close()
     watch.look()
     assert not len(found)
+
+
+def test_who_sends_much_before_a_token_is_dropped() -> None:
+    listening = socket.create_server(("127.0.0.1", 0))
+    port = listening.getsockname()[1]
+    clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(3)]
+    accepted = [listening.accept()[0] for _ in clients]
+    found = Arrivals(lambda count, addresses, why: None, "Test")
+    watch = SocketWatch(port, found, lambda: 5000)
+    watch.note_known(write_peer(clients[0].getsockname()))
+    for client, size in zip(clients, (6000, 6000, 4000), strict=True):
+        client.sendall(b"x" * size)
+    wait_until(lambda: [count_received(sock) for sock in accepted] == [6000, 6000, 4000])
+    watch.look()
+    assert len(found) == 1, "one is known, one was dropped"
+    closed = []
+    for client in clients:
+        client.settimeout(0.2)
+        try:
+            closed.append(client.recv(1) == b"")
+        except TimeoutError:
+            closed.append(False)
+    assert closed == [False, True, False]
+    for sock in (*clients, *accepted, listening):
+        sock.close()
 
 
 # -- a server ----------------------------------------------------------------------------------------------------------------
