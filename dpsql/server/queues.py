@@ -460,12 +460,14 @@ class AnalystQueue:
         return waits
 
     def stop_statement(self, number: int) -> bool:
-        """Stop the request that runs a paid statement; return False if none does."""
+        """Stop the request that runs a paid statement; return False if none does, or it is stopped already."""
         with self._turn:
-            calls = [call for call in self._calls if max(call.charges, default=0) == number]
-            for call in calls:
+            running = [
+                call for call in self._calls if max(call.charges, default=0) == number and not call.stopped
+            ]
+            for call in running:
                 call.stop()
-        return bool(calls)
+        return bool(running)
 
     def close_session(self, record: SessionRecord) -> None:
         """Close a session in its turn."""

@@ -456,6 +456,7 @@ def test_the_owner_stops_a_statement_by_its_number(make: Make) -> None:
         time.sleep(0.001)
     assert not made.queue.stop_statement(numbers[0] + 1)
     assert made.queue.stop_statement(numbers[0])
+    assert not made.queue.stop_statement(numbers[0]), "it is stopped"
     asking.join(LONG)
     assert outcomes(made) == ["interrupted"]
     assert not made.queue.stop_statement(numbers[0]), "it is done"
