@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 ROWS = 20
 """Rows shown before the middle is left out; ``%config DpsqlMagic.rows`` changes it for a notebook."""
 
-MAX_ROWS = 1_000
+MAX_UNFOLDED = 1_000
 """The longest result whose HTML has all rows, folded."""
 
 NOISY_DIGITS = 4
@@ -148,7 +148,7 @@ def make_result_sheet(result: Result, rows: int | None = None) -> Sheet:
     if opened:
         columns, starts = _join_maps(columns, opened, table.num_rows)
         gap = None if gap is None else starts[gap]
-    more = partial(make_result_sheet, result, total) if gap is not None and total <= MAX_ROWS else None
+    more = partial(make_result_sheet, result, total) if gap is not None and total <= MAX_UNFOLDED else None
     return Sheet(
         tuple(columns), write_caption(result, None if gap is None else len(kept)), gap, more=more, sorts=True
     )

@@ -127,7 +127,7 @@ def test_long_results_unfold_to_all_rows() -> None:
     assert "all 300 rows" in whole
     assert 'type="search"' in whole
     assert "onclick" not in short, "a table without its middle is not sorted"
-    many = Result(pa.table({"n": list(range(render.MAX_ROWS + 1))}))
+    many = Result(pa.table({"n": list(range(render.MAX_UNFOLDED + 1))}))
     assert "<details" not in many._repr_mimebundle_()["text/html"]
 
 
