@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpsql.notebook.schema_tree import MAX_LINES
 from dpsql.report.tables import (
+    BUDGET_COLUMNS,
     LEDGER_COLUMNS,
     LEDGER_TEXT,
     Display,
@@ -116,6 +117,8 @@ def make_result_sheet(result: Result, rows: int | None = None) -> Sheet:
 
     Long results keep their first and last rows.
     """
+    if tuple(result.columns) == BUDGET_COLUMNS:
+        return _turn(result)
     total, limit = len(result), ROWS if rows is None else max(2, rows)
     if tuple(result.columns[:2]) == ("column_name", "column_type"):
         limit = max(limit, MAX_LINES)  # a table's columns are read whole
@@ -152,6 +155,15 @@ def make_result_sheet(result: Result, rows: int | None = None) -> Sheet:
     return Sheet(
         tuple(columns), write_caption(result, None if gap is None else len(kept)), gap, more=more, sorts=True
     )
+
+
+def _turn(result: Result) -> Sheet:
+    """Return a sheet with a line a column and a column a row, for a few rows of many columns; columns of NULL are left out."""
+    first, *rest = ([format_cell(value) for value in result[name]] for name in result.columns)
+    lines = [
+        [name, *cells] for name, cells in zip(result.columns[1:], rest, strict=True) if {*cells} != {"NULL"}
+    ]
+    return Sheet.of((result.columns[0], *first), lines, first, caption=write_caption(result))
 
 
 def _index(rows: Sequence[int]) -> pa.Array:

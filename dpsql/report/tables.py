@@ -309,6 +309,8 @@ def _own_costs(entry: Entry, accountant: Accountant) -> tuple[float | None, floa
 _BUDGET_COLUMNS = """
     whose accountant epsilon delta spent_epsilon spent_delta left_epsilon left_delta more_at_default mechanism_delta rule_used
     currency amount amount_spent amount_left answers lasts"""
+BUDGET_COLUMNS = tuple(_BUDGET_COLUMNS.split())
+"""The columns of ``SHOW BUDGET``."""
 
 
 def list_budget(state: BudgetState, lasting: bool = True) -> Figures:
@@ -338,7 +340,7 @@ def list_budget(state: BudgetState, lasting: bool = True) -> Figures:
         lasts = "in the ledger" if lasting else "for this process only"
         head = (s.analyst or "whole", s.accountant)
         rows.append((*head, *amounts, *rest, currency, *map(float, own), answers, lasts))
-    return tuple(_BUDGET_COLUMNS.split()), rows
+    return BUDGET_COLUMNS, rows
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,15 @@ def test_the_ledger_shows_beginnings_and_keeps_whole_texts(tmp_path: Path) -> No
     assert "x" * 100 not in shown._repr_mimebundle_()["text/html"]
 
 
+def test_the_budget_fits_a_screen(tmp_path: Path) -> None:
+    with dpsql.connect(policy=POLICY, ledger=tmp_path / "own.ledger") as session:
+        shown = repr(session.sql("SHOW BUDGET")).splitlines()
+    assert shown[0].split() == ["whose", "whole"]
+    assert ["left_epsilon", "3"] in [line.split() for line in shown]
+    assert max(map(len, shown)) < 80
+    assert len(shown) < 24
+
+
 def test_a_paid_null_has_no_empty_column_of_intervals() -> None:
     result = Result(
         pa.table({"s": pa.array([None], pa.float64())}), intervals={"s": [(0.0, 5.0)]}, cost_line="cost ε=0.1"
