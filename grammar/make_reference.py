@@ -19,6 +19,7 @@ from dpsql import cli, errors
 from dpsql.binding.dp import aggregates
 from dpsql.binding.modes import ptr as ptr
 from dpsql.binding.selection import choice as selection
+from dpsql.catalogue.aggregate_names import AGGREGATES, SqlName
 from dpsql.catalogue.option_names import OPTION_NAMES, taken_by
 from dpsql.catalogue.row_names import ROW_NAMES, TOTALITY
 from dpsql.mechanisms.selection.exponential import CHOICE_METHODS
@@ -40,15 +41,14 @@ def reference() -> str:
         "# Language reference",
         "Written by `make_reference.py` from [dpsql.ebnf](dpsql.ebnf), the tables that the binder reads, and docstrings; a test "
         "keeps it so. Everything that is not here is DuckDB's SQL.",
-        *_rules(),
         "## Options\n\nWritten `OPTIONS (name = value, ...)` after the mode; literals only. Which mode takes which:",
         _options(),
         "## Named arguments\n\nWritten `name => value` inside a call:",
         _arguments(),
         "## Aggregates and mechanisms\n\n"
-        "The catalogue of names is [aggregate_names.py](../dpsql/catalogue/aggregate_names.py): each row "
-        "says what a name gives, in which modes it may stand, its other spellings and an example; `%dpsql mechanisms` shows it. "
-        "Names with the mode SUBSAMPLE may stand inside `WITH SUBSAMPLE`; CHOICE is one among candidates, `OVER` a relation.",
+        "`%dpsql mechanisms` shows this list, and `%dpsql mechanisms median` a part of it. CHOICE is a choice among candidates, "
+        "`OVER` a relation.",
+        _aggregates(),
         "## Functions of rows\n\nWhat may be computed from private rows before they are aggregated: a function is here "
         "when it gives a value whatever the data are. Over released numbers, every function of DuckDB may be used.",
         *(
@@ -57,17 +57,6 @@ def reference() -> str:
         ),
         "Besides: `+ - * / // %`, comparisons, `AND OR NOT`, `BETWEEN`, `IN`, `LIKE`, `CASE`, `COALESCE`, `NULLIF`, `GREATEST`, "
         "`LEAST`, `CAST` and `TRY_CAST`, and the parts and arithmetic of dates and times.",
-        "## The magic",
-        _table(
-            ("command", "what it does"), ((f"`%dpsql {name}`", text) for name, text in guide.COMMANDS.items())
-        ),
-        "Flags of `%%dpsql` and `%dpsql SELECT ...`:",
-        _flags(guide.RUN_FLAGS),
-        "Flags of `%dpsql connect`:",
-        _flags(guide.CONNECT_FLAGS),
-        "## In Python",
-        _signature("dpsql.connect", dpsql.connect),
-        *(_class(kind) for kind in (dpsql.Session, dpsql.Result)),
         "## The policy",
         *(
             _fields(kind)
@@ -83,10 +72,40 @@ def reference() -> str:
         ),
         "### Accountants",
         _table(("name", "what it sums"), ((f"`{a.name}`", a.summary) for a in ACCOUNTANTS.values())),
+        "## The magic",
+        _table(
+            ("command", "what it does"), ((f"`%dpsql {name}`", text) for name, text in guide.COMMANDS.items())
+        ),
+        "Flags of `%%dpsql` and `%dpsql SELECT ...`:",
+        _flags(guide.RUN_FLAGS),
+        "Flags of `%dpsql connect`:",
+        _flags(guide.CONNECT_FLAGS),
+        "## In Python",
+        _signature("dpsql.connect", dpsql.connect),
+        *(_class(kind) for kind in (dpsql.Session, dpsql.Result)),
         "## Errors\n\n```\n" + _tree() + "\n```",
         "## The command line\n\n```\n" + _commands() + "\n```",
+        *_rules(),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _aggregates() -> str:
+    """The aggregates and mechanisms; names that give the same, in the same modes, share a line."""
+    same: dict[tuple[str, tuple[str, ...]], list[SqlName]] = {}
+    for row in AGGREGATES:
+        if row.help:
+            same.setdefault((row.help, tuple(row.modes)), []).append(row)
+    lines = (
+        (
+            _words(row.name for row in rows),
+            gives,
+            ", ".join(modes),
+            f"`{rows[0].example}`" * bool(rows[0].example),
+        )
+        for (gives, modes), rows in same.items()
+    )
+    return _table(("name", "what it gives", "modes", "example"), lines)
 
 
 def _rules() -> Iterator[str]:
@@ -94,7 +113,7 @@ def _rules() -> Iterator[str]:
     text = (HERE / "dpsql.ebnf").read_text(encoding="utf-8")
     heads = [(0, "a cell"), *((m.start(), m[1]) for m in _HEAD.finditer(text)), (len(text), "")]
     for (start, title), (end, _) in itertools.pairwise(heads):
-        yield f"## {title[:1].upper()}{title[1:]}"
+        yield f"## Grammar: {title}"
         for rule in _RULE.finditer(text, start, end):
             body = re.sub(r"\n\s+", "\n    ", rule[2].strip())
             example, _, note = re.sub(r"\s*\n\s*", " ", rule["example"].strip()).partition("     ")
