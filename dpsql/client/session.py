@@ -290,7 +290,9 @@ class RemoteSession(AnalystSession):
     # -- statements ---------------------------------------------------------------------------------------------
 
     def answer(self, question: Question, fresh: bool = False) -> list[Result]:
-        self._schema = None
+        text = str(question.text).lower()
+        if "<<" in text or "create" in text:  # only these may keep a result, which is a table more
+            self._schema = None
         if question.synthetic:
             return self._ask(
                 "synthesise", {**write_question(question), "rows": question.rows, "fresh": fresh}

@@ -25,7 +25,6 @@ from dpsql import __version__
 from dpsql.client.channel import find_token, is_address, parse_address
 from dpsql.client.connect import connect_server
 from dpsql.errors import BindError, Error, ParseError, PolicyError, ServerError, did_you_mean
-from dpsql.language.formatter import format_statements
 from dpsql.language.parameter_values import Params, name_parameters
 from dpsql.notebook import guide, inspection, render, sessions
 from dpsql.notebook.completion import KnownNames
@@ -107,6 +106,10 @@ class DpsqlMagic(Magics):
         if options.help:
             return render.Panel(guide.USAGE.rstrip())
         if options.format:
+            from dpsql.language.formatter import (
+                format_statements,
+            )  # loads the parser, which clients don't need
+
             flags = re.sub(r"\s*--format\b", "", f"%%dpsql {line}").rstrip()
             self._shell.set_next_input(f"{flags}\n{format_statements(cell).rstrip()}", replace=True)
             return None
@@ -268,6 +271,8 @@ class DpsqlMagic(Magics):
             raise ParseError(
                 "there is no SQL to format.", hint="%dpsql format SELECT ..., or %%dpsql --format"
             )
+        from dpsql.language.formatter import format_statements
+
         return Panel(format_statements(rest))
 
     def _policy(self, rest: str) -> object:

@@ -131,6 +131,10 @@ def test_completion_asks_once_between_two_statements(
     asked = len(server.channel.sent)
     assert "visits" in offered("%%dpsql\nSELECT COUNT(*) FROM vis")
     assert len(server.channel.sent) == asked
+    cell("%%dpsql\nSELECT 1 AS one")
+    asked = len(server.channel.sent)
+    assert "visits" in offered("%%dpsql\nSELECT COUNT(*) FROM vis")
+    assert len(server.channel.sent) == asked, "nothing was kept"
     cell("%%dpsql\nlater << SELECT 1 AS one")
     assert "later" in offered("%%dpsql\nSELECT COUNT(*) FROM la")
     shell._dpsql_sessions["main"].close()
