@@ -90,7 +90,7 @@ class CastCheck:
             if isinstance(constant, Mapping) and constant.get("type", {}).get("id") == "VARCHAR":
                 text = constant.get("value")
                 if isinstance(text, str) and self._fails(con, quote_literal(text), target):
-                    raise _refusal(f"{quote_literal(text[:40])} is no {target}.", target)
+                    raise _refusal(f"{quote_literal(text[:40])} is no {target}.", target, "22P02")
             elif source is not None and source != "VARCHAR":
                 made = _write_value(given["return_type"])
                 if made is not None and self._fails(con, made, target).startswith(_NO_CAST):
@@ -113,10 +113,9 @@ class CastCheck:
         return self._tried[sql]
 
 
-def _refusal(what: str, target: str) -> BindError:
-    error = BindError(
-        f"above the private part: {what}", hint="nothing was charged; TRY_CAST gives NULL instead."
-    )
+def _refusal(what: str, target: str, sqlstate: str = "") -> BindError:
+    hint = "nothing was charged; TRY_CAST gives NULL instead."
+    error = BindError(f"above the private part: {what}", hint=hint, sqlstate=sqlstate)
     error.name = target.lower().split("(")[0].split(" ")[0].rstrip("[]")
     return error
 

@@ -25,7 +25,7 @@ from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 from dpsql.errors import BindError, Error, ParseError
 from dpsql.language.parameters import make_literal
 from dpsql.language.statements import SHOW_WORDS
-from dpsql.language.tokens import tokenize
+from dpsql.language.tokens import split_arguments, tokenize
 
 INFORMATION = "information_schema"
 _HINT = "SHOW TABLES and SHOW POLICY say what there is."
@@ -34,7 +34,7 @@ _NO_TEXT = (
     "pg_get_function_result pg_get_function_arguments pg_get_function_identity_arguments pg_get_partkeydef "
     "pg_get_partition_constraintdef pg_get_statisticsobjdef_columns pg_get_serial_sequence pg_tablespace_location "
     "shobj_description inet_server_addr inet_client_addr pg_size_pretty pg_get_statisticsobjdef "
-    "pg_relation_filepath pg_describe_object pg_advisory_unlock_all"
+    "pg_relation_filepath pg_describe_object"
 )
 _NO_NUMBER = (
     "pg_relation_size pg_total_relation_size pg_table_size pg_indexes_size pg_database_size pg_tablespace_size "
@@ -63,6 +63,10 @@ _TEMPLATES = {
     "pg_postmaster_start_time": "CAST(NULL AS TIMESTAMP)",
     "pg_options_to_table": "NULL",
     "quote_ident": "_1",
+    **dict.fromkeys(
+        ("quote_literal", "quote_nullable"), "chr(39) || replace(_1, chr(39), chr(39) || chr(39)) || chr(39)"
+    ),
+    "pg_advisory_unlock_all": "''",
     "format_type": (
         "CASE WHEN _1 = 1700 AND _2 >= 4 THEN 'numeric(' || ((_2 - 4) // 65536) || ',' || ((_2 - 4) % 65536) || ')' "
         # One map for all rows, since a join would reorder them, which psql's \gdesc shows.
@@ -200,8 +204,9 @@ def _parse(text: str) -> exp.Expr:
         if schema.text.lower() == "pg_catalog" and dot.text == ".":
             signs[schema.start : dot.end + 1] = " " * (dot.end + 1 - schema.start)
     for word, opening, closing in zip(tokens, tokens[1:], tokens[2:], strict=False):
-        if word.text.lower().startswith("reg") and opening.text + closing.text == "[]":
-            signs[word.start : word.end + 1] = "text".ljust(word.end + 1 - word.start)
+        if opening.text + closing.text == "[]" and word.text.lower().startswith(("reg", "oid", "name")):
+            plain = "int" if word.text.lower() == "oid" else "text"
+            signs[word.start : word.end + 1] = plain.ljust(word.end + 1 - word.start)
         if word.text.lower() == "pg_get_keywords" and opening.text + closing.text == "()":
             signs[opening.start : closing.end + 1] = " " * (closing.end + 1 - opening.start)
     try:
@@ -290,7 +295,15 @@ def _drop_collations(tree: exp.Expr) -> None:
         select.set("locks", None)
 
 
+_FUNCTION_COLUMNS = ("typinput", "typoutput", "typreceive", "typsend")
+
+
 def _write_operators(tree: exp.Expr) -> None:
+    for node in tree.find_all(
+        exp.EQ, exp.NEQ
+    ):  # a function's number is compared with 0: whether there is one
+        if node.this.name.lower() in _FUNCTION_COLUMNS and node.expression.name == "0":
+            node.expression.replace(exp.Literal.string("-"))
     while (named := tree.find(exp.Operator)) is not None:
         made = _OPERATORS.get(str(named.args["operator"]).split(".")[-1].strip())
         if made is None:
@@ -446,7 +459,7 @@ def _write_lists(tree: exp.Expr) -> None:
             inside.replace(exp.array(*(exp.Literal.string(item) for item in items)))
 
 
-PartKind = Literal["query", "command", "catalog", "copy", "declare", "fetch"]
+PartKind = Literal["query", "command", "catalog", "copy", "declare", "fetch", "prepare", "execute"]
 PUBLIC = "public"
 """The schema of all tables of a policy, as shown to PostgreSQL's clients."""
 _CATALOGS = ("pg_catalog", "information_schema")
@@ -461,7 +474,7 @@ _CATALOG_CALLS = frozenset(
         "version", "current_schema", "current_schemas", "current_database", "current_setting", "set_config", "to_regtype",
         "to_regclass", "format_type", "obj_description", "col_description", "shobj_description", "has_table_privilege",
         "has_schema_privilege", "has_database_privilege", "has_any_column_privilege", "has_column_privilege", "txid_current",
-        "inet_server_addr", "inet_server_port", "quote_ident",
+        "inet_server_addr", "inet_server_port", "quote_ident", "quote_literal", "quote_nullable",
     }
 )  # fmt: skip
 _CATALOG_WORDS = frozenset(
@@ -513,12 +526,14 @@ def split_parts(text: str, tables: Collection[str], database: str = "") -> list[
         words = tuple(token.text for token in part)
         if kind == "fetch":  # the tokenizer has the rest as one text
             words = tuple(token.text for token in tokenize(" ".join(words[1:])))
-        if kind in ("copy", "declare"):
-            part, words = (_split_copy if kind == "copy" else _split_declare)(part)
+        if kind in _SPLITTERS:
+            part, words = _SPLITTERS[kind](part)
             start, end = part[0].start, part[-1].end + 1
+            if part[0].token_type == TokenType.COPY:  # of a table, which is the query FROM table
+                shown = f"{shown[:start]}FROM{shown[start + 4 :]}"
         if kind == "query" and found and found[-1].kind == "query":
             start, count = found[-1].start, found.pop().count + 1
-        hidden = text if kind in ("command", "catalog") else shown
+        hidden = text if kind in ("command", "catalog", "prepare", "execute") else shown
         found.append(TextPart(kind, _blank(hidden, start, end), start, end, words, count))
     return found
 
@@ -560,6 +575,9 @@ def suggest_types(text: str, columns: Mapping[str, str]) -> dict[int, str]:
 def _suggest_type(words: Sequence[str], at: int, columns: Mapping[str, str]) -> str:
     """Return the type of the parameter whose ``$`` is the word ``at``; empty if it can't be told."""
     if words[at + 2] == "::" or (words[at - 2] == "CAST" and words[at + 2] == "AS"):
+        at += 2 * (words[at + 3 : at + 5] == ["PG_CATALOG", "."])
+        if words[at + 3].startswith("_"):  # the array's own name
+            return f"{words[at + 3][1:]}[]"
         return words[at + 3] + ("TZ" if words[at + 4] == "WITH" else "[]" if words[at + 4] == "[" else "")
     before, many = at - 1, ""
     if words[before] in ("LIMIT", "OFFSET"):
@@ -609,21 +627,25 @@ def _find_kind(tokens: Sequence[Token], tables: Collection[str]) -> PartKind:
     word = tokens[0].text.upper()
     if word in _COMMANDS or (word == "CLOSE" and len(tokens) == 2 and tokens[1].text.upper() == "ALL"):
         return "command"
-    if _split_copy(tokens)[0]:
-        return "copy"
-    if _split_declare(tokens)[0]:
-        return "declare"
-    if word == "FETCH":
-        return "fetch"
+    for kind, split in _SPLITTERS.items():
+        if split(tokens)[0]:
+            return kind
+    if word in ("FETCH", "EXECUTE"):
+        return "fetch" if word == "FETCH" else "execute"
     if word == "SHOW":
         return "query" if len(tokens) > 1 and tokens[1].text.upper() in SHOW_WORDS else "command"
     return "catalog" if _asks_catalog(tokens, tables) else "query"
 
 
 def _split_copy(tokens: Sequence[Token]) -> tuple[list[Token], tuple[str, ...]]:
-    """Return the query and the options of ``COPY (query) TO STDOUT options``; no tokens if it is another statement."""
+    """Return the query and the options of ``COPY (query) TO STDOUT options``; for a table, ``COPY name`` in place of the query.
+
+    There are no tokens if it is another statement.
+    """
     words = [token.text.upper() for token in tokens]
     ends = [at for at, pair in enumerate(itertools.pairwise(words)) if pair == ("TO", "STDOUT")]
+    if words[:1] == ["COPY"] and ends in ([2], [4], [6]) and {*words[2 : ends[0] : 2]} <= {"."}:
+        return list(tokens[: ends[0]]), tuple(words[ends[0] + 2 :])
     if words[:2] != ["COPY", "("] or not ends or words[ends[-1] - 1] != ")" or ends[-1] < 4:
         return [], ()
     return list(tokens[2 : ends[-1] - 1]), tuple(words[ends[-1] + 2 :])
@@ -635,6 +657,69 @@ def _split_declare(tokens: Sequence[Token]) -> tuple[list[Token], tuple[str, ...
     if words[:1] != ["DECLARE"] or "CURSOR" not in words[2:] or "FOR" not in words or "SCROLL" in words[2:3]:
         return [], ()
     return list(tokens[words.index("FOR") + 1 :]), (tokens[1].text,)
+
+
+def _split_prepare(tokens: Sequence[Token]) -> tuple[list[Token], tuple[str, ...]]:
+    """Return the query of ``PREPARE name (types) AS query``, and its name and types; no tokens if it is another statement."""
+    words = [token.text.upper() for token in tokens]
+    at = words.index("AS") if "AS" in words[2:] else 0
+    if words[:1] != ["PREPARE"] or at < 2 or at + 1 == len(tokens):
+        return [], ()
+    if at > 2 and (words[2], words[at - 1]) != ("(", ")"):
+        return [], ()
+    kinds = " ".join(token.text for token in tokens[3 : at - 1]).split(" , ") if at > 4 else []
+    return list(tokens[at + 1 :]), (tokens[1].text, *kinds)
+
+
+_SPLITTERS: dict[PartKind, Callable[[Sequence[Token]], tuple[list[Token], tuple[str, ...]]]] = {
+    "copy": _split_copy,
+    "declare": _split_declare,
+    "prepare": _split_prepare,
+}
+"""The statements around a query, which is the part's own text."""
+
+
+def read_execute(text: str) -> tuple[str, list[str]]:
+    """Return the name and the arguments of an EXECUTE, as written.
+
+    Raises:
+        ParseError: it is none.
+
+    >>> read_execute("EXECUTE counts(30, 'a, b', (1 + 2))")
+    ('counts', ['30', "'a, b'", '(1 + 2)'])
+    """
+    rest = text.strip()[len("EXECUTE") :]
+    tokens = tokenize(rest)
+    words = [token.text for token in tokens]
+    if not words or (len(words) > 1 and (words[1], words[-1]) != ("(", ")")):
+        raise ParseError(
+            "EXECUTE takes the name of a prepared statement and its values.", hint="EXECUTE p(30)"
+        )
+    given = split_arguments(tokens[2:-1]) if len(tokens) > 3 else []
+    return words[0], [rest[part[0].start : part[-1].end + 1] if part else "" for part in given]
+
+
+def fill_prepared(query: str, kinds: Sequence[str], given: Sequence[str]) -> str:
+    """Return a prepared query with its arguments in place of ``$1``, ...; a quoted text has the type of its parameter.
+
+    Raises:
+        BindError: there are more or fewer arguments than parameters.
+
+    >>> fill_prepared("SELECT $1 + $2, $3", ["int", "int", "date"], ["1", "2 * 3", "'2024-02-29'"])
+    "SELECT 1 + (2 * 3), CAST('2024-02-29' AS date)"
+    """
+    pairs = itertools.pairwise(tokenize(query))
+    marks = [(sign.start, number) for sign, number in pairs if sign.text == "$" and number.text.isdigit()]
+    count = max([len(kinds), *(int(number.text) for _, number in marks)])
+    if len(given) != count or any(number.text == "0" for _, number in marks):
+        what = f"the prepared statement has {count} parameters, and {len(given)} values came."
+        raise BindError(what, sqlstate="42601")
+    for start, number in reversed(marks):
+        value, kind = given[int(number.text) - 1], dict(enumerate(kinds, 1)).get(int(number.text), "")
+        made = f"CAST({value} AS {kind})" if kind and value[:1] == "'" else value
+        made = made if len(tokenize(value)) == 1 else f"({value})"
+        query = f"{query[:start]}{made}{query[number.end + 1 :]}"
+    return query
 
 
 def _asks_catalog(tokens: Sequence[Token], tables: Collection[str]) -> bool:

@@ -245,6 +245,9 @@ def _statement(tokens: list[Token], text: str, params: Mapping[str, object]) -> 
         name = _word(tokens, 1, "CLOSE needs the name of a declared threshold.")
         _nothing_after(tokens, 2)
         return Statement("close", text, span, name=name)
+    if word == "TABLE" and len(tokens) > 1:  # TABLE t is FROM t
+        tokens = [replace_token(tokens[0], TokenType.FROM, "FROM"), *tokens[1:]]
+        word = "FROM"
     if word not in _STATEMENTS and tokens[0].token_type != TokenType.L_PAREN:
         raise token_error(
             tokens[0],
@@ -280,7 +283,6 @@ _WRITING = """
     INSERT UPDATE DELETE CREATE DROP ALTER COPY ATTACH DETACH PRAGMA LOAD INSTALL CALL USE
     EXPORT IMPORT VACUUM CHECKPOINT PREPARE EXECUTE BEGIN COMMIT ROLLBACK MERGE TRUNCATE"""
 _REFUSED = dict.fromkeys(_WRITING.split(), _READ_ONLY) | {
-    "TABLE": "write SELECT COUNT(*) FROM instead of TABLE.",
     **dict.fromkeys(("PREPARE", "EXECUTE"), "write the query with parameters, and give their values with it."),
     "INSERT": _KEPT,
     "CREATE": f"{_KEPT} A synthetic table is created of rows that look like private ones.",

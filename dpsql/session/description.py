@@ -118,19 +118,16 @@ def _list_values(line: Pipeline, policy: Policy, path: str) -> Iterator[tuple[st
         raise BindError(f"there is no column {path}.", hint=did_you_mean(name, known), sqlstate="42703")
     any_public = False
     for table, column in found:
-        kind, rules = (
-            columns[table.name][column],
-            {fold(key): item for key, item in table.columns.items()}.get(fold(column)),
-        )
+        rules = {fold(key): item for key, item in table.columns.items()}.get(fold(column))
         values: Sequence[object] | None = None if rules is None else rules.values
-        if values is None and kind == "BOOLEAN":
+        if values is None and columns[table.name][column] == "BOOLEAN":
             values = (False, True)
         if table.public:
             query = f"SELECT DISTINCT {quote_identifier(column)} AS v FROM {quote_identifier(table.name)} ORDER BY v"
             values = line.finisher.finish(query, {}, [table.name]).column(0).to_pylist()
         any_public = any_public or values is not None
-        shown = (str(value).lower() if isinstance(value, bool) else str(value) for value in values or ())
-        yield from ((table.name, column, text) for text in shown)
+        for value in values or ():
+            yield table.name, column, str(value).lower() if isinstance(value, bool) else str(value)
     if not any_public:
         key, owner = quote_where_needed(found[0][1]), quote_where_needed(found[0][0].name)
         hint = f"write SELECT {key}, COUNT(*) FROM {owner} GROUP BY {key}, which is paid."

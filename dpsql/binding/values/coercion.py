@@ -453,7 +453,8 @@ def _read_moment(text: exp.Expr, wanted: Type, place: exp.Expr | None) -> exp.Ex
         return make_cast(exp.Literal.string(_READERS[wanted.kind](text.name.strip())), wanted)
     except ValueError:
         hint = _EXAMPLES.get(wanted.kind)
-    raise bind_error(place, f"'{clip(text.name)}' is no {wanted.sql}.", hint)
+    state = "22P02" if wanted.kind == "UUID" else "22007"
+    raise bind_error(place, f"'{clip(text.name)}' is no {wanted.sql}.", hint, sqlstate=state)
 
 
 def _date(text: str) -> str:
@@ -488,12 +489,12 @@ def _mismatch(known: Sequence[Typed], what: str) -> BindError:
     first = known[0].type
     differs = next((t for t in known if t.type.kind != first.kind), None)
     other, place = (first, known[-1].place) if differs is None else (differs.type, differs.place)
-    both = {first.kind, other.kind}
+    both, state = {first.kind, other.kind}, ""
     if "TEXT" in both and any(t.numeric for t in (first, other)):
         words = [t.place for t in known if t.type.kind == "TEXT"]
         hint = f"text and numbers are not compared: {_advise_on_text(known)}."
         if all(isinstance(p, exp.Literal) for p in words):
-            hint = "text and numbers are not compared: write the number without quotes."
+            hint, state = "text and numbers are not compared: write the number without quotes.", "22P02"
     elif "BOOLEAN" in both:
         held = next((t.place for t in known if t.type.kind == "BOOLEAN" and t.place is not None), None)
         hint = "compare with true or false."
@@ -504,7 +505,8 @@ def _mismatch(known: Sequence[Typed], what: str) -> BindError:
     else:
         hint = "cast one of the two."
     parent = None if place is None else place.parent
-    return bind_error(parent, f"{what} meets {first.sql} with {other.sql}.", hint, around=place)
+    what = f"{what} meets {first.sql} with {other.sql}."
+    return bind_error(parent, what, hint, around=place, sqlstate=state)
 
 
 def _advise_on_text(known: Sequence[Typed]) -> str:
@@ -616,7 +618,8 @@ def bind_cast(node: exp.Expr, bind: Bind) -> Typed:
 def _bind_moment(inner: Typed, node: exp.Expr) -> Typed:
     """Bind a cast to TIMESTAMP WITH TIME ZONE, in which a constant has an offset."""
     if inner.moment is not None:
-        return Typed(inner.moment, MOMENT, None, inner.constant)
+        constant = inner.constant and not inner.type.zone  # it is read as UTC where local times are
+        return inner if constant else Typed(inner.moment, MOMENT, None, inner.constant)
     read = read_zoned_text(inner)
     if read is not None:
         return read
@@ -724,7 +727,9 @@ def read_constant(place: exp.Literal, kind: Type, node: exp.Expr) -> Typed:
         return Typed(made, kind, bounds, True, nullable=False)
     if kind.kind == "BOOLEAN":
         if written.lower() not in ("true", "false", "t", "f", "1", "0", "yes", "no", "y", "n"):
-            raise bind_error(node, f"'{clip(place.name)}' is not a BOOLEAN.", "write TRUE or FALSE.")
+            raise bind_error(
+                node, f"'{clip(place.name)}' is not a BOOLEAN.", "write TRUE or FALSE.", sqlstate="22P02"
+            )
         return Typed(exp.Boolean(this=written[:1].lower() in "ty1"), kind, None, True)
     known = kind.numeric and len(written) <= 60 and _NUMBER.fullmatch(written)
     if known and math.isfinite(float(written)):
@@ -732,7 +737,7 @@ def read_constant(place: exp.Literal, kind: Type, node: exp.Expr) -> Typed:
         bounds = convert(Typed(place, decimal(38, 19), Bounds.point(near)), kind).bounds
         if kind.reach is None or (bounds is not None and kind.reach.holds(bounds)):
             return Typed(make_cast(place.copy(), kind, True), kind, bounds, True, nullable=True)
-    raise bind_error(node, f"'{clip(place.name)}' is no {kind.sql}.")
+    raise bind_error(node, f"'{clip(place.name)}' is no {kind.sql}.", sqlstate="22P02")
 
 
 def take_presence(typed: Typed) -> Typed:

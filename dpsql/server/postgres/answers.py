@@ -16,8 +16,8 @@ import re
 import struct
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -28,11 +28,18 @@ from dpsql.client.wire import CHUNK, Head, Message, WireError, get_field, make_v
 from dpsql.errors import BindError, Error, ParseError, PrivacyError
 from dpsql.language.parameter_values import StandIn
 from dpsql.language.parameters import list_parameter_names
-from dpsql.language.postgres import TextPart, count_numbered_parameters, split_parts, suggest_types
+from dpsql.language.postgres import (
+    TextPart,
+    count_numbered_parameters,
+    fill_prepared,
+    read_execute,
+    split_parts,
+    suggest_types,
+)
 from dpsql.language.statements import Statement, may_keep, parse
 from dpsql.server.postgres import types
 from dpsql.server.postgres.catalog import Catalogue, open_finisher
-from dpsql.server.postgres.commands import FIXED, ClientSettings, Done, run_command
+from dpsql.server.postgres.commands import ClientSettings, Done, run_command
 from dpsql.server.postgres.messages import (
     COPY_SIGNATURE,
     COPY_TRAILER,
@@ -56,11 +63,11 @@ from dpsql.session.session import Session
 MAX_NUMBERED = 1000
 MAX_CURSORS = 16
 """Most cursors of a session."""
+MAX_PREPARED = 100
+"""Most statements that a session prepares by PREPARE."""
 _CLOSE = re.compile(r'CLOSE\s+"?(?P<name>[^"]+?)"?', re.IGNORECASE)
 
 
-_OPTION = re.compile(r"(?:-c\s*|--)(\w+)=(\S*)")
-"""A setting in the options that a client connects with."""
 _NO_ROWS = re.compile(
     r"\b((?P<limit>LIMIT\s+0)|WHERE\s+(1\s*=\s*0|0\s*=\s*1|1\s*=\s*2|FALSE))\s*\Z", re.IGNORECASE
 )
@@ -78,6 +85,42 @@ class _State:
     catalogue: Catalogue
     cursors: dict[str, Result] = field(default_factory=dict)
     """The rows of declared cursors that were not fetched yet, by name."""
+    prepared: dict[str, TextPart] = field(default_factory=dict)
+    """The statements of PREPARE by name."""
+
+    def prepare(self, part: TextPart) -> None:
+        """Keep the statement of a PREPARE.
+
+        Raises:
+            BindError: its name is in use, or there are too many.
+        """
+        name = part.words[0]
+        if name in self.prepared:
+            raise BindError(
+                f"there is a prepared statement {name} already.", hint=f"DEALLOCATE {name}", sqlstate="42P05"
+            )
+        if len(self.prepared) >= MAX_PREPARED:
+            raise BindError(f"a session may prepare {MAX_PREPARED} statements.", hint="DEALLOCATE ALL")
+        self.prepared[name] = part
+
+    def find_prepared(self, text: str) -> str:
+        """Return the query that an EXECUTE asks, with its values.
+
+        Raises:
+            BindError: there is none of that name, or it takes other values.
+        """
+        name, given = read_execute(text)
+        if name not in self.prepared:
+            hint = f"PREPARE {name} AS SELECT ..."
+            raise BindError(f"there is no prepared statement {name}.", hint=hint, sqlstate="26000")
+        part = self.prepared[name]
+        return fill_prepared(part.own, part.words[1:], given)
+
+    def forget_prepared(self, name: str) -> None:
+        """Forget a prepared statement; ``*`` means all."""
+        self.prepared = (
+            {} if name == "*" else {known: part for known, part in self.prepared.items() if known != name}
+        )
 
     def declare(self, name: str, result: Result) -> None:
         """Keep a cursor in place of an older one of its name; the oldest makes room."""
@@ -105,12 +148,7 @@ def _state_of(session: Session, head: Head) -> _State:
     """Return a session's settings and catalogue; they begin with the parameters that its client connected with."""
     if session not in _STATES:
         analyst = next(iter(session.policy.analysts), "")
-        settings = ClientSettings(analyst)
-        startup = get_field(head, "startup", dict, {})
-        for name, value in [*startup.items(), *_OPTION.findall(str(startup.get("options", "")))]:
-            if settings.find(name) is not None and name not in FIXED:
-                with suppress(Error):
-                    settings.change(name, str(value))
+        settings = ClientSettings.begin(analyst, get_field(head, "startup", dict, {}))
         catalogue = Catalogue(session, analyst, get_field(head, "database", str, "dpsql"))
         _STATES[session] = _State(settings, catalogue)
     return _STATES[session]
@@ -181,7 +219,7 @@ def _find_kinds(session: Session, head: Head, given: tuple[int, ...]) -> list[in
     if len(parts) != 1 or parts[0].kind == "command":
         return []
     if parts[0].kind == "catalog":
-        return [types.TEXT] * MAX_NUMBERED
+        return [*_complete_catalog_kinds(session, parts[0], given)]
     kinds, _, _ = _describe_query(session, parts[0], _Asked(parts[0].text, given))
     return [kind or types.TEXT for kind in kinds]
 
@@ -222,23 +260,68 @@ def answer_postgres(
     if not parts:
         yield make_value(part="end", tag="")
     for part in parts:
-        if part.kind == "command":
-            yield from _write_done(run_command(part.words, state.settings), asked)
-        elif part.kind == "fetch":
-            yield from _fetch(part, asked, state)
-        elif (
-            part.kind == "query"
-            and (closed := _CLOSE.fullmatch(part.own))
-            and closed["name"] in state.cursors
-        ):
-            del state.cursors[closed["name"]]
-            yield make_value(part="end", tag="CLOSE CURSOR")
-        elif part.kind == "catalog":
-            result = Result(state.catalogue.answer(part, asked.values, state.settings))
-            yield from _write_rows(result, asked)
-            yield _write_end(result, state.settings, f"SELECT {len(result)}")
+        if part.kind == "execute":
+            with _elsewhere():
+                part = _execute(session, part, state)
+                yield from _answer_part(session, part, asked, state, note_kept)
         else:
-            yield from _answer_queries(session, part, asked, state, note_kept)
+            yield from _answer_part(session, part, asked, state, note_kept)
+
+
+@contextmanager
+def _elsewhere() -> Iterator[None]:
+    """Drop the places of errors in a prepared statement, which aren't in the client's text."""
+    try:
+        yield
+    except Error as error:
+        error.span = None
+        raise
+
+
+def _execute(session: Session, part: TextPart, state: _State) -> TextPart:
+    """Return the part that an EXECUTE stands for."""
+    return _split_text(session, state.find_prepared(part.own), "")[0]
+
+
+def _check_prepared(session: Session, part: TextPart) -> None:
+    """Refuse what can't be prepared.
+
+    Raises:
+        ParseError, BindError: it is no query, or none that can be read.
+    """
+    (inner,) = _split_text(session, part.text, "")
+    if inner.kind == "query":
+        parse(part.text, dict.fromkeys(list_parameter_names(part.text)) or None)
+    elif inner.kind != "catalog":
+        raise ParseError("only a query can be prepared.", hint="PREPARE p AS SELECT ...")
+
+
+def _answer_part(
+    session: Session,
+    part: TextPart,
+    asked: _Asked,
+    state: _State,
+    note_kept: Callable[[Statement, Head | None], None],
+) -> Iterator[Message]:
+    if part.kind == "command":
+        done = run_command(part.words, state.settings)
+        state.forget_prepared(done.forget)
+        yield from _write_done(done, asked, state.settings)
+    elif part.kind == "prepare":
+        _check_prepared(session, part)
+        state.prepare(part)
+        yield make_value(part="end", tag="PREPARE")
+    elif part.kind == "fetch":
+        yield from _fetch(part, asked, state)
+    elif part.kind == "query" and (closed := _CLOSE.fullmatch(part.own)) and closed["name"] in state.cursors:
+        del state.cursors[closed["name"]]
+        yield make_value(part="end", tag="CLOSE CURSOR")
+    elif part.kind == "catalog":
+        result = Result(state.catalogue.answer(part, asked.values, state.settings))
+        yield from _write_rows(result, asked, _find_catalog_fields(result))
+        yield _write_end(result, state.settings, f"SELECT {len(result)}")
+    else:
+        yield from _answer_queries(session, part, asked, state, note_kept)
 
 
 def _answer_queries(
@@ -302,8 +385,18 @@ def _find_empty(session: Session, part: TextPart, params: dict[str, Any] | None)
 
 def _split(session: Session, head: Head) -> list[TextPart]:
     """Return the parts of a client's text."""
+    return _split_text(session, get_field(head, "text", str), get_field(head, "database", str, ""))
+
+
+def _split_text(session: Session, text: str, database: str) -> list[TextPart]:
     tables = {name.lower() for name in (*session.policy.tables, *session.kept)}
-    return split_parts(get_field(head, "text", str), tables, get_field(head, "database", str, ""))
+    return split_parts(text, tables, database)
+
+
+def _find_catalog_fields(result: Result) -> list[ResultField]:
+    """Return the columns of a catalogue query; lists of numbers are of ``oid`` there, and drivers rely on it."""
+    numbers, oids = types.ARRAYS[types.INT8], types.ARRAYS[types.OID]
+    return [replace(item, kind=oids) if item.kind == numbers else item for item in _find_fields(result)]
 
 
 def _find_fields(result: Result) -> list[ResultField]:
@@ -319,9 +412,11 @@ def _spread(formats: Sequence[int], count: int) -> list[int]:
         raise BindError(str(error)) from None
 
 
-def _write_rows(result: Result, asked: _Asked) -> Iterator[Message]:
+def _write_rows(
+    result: Result, asked: _Asked, found: Sequence[ResultField] | None = None
+) -> Iterator[Message]:
     """Yield the messages of a result's columns and rows, of some :data:`~dpsql.client.wire.CHUNK` bytes."""
-    fields = asked.fields if asked.fields is not None else _find_fields(result)
+    fields = asked.fields if asked.fields is not None else found or _find_fields(result)
     if len(fields) != len(result.columns):
         raise BindError("the statement's columns are others than they were.", hint="prepare it again.")
     formats = _spread(asked.result_formats, len(fields))
@@ -432,7 +527,7 @@ def _say_errors(result: Result) -> list[str]:
     return [f"{level}{', '.join(said)} (SET intervals = 'columns' has each)"] if said else []
 
 
-def _write_done(done: Done, asked: _Asked) -> Iterator[Message]:
+def _write_done(done: Done, asked: _Asked, settings: ClientSettings) -> Iterator[Message]:
     if done.names:
         fields = [types.PgType(types.TEXT).name_field(name) for name in done.names]
         formats = _spread(asked.result_formats, len(fields))
@@ -441,7 +536,12 @@ def _write_done(done: Done, asked: _Asked) -> Iterator[Message]:
         yield make_value(rows, part="rows")
     changed = [list(pair) for pair in done.changed]
     yield make_value(
-        part="end", tag=done.tag, transaction=done.transaction, forget=done.forget, changed=changed
+        part="end",
+        tag=done.tag,
+        transaction=done.transaction,
+        forget=done.forget,
+        changed=changed,
+        timeout=settings.timeout,
     )
 
 
@@ -458,6 +558,10 @@ def describe_postgres(session: Session, head: Head) -> Iterator[Message]:
     if sum(part.count for part in parts) > 1:
         raise ParseError(_ONE, hint=_APART)
     kinds, fields, price = asked.kinds, None, ""
+    if parts and parts[0].kind == "execute":
+        parts = [_execute(session, parts[0], state)]
+    if parts and parts[0].kind == "prepare":
+        parts = []
     if parts and parts[0].kind == "command":
         names = run_command(parts[0].words, state.settings, only_describe=True).names
         fields = [types.PgType(types.TEXT).name_field(name) for name in names] or None
@@ -465,10 +569,10 @@ def describe_postgres(session: Session, head: Head) -> Iterator[Message]:
         name = get_field(head, "cursor", str) if "cursor" in head else _read_fetch(parts[0].words)[0]
         fields = _find_fields(state.find_cursor(name))
     elif parts and parts[0].kind == "catalog":
-        kinds = (*kinds, *[types.TEXT] * (count_numbered_parameters(parts[0].own) - len(kinds)))
+        kinds = _complete_catalog_kinds(session, parts[0], kinds)
         values = asked.values if asked.bound else tuple(_sample(kind) for kind in kinds)
         table = state.catalogue.answer(parts[0], values, state.settings)
-        fields = _find_fields(Result(table))
+        fields = _find_catalog_fields(Result(table))
     elif parts:
         session.interval_columns = state.settings.interval_columns
         kinds, fields, price = _describe_query(session, parts[0], asked)
@@ -506,6 +610,13 @@ def _describe_query(
     return tuple(kinds), _find_fields(Result(found.schema.empty_table())), found.price
 
 
+def _complete_catalog_kinds(session: Session, part: TextPart, given: Sequence[int]) -> tuple[int, ...]:
+    """Return the types of a catalogue query's parameters: those that the client gave, then those of casts, and else texts."""
+    hints, listed = _suggest_kinds(session, part.own), dict(enumerate(given, 1))
+    count = max(len(given), count_numbered_parameters(part.own))
+    return tuple(listed.get(place) or hints.get(place, types.TEXT) for place in range(1, count + 1))
+
+
 def _complete_kinds(
     session: Session, part: TextPart, given: Sequence[int], hints: Mapping[int, int]
 ) -> list[int]:
@@ -533,7 +644,8 @@ _NUMBERS = frozenset(
 )
 _SAMPLES: dict[int, Any] = {
     types.TEXT: "1", types.BOOL: True, types.DATE: datetime.date(2000, 1, 1), types.TIMESTAMP: datetime.datetime(2000, 1, 1),
-    types.TIMESTAMPTZ: datetime.datetime(2000, 1, 1), types.TIME: datetime.time(), types.INTERVAL: datetime.timedelta(1),
+    types.TIMESTAMPTZ: datetime.datetime(2000, 1, 1, tzinfo=datetime.UTC),
+    types.TIME: datetime.time(), types.INTERVAL: datetime.timedelta(1),
     types.BYTEA: b"", types.UUID: uuid.UUID(int=0), **dict.fromkeys(_NUMBERS, 1),
 }  # fmt: skip
 _SAMPLES |= {types.ARRAYS[kind]: [value] for kind, value in _SAMPLES.items()}

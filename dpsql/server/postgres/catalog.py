@@ -233,16 +233,41 @@ def _add_types(rows: _Rows) -> None:
     """Add our types and their arrays."""
     numbers = {types.INT2, types.INT4, types.INT8, types.FLOAT4, types.FLOAT8, types.NUMERIC, types.OID}
     times = {types.DATE, types.TIME, types.TIMESTAMP, types.TIMESTAMPTZ}
-    columns = "oid typname typlen typcategory typarray typelem dpsql_spoken typinput"
+    columns = (
+        "oid typname typlen typcategory typarray typelem dpsql_spoken typinput typoutput typreceive typsend"
+    )
     common = (_OURS, _OWNER_OID, "b", ",", True)
     for kind, name in types.NAMES.items():
         category = "N" if kind in numbers else "D" if kind in times else "B" if kind == types.BOOL else "S"
         found, array = types.PgType(kind), types.ARRAYS.get(kind, 0)
-        made = [(kind, name, found.name_field("").size, category, array, 0, found.spoken, f"{name}in")]
+        called = f"{name}_" if kind in times or kind in _UNDERSCORED else name
+        made = [
+            (
+                kind,
+                name,
+                found.name_field("").size,
+                category,
+                array,
+                0,
+                found.spoken,
+                *_name_functions(called),
+            )
+        ]
         if array:
-            made.append((array, f"_{name}", -1, "A", 0, kind, f"{found.spoken}[]", "array_in"))
+            made.append(
+                (array, f"_{name}", -1, "A", 0, kind, f"{found.spoken}[]", *_name_functions("array_"))
+            )
         shared = f"{columns} typnamespace typowner typtype typdelim typisdefined"
         rows.add("pg_type", shared, *((*one, *common) for one in made))
+
+
+_UNDERSCORED = (types.NUMERIC, types.INTERVAL, types.UUID, types.JSON)
+"""Types whose functions have an underscore in their names, besides those of times."""
+
+
+def _name_functions(prefix: str) -> tuple[str, ...]:
+    """Return the names of a type's functions, by which drivers know its binary format."""
+    return tuple(prefix + verb for verb in ("in", "out", "recv", "send"))
 
 
 _DEFAULTS: dict[str, Any] = {"i": 0, "b": False}

@@ -6,10 +6,12 @@ are written can't be changed. ``intervals`` alone changes answers: it adds the e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
-from dpsql.errors import BindError, PrivacyError
+from dpsql.errors import BindError, Error, PrivacyError
 from dpsql.language.statements import INTERVALS
 
 SERVER_VERSION = "15.0"
@@ -43,6 +45,10 @@ MAX_SETTING = 1000
 """Most characters of a setting's value."""
 MAX_SETTINGS = 200
 _QUIET = ("warning", "error", "fatal", "panic")
+_OPTION = re.compile(r"(?:-c\s*|--)(\w+)=(\S*)")
+"""A setting in the options that a client connects with."""
+_TIMEOUT = re.compile(r"([0-9]{1,9}) ?(ms|s|min|h|d)?")
+_UNITS = {"": 1, "ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 class ClientSettings:
@@ -58,6 +64,16 @@ class ClientSettings:
         self._known |= {"session_authorization": analyst, "role": "none", "server_version": SERVER_VERSION}
         self._known["server_version_num"] = "150000"
         self._initial = dict(self._known)
+
+    @classmethod
+    def begin(cls, analyst: str, startup: Mapping[str, object]) -> ClientSettings:
+        """Return the settings of a client that connected with these parameters; those that can't be changed are left out."""
+        made = cls(analyst)
+        for name, value in [*startup.items(), *_OPTION.findall(str(startup.get("options", "")))]:
+            if made.find(name) is not None and name not in FIXED:
+                with suppress(Error):
+                    made.change(name, str(value))
+        return made
 
     def get(self, name: str) -> str:
         """Return a setting's value.
@@ -84,6 +100,12 @@ class ClientSettings:
         """Whether the ends of intervals are columns of the answers."""
         return self._known["intervals"] == "columns"
 
+    @property
+    def timeout(self) -> int:
+        """The milliseconds after which a statement is stopped; 0 for none."""
+        found = _TIMEOUT.fullmatch(self._known["statement_timeout"])
+        return 0 if found is None else int(found[1]) * _UNITS[found[2] or ""]
+
     def list(self) -> list[tuple[str, str]]:
         """Return all settings, by name."""
         return sorted(self._known.items())
@@ -106,6 +128,9 @@ class ClientSettings:
             raise PrivacyError(
                 "a session can't change its analyst.", hint="connect with the other analyst's token."
             )
+        if name == "statement_timeout" and _TIMEOUT.fullmatch(value) is None:
+            what = "a timeout is a number of milliseconds, or of ms, s, min, h or d."
+            raise BindError(what, hint="SET statement_timeout = '30s'", sqlstate="22023")
         if name in ("server_version", "server_version_num", "is_superuser"):
             raise BindError(f"{name} can't be changed.")
         if (

@@ -237,6 +237,8 @@ class PostgresConnection:
         self._transaction = "I"
         self._skipping = False
         self._ending = ""
+        self._timeout = 0
+        """The milliseconds after which a request is stopped; 0 for none."""
         rules = self._queue.edition.policy.server
         self._idle = 60.0 * rules.max_idle_minutes
         limits = self._queue.edition.limits
@@ -288,8 +290,12 @@ class PostgresConnection:
         )
 
     def _greet(self) -> None:
-        settings = ClientSettings(self._queue.analyst)
-        settings.change("application_name", self._opened.parameters.get("application_name", "")[:64])
+        named = {
+            **self._opened.parameters,
+            "application_name": self._opened.parameters.get("application_name", "")[:64],
+        }
+        settings = ClientSettings.begin(self._queue.analyst, named)
+        self._timeout = settings.timeout
         for name, shown in REPORTED.items():
             self._stream.write(write_status(shown, settings.get(name)))
         self._stream.write(messages.write(b"K", struct.pack(">i", self._key[0]), self._key[1]))
@@ -515,6 +521,7 @@ class PostgresConnection:
         if (transaction := get_field(head, "transaction", str, "")) in ("I", "T"):
             self._transaction = transaction
         self._held.forget(get_field(head, "forget", str, ""))
+        self._timeout = get_field(head, "timeout", int, self._timeout)
         return [*parts, write_complete(tag) if tag else messages.EMPTY_QUERY]
 
     # -- the worker --------------------------------------------------------------------------------------------------------
@@ -553,7 +560,15 @@ class PostgresConnection:
         call = queue.make_call(operation, record.handle)
         call.is_abandoned = lambda: self._stream.is_gone
         self._stream.flush()
-        yield from queue.answer_and_log(call, record, body)
+        timer = threading.Timer(self._timeout / 1000, queue.stop_call, (call,)) if self._timeout else None
+        if timer is not None:
+            timer.daemon = True
+            timer.start()
+        try:
+            yield from queue.answer_and_log(call, record, body)
+        finally:
+            if timer is not None:
+                timer.cancel()
 
 
 HANDLERS: dict[bytes, Callable[[PostgresConnection, bytes], None]] = {
