@@ -48,16 +48,21 @@ def fold_clocks(
     Returns:
         The texts of the constants that change within an hour.
     """
+    for query in list(tree.find_all(exp.Subquery)):
+        if (scalar := _read_scalar(query)) is not None:
+            query.replace(exp.paren(scalar, copy=False))
     clocks = [node for node in tree.walk() if _name_clock(node)]
     for select in tree.find_all(exp.Select) if clocks else ():
         for item in select.expressions:
             if not isinstance(item, exp.Alias) and any(map(_name_clock, item.walk())):
                 item.replace(exp.alias_(item.copy(), label(item), quoted=True))
-    found, left = [], [node for node in tree.walk() if _name_clock(node)]
+    found: list[str] = []
+    left = [node for node in tree.walk() if _name_clock(node)]
     for node in left:
         if node.root() is not tree:
             continue  # part of a constant before it
-        place, value = _find_constant(node), None
+        place = _find_constant(node)
+        value: object = None
         if place is not node:
             try:
                 value = evaluate(f"SELECT {to_sql(_write_clocks(place.copy(), now))} AS value")
@@ -73,6 +78,19 @@ def fold_clocks(
         if isinstance(value, datetime.datetime) and value.time().replace(hour=0) != datetime.time():
             found.append(value.replace(tzinfo=None).isoformat(" "))
     return found
+
+
+def _read_scalar(query: exp.Subquery) -> exp.Expr | None:
+    """Return the one value of ``(SELECT now())``, a query of a constant computed from the time; None for another query."""
+    inner = query.this.unnest() if isinstance(query.this, exp.Subquery) else query.this
+    named = query.alias or isinstance(query.parent, exp.From | exp.Join | exp.In | exp.Exists | exp.Subquery)
+    if named or not isinstance(inner, exp.Select) or len(inner.expressions) != 1:
+        return None
+    value: exp.Expr = inner.expressions[0].unalias()
+    if any(part for key, part in inner.args.items() if key != "expressions"):
+        return None
+    constant = all(isinstance(part, _COMPUTED) for part in _walk_around(value))
+    return value if constant and any(map(_name_clock, value.walk())) else None
 
 
 def _name_clock(node: exp.Expr) -> str:
@@ -114,6 +132,7 @@ def _make_constant(value: object) -> exp.Expr:
 _COMPUTED = (
     exp.Literal, exp.Paren, exp.Interval, exp.Var, exp.DataType, exp.DataTypeParam, exp.Cast, exp.Add, exp.Sub, exp.Neg,
     exp.TimestampTrunc, exp.DateTrunc, exp.Extract, exp.AtTimeZone, exp.TimeToStr, exp.Upper, exp.Lower,
+    exp.DPipe,
 )  # fmt: skip
 
 

@@ -82,6 +82,7 @@ _TEMPLATES = {
     "to_regtype": (
         "(SELECT max(dpsql_t.oid) FROM pg_type AS dpsql_t WHERE dpsql_t.typname = lower(_1) OR dpsql_t.dpsql_spoken = lower(_1))"
     ),
+    "to_regproc": "(SELECT max(dpsql_p.oid) FROM pg_proc AS dpsql_p WHERE dpsql_p.proname = _1)",
     "to_regnamespace": "(SELECT max(dpsql_n.oid) FROM pg_namespace AS dpsql_n WHERE dpsql_n.nspname = _1)",
     "json_build_object": "json_object()",
     "jsonb_build_object": "json_object()",
@@ -299,11 +300,16 @@ _FUNCTION_COLUMNS = ("typinput", "typoutput", "typreceive", "typsend")
 
 
 def _write_operators(tree: exp.Expr) -> None:
-    for node in tree.find_all(
-        exp.EQ, exp.NEQ
-    ):  # a function's number is compared with 0: whether there is one
-        if node.this.name.lower() in _FUNCTION_COLUMNS and node.expression.name == "0":
-            node.expression.replace(exp.Literal.string("-"))
+    for compared in list(
+        tree.find_all(exp.EQ, exp.NEQ)
+    ):  # the relation has names of functions in place of numbers
+        for side, other in ((compared.this, compared.expression), (compared.expression, compared.this)):
+            if side.name.lower() not in _FUNCTION_COLUMNS:
+                continue
+            if other.name == "0":
+                other.replace(exp.Literal.string("-"))
+            elif isinstance(other, exp.Column):
+                side.replace(_fill_template(_TEMPLATES["to_regproc"], [side]))
     while (named := tree.find(exp.Operator)) is not None:
         made = _OPERATORS.get(str(named.args["operator"]).split(".")[-1].strip())
         if made is None:

@@ -232,7 +232,7 @@ class AggregatingBlock(ABC):
             return [item.unalias() for item in self.select.expressions if not self._has_aggregate(item)]
         known = {relation.fold(f.name) for _, f in self.names.fields()}
         return [
-            public_statement.resolve_key(n, self.select, lambda c: relation.fold(c.name) in known)
+            public_statement.resolve_key(n.unnest(), self.select, lambda c: relation.fold(c.name) in known)
             for n in group.expressions
         ]
 

@@ -189,6 +189,10 @@ def _take_moment(typed: Typed) -> Typed:
 _FIRST, _LAST = -9_223_372_022_400_000_000, 9_223_372_036_854_775_806
 
 
+_MAX_SECONDS = 250_000_000_000
+"""Seconds since 1970 within Python's years."""
+
+
 def _within(node: exp.Expr, per_second: int, made: exp.Expr) -> exp.Expr:
     """Return a value made of a number of units since 1970; NULL outside the calendar."""
     low, high = (exp.Literal.number(abs(end) * per_second // 10**6) for end in (_FIRST, _LAST))
@@ -214,6 +218,10 @@ def bind_unix_time(node: exp.Expr, bind: Bind) -> Typed:
         inner = require_kind(
             inner, ("INTEGER", "DECIMAL", "DOUBLE"), "to_timestamp takes a number of seconds"
         )
+        if isinstance(node.this, exp.Literal) and float(node.this.name) <= _MAX_SECONDS:
+            moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=float(node.this.name))
+            constant = Typed(exp.Literal.string(f"{moment.isoformat(' ')}+00:00"), TEXT)
+            return read_zoned_text(constant) or constant  # read as UTC where local times are
         seconds = make_cast(exp.Null(), DOUBLE) if inner.type == NULL else cast_to_double(inner)
         return Typed(_within(seconds, 1, make_call(name, seconds)), MOMENT, None, inner.constant)
     inner = require_kind(inner, ("INTEGER",), f"{name} takes a whole number")

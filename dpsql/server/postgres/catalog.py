@@ -236,7 +236,7 @@ def _add_types(rows: _Rows) -> None:
     columns = (
         "oid typname typlen typcategory typarray typelem dpsql_spoken typinput typoutput typreceive typsend"
     )
-    common = (_OURS, _OWNER_OID, "b", ",", True)
+    common, lists = (_OURS, _OWNER_OID, "b", ",", True), _name_functions("array_")
     for kind, name in types.NAMES.items():
         category = "N" if kind in numbers else "D" if kind in times else "B" if kind == types.BOOL else "S"
         found, array = types.PgType(kind), types.ARRAYS.get(kind, 0)
@@ -254,15 +254,18 @@ def _add_types(rows: _Rows) -> None:
             )
         ]
         if array:
-            made.append(
-                (array, f"_{name}", -1, "A", 0, kind, f"{found.spoken}[]", *_name_functions("array_"))
-            )
+            made.append((array, f"_{name}", -1, "A", 0, kind, f"{found.spoken}[]", *lists))
+        functions = (*_name_functions(called), *lists) if kind == types.TEXT else _name_functions(called)
+        rows.add(*_FUNCTIONS, *((make_oid(function), function, _OURS) for function in functions))
         shared = f"{columns} typnamespace typowner typtype typdelim typisdefined"
         rows.add("pg_type", shared, *((*one, *common) for one in made))
 
 
 _UNDERSCORED = (types.NUMERIC, types.INTERVAL, types.UUID, types.JSON)
 """Types whose functions have an underscore in their names, besides those of times."""
+
+
+_FUNCTIONS = ("pg_proc", "oid proname pronamespace")
 
 
 def _name_functions(prefix: str) -> tuple[str, ...]:

@@ -155,8 +155,80 @@ def test_errors_have_a_caret_and_a_hint(connection: Any) -> None:
     assert told.severity_nonlocalized == "ERROR"
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         connection.execute("SELECT cost FROM visits")
-    with pytest.raises(psycopg.errors.SyntaxError):
-        connection.execute("COPY visits TO STDOUT")
+    for asked, kind in (
+        ("SELECT cost::text FROM visits LIMIT", psycopg.errors.SyntaxError),
+        ("COPY visits TO STDOUT", psycopg.errors.InsufficientPrivilege),
+        ("SELECT 'abc'::int", psycopg.errors.InvalidTextRepresentation),
+        ("SELECT COUNT(*) FROM visits WHERE day = 'abc'", psycopg.errors.InvalidTextRepresentation),
+        (
+            "SELECT COUNT(*) FROM visits WHERE make_date(2024, 1, day) < '2024-x'",
+            psycopg.errors.InvalidDatetimeFormat,
+        ),
+        ("SET statement_timeout = 'soon'", psycopg.errors.InvalidParameterValue),
+    ):
+        with pytest.raises(kind):
+            connection.execute(asked)
+
+
+def test_prepared_by_statement(here: Any, connection: Any) -> None:
+    expected = here.sql("SELECT COUNT(*) FROM visits WHERE day > 30 AND ward = 'A'").fetchall()
+    connection.execute(
+        "PREPARE counts (int, text) AS SELECT COUNT(*) FROM visits WHERE day > $1 AND ward = $2"
+    )
+    assert connection.execute("EXECUTE counts(30, 'A')").fetchall() == expected
+    assert connection.execute("EXECUTE counts(15 * 2, 'A')", prepare=True).fetchall() == expected
+    for asked, kind in (
+        ("PREPARE counts AS SELECT 1", psycopg.errors.DuplicatePreparedStatement),
+        ("EXECUTE counts(30)", psycopg.errors.SyntaxError),
+        ("EXECUTE counts('x', 'A')", psycopg.errors.InvalidTextRepresentation),
+        ("EXECUTE other", psycopg.errors.InvalidSqlStatementName),
+        ("PREPARE wrong AS SELEC 1", psycopg.errors.SyntaxError),
+        ("PREPARE wrong AS DEALLOCATE counts", psycopg.errors.SyntaxError),
+    ):
+        with pytest.raises(kind) as raised:
+            connection.execute(asked)
+        assert "EXECUTE" not in asked or raised.value.diag.statement_position is None
+    connection.execute("DEALLOCATE counts")
+    with pytest.raises(psycopg.errors.InvalidSqlStatementName):
+        connection.execute("EXECUTE counts(30, 'A')")
+
+
+def test_statements_are_stopped_in_time(server: PostgresServer) -> None:
+    long = "SELECT COUNT(*) FROM range(1000000) AS a, range(1000000) AS b WHERE a.range * b.range = 7"
+    with psycopg.connect(server.make_url(), autocommit=True, options="-c statement_timeout=100ms") as made:
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            made.execute(long)
+        made.execute("SET statement_timeout = 0")
+        assert made.execute("SELECT 1").fetchone() == (1,)
+        made.execute("SET statement_timeout TO '0 s'; SET statement_timeout = 100")
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            made.execute(long)
+
+
+def test_filter_boxes_are_free(server: PostgresServer, here: Any, connection: Any) -> None:
+    before = str(here.budget())
+    for asked in (
+        "SELECT DISTINCT ward FROM visits ORDER BY 1",
+        'SELECT "visits"."ward" FROM "public"."visits" GROUP BY 1 ORDER BY 1 LIMIT 1000',
+    ):
+        cursor = connection.execute(asked, prepare=True)
+        assert cursor.fetchall() == [("A",), ("B",), ("C",), ("D",)]
+    assert here.sql("SHOW VALUES visits.ward").fetchall() == [("visits", "ward", ward) for ward in "ABCD"]
+    assert here.sql("SELECT DISTINCT ward FROM visits ORDER BY 1").fetchall() == [(ward,) for ward in "ABCD"]
+    assert connection.execute("SHOW VALUES visits.ward").fetchall()[0] == ("visits", "ward", "A")
+    assert str(here.budget()) == before
+
+
+def test_moments_as_parameters(connection: Any) -> None:
+    asked = "SELECT COUNT(*) FROM visits WHERE make_timestamp(2024, 1, 1, 0, day, 0) < %s"
+    noon = datetime.datetime(2024, 1, 1, 0, 30, tzinfo=datetime.UTC)
+    counts = {
+        connection.execute(text, [value]).fetchone()
+        for text in (asked, f"{asked}::timestamptz")
+        for value in (noon, noon.astimezone(datetime.timezone(datetime.timedelta(hours=2))))
+    }
+    assert len(counts) == 1
+    assert connection.execute(f"{asked} AND now() > %s", [noon, noon]).fetchone() in counts
 
 
 @pytest.mark.parametrize("binary", [False, True])
@@ -218,6 +290,17 @@ def test_copies_of_answers(connection: Any, options: str, expected: bytes) -> No
         assert cursor.rowcount == 1
 
 
+def test_copies_of_a_public_table(connection: Any) -> None:
+    for asked in ("wards", "public.wards", '"clinic"."public"."wards"'):
+        with connection.cursor() as cursor, cursor.copy(f"COPY {asked} TO STDOUT") as copy:
+            assert b"".join(map(bytes, copy)) == b"A\tHeart\nB\tSkin\nC\tEyes\n"
+
+
+def test_psql_fetches_in_parts(server: PostgresServer) -> None:
+    shown = run_psql(server, "-v", "FETCH_COUNT=2", "-c", "SELECT ward FROM visits GROUP BY ward ORDER BY 1")
+    assert shown.replace("\x1e", "\n").split() == ["A", "B", "C", "D"]
+
+
 def test_psql_copies_an_answer(server: PostgresServer) -> None:
     assert run_psql(server, "-c", r"\copy (SELECT 1 AS a, 'x,y' AS b) TO STDOUT CSV HEADER") == 'a,b\n1,"x,y"'
 
@@ -240,6 +323,7 @@ def test_binary_copies_of_private_answers(here: Any, connection: Any) -> None:
         "(SELECT cost FROM visits) TO STDOUT",
         "(SELECT 1) TO STDOUT (DELIMITER '|')",
         "visits TO STDOUT",
+        "wards (name) TO STDOUT",
         "(SELECT 1) TO '/tmp/x'",
     ],
 )
