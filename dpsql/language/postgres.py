@@ -685,13 +685,13 @@ _SPLITTERS: dict[PartKind, Callable[[Sequence[Token]], tuple[list[Token], tuple[
 """The statements around a query, which is the part's own text."""
 
 
-def read_execute(text: str) -> tuple[str, list[str]]:
+def split_execute(text: str) -> tuple[str, list[str]]:
     """Return the name and the arguments of an EXECUTE, as written.
 
     Raises:
         ParseError: it is none.
 
-    >>> read_execute("EXECUTE counts(30, 'a, b', (1 + 2))")
+    >>> split_execute("EXECUTE counts(30, 'a, b', (1 + 2))")
     ('counts', ['30', "'a, b'", '(1 + 2)'])
     """
     rest = text.strip()[len("EXECUTE") :]

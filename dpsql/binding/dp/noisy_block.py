@@ -358,13 +358,13 @@ class NoisyBlock(AggregatingBlock):
             raise privacy_error(self.select, "there is nothing noisy to release here.", hint)
         groups = parse_select(self.domain.sql)
         self.binder.catalog.name_public_tables(groups)
-        for item in self.bound.inputs:
+        for item in dict.fromkeys((*self.bound.inputs, *self.binder.lent_inputs)):
             groups.with_(item.name, as_=parse_fragment(item.sql), copy=False)
         items = [_order_labels(key, list_values(typed)) for key, typed in self.key_types]
         named = exp.select(*items).from_(groups.subquery(self.name, copy=False), copy=False)
         self.source = named.subquery(self.name, copy=False)
         self.binder.notes.append(
-            f"these are all possible groups ({self.domain.origin}), whether rows have them or not: no row was read"
+            f"these are all possible groups ({self.domain.origin}), whether rows have them or not"
         )
 
     def _choose_strategies(self, currency: str) -> None:

@@ -32,7 +32,7 @@ from dpsql.language.postgres import (
     TextPart,
     count_numbered_parameters,
     fill_prepared,
-    read_execute,
+    split_execute,
     split_parts,
     suggest_types,
 )
@@ -63,7 +63,7 @@ from dpsql.session.session import Session
 MAX_NUMBERED = 1000
 MAX_CURSORS = 16
 """Most cursors of a session."""
-MAX_PREPARED = 100
+MAX_PREPARED_TEXTS = 100
 """Most statements that a session prepares by PREPARE."""
 _CLOSE = re.compile(r'CLOSE\s+"?(?P<name>[^"]+?)"?', re.IGNORECASE)
 
@@ -99,8 +99,8 @@ class _State:
             raise BindError(
                 f"there is a prepared statement {name} already.", hint=f"DEALLOCATE {name}", sqlstate="42P05"
             )
-        if len(self.prepared) >= MAX_PREPARED:
-            raise BindError(f"a session may prepare {MAX_PREPARED} statements.", hint="DEALLOCATE ALL")
+        if len(self.prepared) >= MAX_PREPARED_TEXTS:
+            raise BindError(f"a session may prepare {MAX_PREPARED_TEXTS} statements.", hint="DEALLOCATE ALL")
         self.prepared[name] = part
 
     def find_prepared(self, text: str) -> str:
@@ -109,7 +109,7 @@ class _State:
         Raises:
             BindError: there is none of that name, or it takes other values.
         """
-        name, given = read_execute(text)
+        name, given = split_execute(text)
         if name not in self.prepared:
             hint = f"PREPARE {name} AS SELECT ..."
             raise BindError(f"there is no prepared statement {name}.", hint=hint, sqlstate="26000")

@@ -424,6 +424,8 @@ def read_parameter(number: int, kind: int, form: int, data: bytes | None) -> Any
 
     >>> read_parameter(1, INT4, 1, b"\0\0\0\7"), read_parameter(2, 1007, 0, b"{1,NULL,3}")
     (7, [1, None, 3])
+    >>> read_parameter(1, 1009, 0, b'{ "a b" , c, " d" }')
+    ['a b', 'c', ' d']
     """
     if data is None:
         return None
@@ -613,9 +615,11 @@ def _read_array_text(kind: int, text: str) -> list[Any]:
     if not (text.startswith("{") and text.endswith("}")):
         raise ValueError
     found: list[Any] = []
-    at, end = 1, len(text) - 1
+    at, end = 1, len(text) - 1 if text[1:-1].strip() else 1
     while at < end:
         item, quoted, at = _read_item(text, at, end)
+        if not item and not quoted:
+            raise ValueError
         found.append(None if not quoted and item.upper() == "NULL" else _read(kind, 0, item.encode()))
         if len(found) > MAX_ITEMS or (at < end and text[at] != ",") or at + 1 == end:
             raise ValueError
@@ -624,7 +628,9 @@ def _read_array_text(kind: int, text: str) -> list[Any]:
 
 
 def _read_item(text: str, at: int, end: int) -> tuple[str, bool, int]:
-    """Return an item of an array, whether it is quoted, and its end."""
+    """Return an item of an array, whether it is quoted, and its end; blanks around it mean nothing."""
+    while text[at] == " ":
+        at += 1
     if text[at] != '"':
         stop = min((place for sign in ",{}" if (place := text.find(sign, at, end)) >= 0), default=end)
         return text[at:stop].strip(), False, stop
@@ -634,4 +640,7 @@ def _read_item(text: str, at: int, end: int) -> tuple[str, bool, int]:
         at += text[at] == "\\"
         made.append(text[at])
         at += 1
-    return "".join(made), True, at + 1
+    at += 1
+    while text[at] == " ":
+        at += 1
+    return "".join(made), True, at

@@ -236,6 +236,7 @@ BOXES = [
     ("SELECT DISTINCT w, b FROM v WHERE w LIKE 'A%'", None),
     ("SELECT DISTINCT w FROM v WHERE x > 60", "SELECT DISTINCT w FROM v"),
     ("SELECT DISTINCT lower(w) FROM v", None),
+    ("SELECT DISTINCT w FROM v WHERE w IN (SELECT w FROM plans WHERE price > 15)", None),
     ("SELECT DISTINCT year(d) FROM v", None),
     ("SELECT p.w, p.kind FROM plans AS p LEFT JOIN v USING (w) WHERE price < 25 GROUP BY ALL", None),
     ("SELECT p.kind FROM (SELECT * FROM plans WHERE price < 15) AS p LEFT JOIN v USING (w) GROUP BY 1", None),

@@ -404,3 +404,21 @@ def test_uuids_are_texts_in_both_forms() -> None:
     assert read_parameter(1, types.UUID, 1, value.bytes) == read_parameter(
         1, types.UUID, 0, str(value).encode()
     )
+
+
+ARRAYS = {
+    "{}": [], "{ }": [], '{"p", "f" ,r}': ["p", "f", "r"], '{ " a" , b c }': [" a", "b c"],
+    '{NULL,"NULL",""}': [None, "NULL", ""],
+    r'{"a\"b\\","{,}"}': ['a"b\\', "{,}"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ARRAYS)
+def test_arrays_as_text(text: str) -> None:
+    assert read_parameter(1, types.ARRAYS[types.TEXT], 0, text.encode()) == ARRAYS[text]
+
+
+@pytest.mark.parametrize("text", ["{a,}", "{a, }", "{,a}", '{"a"b}', '{"a', "{a", "a", '{"a" b}', "{{a}}"])
+def test_texts_that_are_no_arrays(text: str) -> None:
+    with pytest.raises(BindError):
+        read_parameter(1, types.ARRAYS[types.TEXT], 0, text.encode())
