@@ -547,7 +547,7 @@ def split_parts(text: str, tables: Collection[str], database: str = "") -> list[
 _COMPARISONS = frozenset({"=", "<", ">", "<=", ">=", "<>", "!="})
 _BEFORE_COLUMN = frozenset({"WHERE", "AND", "OR", "NOT", "(", "ON", "HAVING", "WHEN", ","})
 _BEHIND_VALUE = frozenset(
-    {")", "AND", "OR", "THEN", ";", ",", "GROUP", "ORDER", "LIMIT", "HAVING", "QUALIFY", ""}
+    {")", "AND", "OR", "THEN", ";", ",", "GROUP BY", "ORDER BY", "LIMIT", "HAVING", "QUALIFY", ""}
 )
 
 
@@ -563,6 +563,8 @@ def suggest_types(text: str, columns: Mapping[str, str]) -> dict[int, str]:
 
     >>> suggest_types("SELECT 1 WHERE t.a = ANY($2) AND d >= $1 AND d + 1 < $4 LIMIT $3", {"a": "VARCHAR", "d": "DATE"})
     {2: 'VARCHAR[]', 1: 'DATE', 3: 'BIGINT'}
+    >>> suggest_types("SELECT a FROM t WHERE d < $1 GROUP BY a", {"d": "DATE"})
+    {1: 'DATE'}
     """
     try:
         tokens = tokenize(text)

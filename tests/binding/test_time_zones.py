@@ -447,3 +447,44 @@ def test_the_machines_zone_and_the_connections_decide_nothing(tmp_path: Path) ->
     assert len(found["Asia/Tokyo"]) == 13
     for name, counts in found["Asia/Tokyo"].items():
         assert counts == [72, 24, 23, 24, 24][: len(counts)], name
+
+
+# -- texts of dates with zones, as drivers send them -------------------------------------------------------------------
+
+DATED = {
+    "'2024-01-11'": 20, "'2024-01-11 +00'": 20, "'2024-01-11 +02:00'": 20, "'2024-01-11 Z'": 20,
+    "'2024-01-11 00:00:00'": 20, "'2024-01-11T00:00:00.000Z'": 20,
+}  # fmt: skip
+TIMED = {
+    "'2024-01-11 +00'": 20,
+    "'2024-01-11 +01'": 21,
+    "'2024-01-11 -05'": 20,
+    "to_timestamp(1704931200)": 20,
+}
+
+
+@pytest.fixture(scope="module")
+def dated() -> Iterator[dpsql.Session]:
+    con = duckdb.connect()
+    con.execute(
+        "CREATE TABLE t AS SELECT i AS uid, DATE '2024-01-01' + i::INT AS day, TIMESTAMP '2024-01-01' + INTERVAL (i) DAY AS ts "
+        "FROM range(30) r(i)"
+    )
+    with open_session(con, "t") as session:
+        yield session
+
+
+@pytest.mark.parametrize(
+    ("column", "text", "count"),
+    [("day", *item) for item in DATED.items()] + [("ts", *item) for item in TIMED.items()],
+)
+def test_dates_with_zones(dated: dpsql.Session, column: str, text: str, count: int) -> None:
+    assert dated.sql(f"SELECT COUNT(*) FROM t WHERE {column} >= {text}").fetchall() == [(count,)]
+
+
+@pytest.mark.parametrize(
+    "text", ["2024-01-11 12:00:00", "2024-01-11-05", "2024-01-11 05", "2024-01-11+05", "2024-01 +05"]
+)
+def test_texts_that_are_no_dates(dated: dpsql.Session, text: str) -> None:
+    with pytest.raises(dpsql.BindError, match="is no DATE"):
+        dated.sql(f"SELECT COUNT(*) FROM t WHERE day >= '{text}'")

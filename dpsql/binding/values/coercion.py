@@ -215,8 +215,8 @@ _OFFSET = re.compile(
 def _split_offset(text: str) -> tuple[str, datetime.timedelta] | None:
     """Return a text without the offset from UTC at its end, and the offset; None for a text without an offset."""
     found = _OFFSET.fullmatch(text.strip())
-    if found is None or ":" not in found["clock"]:
-        return None
+    if found is None or not (":" in found["clock"] or text.strip()[found.end("clock")] == " "):
+        return None  # the day of a date looks like an offset
     if found["utc"]:
         return found["clock"], datetime.timedelta(0)
     offset = datetime.timedelta(hours=int(found["hours"]), minutes=int(found["minutes"] or 0))
@@ -447,10 +447,16 @@ _EXAMPLES = {
 }
 
 
+_MIDNIGHT = re.compile(r"[T ]00:00(:00(\.0+)?)?$")
+
+
 def _read_moment(text: exp.Expr, wanted: Type, place: exp.Expr | None) -> exp.Expr:
     """Return a text literal as a date, a time or a UUID; BindError if it is none, on which the engine would raise."""
     try:
-        return make_cast(exp.Literal.string(_READERS[wanted.kind](text.name.strip())), wanted)
+        written = text.name
+        if wanted.kind == "DATE":  # which has no zone, and of a time only midnight
+            written = _MIDNIGHT.sub("", (_split_offset(written) or (written,))[0].strip())
+        return make_cast(exp.Literal.string(_READERS[wanted.kind](written.strip())), wanted)
     except ValueError:
         hint = _EXAMPLES.get(wanted.kind)
     state = "22P02" if wanted.kind == "UUID" else "22007"
