@@ -424,7 +424,7 @@ def _show(tokens: list[Token], text: str, span: Span) -> Statement:
 
 INTERVALS = ("columns", "off")
 """The values of the setting ``intervals``: whether the ends of intervals are columns of an answer."""
-_SETTING = "write SET intervals = 'columns': dpsql has no other setting."
+_SETTING = "the only setting is intervals, by which their ends are columns of the answers."
 
 
 def _set(tokens: list[Token], text: str, span: Span) -> Statement:

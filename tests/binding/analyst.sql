@@ -624,7 +624,7 @@ SUMMARIZE SELECT COUNT(*) FROM visits
 PRAGMA table_info('visits')
 
 -- refused: SET is not a statement of dpsql.
--- hint: write SET intervals = 'columns': dpsql has no other setting.
+-- hint: the only setting is intervals, by which their ends are columns of the answers.
 SET threads = 4
 
 -- refused: USE is not a statement of dpsql.

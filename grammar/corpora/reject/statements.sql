@@ -44,7 +44,7 @@ SET threads = 1
 ParseError: SET is not a statement of dpsql.
   1 |   SET threads = 1
         ^^^
-Hint: write SET intervals = 'columns': dpsql has no other setting.
+Hint: the only setting is intervals, by which their ends are columns of the answers.
 ====
 -- case: RESET threads
 RESET threads
@@ -52,7 +52,7 @@ RESET threads
 ParseError: RESET is not a statement of dpsql.
   1 |   RESET threads
         ^^^^^
-Hint: write SET intervals = 'columns': dpsql has no other setting.
+Hint: the only setting is intervals, by which their ends are columns of the answers.
 ====
 -- case: INSTALL httpfs
 INSTALL httpfs
