@@ -13,6 +13,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import dpsql
@@ -29,7 +31,7 @@ from dpsql.report.data import list_pictures
 from dpsql.server import ledger_service, worker
 from dpsql.server.ledger_service import LedgerService, read_worker_event
 from dpsql.server.worker import LedgerProxy
-from tests.support import inside
+from tests.support import inside, near_ledger
 from tests.support.near_ledger import NearLedger
 
 HALF = PureDP(Fraction(1, 2))
@@ -136,6 +138,44 @@ def test_a_session_over_the_wire_is_as_one_over_the_ledger(
     ]
     assert steps[0] == steps[1]
     assert near.reported == [] or all(isinstance(error, LedgerError) for error in near.reported)
+    near.close()
+    verify_ledger(near.path)
+
+
+def test_budgets_per_period_hold_over_the_wire(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DPSQL_STATE", str(tmp_path / "state"))
+    folder = tmp_path / "owners"
+    folder.mkdir()
+    days = [date(2024, 1, 1) + timedelta(days=n % 366) for n in range(600)]
+    table = pa.table(
+        {"person": [*range(600)], "age": [n % 90 for n in range(600)], "ward": ["A", "B"] * 300, "day": days}
+    )
+    pq.write_table(table, folder / "dated.parquet")
+    dated = (
+        """privacy_period = "date_trunc('month', day)"\ndata_from = 2024-01-01\ndata_until = 2024-12-31\n"""
+    )
+    policy = near_ledger.POLICY.replace("[tables.visits]", f"per_period = true\n[tables.visits]\n{dated}")
+    monkeypatch.setattr(near_ledger, "POLICY", policy.replace("visits.parquet", "dated.parquet"))
+    near = NearLedger(folder, accountant="basic")
+    over, plain = near.session("ada"), near.direct("ada", tmp_path / "other.ledger")
+    for session in (over, plain):
+        inside.use_entropy(session, fixed(7))
+    for text in (
+        "SELECT WITH DP OPTIONS (epsilon = 20) COUNT(*) AS n FROM visits WHERE day < DATE '2024-03-01'",
+        "SELECT ward, COUNT(*) AS n FROM visits WHERE day >= DATE '2024-02-10' GROUP BY ward",
+        "SELECT WITH DP OPTIONS (epsilon = 15) COUNT(*) AS n FROM visits",
+        "EXPLAIN SELECT WITH DP OPTIONS (epsilon = 15) COUNT(*) AS n FROM visits",
+        "DECLARE alarm ABOVE_THRESHOLD 100 OPTIONS (epsilon = 1, max_hits = 2)",
+        "SELECT WITH alarm COUNT(*) FROM visits WHERE day >= DATE '2024-12-01'",
+        "SHOW BUDGET",
+    ):
+        assert outcome(over, text) == outcome(plain, text), text
+    assert over.budget() == plain.budget()
+    assert [s.period for s in over.budget().stretches] == ["2024-01", "2024-02", "2024-03 to 2024-12"]
+    event = {"kind": "dated", "event": HALF.to_json(), "periods": [[700000, 700001]]}
+    error = error_of(near.ask(near.service("ada"), {"method": "reserve", "event": event, "text": "q"}))
+    assert "periods that the policy doesn't have" in error.message
+    assert all(isinstance(one, LedgerError) for one in near.reported)
     near.close()
     verify_ledger(near.path)
 
