@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
-from dpsql.catalogue.date_units import DATE_UNITS
 from dpsql.lock import expressions, tree
 from dpsql.lock.expressions import WHOLE, Env, Expressions
 from dpsql.lock.facts import Facts, Kind, Relation, Symbol, Symbols, Value, times
@@ -713,9 +712,17 @@ def _period_of(day: int, part: str) -> tuple[int, int]:
     if part == "week":
         monday = day - (day - 1) % 7  # the first of January of the year 1 was a Monday
         return monday, monday + 7
-    length = next((unit.months for unit in DATE_UNITS if unit.name.lower() == part), None)
-    if length is None or date.year == datetime.MAXYEAR:
-        refuse("a period of another length")
+    match part:
+        case "month":
+            length = 1
+        case "quarter":
+            length = 3
+        case "year":
+            length = 12
+        case _:
+            refuse("a period of another length")
+    if date.year == datetime.MAXYEAR:
+        refuse("a period without an end")
     month = date.year * 12 + (date.month - 1) // length * length
     first, after = (datetime.date(m // 12, m % 12 + 1, 1).toordinal() for m in (month, month + length))
     return first, after

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -10,10 +11,11 @@ import duckdb
 import pytest
 
 import dpsql
+from dpsql.lock.from_clause import _period_of
 from dpsql.lock.lock import Lock
 from dpsql.lock.tree import Unproved
-from dpsql.mechanisms.base import ClaimedText, list_claims
-from dpsql.privacy.periods import Days, parse_periods
+from dpsql.mechanisms.base import ClaimedText, PublicClaim, list_claims
+from dpsql.privacy.periods import PAYING_PARTS, Days, find_day_after, find_first_day, parse_periods
 from tests.support import inside
 
 POLICY = """
@@ -126,7 +128,15 @@ def test_a_proof_for_some_periods_is_none_for_others(session: dpsql.Session) -> 
     ):
         with pytest.raises(Unproved, match="could not be proved"):
             prove(session, text, periods)
-    assert ClaimedText("", next(iter(())) if False else None).periods == ()  # type: ignore[arg-type]
+    assert (
+        ClaimedText("", PublicClaim()).periods == ()
+    )  # until its block sets them, it may read no private row
+
+
+@pytest.mark.parametrize("part", PAYING_PARTS)
+def test_the_lock_and_the_binder_mean_the_same_periods(part: str) -> None:
+    for day in random.Random(part).sample(range(700_000, 760_000), 300):
+        assert _period_of(day, part) == (find_first_day(day, part), find_day_after(day, part))
 
 
 def test_a_part_of_a_period_is_the_period(session: dpsql.Session) -> None:
