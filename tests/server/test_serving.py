@@ -161,8 +161,6 @@ def test_certificates(folder: Path) -> None:
                     flight.FlightCallOptions(timeout=20)
                 )
             )
-        running.process.send_signal(signal.SIGHUP)
-        assert "restart" in running.wait_for("reload")["why"]
 
 
 def test_what_is_served_and_what_is_missing_is_told(folder: Path) -> None:
