@@ -11,7 +11,7 @@ import pytest
 
 import dpsql
 from dpsql.errors import BindError
-from dpsql.exact.shapes import strip_values
+from dpsql.exact.normal_form import strip_values
 from dpsql.lock.lock import ShapedText
 from dpsql.session.pipeline import PlanCheck
 from tests.support import inside

@@ -310,7 +310,7 @@ def _report(given: argparse.Namespace) -> None:
         for warning in ledger.warnings:
             print(f"WARNING: {warning}", file=sys.stderr)
         if given.why is not None:
-            from dpsql.report.charge_explanation import explain_statement
+            from dpsql.report.data import explain_statement
 
             print(explain_statement(ledger, given.why))
         elif given.output is None:

@@ -1,17 +1,15 @@
 """Engines: exact SQL over private data, public SQL over releases.
 
-base.py            the contract of an engine
+base.py            the contract of an engine; private directories for temporary files
 duckdb.py          DuckDB over private data
 postprocess.py     DuckDB over releases and public tables
 public_sql.py      the SQL allowed there, and its process
-sandbox.py         queries that always end; databases without private data
-instances.py       shared DuckDB instances
+sandbox.py         queries that always end; shared instances; databases without private data
 sources.py         files and frames as relations
 arrow_values.py    Arrow arrays without values on which DuckDB fails
 text_sources.py    CSV and JSON lines
 text_proposals.py  formats and types of CSV files, from their first lines
 schemas.py         columns, types and keys of sources; database files
-spill.py           private directories for temporary files
 """
 
 from __future__ import annotations

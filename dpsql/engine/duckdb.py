@@ -50,7 +50,7 @@ from dpsql.engine.base import (
     raise_unless_done,
     write_absolute,
 )
-from dpsql.engine.instances import Cursors, Opened, SharedInstance, join_instance
+from dpsql.engine.sandbox import Cursors, Opened, SharedInstance, join_instance
 from dpsql.engine.sources import digest_table, list_object_columns, list_orders, to_arrow
 from dpsql.errors import PolicyError, did_you_mean
 from dpsql.numerics.exact_numbers import make_values
@@ -320,7 +320,7 @@ class DuckDBEngine(Engine):
         policy: its sources become views before the connection is locked.
         base: the folder that relative sources start from.
         resources: DuckDB's settings of :data:`RESOURCES`, such as ``{"memory_limit": "1GiB"}``. Rows that do not fit, also
-            private ones, are spilled below ``temp_directory`` (see :mod:`dpsql.engine.spill`). By default each thread
+            private ones, are spilled below ``temp_directory`` (see :mod:`dpsql.engine.base`). By default each thread
             has :data:`MEMORY_PER_THREAD` of the limit. An open connection keeps its own resources.
 
     Raises:

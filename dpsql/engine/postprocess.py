@@ -12,10 +12,16 @@ import duckdb
 import pyarrow as pa
 
 from dpsql.engine import sandbox
-from dpsql.engine.instances import RecentlyUsed, SharedInstance, join_instance
+from dpsql.engine.base import SpillDirectory, make_spill_directory
 from dpsql.engine.public_sql import MAX_BINDING_SECONDS, CastCheck, PublicProcess, Sent, check_public
-from dpsql.engine.sandbox import TypedColumns, quote_identifier, write_empty_query
-from dpsql.engine.spill import SpillDirectory, make_spill_directory
+from dpsql.engine.sandbox import (
+    RecentlyUsed,
+    SharedInstance,
+    TypedColumns,
+    join_instance,
+    quote_identifier,
+    write_empty_query,
+)
 from dpsql.errors import BindError, find_nearest
 from dpsql.language.labels import (
     list_ordered_columns,

@@ -3,8 +3,6 @@
 exact_query.py           the query of a private block, plain and packed
 candidate_statistics.py  statistics of public candidates
 row_caps.py              caps on the rows of a unit
-normal_form.py           the normal form: every name is ours
-shapes.py                texts without their values
+normal_form.py           the normal form: every name is ours; texts without their values, and indented for people
 gate.py                  texts as they are run, compared and shown
-layout.py                texts indented for people
 """

@@ -3,7 +3,7 @@
 * To run: every exact query passes the gate, which writes its normal form and proves it safe.
 * To compare: equal queries have one text, however a statement is written. It is the normal form with sorted conditions and
   comparisons. Public relations are named by their place among a block's inputs, or by their content.
-* To show: the unit's secret column name is replaced by a fixed one; :mod:`dpsql.exact.layout` adds the layout.
+* To show: the unit's secret column name is replaced by a fixed one; :mod:`dpsql.exact.normal_form` adds the layout.
 """
 
 from __future__ import annotations
@@ -20,8 +20,13 @@ from sqlglot import exp
 from dpsql.binding.relations.catalog import Catalog
 from dpsql.binding.relations.plan_size import write_shared
 from dpsql.binding.relations.relation import UNIT
-from dpsql.exact.normal_form import normalise, write_by_shape, write_parameters
-from dpsql.exact.shapes import number_parameters, restore_values
+from dpsql.exact.normal_form import (
+    normalise,
+    number_parameters,
+    restore_values,
+    write_by_shape,
+    write_parameters,
+)
 from dpsql.language.dialect import parse_fragment, to_sql
 from dpsql.lock.casts import Plan
 from dpsql.lock.check import Serialise

@@ -9,22 +9,27 @@ Binders and operators write exact queries freely. Before a query is checked and 
 
 Names are resolved by SQL's rules: first in the FROM around an expression, then in the enclosing query. A derived table sees
 its siblings only if it is LATERAL. An unknown or ambiguous name is a bug of ours.
+
+For readers, :func:`format_sql` lays a text out: indented, without needless quotes and parentheses; the meaning is unchanged. The
+shape of a text is the text without its values, which don't affect names and counts of relations.
 """
 
 from __future__ import annotations
 
+import re
 from collections import ChainMap, Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
 from sqlglot import exp
-from sqlglot.errors import SqlglotError, UnsupportedError
+from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.errors import ErrorLevel, SqlglotError, UnsupportedError
 
 from dpsql.binding.public_statement import from_items, inner_queries
 from dpsql.binding.relations.relation import UNIT, fold
 from dpsql.errors import BindError
-from dpsql.exact.shapes import count_parameters, strip_values
 from dpsql.language.dialect import join_word, parse_fragment, write_whole
 
 _Made = TypeVar("_Made")
@@ -375,3 +380,161 @@ def _columns_read(select: exp.Select) -> dict[str, set[str]]:
         else:
             waiting.extend(child for child in node.iter_expressions() if id(child) not in known)
     return found
+
+
+_SEEN = 64
+"""The most cached texts: one statement looks each of its own up several times."""
+
+_QUOTED = r"'(?:[^']|'')*'|" + r'"(?:[^"]|"")*"'
+_VALUES = re.compile(
+    r"""(?ix)
+    (?: \b(?:date|time|timestamp|timestamptz|interval)\s+'(?:[^']|'')*'
+      | \b(?:decimal|numeric|varchar)\s*\([^)]*\)
+      | \b\d+\s+(?:preceding|following)\b
+      | "(?:[^"]|"")*"
+      | \$?[a-z_][a-z0-9_]*
+      | [\s(),=<>*+/|:%!\[\]-]+ | \.(?!\d)
+    )++
+    | (?P<value>'(?:[^']|'')*' | \d+(?:\.\d*)?(?:e[+-]?\d+)? | \.\d+(?:e[+-]?\d+)?)
+    """
+)
+"""Runs of other text, and values."""
+_PARAMETERS = re.compile(rf"{_QUOTED}|\$value(\d+)\b")
+_NAMED = re.compile(rf"{_QUOTED}|\$([A-Za-z0-9_]+)")
+
+
+@lru_cache(maxsize=_SEEN)
+def strip_values(sql: str) -> tuple[str, tuple[str, ...]]:
+    """Return a text with parameters in place of its values, and the values, which don't affect names.
+
+    Values in the syntax are kept: of a typed literal, in a type, at the ends of a frame.
+
+    >>> strip_values("SELECT a + 1.5 AS b1 FROM t WHERE c = 'x' AND d > DATE '2020-01-01'")
+    ("SELECT a + $value0 AS b1 FROM t WHERE c = $value1 AND d > DATE '2020-01-01'", ('1.5', "'x'"))
+    """
+    values: list[str] = []
+
+    def parameter(found: re.Match[str]) -> str:
+        if found["value"] is None:
+            return found[0]
+        values.append(found["value"])
+        return f"$value{len(values) - 1}"
+
+    return _VALUES.sub(parameter, sql), tuple(values)
+
+
+def count_parameters(sql: str) -> Counter[str]:
+    """Return the number of occurrences of each parameter in a text.
+
+    >>> count_parameters("SELECT $a + $a, '$a'")
+    Counter({'a': 2})
+    """
+    return Counter(filter(None, _NAMED.findall(sql)))
+
+
+@lru_cache(maxsize=_SEEN)
+def restore_values(sql: str, values: tuple[str, ...]) -> str:
+    """Return a text with its values restored."""
+    return _PARAMETERS.sub(lambda found: values[int(found[1])] if found[1] else found[0], sql)
+
+
+@lru_cache(maxsize=_SEEN)
+def number_parameters(sql: str) -> tuple[str, tuple[int, ...]]:
+    """Return a text with its parameters renumbered in order, and their former numbers.
+
+    A normal form drops unused columns, and their values.
+
+    >>> number_parameters("SELECT $value2 + $value0 + $value2")
+    ('SELECT $value0 + $value1 + $value0', (2, 0))
+    """
+    used: dict[int, int] = {}
+
+    def number(found: re.Match[str]) -> str:
+        return f"$value{used.setdefault(int(found[1]), len(used))}" if found[1] else found[0]
+
+    return _PARAMETERS.sub(number, sql), tuple(used)
+
+
+MAX_LINE_WIDTH = 100
+"""Characters of a line."""
+
+_DUCKDB = DuckDB()
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_KINDS_AND_FUNCTIONS = """
+    between bigint bit boolean char character coalesce dec decimal exists extract float grouping grouping_id inout int
+    integer interval national nchar none nullif numeric out overlay position precision real row setof smallint substring
+    time timestamp treat trim values varchar xmlattributes xmlconcat xmlelement xmlexists xmlforest xmlnamespaces xmlparse
+    xmlpi xmlroot xmlserialize xmltable"""
+_RESERVED = DuckDB.Generator.RESERVED_KEYWORDS | set(_KINDS_AND_FUNCTIONS.split())
+_ATOMS = (exp.Column, exp.Literal, exp.Func, exp.Paren, exp.Boolean, exp.Null)
+_LOOSE = (exp.Alias, exp.Where, exp.Paren, exp.Having, exp.Qualify, exp.Tuple, exp.Func)
+
+
+def format_sql(sql: str) -> str:
+    """Return a query laid out on lines.
+
+    >>> print(format_sql('SELECT ("u"."x") AS x FROM (SELECT "b".x FROM "t" AS "b") AS "u"'))
+    SELECT u.x AS x
+    FROM (SELECT b.x FROM t AS b) AS u
+    """
+    try:
+        trees = _DUCKDB.parse(sql)
+    except SqlglotError:  # syntax that only the engine knows
+        return sql
+    if len(trees) != 1 or trees[0] is None:
+        return sql
+    tree = trees[0]
+    for paren in list(tree.find_all(exp.Paren)):
+        alone = isinstance(paren.this, _ATOMS) and _holds_apart(paren.this)
+        if alone or (isinstance(paren.parent, _LOOSE) and _holds_apart(paren.parent)):
+            paren.replace(paren.this)
+    for name in tree.find_all(exp.Identifier):
+        if name.args.get("quoted") and _PLAIN.fullmatch(name.name) and name.name.lower() not in _RESERVED:
+            name.set("quoted", False)
+    try:
+        laid = tree.sql(
+            "duckdb",
+            pretty=True,
+            comments=False,
+            normalize_functions=False,
+            max_text_width=MAX_LINE_WIDTH,
+            unsupported_level=ErrorLevel.IMMEDIATE,
+        )
+    except UnsupportedError:
+        return sql
+    if any("\n" in text.name for text in tree.find_all(exp.Literal)):
+        return laid  # a line may be inside a string
+    return "\n".join(_folded(laid.split("\n")))
+
+
+def _holds_apart(node: exp.Expr) -> bool:
+    """Return whether a node is no operator; sqlglot counts AND and OR among functions."""
+    return not isinstance(node, exp.Binary | exp.Unary) or isinstance(node, exp.Paren)
+
+
+def _folded(lines: list[str]) -> list[str]:
+    """Join lines that fit on one: a clause with its items, parentheses with their content."""
+    out: list[str] = []
+    lines = list(lines)
+    while lines:
+        head = lines.pop(0)
+        inside: list[str] = []
+        while lines and _depth(lines[0]) > _depth(head):
+            inside.append(lines.pop(0))
+        inside = _folded(inside)
+        opens = head.endswith("(")
+        closes = opens and bool(lines) and lines[0].lstrip().startswith(")")
+        joined = head + ("" if opens else " ") + " ".join(line.strip() for line in inside)
+        joined += lines[0].lstrip() if closes else ""
+        fits = len(joined) <= MAX_LINE_WIDTH and not any(line.endswith("(") for line in inside)
+        if not inside or opens != closes or not fits:
+            out += [head, *inside]
+        elif closes:
+            lines[0] = joined  # it may open another parenthesis
+        else:
+            out.append(joined)
+    return out
+
+
+def _depth(line: str) -> int:
+    return len(line) - len(line.lstrip(" "))

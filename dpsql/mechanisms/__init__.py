@@ -13,11 +13,10 @@ contribution_caps.py    caps found privately; the report of cuts
 empty_groups.py         groups that differ from an empty one
 unit_parts.py           totals in parts of the units
 strategies.py           strategies and their expected errors
-marginals.py            marginals by ResidualPlanner
+marginals.py            marginals by ResidualPlanner; one Gaussian calibration for several blocks
 consistency.py          cells that add up
 ordered_noise.py        trees and square-root noise for ordered groups
 window_widths.py        half widths of sums over neighbouring groups
-joint_gaussian.py       one Gaussian calibration for several blocks
 noise_reduction.py      as much noise as an error allows
 renyi_selection.py      private groups under one Rényi order
 inverse_sensitivity.py  the inverse sensitivity mechanism

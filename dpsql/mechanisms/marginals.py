@@ -19,26 +19,33 @@ post-processing.
 
 The binder must ensure that the finest cells are bounded as their noise declares, that they are those of public groups, a
 product of the keys' values (with an own value for further rows, if there may be any), and that marginals list public groups.
+
+Gaussian noise of several blocks that are fixed together (of a declared plan, of grouping sets) may be calibrated together
+(:func:`calibrate_together`). Their pairs (epsilon, delta) add up, and each block's share of the joint squared mu is its share of
+epsilon (:class:`~dpsql.mechanisms.per_group.JointGaussianNoise`). The composed event checks that the pair covers all.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from itertools import combinations
 from statistics import NormalDist
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import pyarrow as pa
 
 from dpsql.mechanisms import base
-from dpsql.mechanisms.aggregation import Aggregation, list_groups, sort_by_key
+from dpsql.mechanisms.aggregation import Aggregation, Together, list_groups, sort_by_key
+from dpsql.mechanisms.base import Operator
+from dpsql.mechanisms.contribution_caps import CapSearch
 from dpsql.mechanisms.empty_groups import find_significant
 from dpsql.mechanisms.moments import Output
+from dpsql.mechanisms.ordered_noise import OrderedNoise
 from dpsql.mechanisms.per_group import (
     GaussianNoise,
     GaussianNoiseByMu,
@@ -699,3 +706,79 @@ def _add(total: Integers, values: Integers, factor: int) -> Integers:
     if not small:
         total, values = total.astype(object), values.astype(object)
     return np.asarray(total + values * factor)
+
+
+def calibrate_together(operators: Sequence[Operator]) -> list[Operator]:
+    """Return operators (distinct, fixed before any answer) with one Gaussian calibration, at the sum of their pairs."""
+    pairs = [find_pair(operator) for operator in operators]
+    known = [pair for pair in pairs if pair is not None]
+    if len(known) < 2:
+        return list(operators)
+    epsilon, delta = (sum(amounts, Fraction(0)) for amounts in zip(*known, strict=True))
+    return [
+        operator if pair is None else _calibrate(operator, pair[0] / epsilon, epsilon, delta)
+        for operator, pair in zip(operators, pairs, strict=True)
+    ]
+
+
+def find_pair(operator: Operator) -> tuple[Fraction, Fraction] | None:
+    """Return the pair charged for a block's Gaussian noise, its share if calibrated jointly; None if it has no such noise."""
+    if isinstance(operator, CapSearch):  # its choices are calibrated alike
+        return find_pair(operator.least)
+    noises = _list_noises(operator)
+    found = {(noise.epsilon, noise.delta) for noise in noises if _has_pair(noise)}
+    if len(found) != 1:
+        return None
+    (epsilon, delta), whole = found.pop(), _sum_shares(noises)
+    return epsilon * whole, delta * whole
+
+
+def _list_noises(operator: Operator) -> list[Noise]:
+    if isinstance(operator, Marginals):  # its residuals share the table's calibration
+        return _list_noises(operator.table)
+    aggregation = operator.aggregation if isinstance(operator, Together) else operator
+    if not isinstance(aggregation, Aggregation):
+        return []
+    return [_find_base(statistic.noise) for statistic in aggregation.statistics]
+
+
+def _sum_shares(noises: Iterable[Noise]) -> Fraction:
+    """Return a block's share of a joint calibration; 1 if it was calibrated alone."""
+    shares = [noise.share for noise in noises if isinstance(noise, JointGaussianNoise)]
+    return sum(shares, Fraction(0)) if shares else Fraction(1)
+
+
+def _find_base(noise: Noise) -> Noise:
+    return noise.base if isinstance(noise, OrderedNoise) else noise
+
+
+def _has_pair(noise: Noise) -> TypeGuard[GaussianNoise]:
+    """Return whether noise was calibrated for a pair; noise for a mu declares a pair but is calibrated otherwise."""
+    return type(noise) in (GaussianNoise, JointGaussianNoise)
+
+
+def _calibrate(operator: Operator, part: Fraction, epsilon: Fraction, delta: Fraction) -> Operator:
+    whole = _sum_shares(_list_noises(operator))
+
+    def change(noise: Noise) -> Noise:
+        if isinstance(noise, OrderedNoise):
+            return noise.on(change(noise.base))
+        if not _has_pair(noise):
+            return noise
+        share = part * (noise.share / whole if isinstance(noise, JointGaussianNoise) else 1)
+        return JointGaussianNoise.calibrate_share(epsilon, delta, noise.sensitivity, noise.groups, share)
+
+    if isinstance(operator, CapSearch):
+        least, *between, most = (_calibrate(choice, part, epsilon, delta) for choice in operator.choices)
+        return replace(operator, least=least, most=most, between=tuple(between))
+    if isinstance(operator, Marginals):
+        return replace(operator, table=_change(operator.table, change))
+    if isinstance(operator, Together):
+        inner = operator.aggregation
+        return operator if inner is None else replace(operator, aggregation=_change(inner, change))
+    assert isinstance(operator, Aggregation)
+    return _change(operator, change)
+
+
+def _change(aggregation: Aggregation, change: Callable[[Noise], Noise]) -> Aggregation:
+    return replace(aggregation, outputs=tuple(change_noise(output, change) for output in aggregation.outputs))

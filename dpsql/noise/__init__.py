@@ -1,7 +1,6 @@
 """The only source of randomness: the operating system's entropy, and exact samplers over the integers.
 
 entropy.py         uniform words, integers and reals
-samplers.py        Bernoulli, geometric, discrete Laplace and rounded Gaussian variables; noise that is removed step by step
-group_sampling.py  the groups kept for each privacy unit
+samplers.py        Bernoulli, geometric, discrete Laplace and rounded Gaussian variables; chains of noise; groups of a unit
 selection.py       private choices: exponential mechanism, permute-and-flip, noisy max
 """

@@ -52,10 +52,9 @@ from dpsql.owner.column_checks import (
     find_known_bounds,
 )
 from dpsql.policy import model
-from dpsql.policy.edits import set_values
 from dpsql.policy.model import Column, NameMapping, Policy, Table
 from dpsql.policy.tables import ZONED
-from dpsql.policy.toml import TODO, parse_toml, write_toml
+from dpsql.policy.toml import TODO, parse_toml, set_values, write_toml
 from dpsql.policy.unit_guess import names_a_thing, write_unit
 from dpsql.policy.validate import fold, write_bound
 from dpsql.privacy.accountants import suggest_delta

@@ -1,6 +1,9 @@
 """The owner's report as an HTML page, text, JSON or CSV.
 
 The page has no script, fetches nothing, follows light and dark, and is readable with styles off.
+
+Its pictures are inline SVG. Shapes carry plain attributes (stroke, dashes), so a picture can be read where styles are off;
+classes let the page colour them.
 """
 
 from __future__ import annotations
@@ -8,15 +11,16 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import shlex
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from dpsql.errors import Error
 from dpsql.ledger.ledger import Ledger
 from dpsql.ledger.state_files import write_private
 from dpsql.policy.model import Policy
-from dpsql.report.charts import draw_charts
 from dpsql.report.data import make_report
 from dpsql.report.figures import certainty_text
 from dpsql.report.tables import (
@@ -368,3 +372,322 @@ def _write_text(data: Data) -> str:
     lines += ["Assumptions:"] + [f"  {sentence}" for sentence in data["assumptions"]["sentences"]]
     lines += [f"Note: {notice}" for notice in data["notices"]]
     return "\n".join(lines) + "\n"
+
+
+Point = tuple[float, float]
+
+_LEFT, _RIGHT, _TOP, _BOTTOM = 72, 26, 18, 48
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A range of values, its ticks, and its label. ``ticks`` are (value, label)."""
+
+    label: str
+    low: float
+    high: float
+    ticks: tuple[tuple[float, str], ...]
+    log: bool = False
+
+    @classmethod
+    def linear(cls, label: str, low: float, high: float, unit: str = "") -> Scale:
+        """Return an axis with about five ticks at round numbers; ``unit`` ``"%"`` shows fractions as percent."""
+        high = high if high > low else low + 1
+        step = _round_step((high - low) / 5)
+        first = math.ceil(low / step - 1e-9)
+        values = [k * step for k in range(first, math.floor(high / step + 1e-9) + 1)]
+        return cls(label, low, high, tuple((v, f"{v:.0%}" if unit == "%" else f"{v:.6g}") for v in values))
+
+    @classmethod
+    def counts(cls, label: str, high: int) -> Scale:
+        """Return an axis from 0 to ``high``, with ticks at whole numbers only."""
+        step = max(1, round(_round_step(high / 6)))
+        return cls(label, 0, high, tuple((float(v), str(v)) for v in range(0, high + 1, step)))
+
+    @classmethod
+    def powers(cls, label: str, low: float, high: float) -> Scale:
+        """Return a logarithmic axis with ticks at powers of ten."""
+        first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+        every = max(1, (last - first) // 4)
+        ticks = tuple((10.0**k, "1" if k == 0 else f"10{_raised(k)}") for k in range(last, first - 1, -every))
+        return cls(label, 10.0**first, 10.0**last, ticks, log=True)
+
+    def place(self, value: float) -> float:
+        """Place a value on the axis, from 0 to 1 (held to the ends)."""
+        if self.log:
+            value = max(value, self.low)
+            at = math.log(value / self.low) / math.log(self.high / self.low)
+        else:
+            at = (value - self.low) / (self.high - self.low)
+        return min(1.0, max(0.0, at))
+
+
+@dataclass
+class Picture:
+    """One chart. ``title`` and ``text`` are read out by screen readers, and shown where pictures are off."""
+
+    title: str
+    text: str
+    x: Scale
+    y: Scale
+    width: int = 470
+    height: int = 300
+    shapes: list[Html] = field(default_factory=list)
+
+    def at(self, x: float, y: float) -> Point:
+        """Return a point of the data in pixels of the view box."""
+        return (
+            round(_LEFT + self.x.place(x) * (self.width - _LEFT - _RIGHT), 1),
+            round(self.height - _BOTTOM - self.y.place(y) * (self.height - _TOP - _BOTTOM), 1),
+        )
+
+    def line(self, points: Sequence[Point], kind: str = "first", dash: str | None = None) -> None:
+        """Draw a line through the points; ``kind`` is the class that colours it."""
+        pen = {
+            "stroke": "currentColor",
+            "stroke_width": 2,
+            "stroke_dasharray": dash,
+            "stroke_linejoin": "round",
+        }
+        self._add("polyline", f"line {kind}", fill="none", points=self._path(points), **pen)
+
+    def area(self, points: Sequence[Point], kind: str = "first") -> None:
+        """Draw the area between the points and the x axis."""
+        base = self.y.low
+        ring = [(points[0][0], base), *points, (points[-1][0], base)]
+        self._add("polygon", f"area {kind}", fill="currentColor", fill_opacity=0.08, points=self._path(ring))
+
+    def bar(self, x: float, y: float, width: float, kind: str = "first") -> None:
+        """Draw a bar from the x axis, ``width`` in units of x."""
+        left, top = self.at(x - width / 2, y)
+        right, bottom = self.at(x + width / 2, self.y.low)
+        box = {"x": left, "y": top, "width": right - left, "height": max(0.5, bottom - top), "rx": 3}
+        self._add("rect", f"bar {kind}", fill="currentColor", fill_opacity=0.25, **box)
+
+    def dot(self, x: float, y: float, kind: str = "first", hollow: bool = False, title: str = "") -> None:
+        """Draw a mark; hollow for refused statements. Browsers show ``title`` as a tooltip."""
+        px, py = self.at(x, y)
+        inner = tag("title", title) if title else ""
+        pen: dict[str, object] = {"fill": "currentColor"}
+        if hollow:
+            kind, pen = f"{kind} hollow", {"fill": "none", "stroke": "currentColor", "stroke_width": 1.5}
+        self._add("circle", f"dot {kind}", inner, cx=px, cy=py, r=4, **pen)
+
+    def label(
+        self,
+        x: float,
+        y: float,
+        text: str,
+        *,
+        kind: str = "",
+        anchor: str = "start",
+        dx: float = 6,
+        dy: float = -6,
+    ) -> None:
+        """Write text next to a point."""
+        px, py = self.at(x, y)
+        self._write(f"label {kind}", px + dx, py + dy, text, anchor)
+
+    def key(self, entries: Sequence[tuple[str, str, str | None]], right: float, top: float) -> None:
+        """Write names of lines (label, kind, dash) one below the other, their right end at a point of the data."""
+        px, py = self.at(right, top)
+        for i, (text, kind, dash) in enumerate(entries):
+            y = py + 18 * i
+            self._segment(f"line {kind}", px - 26, px, y, y, stroke_width=2, stroke_dasharray=dash)
+            self._write(f"label {kind}", px - 34, y + 4, text, "end")
+
+    def upright(self, x: float, text: str, kind: str = "quiet") -> None:
+        """Draw a vertical line through the whole picture, labelled at its top."""
+        (px, bottom), (_, top) = self.at(x, self.y.low), self.at(x, self.y.high)
+        dx, anchor = (-6, "end") if self.x.place(x) > 0.7 else (6, "start")
+        self._segment(f"rule {kind}", px, px, top, bottom, stroke_dasharray="3 4")
+        self._write(f"label {kind}", px + dx, top + 11, text, anchor)
+
+    def svg(self) -> Html:
+        """Return the picture as an ``<svg>`` element."""
+        drawn, self.shapes = self.shapes, []
+        self._draw_grid()
+        drawn, self.shapes = [*self.shapes, *drawn], drawn
+        head = {"width": self.width, "height": self.height, "title": self.title, "text": self.text}
+        return fill("chart.svg", **head, shapes=join(drawn))
+
+    def _draw_grid(self) -> None:
+        (x0, y0), (x1, y1) = self.at(self.x.low, self.y.low), self.at(self.x.high, self.y.high)
+        for value, name in self.y.ticks:
+            _, py = self.at(self.x.low, value)
+            self._segment("grid", x0, x1, py, py, stroke_opacity=0.15)
+            self._write("tick", x0 - 9, py + 4, name, "end")
+        for value, name in self.x.ticks:
+            self._write("tick", self.at(value, self.y.low)[0], y0 + 19, name, "middle")
+        self._segment("axis", x0, x1, y0, y0)
+        self._write("name", x1, self.height - 8, self.x.label, "end")
+        self._write("name", -y1, 13, self.y.label, "end", transform="rotate(-90)")
+
+    def _path(self, points: Sequence[Point]) -> str:
+        return " ".join(f"{px:g},{py:g}" for px, py in (self.at(*point) for point in points))
+
+    def _segment(self, kind: str, x1: float, x2: float, y1: float, y2: float, **more: object) -> None:
+        self._add("line", kind, stroke="currentColor", x1=x1, x2=x2, y1=y1, y2=y2, **more)
+
+    def _write(self, kind: str, x: float, y: float, text: str, anchor: str, **more: object) -> None:
+        self._add("text", kind, text, fill="currentColor", x=x, y=y, text_anchor=anchor, **more)
+
+    def _add(self, name: str, kind: str, inner: object = "", **attributes: object) -> None:
+        self.shapes.append(tag(name, inner, class_=kind, **attributes))
+
+
+def _round_step(rough: float) -> float:
+    power = 10.0 ** math.floor(math.log10(rough))
+    return float(min((s * power for s in (1, 2, 2.5, 5, 10)), key=lambda step: abs(step - rough)))
+
+
+def _raised(power: int) -> str:
+    return str(power).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+
+
+_FLOOR = 1e-12
+_LINES = [("whole budget", "second", "7 4"), ("spent so far", "first", None)]
+
+
+def draw_charts(data: Data) -> Html:
+    """Draw all figures as HTML, each with a caption that says in words what it shows."""
+    drawn = data["pictures"]
+    figures = (
+        _figure("burn-down", draw_burn_down(drawn["burn_down"]), "wide"),
+        _figure("epsilon-delta", draw_privacy_profile(drawn["epsilon_delta"], data["left"])),
+        _figure("trade-off", draw_tradeoff(drawn["tradeoff"])),
+        _figure("attacker", draw_certainty(drawn["attacker"])),
+        _figure("groups", draw_groups(drawn["groups"], drawn["attacker"]["symbol"])),
+    )
+    return tag("div", join(figures), class_="gallery")
+
+
+def draw_burn_down(data: Data) -> Picture:
+    """Draw epsilon left after each charge."""
+    steps, limit, charges = data["steps"], data["limit"], max(1, data["charges"])
+    sign = data["symbol"]
+    lowest = max(-limit / 4, min([0.0, *(mark["level"] for mark in data["refused"])]))
+    picture = Picture(
+        "Budget left after each charge",
+        f"The largest {sign} that one more statement could have had. Each step is a charge, each hollow mark a "
+        "refused statement at the level it asked for.",
+        Scale.counts("charges", charges),
+        Scale.linear(f"{sign} left", lowest, limit * 1.08),
+        width=980,
+        height=320,
+    )
+    picture.line([(0, limit), (charges, limit)], "quiet", "3 4")
+    picture.label(charges, limit, f"limit {sign}={limit:.4g}", kind="quiet", anchor="end", dx=0)
+    if lowest < 0:
+        picture.line([(0, 0), (charges, 0)], "quiet")
+    corners: list[tuple[float, float]] = []
+    for step in steps:
+        corners += [(step["charges"], corners[-1][1])] if corners else []
+        corners.append((step["charges"], step["left"]))
+    if len(corners) > 1:
+        picture.line(corners, "first")
+    if len(steps) <= 60:
+        for step in steps:
+            picture.dot(step["charges"], step["left"], "first", title=step["text"])
+    for mark in data["refused"]:
+        picture.dot(mark["charges"], mark["level"], "second", hollow=True, title=f"refused: {mark['text']}")
+    return picture
+
+
+def draw_privacy_profile(data: Data, left: Data) -> Picture:
+    """Draw delta as a function of epsilon, for the promise and for the charges."""
+    limit = left["limit"]
+    text = (
+        "How likely (δ, logarithmic) the loss of one unit may exceed each ε: for the whole budget, and "
+        "for the charges so far. Lower is more private."
+    )
+    x, y = Scale.linear("ε", 0, data["epsilon"][-1]), Scale.powers("δ", _FLOOR, 1)
+    picture = Picture("Privacy profile", text, x, y)
+    for name, kind in (("promise", "second"), ("spent", "first")):
+        points = [(e, max(d, _FLOOR)) for e, d in zip(data["epsilon"], data[name], strict=True)]
+        end = next((i for i, (_, d) in enumerate(points) if d <= _FLOOR), len(points) - 1)
+        if end == 0:
+            continue
+        picture.line(points[: end + 1], kind, None if kind == "first" else "7 4")
+    picture.key(_LINES, data["epsilon"][-1], 10**-1.5)
+    picture.upright(limit["epsilon"], f"ε={limit['epsilon']:.4g}")
+    return picture
+
+
+def draw_tradeoff(data: Data) -> Picture:
+    """Draw the trade-off between the two errors of an attacker who tests for one unit."""
+    text = (
+        "An attacker who tests whether one unit is in the data: the share of false alarms against the least "
+        "share of misses. The diagonal is guessing, perfect privacy; the corner at 0 would be certainty."
+    )
+    picture = Picture(
+        "Trade-off",
+        text,
+        Scale.linear("false alarms", 0, 1, "%"),
+        Scale.linear("misses, at least", 0, 1, "%"),
+    )
+    picture.line([(0, 1), (1, 0)], "quiet", "3 4")
+    for name, kind in (("promise", "second"), ("spent", "first")):
+        picture.line([(float(a), float(b)) for a, b in data[name]], kind, None if kind == "first" else "7 4")
+    entries = [("guessing", "quiet", "3 4"), *reversed(_LINES)]
+    if "by_rule" in data:
+        picture.line([(float(a), float(b)) for a, b in data["by_rule"]], "quiet", "1 3")
+        entries.append(("all of the rule", "quiet", "1 3"))
+    picture.key(entries, 1, 0.95)
+    return picture
+
+
+def draw_certainty(data: Data) -> Picture:
+    """Draw the highest certainty about one unit, as a function of epsilon."""
+    (limit, most), (spent, sure) = data["promise"], data["spent"]
+    text = (
+        f"The highest certainty about one unit that the answers allow to somebody who gave even odds before: "
+        f"{certainty_text(sure)} by now, {certainty_text(most)} when the budget is used up."
+        + (
+            ""
+            if data["symbol"] == "ε"
+            else " It is how often the best test is right: single answers may say more."
+        )
+    )
+    curve = [(float(x), float(y)) for x, y in data["curve"]]
+    picture = Picture(
+        "Attacker's certainty",
+        text,
+        Scale.linear(data["symbol"], 0, curve[-1][0]),
+        Scale.linear("certainty", 0.5, 1, "%"),
+    )
+    picture.area(curve)
+    picture.line(curve, "first")
+    picture.dot(limit, most, "second")
+    picture.label(limit, most, f"whole budget {certainty_text(most)}", kind="second", dx=10, dy=16)
+    if spent:
+        picture.dot(spent, sure, "first")
+        if abs(spent - limit) > 0.02 * curve[-1][0]:
+            picture.label(spent, sure, f"by now {certainty_text(sure)}", kind="first", dx=10, dy=16)
+    return picture
+
+
+def draw_groups(data: list[tuple[int, float, float, float]], sign: str = "ε") -> Picture:
+    """Draw the certainty about one to five units together."""
+    times = "k² times" if sign == "ρ" else "k times"
+    together = "such as a family, or one person's months if a unit is one month"
+    text = (
+        f"The certainty about several units that belong together ({together}): k units have {times} the {sign}."
+        + (
+            f" The chance of failure grows too: δ={data[0][2]:.2g} for one, δ={data[-1][2]:.2g} for five."
+            if data[0][2]
+            else ""
+        )
+    )
+    x = Scale("units together", 0.4, 5.6, tuple((float(k), str(k)) for k, *_ in data))
+    picture = Picture("Group privacy", text, x, Scale.linear("certainty", 0.5, 1.0, "%"))
+    for k, epsilon, _, sure in data:
+        picture.bar(k, sure, 0.62)
+        told = certainty_text(sure).replace("over ", ">")
+        picture.label(k, sure, told, anchor="middle", dx=0, dy=18 if sure > 0.93 else -8)
+        picture.label(k, 0.5, f"{sign}={epsilon:.3g}", kind="quiet", anchor="middle", dx=0, dy=-9)
+    return picture
+
+
+def _figure(name: str, picture: Picture, kind: str = "narrow") -> Html:
+    return fill("figure.html", id=name, kind=kind, title=picture.title, text=picture.text, svg=picture.svg())

@@ -31,10 +31,10 @@ from dpsql.client.channel import is_this_machine
 from dpsql.errors import Error, PolicyError
 from dpsql.ledger.ledger import Ledger
 from dpsql.privacy.records import BudgetState, Entry
-from dpsql.report.charts import draw_charts
 from dpsql.report.data import describe_entry, make_report
 from dpsql.report.pages import (
     REFUSALS,
+    draw_charts,
     write_accountants,
     write_assumptions,
     write_bar,

@@ -26,7 +26,7 @@ from dpsql.privacy.amounts import SYMBOLS, Amount
 from dpsql.privacy.dated_events import list_periods, say_paying
 from dpsql.privacy.events import DiscreteLaplace, Event, NoiseReduction, compose_events
 from dpsql.privacy.periods import intersect, parse_periods, remove_days, say_periods, unite
-from dpsql.report.charge_explanation import chooses_groups, explain_debit, explain_loss, find_named_tables
+from dpsql.report.data import chooses_groups, explain_debit, explain_loss, find_named_tables
 from dpsql.session.explanation import Errors, Explanation, Why, WhyPart, end_sentence, explain_error
 from dpsql.session.stored_blocks import PreparedPlan
 

@@ -313,7 +313,7 @@ def _format_queries(explanation: Explanation) -> list[str]:
     """Return an explanation's exact SQL, laid out; over several statements without duplicates."""
     if not explanation.sql:
         return []
-    from dpsql.exact.layout import (
+    from dpsql.exact.normal_form import (
         format_sql,  # imports a parser, which the sentences alone don't need
     )
 

@@ -24,7 +24,7 @@ from dpsql.language.parameter_values import Params
 from dpsql.language.statements import PRICED, Statement, parse
 from dpsql.ledger.ledger import BudgetState, Entry, Ledger
 from dpsql.ledger.state_files import place_ledger
-from dpsql.mechanisms.joint_gaussian import calibrate_together, find_pair
+from dpsql.mechanisms.marginals import calibrate_together, find_pair
 from dpsql.policy.model import Policy
 from dpsql.privacy.events import Composed, Event, compose_events
 from dpsql.privacy.filters import ACCOUNTANTS

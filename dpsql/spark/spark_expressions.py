@@ -1,6 +1,6 @@
 """Operators, aggregates and windows of exact queries in Spark's SQL; see :mod:`dpsql.spark.spark_values`.
 
-They are apart from the clauses of :mod:`dpsql.spark.spark_writer`: together they would be a thousand lines.
+They are apart from the clauses of :mod:`dpsql.spark.spark_engine`: together they would be a thousand lines.
 """
 
 from __future__ import annotations

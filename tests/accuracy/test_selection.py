@@ -17,7 +17,7 @@ import pytest
 import dpsql
 from dpsql.mechanisms.per_group import GroupSelector
 from dpsql.noise.entropy import Entropy
-from dpsql.noise.group_sampling import choose_groups
+from dpsql.noise.samplers import choose_groups
 from tests.support.accuracy import Table
 
 UNITS, MEAN, KEYS = 30_000, 10.3, 330_000

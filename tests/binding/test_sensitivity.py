@@ -34,7 +34,7 @@ from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise, change_noise
 from dpsql.mechanisms.quantiles import Quantiles
 from dpsql.mechanisms.selection.exponential import MostFrequent
 from dpsql.noise.entropy import Entropy
-from dpsql.noise.group_sampling import find_runs
+from dpsql.noise.samplers import find_runs
 from tests.support import inside
 from tests.support.grammar import LIMITS, UNITS, WITHOUT_CAPS, Databases, open_databases, statements
 from tests.support.moves import (

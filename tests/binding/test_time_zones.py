@@ -24,7 +24,7 @@ import pytest
 import dpsql
 from dpsql.owner.policy_check import check_policy
 from dpsql.owner.policy_init import init_policy
-from dpsql.policy.time_zones import TIME_ZONES
+from dpsql.policy.tables import TIME_ZONES
 
 HEAD = """
 [budget]

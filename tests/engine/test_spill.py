@@ -17,9 +17,9 @@ import pyarrow as pa
 import pytest
 
 import dpsql
-from dpsql.engine import spill
+from dpsql.engine import base
+from dpsql.engine.base import SPILL_PREFIX, SpillDirectory
 from dpsql.engine.duckdb import DuckDBEngine
-from dpsql.engine.spill import SPILL_PREFIX, SpillDirectory
 from dpsql.errors import PolicyError
 from dpsql.policy.model import Policy
 
@@ -179,7 +179,7 @@ def test_without_a_place_it_is_the_state_directory(
 def test_a_place_that_can_not_be_is_refused_in_our_words(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(PolicyError, match="create a directory for spilled rows below") as told:
-        spill.make_spill_directory(str(tmp_path / "file" / "below"))
+        base.make_spill_directory(str(tmp_path / "file" / "below"))
     assert told.value.hint is not None
     assert "temp_directory" in told.value.hint
 
@@ -196,7 +196,7 @@ def test_a_forked_process_neither_removes_nor_keeps(tmp_path: Path) -> None:
     sleeper = subprocess.Popen(
         [
             sys.executable, "-c",
-            "import os, sys, time\nfrom dpsql.engine.spill import SpillDirectory\n"
+            "import os, sys, time\nfrom dpsql.engine.base import SpillDirectory\n"
             f"d = SpillDirectory({str(tmp_path)!r})\n"
             "if os.fork() == 0:\n    os.close(1)\n    time.sleep(60)\n    os._exit(0)\n"
             "print(d.path, flush=True)\nos.kill(os.getpid(), 9)\n",
@@ -240,8 +240,8 @@ def test_without_locks_nothing_is_swept(tmp_path: Path, monkeypatch: pytest.Monk
     def refuse(*given: object) -> None:
         raise OSError("no locks here")
 
-    assert spill.fcntl is not None
-    monkeypatch.setattr(spill.fcntl, "flock", refuse)
+    assert base.fcntl is not None
+    monkeypatch.setattr(base.fcntl, "flock", refuse)
     SpillDirectory(tmp_path).close()
     assert left.exists()
     monkeypatch.undo()

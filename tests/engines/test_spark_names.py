@@ -17,7 +17,7 @@ from dpsql.binding.plan import Plan, PrivateBlock
 from dpsql.errors import BindError
 from dpsql.exact.gate import Gate
 from dpsql.mechanisms.base import fill_parameters
-from dpsql.spark.spark_writer import spark_sql
+from dpsql.spark.spark_engine import spark_sql
 from tests.support import inside
 from tests.support.engines import Engine
 from tests.support.hostile import FORMS, NAMES, PERSON, POLICY, TABLES, Neighbours, written

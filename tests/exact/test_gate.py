@@ -15,8 +15,13 @@ import dpsql
 from dpsql.binding.values import coercion
 from dpsql.catalogue.row_names import ROW_NAMES, ROW_WORDS
 from dpsql.errors import BindError, Error
-from dpsql.exact.normal_form import UnresolvedName, normalise, write_by_shape, write_parameters
-from dpsql.exact.shapes import restore_values
+from dpsql.exact.normal_form import (
+    UnresolvedName,
+    normalise,
+    restore_values,
+    write_by_shape,
+    write_parameters,
+)
 from dpsql.language.dialect import parse_fragment, to_sql
 from tests.support.nasty import COLUMNS, COMPARED, EXPRESSIONS, bound, fill
 

@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.exact.layout import MAX_LINE_WIDTH, format_sql
+from dpsql.exact.normal_form import MAX_LINE_WIDTH, format_sql
 from dpsql.language.statements import parse
 from dpsql.mechanisms.base import SALT
 from tests.support import inside
@@ -87,7 +87,7 @@ def test_text_that_nobody_can_read_is_shown_as_it_is() -> None:
 
 def test_names_that_are_reserved_are_known() -> None:
     """The list of words that need quotes is DuckDB's own."""
-    from dpsql.exact.layout import _RESERVED
+    from dpsql.exact.normal_form import _RESERVED
 
     asked = "SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category <> 'unreserved'"
     assert {row[0] for row in duckdb.sql(asked).fetchall()} <= _RESERVED

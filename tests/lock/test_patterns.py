@@ -12,7 +12,7 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.exact.shapes import restore_values
+from dpsql.exact.normal_form import restore_values
 from dpsql.lock import lock
 from dpsql.lock.check import Serialise, check, check_pattern
 from dpsql.lock.lock import Patterns, ShapedText

@@ -16,7 +16,7 @@ from dpsql.lock.lock import columns_of
 from dpsql.lock.spark_reader import Paths, read_spark
 from dpsql.lock.tree import Known, Unproved
 from dpsql.mechanisms.base import ClaimedText, PackingClaim, RouteClaim, fill_parameters, list_claims
-from dpsql.spark.spark_writer import spark_sql
+from dpsql.spark.spark_engine import spark_sql
 from tests.support import inside
 from tests.support.hostile import FORMS, Neighbours, written
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from dpsql.mechanisms.per_group import LaplaceNoise, calibrate_gaussian
-from dpsql.mechanisms.ptr import proposals, ptr_statistics, trimmed
+from dpsql.mechanisms.ptr import ptr_statistics, trimmed
 from dpsql.mechanisms.ptr.stability_test import (
     OptimalTest,
     Stable,
@@ -116,14 +116,14 @@ def _items(rows: int) -> list[StableItem]:
         ptr_statistics.Mode("a", group, TEST, rows),
         ptr_statistics.ArgMax("a", group, 2, TEST, rows),
         ptr_statistics.Iqr("a", VALUES, TEST, LaplaceNoise(EPSILON, ptr_statistics.iqr_sensitivity()), rows),
-        proposals.ProposedMedian("a", VALUES, Fraction(1, 2), 100 * rows, TEST, noise, rows),
-        proposals.ProposedQuantile(
+        ptr_statistics.ProposedMedian("a", VALUES, Fraction(1, 2), 100 * rows, TEST, noise, rows),
+        ptr_statistics.ProposedQuantile(
             "a", VALUES, Fraction(1, 2), 100 * rows, TEST, noise, rows, Fraction(2, 5)
         ),
-        proposals.ProposedIqr(
+        ptr_statistics.ProposedIqr(
             "a", VALUES, Fraction(1, 2), 400 * rows, TEST, LaplaceNoise(EPSILON, 400 * rows), rows
         ),
-        proposals.ProposedMode(
+        ptr_statistics.ProposedMode(
             "a", group.replace("i < 200", "i < 150"), Fraction(1, 2), 100 * rows, TEST, noise, rows
         ),
         trimmed.Trimmed("a", SMOOTH, ONE, 1, Fraction(1, 4), TEST, LaplaceNoise(EPSILON, 1024), rows),

@@ -12,7 +12,7 @@ import pytest
 
 from dpsql.mechanisms.aggregation import Aggregation, Together
 from dpsql.mechanisms.base import ErrorBasis
-from dpsql.mechanisms.joint_gaussian import calibrate_together, find_pair
+from dpsql.mechanisms.marginals import calibrate_together, find_pair
 from dpsql.mechanisms.moments import Count, Sum
 from dpsql.mechanisms.per_group import (
     GaussianNoise,

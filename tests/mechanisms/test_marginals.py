@@ -14,14 +14,15 @@ import pytest
 
 from dpsql.mechanisms.aggregation import Aggregation
 from dpsql.mechanisms.base import ErrorBasis, SumsClaim
-from dpsql.mechanisms.joint_gaussian import calibrate_together, find_pair
 from dpsql.mechanisms.marginals import (
     SET_COLUMN,
     Marginal,
     MarginalNoise,
     Marginals,
     Residual,
+    calibrate_together,
     divide_rounded,
+    find_pair,
     find_shares,
     list_closure,
 )

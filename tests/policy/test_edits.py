@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 import dpsql
-from dpsql.policy.edits import set_values
-from dpsql.policy.toml import parse_toml
+from dpsql.policy.toml import parse_toml, set_values
 
 TABLE = ("tables", "v")
 CHANGES = {

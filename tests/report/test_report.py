@@ -21,8 +21,8 @@ import pytest
 from dpsql.errors import BudgetExceeded, Error, LedgerError
 from dpsql.ledger.ledger import Ledger
 from dpsql.privacy.events import Composed, DiscreteLaplace, GroupSelection, PureDP
-from dpsql.report import charts
 from dpsql.report import figures as interpretation
+from dpsql.report import pages
 from dpsql.report.data import SECTIONS, list_pictures, make_report
 from dpsql.report.pages import report_text, write_page, write_report
 from tests.support.ledgers import policy_of
@@ -241,12 +241,12 @@ def test_the_burn_down_of_many_charges_stays_small(path: Path) -> None:
     assert len(burn["steps"]) <= 502
     assert burn["steps"][-1] == {"charges": 1000, "left": 9.0, "text": "q"}
     assert all(a["left"] >= b["left"] for a, b in pairwise(burn["steps"]))
-    assert len(charts.draw_burn_down(burn).svg()) < 40_000
+    assert len(pages.draw_burn_down(burn).svg()) < 40_000
 
 
 def test_no_words_of_a_picture_are_cut_off(full: Ledger) -> None:
     """Letters beyond a picture's edge would not be shown; each is at most 9.7 pixels wide, averaged over a word."""
-    page = str(charts.draw_charts(make_report(full)))
+    page = str(pages.draw_charts(make_report(full)))
     pictures = re.findall(r'<svg viewBox="0 0 (\d+) .*?</svg>', page, re.DOTALL)
     bodies = re.findall(r"<svg .*?</svg>", page, re.DOTALL)
     assert len(bodies) >= 4

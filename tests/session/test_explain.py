@@ -20,7 +20,7 @@ from dpsql.privacy import events, filters
 from dpsql.privacy.codec import write_record
 from dpsql.privacy.dated_events import Dated
 from dpsql.privacy.records import Entry
-from dpsql.report.charge_explanation import (
+from dpsql.report.data import (
     describe_mechanism,
     explain_entry,
     explain_statement,

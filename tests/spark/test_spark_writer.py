@@ -12,8 +12,8 @@ from dpsql.errors import BindError
 from dpsql.exact.normal_form import normalise, write_parameters
 from dpsql.language.statements import parse
 from dpsql.mechanisms.base import SALT, fill_parameters
+from dpsql.spark.spark_engine import spark_sql
 from dpsql.spark.spark_values import backquote, quote_text
-from dpsql.spark.spark_writer import spark_sql
 from tests.support import inside
 from tests.support.case_files import Case
 from tests.support.corpora import CORPORA, POLICIES, queries

@@ -34,8 +34,7 @@ from dpsql.language.options import NONNEGATIVE, Options, call_of
 from dpsql.mechanisms.aggregation import Aggregation, Together
 from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.consistency import CONSISTENCY_SENTENCE, AddingColumn, Consistent, GroupingSet
-from dpsql.mechanisms.joint_gaussian import calibrate_together
-from dpsql.mechanisms.marginals import Marginals
+from dpsql.mechanisms.marginals import Marginals, calibrate_together
 from dpsql.mechanisms.moments import Count, Sum
 from dpsql.mechanisms.strategies import MARGINALS
 

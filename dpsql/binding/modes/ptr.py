@@ -28,7 +28,7 @@ from dpsql.exact.row_caps import RowCaps
 from dpsql.language import options as opt
 from dpsql.language.dialect import bind_error, privacy_error, span_of, to_sql
 from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise
-from dpsql.mechanisms.ptr import iqr_scale, proposals, ptr_statistics, trimmed
+from dpsql.mechanisms.ptr import iqr_scale, ptr_statistics, trimmed
 from dpsql.mechanisms.ptr.stability_test import (
     STABILITY_TESTS,
     StabilityTest,
@@ -261,14 +261,16 @@ class PtrBlock(AggregatingBlock):
         probability = read_probability(call) if AGGREGATE_OF_NAME[call.name].arguments[1] == 2 else None
 
         def make(query: str, epsilon: Fraction, delta: Fraction) -> StableItem:
-            step, bound = proposals.choose_proposal_grid(proposed, epsilon / 2)
+            step, bound = ptr_statistics.choose_proposal_grid(proposed, epsilon / 2)
             test, noise = self._test_and_noise(kind, epsilon, delta, bound)
             shared = (name, query, step, bound, test, noise, self.rows)
             if probability is not None:
-                return proposals.ProposedQuantile(*shared, probability)
+                return ptr_statistics.ProposedQuantile(*shared, probability)
             if call.name == "IQR":
-                return proposals.ProposedIqr(*shared)
-            return (proposals.ProposedMode if call.name == "MODE" else proposals.ProposedMedian)(*shared)
+                return ptr_statistics.ProposedIqr(*shared)
+            return (ptr_statistics.ProposedMode if call.name == "MODE" else ptr_statistics.ProposedMedian)(
+                *shared
+            )
 
         return make
 

@@ -23,7 +23,7 @@ from sqlglot.errors import SqlglotError
 from dpsql.binding.public_statement import from_items, inner_queries
 from dpsql.binding.relations.relation import From, Relation, fold
 from dpsql.errors import BindError, Span
-from dpsql.exact.shapes import strip_values
+from dpsql.exact.normal_form import strip_values
 from dpsql.language.dialect import bind_error, parse_fragment, privacy_error, to_sql
 from dpsql.language.tokens import MAX_INTEGER
 from dpsql.mechanisms.base import SHARED_PREFIX

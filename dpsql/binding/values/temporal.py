@@ -54,7 +54,7 @@ from dpsql.catalogue.date_units import (
 from dpsql.errors import did_you_mean
 from dpsql.language.dialect import bind_error, privacy_error, to_sql
 from dpsql.language.options import interval_seconds
-from dpsql.policy.time_zones import find_time_zone, suggest_time_zone
+from dpsql.policy.tables import find_time_zone, suggest_time_zone
 
 _PARTS = tuple(UNIT_OF_NAME)
 _MEASURES = tuple(unit.name for unit in DATE_UNITS if unit.measures)

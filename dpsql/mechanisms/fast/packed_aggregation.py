@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 from dpsql.mechanisms import base
 from dpsql.mechanisms.fast import FastRoute
 from dpsql.noise.entropy import Entropy
-from dpsql.noise.group_sampling import IntegerArray, choose_groups, find_runs, share_rows
+from dpsql.noise.samplers import IntegerArray, choose_groups, find_runs, share_rows
 from dpsql.numerics.exact_numbers import make_longs, make_values
 
 Hashes = NDArray[np.uint64]

@@ -44,14 +44,15 @@ import numpy as np
 import pyarrow as pa
 
 from dpsql.mechanisms import base
-from dpsql.mechanisms.fast.candidate_pruning import AskedCandidates, ThresholdPruning
 from dpsql.mechanisms.fast.candidate_scores import (
     CANDIDATE_PLACE,
     CANDIDATE_SCORE,
     CANDIDATE_SENSITIVITY,
     CANDIDATE_THRESHOLD,
+    AskedCandidates,
     CandidateScores,
     ScoredCandidates,
+    ThresholdPruning,
 )
 from dpsql.mechanisms.moments import Sum
 from dpsql.mechanisms.per_group import LaplaceNoise, Statistic

@@ -41,8 +41,7 @@ from numpy.typing import NDArray
 
 from dpsql.mechanisms.aggregation import Answered, Group, Part, index_groups
 from dpsql.mechanisms.base import ClaimedText, ErrorBasis, ExpectedError, Read, Release, RowsClaim, add_salt
-from dpsql.mechanisms.fast.candidate_pruning import CandidatePruning, PrunedCandidates
-from dpsql.mechanisms.fast.candidate_scores import CandidateScores
+from dpsql.mechanisms.fast.candidate_scores import CandidatePruning, CandidateScores, PrunedCandidates
 from dpsql.mechanisms.histograms import BIN, BIN_ROWS
 from dpsql.mechanisms.per_group import LaplaceNoise
 from dpsql.mechanisms.quantiles import RANK_CONFIDENCE

@@ -32,7 +32,7 @@ from dpsql.mechanisms.fast.packed_aggregation import (
     sort_pairs,
 )
 from dpsql.noise.entropy import Entropy
-from dpsql.noise.group_sampling import choose_groups, draw_below_each, find_runs
+from dpsql.noise.samplers import choose_groups, draw_below_each, find_runs
 from tests.support import inside
 from tests.support.moves import make_reader
 
@@ -222,7 +222,7 @@ def test_each_choice_is_as_likely_whoever_else_is_there() -> None:
 
 @pytest.mark.parametrize("few", [8, 0], ids=["drawn", "shuffled"])
 def test_every_set_of_groups_is_as_likely(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpsql.noise.group_sampling._FEW_GROUPS", few)
+    monkeypatch.setattr("dpsql.noise.samplers._FEW_GROUPS", few)
     people = 6000
     kept = choose_groups(np.repeat(np.arange(people), 5), 2, Entropy())
     assert kept is not None

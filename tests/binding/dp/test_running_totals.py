@@ -17,7 +17,7 @@ import sqlglot
 import dpsql
 from dpsql.binding.public.window_sums import find_uses
 from dpsql.mechanisms.aggregation import Aggregation
-from dpsql.mechanisms.joint_gaussian import calibrate_together, find_pair
+from dpsql.mechanisms.marginals import calibrate_together, find_pair
 from dpsql.mechanisms.ordered_noise import (
     OrderedNoise,
     SquareRootNoise,

@@ -17,7 +17,7 @@ from dpsql.exact.exact_query import Exact
 from dpsql.mechanisms.aggregation import Aggregation
 from dpsql.mechanisms.fast import packed_aggregation
 from dpsql.noise.entropy import Entropy
-from dpsql.noise.group_sampling import share_rows
+from dpsql.noise.samplers import share_rows
 from dpsql.privacy.conversions import laplace_mu, laplace_rho
 from tests.support import inside
 from tests.support.goodness import REFUSED, fixed, p_value

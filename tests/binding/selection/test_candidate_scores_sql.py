@@ -11,7 +11,7 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.mechanisms.fast import candidate_pruning, candidate_scores, column_counts
+from dpsql.mechanisms.fast import candidate_scores, column_counts
 from dpsql.mechanisms.fast.thresholds import HistogramQuery
 from tests.support import inside
 
@@ -150,15 +150,15 @@ def test_the_best_of_few_equals_duckdbs(
     """Most candidates are ruled out by rough counts: the best, and its utility, are those of all exact counts."""
     found: list[object] = []
 
-    inner = candidate_pruning.CandidatePruning.take
+    inner = candidate_scores.CandidatePruning.take
 
     def watched(*given: Any) -> object:
         found.append(inner(*given))
         return found[-1]
 
-    monkeypatch.setattr(candidate_pruning, "FEW_CANDIDATES", 0)
-    monkeypatch.setattr(candidate_pruning, "_GROUPS", 13)
-    monkeypatch.setattr(candidate_pruning.CandidatePruning, "take", watched)
+    monkeypatch.setattr(candidate_scores, "FEW_CANDIDATES", 0)
+    monkeypatch.setattr(candidate_scores, "_GROUPS", 13)
+    monkeypatch.setattr(candidate_scores.CandidatePruning, "take", watched)
     statistic = f"{times}COUNT(*) FILTER (WHERE t.{x} {op} c.{x})"
     over = f"(SELECT id + 1 AS id, {x} FROM c WHERE {x} IS NOT NULL)"
     query = f"WITH c AS {over} SELECT id, EXPMECH({statistic}, answer => TRUE) OVER c FROM t"

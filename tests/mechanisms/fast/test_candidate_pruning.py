@@ -10,12 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpsql.mechanisms.fast import candidate_pruning, column_counts, thresholds
-from dpsql.mechanisms.fast.candidate_pruning import CandidatePruning, PrunedCandidates
+from dpsql.mechanisms.fast import candidate_scores, column_counts, thresholds
 from dpsql.mechanisms.fast.candidate_scores import (
     CANDIDATE_PLACE,
     CandidateFactor,
+    CandidatePruning,
     CandidateScores,
+    PrunedCandidates,
     ScoreTerm,
 )
 from dpsql.mechanisms.fast.thresholds import BinnedColumn, HistogramQuery, ThresholdCells, Thresholds
@@ -94,8 +95,8 @@ def _below(a: float, b: float) -> bool:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small cells, small groups of neighbours, and far begins near."""
-    monkeypatch.setattr(candidate_pruning, "FEW_CANDIDATES", 0)
-    monkeypatch.setattr(candidate_pruning, "_GROUPS", 25)
+    monkeypatch.setattr(candidate_scores, "FEW_CANDIDATES", 0)
+    monkeypatch.setattr(candidate_scores, "_GROUPS", 25)
     monkeypatch.setattr(thresholds, "_CELL_BITS", 5)
     monkeypatch.setattr(selection, "FAR_BITS", 2)
 
@@ -103,7 +104,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_rows_that_must_stay(small: None) -> None:
     sweep, rows = made(1, ">=", "count", False)
     rows = Rows(rows.candidates, rows.column, room=0)
-    assert candidate_pruning.group_countable(sweep, rows) is None
+    assert candidate_scores.group_countable(sweep, rows) is None
     assert rows.asked == []
     assert ThresholdCells.between(HistogramQuery("h", "x"), Thresholds(np.array([0, 1 << 62])), False) is None
     doubles = HistogramQuery("h", "x", doubles=True)
@@ -211,7 +212,7 @@ def test_bounds_that_forget_something_are_found_out(
     small: None, factor: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Negative control: what is within reach, or what one unit moves candidates by, left out of what may be near."""
-    monkeypatch.setattr(candidate_pruning, "_GROUPS", 100)
+    monkeypatch.setattr(candidate_scores, "_GROUPS", 100)
     monkeypatch.setattr(thresholds, "_CELL_BITS", 12)
     looked_at(1, ">=", factor, False)
     kind = (

@@ -11,13 +11,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpsql.mechanisms.fast import candidate_pruning, thresholds
-from dpsql.mechanisms.fast.candidate_pruning import AskedCandidates, CandidateCells, ThresholdPruning
+from dpsql.mechanisms.fast import candidate_scores, thresholds
 from dpsql.mechanisms.fast.candidate_scores import (
     CANDIDATE_PLACE,
+    AskedCandidates,
+    CandidateCells,
     CandidateFactor,
     CandidateScores,
     ScoreTerm,
+    ThresholdPruning,
 )
 from dpsql.mechanisms.fast.thresholds import HistogramQuery
 from dpsql.mechanisms.selection.above_threshold import AboveThreshold, ThresholdNoise
@@ -33,8 +35,8 @@ RATE = Fraction(1, 12)
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small cells, small groups of neighbours, and far begins near."""
-    monkeypatch.setattr(candidate_pruning, "FEW_CANDIDATES", 0)
-    monkeypatch.setattr(candidate_pruning, "_GROUPS", 25)
+    monkeypatch.setattr(candidate_scores, "FEW_CANDIDATES", 0)
+    monkeypatch.setattr(candidate_scores, "_GROUPS", 25)
     monkeypatch.setattr(thresholds, "_CELL_BITS", 5)
     monkeypatch.setattr(selection, "FAR_BITS", 2)
 
@@ -94,12 +96,12 @@ def test_bounds_that_forget_something_are_found_out(small: None, monkeypatch: py
         with pytest.raises(AssertionError):
             for seed in range(8):
                 looked_at(seed, ">=", "count", False)
-    corners = candidate_pruning.CandidateCells._find_corners
+    corners = candidate_scores.CandidateCells._find_corners
 
     def high(self: Any) -> Any:
         return [np.maximum.reduce(corners(self))]
 
-    monkeypatch.setattr(candidate_pruning.CandidateCells, "_find_corners", high)
+    monkeypatch.setattr(candidate_scores.CandidateCells, "_find_corners", high)
     with pytest.raises(AssertionError):
         for seed in range(8):
             looked_at(seed, ">=", "count", False)
@@ -147,7 +149,7 @@ def sample(op: AboveThreshold, rows: Rows, n: int, label: str) -> np.ndarray:
 
 def test_releases_follow_the_exact_law(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Hits have the law of all exact statistics, though some candidates are far; and forgetting these is found out."""
-    monkeypatch.setattr(candidate_pruning, "_GROUPS", 5)
+    monkeypatch.setattr(candidate_scores, "_GROUPS", 5)
     monkeypatch.setattr(selection, "FAR_BITS", 1)
     op, rows = operator(NOISE)
     far = [few.short.far for level in range(1, 9) if (few := op._prune(rows, level, Entropy())) is not None]

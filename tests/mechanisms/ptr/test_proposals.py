@@ -16,7 +16,7 @@ import pytest
 
 from dpsql.mechanisms.per_group import LaplaceNoise
 from dpsql.mechanisms.ptr import stability_test
-from dpsql.mechanisms.ptr.proposals import (
+from dpsql.mechanisms.ptr.ptr_statistics import (
     ProposedIqr,
     ProposedMode,
     ProposedQuantile,

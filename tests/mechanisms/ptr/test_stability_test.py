@@ -30,8 +30,15 @@ from dpsql.mechanisms.ptr.iqr_scale import (
     measure_bin_distance,
     measure_scale_radius,
 )
-from dpsql.mechanisms.ptr.proposals import ProposedMedian, choose_proposal_grid
-from dpsql.mechanisms.ptr.ptr_statistics import ArgMax, Iqr, Mode, Quantile, iqr_sensitivity
+from dpsql.mechanisms.ptr.ptr_statistics import (
+    ArgMax,
+    Iqr,
+    Mode,
+    ProposedMedian,
+    Quantile,
+    choose_proposal_grid,
+    iqr_sensitivity,
+)
 from dpsql.mechanisms.ptr.stability_test import (
     NOT_STABLE,
     Neighbours,
