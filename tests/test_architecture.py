@@ -87,14 +87,19 @@ MODULES = dict(modules())
 
 
 @cache
+def read_tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
 def imports(path: Path) -> tuple[tuple[str, bool, bool, int], ...]:
     """Imported name, whether at import time, whether for type checkers only, line."""
-    return tuple(_walk(ast.parse(path.read_text()), True, False))
+    return tuple(_walk(read_tree(path), True, False))
 
 
 def _walk(node: ast.AST, at_import: bool, typing_only: bool) -> Iterator[tuple[str, bool, bool, int]]:
     for child in ast.iter_child_nodes(node):
-        inside = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        inside = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
         if isinstance(child, ast.Import):
             for item in child.names:
                 yield item.name, at_import, typing_only, child.lineno
@@ -110,7 +115,7 @@ def _walk(node: ast.AST, at_import: bool, typing_only: bool) -> Iterator[tuple[s
                 yield from _walk(ast.Module([part], []), at_import, True)
             for part in child.orelse:
                 yield from _walk(ast.Module([part], []), at_import, typing_only)
-        else:
+        elif isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
             yield from _walk(child, at_import and not inside, typing_only)
 
 
@@ -208,7 +213,7 @@ def public_names() -> dict[str, set[str]]:
     """Return the public top-level names of the package, each with the modules that define it."""
     found: dict[str, set[str]] = {}
     for module, path in MODULES.items():
-        for node in ast.parse(path.read_text()).body:
+        for node in read_tree(path).body:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                 names = [node.name]
             elif isinstance(node, ast.Assign):
@@ -253,7 +258,7 @@ def test_modules_are_short_and_say_what_they_are(module: str) -> None:
     source = path.read_text()
     assert source.count("\n") <= LONGEST, f"{module} is longer than {LONGEST} lines"
     assert path.stem not in ("utils", "util", "helpers", "misc", "common")
-    assert ast.get_docstring(ast.parse(source)) or not source.strip(), f"{module} has no docstring"
+    assert ast.get_docstring(read_tree(path)) or not source.strip(), f"{module} has no docstring"
 
 
 def test_the_rules_can_fail(tmp_path: Path) -> None:

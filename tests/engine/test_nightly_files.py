@@ -168,7 +168,7 @@ def near(found: Any, expected: Any, slack: float) -> bool:
     return bool(found == expected)
 
 
-@pytest.mark.parametrize("count", [40, pytest.param(400, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [12, pytest.param(400, marks=pytest.mark.long)])
 def test_statements_of_each_kind_equal_duckdb(tmp_path: Path, count: int) -> None:
     data = tmp_path / "data"
     data.mkdir()
@@ -183,9 +183,7 @@ def test_statements_of_each_kind_equal_duckdb(tmp_path: Path, count: int) -> Non
         con.register("given", whole)
         con.execute("CREATE TABLE visits AS FROM given")
         for text in SAME:
-            expected = con.execute(
-                text.replace("COUNT(*) AS n, SUM(amount)", "COUNT(*) AS n, SUM(amount)")
-            ).fetchall()
+            expected = con.execute(text).fetchall()
             found = session.sql(text).fetchall()
             assert len(found) == len(expected), (text, found, expected)
             for mine, theirs in zip(found, expected, strict=True):
