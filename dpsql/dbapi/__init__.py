@@ -156,7 +156,7 @@ class Cursor:
         """The number of rows of the last result; -1 before anything ran."""
         return -1 if self.result is None else len(self._rows)
 
-    def execute(self, operation: str, parameters: Sequence[Any] | Mapping[str, Any] | None = None) -> Cursor:
+    def execute(self, operation: str, parameters: Sequence[object] | Mapping[str, object] | None = None) -> Cursor:
         """Run a statement and keep its rows; of several, the last one's.
 
         Raises:
@@ -172,7 +172,7 @@ class Cursor:
         return self
 
     def executemany(
-        self, operation: str, seq_of_parameters: Sequence[Sequence[Any] | Mapping[str, Any]]
+        self, operation: str, seq_of_parameters: Sequence[Sequence[object] | Mapping[str, object]]
     ) -> Cursor:
         """Run the statement once per set of parameters, and pay for each."""
         for parameters in seq_of_parameters:

@@ -82,11 +82,11 @@ class DpsqlCompiler(compiler.SQLCompiler):
     def visit_ilike_case_insensitive_operand(self, element: Any, **given: Any) -> str:
         return str(element.element._compiler_dispatch(self, **given))
 
-    def visit_ilike_op_binary(self, binary: Any, operator: Any, **given: Any) -> str:
+    def visit_ilike_op_binary(self, binary: object, operator: object, **given: object) -> str:
         """Return ``a ILIKE pattern``; the pattern stays a value, which lower(pattern) would not be."""
         return self._write_ilike(binary, "ILIKE", given)
 
-    def visit_not_ilike_op_binary(self, binary: Any, operator: Any, **given: Any) -> str:
+    def visit_not_ilike_op_binary(self, binary: object, operator: object, **given: object) -> str:
         return self._write_ilike(binary, "NOT ILIKE", given)
 
     def _write_ilike(self, binary: Any, word: str, given: dict[str, Any]) -> str:
@@ -109,17 +109,17 @@ class DpsqlCompiler(compiler.SQLCompiler):
 class DpsqlTypeCompiler(compiler.GenericTypeCompiler):
     """Writes types: a Python float is a DOUBLE, and texts have no length."""
 
-    def visit_FLOAT(self, type_: Any, **given: Any) -> str:  # noqa: N802 - the name is SQLAlchemy's
+    def visit_FLOAT(self, type_: object, **given: object) -> str:  # noqa: N802 - the name is SQLAlchemy's
         """Return DOUBLE: FLOAT has 32 bits."""
         return "DOUBLE"
 
-    def visit_VARCHAR(self, type_: Any, **given: Any) -> str:  # noqa: N802
+    def visit_VARCHAR(self, type_: object, **given: object) -> str:  # noqa: N802
         return "VARCHAR"
 
-    def visit_DATETIME(self, type_: Any, **given: Any) -> str:  # noqa: N802
+    def visit_DATETIME(self, type_: object, **given: object) -> str:  # noqa: N802
         return "TIMESTAMP"
 
-    def visit_BLOB(self, type_: Any, **given: Any) -> str:  # noqa: N802
+    def visit_BLOB(self, type_: object, **given: object) -> str:  # noqa: N802
         return "BLOB"
 
 
@@ -185,53 +185,53 @@ class DpsqlDialect(default.DefaultDialect):
             )
         return [given.pop("database", ":memory:")], {"policy": url.database, **given}
 
-    def do_begin(self, dbapi_connection: Any) -> None:
+    def do_begin(self, dbapi_connection: object) -> None:
         """Do nothing: there are no transactions."""
 
-    def get_isolation_level(self, dbapi_connection: Any) -> Any:
+    def get_isolation_level(self, dbapi_connection: object) -> Any:
         return "AUTOCOMMIT"
 
-    def get_isolation_level_values(self, dbapi_connection: Any) -> Any:
+    def get_isolation_level_values(self, dbapi_connection: object) -> Any:
         return ["AUTOCOMMIT"]
 
-    def get_default_isolation_level(self, dbapi_connection: Any) -> Any:
+    def get_default_isolation_level(self, dbapi_connection: object) -> Any:
         return "AUTOCOMMIT"
 
-    def set_isolation_level(self, dbapi_connection: Any, level: str) -> None:
+    def set_isolation_level(self, dbapi_connection: object, level: str) -> None:
         """Do nothing: there are no transactions."""
 
-    def is_disconnect(self, e: Any, connection: Any, cursor: Any) -> bool:
+    def is_disconnect(self, e: object, connection: object, cursor: object) -> bool:
         """Return whether a server is gone or has ended the session, so that the pool reconnects."""
         return isinstance(getattr(e, "reason", None), ServerError)
 
-    def _get_server_version_info(self, connection: Any) -> tuple[int, ...]:
+    def _get_server_version_info(self, connection: object) -> tuple[int, ...]:
         from dpsql import __version__ as version
 
         return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
 
-    def _get_default_schema_name(self, connection: Any) -> str:
+    def _get_default_schema_name(self, connection: object) -> str:
         return SCHEMA
 
     # -- reflection: reads only what the policy shows ------------------------------------------------------
 
-    def get_schema_names(self, connection: Any, **given: Any) -> list[str]:
+    def get_schema_names(self, connection: object, **given: object) -> list[str]:
         return [SCHEMA]
 
-    def get_table_names(self, connection: Any, schema: str | None = None, **given: Any) -> list[str]:
+    def get_table_names(self, connection: object, schema: str | None = None, **given: object) -> list[str]:
         return list(self._find_tables(connection, given)) if schema in (None, SCHEMA) else []
 
-    def get_view_names(self, connection: Any, schema: str | None = None, **given: Any) -> list[str]:
+    def get_view_names(self, connection: object, schema: str | None = None, **given: object) -> list[str]:
         """Return no views: kept results belong to the session alone."""
         return []
 
-    def get_temp_table_names(self, connection: Any, schema: str | None = None, **given: Any) -> list[str]:
+    def get_temp_table_names(self, connection: object, schema: str | None = None, **given: object) -> list[str]:
         tables = self._find_tables(connection, given)
         return [name for name in _open_session(connection).tables()["table"] if name not in tables]
 
-    def has_table(self, connection: Any, table_name: str, schema: str | None = None, **given: Any) -> bool:
+    def has_table(self, connection: object, table_name: str, schema: str | None = None, **given: object) -> bool:
         return schema in (None, SCHEMA) and table_name in self._find_tables(connection, given)
 
-    def get_columns(self, connection: Any, table_name: str, schema: str | None = None, **given: Any) -> Any:
+    def get_columns(self, connection: object, table_name: str, schema: str | None = None, **given: object) -> Any:
         """Return a table's columns with their types; NoSuchTableError if the policy names no such table."""
         if not self.has_table(connection, table_name, schema, **given):
             raise exc.NoSuchTableError(table_name)
@@ -249,7 +249,7 @@ class DpsqlDialect(default.DefaultDialect):
         ]
 
     def get_table_comment(
-        self, connection: Any, table_name: str, schema: str | None = None, **given: Any
+        self, connection: object, table_name: str, schema: str | None = None, **given: object
     ) -> Any:
         """Return a table's description and privacy unit; NoSuchTableError if the policy names no such table."""
         if not self.has_table(connection, table_name, schema, **given):
@@ -259,18 +259,18 @@ class DpsqlDialect(default.DefaultDialect):
         return {"text": f"{table.description} ({kind})" if table.description else kind}
 
     def get_pk_constraint(
-        self, connection: Any, table_name: str, schema: str | None = None, **given: Any
+        self, connection: object, table_name: str, schema: str | None = None, **given: object
     ) -> Any:
         """Return no keys: the policy declares none."""
         return {"constrained_columns": [], "name": None}
 
-    def _find_nothing(self, connection: Any, table_name: str, schema: str | None = None, **given: Any) -> Any:
+    def _find_nothing(self, connection: object, table_name: str, schema: str | None = None, **given: object) -> Any:
         """Return an empty list: the policy declares no such thing."""
         return []
 
     get_foreign_keys = get_indexes = get_unique_constraints = get_check_constraints = _find_nothing
 
-    def _find_tables(self, connection: Any, given: Mapping[str, Any]) -> Any:
+    def _find_tables(self, connection: object, given: Mapping[str, object]) -> Any:
         """Return the schemas of the policy's tables, cached by an inspector."""
         cache: Any = given.get("info_cache")
         cache = {} if cache is None else cache

@@ -331,7 +331,7 @@ class DuckDBEngine(Engine):
 
     def __init__(
         self,
-        database: str | Path | duckdb.DuckDBPyConnection | Mapping[str, Any],
+        database: str | Path | duckdb.DuckDBPyConnection | Mapping[str, object],
         policy: Policy,
         base: Path,
         resources: Mapping[str, str | int] | None = None,

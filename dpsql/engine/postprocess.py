@@ -447,7 +447,7 @@ def _read_answer(
 _UNSIGNED_TYPE = pa.decimal256(39, 0)
 
 
-def _restore_unsigned(table: pa.Table, kinds: Sequence[Any]) -> pa.Table:
+def _restore_unsigned(table: pa.Table, kinds: Sequence[object]) -> pa.Table:
     """Return an answer with unsigned 128-bit integers from 2 ** 127 on restored, which Arrow reads as negative."""
     for place, kind in enumerate(kinds):
         field = table.schema.field(place)

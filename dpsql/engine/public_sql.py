@@ -120,7 +120,7 @@ def _refusal(what: str, target: str, sqlstate: str = "") -> BindError:
     return error
 
 
-def _list_casts(plan: Any) -> Iterator[tuple[Mapping[str, Any], Any, bool]]:
+def _list_casts(plan: object) -> Iterator[tuple[Mapping[str, Any], Any, bool]]:
     """Yield each cast's operand, type, and whether it is certainly evaluated if there is a row; TRY_CAST is excluded."""
     waiting = deque([(plan, True)])
     while waiting:
@@ -139,7 +139,7 @@ def _list_casts(plan: Any) -> Iterator[tuple[Mapping[str, Any], Any, bool]]:
         waiting.extend((value, sure) for value in node.values())
 
 
-def _write_type(kind: Any) -> str | None:
+def _write_type(kind: object) -> str | None:
     """Return a plan's type in SQL; None if unknown here."""
     if not isinstance(kind, Mapping):
         return None
@@ -450,7 +450,7 @@ def check_public(sql: str, relations: Iterable[str], columns: Iterable[str]) -> 
     return _may_grow(nodes)
 
 
-def _may_grow(nodes: Sequence[Mapping[str, Any]]) -> bool:
+def _may_grow(nodes: Sequence[Mapping[str, object]]) -> bool:
     """Return whether a query may make texts that are much longer than its inputs and literals.
 
     A concatenation adds a literal, or doubles its input; so do casts of nested values. Aggregation of rows into one
@@ -505,7 +505,7 @@ def _make_refusal(name: str) -> BindError:
     return error
 
 
-def _walk(tree: Any) -> Iterator[Mapping[str, Any]]:
+def _walk(tree: object) -> Iterator[Mapping[str, Any]]:
     waiting = [tree]
     while waiting:
         node = waiting.pop()

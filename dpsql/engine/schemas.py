@@ -169,7 +169,7 @@ def _find_reason(path: str, reason: str) -> tuple[str, str]:
     )
 
 
-def check_database(database: Any, policy: Policy) -> None:
+def check_database(database: object, policy: Policy) -> None:
     """Refuse an object that is no database, without showing its content."""
     if isinstance(database, str | Path | duckdb.DuckDBPyConnection | Mapping):
         return
@@ -221,7 +221,7 @@ class TableSchema:
     notes: Mapping[str, str] = field(default_factory=dict)
 
 
-def read_schemas(source: Any, base: Path) -> list[TableSchema]:
+def read_schemas(source: object, base: Path) -> list[TableSchema]:
     """Read the schemas of a source's tables.
 
     Args:
@@ -279,7 +279,7 @@ _TEXTUAL = ("BIGINT", "DOUBLE", "BOOLEAN", "DATE", "TIMESTAMP")
 """Types that texts are tried as, narrower ones first."""
 
 
-def propose_object_types(name: str, frame: Any) -> dict[str, str]:
+def propose_object_types(name: str, frame: object) -> dict[str, str]:
     """Propose types of a frame's columns of Python objects, from their values: for the data owner's eyes only."""
     table = to_arrow(name, frame)
     found: dict[str, str] = {}

@@ -280,7 +280,7 @@ def _convert(columns: _Columns) -> pa.Table:
     return pa.table(arrays, pa.schema(fields))
 
 
-def write_value(value: Any) -> str | None:
+def write_value(value: object) -> str | None:
     """Return a Python value as the text that DuckDB reads as its type; None if there is none.
 
     >>> [write_value(value) for value in (2.5, True, [1, "a"], object(), float("nan"))]
@@ -293,7 +293,7 @@ def write_value(value: Any) -> str | None:
         return None
 
 
-def _write(value: Any) -> str | None:
+def _write(value: object) -> str | None:
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()
     if isinstance(value, list | tuple | dict):

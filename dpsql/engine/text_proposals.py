@@ -435,7 +435,7 @@ def _fits_pattern(values: Iterable[str], pattern: str) -> bool:
 
 
 def _choose(
-    options: Iterable[Any],
+    options: Iterable[object],
     columns: Mapping[str, Collection[str]],
     fits: Callable[[Collection[str], Any], bool],
 ) -> Any:

@@ -120,7 +120,7 @@ _LISTED = ("names", "returned_types")
 """The names and types of all columns of a table that a plan reads, which are no expressions."""
 
 
-def _list_nodes(plan: Any) -> Iterator[Node]:
+def _list_nodes(plan: object) -> Iterator[Node]:
     """Yield all nodes of a plan."""
     stack = [plan]
     while stack:

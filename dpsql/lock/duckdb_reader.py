@@ -395,7 +395,7 @@ def _arrow(node: Node) -> Expr:
     return tree.Lambda(tuple(names), _expr(_bind_names(node["expr"], frozenset(names))))
 
 
-def _bind_names(node: Any, names: frozenset[str]) -> Any:
+def _bind_names(node: object, names: frozenset[str]) -> Any:
     """Return a lambda's body with its parameters in a class of their own; a lambda within it keeps none."""
     if isinstance(node, list):
         return [_bind_names(part, names) for part in node]

@@ -94,7 +94,7 @@ def _read_raw(scalar: Any) -> object:
     return _merge_nan(scalar.as_py())
 
 
-def _merge_nan(value: Any) -> object:
+def _merge_nan(value: object) -> object:
     return _NAN if isinstance(value, float) and math.isnan(value) else value
 
 
@@ -258,7 +258,7 @@ class Aggregation(base.Operator):
         others = tuple(key for key in self.keys if key != self.ordered)
         return list(index_groups(table, others).values())
 
-    def _show(self, keys: Mapping[str, Any], noisy: Noisy) -> pa.Table:
+    def _show(self, keys: Mapping[str, object], noisy: Noisy) -> pa.Table:
         columns = dict(keys)
         for output in self.outputs:
             columns |= output.show(noisy, self.confidence).columns(output.name)

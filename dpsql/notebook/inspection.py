@@ -209,7 +209,7 @@ def hook_kernel(kernel: Any, describe: DescribeCursor) -> None:
     unhook_kernel(kernel)
     own = kernel.do_inspect
 
-    def do_inspect(code: str, cursor_pos: int, *args: Any, **kwargs: object) -> object:
+    def do_inspect(code: str, cursor_pos: int, *args: object, **kwargs: object) -> object:
         try:
             told = describe(code, cursor_pos)
         except Exception:  # such as a lost connection, which is no business of a tooltip

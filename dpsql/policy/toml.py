@@ -157,7 +157,7 @@ S = TypeVar("S", bound=Section)
 
 def declare_field(
     read: Callable[[str, Any], Any] | None,
-    default: Any = None,
+    default: object = None,
     *,
     section: type[Section] | None = None,
     sections: type[Section] | None = None,
@@ -194,7 +194,7 @@ def assign(target: object, key: str, value: object) -> None:
     object.__setattr__(target, key, value)
 
 
-def read_section(document: Document, keys: Keys, kind: type[S], **extra: Any) -> S:
+def read_section(document: Document, keys: Keys, kind: type[S], **extra: object) -> S:
     """Build a section from a document's values below these keys.
 
     Raises:
@@ -225,7 +225,7 @@ def read_section(document: Document, keys: Keys, kind: type[S], **extra: Any) ->
         raise document.error((*keys, *error.keys), message, hint) from None
 
 
-def _read_part(document: Document, keys: Keys, about: Mapping[str, Any], value: Any) -> Any:
+def _read_part(document: Document, keys: Keys, about: Mapping[str, Any], value: object) -> Any:
     if about["section"] is not None:
         return read_section(document, keys, about["section"])
     if about["sections"] is None:
@@ -301,7 +301,7 @@ def _split_keys(dotted: str) -> Keys:
     return tuple(part.strip("\"'") for part in _PART.findall(dotted))
 
 
-def write_toml(data: Mapping[str, Any], inline: Set[str] = frozenset()) -> str:
+def write_toml(data: Mapping[str, object], inline: Set[str] = frozenset()) -> str:
     """Return TOML that :func:`parse_toml` reads back as ``data``, with a section for each mapping.
 
     Mappings all of whose keys are in ``inline`` are written on one line.
@@ -311,7 +311,7 @@ def write_toml(data: Mapping[str, Any], inline: Set[str] = frozenset()) -> str:
     return "\n".join(lines).strip() + "\n"
 
 
-def _write_section(data: Mapping[str, Any], keys: Keys, inline: Set[str], lines: list[str]) -> None:
+def _write_section(data: Mapping[str, object], keys: Keys, inline: Set[str], lines: list[str]) -> None:
     parts = {
         key: value
         for key, value in data.items()
@@ -384,7 +384,7 @@ _HEADER = re.compile(r"\s*\[")
 _ASSIGNED_KEY = re.compile(rf"{DOTTED_KEY}\s*=")
 
 
-def set_values(text: str, name: str, changes: Mapping[Keys, Any], comment: str) -> str:
+def set_values(text: str, name: str, changes: Mapping[Keys, object], comment: str) -> str:
     r"""Return a policy's text with values set.
 
     Args:
@@ -423,13 +423,13 @@ def set_values(text: str, name: str, changes: Mapping[Keys, Any], comment: str) 
     return f"\ufeff{made}" if marked else made
 
 
-def _put(data: dict[str, Any], keys: Keys, value: Any) -> None:
+def _put(data: dict[str, Any], keys: Keys, value: object) -> None:
     for key in keys[:-1]:
         data = data.setdefault(key, {})
     data[keys[-1]] = value
 
 
-def _write(value: Any) -> str:
+def _write(value: object) -> str:
     return write_toml({"x": value}, frozenset(value) if isinstance(value, Mapping) else frozenset()).strip()[
         4:
     ]
@@ -439,7 +439,7 @@ def _key(name: str) -> str:
     return write_toml({name: 1}).partition(" = ")[0]
 
 
-def _set(text: str, keys: Keys, value: Any, comment: str) -> str:
+def _set(text: str, keys: Keys, value: object, comment: str) -> str:
     """Set one value: replace it, add it to its inline table or section, or add the section of its table."""
     places = find_places(text)
     if keys in places:

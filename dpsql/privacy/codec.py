@@ -32,7 +32,7 @@ class _Codec(NamedTuple):
     read: Callable[[object], Any]
 
 
-def write_record(record: Any) -> dict[str, object]:
+def write_record(record: object) -> dict[str, object]:
     """Return a dataclass as JSON values."""
     return {
         name: codec.write(getattr(record, name)) for name, codec, _ in _find_fields(cast(Any, type(record)))

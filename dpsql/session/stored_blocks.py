@@ -13,7 +13,6 @@ import re
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pyarrow as pa
 
@@ -72,7 +71,7 @@ def _measure(table: pa.Table) -> int:
     return int(counted.size())
 
 
-def _write(table: pa.Table, sink: Any) -> None:
+def _write(table: pa.Table, sink: object) -> None:
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
 

@@ -354,7 +354,7 @@ def _aggregate(walk: Walk, node: exp.Expr, suffix: str = "", window: bool = Fals
     raise refusal(node.sql_name() if isinstance(node, exp.Func) else node.key.upper())
 
 
-def _unordered(node: Any) -> Any:
+def _unordered(node: object) -> Any:
     """Return ``x`` for ``x ORDER BY x`` inside an aggregate, which uses the order of values anyway."""
     return node.this if isinstance(node, exp.Order) else node
 
