@@ -83,8 +83,12 @@ def bind(
 
 
 def _bind(
-    statement: Statement, catalog: Catalog, finish: Finish, thresholds: dict[str, Any] | None, even: bool = False
-) -> Plan:  # fmt: skip
+    statement: Statement,
+    catalog: Catalog,
+    finish: Finish,
+    thresholds: dict[str, Any] | None,
+    even: bool = False,
+) -> Plan:
     """Return the plan of a query, with the strategies of least error, or with the plain one alone."""
     assert statement.tree is not None
     tree = statement.tree.copy()

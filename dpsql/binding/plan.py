@@ -144,9 +144,14 @@ class IntervalColumns:
 
 
 _KINDS = {
-    "BIGINT": pa.int64(), "INTEGER": pa.int32(), "INT": pa.int32(), "DOUBLE": pa.float64(), "BOOLEAN": pa.bool_(),
-    "VARCHAR": pa.string(), "TEXT": pa.string(),
-}  # fmt: skip
+    "BIGINT": pa.int64(),
+    "INTEGER": pa.int32(),
+    "INT": pa.int32(),
+    "DOUBLE": pa.float64(),
+    "BOOLEAN": pa.bool_(),
+    "VARCHAR": pa.string(),
+    "TEXT": pa.string(),
+}
 _HUGEINT = pa.decimal128(38, 0)
 """The Arrow type that DuckDB gives a HUGEINT."""
 _NUMBERS = frozenset({"BIGINT", "HUGEINT", "DOUBLE"})

@@ -346,9 +346,11 @@ PRIVATE_CLAUSES = ("joins", "where", "group", "having")
 
 
 def install(
-    select: exp.Select, source: exp.Expr, outputs: Sequence[tuple[str, exp.Expr]] | None = None,
+    select: exp.Select,
+    source: exp.Expr,
+    outputs: Sequence[tuple[str, exp.Expr]] | None = None,
     also: Iterable[str] = (),
-) -> None:  # fmt: skip
+) -> None:
     """Rewrite a private SELECT, in place, to read a release: ``outputs`` by name, or else all columns of the source.
 
     The SELECT keeps its public clauses, such as ORDER BY, LIMIT and QUALIFY, except those in ``also``.

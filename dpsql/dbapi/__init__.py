@@ -156,7 +156,9 @@ class Cursor:
         """The number of rows of the last result; -1 before anything ran."""
         return -1 if self.result is None else len(self._rows)
 
-    def execute(self, operation: str, parameters: Sequence[object] | Mapping[str, object] | None = None) -> Cursor:
+    def execute(
+        self, operation: str, parameters: Sequence[object] | Mapping[str, object] | None = None
+    ) -> Cursor:
         """Run a statement and keep its rows; of several, the last one's.
 
         Raises:

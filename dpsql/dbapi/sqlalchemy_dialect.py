@@ -224,14 +224,20 @@ class DpsqlDialect(default.DefaultDialect):
         """Return no views: kept results belong to the session alone."""
         return []
 
-    def get_temp_table_names(self, connection: object, schema: str | None = None, **given: object) -> list[str]:
+    def get_temp_table_names(
+        self, connection: object, schema: str | None = None, **given: object
+    ) -> list[str]:
         tables = self._find_tables(connection, given)
         return [name for name in _open_session(connection).tables()["table"] if name not in tables]
 
-    def has_table(self, connection: object, table_name: str, schema: str | None = None, **given: object) -> bool:
+    def has_table(
+        self, connection: object, table_name: str, schema: str | None = None, **given: object
+    ) -> bool:
         return schema in (None, SCHEMA) and table_name in self._find_tables(connection, given)
 
-    def get_columns(self, connection: object, table_name: str, schema: str | None = None, **given: object) -> Any:
+    def get_columns(
+        self, connection: object, table_name: str, schema: str | None = None, **given: object
+    ) -> Any:
         """Return a table's columns with their types; NoSuchTableError if the policy names no such table."""
         if not self.has_table(connection, table_name, schema, **given):
             raise exc.NoSuchTableError(table_name)
@@ -264,7 +270,9 @@ class DpsqlDialect(default.DefaultDialect):
         """Return no keys: the policy declares none."""
         return {"constrained_columns": [], "name": None}
 
-    def _find_nothing(self, connection: object, table_name: str, schema: str | None = None, **given: object) -> Any:
+    def _find_nothing(
+        self, connection: object, table_name: str, schema: str | None = None, **given: object
+    ) -> Any:
         """Return an empty list: the policy declares no such thing."""
         return []
 

@@ -69,9 +69,14 @@ _ISO_MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}(?::[0
 _ISO_ZONED = re.compile(_ISO_MOMENT.pattern.removesuffix("Z?") + r"(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)")
 _CLOCK = re.compile(r"(?:[01]?[0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9](?:\.[0-9]{1,6})?)?")
 _PLAIN = (
-    ("BIGINT", _WHOLE), ("DOUBLE", _REAL), ("BOOLEAN", _TRUTH), ("DATE", _ISO_DAY), ("TIMESTAMP", _ISO_MOMENT),
-    ("TIMESTAMP WITH TIME ZONE", _ISO_ZONED), ("TIME", _CLOCK),
-)  # fmt: skip
+    ("BIGINT", _WHOLE),
+    ("DOUBLE", _REAL),
+    ("BOOLEAN", _TRUTH),
+    ("DATE", _ISO_DAY),
+    ("TIMESTAMP", _ISO_MOMENT),
+    ("TIMESTAMP WITH TIME ZONE", _ISO_ZONED),
+    ("TIME", _CLOCK),
+)
 """Types whose values are read without a format, narrower ones first."""
 
 

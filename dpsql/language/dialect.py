@@ -208,8 +208,13 @@ def parse_tokens(tokens: list[Token], text: str) -> exp.Expr:
 
 
 _BEFORE_ITEM = (
-    TokenType.L_PAREN, TokenType.DASH, TokenType.COMMA, TokenType.NULL, TokenType.TRUE, TokenType.FALSE,
-)  # fmt: skip
+    TokenType.L_PAREN,
+    TokenType.DASH,
+    TokenType.COMMA,
+    TokenType.NULL,
+    TokenType.TRUE,
+    TokenType.FALSE,
+)
 
 
 def _mark_lists(tree: exp.Expr, tokens: list[Token]) -> None:
@@ -307,9 +312,13 @@ def _mark_calls(tree: exp.Expr, tokens: list[Token]) -> None:
 
 
 _CLOCKS: dict[type[exp.Func], str] = {
-    exp.CurrentDate: "current_date", exp.CurrentTimestamp: "now", exp.CurrentTime: "get_current_time",
-    exp.Localtime: "current_localtime", exp.Localtimestamp: "current_localtimestamp", exp.SessionUser: "session_user",
-}  # fmt: skip
+    exp.CurrentDate: "current_date",
+    exp.CurrentTimestamp: "now",
+    exp.CurrentTime: "get_current_time",
+    exp.Localtime: "current_localtime",
+    exp.Localtimestamp: "current_localtimestamp",
+    exp.SessionUser: "session_user",
+}
 """Keywords that are calls without parentheses, with the equivalent calls."""
 
 

@@ -139,10 +139,15 @@ class SessionFacts:
     def find(self, name: str) -> exp.Expr | None:
         """Return the value of a function without relevant arguments; None for any other."""
         known = {
-            "version": self.version, "current_database": self.database, "current_catalog": self.database,
-            "current_schema": "public", "current_user": self.analyst,
-            "session_user": self.analyst, "user": self.analyst, "current_role": self.analyst,
-        }  # fmt: skip
+            "version": self.version,
+            "current_database": self.database,
+            "current_catalog": self.database,
+            "current_schema": "public",
+            "current_user": self.analyst,
+            "session_user": self.analyst,
+            "user": self.analyst,
+            "current_role": self.analyst,
+        }
         if name == "current_schemas":
             return exp.array(exp.Literal.string("pg_catalog"), exp.Literal.string("public"))
         return exp.Literal.string(known[name]) if name in known else None
@@ -322,10 +327,14 @@ def _write_operators(tree: exp.Expr) -> None:
 
 
 _KEYWORDS: dict[type[exp.Expr], str] = {
-    exp.CurrentUser: "current_user", exp.SessionUser: "session_user", exp.CurrentSchema: "current_schema",
-    exp.CurrentDatabase: "current_database", exp.CurrentCatalog: "current_catalog", exp.CurrentVersion: "version",
+    exp.CurrentUser: "current_user",
+    exp.SessionUser: "session_user",
+    exp.CurrentSchema: "current_schema",
+    exp.CurrentDatabase: "current_database",
+    exp.CurrentCatalog: "current_catalog",
+    exp.CurrentVersion: "version",
     exp.CurrentSchemas: "current_schemas",
-}  # fmt: skip
+}
 
 
 def _name_call(node: exp.Expr) -> str:

@@ -57,9 +57,7 @@ _PLACES = {
     "Antarctica": (
         "Casey Davis DumontDUrville Macquarie Mawson McMurdo Palmer Rothera South_Pole Syowa Troll Vostok"
     ),
-    "Arctic": (
-        "Longyearbyen"
-    ),
+    "Arctic": ("Longyearbyen"),
     "Asia": (
         "Aden Almaty Amman Anadyr Aqtau Aqtobe Ashgabat Ashkhabad Atyrau Baghdad Bahrain Baku Bangkok Barnaul Beirut "
         "Bishkek Brunei Calcutta Chita Choibalsan Chongqing Chungking Colombo Dacca Damascus Dhaka Dili Dubai Dushanbe "
@@ -77,15 +75,9 @@ _PLACES = {
         "ACT Adelaide Brisbane Broken_Hill Canberra Currie Darwin Eucla Hobart LHI Lindeman Lord_Howe Melbourne NSW North "
         "Perth Queensland South Sydney Tasmania Victoria West Yancowinna"
     ),
-    "Brazil": (
-        "Acre DeNoronha East West"
-    ),
-    "Canada": (
-        "Atlantic Central Eastern Mountain Newfoundland Pacific Saskatchewan Yukon"
-    ),
-    "Chile": (
-        "Continental EasterIsland"
-    ),
+    "Brazil": ("Acre DeNoronha East West"),
+    "Canada": ("Atlantic Central Eastern Mountain Newfoundland Pacific Saskatchewan Yukon"),
+    "Chile": ("Continental EasterIsland"),
     "Etc": (
         "GMT GMT+0 GMT+1 GMT+10 GMT+11 GMT+12 GMT+2 GMT+3 GMT+4 GMT+5 GMT+6 GMT+7 GMT+8 GMT+9 GMT-0 GMT-1 GMT-10 GMT-11 "
         "GMT-12 GMT-13 GMT-14 GMT-2 GMT-3 GMT-4 GMT-5 GMT-6 GMT-7 GMT-8 GMT-9 GMT0 Greenwich UCT UTC Universal Zulu"
@@ -100,9 +92,7 @@ _PLACES = {
     "Indian": (
         "Antananarivo Chagos Christmas Cocos Comoro Kerguelen Mahe Maldives Mauritius Mayotte Reunion"
     ),
-    "Mexico": (
-        "BajaNorte BajaSur General"
-    ),
+    "Mexico": ("BajaNorte BajaSur General"),
     "Pacific": (
         "Apia Auckland Bougainville Chatham Chuuk Easter Efate Enderbury Fakaofo Fiji Funafuti Galapagos Gambier "
         "Guadalcanal Guam Honolulu Johnston Kanton Kiritimati Kosrae Kwajalein Majuro Marquesas Midway Nauru Niue Norfolk "
@@ -112,7 +102,7 @@ _PLACES = {
     "US": (
         "Alaska Aleutian Arizona Central East-Indiana Eastern Hawaii Indiana-Starke Michigan Mountain Pacific Samoa"
     ),
-}  # fmt: skip
+}
 TIME_ZONES: dict[str, str] = {
     name.lower(): name
     for name in (
@@ -216,8 +206,12 @@ class Column(Section):
 
 
 _TYPES_OF_VALUES = {
-    bool: "BOOLEAN", datetime.datetime: "TIMESTAMP", datetime.date: "DATE", datetime.time: "TIME", str: "VARCHAR",
-}  # fmt: skip
+    bool: "BOOLEAN",
+    datetime.datetime: "TIMESTAMP",
+    datetime.date: "DATE",
+    datetime.time: "TIME",
+    str: "VARCHAR",
+}
 
 
 _LETTERS = ("delimiter", "quote", "escape", "comment", "encoding", "quoted_newlines")

@@ -44,13 +44,20 @@ _LABELS: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Fields that only label output columns, by class: exact texts name columns by position."""
 _KIND_IN_KEYS: Mapping[str, str] = {
-    "BlockRows": "Rows", "DateBound": "Moment", "GroupSelector": "GroupSelection", "ResultRange": "Range",
-    "ReturnType": "Returns", "ThresholdNoise": "Noise", "WantedRank": "Rank",
-}  # fmt: skip
+    "BlockRows": "Rows",
+    "DateBound": "Moment",
+    "GroupSelector": "GroupSelection",
+    "ResultRange": "Range",
+    "ReturnType": "Returns",
+    "ThresholdNoise": "Noise",
+    "WantedRank": "Rank",
+}
 """Class names in stored keys, for classes renamed since: old answers keep their keys."""
 _IMPLIED: Mapping[str, tuple[str, ...]] = {
-    "AboveThreshold": ("rows", "sweep"), "ExponentialChoice": ("rows", "sweep"), "Probe": ("rows",),
-}  # fmt: skip
+    "AboveThreshold": ("rows", "sweep"),
+    "ExponentialChoice": ("rows", "sweep"),
+    "Probe": ("rows",),
+}
 """Fields implied by the rest of the key, by class: read only by the second lock, or another route to equal numbers."""
 _REREAD: Mapping[str, tuple[str, ...]] = {"QuantileTree": ("names", "ranks", "whole", "bars")}
 """Fields that only select the values read from a kept tree, by class."""

@@ -121,9 +121,13 @@ def find_auto_caps(block: AggregatingBlock) -> AutoCaps | None:
         if grouped and most_groups > 1:
             limits += f" in each of {most_groups:,} groups"
     return AutoCaps(
-        most_rows if ROWS in asked else None, most_groups if GROUPS in asked and grouped else None,
-        most_each if EACH in asked else None, given, (None if ROWS in asked else rows, each), limits,
-    )  # fmt: skip
+        most_rows if ROWS in asked else None,
+        most_groups if GROUPS in asked and grouped else None,
+        most_each if EACH in asked else None,
+        given,
+        (None if ROWS in asked else rows, each),
+        limits,
+    )
 
 
 def without_auto(options: Options, caps: AutoCaps | None) -> Options:
@@ -323,9 +327,14 @@ class CapBuilder:
         return self._search(GROUPS, top, within, searched, cost, groups)
 
     def _search(
-        self, option: str, top: int | None, build: Callable[[int], Operator], searched: Amount, cost: Fraction,
+        self,
+        option: str,
+        top: int | None,
+        build: Callable[[int], Operator],
+        searched: Amount,
+        cost: Fraction,
         groups: int | str,
-    ) -> Operator:  # fmt: skip
+    ) -> Operator:
         if top is None or top == 1:
             return build(1)
         if option == GROUPS:

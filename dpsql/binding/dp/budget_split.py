@@ -38,9 +38,11 @@ if TYPE_CHECKING:
 
 
 def require_rows(
-    bound: From, options: Options, place: exp.Expr | None,
+    bound: From,
+    options: Options,
+    place: exp.Expr | None,
     hint: str = "write OPTIONS (max_rows_contributed = AUTO) to find it privately, or ask the owner for max_rows.",
-) -> int:  # fmt: skip
+) -> int:
     """Return the number of rows of one unit that count without groups; PrivacyError if nothing bounds them."""
     if bound.row_level:
         return 1
@@ -179,9 +181,13 @@ def choose_declared_delta(budget: Budget, options: Options) -> Fraction:
 
 
 def deal(
-    binder: Binder, options: Options, select: exp.Select,
-    shares: Sequence[tuple[Fraction | None, exp.Expr | None]], deltas: int, apart: Fraction = Fraction(0),
-) -> BudgetShare:  # fmt: skip
+    binder: Binder,
+    options: Options,
+    select: exp.Select,
+    shares: Sequence[tuple[Fraction | None, exp.Expr | None]],
+    deltas: int,
+    apart: Fraction = Fraction(0),
+) -> BudgetShare:
     """Divide the block's epsilon, without the part ``apart``: named shares first, the rest in equal parts.
 
     Raises:

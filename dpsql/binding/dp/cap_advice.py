@@ -51,9 +51,11 @@ def find_cap_change(exact: Exact, groups: int) -> CapChange | None:
             return None
         half = groups // 2
         return CapChange(
-            f"max_groups_contributed = {half}", groups / half, f"one {unit} counts in {half} of its groups",
+            f"max_groups_contributed = {half}",
+            groups / half,
+            f"one {unit} counts in {half} of its groups",
             False,
-        )  # fmt: skip
+        )
     total, each = caps.total, caps.each
     if total is None or each is None or total < 2:
         return None

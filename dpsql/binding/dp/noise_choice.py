@@ -343,8 +343,12 @@ def _is_public(output: Output) -> bool:
 
 
 def fit_outputs(
-    options: Options, aggregates: Sequence[Aggregate], epsilon: Fraction, delta: Fraction | None, maker: NoiseMaker
-) -> FittedOutputs:  # fmt: skip
+    options: Options,
+    aggregates: Sequence[Aggregate],
+    epsilon: Fraction,
+    delta: Fraction | None,
+    maker: NoiseMaker,
+) -> FittedOutputs:
     """Return the outputs of aggregates, checked by :func:`check_fits`, with the noise that the error asks for.
 
     ``epsilon`` and ``delta`` (None for Laplace noise) are the most for all of them.
@@ -379,7 +383,7 @@ def fit_outputs(
 
 def _fit_gaussian(
     options: Options, aggregates: Sequence[Aggregate], epsilon: Fraction, delta: Fraction, maker: NoiseMaker
-) -> FittedOutputs:  # fmt: skip
+) -> FittedOutputs:
     """Return counts and sums with Gaussian noise of one calibration: the squared mus of their errors add up."""
     whole = []
     for a in aggregates:
@@ -437,9 +441,13 @@ def _find_factor(width: Callable[[Fraction], float], error: float) -> Fraction |
 
 
 def _refuse(
-    options: Options, needed: Fraction | None, epsilon: Fraction, outputs: Sequence[Output], reach: float,
+    options: Options,
+    needed: Fraction | None,
+    epsilon: Fraction,
+    outputs: Sequence[Output],
+    reach: float,
     more: bool = False,
-) -> Error:  # fmt: skip
+) -> Error:
     """Return the refusal of an error that takes the epsilon ``needed`` (None if none is enough).
 
     ``reach`` is the error of ``epsilon``; ``more``: whether other outputs need a part of it, too.

@@ -473,9 +473,13 @@ class NoisyBlock(AggregatingBlock):
         selection, self.autos = None, None
         if private:
             selection = choose_selector(
-                self.options, exact_query.UNITS_COLUMN, self.binder.catalog,
-                share.amounts[-1], share.delta_part, self.per_unit_groups,
-            )  # fmt: skip
+                self.options,
+                exact_query.UNITS_COLUMN,
+                self.binder.catalog,
+                share.amounts[-1],
+                share.delta_part,
+                self.per_unit_groups,
+            )
         keys, parts = self.exact.names, self._list_parts(dealt)
         if self.options.get("report_cut") and share.apart is not None:
             groups, confidence = self.per_unit_groups, self.confidence

@@ -160,9 +160,12 @@ def choose_order(binder: Binder, block: StepBlock, tree: exp.Expr) -> None:
     before = () if item.strategy is None else (item.strategy.sentence(),)  # that of quantiles
     variants = () if word else (*item.variants, *strategies.list_others(best), *strategies.list_forced(best))
     binder.blocks[place] = replace(
-        item, operator=strategies.apply(best), variants=variants,
-        sentences=(*item.sentences, *before, said), strategy=choice,
-    )  # fmt: skip
+        item,
+        operator=strategies.apply(best),
+        variants=variants,
+        sentences=(*item.sentences, *before, said),
+        strategy=choice,
+    )
 
 
 Words = Mapping[Statistic, str]

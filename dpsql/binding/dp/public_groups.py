@@ -368,10 +368,15 @@ class KeyGroup:
     def join(self, other: KeyGroup) -> KeyGroup:
         """Return both as one."""
         return KeyGroup(
-            [*self.keys, *other.keys], {**self.places, **other.places}, {**self.relations, **other.relations},
-            [*self.conditions, *other.conditions], self.kept or other.kept, self.missing | other.missing,
-            self.complete and other.complete, self.without | other.without,
-        )  # fmt: skip
+            [*self.keys, *other.keys],
+            {**self.places, **other.places},
+            {**self.relations, **other.relations},
+            [*self.conditions, *other.conditions],
+            self.kept or other.kept,
+            self.missing | other.missing,
+            self.complete and other.complete,
+            self.without | other.without,
+        )
 
 
 def find_public_groups(block: AggregatingBlock, keys: Pairs, most: int = 0) -> PublicGroups | None:

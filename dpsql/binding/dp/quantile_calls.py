@@ -387,8 +387,12 @@ _Points = tuple[str, str, grids.Grid, bool, GradedGrid | None]
 
 
 def quantile_parts(
-    exact: Exact, keys: tuple[str, ...], asked: Sequence[tuple[Aggregate, Fraction]], groups: int, confidence: float
-) -> tuple[Quantiles, ...]:  # fmt: skip
+    exact: Exact,
+    keys: tuple[str, ...],
+    asked: Sequence[tuple[Aggregate, Fraction]],
+    groups: int,
+    confidence: float,
+) -> tuple[Quantiles, ...]:
     """Return one part for each column asked about: its quantiles share the histogram and the sum of their shares."""
     by_column: dict[_Points, list[tuple[str, WantedRank, Fraction]]] = {}
     for item, share in asked:

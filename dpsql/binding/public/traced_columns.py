@@ -162,10 +162,14 @@ class PublicColumns:
     def trace_outputs(self) -> tuple[TracedColumn, ...]:
         """Return the output columns in order, with their traces; empty if its columns are unknown."""
         listed = self._query(self.tree)
-        return () if listed.star is not None else tuple(
-            (name, tuple(tuple((*place, factor) for place, factor in one.items()) for one in facts.sums))
-            for name, facts in listed.items
-        )  # fmt: skip
+        return (
+            ()
+            if listed.star is not None
+            else tuple(
+                (name, tuple(tuple((*place, factor) for place, factor in one.items()) for one in facts.sums))
+                for name, facts in listed.items
+            )
+        )
 
     def find_columns(self, query: exp.Expr, name: str) -> list[Facts]:
         """Return the facts about a query's columns of a name."""

@@ -236,9 +236,14 @@ def floor_root(total: int, sides: int) -> int:
 
 
 def limit_public(
-    binder: Binder, bound: From, public: list[MetRelation], joins: list[exp.Join], where: list[exp.Expr], place: exp.Expr,
+    binder: Binder,
+    bound: From,
+    public: list[MetRelation],
+    joins: list[exp.Join],
+    where: list[exp.Expr],
+    place: exp.Expr,
     outer: Names | None,
-) -> None:  # fmt: skip
+) -> None:
     """Count the public rows joined to a private row; if the number is unknown, cut the public side to the limit."""
     private = [r for r in bound.relations if r.private]
     if (not private and outer is None) or bound.row_level:
@@ -346,9 +351,12 @@ _STRICT = (
 
 
 def find_unmatched(
-    before: Unmatched | None, join: exp.Join, on: Iterable[exp.Expr], private: tuple[bool, bool],
+    before: Unmatched | None,
+    join: exp.Join,
+    on: Iterable[exp.Expr],
+    private: tuple[bool, bool],
     lost: LostColumns,
-) -> Unmatched | None:  # fmt: skip
+) -> Unmatched | None:
     """Return the unmatched rows after a join.
 
     ``private``: whether its left and its right side are private; ``lost``: as from :func:`find_lost_columns`, including

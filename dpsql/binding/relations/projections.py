@@ -214,8 +214,11 @@ def expand_star(item: exp.Expr, bound: rel.From, binder: Binder, env: Env) -> li
 
 def _named(node: exp.Expr) -> str:
     """Return the column of EXCLUDE, REPLACE or RENAME: the old name in (a AS b) of RENAME, the new one of REPLACE."""
-    return str(node.this.name if isinstance(node, exp.Alias) and isinstance(node.parent, exp.Star) and node.arg_key == "rename"
-               else node.alias_or_name)  # fmt: skip
+    return str(
+        node.this.name
+        if isinstance(node, exp.Alias) and isinstance(node.parent, exp.Star) and node.arg_key == "rename"
+        else node.alias_or_name
+    )
 
 
 def rename_columns(relation: rel.Relation, names: list[str], place: exp.Expr) -> rel.Relation:

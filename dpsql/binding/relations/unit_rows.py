@@ -292,10 +292,13 @@ class UnitMeeting:
         """Return the texts of a relation that are sorted or stored; the unit's columns are never changed."""
         held = self.held or frozenset()
         return [
-            f for f in relation.fields
-            if f.typed.type.kind == "TEXT" and f.typed.type.sql != "ENUM" and not (f.is_unit or f.anchors)
+            f
+            for f in relation.fields
+            if f.typed.type.kind == "TEXT"
+            and f.typed.type.sql != "ENUM"
+            and not (f.is_unit or f.anchors)
             and ("*" in held or fold(f.name) in held)
-        ]  # fmt: skip
+        ]
 
 
 def limit_own(bound: From, meeting: UnitMeeting) -> tuple[str, ...]:
@@ -399,9 +402,12 @@ def _deepest(select: exp.Expr, env: Env, catalog: Catalog) -> int:
     from_ = select.args.get("from_")
     skipped = [from_, *(join.this for join in select.args.get("joins") or [])]
     inner = [
-        query for query in select.find_all(exp.Select)
-        if query is not select and query.parent_select is select and not any(_below(query, item) for item in skipped)
-    ]  # fmt: skip
+        query
+        for query in select.find_all(exp.Select)
+        if query is not select
+        and query.parent_select is select
+        and not any(_below(query, item) for item in skipped)
+    ]
     found = [_deepest(query, env, catalog) for query in inner]
     met = [_compares_rows(query) and _reads_units(query, env, catalog) for query in inner]
     return max((deep + (1 if meets else 0) for deep, meets in zip(found, met, strict=True)), default=0)

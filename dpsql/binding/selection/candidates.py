@@ -88,9 +88,13 @@ def flatten_conditions(conditions: Iterable[exp.Expr]) -> Iterable[exp.Expr]:
 
 
 def shape_of(
-    weight: Weight, amount: exp.Expr | None, clip: exp.Expr | None, bare: Bare | None, condition: exp.Expr | None,
+    weight: Weight,
+    amount: exp.Expr | None,
+    clip: exp.Expr | None,
+    bare: Bare | None,
+    condition: exp.Expr | None,
     comparable: bool,
-) -> Term:  # fmt: skip
+) -> Term:
     """Return the cheapest way to compute a term for all candidates.
 
     Args:

@@ -319,11 +319,14 @@ class Selection:
             + (", always the same way." if statistic.monotone else ".")
         )
         self.binder.add_block(
-            name, operator, [*(Released(c, types[c]) for c in self.columns), *made],
+            name,
+            operator,
+            [*(Released(c, types[c]) for c in self.columns), *made],
             (*self.bound.inputs, *self.binder.lent_inputs, self.found),
             (*describe_protection(self.bound, RowCaps(self.rows_per_unit), grouped=False), said, *self.notes),
-            self.options.confidence, self.asked,
-        )  # fmt: skip
+            self.options.confidence,
+            self.asked,
+        )
         shown: list[tuple[str, exp.Expr]] = []
         visible = [item.name for item in made]
         if all(_calls_mechanism(item.unalias()) for item in self.select.expressions):

@@ -554,12 +554,17 @@ def require_kind(typed: Typed, kinds: Sequence[str], message: str, hint: str | N
 
 _SIMPLE = ("BOOLEAN", "INTEGER", "DECIMAL", "DOUBLE")
 _SOURCES: dict[str, tuple[str, ...]] = {
-    "INTEGER": (*_SIMPLE, "TEXT"), "DECIMAL": (*_SIMPLE, "TEXT"), "DOUBLE": (*_SIMPLE, "TEXT"),
+    "INTEGER": (*_SIMPLE, "TEXT"),
+    "DECIMAL": (*_SIMPLE, "TEXT"),
+    "DOUBLE": (*_SIMPLE, "TEXT"),
     "BOOLEAN": (*_SIMPLE, "TEXT"),
     "TEXT": (*_SIMPLE, "TEXT", "DATE", "TIME", "TIMESTAMP", "INTERVAL", "UUID"),
-    "DATE": ("DATE", "TIMESTAMP", "TEXT"), "TIMESTAMP": ("DATE", "TIMESTAMP", "TEXT"),
-    "TIME": ("TIME", "TIMESTAMP", "TEXT"), "UUID": ("UUID", "TEXT"), "INTERVAL": ("INTERVAL",),
-}  # fmt: skip
+    "DATE": ("DATE", "TIMESTAMP", "TEXT"),
+    "TIMESTAMP": ("DATE", "TIMESTAMP", "TEXT"),
+    "TIME": ("TIME", "TIMESTAMP", "TEXT"),
+    "UUID": ("UUID", "TEXT"),
+    "INTERVAL": ("INTERVAL",),
+}
 """The kinds that may be cast to each kind. Text isn't cast to INTERVAL, since we can't check a constant as DuckDB reads it."""
 
 
@@ -638,9 +643,10 @@ def _bind_moment(inner: Typed, node: exp.Expr) -> Typed:
     shown = to_sql(node.this)
     local = shown if inner.type.kind == "TIMESTAMP" else f"TRY_CAST({shown} AS TIMESTAMP)"
     raise bind_error(
-        node, f"a cast of {inner.type.sql} to TIMESTAMP WITH TIME ZONE needs a time zone.",
+        node,
+        f"a cast of {inner.type.sql} to TIMESTAMP WITH TIME ZONE needs a time zone.",
         f"write ({local} AT TIME ZONE 'UTC'), or with another zone.",
-    )  # fmt: skip
+    )
 
 
 def find_common_order(values: Sequence[Typed]) -> tuple[str, ...] | None:

@@ -86,11 +86,14 @@ def place_on_line(typed: Typed, low: Fraction, high: Fraction) -> Line:
         since = make_cast(exp.Literal.string(stamp[:10]), DATE)
         made = Typed(make_try(make_call("date_diff", exp.Literal.string("day"), since, typed.node)), BIGINT)
         return Line(
-            made, (low - start) / DAY, (high - start) / DAY,
+            made,
+            (low - start) / DAY,
+            (high - start) / DAY,
             lambda node: _after(stamp, TIMESTAMP, _length(node, DAY)),
             lambda node: _after(stamp[:10], DATE, _round(node, INTEGER)),
-            shown, "days",
-        )  # fmt: skip
+            shown,
+            "days",
+        )
     node = write_epoch(typed)
     if start:
         node = exp.Sub(this=node, expression=make_cast(exp.Literal.number(int(start)), DOUBLE))

@@ -465,9 +465,13 @@ def bound_power(given: Sequence[Typed]) -> Bounds | None:
     bounds, base, exponent = (given[0].bounds or UNKNOWN, fold_number(given[0]), fold_number(given[1]))
     if exponent is None:
         ends = enclose_logarithm(base) if base is not None and base > 1 else None
-        return None if ends is None else Bounds(
-            _ZERO, ((given[1].bounds or UNKNOWN) * Bounds.point(ends[1])).raised(enclose_exponential).high
-        )  # fmt: skip
+        return (
+            None
+            if ends is None
+            else Bounds(
+                _ZERO, ((given[1].bounds or UNKNOWN) * Bounds.point(ends[1])).raised(enclose_exponential).high
+            )
+        )
     if exponent <= 0:
         return None if exponent else Bounds.point(1)
     signed = exponent.denominator == 1 and (bounds.low is None or bounds.low < 0)
@@ -525,11 +529,16 @@ def bind_width_bucket(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> 
         this=exp.Add(this=share, expression=exp.Literal.number(1)), expressions=[exp.Literal.number(most)]
     )
     before, beyond = (exp.GT, exp.LTE) if down else (exp.LT, exp.GTE)
-    case = exp.Case(ifs=[
-        exp.If(this=exp.Is(this=place.copy(), expression=exp.Null()), true=exp.Null()),
-        exp.If(this=before(this=place.copy(), expression=ends[0].copy()), true=exp.Literal.number(0)),
-        exp.If(this=beyond(this=place.copy(), expression=ends[1].copy()), true=exp.Literal.number(most + 1)),
-    ], default=number)  # fmt: skip
+    case = exp.Case(
+        ifs=[
+            exp.If(this=exp.Is(this=place.copy(), expression=exp.Null()), true=exp.Null()),
+            exp.If(this=before(this=place.copy(), expression=ends[0].copy()), true=exp.Literal.number(0)),
+            exp.If(
+                this=beyond(this=place.copy(), expression=ends[1].copy()), true=exp.Literal.number(most + 1)
+            ),
+        ],
+        default=number,
+    )
     made = bind(exp.cast(case, "INTEGER", dialect="duckdb"))
     bounds = Bounds(Fraction(0), Fraction(most + 1))
     return replace(made, bounds=bounds)

@@ -166,8 +166,11 @@ def bind_list_overlap(node: exp.Expr, bind: Bind) -> Typed:
         raise _unknown(node, "&&")  # other dialects' AND
     both = [require_kind(typed, ("LIST",), f"{name} compares lists") for typed in both]
     if both[0].type != both[1].type:
-        kinds = [typed.type.element for typed, place in zip(both, (node.expression, node.this), strict=True)
-                 if isinstance(place, exp.Array)]  # fmt: skip
+        kinds = [
+            typed.type.element
+            for typed, place in zip(both, (node.expression, node.this), strict=True)
+            if isinstance(place, exp.Array)
+        ]
         if not kinds or kinds[0] is None or kinds[0].sql == "ENUM":
             raise bind_error(node, f"{name} compares lists of one type.")
         for i, place in enumerate((node.this, node.expression)):
@@ -361,9 +364,12 @@ _BOUNDS: dict[str, BoundsOf] = {
     "logarithm to any base": operators.bound_any_logarithm,
     "square root": lambda given: operators.bound_root(given[0], 2),
     "cube root": lambda given: operators.bound_root(given[0], 3),
-    "exponential": lambda given: operators.bound_exponential(given[0]), "power": operators.bound_power,
-    "characters": _measured(1), "bytes": _measured(4), "bits": _measured(32),
-}  # fmt: skip
+    "exponential": lambda given: operators.bound_exponential(given[0]),
+    "power": operators.bound_power,
+    "characters": _measured(1),
+    "bytes": _measured(4),
+    "bits": _measured(32),
+}
 _LENGTHS: dict[str, CountOf] = {"replacements": _replaced}
 _CUTS: dict[str, CutOf] = {
     "second argument": _first,
@@ -374,7 +380,7 @@ _COUNTED = Bounds(Fraction(0), Fraction(2**40))
 _KINDS: dict[str, tuple[TypeKind, ...]] = {
     "NUMBER": ("INTEGER", "DECIMAL", "DOUBLE"),
     **{kind: (kind,) for kind in ("TEXT", "INTEGER", "DOUBLE", "LIST")},
-}  # fmt: skip
+}
 _RESULTS = {"TEXT": TEXT, "BOOLEAN": BOOLEAN}
 
 
@@ -651,8 +657,12 @@ def _argument(known: RowFunction, i: int, place: exp.Expr, node: exp.Expr, name:
 
 
 _KIND_WORDS = {
-    "TEXT": "a text", "INTEGER": "a whole number", "DECIMAL": "a decimal", "DOUBLE": "a float", "LIST": "a list",
-}  # fmt: skip
+    "TEXT": "a text",
+    "INTEGER": "a whole number",
+    "DECIMAL": "a decimal",
+    "DOUBLE": "a float",
+    "LIST": "a list",
+}
 
 
 def bind_length(node: exp.Expr, bind: Bind) -> Typed:

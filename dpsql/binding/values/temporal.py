@@ -175,9 +175,10 @@ def _take_moment(typed: Typed) -> Typed:
         return typed
     if typed.moment is None:
         raise bind_error(
-            typed.place, f"the moments of these local times of {typed.type.zone} are not known any more.",
+            typed.place,
+            f"the moments of these local times of {typed.type.zone} are not known any more.",
             "compute it from the table's column, before other steps.",
-        )  # fmt: skip
+        )
     around = Bounds(-_FARTHEST, _FARTHEST)
     return Typed(
         typed.moment, MOMENT, None if typed.bounds is None else typed.bounds + around, place=typed.place

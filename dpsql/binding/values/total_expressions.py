@@ -138,10 +138,13 @@ def _tried(left: Typed, pattern: str, star: str, node: exp.Expr) -> Typed:
         left = hold(left)
     steps = _WILD_WEIGHT * math.comb(length_of(left) + places, places) * max(1, longest) if places else 0
     limit_steps(
-        name, steps, node,
+        name,
+        steps,
+        node,
         "shorten the text by LEFT first, match a regular expression, or use one wildcard in the middle."
-        if places > 1 else _SHORTER,
-    )  # fmt: skip
+        if places > 1
+        else _SHORTER,
+    )
     return left
 
 
