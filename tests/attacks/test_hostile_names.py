@@ -116,7 +116,7 @@ def _deceived(monkeypatch: pytest.MonkeyPatch) -> Neighbours:
 @pytest.mark.parametrize("forged", [FORGED, FORGED_CAPS], ids=["any", "caps"])
 def test_it_would_be_seen_if_names_decided(forged: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: without the second lock, such a binder lets one person move what they should not."""
-    monkeypatch.setattr(Gate, "prove", lambda self, operator, lent: None)
+    monkeypatch.setattr(Gate, "prove", lambda self, *given: None)
     made = _deceived(monkeypatch)
     try:
         with pytest.raises(AssertionError, match=r"moves by|move by one|rows of one unit|blocks change"):
