@@ -7,13 +7,16 @@ periods, also of later ones; so whoever drops them charges more.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar
 
 from dpsql.privacy.events import Composed, Event, compose_events, require
-from dpsql.privacy.periods import FIRST, LAST, Days, say_periods, unite
+from dpsql.privacy.periods import FIRST, LAST, Days, list_segments, say_periods, unite
+
+_MOST_AMOUNTS = 4
+"""The most amounts of different periods that a charge names."""
 
 
 @dataclass(frozen=True)
@@ -120,10 +123,42 @@ def list_periods(event: Event) -> Days | None:
     return unite(pair for days in known for pair in days) if len(known) == len(found) else None
 
 
-def say_paying(event: Event | None) -> str:
-    """Return the periods that pay for an event, to follow its charge: ``" for 2025-03"``; empty for an undated event."""
-    days = None if event is None else list_periods(event)
-    return "" if days is None else f" for {say_periods(days)}"
+def say_charge(event: Event, write: Callable[[Event], str]) -> str:
+    """Return an event's charge with the periods that pay it; if they pay different amounts, each of these.
+
+    >>> from dpsql.privacy.events import PureDP
+    >>> march, april = (((day, day + 30),) for day in (738_946, 738_976))
+    >>> one = Dated(PureDP(Fraction(1)), march)
+    >>> say_charge(one, Event.sentence), say_charge(one.event, Event.sentence)
+    ('ε=1 for 2024-03-01 to 2024-03-30', 'ε=1')
+    >>> say_charge(Composed((one, Dated(PureDP(Fraction(2)), april))), Event.sentence)
+    'ε=1 for 2024-03-01 to 2024-03-30; ε=2 for 2024-03-31 to 2024-04-29'
+    """
+    days = list_periods(event)
+    found: dict[str, list[tuple[int, int]]] = {}
+    known: dict[Event | None, str] = {}
+    for low, high in list_segments(find_cuts(event), days):
+        part = project_event(event, low)
+        if part not in known:
+            known[part] = "nothing" if part is None else write(part)
+        found.setdefault(known[part], []).append((low, high))
+    if len(found) > _MOST_AMOUNTS:
+        return f"at most {write(event)} for {say_periods(days)}"
+    if days is None and len(found) == 1:
+        return write(event)
+    return "; ".join(f"{charge} for {say_periods(unite(pieces))}" for charge, pieces in found.items())
+
+
+def split_by_periods(events: Iterable[Event]) -> dict[Days | None, list[Event]]:
+    """Return the parts of events by their sets of periods: one undated event of each that has such parts."""
+    found: dict[Days | None, list[Event]] = {}
+    for event in events:
+        mine: dict[Days | None, list[Event]] = {}
+        for one in event.events if isinstance(event, Composed) else (event,):
+            mine.setdefault(list_periods(one), []).append(undate_event(one))
+        for periods, parts in mine.items():
+            found.setdefault(periods, []).append(compose_events(parts))
+    return found
 
 
 def find_cuts(event: Event) -> set[int]:

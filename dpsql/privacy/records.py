@@ -13,7 +13,7 @@ from fractions import Fraction
 from dpsql.numerics.exact_numbers import DOWN, UP, write_number, write_pair, write_short
 from dpsql.privacy.accountants import MANY, Accountant
 from dpsql.privacy.amounts import OwnRoom, format_percent, say_what_is_left
-from dpsql.privacy.dated_events import say_paying
+from dpsql.privacy.dated_events import say_charge
 from dpsql.privacy.events import Event
 from dpsql.privacy.filters import ACCOUNTANTS
 
@@ -232,8 +232,9 @@ class Entry:
         """Return the charge of an accountant for display; ``"0"`` for a refused statement."""
 
         def write(event: Event) -> str:
-            charge = event.sentence() if isinstance(accountant, str) else accountant.write_charge(event)
-            return charge + say_paying(event)
+            return say_charge(
+                event, Event.sentence if isinstance(accountant, str) else accountant.write_charge
+            )
 
         event = self.charged(accountant)
         parts = [] if event is None else [write(event)]

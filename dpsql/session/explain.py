@@ -23,7 +23,7 @@ from dpsql.mechanisms.moments import MEAN_ROWS
 from dpsql.numerics.exact_numbers import write_number
 from dpsql.policy.model import Budget, Policy
 from dpsql.privacy.amounts import SYMBOLS, Amount
-from dpsql.privacy.dated_events import list_periods, say_paying
+from dpsql.privacy.dated_events import list_periods, say_charge
 from dpsql.privacy.events import DiscreteLaplace, Event, NoiseReduction, compose_events
 from dpsql.privacy.periods import intersect, parse_periods, remove_days, say_periods, unite
 from dpsql.report.data import chooses_groups, explain_debit, explain_loss, find_named_tables
@@ -44,7 +44,7 @@ _NOTHING_SPENT = "Nothing has been spent and no private data were read."
 def write_charge(ledger: Ledger, event: Event | None, debit: Event | None = None) -> str:
     """Return a charge with the periods that pay it, and the debit of the analyst's share, as the accountant writes them."""
     write = ledger.accountant.write_charge
-    parts = [] if event is None else [write(event) + say_paying(event)]
+    parts = [] if event is None else [say_charge(event, write)]
     return " and ".join([*parts, *([] if debit is None else [f"{write(debit)} of {ledger.analyst}'s share"])])
 
 

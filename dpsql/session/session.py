@@ -26,6 +26,7 @@ from dpsql.ledger.ledger import BudgetState, Entry, Ledger
 from dpsql.ledger.state_files import place_ledger
 from dpsql.mechanisms.marginals import calibrate_together, find_pair
 from dpsql.policy.model import Policy
+from dpsql.privacy.dated_events import date_event, split_by_periods
 from dpsql.privacy.events import Composed, Event, compose_events
 from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.privacy.pld import declare
@@ -301,7 +302,9 @@ LookUp = Callable[[Sequence[Plan]], list[PreparedPlan]]
 
 
 def prepare_together(plans: Sequence[Plan], look_up: LookUp) -> list[PreparedPlan]:
-    """Look up plans declared together, with one calibration of the Gaussian noise of all their blocks.
+    """Look up plans declared together, with one calibration of the Gaussian noise of their blocks.
+
+    With a budget per period it is one for each set of periods: a calibration is charged as a whole.
 
     If all of these blocks are stored under the joint calibration, they are free. Otherwise blocks stored individually
     are free, and the rest are calibrated together.
@@ -320,9 +323,12 @@ def prepare_together(plans: Sequence[Plan], look_up: LookUp) -> list[PreparedPla
 
 
 def _calibrate(prepared: Sequence[PreparedPlan], chosen: Sequence[RequestedBlock]) -> list[Plan]:
-    """Return plans in which these blocks, and equal ones, share one noise calibration."""
-    operators = calibrate_together([item.block.operator for item in chosen])
-    made = {item.key: operator for item, operator in zip(chosen, operators, strict=True)}
+    """Return plans in which those of these blocks that equal periods pay for, and equal ones, share one noise calibration."""
+    made = {}
+    for periods in dict.fromkeys(item.block.periods for item in chosen):
+        some = [item for item in chosen if item.block.periods == periods]
+        operators = calibrate_together([item.block.operator for item in some])
+        made |= {item.key: operator for item, operator in zip(some, operators, strict=True)}
     plans = []
     for one in prepared:
         blocks = (replace(item.block, operator=made.get(item.key, item.block.operator)) for item in one.asked)
@@ -379,10 +385,11 @@ class DeclaredStatements(SessionPlan):
         whole = compose_events(events)
         budget = self._pipeline.policy.budget
         delta = Fraction(budget.default_delta or budget.delta / 10)
-        if ACCOUNTANTS[budget.accountant].has_rule or len(events) == 1 or not whole.delta < delta:
+        if ACCOUNTANTS[budget.accountant].has_rule or len(events) == 1:
             return whole
-        together = declare(whole.events if isinstance(whole, Composed) else [whole], delta)
-        return together if together.basic[0] < whole.basic[0] else whole
+        parts = split_by_periods(events)
+        priced = (date_event(_declare(some, delta), periods) for periods, some in parts.items())
+        return compose_events(priced)
 
     def _check_versions(self) -> None:
         """Refuse plans that were bound before files changed."""
@@ -409,3 +416,12 @@ class DeclaredStatements(SessionPlan):
             for declared, one in zip(self._declared, prepared, strict=True):
                 declared._result = line.finish(one, ticket, notes)
                 line.last = AskedStatement(declared.source).look_up(one).finish(one, declared._result.notes)
+
+
+def _declare(events: Sequence[Event], delta: Fraction) -> Event:
+    """Return the cheaper event of statements that were priced together: their sum, or one with this delta."""
+    whole = compose_events(events)
+    if len(events) == 1 or not whole.delta < delta:
+        return whole
+    together = declare(whole.events if isinstance(whole, Composed) else [whole], delta)
+    return together if together.basic[0] < whole.basic[0] else whole
