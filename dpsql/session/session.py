@@ -24,6 +24,7 @@ from dpsql.language.parameter_values import Params
 from dpsql.language.statements import PRICED, Statement, parse
 from dpsql.ledger.ledger import BudgetState, Entry, Ledger
 from dpsql.ledger.state_files import place_ledger
+from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.marginals import calibrate_together, find_pair
 from dpsql.policy.model import Policy
 from dpsql.privacy.dated_events import date_event, split_by_periods
@@ -324,7 +325,7 @@ def prepare_together(plans: Sequence[Plan], look_up: LookUp) -> list[PreparedPla
 
 def _calibrate(prepared: Sequence[PreparedPlan], chosen: Sequence[RequestedBlock]) -> list[Plan]:
     """Return plans in which those of these blocks that equal periods pay for, and equal ones, share one noise calibration."""
-    made = {}
+    made: dict[str, Operator] = {}
     for periods in dict.fromkeys(item.block.periods for item in chosen):
         some = [item for item in chosen if item.block.periods == periods]
         operators = calibrate_together([item.block.operator for item in some])
