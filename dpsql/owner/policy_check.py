@@ -696,9 +696,15 @@ def _check_budget(policy: Policy, findings: Findings) -> None:
         if 0 < budget.mechanism_delta < budget.delta
         else ""
     )
+    each = ", for each period" if budget.per_period else ""
     findings.declared.append(
-        f"budget: ε={float(budget.epsilon):g}, δ={float(budget.delta):g}{kept}, accountant {budget.accountant}"
+        f"budget: ε={float(budget.epsilon):g}, δ={float(budget.delta):g}{kept}, accountant {budget.accountant}{each}"
     )
+    findings.advice += [
+        f"{table.name}: without privacy_period every statement that reads it is charged to all periods, also later ones."
+        for table in policy.tables.values()
+        if budget.per_period and not table.public and table.period is None
+    ]
     most = budget.max_epsilon_per_query
     if budget.default_epsilon is None:
         findings.advice.append("default_epsilon: without it every statement must name its epsilon.")
@@ -767,7 +773,8 @@ def _check_table(table: Table, schema: Mapping[str, str], undecided: Undecided, 
         for most, what, more in caps
         if most is not None
     )
-    findings.declared.append(f"{table.name}: protects {protected}{limits}")
+    days = "" if table.data_from is None else f"; data from {table.data_from} to {table.data_until}"
+    findings.declared.append(f"{table.name}: protects {protected}{limits}{days}")
     findings.advice += _say_caps(table)
     names = {name.lower() for name in schema}
     path = table.unit_path
@@ -784,6 +791,13 @@ def _check_table(table: Table, schema: Mapping[str, str], undecided: Undecided, 
         if name.lower() not in names:
             what = f"{name}, which leads to the privacy unit or divides it, is not a column."
             findings.missing.append(f"{table.name}: {what} {_suggest(name, schema)}")
+    kinds = {fold(name): kind for name, kind in schema.items()}
+    period = table.declared_period if days else None
+    kind = kinds.get(fold(period.column), "DATE") if period is not None else ""
+    if period is not None and kind not in ("DATE", "TIMESTAMP"):
+        findings.missing.append(
+            f"{table.name}: a budget per period needs a DATE or a TIMESTAMP, and {period.column} is {kind}."
+        )
     if claimed and not table.row_level and any(name.lower() in names for name in claimed):
         findings.declared += _say_claims(table)
     given = {key for key, cap in table.caps.items() if cap is not None or undecided.has(key, table.name)}

@@ -153,6 +153,29 @@ def test_shares_beyond_the_whole_are_told(
     assert any("add up to more than the whole" in line for line in check_policy("p.toml").advice) == told
 
 
+def test_a_budget_per_period_is_said_with_tables_that_all_periods_pay_for(
+    trips: list[tuple[object, ...]],
+) -> None:
+    text = POLICY.format(rows=5, groups=2).replace("epsilon = 1\n", "epsilon = 1\nper_period = true\n")
+    dated = """privacy_unit = "tail"
+privacy_period = "date_trunc('month', day)"
+data_from = 2025-01-01
+data_until = "yesterday\""""
+    whole = '[tables.whole]\nsource = "trips.parquet"\nprivacy_unit = "tail"\nmax_rows = 5\n'
+    Path("p.toml").write_text(text.replace('privacy_unit = "tail"', dated) + whole)
+    found = check_policy("p.toml")
+    assert found.declared[0].endswith(", for each period")
+    assert any(line.endswith("; data from 2025-01-01 to yesterday") for line in found.declared)
+    assert [line for line in found.advice if "charged to all periods" in line] == [
+        "whole: without privacy_period every statement that reads it is charged to all periods, also later ones."
+    ]
+    assert not found.missing
+    Path("p.toml").write_text(text.replace('privacy_unit = "tail"', dated.replace("day)", "city)")))
+    assert check_policy("p.toml").missing == [
+        "trips: a budget per period needs a DATE or a TIMESTAMP, and city is VARCHAR."
+    ]
+
+
 def test_columns_that_the_policy_does_not_name(trips: list[tuple[object, ...]]) -> None:
     text = POLICY.format(rows=5, groups=2)
     Path("p.toml").write_text(text.replace('city = { values = ["A", "B", "it\'s"] }', ""))

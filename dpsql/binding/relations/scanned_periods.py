@@ -122,6 +122,9 @@ def _mark(
         for some in left:
             days = intersect(days, widen_to_periods(some, period.part))
         if not days:
+            if not domain:
+                what = f"{item.name} has no day yet: its data begin on {holder.data_from}."
+                raise bind_error(item, what, "ask again after that day.")
             what = f"no day of {item.name} is left: its data are those of {say_periods(domain)}."
             raise bind_error(item, what, "change the condition on its period, or OPTIONS (periods = ...).")
         item.meta[DAYS] = (

@@ -229,6 +229,19 @@ def test_no_period_and_no_such_period_are_refused(session: dpsql.Session, text: 
         session.sql(text)
 
 
+def test_data_that_have_not_begun_are_refused_with_their_first_day() -> None:
+    later = POLICY.replace(
+        "data_from = 2024-01-01\ndata_until = 2024-12-20", 'data_from = 2900-01-01\ndata_until = "today"'
+    )
+    with duckdb.connect() as con:
+        con.execute(TABLES)
+        with (
+            dpsql.connect(con, policy=dpsql.Policy.loads(later)) as session,
+            pytest.raises(Error, match=r"visits has no day yet: its data begin on 2900-01-01\."),
+        ):
+            session.sql("SELECT COUNT(*) FROM visits")
+
+
 def test_periods_need_a_budget_per_period() -> None:
     with duckdb.connect() as con:
         con.execute(TABLES)
