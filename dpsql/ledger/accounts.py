@@ -16,7 +16,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from dpsql.errors import BudgetExceeded
+from dpsql.errors import BudgetExceeded, LedgerError
 from dpsql.ledger.log_file import OUTCOMES, START, Row, RowBody, damaged_error, read_body, read_event
 from dpsql.ledger.terms import Terms, open_own_filters
 from dpsql.numerics.exact_numbers import DOWN, write_short
@@ -459,6 +459,15 @@ class Account:
             if shortage is not None:
                 return explain_exceeded(shortage, stored=shortage.place == len(events))
         return None
+
+    def check_periods(self) -> None:
+        """Raise LedgerError for a session from before a change of the periods: its charges would name other rows' periods."""
+        asked, granted = self._asked, self.granted
+        if asked is not None and granted is not None and asked.per_period and granted.redates(asked):
+            raise LedgerError(
+                "The owner changed the periods after this session began.",
+                hint="connect again, with the present policy.",
+            )
 
     def apply(self, rows: Iterable[Row]) -> None:
         """Fold further rows in; LedgerError if a row is not valid, such as a settlement without a reservation."""

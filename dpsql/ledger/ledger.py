@@ -288,6 +288,7 @@ class Ledger:
             self._check_periods(event)
         with log_file.saying_uncharged(), self._book.writing() as (write, _):
             account, said = self._book.account, {"text": text[:_TEXT_LIMIT]}
+            account.check_periods()
             number, due = account.count + 1, self.find_debits(shown)
             if event is None and not due:
                 return None

@@ -371,6 +371,9 @@ def test_after_a_change_of_the_period_all_charges_count_in_each(
         assert {*left(ledger).values()} == {rest}
         before.settle(tickets[0], tickets[0].event, None, "released")
         assert {*left(ledger).values()} == {rest}
+        with pytest.raises(LedgerError, match="owner changed the periods after this session began"):
+            before.reserve(date_event(TENTH, months("05")), "in the periods of before")
+        assert {*left(ledger).values()} == {rest}
     monkeypatch.setattr(store, "ROWS_BETWEEN_CHECKPOINTS", 1)
     with Ledger.open(path, policy_of("basic", then), "data") as ledger:  # from a checkpoint
         ask(ledger, TENTH, parse_periods(["2024-09-02 to 2024-09-08"]) if "week" in period else months("09"))
