@@ -5,7 +5,8 @@ With a budget per period, every FROM item of a private table is marked with its 
 condition that is read too narrowly changes an answer, and never a charge. A condition that is not understood leaves all days.
 
 In one FROM, private rows meet only with equal units, and so within one period: a condition on one table's period holds for
-all of them, and one of a query for its subqueries, if these keep their rows. Options hold for all that is inside their SELECT.
+all of them, and one of a query for its subqueries, if these keep their rows. Within SUBSAMPLE any rows of a block may meet, so
+a condition holds for its own table. Options hold for all that is inside their SELECT.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from sqlglot import exp
 
 from dpsql.binding.public_statement import from_items
 from dpsql.language.dialect import ModeClause, bind_error, join_word
-from dpsql.language.options import is_private_call, read_periods
+from dpsql.language.options import is_private_call, mode_of, read_periods
 from dpsql.policy.model import Policy, Table, fold
 from dpsql.privacy.periods import (
     FIRST,
@@ -101,25 +102,30 @@ def _mark(
     dated = _list_dated(select, policy, others)
     if not dated:
         return
-    left = []
-    for inner in _list_coupled(select):
-        found, where = _list_dated(inner, policy, others), inner.args.get("where")
+    left, by_block = [], False
+    around: exp.Select | None = select
+    while around is not None:
+        if (option := _find_option(around)) is not None:
+            left.append(read_periods(option, _OPTION))
+        by_block = by_block or mode_of(around) == "SUBSAMPLE"
+        around = around.find_ancestor(exp.Select)
+
+    def fold_where(inner: exp.Select, found: Collection[tuple[exp.Table, Table, Table]]) -> list[Days]:
+        where = inner.args.get("where")
         dates = all(
             is_date(h, h.declared_period.column) for _, _, h in found if h.declared_period is not None
         )
         folded = None if where is None else _Columns(inner, found, dates).fold(where.this)
-        left += [] if folded is None else [folded]
-    around: exp.Expr | None = select
-    while around is not None:
-        if (option := _find_option(around)) is not None:
-            left.append(read_periods(option, _OPTION))
-        around = around.find_ancestor(exp.Select)
-    for item, _, holder in dated:
+        return [] if folded is None else [folded]
+
+    for inner in _list_coupled(select) if not by_block else ():
+        left += fold_where(inner, _list_dated(inner, policy, others))
+    for item, table, holder in dated:
         period = holder.declared_period
         assert period is not None
         domain = holder.find_days(today)
         days = domain
-        for some in left:
+        for some in [*left, *(fold_where(select, [(item, table, holder)]) if by_block else ())]:
             days = intersect(days, widen_to_periods(some, period.part))
         if not days:
             if not domain:

@@ -131,6 +131,7 @@ def periods(session: dpsql.Session, text: str) -> list[str]:
 
 
 YEAR = "2024"
+SUBSAMPLE = "SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, blocks = 3, bounds = (0, 100)) AVG(x) FROM visits v"
 
 
 @pytest.mark.parametrize(
@@ -172,6 +173,9 @@ def test_public_conditions_are_folded_to_whole_periods(
         ("SELECT COUNT(*) FROM visits v JOIN labs l ON v.pid = l.pid WHERE l.taken < '2024-03-01'", ["2024-01 to 2024-02"]),
         ("SELECT COUNT(*) FROM visits v WHERE v.day < '2024-02-01' AND EXISTS (SELECT 1 FROM labs l WHERE l.pid = v.pid)", ["2024-01"]),
         ("SELECT SUM(q) FROM items JOIN visits USING (vid) WHERE day < '2024-02-01'", ["2024-01"]),
+        # within SUBSAMPLE the rows of several periods meet
+        (f"{SUBSAMPLE} JOIN labs l ON v.x = l.z WHERE v.day < '2024-02-01' AND l.taken >= '2024-12-01'", ["2024-01 and 2024-12"]),
+        (f"{SUBSAMPLE.lower()} WHERE v.day < '2024-02-01' AND EXISTS (SELECT 1 FROM labs WHERE z > 5)", [YEAR]),
         # each block pays for its own; one that is read first is not cut by what reads it
         ("SELECT (SELECT WITH DP COUNT(*) FROM visits WHERE day < '2024-02-01'), (SELECT WITH DP COUNT(*) FROM labs WHERE taken >= '2024-12-01')", ["2024-01", "2024-12"]),
         ("SELECT COUNT(*) FROM visits WHERE day < '2024-02-01' AND x > (SELECT WITH DP AVG(x) FROM visits)", [YEAR, "2024-01"]),
