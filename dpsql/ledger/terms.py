@@ -259,9 +259,13 @@ class Terms:
         return replace(self, delta_share=None) if granted.delta_share is None and granted._splits else self
 
     def adopting(self, asked: Terms) -> Terms:
-        """Return the terms after the owner adopted ``asked``. Tables that were ever private stay recorded as private."""
+        """Return the terms after the owner adopted ``asked``.
+
+        Tables that were ever private stay recorded as private, with the first days of their data.
+        """
         kept = {name: unit for name, unit in self.units.items() if name not in asked.public}
-        return Terms(**{**asked.__dict__, "units": {**kept, **asked.units}})
+        starts = {**self.starts, **asked.starts}
+        return Terms(**{**asked.__dict__, "units": {**kept, **asked.units}, "starts": starts})
 
 
 def open_own_filters(

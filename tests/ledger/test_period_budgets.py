@@ -355,6 +355,20 @@ def test_an_earlier_first_day_is_a_change_of_terms_and_a_later_last_one_is_none(
         assert left(ledger)["2024 to 2030"] == 1
 
 
+def test_a_table_that_was_left_out_comes_back_with_its_terms(tmp_path: Path) -> None:
+    path, whole = tmp_path / "l.ledger", policy_of("basic")
+    with Ledger.open(path, whole, "data") as ledger:
+        ask(ledger, HALF, months("03"))
+    other = policy_of("basic", ("[tables.visits]", "[tables.labs]"))
+    assert Ledger.adopt(path, other, "data") == ("the private table labs was added",)
+    assert Ledger.adopt(path, policy_of("basic", ("2024-01-01", "2023-06-01")), "data") == (
+        "data_from of visits was 2024-01-01 and is now 2023-06-01",
+    )
+    assert Ledger.adopt(path, policy_of("basic", ("'month', day", "'month', left_on")), "data")
+    with Ledger.open(path, policy_of("basic", ("'month', day", "'month', left_on")), "data") as ledger:
+        assert left(ledger) == {"2024": Fraction(1, 2)}
+
+
 @pytest.mark.parametrize("period", ["date_trunc('week', day)", "date_trunc('month', left_on)"])
 def test_after_a_change_of_the_period_all_charges_count_in_each(
     tmp_path: Path, period: str, monkeypatch: pytest.MonkeyPatch
