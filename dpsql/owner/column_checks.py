@@ -1,4 +1,4 @@
-"""Checks of a policy's columns against their types, and of its delta against the possible number of units.
+"""Checks of a policy's columns and periods against their types, and of its delta against the possible number of units.
 
 Each finding names the error and proposes the line to write. None reads a row.
 """
@@ -224,3 +224,20 @@ def check_delta(policy: Policy, units: int | None) -> tuple[str, Fraction] | Non
             Fraction(1, 10**6),
         )
     return None
+
+
+def list_undated(policy: Policy) -> Iterator[str]:
+    """Yield a note on each table that every period's budget pays for."""
+    for table in policy.tables.values():
+        if policy.budget.per_period and not table.public and table.period is None:
+            yield (
+                f"{table.name}: without privacy_period every statement that reads it is charged to all periods, also later ones."
+            )
+
+
+def check_period(table: Table, schema: Mapping[str, str]) -> Iterator[str]:
+    """Yield the error of a period with a budget of its own whose column is no date."""
+    period = table.declared_period if table.data_from is not None else None
+    kind = None if period is None else NameMapping(schema).get(period.column)
+    if period is not None and kind not in (None, "DATE", "TIMESTAMP"):
+        yield f"{table.name}: a budget per period needs a DATE or a TIMESTAMP, and {period.column} is {kind}."

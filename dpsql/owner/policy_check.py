@@ -47,9 +47,11 @@ from dpsql.numerics.exact_numbers import round_significant, write_number
 from dpsql.owner.column_checks import (
     check_columns,
     check_delta,
+    check_period,
     count_possible_units,
     find_kind,
     find_known_bounds,
+    list_undated,
 )
 from dpsql.policy import model
 from dpsql.policy.model import Column, NameMapping, Policy, Table
@@ -700,11 +702,7 @@ def _check_budget(policy: Policy, findings: Findings) -> None:
     findings.declared.append(
         f"budget: ε={float(budget.epsilon):g}, δ={float(budget.delta):g}{kept}, accountant {budget.accountant}{each}"
     )
-    findings.advice += [
-        f"{table.name}: without privacy_period every statement that reads it is charged to all periods, also later ones."
-        for table in policy.tables.values()
-        if budget.per_period and not table.public and table.period is None
-    ]
+    findings.advice += list_undated(policy)
     most = budget.max_epsilon_per_query
     if budget.default_epsilon is None:
         findings.advice.append("default_epsilon: without it every statement must name its epsilon.")
@@ -787,17 +785,10 @@ def _check_table(table: Table, schema: Mapping[str, str], undecided: Undecided, 
         )
     claimed = [path[0].column for path in table.unit_paths[1:]] + list(table.determining)
     claimed += [table.declared_period.column] if table.declared_period is not None else []
-    for name in claimed:
-        if name.lower() not in names:
-            what = f"{name}, which leads to the privacy unit or divides it, is not a column."
-            findings.missing.append(f"{table.name}: {what} {_suggest(name, schema)}")
-    kinds = {fold(name): kind for name, kind in schema.items()}
-    period = table.declared_period if days else None
-    kind = kinds.get(fold(period.column), "DATE") if period is not None else ""
-    if period is not None and kind not in ("DATE", "TIMESTAMP"):
-        findings.missing.append(
-            f"{table.name}: a budget per period needs a DATE or a TIMESTAMP, and {period.column} is {kind}."
-        )
+    for name in (name for name in claimed if name.lower() not in names):
+        what = f"{name}, which leads to the privacy unit or divides it, is not a column."
+        findings.missing.append(f"{table.name}: {what} {_suggest(name, schema)}")
+    findings.missing += check_period(table, schema)
     if claimed and not table.row_level and any(name.lower() in names for name in claimed):
         findings.declared += _say_claims(table)
     given = {key for key, cap in table.caps.items() if cap is not None or undecided.has(key, table.name)}

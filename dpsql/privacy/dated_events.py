@@ -154,7 +154,7 @@ def split_by_periods(events: Iterable[Event]) -> dict[Days | None, list[Event]]:
     found: dict[Days | None, list[Event]] = {}
     for event in events:
         mine: dict[Days | None, list[Event]] = {}
-        for one in event.events if isinstance(event, Composed) else (event,):
+        for one in split_event(event):
             mine.setdefault(list_periods(one), []).append(undate_event(one))
         for periods, parts in mine.items():
             found.setdefault(periods, []).append(compose_events(parts))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from fractions import Fraction
 
@@ -10,8 +9,21 @@ import duckdb
 import pytest
 
 import dpsql
-from tests.binding.relations.test_scanned_periods import POLICY, fill
 
+POLICY = """
+[budget]
+epsilon = 100
+delta = 0.01
+per_period = true
+accountant = "basic"
+[tables.visits]
+privacy_unit = "pid"
+privacy_period = "date_trunc('month', day)"
+data_from = 2024-01-01
+data_until = 2024-12-20
+max_rows = 4
+columns.x.bounds = [0, 100]
+"""
 LAPLACE = "SELECT WITH DP OPTIONS (epsilon = 1) SUM(x) FROM visits WHERE "
 GAUSS = "SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, noise = 'gaussian') COUNT(*) FROM visits WHERE "
 JANUARY, DECEMBER = "day < DATE '2024-02-01'", "day >= DATE '2024-12-01'"
@@ -20,9 +32,8 @@ JANUARY, DECEMBER = "day < DATE '2024-02-01'", "day >= DATE '2024-12-01'"
 @pytest.fixture
 def session() -> Iterator[dpsql.Session]:
     with duckdb.connect() as con:
-        fill(con, random.Random(1))
-        policy = POLICY.replace("epsilon = 1e30", "epsilon = 100").replace("delta = 0.99", "delta = 0.01")
-        with dpsql.connect(con, policy=dpsql.Policy.loads(policy)) as session:
+        con.execute("CREATE TABLE visits(pid BIGINT, day DATE, x BIGINT)")
+        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
             yield session
 
 
