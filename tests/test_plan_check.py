@@ -81,7 +81,7 @@ def bind_texts(check: PlanCheck, *texts: str) -> list[str]:
     engine = SimpleNamespace(dialect="duckdb", check=lambda sql, lent, apart: bound.append(sql))
     check.engine = engine  # type: ignore[assignment]
     operator = SimpleNamespace(checked=texts, apart=())
-    check._bind_all(SimpleNamespace(operator=operator), {})  # type: ignore[arg-type]
+    check._bind_all(SimpleNamespace(operator=operator, periods=None), {})  # type: ignore[arg-type]
     return bound
 
 
