@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 _TRUTH = ("TRUE", "FALSE")
+INTERVALS = ("columns", "off")
+"""The values of the setting ``intervals``: whether the ends of intervals are columns of an answer."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from sqlglot import exp
 
 from dpsql.catalogue.row_names import CLOCKS
-from dpsql.errors import Error
+from dpsql.errors import BindError, Error
 from dpsql.language.dialect import span_of, to_sql
 from dpsql.language.parameters import make_literal
 
@@ -126,6 +126,8 @@ def _make_constant(value: object) -> exp.Expr:
     if isinstance(value, datetime.datetime) and value.utcoffset() is not None:
         local = value.astimezone(datetime.UTC).replace(tzinfo=None)
         return exp.cast(exp.Literal.string(f"{local.isoformat(' ')}+00"), "TIMESTAMPTZ", dialect="duckdb")
+    if isinstance(value, tuple):  # an interval's months, days and nanoseconds
+        raise BindError("an interval is no constant of one unit.")
     return make_literal(value, "now")
 
 

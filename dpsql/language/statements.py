@@ -13,6 +13,7 @@ from sqlglot import exp
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
 from dpsql.catalogue.aggregate_names import MODES
+from dpsql.catalogue.option_names import INTERVALS
 from dpsql.errors import BindError, Error, ParseError, Span, clip, did_you_mean
 from dpsql.language.advice import LATERAL_HINT
 from dpsql.language.clock import find_now, reads_clock
@@ -422,8 +423,6 @@ def _show(tokens: list[Token], text: str, span: Span) -> Statement:
     return Statement("show", text, span, name=name, limit=limit)
 
 
-INTERVALS = ("columns", "off")
-"""The values of the setting ``intervals``: whether the ends of intervals are columns of an answer."""
 _SETTING = "the only setting is intervals, by which their ends are columns of the answers."
 
 

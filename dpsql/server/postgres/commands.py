@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from dpsql.catalogue.option_names import INTERVALS
 from dpsql.errors import BindError, Error, PrivacyError
-from dpsql.language.statements import INTERVALS
 
 SERVER_VERSION = "15.0"
 """The version of PostgreSQL whose catalogue queries are understood."""
