@@ -643,8 +643,8 @@ BEGIN
 -- hint: write the query with parameters, and give their values with it.
 PREPARE q AS SELECT COUNT(*) FROM visits
 
--- refused: TABLE is not a statement of dpsql.
--- hint: write SELECT COUNT(*) FROM instead of TABLE.
+-- refused: rows of visits can't be released.
+-- hint: try SELECT COUNT(*) FROM visits.
 TABLE visits
 
 -- answered
@@ -1205,6 +1205,9 @@ SELECT COUNT(*) FROM (SELECT DISTINCT * FROM patients)
 
 -- answered
 SELECT * FROM (SELECT DISTINCT ward FROM visits) AS subquery ORDER BY ward
+
+-- answered
+SELECT * FROM (WITH wards AS (SELECT DISTINCT ward FROM visits) SELECT ward FROM wards) AS outermost ORDER BY ward
 
 -- answered
 WITH wards AS (SELECT DISTINCT ward FROM visits) SELECT upper(ward) AS w FROM wards WHERE ward IS NOT NULL ORDER BY w

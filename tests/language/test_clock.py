@@ -74,7 +74,8 @@ def stopped(monkeypatch: pytest.MonkeyPatch) -> list[datetime.datetime]:
 @pytest.mark.parametrize(
     "word",
     ["CURRENT_DATE", "today()", "now()", "CURRENT_TIMESTAMP", "CURRENT_TIMESTAMP(3)", "LOCALTIMESTAMP", "statement_timestamp()",
-     "now()::DATE", "now() - INTERVAL '30 days'", "date_trunc('month', now())", "now() AT TIME ZONE 'Europe/Berlin'", "now() + (now() - CURRENT_TIMESTAMP)"],
+     "now()::DATE", "now() - INTERVAL '30 days'", "date_trunc('month', now())", "now() AT TIME ZONE 'Europe/Berlin'",
+     "now() + (now() - CURRENT_TIMESTAMP)"],
 )  # fmt: skip
 def test_private_rows_meet_the_time(session: dpsql.Session, word: str) -> None:
     assert session.sql(f"SELECT COUNT(*) FROM t WHERE {DAY} < {word}").fetchall() == [(300,)]

@@ -184,19 +184,20 @@ def aggregates(select: exp.Select) -> bool:
 
 def is_shown_alone(select: exp.Select) -> bool:
     """Return whether the statement only shows the rows of this SELECT DISTINCT: its values are groups then, as without it."""
-    distinct, held = select.args.get("distinct"), select.parent
-    if (
-        distinct is None
-        or distinct.args.get("on") is not None
-        or not isinstance(held, exp.CTE | exp.Subquery)
-    ):
-        return False
-    outer = held.find_ancestor(exp.Select)
-    if outer is None or outer.parent is not None or aggregates(outer) or outer.args.get("joins"):
+    distinct = select.args.get("distinct")
+    return distinct is not None and distinct.args.get("on") is None and _is_shown(select.parent)
+
+
+def _is_shown(held: exp.Expr | None) -> bool:
+    """Return whether a subquery or a CTE is all that the SELECT around it reads, and that is the statement or shown itself."""
+    outer = held.find_ancestor(exp.Select) if isinstance(held, exp.CTE | exp.Subquery) else None
+    if held is None or outer is None or aggregates(outer) or outer.args.get("joins"):
         return False
     source = outer.args["from_"].this
-    named = isinstance(source, exp.Table) and fold(source.name) == fold(held.alias)
-    return source is held or (isinstance(held, exp.CTE) and named)
+    named = (
+        isinstance(held, exp.CTE) and isinstance(source, exp.Table) and fold(source.name) == fold(held.alias)
+    )
+    return (source is held or named) and (outer.parent is None or _is_shown(outer.parent))
 
 
 def meeting_of(
