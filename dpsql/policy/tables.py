@@ -667,7 +667,8 @@ class Table(Section):
     def check_budget(self, per_period: bool) -> None:
         """Check that the table's period may have budgets of its own; PolicyError if not, with the table's key."""
         period = self.declared_period
-        given = next((key for key in ("data_from", "data_until") if getattr(self, key) is not None), None)
+        ends = {"data_from": self.data_from, "data_until": self.data_until}
+        given = next((key for key, end in ends.items() if end is not None), None)
         if given is not None and (period is None or not per_period):
             needs = "privacy_period" if period is None else "per_period = true in [budget]"
             raise PolicyError(
@@ -682,7 +683,7 @@ class Table(Section):
                 hint=f"privacy_period = \"date_trunc('month', {period.column})\", or {', '.join(PAYING_PARTS)}.",
             )
         for key, example in (("data_from", "2024-01-01"), ("data_until", '"yesterday"')):
-            if getattr(self, key) is None:
+            if ends[key] is None:
                 raise PolicyError(
                     f"{self.name} has a budget per period, and no {key}.",
                     keys=("privacy_period",),

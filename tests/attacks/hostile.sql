@@ -320,7 +320,7 @@ SELECT COUNT(*) FROM people WHERE sleep_ms(age) IS NULL
 -- verdict: refused
 SELECT COUNT(*) FROM people WHERE pg_sleep(1) IS NULL
 
--- verdict: refused
+-- verdict: answered
 SELECT COUNT(*) FROM people WHERE now() > seen
 
 -- verdict: refused
