@@ -168,7 +168,7 @@ def near(found: Any, expected: Any, slack: float) -> bool:
     return bool(found == expected)
 
 
-@pytest.mark.parametrize("count", [12, pytest.param(400, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [24, pytest.param(400, marks=pytest.mark.long)])
 def test_statements_of_each_kind_equal_duckdb(tmp_path: Path, count: int) -> None:
     data = tmp_path / "data"
     data.mkdir()
