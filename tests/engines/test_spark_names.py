@@ -129,7 +129,7 @@ def test_it_would_be_seen_on_spark_if_names_decided(
 
     text = written(FORMS[0], "dpsql_unit", "w9")
     assert neighbours.check(text) == []
-    monkeypatch.setattr(Gate, "prove", lambda self, operator, lent: None)
+    monkeypatch.setattr(Gate, "prove", lambda self, *given: None)
     for name in ("prove_typed", "prove_written"):
         monkeypatch.setattr(Gate, name, lambda self, *given, **named: None)
     monkeypatch.setattr(Gate, "exact", forged)
