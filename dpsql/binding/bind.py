@@ -99,7 +99,7 @@ def _bind(
     try:
         names = OwnNames(list_taken(tree, catalog.kept.values()))
         held = find_held_columns(tree)
-        today = catalog.policy.today if catalog.policy.budget.per_period else None
+        today = catalog.policy.today_per_period
         binder = StatementBinder(
             catalog,
             finish,
@@ -462,7 +462,7 @@ class Plans:
         if catalog.functions or catalog.kept or declared or varies:
             return bind(statement, catalog, self._finisher, declared)
         asked = statement.synthetic, statement.rows
-        today = catalog.policy.today if catalog.policy.budget.per_period else None
+        today = catalog.policy.today_per_period
         key = (statement.text, statement.span, asked, catalog.default_epsilon, catalog.epsilon is None, today)
         plan = self._kept.get(key)
         if plan is None:

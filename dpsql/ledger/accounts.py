@@ -27,7 +27,16 @@ from dpsql.privacy.codec import write_record
 from dpsql.privacy.dated_events import find_cuts, list_periods, project_event, undate_event
 from dpsql.privacy.events import Event, PureDP
 from dpsql.privacy.filters import MECHANISM_SHARE, open_filter
-from dpsql.privacy.periods import FIRST, LAST, Days, list_segments, say_periods, unite, write_periods
+from dpsql.privacy.periods import (
+    FIRST,
+    LAST,
+    Days,
+    list_segments,
+    say_periods,
+    unite,
+    unite_periods,
+    write_periods,
+)
 from dpsql.privacy.records import BudgetState
 
 _FOLD_ABOVE = 64
@@ -155,9 +164,9 @@ class Shortage:
 class PeriodState(FilterState):
     """A filter for each period. Stretches of periods with one history share it.
 
-    An event is projected to the stretches of its periods (:func:`dpsql.privacy.events.project_event`): whatever reads a unit's
-    rows is in the sums of its whole period, so each filter's proof holds for its units. The sums of this state itself are those
-    of all charges, whatever their periods.
+    An event is projected to the stretches of its periods (:func:`dpsql.privacy.dated_events.project_event`): whatever reads a
+    unit's rows is in the sums of its whole period, so each filter's proof holds for its units. The sums of this state itself are
+    those of all charges, whatever their periods.
     """
 
     def __init__(self, whose: str | None, accountant: Accountant) -> None:
@@ -179,7 +188,7 @@ class PeriodState(FilterState):
 
     def find_shortage(self, events: Sequence[Event]) -> Shortage | None:
         refused, fits = [], []
-        days = _find_all_periods(events)
+        days = unite_periods(map(list_periods, events))
         for low, high in self._list_segments(days, _find_all_cuts(events)):
             known = [(place, part) for place, e in enumerate(events) if (part := project_event(e, low))]
             shortage = self._at(low).find_shortage([part for _, part in known])
@@ -266,13 +275,6 @@ class PeriodState(FilterState):
 
 def _find_all_cuts(events: Iterable[Event]) -> set[int]:
     return {cut for event in events for cut in find_cuts(event)}
-
-
-def _find_all_periods(events: Iterable[Event]) -> Days | None:
-    """Return the periods of some events together; None for all."""
-    found = [list_periods(event) for event in events]
-    known = [days for days in found if days is not None]
-    return unite(pair for days in known for pair in days) if len(known) == len(found) else None
 
 
 _PER_PERIOD = "per period "
@@ -740,7 +742,7 @@ def make_budget_state(
         found.append(((low, high), state))
     if not found:
         return _make_state(account, policy, analyst, events, debit)
-    stretches = tuple(replace(state, period=say_periods((days,))) for days, state in found)
+    stretches = tuple(replace(state, period=say_periods((days,)), days=(days,)) for days, state in found)
     fullest = min(stretches, key=_find_left)
     alone = len({id(state) for _, state in found}) == 1
     return replace(fullest, period="each period" if alone else fullest.period, stretches=stretches)

@@ -420,8 +420,8 @@ class Ledger:
 
     def _find_domain(self) -> Days | None:
         """Return the days of the tables with a budget per period; None if unknown."""
-        per_period = self.policy is not None and self.policy.budget.per_period
-        return self.policy.find_domain(self.policy.today) if self.policy is not None and per_period else None
+        today = None if self.policy is None else self.policy.today_per_period
+        return None if self.policy is None or today is None else self.policy.find_domain(today)
 
     def find_excess(self, *events: Event, debit: Event | None = None) -> BudgetExceeded | None:
         """Return the error that reserving these events in order would raise now; None if all fit.

@@ -474,6 +474,11 @@ class Policy(Section):
         zone = datetime.UTC if name == "UTC" else zoneinfo.ZoneInfo(name)
         return datetime.datetime.now(zone).date()
 
+    @property
+    def today_per_period(self) -> datetime.date | None:
+        """Today, if each period has a budget of its own; None with one budget for all."""
+        return self.today if self.budget.per_period else None
+
     def find_holder(self, table: Table) -> Table:
         """Return the table at the end of a table's path to its unit, which declares the period of its units."""
         return self.tables[table.unit_path[-1].table] if len(table.unit_path) > 1 else table

@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import ClassVar
 
 from dpsql.privacy.events import Composed, Event, compose_events, require
-from dpsql.privacy.periods import FIRST, LAST, Days, list_segments, say_periods, unite
+from dpsql.privacy.periods import FIRST, LAST, Days, list_segments, say_periods, unite, unite_periods
 
 _MOST_AMOUNTS = 4
 """The most amounts of different periods that a charge names."""
@@ -118,9 +118,7 @@ def list_periods(event: Event) -> Days | None:
     """Return the periods of an event; None for all."""
     if not isinstance(event, Composed):
         return event.periods if isinstance(event, Dated) else None
-    found = [list_periods(one) for one in split_event(event)]
-    known = [days for days in found if days is not None]
-    return unite(pair for days in known for pair in days) if len(known) == len(found) else None
+    return unite_periods(map(list_periods, split_event(event)))
 
 
 def say_charge(event: Event, write: Callable[[Event], str]) -> str:

@@ -51,6 +51,17 @@ def unite(ranges: Iterable[tuple[int, int]]) -> Days:
     return tuple(found)
 
 
+def unite_periods(found: Iterable[Days | None]) -> Days | None:
+    """Return the union of sets of periods; None, which is all of them, if one of them is.
+
+    >>> unite_periods([((1, 3),), ((2, 5),)]), unite_periods([((1, 3),), None])
+    (((1, 5),), None)
+    """
+    found = [*found]
+    known = [days for days in found if days is not None]
+    return unite(pair for days in known for pair in days) if len(known) == len(found) else None
+
+
 def intersect(one: Iterable[tuple[int, int]], other: Sequence[tuple[int, int]]) -> Days:
     """Return the days in both sets."""
     return unite((max(a, c), min(b, d)) for a, b in one for c, d in other)

@@ -16,6 +16,7 @@ from dpsql.privacy.amounts import OwnRoom, format_percent, say_what_is_left
 from dpsql.privacy.dated_events import say_charge
 from dpsql.privacy.events import Event
 from dpsql.privacy.filters import ACCOUNTANTS
+from dpsql.privacy.periods import Days
 
 BAR_WIDTH = 20
 """Letters of a budget's bar in text."""
@@ -61,6 +62,8 @@ class BudgetState:
     """The price of a stored answer that another analyst paid for: none (``shared``), or the own share pays (``own``)."""
     period: str = field(default="", repr=False)
     """The periods whose budget it is, in words; empty without budgets per period."""
+    days: Days = field(default=(), repr=False)
+    """The days of these periods."""
     stretches: tuple[BudgetState, ...] = field(default=(), repr=False)
     """The states of all stretches of periods with equal sums, in order; this one is the fullest."""
 

@@ -25,7 +25,7 @@ from dpsql.policy.model import Budget, Policy
 from dpsql.privacy.amounts import SYMBOLS, Amount
 from dpsql.privacy.dated_events import list_periods, say_charge
 from dpsql.privacy.events import DiscreteLaplace, Event, NoiseReduction, compose_events
-from dpsql.privacy.periods import intersect, parse_periods, remove_days, say_periods, unite
+from dpsql.privacy.periods import intersect, remove_days, say_periods, unite
 from dpsql.report.data import chooses_groups, explain_debit, explain_loss, find_named_tables
 from dpsql.session.explanation import Errors, Explanation, Why, WhyPart, end_sentence, explain_error
 from dpsql.session.stored_blocks import PreparedPlan
@@ -209,8 +209,8 @@ def _describe_paying(event: Event, ledger: Ledger) -> Iterator[str]:
             "All periods pay for this, also later ones: it reads a table without privacy_period, or is a threshold."
         )
         return
-    paying = [s for s in stretches if intersect(parse_periods([s.period]), days)]
-    whole = unite(pair for s in stretches for pair in parse_periods([s.period]))
+    paying = [s for s in stretches if intersect(s.days, days)]
+    whole = unite(pair for s in stretches for pair in s.days)
     least = min(paying, key=lambda s: s.left_epsilon, default=None)
     left = f", of which {least.period} has least left: {least.left}" if least and len(paying) > 1 else ""
     every = (

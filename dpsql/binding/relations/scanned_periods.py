@@ -32,6 +32,7 @@ from dpsql.privacy.periods import (
     intersect,
     say_periods,
     unite,
+    unite_periods,
     widen_to_periods,
 )
 
@@ -318,5 +319,4 @@ def find_read(scans: Iterable[Scan], texts: str) -> Days | None:
     scans = [*scans]
     found = [scan.periods for scan in scans if _BASE.sub("", scan.text) in plain]
     found = found or [scan.periods for scan in scans]
-    known = [days for days in found if days is not None]
-    return unite(pair for days in known for pair in days) if found and len(known) == len(found) else None
+    return unite_periods(found) if found else None
