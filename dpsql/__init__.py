@@ -24,6 +24,7 @@ from dpsql.errors import (
     PostprocessingError,
     PrivacyError,
     ServerError,
+    warn_deprecated,
 )
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from dpsql.session.result import Result
     from dpsql.session.session import Session
 
-__version__ = "0.1.0"
+__version__ = "1.0.0rc1"
 
 _HOMES = {
     "connect": ("dpsql.client.connect", "connect_session"),
@@ -48,6 +49,9 @@ _HOMES = {
     "unload_ipython_extension": ("dpsql.notebook.magic", "unload"),
 }
 """The place that a name is imported from when it is first used: its module, and what it is called there."""
+
+_RENAMED: dict[str, tuple[str, str]] = {}
+"""Deprecated names of this package: what to write instead, and the version that deprecates it."""
 
 __all__ = [
     "BindError",
@@ -74,6 +78,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name in _RENAMED:
+        new, since = _RENAMED[name]
+        warn_deprecated(f"dpsql.{name}", f"dpsql.{new}", since)
+        return getattr(importlib.import_module("dpsql"), new)
     if name in _HOMES:
         module, there = _HOMES[name]
         return getattr(importlib.import_module(module), there)

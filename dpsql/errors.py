@@ -20,10 +20,25 @@ a plain traceback alike.
 from __future__ import annotations
 
 import difflib
+import warnings
 from collections.abc import Callable, Iterable
 
 Span = tuple[int, int]
 """Half-open character range ``(start, end)`` in the text of the cell."""
+
+
+def warn_deprecated(old: str, new: str, since: str) -> None:
+    """Warn that a public name still works and will go, and say what to write instead.
+
+    The warning is a FutureWarning, which Python shows by default, and points at the caller's caller. What is deprecated in one
+    minor version works in all versions of it, and may be removed in the next (page "Stability").
+
+    Args:
+        old: the name, option or policy key, as the user writes it.
+        new: what to write instead.
+        since: the version that deprecates it, such as ``"1.1"``.
+    """
+    warnings.warn(f"{old} is deprecated since dpsql {since}: write {new}.", FutureWarning, stacklevel=3)
 
 
 class Error(Exception):

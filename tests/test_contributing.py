@@ -40,7 +40,7 @@ def test_paths_exist(path: str):
 )
 def test_a_release_is_a_short_list_of_lines(release: str):
     title, *lines = release.strip().splitlines()
-    assert re.fullmatch(r"\[(Unreleased|\d+\.\d+\.\d+)\]", title)
+    assert re.fullmatch(r"\[(Unreleased|\d+\.\d+\.\d+(rc\d+)?)\]", title)
     assert sum(line.startswith("* ") for line in lines) <= 40
     assert not [line for line in lines if line.startswith("  ")], "an entry is one line"
     heads = [line.removeprefix("### ") for line in lines if line.startswith("### ")]

@@ -1,34 +1,20 @@
-"""The names that users may lean on. A change here is a headline of the changelog."""
+"""The names that the page "Stability" calls public, and how one of them is deprecated."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 import dpsql
+from dpsql.client.wire import PROTOCOL
 
-NAMES = {
-    "BindError",
-    "BudgetExceeded",
-    "EngineError",
-    "Error",
-    "Interrupted",
-    "LedgerError",
-    "ParseError",
-    "Policy",
-    "PolicyError",
-    "PostprocessingError",
-    "PrivacyError",
-    "Result",
-    "ServerError",
-    "Session",
-    "__version__",
-    "check_policy",
-    "connect",
-    "dbapi",
-    "init_policy",
-    "privacy",
-}
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = (ROOT / "notebooks" / "docs" / "stability.md").read_text(encoding="utf-8")
+NAMES = set(PAGE.partition("<!-- names -->\n```text\n")[2].partition("```")[0].split())
 SESSION = {
     "budget", "close", "explain", "ledger", "plan", "register", "run", "sql", "tables",
 }  # fmt: skip
@@ -42,6 +28,31 @@ def test_the_packages_names() -> None:
     assert set(dpsql.__all__) == NAMES
     for name in NAMES:
         assert getattr(dpsql, name) is not None
+
+
+def test_the_version_is_written_in_one_place_and_read_from_there() -> None:
+    released = re.findall(r"^## \[(\d.*)\]$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M)
+    assert released[0] == dpsql.__version__
+    assert f"\nversion: {dpsql.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert 'version = { attr = "dpsql.__version__" }' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert f"`protocol`, before anything else: it is {PROTOCOL}." in PAGE
+
+
+def test_a_deprecated_name_works_and_says_what_to_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dpsql, "_RENAMED", {"open_session": ("connect", "1.1")})
+    told = r"dpsql\.open_session is deprecated since dpsql 1\.1: write dpsql\.connect\."
+    with pytest.warns(FutureWarning, match=told) as caught:
+        assert dpsql.open_session is dpsql.connect
+    assert caught[0].filename == __file__
+    with pytest.raises(AttributeError):
+        _ = dpsql.open_sesame
+
+
+def test_a_deprecated_name_has_a_successor_that_is_public() -> None:
+    for old, (new, since) in dpsql._RENAMED.items():
+        assert old not in dpsql.__all__
+        assert new in dpsql.__all__
+        assert re.fullmatch(r"\d+\.\d+", since)
 
 
 def test_no_seed_and_no_switch_for_the_noise() -> None:
