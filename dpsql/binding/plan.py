@@ -209,6 +209,23 @@ _UNBOUNDED = "the noise leaves it unbounded, for example because its divisor may
 
 
 @dataclass(frozen=True)
+class ReleaseDraft:
+    """A release that a statement will publish.
+
+    Args:
+        text: its definition, one query.
+        epsilon: the default cost of its blocks, as a fraction in text; empty for the policy's.
+        over: the release that it takes the place of, as it was when the statement was bound; empty if there must be none, None
+            for whichever there is.
+    """
+
+    name: str
+    text: str
+    epsilon: str = ""
+    over: str | None = ""
+
+
+@dataclass(frozen=True)
 class Plan:
     """Private blocks, and the public SQL that runs over their releases.
 
@@ -246,6 +263,8 @@ class Plan:
     """The blocks with groups made by a range; an answer shows those that differ from a group without rows."""
     size: int = field(default=0, compare=False, repr=False)
     """Size of its exact queries in characters: :class:`dpsql.binding.relations.plan_size.WrittenTexts`."""
+    draft: ReleaseDraft | None = field(default=None, compare=False)
+    """The release that its answer is published as."""
 
     def expect_errors(self, by_block: Mapping[str, ErrorBasis]) -> dict[str, float]:
         """Return the expected absolute errors of output columns, in their own units, as far as they are determined.

@@ -291,7 +291,7 @@ class RemoteSession(AnalystSession):
 
     def answer(self, question: Question, fresh: bool = False) -> list[Result]:
         text = str(question.text).lower()
-        if "<<" in text or "create" in text:  # only these may keep a result, which is a table more
+        if "<<" in text or "create" in text or "release" in text:  # only these may make or drop a relation
             self._schema = None
         if question.synthetic:
             return self._ask(

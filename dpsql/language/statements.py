@@ -122,10 +122,21 @@ def mark(query: exp.Expr, place: Span, rows: int | None) -> exp.Select:
     return select
 
 
-StatementKind = Literal["query", "explain", "show", "set", "declare", "close"]
+StatementKind = Literal["query", "explain", "show", "set", "declare", "close", "drop"]
 PRICED: tuple[StatementKind, ...] = ("query", "explain", "declare")
 """The kinds of statements that can be explained."""
-SHOW_WORDS = ("BUDGET", "LEDGER", "POLICY", "TABLES", "VALUES", "TRADEOFF", "GROUPS", "ACCOUNTANTS")
+SHOW_WORDS = (
+    "BUDGET",
+    "LEDGER",
+    "POLICY",
+    "TABLES",
+    "VALUES",
+    "TRADEOFF",
+    "GROUPS",
+    "ACCOUNTANTS",
+    "RELEASES",
+)
+ReleaseStep = Literal["", "create", "replace", "create unless there", "refresh", "drop", "drop if there"]
 _STATEMENTS = ("SELECT", "WITH", "FROM", "VALUES", "PIVOT", "UNPIVOT", "EXPLAIN", "SHOW", "DECLARE", "CLOSE")
 
 
@@ -135,7 +146,8 @@ class Statement:
 
     ``text`` is its cell and ``span`` its place there; ``tree`` the query (of a query or an EXPLAIN), or the options and
     the threshold of a DECLARE; ``name`` the subject of SHOW, DECLARE and CLOSE, and the value of SET; ``limit`` the most
-    rows of SHOW LEDGER; ``keep`` the name that its result is kept under; ``synthetic`` whether it asks for synthetic rows.
+    rows of SHOW LEDGER; ``keep`` the name that its result is kept under; ``synthetic`` whether it asks for synthetic rows;
+    ``release`` the release that it creates, refreshes or drops, by its ``step``. REFRESH is a query without a tree of its own.
     """
 
     kind: StatementKind
@@ -148,6 +160,10 @@ class Statement:
     created: bool = False
     """Whether CREATE TABLE keeps its result."""
     limit: int | None = None
+    release: str = ""
+    step: ReleaseStep = ""
+    definition: Span = (0, 0)
+    """The span of the query of CREATE RELEASE."""
     synthetic: bool = False
     rows: int | None = None
     """The number of synthetic rows; None for the estimated number."""
@@ -221,7 +237,10 @@ def _statement(tokens: list[Token], text: str, params: Mapping[str, object]) -> 
     if _is_kept(tokens):
         if len(tokens) == 3:
             raise token_error(tokens[0], "a statement follows <<.", _KEPT, last=tokens[2])
-        return replace(_statement(tokens[3:], text, params), keep=tokens[0].text)
+        statement = _statement(tokens[3:], text, params)
+        if statement.release:
+            raise token_error(tokens[3], "a release has a name already.", "leave the name and << out.")
+        return replace(statement, keep=tokens[0].text)
     span = (tokens[0].start, tokens[-1].end + 1)
     word = tokens[0].text.upper()
     if word == "EXPLAIN":
@@ -234,6 +253,8 @@ def _statement(tokens: list[Token], text: str, params: Mapping[str, object]) -> 
         return _describe(tokens, text, span)
     if begins(tokens):
         return _synthetic(tokens, text, params, span)
+    if word in _RELEASING and (read := _read_release(tokens)) is not None:
+        return _release(*read, tokens, text, params, span)
     if word == "CREATE" and (made := _read_created(tokens)) is not None:
         name, start = made
         statement = _statement(tokens[start:], text, params)
@@ -266,8 +287,9 @@ def _list_values(tokens: Sequence[Token], params: Mapping[str, object]) -> tuple
 
 
 def may_keep(text: str) -> bool:
-    """Return whether a statement of a text may keep its result; False is certain."""
-    return "<<" in text or "create" in text.lower()
+    """Return whether a statement of a text may keep its result, or change the releases; False is certain."""
+    lowered = text.lower()
+    return "<<" in text or "create" in lowered or "release" in lowered
 
 
 def _is_kept(tokens: list[Token]) -> bool:
@@ -389,16 +411,7 @@ def _explain(tokens: list[Token], text: str, params: Mapping[str, object], span:
     inner = _statement(rest, text, params)
     if inner.kind not in ("query", "declare"):
         raise ParseError("EXPLAIN is for queries.", span=inner.span)
-    return Statement(
-        "explain",
-        text,
-        span,
-        tree=inner.tree,
-        name=inner.name,
-        json=json,
-        synthetic=inner.synthetic,
-        rows=inner.rows,
-    )
+    return replace(inner, kind="explain", span=span, json=json, keep="", created=False)
 
 
 def _show(tokens: list[Token], text: str, span: Span) -> Statement:
@@ -450,6 +463,67 @@ def _read_created(tokens: list[Token]) -> tuple[str, int] | None:
     if words[at : at + 1] != ["TABLE"] or words[at + 2 : at + 3] != ["AS"] or len(tokens) <= at + 3:
         return None
     return str(tokens[at + 1].text), at + 3
+
+
+_RELEASING = ("CREATE", "REFRESH", "DROP")
+_FIRST_RELEASE = "write CREATE RELEASE daily AS SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward."
+_VIEWS = {
+    "CREATE": _FIRST_RELEASE,
+    "REFRESH": "write REFRESH RELEASE daily.",
+    "DROP": "write DROP RELEASE daily.",
+}
+
+
+def _read_release(tokens: list[Token]) -> tuple[ReleaseStep, int] | None:
+    """Return the step of a release's statement, and the index of its name; None for other statements.
+
+    Raises:
+        ParseError: it is meant as one, such as the statement of a view.
+    """
+    words = [token.text.upper() for token in tokens[:8]]
+    word, at = words[0], 1
+    step: ReleaseStep = "create" if word == "CREATE" else "refresh" if word == "REFRESH" else "drop"
+    if word == "CREATE" and words[1:3] == ["OR", "REPLACE"]:
+        step, at = "replace", 3
+    if words[at : at + 1] != ["RELEASE"]:
+        kind = [w for w in words[at : at + 3] if w not in ("TEMP", "TEMPORARY", "MATERIALIZED")]
+        if word == "REFRESH" or kind[:1] == ["VIEW"]:
+            said = f"{tokens[0].text} VIEW" if kind[:1] == ["VIEW"] else tokens[0].text
+            raise token_error(tokens[0], f"{said} is not a statement of dpsql.", _VIEWS[word])
+        return None
+    if word == "CREATE" and words[at + 1 : at + 4] == ["IF", "NOT", "EXISTS"]:
+        if step == "replace":
+            raise token_error(
+                tokens[at + 1], "OR REPLACE and IF NOT EXISTS exclude each other.", "leave one out."
+            )
+        return "create unless there", at + 4
+    if word == "DROP" and words[at + 1 : at + 3] == ["IF", "EXISTS"]:
+        return "drop if there", at + 3
+    return step, at + 1
+
+
+def _release(
+    step: ReleaseStep, at: int, tokens: list[Token], text: str, params: Mapping[str, object], span: Span
+) -> Statement:
+    word = tokens[0].text.upper()
+    if at >= len(tokens) or not (is_word(tokens[at]) or tokens[at].token_type == TokenType.IDENTIFIER):
+        raise token_error(tokens[min(at, len(tokens) - 1)], "a release needs a name.", _VIEWS[word])
+    name = str(tokens[at].text)
+    if word != "CREATE":
+        _nothing_after(tokens, at + 1)
+        return Statement("drop" if word == "DROP" else "query", text, span, release=name, step=step)
+    if len(tokens) < at + 3 or tokens[at + 1].text.upper() != "AS":
+        what = "AS and a query follow a release's name."
+        raise token_error(tokens[min(at + 1, len(tokens) - 1)], what, _FIRST_RELEASE)
+    query = tokens[at + 2 :]
+    if list_parameters_named(query):
+        given = next(token for token in query if token.text == "$")
+        hint = "write its value; an answer with parameters may be kept in this session, name << SELECT ..."
+        raise token_error(given, "a release has no parameters: it is drawn again without them.", hint)
+    made = _statement(query, text, params)
+    if made.kind != "query" or made.keep or made.release or made.synthetic:
+        raise token_error(query[0], "a release is of a query's answer.", _FIRST_RELEASE)
+    return replace(made, span=span, release=name, step=step, definition=made.span)
 
 
 def _describe(tokens: list[Token], text: str, span: Span) -> Statement:

@@ -551,6 +551,9 @@ class Account:
         if body["event"] is not None:
             read_event(body["event"])
 
+    def _on_publish(self, row: Row, body: RowBody) -> None:
+        self._begin(row, body)
+
     def _on_debit(self, row: Row, body: RowBody) -> None:
         """Charge an analyst's share only: they saw a stored answer that another analyst paid for."""
         held = self.open.get(row.statement)

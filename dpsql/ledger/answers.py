@@ -4,6 +4,8 @@ The file ``<ledger>-answers`` stays below the size that the owner sets: then the
 again is a new, charged answer. Charges do not depend on this file. Each private block's release has its own key. Ledgers
 of older versions store whole statements' releases under the statements' keys, and these are still found.
 
+A release has two keys, its definition and its newest answer, which are replaced together. It is never dropped to make room.
+
 The file contains released values only. The settlement's row in the ledger commits to the bytes, so a changed answer is
 detected. Answers are written after the settlement: if the process is killed in between, asking again is charged again.
 """
@@ -12,13 +14,13 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from dpsql.errors import LedgerError
-from dpsql.ledger.log_file import set_durable
+from dpsql.ledger.log_file import PUBLISHED, set_durable
 from dpsql.ledger.state_files import make_private_file, read_inode, read_mode
 from dpsql.privacy.events import Event
 from dpsql.privacy.records import Entry, format_local_time
@@ -28,6 +30,8 @@ ASKED = "asked "
 """Prefix of the key of a question's subject, which explains later why an answer is not stored; no charge depends on it."""
 DEBITED = "debited "
 """Prefix of an analyst and the key of another's answer, for which this analyst's share was debited."""
+DEFINED, ANSWERED = "release ", "released "
+"""Prefixes of a release's folded name: the keys of its definition, and of its newest answer."""
 LARGEST_RELEASE = 999_000_000
 """Greatest size of a stored release, in bytes: SQLite has no larger values."""
 _DROPPED = 10_000
@@ -39,6 +43,24 @@ _TABLES = (
     "CREATE TABLE IF NOT EXISTS held (one INTEGER PRIMARY KEY CHECK (one = 1), bytes INTEGER NOT NULL)",
     "INSERT OR IGNORE INTO held VALUES (1, 0)",
 )
+
+
+MAX_NAME = 63
+"""The most letters of a release's name."""
+
+
+@dataclass(frozen=True)
+class PublishedRelease:
+    """A release as it is stored: its definition, its newest answer, and the time of that."""
+
+    definition: bytes
+    answer: bytes
+    when: str
+
+    @property
+    def digest(self) -> str:
+        """The digest of the definition, by which a change of it is noticed."""
+        return hash_release(self.definition)
 
 
 @dataclass(frozen=True)
@@ -79,6 +101,15 @@ def check_release(entry: Entry | None, key: str, release: bytes) -> StoredReleas
     return StoredRelease(release, entry.when, entry.statement_id, event, key, entry.analyst)
 
 
+def check_published(entry: Entry | None, key: str, content: bytes) -> None:
+    """Raise LedgerError unless the log has these bytes as a release's, under this key."""
+    if entry is None or entry.outcome != PUBLISHED or entry.blocks.get(key) != hash_release(content):
+        raise LedgerError(
+            "A release does not fit the ledger's record of it.",
+            hint="DROP RELEASE removes it, and CREATE OR REPLACE RELEASE makes it anew.",
+        )
+
+
 def check_kept(entry: Entry | None, key: str, release: bytes) -> bool:
     """Check the value of a key of any kind, and return whether it is a release; LedgerError if it is not in the log."""
     if key.startswith(DEBITED):
@@ -88,6 +119,9 @@ def check_kept(entry: Entry | None, key: str, release: bytes) -> bool:
         return False
     if key.startswith(ASKED):
         return False
+    if key.startswith((DEFINED, ANSWERED)):
+        check_published(entry, key, release)
+        return key.startswith(ANSWERED)
     check_release(entry, key, release)
     return True
 
@@ -131,6 +165,38 @@ class AnswerStore:
             ).fetchone()
         return None if row is None else (row[0], None if row[1] is None else bytes(row[1]))
 
+    def get_release(self, name: str) -> dict[str, tuple[int, bytes]]:
+        """Return the statement and the bytes of both keys of a release, as of one moment; empty without one."""
+        with self._open(make=False) as connection:
+            found = (
+                []
+                if connection is None
+                else connection.execute(
+                    "SELECT key, statement, release FROM answers WHERE key IN (?, ?)",
+                    (DEFINED + name, ANSWERED + name),
+                ).fetchall()
+            )
+        return {key: (statement, bytes(content)) for key, statement, content in found}
+
+    def list_names(self) -> list[str]:
+        """Return the folded names of the releases, the first made first."""
+        with self._open(make=False) as connection:
+            found = (
+                []
+                if connection is None
+                else connection.execute(
+                    "SELECT key FROM answers WHERE key >= ? AND key < ? ORDER BY rowid",
+                    (DEFINED, DEFINED[:-1] + "!"),
+                ).fetchall()
+            )
+        return [str(key).removeprefix(DEFINED) for (key,) in found]
+
+    def remove(self, keys: Iterable[str]) -> None:
+        """Remove the values of keys that no limit counts."""
+        with self._writing(make=False) as connection:
+            if connection is not None:
+                connection.executemany("DELETE FROM answers WHERE key = ?", [(key,) for key in keys])
+
     def put(self, releases: Mapping[str, bytes], statement: int) -> None:
         """Store releases. They replace older ones of their keys; then the oldest are dropped, down to the limit."""
         if not releases:
@@ -171,6 +237,15 @@ class AnswerStore:
         """Store an answer in place of its key's earlier one, and return the growth in bytes."""
         found = connection.execute("SELECT size FROM answers WHERE key = ?", (key,)).fetchone()
         size, before = len(release), 0 if found is None else int(found[0])
+        if key.startswith(
+            (DEFINED, ANSWERED)
+        ):  # in its place, outside the limit: of size 0, so that no room is made of it
+            connection.execute(
+                "INSERT INTO answers VALUES (?, ?, 0, ?) ON CONFLICT (key) DO UPDATE "
+                "SET statement = excluded.statement, release = excluded.release",
+                (key, statement, release),
+            )
+            return 0
         if found is not None:
             connection.execute("DELETE FROM answers WHERE key = ?", (key,))
         if self.limit is not None and size > self.limit:

@@ -19,13 +19,17 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Self, TypeVar
 
-from dpsql.errors import BudgetExceeded, LedgerError, PolicyError, did_you_mean
+from dpsql.errors import BindError, BudgetExceeded, LedgerError, PolicyError, PrivacyError, did_you_mean
 from dpsql.ledger import log_file, state_files, store
 from dpsql.ledger.accounts import Reservation, make_budget_state
 from dpsql.ledger.answers import (
+    ANSWERED,
     ASKED,
+    DEFINED,
     LARGEST_RELEASE,
+    PublishedRelease,
     StoredRelease,
+    check_published,
     check_release,
     hash_release,
     name_debit,
@@ -568,6 +572,70 @@ class Ledger:
             found = self._book.answers.get(ASKED + question)
             entry = self._book.find_entry(found[0]) if found is not None else None
         return None if found is None or found[1] is None or entry is None else (entry, found[1])
+
+    # -- releases -----------------------------------------------------------------------------------
+
+    def check_publisher(self) -> None:
+        """Raise PrivacyError unless this analyst may create, refresh and drop releases. Every such request asks here."""
+        if self.policy is not None and not self.policy.may_publish(self.analyst):
+            raise PrivacyError(
+                f"{self.analyst} may not create, refresh or drop releases, which all analysts read.",
+                hint=f"ask the data owner, whose policy may say [analysts.{self.analyst}] releases = true.",
+            )
+
+    def publish(
+        self, name: str, text: str, contents: tuple[bytes, bytes] | None, over: str | None = None
+    ) -> None:
+        """Store a release's definition and its answer, in place of the earlier ones; None drops the release.
+
+        Args:
+            name: its folded name.
+            text: the statement, for the log.
+            over: the digest of the definition that is there; empty if there must be none, None for whichever there is.
+
+        Raises:
+            PrivacyError: the analyst may not.
+            BindError: the release was made, changed or dropped meanwhile.
+            LedgerError: not written; the earlier release stays.
+        """
+        self.check_publisher()
+        self._check_continued()
+        if sum(map(len, contents or ())) > LARGEST_RELEASE:
+            raise LedgerError("The answer is too large for a release.", hint="aggregate it further.")
+        kept = dict(zip((DEFINED + name, ANSWERED + name), contents or (), strict=False))
+        with self._book.writing() as (write, _):
+            there = self._book.answers.get(DEFINED + name)
+            if over is not None and over != ("" if there is None else hash_release(there[1] or b"")):
+                raise BindError(
+                    f"the release {name} was made, changed or dropped meanwhile.",
+                    hint="SHOW RELEASES lists all.",
+                )
+            said = {"text": text[:_TEXT_LIMIT], "blocks": {key: hash_release(c) for key, c in kept.items()}}
+            number = self._book.account.count + 1
+            write("publish", number, self._who() | {"event": None}, said)
+        with self._book.reading():
+            if contents is None:
+                self._book.answers.remove((DEFINED + name, ANSWERED + name))
+            else:
+                self._book.answers.put(kept, number)
+
+    def find_release(self, name: str) -> PublishedRelease | None:
+        """Return a release by its folded name; LedgerError if it was changed outside dpsql."""
+        with self._book.reading():
+            contents = self._book.answers.get_release(name)
+            if not contents:
+                return None
+            statement, definition = contents.get(DEFINED + name, (0, b""))
+            entry, answer = self._book.find_entry(statement), contents.get(ANSWERED + name, (0, b""))[1]
+            check_published(entry, DEFINED + name, definition)
+            check_published(entry, ANSWERED + name, answer)
+        assert entry is not None
+        return PublishedRelease(definition, answer, entry.when)
+
+    def list_releases(self) -> list[str]:
+        """Return the folded names of the releases, the first made first."""
+        with self._book.reading():
+            return self._book.answers.list_names()
 
     # -- for one of several analysts --------------------------------------------------------------
 

@@ -42,9 +42,7 @@ START = "0" * 64
 
 RowBody = Mapping[str, Any]
 """The body of a row, parsed from JSON."""
-_KINDS = (
-    "open policy adopt reserve progress settle refuse notice checkpoint spend forget restore upgrade debit"
-)
+_KINDS = "open policy adopt reserve progress settle refuse notice checkpoint spend forget restore upgrade debit publish"
 ROW_KINDS = tuple(_KINDS.split())
 
 
@@ -501,6 +499,8 @@ WRITTEN_OFF = "written off"
 """The outcome of a charge that the owner wrote off while restoring a backup."""
 DEBIT_ALONE = "debited"
 """The outcome of a statement without noise of its own: only an analyst's share was charged, for stored answers of others."""
+PUBLISHED = "published"
+"""The outcome of a statement that made, changed or dropped a release, at no charge of its own."""
 FORGOTTEN = "(forgotten)"
 """Replaces a text that the owner had forgotten."""
 
@@ -576,6 +576,8 @@ def _fold(number: int, lines: list[_Line]) -> Entry:
     entry = Entry(number, row.at, analyst, text, outcome, charged, event, reason, key, user, process)
     if row.kind == "debit":
         entry = _note_debit(replace(entry, asked=None), event, said)
+    if row.kind == "publish":
+        entry = replace(entry, blocks=dict((said or {}).get("blocks", {})))
     for row, body, said in rest:
         if entry.outcome != "reserved":
             raise ValueError("settled twice")
@@ -600,4 +602,10 @@ def _note_debit(entry: Entry, event: Event | None, said: RowBody | None) -> Entr
     return replace(entry, debit=event, debited=dict((said or {}).get("blocks", {})))
 
 
-_BEGIN = {"reserve": "reserved", "refuse": "refused", "spend": WRITTEN_OFF, "debit": DEBIT_ALONE}
+_BEGIN = {
+    "reserve": "reserved",
+    "refuse": "refused",
+    "spend": WRITTEN_OFF,
+    "debit": DEBIT_ALONE,
+    "publish": PUBLISHED,
+}

@@ -296,7 +296,8 @@ class LedgerStore:
         """Return the numbers of one analyst's statements after a number, in order. Rows are not checked here."""
         with self.reading() as connection:
             rows = connection.execute(
-                "SELECT DISTINCT statement FROM log WHERE statement > ? AND kind IN ('reserve', 'refuse', 'spend', 'debit') "
+                "SELECT DISTINCT statement FROM log WHERE statement > ? "
+                "AND kind IN ('reserve', 'refuse', 'spend', 'debit', 'publish') "
                 "AND json_extract(body, '$.analyst') = ? ORDER BY statement",
                 (after, analyst),
             )

@@ -297,12 +297,16 @@ class Budget(Section):
 
 @dataclass(frozen=True)
 class Analyst(Section):
-    """One analyst's share of the budget, in its currency; without delta, the analyst may use the whole delta."""
+    """One analyst's share of the budget, in its currency; without delta, the analyst may use the whole delta.
+
+    ``releases``: whether the analyst may create, refresh and drop releases, which all analysts read.
+    """
 
     epsilon: Fraction | None = declare_field(validate.settle_positive)
     delta: Fraction | None = declare_field(validate.settle_probability)
     mu: Fraction | None = declare_field(validate.settle_positive)
     rho: Fraction | None = declare_field(validate.settle_positive)
+    releases: bool = declare_field(validate.settle_flag, False)
 
     @property
     def amounts(self) -> dict[str, Any]:
@@ -495,6 +499,14 @@ class Policy(Section):
         whole = all(any(find_first_day(end, part) == end for part in parts) for end in ends)
         return whole and not remove_days(days, self.find_domain(today))
 
+    def may_publish(self, analyst: str | None) -> bool:
+        """Return whether somebody may create, refresh and drop releases: the owner, and the analysts whom the owner lets.
+
+        Without shares for analysts, all who ask have the owner's files.
+        """
+        known = None if analyst is None else self.find_analyst(analyst)
+        return analyst is None or not self.analysts or (known is not None and self.analysts[known].releases)
+
     def find_analyst(self, name: str) -> str | None:
         """Return an analyst's name as the policy writes it, given any case; None for analysts without a share."""
         return next((known for known in self.analysts if fold(known) == fold(name)), None)
@@ -526,6 +538,8 @@ class Policy(Section):
             if not columns:
                 table.pop("columns", None)
         said["analysts"] = {name: analyst.collect() for name, analyst in self.analysts.items()}
+        for analyst in () if described else said["analysts"].values():
+            analyst.pop("releases", None)
         return said
 
     def dump(self, path: str | Path) -> None:

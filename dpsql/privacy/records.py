@@ -191,7 +191,8 @@ class Entry:
     ``event`` counts against the budget: the reserved event until it is settled, None if the statement was refused.
     ``asked`` is the reserved event, or the event that a refused statement asked for (None if unknown).
     ``outcome`` is ``released``, ``failed``, ``interrupted``, ``refused``, ``open``, ``unsettled`` or ``written off``;
-    ``debited`` if only a share was charged; ``others`` for the total of other analysts.
+    ``debited`` if only a share was charged; ``published`` if it made, changed or dropped a release; ``others`` for the total of
+    other analysts.
     """
 
     statement_id: int

@@ -207,7 +207,7 @@ STAGE_SECONDS = 0.05
 """Seconds until a client hears that private data are being read, if answers leave when they are ready."""
 MAX_JOURNAL_BYTES = 16 << 20
 """Most bytes of a journal, from which a session is restored."""
-_SEEN_BY_OTHERS = frozenset({"reserve", "debit", "settle", "refuse"})
+_SEEN_BY_OTHERS = frozenset({"reserve", "debit", "settle", "refuse", "publish"})
 """Calls of the ledger whose time others can see in totals or in numbers of statements."""
 _MOST_FAILURES_LOGGED = 5
 
@@ -397,11 +397,12 @@ class AnalystCall:
         assert self._service is not None
         if method == "settle" and frame.head.get("outcome") == "failed":
             self._note_failure()
+        shows = method == "publish"  # what is paid already, so that a stop is too late
         with self._lock:
-            may_pay = self.operation in _PAYING and not self.stopped and self._unsettled is None
+            may_pay = self.operation in _PAYING and (shows or not self.stopped) and self._unsettled is None
         lapsed = self._find_lapse() if method in PAYING_CALLS and may_pay else None
         with self._lock:
-            may_pay = may_pay and not self.stopped
+            may_pay = may_pay and (shows or not self.stopped)
             if method == "reserve" and may_pay and lapsed is None:
                 self._at_stake = True  # from here on a stop waits for the grid
         answer = lapsed or self._service.call(method, frame.head, frame.payload, may_pay)

@@ -24,9 +24,11 @@ from typing import Any
 import dpsql.privacy.filters  # noqa: F401 - it imports every kind of event
 from dpsql.client.wire import MALFORMED, Message, WireError, cut_bytes, read_as, write_error
 from dpsql.errors import Error, Interrupted, LedgerError
+from dpsql.ledger.answers import MAX_NAME
 from dpsql.ledger.ledger import BudgetState, Entry, KeptReleases, Ledger, OwnStatements, Ticket, conceal_entry
 from dpsql.ledger.log_file import OUTCOMES
 from dpsql.ledger.store import ReplacedLedgerError
+from dpsql.policy.validate import fold
 from dpsql.privacy.codec import write_as, write_record
 from dpsql.privacy.events import Event
 from dpsql.report.data import PICTURES
@@ -124,6 +126,22 @@ def read_key(value: object) -> str:
     """
     if not isinstance(value, str) or not _HEX.fullmatch(value):
         raise WireError("a message has no valid key.")
+    return value
+
+
+def read_release_name(value: object) -> str:
+    """Return the folded name of a release.
+
+    Raises:
+        WireError: it is none.
+    """
+    if (
+        not isinstance(value, str)
+        or not value.isidentifier()
+        or len(value) > MAX_NAME
+        or fold(value) != value
+    ):
+        raise WireError("a message has no valid name.")
     return value
 
 
@@ -320,12 +338,16 @@ class LedgerService:
             self._parts.append(payload)
         return _answer()
 
-    def _read_kept(self, kept: object, payload: bytes) -> KeptReleases:
+    def _take_parts(self, payload: bytes) -> bytes | None:
+        """Return a content that came in pieces, with the last one; None if it was too long."""
         parts, self._parts = self._parts, []
         overflown, self._overflown = self._overflown, False
-        if overflown or sum(map(len, parts)) + len(payload) > self._most:
+        return None if overflown else b"".join([*parts, payload])
+
+    def _read_kept(self, kept: object, payload: bytes) -> KeptReleases:
+        content = self._take_parts(payload)
+        if content is None or len(content) > self._most:
             return KeptReleases()  # its blocks are asked and paid again
-        content = b"".join([*parts, payload])
         pieces = cut_pieces(kept, content)
         releases, questions, events = {}, {}, {}
         for item, piece in pieces:
@@ -396,6 +418,36 @@ class LedgerService:
             return _answer(entry=None)
         entry = replace(conceal_entry(found[0]), blocks=found[0].blocks)
         return Message({"kind": "answer", "entry": write_record(entry)}, found[1])
+
+    # -- releases -------------------------------------------------------------------------------------------------
+
+    def _publish(
+        self, name: str, text: str, payload: bytes, over: str | None = None, kept: object = None
+    ) -> Message:
+        """Store a release, or drop it if there are no ``kept`` sizes of its definition and its answer."""
+        self._count_write()
+        content = self._take_parts(payload)
+        if content is None or len(content) > self._most:
+            raise LedgerError("The answer is larger than the owner allows.", hint="aggregate it further.")
+        contents = None
+        if kept is not None:
+            pieces = [piece for _, piece in cut_pieces(kept, content)]
+            if len(pieces) != 2 or len(pieces[0]) > MAX_QUESTION_BYTES:
+                raise WireError("a message has no valid release.")
+            contents = pieces[0], pieces[1]
+        self.ledger.publish(name, text, contents, over)
+        return _answer()
+
+    def _releases(self) -> Message:
+        return _answer(names=self.ledger.list_releases())
+
+    def _release(self, name: str) -> Message:
+        """Send the first piece of a release's definition and answer, and their sizes."""
+        found = self.ledger.find_release(name)
+        self._sending = b"" if found is None else found.definition + found.answer
+        sizes = None if found is None else [len(found.definition), len(found.answer)]
+        when = "" if found is None else found.when
+        return Message({"kind": "answer", "sizes": sizes, "when": when}, self._sending[:PIECE])
 
     # -- the budget left and past statements ----------------------------------------------------------------------
 
@@ -468,7 +520,8 @@ _FIELDS: dict[str, Callable[[Any], Any]] = {"shown": read_digests, "after": read
 _FIELDS |= dict.fromkeys(("event", "debit"), read_worker_event)
 _FIELDS |= dict.fromkeys(("key", "question"), read_key)
 _FIELDS |= dict.fromkeys(("text", "reason"), read_text)
-_FIELDS |= {name: partial(read_as, str) for name in ("outcome", "what")}
+_FIELDS |= {name: partial(read_as, str) for name in ("outcome", "what", "over")}
+_FIELDS["name"] = read_release_name
 _FIELDS |= {name: partial(read_as, int) for name in ("statement_id", "start", "last")}
 _FIELDS |= {
     "kept": lambda listed: listed,
@@ -477,7 +530,8 @@ _FIELDS |= {
 }
 """Reads the arguments of calls, which a worker under an attacker's control may have made."""
 _NAMES = (
-    "reserve debit progress settle part refuse replay more asked terms state excess count entries tabulate"
+    "reserve debit progress settle part refuse replay more asked terms state excess count entries tabulate "
+    "publish releases release"
 )
 _Call = tuple[Callable[..., Message], list[tuple[str, bool]]]
 _CALLS: dict[str, _Call] = {
@@ -486,8 +540,8 @@ _CALLS: dict[str, _Call] = {
     for perform in [vars(LedgerService)[f"_{name}"]]
 }
 """The calls with their arguments, and whether these are required."""
-PAYING_CALLS = frozenset({"reserve", "debit"})
-"""Calls that charge something new."""
+PAYING_CALLS = frozenset({"reserve", "debit", "publish"})
+"""Calls that charge something new, or show it to all analysts."""
 
 
 def _answer(**values: Any) -> Message:

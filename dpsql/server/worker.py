@@ -38,7 +38,7 @@ from dpsql.client.wire import (
     write_error,
 )
 from dpsql.errors import BudgetExceeded, Error, LedgerError, ParseError, PolicyError
-from dpsql.ledger.answers import StoredRelease
+from dpsql.ledger.answers import PublishedRelease, StoredRelease
 from dpsql.ledger.ledger import KeptReleases, Ledger, Ticket
 from dpsql.ledger.terms import Terms
 from dpsql.policy.model import Policy
@@ -152,18 +152,21 @@ class LedgerProxy(Ledger):
             (key, len(release), kept.events.get(key)) for key, release in kept.releases.items()
         ]
         sizes += [(question, len(items)) for question, items in kept.questions.items()]
-        content = memoryview(b"".join([*kept.releases.values(), *kept.questions.values()]))
-        while len(content) > _PIECE:
-            self._call("part", bytes(content[:_PIECE]))
-            content = content[_PIECE:]
+        content = self._send_parts([*kept.releases.values(), *kept.questions.values()])
         number = ticket.statement_id
-        answer = self._call(
-            "settle", bytes(content), statement_id=number, event=event, outcome=outcome, kept=sizes
-        )
+        answer = self._call("settle", content, statement_id=number, event=event, outcome=outcome, kept=sizes)
         if answer.head.get("promised"):
             self._deferred = number
         else:
             self._state = read_state(answer.head.get("state"))
+
+    def _send_parts(self, contents: Iterable[bytes]) -> bytes:
+        """Send the pieces of a long content, and return the last one."""
+        content = memoryview(b"".join(contents))
+        while len(content) > _PIECE:
+            self._call("part", bytes(content[:_PIECE]))
+            content = content[_PIECE:]
+        return bytes(content)
 
     def begin_settling(
         self, ticket: Ticket, event: Event, kept: KeptReleases | None, outcome: str
@@ -185,21 +188,26 @@ class LedgerProxy(Ledger):
         self._dropped = {} if found is not None else {key: answer.head.get("dropped")}
         if found is None:
             return None
-        pieces, size = [answer.payload], get_field(found, "size", int)
-        while (start := sum(map(len, pieces))) < size:
-            pieces.append(self._call("more", start=start).payload)
-            if not pieces[-1]:
-                raise LedgerError("A stored answer is incomplete.", hint="run the statement again.")
+        content = self._read_rest(answer.payload, get_field(found, "size", int))
         self._left = get_field(found, "left", str, "") or None
         number, debit = found.get("statement_id"), found.get("debit")
         return StoredRelease(
-            b"".join(pieces),
+            content,
             get_field(found, "when", str),
             number if isinstance(number, int) else None,
             read_as(Event, found.get("event")),
             key,
             debit=None if debit is None else read_as(Event, debit),
         )
+
+    def _read_rest(self, first: bytes, size: int) -> bytes:
+        """Return a content of so many bytes, of which the first piece is there."""
+        pieces = [first]
+        while (start := sum(map(len, pieces))) < size:
+            pieces.append(self._call("more", start=start).payload)
+            if not pieces[-1]:
+                raise LedgerError("A stored answer is incomplete.", hint="run the statement again.")
+        return b"".join(pieces)
 
     def find_dropped(self, key: str) -> Entry | None:
         """Return a statement that has only its time, and only if it was this analyst's own."""
@@ -212,6 +220,27 @@ class LedgerProxy(Ledger):
         answer = self._call("asked", question=question)
         entry = answer.head.get("entry")
         return None if entry is None else (read_entry(entry), answer.payload)
+
+    # -- releases -------------------------------------------------------------------------------------------------
+
+    def publish(
+        self, name: str, text: str, contents: tuple[bytes, bytes] | None, over: str | None = None
+    ) -> None:
+        self.check_publisher()
+        content = self._send_parts(contents or ())
+        sizes = None if contents is None else [("", len(one)) for one in contents]
+        self._call("publish", content, name=name, text=text, over=over, kept=sizes)
+
+    def list_releases(self) -> list[str]:
+        return [read_as(str, name) for name in get_field(self._call("releases").head, "names", list)]
+
+    def find_release(self, name: str) -> PublishedRelease | None:
+        answer = self._call("release", name=name)
+        sizes = answer.head.get("sizes")
+        if sizes is None:
+            return None
+        definition, content = cut_bytes(sizes, self._read_rest(answer.payload, sum(sizes)))
+        return PublishedRelease(definition, content, get_field(answer.head, "when", str))
 
     # -- the budget left and past statements ----------------------------------------------------------------------
 

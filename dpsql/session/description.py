@@ -5,6 +5,7 @@ They follow from the text, the policy, the schema and the ledger: nothing is spe
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import datetime
 import itertools
@@ -21,14 +22,18 @@ from dpsql.language.dialect import quote_where_needed
 from dpsql.language.parameter_values import Params, StandIn, number_marks
 from dpsql.language.parameters import list_parameter_names
 from dpsql.language.statements import Statement, parse
+from dpsql.ledger.ledger import Ledger
 from dpsql.policy.model import Policy
 from dpsql.policy.validate import fold
-from dpsql.privacy.events import compose_events
+from dpsql.privacy.dated_events import list_periods
+from dpsql.privacy.events import Event, compose_events
+from dpsql.privacy.periods import remove_days, unite_periods
 from dpsql.report.figures import FIGURES, list_figures
 from dpsql.report.tables import list_budget, list_entries
 from dpsql.session.explain import NO_CHARGE
 from dpsql.session.explanation import Description
 from dpsql.session.pipeline import Bound, Pipeline
+from dpsql.session.releases import make_status
 from dpsql.session.result import Result
 
 MAX_GUESSED = 8
@@ -68,6 +73,8 @@ def show(line: Pipeline, policy: Policy, what: str, limit: int | None = None) ->
     word, _, table = what.partition(" ")
     if word in ("DESCRIBE", "SUMMARIZE"):
         names, rows = _list_columns(policy, word, table, line.find_columns)
+    elif what == "RELEASES":
+        names, rows = _RELEASES, [*_list_releases(line)]
     elif word == "VALUES":
         names, rows = ("table", "column", "value"), [*_list_values(line, policy, table)]
     elif what == "LEDGER":
@@ -81,8 +88,9 @@ def show(line: Pipeline, policy: Policy, what: str, limit: int | None = None) ->
         tables = policy.tables.values()
         rows = [(t.name, "public" if t.public else "private", t.unit_label, *t.caps.values()) for t in tables]
         rows += [(name, "kept result", "", None, None, None) for name in line.kept.names]
+        rows += [(name, "release", "", None, None, None) for name in line.releases.names]
         if any(table.description for table in tables):
-            told = [*(table.description for table in tables), *(None for _ in line.kept.names)]
+            told = [*(table.description for table in tables), *(None for _ in rows[len(tables) :])]
             names, rows = (
                 (*names, "description"),
                 [(*row, text) for row, text in zip(rows, told, strict=True)],
@@ -90,12 +98,48 @@ def show(line: Pipeline, policy: Policy, what: str, limit: int | None = None) ->
     else:
         names, rows = ("where", "name", "declared"), [*_list_settings(policy)]
     columns = {name: [row[i] for row in rows] for i, name in enumerate(names)}
-    if word in ("DESCRIBE", "SUMMARIZE"):
+    if word in ("DESCRIBE", "SUMMARIZE", "RELEASES"):
         columns = {
             name: pa.array(values, pa.int64() if name in _COUNTED else pa.string())
             for name, values in columns.items()
         }
     return Result(pa.table(columns), cost_line=NO_CHARGE, lasting=ledger.lasting or what != "BUDGET")
+
+
+def _list_releases(line: Pipeline) -> Iterator[tuple[str | int | None, ...]]:
+    """Yield the rows of SHOW RELEASES: each definition, its answer's time and rows, the cost of the next refresh, and how often
+    the budget is enough for one that draws anew. ``paid_until`` is the last day whose period is paid.
+    """
+    for draft, when, count in line.releases.walk():
+        statement = Statement("query", draft.text, (0, len(draft.text)), release=draft.name, step="refresh")
+        try:
+            plan = line.bind(statement, line.open_cell())
+        except Error as error:
+            yield draft.name, draft.text, when, count, f"refused: {error.message}", None, None
+            continue
+        assert isinstance(plan, Plan)
+        (now,), (anew,) = line.look_up([plan]), line.look_up([plan], fresh=True)
+        cost = "nothing" if now.event is None else line.price(now.event)
+        more = None if anew.event is None else _count_more(line.ledger, now.event or anew.event)
+        yield draft.name, draft.text, when, count, cost, more, _find_last_paid(plan, now.event)
+
+
+MAX_COUNTED = 1000
+"""The most further refreshes that are counted."""
+
+
+def _count_more(ledger: Ledger, event: Event) -> int:
+    """Return how many events like this one fit one after another, at most :data:`MAX_COUNTED`."""
+    most = range(1, MAX_COUNTED + 1)
+    return bisect.bisect_left(most, True, key=lambda count: ledger.find_excess(*[event] * count) is not None)
+
+
+def _find_last_paid(plan: Plan, due: Event | None) -> str | None:
+    """Return the last day of the periods that a plan reads and that need no payment; None without budgets per period."""
+    read = unite_periods(block.periods for block in plan.blocks)
+    unpaid = () if due is None else list_periods(due)
+    paid = () if read is None or unpaid is None else remove_days(read, unpaid)
+    return datetime.date.fromordinal(paid[-1][1] - 1).isoformat() if paid else None
 
 
 def _list_values(line: Pipeline, policy: Policy, path: str) -> Iterator[tuple[str, str, str]]:
@@ -136,7 +180,8 @@ def _list_values(line: Pipeline, policy: Policy, path: str) -> Iterator[tuple[st
 
 _DESCRIBED = ("column_name", "column_type", "null", "key", "default", "extra")
 _SUMMARIZED = ("column_name", "column_type", "min", "max", "approx_unique", "privacy_unit", "values")
-_COUNTED = ("approx_unique",)
+_RELEASES = ("release", "statement", "refreshed", "rows", "next_refresh", "more_refreshes", "paid_until")
+_COUNTED = ("approx_unique", "rows", "more_refreshes")
 
 
 def _list_columns(
@@ -276,6 +321,8 @@ def _find_schema(
         return show(line, policy, statement.name, statement.limit).table.schema
     if statement.kind == "explain":
         return line.explain(statement, bound).result().table.schema
+    if statement.release and bound is None:
+        return make_status(statement.release, "").table.schema
     if not isinstance(bound, Plan):
         return _THRESHOLD
     found = line.finisher.find_schema(bound.finish, bound.schemas, bound.public)

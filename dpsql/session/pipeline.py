@@ -25,6 +25,7 @@ import pyarrow as pa
 from dpsql.binding.bind import Plans
 from dpsql.binding.plan import Plan, PrivateBlock
 from dpsql.binding.relations.catalog import Catalog
+from dpsql.binding.relations.relation import fold
 from dpsql.binding.selection.declared import Declaration, bind_declare
 from dpsql.engine.base import Engine
 from dpsql.engine.postprocess import Finisher
@@ -33,6 +34,7 @@ from dpsql.errors import (
     BindError,
     BudgetExceeded,
     EngineError,
+    Error,
     Interrupted,
     PostprocessingError,
     PrivacyError,
@@ -59,6 +61,7 @@ from dpsql.session.explain import (
     write_cost_line,
 )
 from dpsql.session.explanation import Explanation
+from dpsql.session.releases import Releases, read_epsilon
 from dpsql.session.result import Result
 from dpsql.session.session_state import KeptResults, OpenCell, OpenThresholds, require_libraries
 from dpsql.session.stored_blocks import CORRECT, PreparedPlan, RequestedBlock, StoredBlocks, list_shown
@@ -207,6 +210,7 @@ class Pipeline:
         self.functions: dict[str, RegisteredFunction] = {}
         self.finisher = Finisher(engine, policy)
         self.kept = KeptResults(policy, self.finisher)
+        self.releases = Releases(policy, ledger, self.finisher, self.kept)
         self.thresholds = OpenThresholds(ledger, self.entropy)
         self._cells = 0
         """Cells that are asked, of all threads."""
@@ -278,14 +282,15 @@ class Pipeline:
     def _bind(self, statement: Statement, cell: OpenCell) -> Bound:
         if statement.keep:
             self.kept.check_statement(statement)
+        if statement.release:
+            return self._bind_release(statement, cell)
         if statement.kind in ("show", "set", "close"):
             return None
         if statement.kind == "declare" or statement.name:
             declaration = bind_declare(statement, cell.catalog, self._plans.fold_scalars)
             cell.thresholds[declaration.name.lower()] = declaration
             return declaration
-        plan = self._plans.bind(statement, cell.catalog, cell.thresholds)
-        self.checking.check(plan)
+        plan = self._bind_query(statement, cell)
         if statement.created:
             said = f"kept as {statement.keep} in this session: FROM {statement.keep} reads it at no cost"
             plan = replace(plan, notes=(*plan.notes, said))
@@ -294,17 +299,44 @@ class Pipeline:
             cell.catalog = replace(cell.catalog, kept=kept)
         return plan
 
+    def _bind_query(self, statement: Statement, cell: OpenCell, epsilon: Fraction | None = None) -> Plan:
+        catalog = self.releases.add_named(statement, cell.catalog)
+        catalog = catalog if epsilon is None else replace(catalog, epsilon=epsilon)
+        plan = self._plans.bind(statement, catalog, cell.thresholds)
+        self.checking.check(plan)
+        return plan
+
+    def _bind_release(self, statement: Statement, cell: OpenCell) -> Plan | None:
+        """Bind a statement that makes or refreshes a release; None if it draws nothing."""
+        try:
+            found = self.releases.read(statement, cell)
+            if found is None:
+                return None
+            query, draft = found
+            plan = self._bind_query(query, cell, read_epsilon(draft))
+            return self.releases.finish_draft(plan, draft, cell)
+        except Error as error:
+            raise error.located(statement.text) from None
+
     def find_columns(self, table: str) -> Mapping[str, str]:
         """Return names and SQL types of the columns of a table or a kept result, in order; BindError if unknown."""
-        kept = self.kept.schema(table)
-        return kept if kept is not None else self.catalog.schema(self.catalog.find(table, None))
+        item = self.kept.by_name.get(fold(table)) or self.releases.find(fold(table))
+        return (
+            self.kept.describe(item)
+            if item is not None
+            else self.catalog.schema(self.catalog.find(table, None))
+        )
 
     def admit(self, statement: Statement, cell: OpenCell) -> Bound:
         """Bind a statement to answer; a refused query is recorded in the ledger, as it shows the owner missing bounds."""
+        if statement.kind == "drop":
+            self.ledger.check_publisher()
         if statement.kind != "query":
             alone = replace(cell, thresholds=dict(cell.thresholds))
             return self.bind(statement, cell if statement.kind == "declare" else alone)
         try:
+            if statement.release:
+                self.ledger.check_publisher()
             return self.bind(statement, cell)
         except PrivacyError as error:
             self.ledger.refuse(statement.record, error.message, None)
@@ -319,7 +351,8 @@ class Pipeline:
         """
         if isinstance(bound, Declaration):
             return explain_declaration(bound, self.ledger, statement.json)
-        assert bound is not None
+        if bound is None:
+            raise BindError("nothing is drawn: the release is there already.", span=statement.span)
         plan = bound
 
         def write(block: PrivateBlock, query: str) -> str:

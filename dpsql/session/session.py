@@ -133,13 +133,15 @@ class Session(AnalystSession):
             alone = len(statements) == 1 and not statements[0].keep
             try:
                 for statement, bound in zip(statements, admitted, strict=True):
-                    if any(before.keep for before in statements[: len(results)]):
+                    if any(before.keep or before.release for before in statements[: len(results)]):
                         with before_payment():
                             bound = line.admit(
                                 statement, line.reopen(cell)
                             )  # the predicted results are replaced by the real ones
                     with noting(line, statement.source, bound):
                         results.append(self._answer_one(statement, bound, fresh, alone))
+                    if isinstance(bound, Plan) and bound.draft is not None and statement.kind == "query":
+                        line.releases.publish(statement, bound, results[-1])
                     if statement.keep:
                         line.kept.keep(statement.keep, results[-1])
                     if self.interval_columns and statement.kind == "query" and isinstance(bound, Plan):
@@ -171,6 +173,9 @@ class Session(AnalystSession):
             if isinstance(bound, Declaration):
                 line.last = AskedStatement(statement.source, bound, reserved=bound.event, done="declared")
                 return line.declare(bound, statement.record)
+            if bound is None and statement.release:
+                line.last = AskedStatement(statement.source, done="free")
+                return line.releases.settle(statement)
             if bound is None:
                 closed = line.close_threshold(statement.name)
                 line.last = AskedStatement(statement.source, used=closed.event, done="closed")
@@ -358,7 +363,7 @@ class DeclaredStatements(SessionPlan):
                 self._add(statement, cell)
 
     def _add(self, statement: Statement, cell: OpenCell) -> None:
-        if statement.keep:
+        if statement.keep or statement.release:
             raise BindError(
                 "a declared statement has no answer to keep yet.",
                 span=statement.span,

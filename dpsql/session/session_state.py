@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from dpsql.binding.plan import Plan, PrivateBlock
+from dpsql.binding.plan import Plan, PrivateBlock, ReleaseDraft
 from dpsql.binding.public.kept_results import FORETOLD, KeptResult
 from dpsql.binding.public_statement import make_unique
 from dpsql.binding.relations.catalog import Catalog
@@ -50,6 +50,8 @@ class OpenCell:
     catalog: Catalog
     thresholds: dict[str, Declaration]
     sizes: list[int] = field(default_factory=list)
+    releases: dict[str, ReleaseDraft | None] = field(default_factory=dict)
+    """The releases that statements of the cell make or change, by folded name; None for those that they drop."""
 
     def count(self, size: int, span: Span) -> None:
         """Add a statement's size; raise BindError if the cell's statements are too large together."""
@@ -103,26 +105,9 @@ class KeptResults:
             given = result if isinstance(result, Result) else Result(to_arrow(name, result))
         except PolicyError as error:
             raise BindError(error.message, hint=error.hint) from None
-        columns = make_unique(given.columns)
-        table = given.ordered_table.rename_columns(columns)
-        ends: list[tuple[str, str, str]] = []
-        bins: list[tuple[str, float]] = []
-        for shown, pair in given.ends.items():
-            plain = columns[given.columns.index(shown)]
-            if pa.types.is_map(pair[0].type):
-                width = _find_width(*pair)
-                bins += [] if width is None else [(plain, width)]
-                continue
-            if pair[0].type != pa.float64():  # of dates and times
-                continue
-            low, high = make_unique([*table.column_names, f"{plain}__low", f"{plain}__high"])[-2:]
-            table = table.append_column(low, pair[0]).append_column(high, pair[1])
-            ends.append((plain, low, high))
-        held = f"dpsql_kept_{_digest(table)}"
-        self._finisher.hold(held, table)
-        self.by_name[fold(name)] = KeptResult(
-            name, held, tuple(columns), tuple(ends), given.confidence, tuple(bins)
-        )
+        kept, table = make_kept(name, given)
+        self._finisher.hold(kept.table, table)
+        self.by_name[fold(name)] = kept
 
     def forget(self, name: str) -> None:
         """Remove a kept result."""
@@ -143,10 +128,33 @@ class KeptResults:
     def schema(self, name: str) -> Mapping[str, str] | None:
         """Return names and SQL types of a kept result's columns; None if there is no such result."""
         item = self.by_name.get(fold(name))
-        if item is None:
-            return None
+        return None if item is None else self.describe(item)
+
+    def describe(self, item: KeptResult) -> Mapping[str, str]:
+        """Return names and SQL types of the columns of a kept result, or of a release."""
         known = dict(self._finisher.describe(f"FROM {item.table}", {}, (item.table,)))
         return {column: show_label_types(known[column]) for column in item.columns}
+
+
+def make_kept(name: str, given: Result) -> tuple[KeptResult, pa.Table]:
+    """Return a result as a relation of later statements: its description, and its rows with the ends of its intervals."""
+    columns = make_unique(given.columns)
+    table = given.ordered_table.rename_columns(columns)
+    ends: list[tuple[str, str, str]] = []
+    bins: list[tuple[str, float]] = []
+    for shown, pair in given.ends.items():
+        plain = columns[given.columns.index(shown)]
+        if pa.types.is_map(pair[0].type):
+            width = _find_width(*pair)
+            bins += [] if width is None else [(plain, width)]
+            continue
+        if pair[0].type != pa.float64():  # of dates and times
+            continue
+        low, high = make_unique([*table.column_names, f"{plain}__low", f"{plain}__high"])[-2:]
+        table = table.append_column(low, pair[0]).append_column(high, pair[1])
+        ends.append((plain, low, high))
+    held = f"dpsql_kept_{_digest(table)}"
+    return KeptResult(name, held, tuple(columns), tuple(ends), given.confidence, tuple(bins)), table
 
 
 def _find_width(low: pa.ChunkedArray, high: pa.ChunkedArray) -> float | None:

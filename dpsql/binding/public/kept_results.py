@@ -1,6 +1,7 @@
-"""Kept results: public relations of later statements, with their intervals.
+"""Kept results and releases: public relations of later statements, with their intervals.
 
-Without a WITH of that name, a name means a kept result before a public table. Each kept result becomes a public CTE of
+Without a WITH of that name, a name means a kept result before a public table. A release is the kept result of a ledger, for all
+of its sessions; no table or kept result has its name. Each kept result becomes a public CTE of
 the statement, with its columns and its intervals' ends, which propagate like those of a private block's release. The
 ends are also columns, ``n__low`` and ``n__high``, for statements that name them.
 """
@@ -36,6 +37,18 @@ class KeptResult:
     ends: tuple[tuple[str, str, str], ...] = ()
     confidence: float = 0.95
     bins: tuple[tuple[str, float], ...] = ()
+
+
+def list_table_names(tree: exp.Expr) -> dict[str, exp.Expr]:
+    """Return the folded names that a statement reads, of tables and of candidates, with the first node of each."""
+    found: dict[str, exp.Expr] = {}
+    for node in tree.find_all(exp.Table, exp.Window):
+        alias = node.args.get("alias")
+        if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier) and not node.args.get("db"):
+            found.setdefault(fold(node.name), node.this)
+        elif isinstance(node, exp.Window) and isinstance(alias, exp.Identifier):
+            found.setdefault(fold(alias.name), alias)
+    return found
 
 
 def kept_cte_name(name: str, taken: Collection[str]) -> str:
