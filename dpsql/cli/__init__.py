@@ -1,10 +1,11 @@
 """The command line of dpsql.
 
-ask_commands.py    demo, sql and explain, for analysts; the arguments that all commands share
+ask_commands.py    demo, sql, explain and refresh, for analysts; the arguments that all commands share
 owner_commands.py  policy, report, ledger, serve and analyst, for the owner
 
 A command's heavy modules are imported when it runs, so help and completion stay fast. Answers go to standard output; costs and
-errors go to standard error. The exit status is 0 for an answer, 1 for an error of ours, 2 for wrong usage.
+errors go to standard error. The exit status is 0 for an answer, 1 for an error of ours, 2 for wrong usage; refresh has 3 for a
+refusal for lack of budget.
 """
 
 from __future__ import annotations

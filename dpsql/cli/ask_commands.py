@@ -1,4 +1,4 @@
-"""Commands that ask (demo, sql and explain), and the help texts and arguments that all commands share."""
+"""Commands that ask (demo, sql, explain and refresh), and the help texts and arguments that all commands share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dpsql.errors import ParseError, ServerError
+from dpsql.errors import BudgetExceeded, Error, ParseError, ServerError
 
 if TYPE_CHECKING:
     from dpsql.session.interface import AnalystSession
@@ -129,6 +129,8 @@ def add_place(command: argparse.ArgumentParser) -> None:
 
 DEFAULT_LISTEN = "127.0.0.1:31337"
 FORMATS = ("table", "csv", "json", "arrow")
+REFUSED = 3
+"""The exit status of a refresh for which the budget is too small."""
 
 
 def add_answer_commands(commands: Commands) -> None:
@@ -195,6 +197,22 @@ def add_answer_commands(commands: Commands) -> None:
     add_session_arguments(explain, servers=True)
     _add_text_arguments(explain)
     explain.add_argument("--format", choices=("text", "json"), default="text", help="default text")
+
+    refresh = add_command(
+        commands,
+        "refresh",
+        _refresh,
+        "draw releases again, for a timer",
+        "All releases, or the named ones, in the order in which they were made. Each prints a line: its rows, and what they cost. "
+        "What is stored already costs nothing. The exit status is 0 if all are fresh, whether or not something was new; "
+        f"{REFUSED} if the budget is too small for one, 1 after another error. The earlier answer of such a release stays.",
+        (
+            "dpsql refresh --policy policy.toml",
+            "dpsql refresh daily weekly --server grpc+tls://host:31337 --token-file nightly.token",
+        ),
+    )
+    refresh.add_argument("names", nargs="*", metavar="RELEASE", help="default: all")
+    add_session_arguments(refresh, servers=True)
 
 
 def add_session_arguments(command: argparse.ArgumentParser, servers: bool = False) -> None:
@@ -399,6 +417,23 @@ def _plain(value: object) -> object:
     if isinstance(value, list | tuple):
         return [_plain(v) for v in value]
     return value if value is None or isinstance(value, bool | int | str) else str(value)
+
+
+def _refresh(given: argparse.Namespace) -> int:
+    from dpsql.engine.sandbox import quote_identifier
+
+    status = 0
+    with _open(given) as session:
+        for name in given.names or [str(row[0]) for row in session.sql("SHOW RELEASES").fetchall()]:
+            try:
+                result = session.sql(f"REFRESH RELEASE {quote_identifier(name)}")
+            except Error as error:
+                print("\n".join([f"{name}: not refreshed", *error.lines()]), file=sys.stderr)
+                status = 1 if status == 1 or not isinstance(error, BudgetExceeded) else REFUSED
+                continue
+            rows = f"{len(result)} row{'' if len(result) == 1 else 's'}"
+            print(" · ".join(filter(None, (f"{name}: {rows}", result.cost_line))), flush=True)
+    return status
 
 
 def _explain(given: argparse.Namespace) -> None:

@@ -332,7 +332,7 @@ def _find_schema(
 
 
 def describe_tables(line: Pipeline) -> dict[str, pa.Schema]:
-    """Return the Arrow schemas of all tables in the policy; SQL types and descriptions are in the metadata."""
+    """Return the Arrow schemas of all tables in the policy, and of releases; SQL types and descriptions are in the metadata."""
     found = {}
     for table in line.policy.tables.values():
         kinds = line.catalog.schema(table)
@@ -344,6 +344,12 @@ def describe_tables(line: Pipeline) -> dict[str, pa.Schema]:
             for name, kind in kinds.items()
         ]
         found[table.name] = pa.schema(fields, _write_remarks(table.description) or None)
+    for release in line.releases.names:
+        kinds = line.find_columns(release)
+        fields = [
+            _make_field(line, name, kind).with_metadata({SQL_TYPE: kind}) for name, kind in kinds.items()
+        ]
+        found[release] = pa.schema(fields)
     return found
 
 

@@ -328,7 +328,7 @@ class AnalystSession(Guarded):
 
     @abstractmethod
     def table_schemas(self) -> Mapping[str, pa.Schema]:
-        """Return the Arrow schemas of the policy's tables. No row is read."""
+        """Return the Arrow schemas of the policy's tables, and of releases. No row is read."""
 
     @abstractmethod
     def tables(self) -> Result:

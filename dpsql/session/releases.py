@@ -99,7 +99,8 @@ class Releases:
 
     def find(self, name: str) -> KeptResult | None:
         """Return the relation of a folded name's release; None if there is none, or something else has its name."""
-        found = None if self._is_taken(name) else self._ledger.find_release(name)
+        possible = name.isidentifier() and len(name) <= MAX_NAME and not self._is_taken(name)
+        found = self._ledger.find_release(name) if possible else None
         if found is None:
             return None
         known = self._loaded.get(name)
@@ -145,7 +146,8 @@ class Releases:
         name = fold(statement.release)
         if name in cell.releases:
             return cell.releases[name]
-        found = self._ledger.find_release(name) if statement.release.isidentifier() else None
+        possible = name.isidentifier() and len(name) <= MAX_NAME
+        found = self._ledger.find_release(name) if possible else None
         return None if found is None else read_definition(found.definition)
 
     def _read_new(

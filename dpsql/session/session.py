@@ -261,6 +261,11 @@ class Session(AnalystSession):
         return {name: item.table for name, item in self._pipeline.kept.by_name.items()}
 
     @property
+    def relations(self) -> list[str]:
+        """The names of kept results and of releases."""
+        return [*self.kept, *self._pipeline.releases.names]
+
+    @property
     def open_thresholds(self) -> list[str]:
         return self._pipeline.thresholds.names
 

@@ -204,7 +204,7 @@ def _suggest_kinds(session: Session, text: str) -> dict[int, int]:
     if "$" not in text:
         return {}
     columns: dict[str, str] = {}
-    for table in (*session.policy.tables, *session.kept):
+    for table in (*session.policy.tables, *session.relations):
         for name, kind in session.columns(table).items():
             columns[name.lower()] = kind if columns.get(name.lower(), kind) == kind else ""
     found = {
@@ -389,7 +389,7 @@ def _split(session: Session, head: Head) -> list[TextPart]:
 
 
 def _split_text(session: Session, text: str, database: str) -> list[TextPart]:
-    tables = {name.lower() for name in (*session.policy.tables, *session.kept)}
+    tables = {name.lower() for name in (*session.policy.tables, *session.relations)}
     return split_parts(text, tables, database)
 
 

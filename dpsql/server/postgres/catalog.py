@@ -120,7 +120,7 @@ class Catalogue:
         """Return the relations, made again if the policy's tables or the kept results have changed."""
         session = self._session
         listed = [(name, "table") for name in session.policy.tables] + [
-            (name, "kept") for name in session.kept
+            (name, "kept") for name in session.relations
         ]
         described = [(name, kind, tuple(session.columns(name).items())) for name, kind in listed]
         key = tuple(described)

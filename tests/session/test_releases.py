@@ -1,0 +1,505 @@
+"""Releases: what is published is paid, stays until it is replaced, is read by all and changed by those who may."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import duckdb
+import pytest
+
+import dpsql
+from dpsql.cli import main
+from dpsql.ledger import answers
+from dpsql.ledger.answers import answers_path
+from dpsql.ledger.ledger import Ledger
+from dpsql.ledger.upkeep import forget_before, verify_ledger
+from dpsql.session import releases
+
+POLICY = """
+[budget]
+epsilon = 10
+delta = 1e-6
+accountant = "basic"
+default_epsilon = 1
+[tables.visits]
+privacy_unit = "person"
+max_rows = 1
+columns.ward.values = ["A", "B"]
+[tables.wards]
+public = true
+[analysts.ada]
+epsilon = 10
+releases = true
+[analysts.bob]
+epsilon = 5
+"""
+COUNT = "SELECT WITH DP ward, COUNT(*) AS n FROM visits GROUP BY ward"
+DAILY = f"CREATE RELEASE daily AS {COUNT}"
+Open = Callable[..., dpsql.Session]
+
+
+@pytest.fixture
+def con() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as made:
+        made.execute(
+            "CREATE TABLE visits AS SELECT i AS person, ['A', 'B'][i % 2 + 1] AS ward FROM range(400) AS r(i)"
+        )
+        made.execute("CREATE TABLE wards AS SELECT * FROM (VALUES ('A', 10), ('B', 20)) AS v(ward, beds)")
+        yield made
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "l.ledger"
+
+
+@pytest.fixture
+def opened(con: duckdb.DuckDBPyConnection, path: Path) -> Iterator[Open]:
+    made: list[dpsql.Session] = []
+
+    def connect(
+        analyst: str | None = None, policy: str = POLICY, ledger: Path | None = path
+    ) -> dpsql.Session:
+        made.append(dpsql.connect(con, policy=dpsql.Policy.loads(policy), ledger=ledger, analyst=analyst))
+        return made[-1]
+
+    yield connect
+    for session in made:
+        session.close()
+
+
+def spent(session: dpsql.Session) -> float:
+    state = session.budget()
+    return float((state.whole or state).spent_epsilon)
+
+
+def rows(session: dpsql.Session, text: str) -> list[Any]:
+    return sorted(map(tuple, session.sql(text).fetchall()))
+
+
+def test_it_is_drawn_once_and_read_by_every_later_session(opened: Open) -> None:
+    first = opened()
+    made = first.sql(DAILY)
+    assert made.columns == ["ward", "n"]
+    assert "published as daily: FROM daily reads it at no cost, for every analyst" in made.notes
+    for analyst in (None, "ada", "bob"):
+        session = opened(analyst)
+        read = session.sql("FROM daily ORDER BY ward")
+        assert [tuple(row) for row in read] == sorted(map(tuple, made.fetchall()))
+        assert read.intervals["n"] == made.intervals["n"]
+        assert read.loss == "" and spent(session) == 1
+        joined = session.sql("SELECT ward, n / beds AS a FROM DAILY AS d JOIN wards USING (ward)")
+        assert len(joined) == 2
+        assert rows(session, "WITH daily AS (SELECT 1 AS one) FROM daily") == [(1,)]
+        assert dict(session.columns("daily")) == {"ward": "VARCHAR", "n": "BIGINT"}
+        assert ("daily", "release") in [(row["table"], row["kind"]) for row in session.tables().dicts()]
+        assert "daily" in session.table_schemas()
+
+
+def test_a_refresh_pays_for_what_is_new_alone(opened: Open, con: duckdb.DuckDBPyConnection) -> None:
+    session = opened()
+    before = session.sql(DAILY).fetchall()
+    assert session.sql("REFRESH RELEASE daily").fetchall() == before
+    assert spent(session) == 1
+    session.sql("REFRESH RELEASE daily", fresh=True)
+    assert spent(session) == 2
+    assert rows(session, "FROM daily") != before or True
+    assert session.sql("FROM daily").fetchall() == session.sql(COUNT).fetchall()
+    assert "Would cost nothing" in session.sql("EXPLAIN REFRESH RELEASE daily").fetchall()[0][0]
+    assert session.explain("REFRESH RELEASE daily").price is None or spent(session) == 2
+
+
+def test_what_a_cell_makes_its_later_statements_see(opened: Open) -> None:
+    session = opened()
+    results = session.run(
+        f"DROP RELEASE IF EXISTS daily; {DAILY}; CREATE RELEASE double AS SELECT ward, 2 * n AS m FROM daily;"
+        "SELECT SUM(m) AS s FROM double; REFRESH RELEASE daily; DROP RELEASE double"
+    )
+    assert [tuple(r.fetchall()[0]) for r in (results[0], results[5])] == [
+        ("daily", "was not there"),
+        ("double", "dropped"),
+    ]
+    assert results[3].item() == 2 * sum(row[1] for row in results[1])
+    assert [row["release"] for row in session.sql("SHOW RELEASES").dicts()] == ["daily"]
+    assert spent(session) == 1
+
+
+def test_show_says_what_the_next_refresh_costs(opened: Open, con: duckdb.DuckDBPyConnection) -> None:
+    session = opened()
+    session.sql(f"{DAILY}; CREATE RELEASE total AS SELECT SUM(n) AS n FROM daily")
+    daily, total = session.sql("SHOW RELEASES").dicts()
+    assert (daily["statement"], daily["rows"], daily["next_refresh"], daily["more_refreshes"]) == (
+        COUNT,
+        2,
+        "nothing",
+        9,
+    )
+    assert (total["statement"], total["rows"], total["next_refresh"], total["more_refreshes"]) == (
+        "SELECT SUM(n) AS n FROM daily", 1, "nothing", None,
+    )  # fmt: skip
+    session.sql(
+        f"SELECT WITH DP OPTIONS (epsilon = 7) COUNT(*) FROM visits; DROP RELEASE daily; {DAILY.replace(' n ', ' m ')}"
+    )
+    total, daily = session.sql("SHOW RELEASES").dicts()
+    assert daily["more_refreshes"] == 2
+    assert total["next_refresh"].startswith("refused: ")
+    with pytest.raises(dpsql.BindError, match="there is no column n"):
+        session.sql("REFRESH RELEASE total")
+    assert session.sql("FROM total").shape == (1, 1), "the earlier answer stays"
+
+
+def test_the_default_cost_of_its_session_stays_with_it(opened: Open) -> None:
+    opened().run(DAILY, epsilon="0.25")
+    session = opened()
+    session.sql("REFRESH RELEASE daily", fresh=True)
+    assert spent(session) == 0.5
+
+
+def test_the_present_time_is_that_of_the_refresh(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = opened()
+    session.sql("CREATE RELEASE at AS SELECT now() AS t")
+    first = session.sql("FROM at").item()
+    monkeypatch.setattr("dpsql.language.statements.find_now", lambda: first.replace(year=2031))
+    assert session.sql("REFRESH RELEASE at").item().year == 2031
+
+
+REFUSED = [
+    (DAILY, "BindError", "there already"),
+    ("CREATE RELEASE visits AS SELECT 1 AS a", "BindError", "visits is a table"),
+    ("CREATE OR REPLACE RELEASE WARDS AS SELECT 1 AS a", "BindError", "WARDS is a table"),
+    ('CREATE RELEASE "a b" AS SELECT 1 AS a', "BindError", "a word"),
+    (f"CREATE RELEASE {'x' * 64} AS SELECT 1 AS a", "BindError", "63 letters"),
+    ("CREATE RELEASE \"x'; DROP TABLE visits; --\" AS SELECT 1 AS a", "BindError", "a word"),
+    ("mine << SELECT 1 AS a; CREATE RELEASE r AS SELECT a FROM mine", "BindError", "only this session has"),
+    ("mine << SELECT 1 AS a; CREATE RELEASE mine AS SELECT 1 AS a", "BindError", "kept result"),
+    ("CREATE OR REPLACE RELEASE daily AS SELECT * FROM daily", "BindError", "can't read itself"),
+    ("CREATE RELEASE r AS SELECT COUNT(*) FROM visits WHERE ward = $w", "ParseError", "no parameters"),
+    ("DECLARE d ABOVE_THRESHOLD 9 OPTIONS (epsilon = 1); CREATE RELEASE r AS SELECT WITH d COUNT(*) FROM visits",
+     "BindError", "declared threshold"),
+    ("CREATE RELEASE r AS SHOW BUDGET", "ParseError", "of a query's answer"),
+    ("CREATE RELEASE r AS REFRESH RELEASE daily", "ParseError", "of a query's answer"),
+    ("CREATE RELEASE r AS SELECT ward FROM visits", "PrivacyError", "ward"),
+    ("CREATE OR REPLACE RELEASE IF NOT EXISTS r AS SELECT 1", "ParseError", "exclude each other"),
+    ("r << CREATE RELEASE q AS SELECT 1", "ParseError", "a name already"),
+    ("CREATE RELEASE r", "ParseError", "AS and a query"),
+    ("CREATE RELEASE AS SELECT 1", "ParseError", "AS and a query"),
+    ("REFRESH RELEASE", "ParseError", "needs a name"),
+    ("REFRESH RELEASE dayly", "BindError", "no release dayly"),
+    ("DROP RELEASE dayly", "BindError", "no release dayly"),
+    ("DROP RELEASE daily now", "ParseError", "nothing may follow"),
+    ("EXPLAIN DROP RELEASE daily", "ParseError", "for queries"),
+    ("EXPLAIN CREATE RELEASE IF NOT EXISTS daily AS SELECT 1", "BindError", "nothing is drawn"),
+    ("REFRESH MATERIALIZED VIEW daily", "ParseError", "REFRESH VIEW is not a statement"),
+    ("CREATE OR REPLACE VIEW v AS SELECT 1", "ParseError", "CREATE VIEW is not a statement"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "kind", "said"), REFUSED)
+def test_it_is_refused_before_anything_is_paid(opened: Open, text: str, kind: str, said: str) -> None:
+    session = opened()
+    kept = session.sql(DAILY).fetchall()
+    with pytest.raises(dpsql.Error, match=re.escape(said)) as caught:
+        session.sql(text, {"w": "A"} if "$w" in text else None)
+    assert type(caught.value).__name__ == kind
+    assert caught.value.hint or kind == "ParseError"
+    assert caught.value.excerpt()
+    assert spent(session) == 1 + ("DECLARE" in text) * 0
+    assert session.sql("FROM daily").fetchall() == kept
+
+
+def test_only_those_who_may_change_it_and_it_is_asked_each_time(opened: Open) -> None:
+    bob, ada = opened("bob"), opened("ada")
+    for text in (
+        DAILY,
+        "CREATE RELEASE IF NOT EXISTS daily AS SELECT 1 AS a",
+        "DROP RELEASE IF EXISTS daily",
+    ):
+        with pytest.raises(dpsql.PrivacyError, match="bob may not") as caught:
+            bob.sql(text)
+        assert "[analysts.bob] releases = true" in str(caught.value.hint)
+    ada.sql(DAILY)
+    assert len(bob.sql("FROM daily")) == 2
+    for text in ("REFRESH RELEASE daily", "DROP RELEASE daily"):
+        with pytest.raises(dpsql.PrivacyError, match="bob may not"):
+            bob.sql(text)
+    assert spent(ada) == 1 and bob.budget().spent_epsilon == 0
+    with pytest.raises(dpsql.PrivacyError, match="bob may not"):
+        bob.account.publish("daily", "x", None)  # the ledger asks too, whatever a session did
+
+
+def test_a_right_that_ends_while_it_is_drawn(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    ada = opened("ada")
+    before = ada.sql(DAILY).fetchall()
+    asked = iter([True, False])
+    monkeypatch.setattr(dpsql.Policy, "may_publish", lambda policy, analyst: next(asked))
+    with pytest.raises(dpsql.PrivacyError, match="ada may not") as caught:
+        ada.sql("REFRESH RELEASE daily", fresh=True)
+    assert "What was paid is stored" in str(caught.value.hint)
+    assert spent(ada) == 2, "it was drawn, and is stored"
+    assert ada.sql("FROM daily").fetchall() == before
+    assert ada.sql(COUNT).loss == "no charge"
+
+
+def test_the_right_is_no_term_of_the_budget() -> None:
+    with_, without = dpsql.Policy.loads(POLICY), dpsql.Policy.loads(POLICY.replace("releases = true\n", ""))
+    assert with_.fingerprint == without.fingerprint
+    assert dpsql.Policy.loads(with_.dumps()) == with_
+    assert with_.may_publish("ADA") and with_.may_publish(None) and not with_.may_publish("eve")
+
+
+def test_two_sessions_at_once(opened: Open) -> None:
+    one, other = opened(), opened()
+    one.sql(DAILY)
+    errors: list[BaseException] = []
+
+    def refresh(session: dpsql.Session) -> None:
+        try:
+            session.sql("REFRESH RELEASE daily", fresh=True)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=refresh, args=(session,)) for session in (one, other)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors and spent(one) == 3
+    assert one.sql("FROM daily").fetchall() == other.sql("FROM daily").fetchall()
+
+
+def test_what_changes_meanwhile_is_not_overwritten(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = opened(), opened()
+    one.sql(DAILY)
+    told = releases.Releases.publish
+
+    def late(*given: Any) -> None:
+        monkeypatch.setattr(releases.Releases, "publish", told)
+        other.sql("CREATE OR REPLACE RELEASE daily AS SELECT 7 AS seven")
+        told(*given)
+
+    monkeypatch.setattr(releases.Releases, "publish", late)
+    with pytest.raises(dpsql.BindError, match="changed or dropped meanwhile"):
+        one.sql("REFRESH RELEASE daily")
+    assert rows(one, "FROM daily") == [(7,)]
+    monkeypatch.setattr(releases.Releases, "publish", late)
+    with pytest.raises(dpsql.BindError, match="meanwhile"):
+        one.sql("DROP RELEASE daily; CREATE RELEASE daily AS SELECT 8 AS eight")
+
+
+def test_a_policy_that_changed(opened: Open) -> None:
+    opened().sql(DAILY)
+    changed = opened(policy=POLICY.replace('["A", "B"]', '["A", "B", "C"]'))
+    assert len(changed.sql("FROM daily")) == 2
+    assert len(changed.sql("REFRESH RELEASE daily")) == 3
+    gone = opened(policy=POLICY.replace("[tables.visits]", "[tables.calls]\nsource = 'visits'"))
+    assert len(gone.sql("FROM daily")) == 3
+    with pytest.raises(dpsql.BindError, match="no table visits"):
+        gone.sql("REFRESH RELEASE daily")
+    shadowed = opened(policy=POLICY + "[tables.daily]\nsource = 'wards'\npublic = true")
+    assert rows(shadowed, "FROM daily") == [("A", 10), ("B", 20)]
+    assert [row["table"] for row in shadowed.tables().dicts()].count("daily") == 1
+
+
+def test_answers_of_ones_own_budget(opened: Open) -> None:
+    """Where each analyst's share pays for stored answers, a release is free: publishing is what the right is for."""
+    own = POLICY.replace('accountant = "basic"', 'accountant = "basic"\nanswers = "own"')
+    opened("ada", own).sql(DAILY)
+    bob = opened("bob", own)
+    assert len(bob.sql("FROM daily")) == 2 and bob.budget().spent_epsilon == 0
+    bob.sql(COUNT)
+    assert bob.budget().spent_epsilon == 1, "the same question of one's own is debited"
+
+
+def test_no_room_is_made_of_it(opened: Open, path: Path) -> None:
+    none = POLICY + "[ledger]\nkeep_answers_mb = 0"
+    session = opened(policy=none)
+    session.sql(DAILY)
+    assert len(opened(policy=none).sql("FROM daily")) == 2
+    held = sqlite3.connect(answers_path(path)).execute("SELECT bytes FROM held").fetchone()[0]
+    assert held == 0
+
+
+def test_forgetting_takes_the_old_ones_along(
+    opened: Open, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = opened()
+    session.sql(f"{DAILY}; CREATE RELEASE other AS SELECT 1 AS a")
+    session.close()
+    monkeypatch.setattr("dpsql.ledger.log_file.format_now", lambda: "2999-01-01T00:00:00.000000+00:00")
+    opened().sql("REFRESH RELEASE daily")
+    import datetime
+
+    forget_before(path, datetime.date(2998, 1, 1))
+    again = opened()
+    assert again.account.list_releases() == ["daily"]
+    assert len(again.sql("FROM daily")) == 2
+    assert verify_ledger(path).rows > 4
+
+
+def test_an_edited_one_is_noticed(opened: Open, path: Path) -> None:
+    session = opened()
+    session.sql(
+        f"{DAILY}; CREATE RELEASE other AS {COUNT.replace('ward', '1 + 1 AS ward', 1).replace('GROUP BY ward', '')}"
+    )
+    session.close()
+    with sqlite3.connect(answers_path(path)) as raw:
+        raw.execute("UPDATE answers SET release = release || x'00' WHERE key = 'released daily'")
+        raw.execute("UPDATE answers SET key = 'released moved' WHERE key = 'released other'")
+    raw.close()
+    for name in ("daily", "other"):
+        again = opened()
+        with pytest.raises(dpsql.LedgerError, match="does not fit") as caught:
+            again.sql(f"FROM {name}")
+        assert "DROP RELEASE" in str(caught.value.hint)
+    with pytest.raises(dpsql.LedgerError, match="does not fit"):
+        verify_ledger(path)
+    again.sql("DROP RELEASE IF EXISTS daily; CREATE OR REPLACE RELEASE other AS SELECT 2 AS b")
+    assert again.account.list_releases() == ["other"]
+
+
+def test_a_ledger_in_memory_has_them_too(opened: Open) -> None:
+    session = opened(ledger=None)
+    session.sql(DAILY)
+    assert session.sql("SELECT COUNT(*) AS c FROM daily").item() == 2
+
+
+def test_the_command_line(
+    tmp_path: Path, con: duckdb.DuckDBPyConnection, capsys: pytest.CaptureFixture[str]
+) -> None:
+    con.execute(f"COPY visits TO '{tmp_path}/visits.parquet'")
+    con.execute(f"COPY wards TO '{tmp_path}/wards.parquet'")
+    policy = POLICY.replace("[tables.visits]", "[tables.visits]\nsource = 'visits.parquet'")
+    policy = policy.replace("[tables.wards]", "[tables.wards]\nsource = 'wards.parquet'")
+    place = tmp_path / "p.toml"
+    place.write_text(policy)
+    assert main(["refresh", "--policy", str(place)]) == 0
+    assert (
+        main(
+            [
+                "sql",
+                "--policy",
+                str(place),
+                f"{DAILY}; CREATE RELEASE big AS {COUNT.replace('DP', 'DP OPTIONS (epsilon = 5)')}",
+            ]
+        )
+        == 0
+    )
+    capsys.readouterr()
+    assert main(["refresh", "--policy", str(place)]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert [line.split(" · ")[0] for line in said] == ["daily: 2 rows", "big: 2 rows"]
+    assert all("no charge" in line for line in said)
+    con.execute(f"COPY (FROM visits UNION ALL SELECT 999, 'A') TO '{tmp_path}/visits.parquet'")
+    assert main(["refresh", "--policy", str(place)]) == 3
+    told = capsys.readouterr()
+    assert told.out.startswith("daily: 2 rows · cost ε=1") and "big" not in told.out
+    assert "big: not refreshed" in told.err and "This query costs ε=5" in told.err
+    assert main(["refresh", "daily", "--policy", str(place)]) == 0
+    assert main(["refresh", "nightly", "daily", "--policy", str(place)]) == 1
+    assert main(["refresh", "--policy", str(place), "--analyst", "bob"]) == 1
+
+
+# -- killed at each line ----------------------------------------------------------------------------------------------
+
+
+class Killed(BaseException):
+    """Ends a refresh as a kill would: no handler of Exception sees it."""
+
+
+FILES = (
+    "/ledger/ledger.py",
+    "/ledger/answers.py",
+    "/ledger/store.py",
+    "/session/releases.py",
+    "/session/session.py",
+    "/session/pipeline.py",
+)
+
+
+class Killer:
+    """Raises at the ``at``-th line of these files."""
+
+    def __init__(self, at: int) -> None:
+        self.at, self.seen = at, 0
+
+    def __call__(self, frame: FrameType, event: str, arg: object) -> Any:
+        if not frame.f_code.co_filename.endswith(FILES):
+            return None
+        if event == "line":
+            self.seen += 1
+            if self.seen == self.at:
+                raise Killed
+        return self
+
+
+def refresh_killed(session: dpsql.Session, at: int) -> bool:
+    """Refresh, killed at a line; return whether it had so many lines."""
+    killer = Killer(at)
+    was = threading.gettrace(), sys.gettrace()
+    threading.settrace(killer)
+    sys.settrace(killer)
+    try:
+        session.sql("REFRESH RELEASE daily", fresh=True)
+    except Killed:
+        pass
+    finally:
+        threading.settrace(was[0])  # type: ignore[arg-type]
+        sys.settrace(was[1])
+    return killer.seen >= at
+
+
+@pytest.mark.parametrize("step", [67, pytest.param(1, marks=pytest.mark.long)])
+def test_a_kill_at_any_line(opened: Open, path: Path, step: int) -> None:
+    policy = POLICY.replace("epsilon = 10\n", "epsilon = 100000\n", 1)
+    opened(policy=policy).sql(DAILY)
+    at, published = 1, 0
+    while True:
+        ledger = Ledger.read(path)
+        old, paid = ledger.find_release("daily"), ledger.state().spent_epsilon
+        session = opened(policy=policy)
+        if not refresh_killed(session, at):
+            break
+        now, charged = ledger.find_release("daily"), ledger.state().spent_epsilon - paid
+        assert old is not None and now is not None and charged in (0, 1)
+        assert now.definition == old.definition
+        assert now.answer == old.answer or charged == 1, "an answer that nobody paid for"
+        published += now.answer != old.answer
+        drawn = opened(policy=policy).sql(COUNT).fetchall()  # free where the answer was stored
+        again = opened(policy=policy)
+        assert again.sql("REFRESH RELEASE daily").loss == "no charge"
+        assert again.sql("FROM daily").fetchall() == drawn
+        assert ledger.state().spent_epsilon - paid <= charged + 1
+        verify_ledger(path)
+        ledger.close()
+        at += step
+    assert at > 400
+    assert published or step > 1
+
+
+def test_a_put_that_fails_leaves_the_earlier_answer(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = opened()
+    before = session.sql(DAILY).fetchall()
+    real = answers.AnswerStore.put
+
+    def put(store: answers.AnswerStore, kept: Any, number: int) -> None:
+        if any(key.startswith("released ") for key in kept):
+            raise dpsql.LedgerError("The disk is full.")
+        real(store, kept, number)
+
+    monkeypatch.setattr(answers.AnswerStore, "put", put)
+    with pytest.raises(dpsql.LedgerError, match="disk is full") as caught:
+        session.sql("REFRESH RELEASE daily", fresh=True)
+    assert "What was paid is stored" in str(caught.value.hint) or "what was paid is stored" in str(
+        caught.value.hint
+    )
+    assert session.sql("FROM daily").fetchall() == before
+    monkeypatch.undo()
+    session.sql("REFRESH RELEASE daily")
+    assert spent(session) == 2
