@@ -41,6 +41,7 @@ from dpsql.errors import (
 )
 from dpsql.exact.gate import STAND_INS, Gate
 from dpsql.interrupts import POLL_SECONDS, Turns, check_stop
+from dpsql.language.dialect import quote_where_needed
 from dpsql.language.labels import Orders, show_label_types
 from dpsql.language.options import parse_epsilon
 from dpsql.language.statements import Statement
@@ -352,7 +353,12 @@ class Pipeline:
         if isinstance(bound, Declaration):
             return explain_declaration(bound, self.ledger, statement.json)
         if bound is None:
-            raise BindError("nothing is drawn: the release is there already.", span=statement.span)
+            raise BindError(
+                "nothing is drawn: the release is there already.",
+                span=statement.span,
+                hint=f"write EXPLAIN REFRESH RELEASE {quote_where_needed(statement.release)}.",
+                text=statement.text,
+            )
         plan = bound
 
         def write(block: PrivateBlock, query: str) -> str:

@@ -22,7 +22,6 @@ from dpsql.binding.relations.relation import fold
 from dpsql.engine.postprocess import Finisher
 from dpsql.errors import BindError, Error, LedgerError, did_you_mean
 from dpsql.language.dialect import quote_where_needed, span_of
-from dpsql.language.options import parse_epsilon
 from dpsql.language.statements import Statement, parse
 from dpsql.ledger.answers import MAX_NAME, PublishedRelease, hash_release
 from dpsql.ledger.ledger import Ledger
@@ -61,7 +60,7 @@ def _pack(kept: KeptResult, table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
-    return struct.pack(">I", len(head)) + head + sink.getvalue().to_pybytes()
+    return b"".join((struct.pack(">I", len(head)), head, sink.getvalue()))
 
 
 def _unpack(name: str, content: bytes) -> tuple[KeptResult, pa.Table, int]:
@@ -146,6 +145,8 @@ class Releases:
         name = fold(statement.release)
         if name in cell.releases:
             return cell.releases[name]
+        if statement.step not in ("create", "refresh"):  # even one that can't be read may be replaced
+            return ReleaseDraft(name, "") if name in self._ledger.list_releases() else None
         possible = name.isidentifier() and len(name) <= MAX_NAME
         found = self._ledger.find_release(name) if possible else None
         return None if found is None else read_definition(found.definition)
@@ -195,7 +196,10 @@ class Releases:
     def finish_draft(self, plan: Plan, draft: ReleaseDraft, cell: OpenCell) -> Plan:
         """Return the plan of a release, with its draft; later statements of the cell see its columns."""
         if any(block.prepaid for block in plan.blocks):
-            raise BindError("a release can't ask a declared threshold, which ends with its session.")
+            raise BindError(
+                "a release can't ask a declared threshold, which ends with its session.",
+                hint="ask the table itself.",
+            )
         name = fold(draft.name)
         cell.releases[name] = draft
         cell.catalog = replace(
@@ -248,4 +252,4 @@ def make_status(name: str, status: str) -> Result:
 
 def read_epsilon(draft: ReleaseDraft) -> Fraction | None:
     """Return the default cost of a release's blocks; None for the policy's."""
-    return parse_epsilon(draft.epsilon) if draft.epsilon else None
+    return Fraction(draft.epsilon) if draft.epsilon else None

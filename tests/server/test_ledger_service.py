@@ -60,7 +60,14 @@ CELL = (
     "SHOW TRADEOFF SPENT",
     "SHOW GROUPS",
     "SHOW ACCOUNTANTS",
+    "CREATE RELEASE daily AS SELECT ward, COUNT(*) AS n FROM visits WHERE age > 3 GROUP BY ward",
+    "SELECT SUM(n) AS s FROM daily AS d JOIN wards USING (ward)",
+    "REFRESH RELEASE daily",
+    "CREATE RELEASE IF NOT EXISTS daily AS SELECT 1 AS a",
+    "CREATE RELEASE visits AS SELECT 1 AS a",
     "SHOW TABLES",
+    "DROP RELEASE dayly",
+    "DROP RELEASE daily",
 )  # fmt: skip
 
 
@@ -641,3 +648,62 @@ def test_own_shares_hold_over_the_wire(near: NearLedger) -> None:
         None,
     )
     assert hash_release(found.release) == hash_release(b"release")
+
+
+# -- releases ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_release_of_one_analyst_is_read_by_all(near: NearLedger) -> None:
+    ada, bob = near.session("ada"), near.session("bob")
+    made = ada.sql("CREATE RELEASE daily AS SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward")
+    near.calls.clear()
+    assert bob.sql("FROM daily").fetchall() == made.fetchall()
+    assert near.calls["release"] > 0
+    assert near.calls["reserve"] == 0
+    near.calls.clear()
+    bob.sql(COUNT)
+    assert near.calls["release"] + near.calls["releases"] == 0, "ordinary statements cost no further call"
+    shown = bob.sql("SHOW RELEASES").dicts()[0]
+    assert (shown["release"], shown["rows"], shown["next_refresh"]) == ("daily", 2, "nothing")
+    assert all("daily" not in row["text"] for row in bob.sql("SHOW LEDGER").dicts()[1:]), (
+        "its statements are ada's"
+    )
+    for text in (
+        "REFRESH RELEASE daily",
+        "DROP RELEASE daily",
+        "CREATE OR REPLACE RELEASE daily AS SELECT 1 AS a",
+    ):
+        with pytest.raises(dpsql.PrivacyError, match="bob may not"):
+            bob.sql(text)
+
+
+def test_the_front_asks_for_the_right_whatever_the_worker_does(near: NearLedger) -> None:
+    sizes, over = [["", 2], ["", 3]], ""
+    publish = {"method": "publish", "name": "daily", "text": "CREATE RELEASE", "over": over, "kept": sizes}
+    bob, ada = near.service("bob"), near.service("ada")
+    assert "may not" in error_of(near.ask(bob, publish, b"{}abc")).message
+    assert near.ask(bob, {"method": "releases"}).head["names"] == []
+    for wrong in (
+        {"name": "a b"}, {"name": "DAILY"}, {"name": "x" * 64}, {"name": 7}, {"name": ""}, {"name": "../daily"},
+        {"kept": [["", 2]]}, {"kept": [["", 1], ["", 1]]}, {"kept": [["", -1], ["", 6]]}, {"over": 7},
+    ):  # fmt: skip
+        assert error_of(near.ask(ada, publish | wrong, b"{}abc")).message.find("a message") >= 0, wrong
+    near.may_pay = False  # while a session is restored, or a statement is described
+    assert isinstance(error_of(near.ask(ada, publish, b"{}abc")), Interrupted)
+    near.may_pay = True
+    little = near.service("ada", largest=3)
+    near.ask(little, {"method": "part"}, b"x" * (2 << 20))
+    assert "larger than the owner allows" in error_of(near.ask(little, publish, b"{}abc")).message
+    assert near.ask(bob, {"method": "releases"}).head["names"] == []
+    near.ask(ada, publish, b"{}abc")
+    found = near.ask(bob, {"method": "release", "name": "daily"})
+    assert (found.head["sizes"], found.payload) == ([2, 3], b"{}abc")
+    assert "no valid name" in error_of(near.ask(bob, {"method": "release", "name": "a b"})).message
+    reader = near.session("bob")
+    with pytest.raises(
+        LedgerError, match="can't be read"
+    ):  # what a worker forged is read as no code, and fails in words
+        reader.sql("FROM daily")
+    assert "may not" in error_of(near.ask(bob, {"method": "publish", "name": "daily", "text": "x"})).message
+    near.ask(ada, {"method": "publish", "name": "daily", "text": "DROP RELEASE daily"})
+    assert near.ask(bob, {"method": "releases"}).head["names"] == []

@@ -37,6 +37,7 @@ source = "wards.parquet"
 public = true
 [analysts.ada]
 epsilon = 30
+releases = true
 [analysts.bob]
 epsilon = 20
 [analysts.grace_hopper]
