@@ -203,7 +203,7 @@ def add_answer_commands(commands: Commands) -> None:
         "refresh",
         _refresh,
         "draw releases again, for a timer",
-        "All releases, or the named ones, in the order in which they were made. Each prints a line: its rows, and what they cost. "
+        "All releases, or the named ones, in the order in which they were made. Each prints its rows and what they cost. "
         "What is stored already costs nothing. The exit status is 0 if all are fresh, whether or not something was new; "
         f"{REFUSED} if the budget is too small for one, 1 after another error. The earlier answer of such a release stays.",
         (

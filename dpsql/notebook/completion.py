@@ -25,7 +25,17 @@ from dpsql.catalogue.aggregate_names import (
 from dpsql.catalogue.option_names import ARGUMENT_NAMES, OPTION_NAMES, taken_by
 from dpsql.notebook import guide
 
-SHOWN = ("BUDGET", "LEDGER", "POLICY", "TABLES", "TRADEOFF", "TRADEOFF SPENT", "GROUPS", "ACCOUNTANTS")
+SHOWN = (
+    "BUDGET",
+    "LEDGER",
+    "POLICY",
+    "TABLES",
+    "TRADEOFF",
+    "TRADEOFF SPENT",
+    "GROUPS",
+    "ACCOUNTANTS",
+    "RELEASES",
+)
 """The words that may follow SHOW."""
 MAX_COMPLETED_TEXT = 65_536
 """The longest text that is completed; no statement is longer."""
@@ -58,6 +68,7 @@ class KnownNames:
     thresholds: tuple[str, ...] = ()
 
 
+_AFTER_CREATE = ("RELEASE", "OR REPLACE RELEASE", "SYNTHETIC TABLE", "TABLE")
 _BEGIN = {"comment": 2, "string": 1, "name": 1}
 """The signs that open what is not read as words, by their length."""
 _COMPARE = frozenset(("=", "<>", "!=", "<", ">", "<=", ">=", "=="))
@@ -175,6 +186,10 @@ class _Place:
         if previous in ("SHOW", "CLOSE", "EXPLAIN"):
             shown = [Offer(word, "keyword") for word in SHOWN]
             return {"SHOW": shown, "CLOSE": self._thresholds()}.get(previous, _words(guide.STATEMENTS))
+        if len(self.before) == 1 and previous in ("CREATE", "REFRESH", "DROP"):
+            return _words(_AFTER_CREATE if previous == "CREATE" else ("RELEASE",))
+        if previous == "RELEASE" and self._back(2) in ("REFRESH", "DROP"):
+            return self._relations()
         if previous == "TRADEOFF" and self._back(2) == "SHOW":
             return _words(("SPENT",))
         if previous == "=>":

@@ -99,7 +99,7 @@ class CellOptions:
 
 STATEMENTS = (
     "SELECT", "WITH", "FROM", "VALUES", "PIVOT", "UNPIVOT", "EXPLAIN", "SHOW", "DESCRIBE", "DESC", "SUMMARIZE", "SET", "RESET",
-    "DECLARE", "CLOSE", "CREATE",
+    "DECLARE", "CLOSE", "CREATE", "REFRESH", "DROP",
 )  # fmt: skip
 """Words that a statement begins with."""
 
@@ -249,6 +249,11 @@ _MODES = (
         "CREATE SYNTHETIC TABLE",
         "rows that look like private ones, free to ask afterwards",
         "CREATE SYNTHETIC TABLE s AS SELECT WITH DP OPTIONS (epsilon = 1) ward, urgent FROM t",
+    ),
+    (
+        "CREATE RELEASE",
+        "an answer that every analyst reads as a table, and that REFRESH RELEASE draws again",
+        "CREATE RELEASE daily AS SELECT WITH DP OPTIONS (epsilon = 0.1) ward, COUNT(*) AS n FROM t GROUP BY ward",
     ),
 )
 

@@ -43,7 +43,10 @@ _OURS = {
     "SHOW": f"SHOW {' | '.join(SHOWN)}: a relation about the session.",
     "DECLARE": "DECLARE name ABOVE_THRESHOLD 100 OPTIONS (epsilon = 1): questions asked one by one, paid for beforehand.",
     "CLOSE": "CLOSE name: settles a declared threshold, and gives the unused budget back.",
-    "CREATE": "CREATE SYNTHETIC TABLE s AS SELECT WITH DP OPTIONS (epsilon = 1) ward FROM t: public rows of a model.",
+    "CREATE": "CREATE SYNTHETIC TABLE s AS SELECT WITH DP OPTIONS (epsilon = 1) ward FROM t: public rows of a model. "
+    "CREATE RELEASE daily AS SELECT ...: an answer that every analyst reads as a table.",
+    "REFRESH": "REFRESH RELEASE daily: draws a release again, and pays for what is not stored. EXPLAIN says its cost before.",
+    "DROP": "DROP RELEASE [IF EXISTS] daily: removes a release. What it cost stays spent.",
 }
 _MODE_NAMES = {mode: f"SELECT WITH {mode}" for mode in OWN_MODES}
 _MODE_NAMES["CHOICE"] = "SELECT WITH DP, OVER candidates"

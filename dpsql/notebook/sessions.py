@@ -204,10 +204,17 @@ def choose_example_table(session: AnalystSession) -> str | None:
 def show_tables(session: AnalystSession) -> SchemaTree:
     """Return the tree of the policy's tables and the kept results with their columns. No row is read."""
     declared = {table.name: table for table in session.policy.tables.values()}
+    kinds = {row[0]: row[1] for row in session.tables().fetchall()}
     listed = []
     for name, columns in list_known_names(session).tables.items():
         table = declared.get(name)
-        words = "a kept result" if table is None else "public" if table.public else "private"
+        words = (
+            f"a {kinds.get(name, 'kept result')}"
+            if table is None
+            else "public"
+            if table.public
+            else "private"
+        )
         if table is not None and not table.public:
             caps = [f"{cap} = {value}" for cap, value in table.caps.items() if value is not None]
             words = ", ".join([f"private: protects {table.unit_words}", *caps])
@@ -225,19 +232,23 @@ def _say_declared(facts: ColumnFacts, table: Table | None) -> str:
     return "no values" if facts.type == "VARCHAR" else "no bounds"
 
 
+_ANSWERS = ("kept result", "release")
+"""The kinds of relations that the policy does not declare."""
+
+
 def show_columns(session: AnalystSession, name: str) -> Sheet:
     """Show a table's columns: their types, and the bounds or values that the policy declares."""
     tables = session.policy.tables
     if not name:
         raise BindError("which table?", hint=f"%dpsql columns {choose_example_table(session) or 'visits'}")
     table = next((t for t in tables.values() if t.name.lower() == name.lower()), None)
-    listed = {row[0].lower(): row for row in session.tables().fetchall() if row[1] == "kept result"}
+    listed = {row[0].lower(): row[1] for row in session.tables().fetchall() if row[1] in _ANSWERS}
     if name.lower() in listed:
         shown = session.columns(name)
         return make_sheet(
             ("column", "type", "declared"),
             [(c, kind, "") for c, kind in shown.items()],
-            (f"{name}: a kept result",),
+            (f"{name}: a {listed[name.lower()]}",),
         )
     if table is None:
         raise BindError(f"there is no table {name}.", hint=did_you_mean(name, tables))

@@ -195,3 +195,16 @@ query SELECT ward FROM visits
   with SYNTHETIC TABLE (rows = 50)
 explain SELECT ward FROM visits
   with SYNTHETIC TABLE ()
+====
+-- case: releases
+CREATE RELEASE daily AS SELECT WITH DP ward, COUNT(*) AS n FROM visits GROUP BY ward; create or replace release "Daily" as from visits select count(*); CREATE RELEASE IF NOT EXISTS x AS SELECT 1; REFRESH RELEASE daily; EXPLAIN (FORMAT JSON) REFRESH RELEASE daily; DROP RELEASE IF EXISTS daily; drop release x; SHOW releases
+----
+query SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward
+  with DP ()
+query SELECT COUNT(*) FROM visits
+query SELECT 1
+query
+explain json
+drop
+drop
+show RELEASES

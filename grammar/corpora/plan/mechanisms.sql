@@ -222,3 +222,11 @@ columns: ward, urgent, week, decade
 cost: ε=1, δ=1e-06
 block: SyntheticRows {"events": [{"declared_delta": "1/1000000", "declared_epsilon": "9/10", "kind": "joint_gaussian", "sigmas": ["715884971847/34359738368", "715884971847/34359738368", "715884971847/34359738368", "715884971847/34359738368", "506207118143/34359738368", "506207118143/34359738368", "506207118143/34359738368", "506207118143/34359738368", "506207118143/34359738368", "506207118143/34359738368", "506207118143/34359738368", "506207118143/34359738368"], "squares": [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]}, {"count": 1, "epsilon": "1/80", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/80", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/80", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/80", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/80", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/80", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/80", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/80", "kind": "bounded_range"}], "kind": "composed"}
 note: at most 1 row of one patient_id counts: the rest is left out
+====
+-- case: a release costs what its query costs
+CREATE RELEASE daily AS SELECT WITH DP OPTIONS (epsilon = 1) ward, COUNT(*) AS n FROM visits GROUP BY ward
+----
+columns: ward, n
+cost: ε=1
+block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10}
+note: at most 10 rows of one patient_id count: the rest is left out (report_cut = TRUE estimates it)

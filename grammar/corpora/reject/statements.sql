@@ -81,10 +81,10 @@ Hint: write CREATE TABLE counts AS SELECT ward, COUNT(*) AS n FROM visits GROUP 
 -- case: CREATE VIEW v AS SELECT * FROM visits
 CREATE VIEW v AS SELECT * FROM visits
 ----
-ParseError: CREATE is not a statement of dpsql.
+ParseError: CREATE VIEW is not a statement of dpsql.
   1 |   CREATE VIEW v AS SELECT * FROM visits
         ^^^^^^
-Hint: a name and << before a query keep its answer; within a statement, a query may have a name too. A synthetic table is created of rows that look like private ones.
+Hint: write CREATE RELEASE daily AS SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward.
 ====
 -- case: DROP TABLE visits
 DROP TABLE visits
@@ -532,3 +532,98 @@ PrivacyError: ward must be a group or stand inside an aggregate.
   1 |   CREATE TABLE s AS SELECT ward FROM visits
                                  ^^^^
 Hint: write COUNT(DISTINCT ward), or group by it and count the rows.
+====
+-- case: CREATE RELEASE daily
+CREATE RELEASE daily
+----
+ParseError: AS and a query follow a release's name.
+  1 |   CREATE RELEASE daily
+                       ^^^^^
+Hint: write CREATE RELEASE daily AS SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward.
+====
+-- case: CREATE RELEASE AS SELECT 1
+CREATE RELEASE AS SELECT 1
+----
+ParseError: AS and a query follow a release's name.
+  1 |   CREATE RELEASE AS SELECT 1
+                          ^^^^^^
+Hint: write CREATE RELEASE daily AS SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward.
+====
+-- case: CREATE RELEASE visits AS SELECT COUNT(*) FROM visits
+CREATE RELEASE visits AS SELECT COUNT(*) FROM visits
+----
+BindError: visits is a table, and no release takes its name.
+  1 |   CREATE RELEASE visits AS SELECT COUNT(*) FROM visits
+        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+Hint: write CREATE RELEASE with another name, such as daily.
+====
+-- case: CREATE RELEASE r AS SELECT COUNT(*) FROM r
+CREATE RELEASE r AS SELECT COUNT(*) FROM r
+----
+BindError: a release can't read itself.
+  1 |   CREATE RELEASE r AS SELECT COUNT(*) FROM r
+                                                 ^
+Hint: name the table, or another release.
+====
+-- case: CREATE RELEASE r AS SHOW BUDGET
+CREATE RELEASE r AS SHOW BUDGET
+----
+ParseError: a release is of a query's answer.
+  1 |   CREATE RELEASE r AS SHOW BUDGET
+                            ^^^^
+Hint: write CREATE RELEASE daily AS SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward.
+====
+-- case: REFRESH RELEASE daily
+REFRESH RELEASE daily
+----
+BindError: there is no release daily.
+  1 |   REFRESH RELEASE daily
+        ^^^^^^^^^^^^^^^^^^^^^
+Hint: SHOW RELEASES lists all.
+====
+-- case: DROP RELEASE daily
+DROP RELEASE daily
+----
+BindError: there is no release daily.
+  1 |   DROP RELEASE daily
+        ^^^^^^^^^^^^^^^^^^
+Hint: SHOW RELEASES lists all.
+====
+-- case: REFRESH MATERIALIZED VIEW daily
+REFRESH MATERIALIZED VIEW daily
+----
+ParseError: REFRESH VIEW is not a statement of dpsql.
+  1 |   REFRESH MATERIALIZED VIEW daily
+        ^^^^^^^
+Hint: write REFRESH RELEASE daily.
+====
+-- case: DROP VIEW IF EXISTS v
+DROP VIEW IF EXISTS v
+----
+ParseError: DROP VIEW is not a statement of dpsql.
+  1 |   DROP VIEW IF EXISTS v
+        ^^^^
+Hint: write DROP RELEASE daily.
+====
+-- case: CREATE OR REPLACE RELEASE IF NOT EXISTS r AS SELECT 1 AS a
+CREATE OR REPLACE RELEASE IF NOT EXISTS r AS SELECT 1 AS a
+----
+ParseError: OR REPLACE and IF NOT EXISTS exclude each other.
+  1 |   CREATE OR REPLACE RELEASE IF NOT EXISTS r AS SELECT 1 AS a
+                                  ^^
+Hint: leave one out.
+====
+-- case: r << CREATE RELEASE q AS SELECT 1 AS a
+r << CREATE RELEASE q AS SELECT 1 AS a
+----
+ParseError: a release has a name already.
+  1 |   r << CREATE RELEASE q AS SELECT 1 AS a
+             ^^^^^^
+Hint: leave the name and << out.
+====
+-- case: EXPLAIN DROP RELEASE daily
+EXPLAIN DROP RELEASE daily
+----
+ParseError: EXPLAIN is for queries.
+  1 |   EXPLAIN DROP RELEASE daily
+                ^^^^^^^^^^^^^^^^^^
