@@ -124,13 +124,13 @@ def _list_releases(line: Pipeline) -> Iterator[tuple[str | int | None, ...]]:
         yield draft.name, draft.text, when, count, cost, more, _find_last_paid(plan, now.event)
 
 
-MAX_COUNTED = 1000
+MAX_REFRESHES = 1000
 """The most further refreshes that are counted."""
 
 
 def _count_more(ledger: Ledger, event: Event) -> int:
-    """Return how many events like this one fit one after another, at most :data:`MAX_COUNTED`."""
-    most = range(1, MAX_COUNTED + 1)
+    """Return how many events like this one fit one after another, at most :data:`MAX_REFRESHES`."""
+    most = range(1, MAX_REFRESHES + 1)
     return bisect.bisect_left(most, True, key=lambda count: ledger.find_excess(*[event] * count) is not None)
 
 

@@ -62,7 +62,7 @@ from dpsql.session.explain import (
     write_cost_line,
 )
 from dpsql.session.explanation import Explanation
-from dpsql.session.releases import Releases, read_epsilon
+from dpsql.session.releases import Releases, default_cost
 from dpsql.session.result import Result
 from dpsql.session.session_state import KeptResults, OpenCell, OpenThresholds, require_libraries
 from dpsql.session.stored_blocks import CORRECT, PreparedPlan, RequestedBlock, StoredBlocks, list_shown
@@ -314,7 +314,7 @@ class Pipeline:
             if found is None:
                 return None
             query, draft = found
-            plan = self._bind_query(query, cell, read_epsilon(draft))
+            plan = self._bind_query(query, cell, default_cost(draft))
             return self.releases.finish_draft(plan, draft, cell)
         except Error as error:
             raise error.located(statement.text) from None

@@ -250,6 +250,6 @@ def make_status(name: str, status: str) -> Result:
     return Result(pa.table({"release": [name], "status": [status]}), cost_line=_COST)
 
 
-def read_epsilon(draft: ReleaseDraft) -> Fraction | None:
+def default_cost(draft: ReleaseDraft) -> Fraction | None:
     """Return the default cost of a release's blocks; None for the policy's."""
     return Fraction(draft.epsilon) if draft.epsilon else None
