@@ -772,6 +772,7 @@ def _check_table(table: Table, schema: Mapping[str, str], undecided: Undecided, 
         if most is not None
     )
     days = "" if table.data_from is None else f"; data from {table.data_from} to {table.data_until}"
+    days += "" if table.closed_before is None else f"; unchanged before {table.closed_before}"
     findings.declared.append(f"{table.name}: protects {protected}{limits}{days}")
     findings.advice += _say_caps(table)
     names = {name.lower() for name in schema}

@@ -469,6 +469,9 @@ def parse_period(text: str) -> Period:
 
 WORDS_FOR_DAYS = {"today": 0, "yesterday": -1}
 """The words that ``data_until`` takes instead of a date, as days from today."""
+CLOSED = "closed"
+"""The word for a ``data_until`` on the last day before ``closed_before``."""
+_DAYS_AGO = re.compile(r"\s*today(?:\s*-\s*([0-9]{1,4})\s+days?)?\s*", re.IGNORECASE)
 
 
 def settle_first_day(key: str, value: object) -> datetime.date:
@@ -482,12 +485,27 @@ def settle_first_day(key: str, value: object) -> datetime.date:
 
 
 def settle_last_day(key: str, value: object) -> datetime.date | str:
-    """Read a date, ``"today"`` or ``"yesterday"``."""
+    """Read a date, ``"today"``, ``"yesterday"`` or ``"closed"``."""
+    if isinstance(value, str) and value in (*WORDS_FOR_DAYS, CLOSED):
+        return value
     try:
-        return value if value in WORDS_FOR_DAYS and isinstance(value, str) else settle_first_day(key, value)
+        return settle_first_day(key, value)
     except PolicyError:
         hint = f'{key} = 2025-12-31, or {key} = "yesterday"'
-        raise PolicyError(f'{key} must be a date, "today" or "yesterday".', hint=hint) from None
+        raise PolicyError(f'{key} must be a date, "today", "yesterday" or "closed".', hint=hint) from None
+
+
+def settle_closing_day(key: str, value: object) -> datetime.date | str:
+    """Read a date, ``"today"`` or ``"today - 7 days"``."""
+    found = _DAYS_AGO.fullmatch(value) if isinstance(value, str) else None
+    if found is not None:
+        ago = int(found[1] or 0)
+        return f"today - {ago} day{'s' if ago > 1 else ''}" if ago else "today"
+    try:
+        return settle_first_day(key, value)
+    except PolicyError:
+        hint = f'{key} = 2025-06-01, or {key} = "today - 7 days"'
+        raise PolicyError(f'{key} must be a date, or "today - 7 days".', hint=hint) from None
 
 
 @dataclass(frozen=True)
@@ -507,7 +525,9 @@ class Table(Section):
         privacy_period: a function of the row that divides units, as ``"date_trunc('month', day)"``: one person's rows
             within one month are then a unit. A table whose path leads here takes the period of the row that it finds.
         data_from, data_until: the first and the last day whose rows exist for statements, with ``per_period`` in the budget.
-            Both are public. The last may be ``"today"`` or ``"yesterday"``, in the server's time zone.
+            Both are public. The last may be ``"today"`` or ``"yesterday"``, in the server's time zone, or ``"closed"``.
+        closed_before: the owner's word that rows of earlier days no longer change, as a date or ``"today - 7 days"``: stored
+            answers about them stay valid when the data change. Late rows are not in these.
         max_rows: the most rows of one unit that count in one statement (1 if the unit is ROW). It is a default: a query
             may name another cap. For a cap that is found privately (``max_rows_contributed = AUTO``) it is the ceiling.
         max_rows_per_group: the most rows of one unit that count in one group. Without groups, all rows are one group.
@@ -528,6 +548,7 @@ class Table(Section):
     privacy_period: str | None = declare_field(settle_period, only="private")
     data_from: datetime.date | None = declare_field(settle_first_day, only="private")
     data_until: datetime.date | str | None = declare_field(settle_last_day, only="private")
+    closed_before: datetime.date | str | None = declare_field(settle_closing_day, only="private")
     max_rows: int | None = declare_field(validate.settle_whole, only="private", todo=True)
     max_rows_per_group: int | None = declare_field(validate.settle_whole, only="private", todo=True)
     max_groups: int | None = declare_field(validate.settle_whole, only="private", todo=True)
@@ -660,14 +681,28 @@ class Table(Section):
         if self.data_from is None or self.data_until is None:
             return ()
         last = self.data_until
-        if isinstance(last, str):
-            last = today + datetime.timedelta(days=WORDS_FOR_DAYS[last])
-        return unite([(self.data_from.toordinal(), last.toordinal() + 1)])
+        if not isinstance(last, str):
+            end = last.toordinal() + 1
+        else:
+            end = self.find_closed(today) if last == CLOSED else today.toordinal() + WORDS_FOR_DAYS[last] + 1
+        return unite([(self.data_from.toordinal(), end)])
+
+    def find_closed(self, today: datetime.date) -> int:
+        """Return the day, as an ordinal, before which rows no longer change; 0 without ``closed_before``."""
+        before = self.closed_before
+        found = _DAYS_AGO.fullmatch(before) if isinstance(before, str) else None
+        if found is not None:
+            return today.toordinal() - int(found[1] or 0)
+        return before.toordinal() if isinstance(before, datetime.date) else 0
 
     def check_budget(self, per_period: bool) -> None:
         """Check that the table's period may have budgets of its own; PolicyError if not, with the table's key."""
         period = self.declared_period
-        ends = {"data_from": self.data_from, "data_until": self.data_until}
+        ends = {
+            "data_from": self.data_from,
+            "data_until": self.data_until,
+            "closed_before": self.closed_before,
+        }
         given = next((key for key, end in ends.items() if end is not None), None)
         if given is not None and (period is None or not per_period):
             needs = "privacy_period" if period is None else "per_period = true in [budget]"
@@ -691,6 +726,12 @@ class Table(Section):
                 )
         if isinstance(self.data_until, datetime.date) and not self.find_days(self.data_until):
             raise PolicyError(f"data_until of {self.name} is before data_from.", keys=("data_until",))
+        if self.data_until == CLOSED and self.closed_before is None:
+            raise PolicyError(
+                f'data_until of {self.name} is "closed", and there is no closed_before.',
+                keys=("data_until",),
+                hint='add closed_before = "today - 7 days", or a date.',
+            )
 
     def parted_by(self, period: Period | None) -> Table:
         """Return the table with the period of the table at the end of its path."""

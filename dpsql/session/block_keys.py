@@ -61,7 +61,7 @@ _IMPLIED: Mapping[str, tuple[str, ...]] = {
 """Fields implied by the rest of the key, by class: read only by the second lock, or another route to equal numbers."""
 _REREAD: Mapping[str, tuple[str, ...]] = {"QuantileTree": ("names", "ranks", "whole", "bars")}
 """Fields that only select the values read from a kept tree, by class."""
-_UNRELATED = {"name", "source", "version", "public", "columns", "data_from", "data_until"}
+_UNRELATED = {"name", "source", "version", "public", "columns", "data_from", "data_until", "closed_before"}
 """Fields of a policy's table that are no rules about it, or that are compared separately."""
 _ADDED = {"determines", "privacy_period"}
 """Rules unknown to earlier versions: if a policy has none of them, keys equal the earlier versions'."""

@@ -245,6 +245,8 @@ def _list_settings(policy: Policy) -> Iterator[tuple[str, str, str]]:
         if table.data_from is not None:
             yield table.name, "data_from", str(table.data_from)
             yield table.name, "data_until", str(table.data_until)
+        if table.closed_before is not None:
+            yield table.name, "closed_before", str(table.closed_before)
         if table.determines:
             yield table.name, "determines", "; ".join(table.determines)
         for name, column in table.columns.items():

@@ -377,16 +377,34 @@ def test_a_budget_per_period_is_written_and_read_again() -> None:
     assert abs((policy.today - datetime.datetime.now(datetime.UTC).date()).days) <= 1
 
 
+def test_closed_days_end_the_data() -> None:
+    today = datetime.date(2024, 3, 10)
+    for text, last in (
+        ('"TODAY -7 days"', "2024-03-02"),
+        ('"today"', "2024-03-09"),
+        ('"today - 1 day"', "2024-03-08"),
+        ("2024-02-01", "2024-01-31"),
+    ):
+        policy = Policy.loads(DATED.replace('"yesterday"', f'"closed"\nclosed_before = {text}'))
+        assert Policy.loads(policy.dumps()) == policy
+        table = policy.tables["visits"]
+        assert say_periods(table.find_days(today)) == f"2024-01-15 to {last}"
+        assert datetime.date.fromordinal(table.find_closed(today) - 1).isoformat() == last
+    assert Policy.loads(DATED).tables["visits"].find_closed(today) == 0
+
+
 @pytest.mark.parametrize(
     ("was", "now", "said"),
     [
         ("data_from = 2024-01-15\n", "", "visits has a budget per period, and no data_from"),
         ('data_until = "yesterday"\n', "", "visits has a budget per period, and no data_until"),
-        ('"yesterday"', '"soon"', 'data_until must be a date, "today" or "yesterday"'),
+        ('"yesterday"', '"soon"', 'data_until must be a date, "today", "yesterday" or "closed"'),
+        ('"yesterday"', '"closed"', 'data_until of visits is "closed", and there is no closed_before'),
+        ('"yesterday"', '"today"\nclosed_before = "a week ago"', "closed_before must be a date"),
+        ("per_period = true\n", "", "data_from of visits needs per_period = true"),
         ('"yesterday"', "2023-12-31", "data_until of visits is before data_from"),
         ("2024-01-15", "9999-01-01", "data_from must be a date"),
         ("2024-01-15", "2024-01-15T00:00:00", "data_from must be a date"),
-        ("per_period = true\n", "", "data_from of visits needs per_period = true"),
         ("privacy_period = \"date_trunc('month', day)\"\n", "", "data_from of visits needs privacy_period"),
         ("date_trunc('month', day)", "month(day)", "periods of whole days, and visits has month"),
         ("date_trunc('month', day)", "date_trunc('hour', day)", "periods of whole days"),
