@@ -7,6 +7,7 @@ it, never b of a.
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,7 +16,8 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
-from dpsql.binding.plan import IntervalColumns, Plan, PrivateBlock
+from dpsql.binding.dp.period_groups import PeriodGroups
+from dpsql.binding.plan import IntervalColumns, PeriodParts, Plan, PrivateBlock
 from dpsql.binding.public.intervals import (
     Shapes,
     divide_exactly,
@@ -23,7 +25,7 @@ from dpsql.binding.public.intervals import (
     propagate_union_intervals,
     replace_interval_calls,
 )
-from dpsql.binding.public.kept_results import NamedResult, name_kept_results, prepend_kept_results
+from dpsql.binding.public.kept_results import FORETOLD, NamedResult, name_kept_results, prepend_kept_results
 from dpsql.binding.public.traced_columns import Facts, PublicColumns, list_facts
 from dpsql.binding.public.window_sums import WindowEnds
 from dpsql.binding.public_statement import Cte, Finish, label_of_item, public_columns, renamed, spell
@@ -36,7 +38,7 @@ from dpsql.binding.relations.plan_size import (
     write_shared,
 )
 from dpsql.binding.relations.relation import fold
-from dpsql.binding.relations.scanned_periods import find_read, mark_scans
+from dpsql.binding.relations.scanned_periods import Scan, find_scans, mark_scans
 from dpsql.binding.relations.unit_rows import find_held_columns
 from dpsql.binding.relations.windows import refuse_frames
 from dpsql.binding.statement_binder import StatementBinder
@@ -52,6 +54,7 @@ from dpsql.mechanisms.histograms import EACH_BIN
 from dpsql.mechanisms.strategies import EVEN
 from dpsql.mechanisms.window_widths import WindowWidths
 from dpsql.policy.model import Table
+from dpsql.privacy.periods import Days, unite_periods
 
 
 def bind(
@@ -65,13 +68,20 @@ def bind(
         BindError: names, types or options that don't fit.
         PrivacyError: it can't be released privately.
     """
-    plan = _bind(statement, catalog, finish, thresholds)
+    today = catalog.policy.today_per_period
+    plan = _bind(statement, catalog, finish, thresholds, today)
+    if any(block.parts is not None for block in plan.blocks):
+
+        def narrow(days: Days) -> Plan:
+            return _bind(statement, catalog, finish, thresholds, today, only=days)
+
+        return replace(plan, narrow=narrow)
     # a block with variants is looked up under each of them
     choices = [block.strategy for block in plan.blocks if block.strategy is not None and not block.variants]
     gains = [choice.gain for choice in choices if not choice.forced and choice.chosen != EVEN]
     if not gains:
         return plan
-    plain = _bind(statement, catalog, finish, thresholds, even=True)
+    plain = _bind(statement, catalog, finish, thresholds, today, even=True)
     names = " and ".join(dict.fromkeys(choice.chosen for choice in choices if choice.chosen != EVEN))
     gain = f"{names} would have {min(gains):.3g} times less error"
     note = f"this stored answer has each number measured alone: asked again as fresh, {gain}"
@@ -87,9 +97,14 @@ def _bind(
     catalog: Catalog,
     finish: Finish,
     thresholds: dict[str, Any] | None,
+    today: datetime.date | None,
     even: bool = False,
+    only: Days | None = None,
 ) -> Plan:
-    """Return the plan of a query, with the strategies of least error, or with the plain one alone."""
+    """Return the plan of a query, with the strategies of least error, or with the plain one alone.
+
+    ``today``: in the policy's time zone, with a budget per period. ``only``: as for :func:`mark_scans`.
+    """
     assert statement.tree is not None
     tree = statement.tree.copy()
     try:
@@ -99,7 +114,6 @@ def _bind(
     try:
         names = OwnNames(list_taken(tree, catalog.kept.values()))
         held = find_held_columns(tree)
-        today = catalog.policy.today_per_period
         binder = StatementBinder(
             catalog,
             finish,
@@ -111,7 +125,7 @@ def _bind(
             today=today,
         )
         times = _fold_clocks(tree, statement, finish)
-        mark_scans(tree, catalog.policy, today, catalog.kept, catalog.is_date)
+        mark_scans(tree, catalog.policy, today, catalog.kept, catalog.is_date, only)
         text = spell_statement(tree)
         kept = name_kept_results(tree, catalog.kept, names.taken)
         binder.public.update((item.kept.table, None) for item in kept)
@@ -261,9 +275,27 @@ def _date_blocks(binder: StatementBinder) -> tuple[PrivateBlock, ...]:
     for block in binder.blocks:
         texts = [*block.operator.checked, *(claimed.text for claimed in list_claims(block.operator))]
         whole = " ".join(write_shared(text, binder.catalog.shared) for text in dict.fromkeys(texts))
-        periods = None if block.prepaid else find_read(binder.scans, whole)
-        dated.append(replace(block, periods=periods))
+        scans = find_scans(binder.scans, whole)
+        every = block.prepaid or not scans
+        periods = None if every else unite_periods(scan.periods for scan in scans)
+        dated.append(replace(block, periods=periods, parts=None if every else _find_parts(binder, block, scans)))
     return tuple(dated)
+
+
+def _find_parts(binder: StatementBinder, block: PrivateBlock, scans: Sequence[Scan]) -> PeriodParts | None:
+    """Return the parts of a block: it must read equal periods of all tables, and no earlier release."""
+    found: PeriodGroups | None = binder.period_groups.get(block.name)
+    if found is None or not block.operator.divides or len({scan.periods for scan in scans}) > 1:
+        return None
+    names = [other.name for other in binder.blocks]
+    if any(FORETOLD in item.sql or any(name in item.sql for name in names) for item in block.inputs):
+        return None
+    tables, today = binder.catalog.policy.tables, binder.today
+    period = tables[scans[0].holder].declared_period if scans[0].periods is not None else None
+    if period is None or today is None:
+        return None
+    read = ((scan.holder, scan.days, tables[scan.holder].find_closed(today)) for scan in scans)
+    return PeriodParts(period.part, found.keys, found.starts, tuple(sorted(read)))
 
 
 def _refuse_undeclared(tree: exp.Expr, binder: StatementBinder, known: PublicColumns) -> None:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpsql.language.labels import Orders, name_label_type, order_labels
-from dpsql.mechanisms.aggregation import Aggregation, Together
+from dpsql.mechanisms.aggregation import Aggregation, Group, Together
 from dpsql.mechanisms.base import ErrorBasis, Operator
 from dpsql.mechanisms.consistency import Consistent
 from dpsql.mechanisms.contribution_caps import CapSearch
@@ -26,7 +26,7 @@ from dpsql.mechanisms.window_widths import WINDOW_ERROR, WindowWidths
 from dpsql.privacy.amounts import Amount
 from dpsql.privacy.dated_events import date_event
 from dpsql.privacy.events import Event, compose_events
-from dpsql.privacy.periods import Days
+from dpsql.privacy.periods import Days, find_day_after
 
 
 def find_null_reasons(operator: Operator) -> Mapping[str, str]:
@@ -95,6 +95,33 @@ class StrategyVariant:
 
 
 @dataclass(frozen=True)
+class PeriodParts:
+    """The parts of a block whose groups are of one period each: each part may be stored and paid on its own.
+
+    Args:
+        part: the unit of the periods, as ``date_trunc`` calls it.
+        keys: the columns of its release that decide the period.
+        starts: the first day of the period of each of their values.
+        scans: for each scan of a private table, the table that declares its period, the days that are read, and the day before
+            which its rows no longer change.
+    """
+
+    part: str
+    keys: tuple[str, ...]
+    starts: Mapping[Group, int]
+    scans: tuple[tuple[str, Days, int], ...]
+
+    def list_periods(self, periods: Days) -> list[tuple[int, int]]:
+        """Return the periods one by one, as ranges of days."""
+        found = []
+        for low, high in periods:
+            while low < high:
+                found.append((low, find_day_after(low, self.part)))
+                low = found[-1][1]
+        return found
+
+
+@dataclass(frozen=True)
 class PrivateBlock:
     """One private SELECT: an operator, and the name and columns of the relation that its release becomes.
 
@@ -117,6 +144,8 @@ class PrivateBlock:
     """The columns of labels of an ENUM, with all labels in the type's order; see :mod:`dpsql.language.labels`."""
     periods: Days | None = None
     """The periods that its texts read, and that pay for it; None for all."""
+    parts: PeriodParts | None = field(default=None, compare=False, repr=False)
+    """Its parts, if its release can be divided by periods."""
 
     @property
     def event(self) -> Event:
@@ -261,6 +290,8 @@ class Plan:
     """The windows that output columns are traced to and whose errors are reported."""
     ranged: tuple[RangedGroups, ...] = ()
     """The blocks with groups made by a range; an answer shows those that differ from a group without rows."""
+    narrow: Callable[[Days], Plan] | None = field(default=None, compare=False, repr=False)
+    """Returns the statement over other days, for blocks that are stored in parts."""
     size: int = field(default=0, compare=False, repr=False)
     """Size of its exact queries in characters: :class:`dpsql.binding.relations.plan_size.WrittenTexts`."""
     draft: ReleaseDraft | None = field(default=None, compare=False)

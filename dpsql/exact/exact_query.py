@@ -70,6 +70,13 @@ class PublicGroups:
     """Names of the keys that may be NULL in rows without having a NULL group."""
     ranged: frozenset[str] = frozenset()
     """Keys from bounds: an answer shows only those of their groups that differ from a group without rows."""
+    per_unit: int | None = None
+    """The most of them that one unit may be in, if its period decides that; the number of groups then doesn't matter."""
+
+    @property
+    def most(self) -> int | None:
+        """The most groups that one unit may be in; None if unknown."""
+        return self.size if self.per_unit is None else self.per_unit
 
     def holds(
         self, values: Sequence[str], keys: Sequence[GroupKey], alias: str, groups: str | None = None
@@ -254,8 +261,8 @@ class Exact:
             return RowCaps(1, 1, 1)
         if not self.keys:
             return RowCaps(self.row_budget, self.per_group, 1)
-        size = None if self.domain is None else self.domain.size
-        groups = min((n for n in (self.groups, size) if n is not None), default=None)
+        most = None if self.domain is None else self.domain.most
+        groups = min((n for n in (self.groups, most) if n is not None), default=None)
         return RowCaps(self.row_budget, self.per_group, groups)
 
     @property

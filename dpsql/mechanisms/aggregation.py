@@ -17,7 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -163,6 +163,10 @@ class Aggregation(base.Operator):
     def event(self) -> Event:
         noises = [s.noise.event for s in self.statistics]
         return compose_events(noises if self.selection is None else [*noises, self.selection.event])
+
+    @property
+    def divides(self) -> bool:
+        return type(self) is Aggregation and self.selection is None and not self.ordered
 
     @property
     def queries(self) -> tuple[str, ...]:
@@ -340,6 +344,8 @@ class Part(ABC):
     keys: tuple[str, ...]
     confidence: float | None = None
     """The level of its intervals; None where it shows none."""
+    by_group: ClassVar[bool] = False
+    """Whether it answers for each group independently of the others."""
 
     @property
     @abstractmethod
@@ -411,6 +417,11 @@ class Together(base.Operator):
     def event(self) -> Event:
         first = [] if self.aggregation is None or self.aggregation.is_free else [self.aggregation.event]
         return compose_events([*first, *(part.event for part in self.parts)])
+
+    @property
+    def divides(self) -> bool:
+        first = self.aggregation
+        return first is not None and first.divides and all(part.by_group for part in self.parts)
 
     @property
     def queries(self) -> tuple[str, ...]:

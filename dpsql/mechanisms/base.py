@@ -572,6 +572,11 @@ class Operator(TextReader):
     def event(self) -> Event: ...
 
     @property
+    def divides(self) -> bool:
+        """Whether its rows, and its stored integers, are of public groups whose releases are independent of each other."""
+        return False
+
+    @property
     def threshold_name(self) -> str:
         """The open threshold that it asks; empty if none."""
         return ""

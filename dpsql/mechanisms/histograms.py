@@ -39,6 +39,7 @@ class _NoisyNumber(Part):
     name: str
     noise: LaplaceNoise
     confidence: float
+    by_group = True
 
     @property
     @abstractmethod
@@ -125,6 +126,8 @@ class Histogram(Part):
     noise: LaplaceNoise
     in_all: bool = False
     """Whether the noise's sensitivity covers all groups together."""
+
+    by_group = True
 
     @property
     def event(self) -> Event:

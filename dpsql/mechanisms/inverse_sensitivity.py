@@ -358,6 +358,7 @@ class InverseSensitivity(Part):
     steps: Fraction = Fraction(1)
     column: str | None = None
     in_all: bool = False
+    by_group = True
 
     def __post_init__(self) -> None:
         if self.low > self.high or self.epsilon <= 0 or min(self.rows, self.groups) < 1:

@@ -128,6 +128,7 @@ class Quantiles(Part):
     in_all: bool = False
     confidence: float | None = None
     bars: tuple[bool, ...] = ()
+    by_group = True
 
     def __post_init__(self) -> None:
         if self.low > self.high or self.epsilon <= 0 or min(self.rows, self.groups, len(self.names)) < 1:

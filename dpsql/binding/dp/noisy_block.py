@@ -24,8 +24,9 @@ from dpsql.binding.dp.noise_choice import (
     check_fits,
     fit_outputs,
 )
-from dpsql.binding.dp.ordered_steps import MAKERS, StepBlock, choose_order, refuse_unfit
+from dpsql.binding.dp.ordered_steps import MAKERS, StepBlock, choose_order, find_forced, refuse_unfit
 from dpsql.binding.dp.own_queries import OWN_QUERIES
+from dpsql.binding.dp.period_groups import PeriodGroups, find_period_groups
 from dpsql.binding.dp.private_block import AggregatingBlock
 from dpsql.binding.dp.public_groups import MAX_GROUPS, MAX_RANGE_GROUPS, Pairs, find_public_groups
 from dpsql.binding.dp.quantile_calls import choose_quantiles, quantile_parts, split_quantiles
@@ -52,7 +53,7 @@ from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.contribution_caps import CUT_SHARE
 from dpsql.mechanisms.empty_groups import RangedGroups
 from dpsql.mechanisms.noise_reduction import NoiseReducedAggregation
-from dpsql.mechanisms.strategies import TREE
+from dpsql.mechanisms.strategies import EVEN, TREE
 from dpsql.privacy.amounts import Amount
 from dpsql.privacy.events import Event, compose_events
 
@@ -80,6 +81,8 @@ class NoisyBlock(AggregatingBlock):
     """For each key of all grouping sets, whether rows may have values that no group has; set if cells must add up."""
     exact: Exact = field(init=False)
     key_types: list[tuple[GroupKey, Typed]] = field(default_factory=list)
+    periods: PeriodGroups | None = None
+    """The periods of its groups, if the keys decide them and each period has a budget of its own."""
     caps: AutoCaps | None = None
     """The caps on a unit that are found before the answer."""
 
@@ -108,12 +111,15 @@ class NoisyBlock(AggregatingBlock):
                 f"these groups are private, and small ones left out: {keeping} shows all"
             )
         self._check_strategy()
+        self._find_periods()
         self.caps = find_auto_caps(self)
         self.options = without_auto(self.options, self.caps)
         groups = self._groups() if self.caps is None else self.caps.given
-        size = self.domain.size if self.domain is not None else None
+        size = self.domain.most if self.domain is not None else None
         rows, each = self.bound.row_caps(self.options) if self.caps is None else self.caps.fixed
         free = size is not None and groups is not None and size <= groups
+        if self.domain is not None and self.domain.per_unit is not None:  # the text's groups are those of many periods
+            groups, free = min(self.domain.per_unit, groups or self.domain.per_unit), False
         known = [n for n in (groups, size, rows) if n is not None]
         self.per_unit_groups = min(known, default=1) if keys else 1
         if keys and self.domain is None and self.per_unit_groups > 1 and groups is None:
@@ -132,6 +138,18 @@ class NoisyBlock(AggregatingBlock):
         self.weighs_all = len({self._spell_rows(call) for call in calls}) > 1
         self.bind_clauses()
         self.binder.when_whole.append(self._show_filled)
+
+    def _find_periods(self) -> None:
+        """Find the periods of public groups, by which a unit is in the groups of one of them alone."""
+        if self.domain is None or self.binder.today is None or self.blocks > 1 or type(self) is not NoisyBlock:
+            return
+        self.periods = find_period_groups(self, self.key_types, self.range_groups())
+        if self.periods is None:
+            return
+        self.domain = replace(self.domain, per_unit=self.periods.most)
+        if self.periods.starts and find_forced(self.options) is None:  # noise over several periods is drawn anew for each
+            self.binder.period_groups[self.name] = self.periods
+            self.options = replace(self.options, values={**self.options.values, "strategy": EVEN})
 
     def _show_filled(self, tree: exp.Expr) -> None:
         """Show, of groups of a range, those that differ from a group without rows.

@@ -39,12 +39,14 @@ from dpsql.errors import Error, PrivacyError
 from dpsql.exact.exact_query import GroupKey, PublicGroups
 from dpsql.language.dialect import expression_of, join_word, to_sql
 from dpsql.language.parameters import make_literal
+from dpsql.privacy.periods import intersect
 
 MAX_RANGE_GROUPS = 1_000
 """The most groups of ranges without a request for public groups: with more, groups stay private."""
 MAX_VALUES = 100_000
 """Values of a range that groups are computed from."""
 _MAX_DIGITS = 15
+_EPOCH = datetime.date(1970, 1, 1).toordinal()
 _STEPS = {name: int(seconds) for name, seconds in UNIT_SECONDS.items() if 60 <= seconds <= 86_400}
 """The seconds of the units that a use of a time may depend on: days, hours, minutes."""
 _STEP_NAMES = tuple(_STEPS)
@@ -115,21 +117,28 @@ def _counted(
 
 
 def list_days(name: str, typed: Typed, columns: list[exp.Column]) -> Values | None:
-    """Return the days of a DATE within declared bounds, or of a TIMESTAMP of which only the day matters."""
+    """Return the days of a DATE, or of a TIMESTAMP of which only the day matters: within bounds, or those that a scan reads."""
     kind = typed.type.kind
     daily = kind == "DATE" or (kind == "TIMESTAMP" and all(step_of(node) == "DAY" for node in columns))
-    bounds = typed.bounds if daily else None
-    if bounds is None or bounds.low is None or bounds.high is None:
+    bounds, days = typed.bounds, typed.days
+    known = bounds is not None and bounds.low is not None and bounds.high is not None
+    if not daily or (days is None and not known):
         return None
-    first, last = math.floor(bounds.low / DAY), math.floor(bounds.high / DAY)
-    if not 0 < last - first + 1 <= MAX_VALUES:
+    declared = days is None
+    if bounds is not None and bounds.low is not None and bounds.high is not None:
+        within = ((_EPOCH + math.floor(bounds.low / DAY), _EPOCH + math.floor(bounds.high / DAY) + 1),)
+        days = within if days is None else intersect(days, within)
+    size = sum(high - low for low, high in days or ())
+    if not days or not 0 < size <= MAX_VALUES:
         return None
-    start = datetime.date(1970, 1, 1) + datetime.timedelta(days=first)
+    first = days[0][0]
+    parts = [f"SELECT i FROM range({low - first}, {high - first}) AS r(i)" for low, high in days]
+    source = f"range({size}) AS s(i)" if len(parts) == 1 else f"({' UNION ALL '.join(parts)}) AS s(i)"
+    start = datetime.date.fromordinal(first)
     day = f"CAST(CAST('{start.isoformat()}' AS DATE) + CAST(i AS INTEGER) AS {kind})"
-    size = last - first + 1
-    origin = "the days that the policy declares"
+    origin = "the days that the policy declares" if declared else "the days that are read"
     step = "DAY" if kind == "TIMESTAMP" else ""
-    return Values(name, f"range({size}) AS s(i)", size, origin, day, step=step, ranged=True)
+    return Values(name, source, size, origin, day, step=step, ranged=declared)
 
 
 def list_range(name: str, typed: Typed, columns: list[exp.Column]) -> Values | None:
@@ -446,20 +455,20 @@ def _left_out(part: KeyGroup) -> Iterator[str]:
     for node in part.conditions:
         bare = node.unnest()
         if _is_strict(node) or (isinstance(bare, exp.Not) and isinstance(bare.this.unnest(), exp.Is)):
-            present |= set(_places(bare))
+            present |= set(list_places(bare))
     for key, typed in part.keys:
-        listed = isinstance(typed.node, exp.Column) and typed.values is not None
+        listed = isinstance(typed.node, exp.Column) and (typed.values is not None or typed.days is not None)
         nullable = typed.nullable or key.name in part.without
         if (
             nullable
             and key.name not in part.missing
             and not listed
-            and not set(_places(typed.node)) <= present
+            and not set(list_places(typed.node)) <= present
         ):
             yield key.name
 
 
-def _places(node: exp.Expr) -> list[Place]:
+def list_places(node: exp.Expr) -> list[Place]:
     """Return the columns of an expression, each once."""
     return list(dict.fromkeys((c.table, c.name) for c in node.find_all(exp.Column)))
 
@@ -515,7 +524,7 @@ class _Known:
 
     def part(self, key: GroupKey, typed: Typed) -> KeyGroup | None:
         """Return the public columns or rows that a key is computed from; None if it is private."""
-        places = _places(typed.node)
+        places = list_places(typed.node)
         kept = self._preserved(places)
         if kept is not None:
             self.kept[kept.alias] = None
@@ -547,7 +556,7 @@ class _Known:
             if not may_be_grid(node):
                 continue
             inner = self._block.expression(node)
-            columns = _places(inner.node)
+            columns = list_places(inner.node)
             if not columns or not all(c in self._fields and self._fields[c][1].declared for c in columns):
                 continue
             values = list_grid("n", node, inner)
@@ -557,7 +566,7 @@ class _Known:
                 grids |= dict.fromkeys((text, to_sql(expression_of(text))), place)
                 self._grids[place] = values
         made = with_keys(typed.node, grids)
-        places = _places(made)
+        places = list_places(made)
         listed = {place: self._enumerated(place, typed) for place in places}
         found = {place: known for place, known in listed.items() if known is not None}
         if not places or len(found) < len(places) or math.prod(v.size for v in found.values()) > MAX_GROUPS:
@@ -684,7 +693,7 @@ def _write_presence(part: KeyGroup, key: GroupKey, typed: Typed) -> str:
     present = f"({to_sql(typed.node)}) IS NOT NULL"
     if key.name not in part.missing:
         return present
-    given = [place for place in _places(typed.node) if place in part.places and part.places[place].missing]
+    given = [place for place in list_places(typed.node) if place in part.places and part.places[place].missing]
     if not given:
         return "TRUE"
     known = " AND ".join(f"{quote_column(alias)}.{quote_column(name)} IS NOT NULL" for alias, name in given)
@@ -695,7 +704,7 @@ def _with_missing(part: KeyGroup) -> KeyGroup | None:
     """Return a part whose columns may be NULL too, if its keys may turn NULL into a value; otherwise None."""
     nodes = [typed.node for _, typed in part.keys]
     loose = [node for node in nodes if not isinstance(node, exp.Column) and not _is_strict(node)]
-    made_of = {place for node in loose for place in _places(node)}
+    made_of = {place for node in loose for place in list_places(node)}
     places = {p: values.with_missing() if p in made_of else values for p, values in part.places.items()}
     if places == part.places:
         return None

@@ -547,6 +547,8 @@ class Binder(ABC):
     """Today in the policy's time zone, if budgets are per period."""
     scans: dict[Scan, None] = field(default_factory=dict)
     """The scans of private tables, if budgets are per period."""
+    period_groups: dict[str, Any] = field(default_factory=dict)
+    """The blocks whose groups are of one period each, with :class:`~dpsql.binding.dp.period_groups.PeriodGroups`."""
 
     def scan(self, node: exp.Expr, table: Table, alias: str, name: str, every: bool = False) -> Relation:
         """Return a private table as the statement may read it, with its days; ``every``: with all columns."""
@@ -560,8 +562,16 @@ class Binder(ABC):
                 days = node.meta.get(DAYS) or holder.find_days(self.today)
                 condition = self.catalog.within(holder, _BASE, days)
                 periods = widen_to_periods(days, period.part)
-                self.scans[Scan(" ".join(map(to_sql, condition)), periods)] = None
-        return self.catalog.relation(table, alias, name, None if every else self.named, days)
+                self.scans[Scan(" ".join(map(to_sql, condition)), periods, holder.name, days)] = None
+        found = self.catalog.relation(table, alias, name, None if every else self.named, days)
+        own = table.declared_period
+        if days is None or own is None:
+            return found
+        dated = (
+            replace(f, typed=replace(f.typed, days=days)) if fold(f.name) == fold(own.column) else f
+            for f in found.fields
+        )
+        return replace(found, fields=tuple(dated))
 
     def name(self, kind: str) -> str:
         """Return a name unused in the statement."""

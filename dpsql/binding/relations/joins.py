@@ -275,7 +275,7 @@ class _Step:
             chosen = there if side == "RIGHT" else here
             if side == "FULL":
                 same = here.typed.type == there.typed.type == common
-                typed = replace(here.typed, node=either) if same else Typed(either, common)
+                typed = replace(here.typed, node=either, days=None) if same else Typed(either, common)
                 typed = replace(typed, order=find_common_order([here.typed, there.typed]))
                 chosen = replace(here, typed=typed, anchors=here.anchors & there.anchors)
             bound.merged[name] = chosen

@@ -41,6 +41,7 @@ from dpsql.binding.values.sql_types import INTEGER, OTHER, Bounds, Typed
 from dpsql.language.dialect import bind_error, is_not_null, privacy_error, to_sql
 from dpsql.language.options import call_of
 from dpsql.language.parameters import make_literal
+from dpsql.privacy.periods import Days, unite
 
 _SIDES = {exp.Union: None, exp.Intersect: (True, True), exp.Except: (True, False)}
 """The sides on which a row must, or must not, be; None for either."""
@@ -96,6 +97,11 @@ def _number(place: int) -> Typed:
     return Typed(exp.Literal.number(place), INTEGER, Bounds.point(place), nullable=False)
 
 
+def _unite_days(one: Days | None, other: Days | None) -> Days | None:
+    """Return the days of both sides; None if those of one are unknown."""
+    return None if one is None or other is None else unite([*one, *other])
+
+
 def _count_rows_of(side: str, place: int) -> exp.Expr:
     """Return the number of a group's rows on one side."""
     here = exp.EQ(this=exp.column(side), expression=exp.Literal.number(place))
@@ -134,6 +140,7 @@ def _put_together(left: Relation, right: Relation, tree: exp.SetOperation, alias
             nullable=mine.typed.nullable or other.typed.nullable,
             plain=mine.typed.plain if mine.typed.plain == other.typed.plain else None,
             order=find_common_order([mine.typed, other.typed]),
+            days=_unite_days(mine.typed.days, other.typed.days),
         )
         if mine.typed.type.kind in ("TEXT", "LIST"):
             sides = (mine.typed, other.typed)

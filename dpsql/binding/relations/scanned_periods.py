@@ -30,9 +30,9 @@ from dpsql.privacy.periods import (
     find_day_after,
     find_first_day,
     intersect,
+    remove_days,
     say_periods,
     unite,
-    unite_periods,
     widen_to_periods,
 )
 
@@ -48,8 +48,15 @@ _TURNED: Mapping[type[exp.Expr], type[exp.Expr]] = {
     exp.GT: exp.LT,
     exp.GTE: exp.LTE,
 }
+_OPPOSITES: Mapping[type[exp.Expr], type[exp.Expr]] = {
+    exp.LT: exp.GTE,
+    exp.LTE: exp.GT,
+    exp.GT: exp.LTE,
+    exp.GTE: exp.LT,
+    exp.EQ: exp.NEQ,
+}
 _MOMENTS = (exp.DType.DATE, exp.DType.TIMESTAMP, exp.DType.TIMESTAMPNTZ)
-_MOST_RANGES = 64
+MOST_RANGES = 64
 """The most ranges that one scan's condition lists; sets with more are read and charged from their first day to their last."""
 
 
@@ -61,11 +68,14 @@ _BASE = re.compile(r'"?base[0-9]*"?\.')
 class Scan:
     """What a scan of a private table reads: its whole periods; None: all.
 
-    ``text`` is the condition on its days, or the table's place if it has none: exact texts with it have such a scan.
+    ``text`` is the condition on its days, or the table's place if it has none: exact texts with it have such a scan. ``holder``
+    is the table that declares the period, and ``days`` are those of its rows that are read.
     """
 
     text: str
     periods: Days | None
+    holder: str = ""
+    days: Days = ()
 
 
 def mark_scans(
@@ -74,6 +84,7 @@ def mark_scans(
     today: datetime.date | None,
     kept: Iterable[str],
     is_date: Callable[[Table, str], bool],
+    only: Days | None = None,
 ) -> None:
     """Mark each FROM item of a private table, in place; BindError if no day is left.
 
@@ -82,11 +93,13 @@ def mark_scans(
         today: today in the policy's time zone; None without a budget per period.
         kept: folded names that are no tables.
         is_date: returns whether a table's column is a date.
+        only: days to read instead. Conditions that all rows of the statement's own days meet are then removed, so that the text
+            is the same question about other days.
     """
     others = {*kept, *(fold(cte.alias) for cte in tree.find_all(exp.CTE))} if today is not None else set()
     for select in tree.find_all(exp.Select):
         if today is not None:
-            _mark(select, policy, today, others, is_date)
+            _mark(select, policy, today, others, is_date, only)
         elif (own := _find_option(select)) is not None:
             raise bind_error(
                 own, "periods needs a budget per period.", "leave it out, and write a condition."
@@ -99,6 +112,7 @@ def _mark(
     today: datetime.date,
     others: Collection[str],
     is_date: Callable[[Table, str], bool],
+    only: Days | None,
 ) -> None:
     dated = _list_dated(select, policy, others)
     if not dated:
@@ -111,16 +125,19 @@ def _mark(
         by_block = by_block or mode_of(around) == "SUBSAMPLE"
         around = around.find_ancestor(exp.Select)
 
+    def read(inner: exp.Select, found: Collection[tuple[exp.Table, Table, Table]]) -> _Columns:
+        holders = (h for _, _, h in found)
+        dates = all(is_date(h, h.declared_period.column) for h in holders if h.declared_period is not None)
+        return _Columns(inner, found, dates)
+
     def fold_where(inner: exp.Select, found: Collection[tuple[exp.Table, Table, Table]]) -> list[Days]:
         where = inner.args.get("where")
-        dates = all(
-            is_date(h, h.declared_period.column) for _, _, h in found if h.declared_period is not None
-        )
-        folded = None if where is None else _Columns(inner, found, dates).fold(where.this)
+        folded = None if where is None else read(inner, found).fold(where.this)
         return [] if folded is None else [folded]
 
     for inner in _list_coupled(select) if not by_block else ():
         left += fold_where(inner, _list_dated(inner, policy, others))
+    own: list[tuple[int, int]] = []
     for item, table, holder in dated:
         period = holder.declared_period
         assert period is not None
@@ -134,9 +151,22 @@ def _mark(
                 raise bind_error(item, what, "ask again after that day.")
             what = f"no day of {item.name} is left: its data are those of {say_periods(domain)}."
             raise bind_error(item, what, "change the condition on its period, or OPTIONS (periods = ...).")
-        item.meta[DAYS] = (
-            days if len(days) <= _MOST_RANGES else intersect(domain, [(days[0][0], days[-1][1])])
-        )
+        days = days if len(days) <= MOST_RANGES else intersect(domain, [(days[0][0], days[-1][1])])
+        own += days
+        item.meta[DAYS] = days if only is None else intersect(domain, only) or days
+    if only is not None and not by_block:
+        _drop_met(select, read(select, dated), unite(own))
+
+
+def _drop_met(select: exp.Select, columns: _Columns, days: Days) -> None:
+    """Remove, in place, the conditions of a SELECT that each row of these days meets: not beside rows without a match."""
+    where = select.args.get("where")
+    if where is None or any(join_word(join, "side") for join in select.args.get("joins") or []):
+        return
+    whole = where.this.unnest()
+    parts = [*whole.flatten()] if isinstance(whole, exp.And) else [whole]
+    left = [part for part in parts if remove_days(days, columns.find_met(part))]
+    select.set("where", exp.Where(this=exp.and_(*left, copy=False)) if left else None)
 
 
 def _list_coupled(select: exp.Select) -> Iterator[exp.Select]:
@@ -227,6 +257,36 @@ class _Columns:
             return self._compare(_TURNED.get(type(node), exp.EQ), node.expression, node.this)
         return None
 
+    def find_met(self, node: exp.Expr) -> Days:
+        """Return days of which every row meets a condition, as far as it is understood."""
+        node = node.unnest()
+        if isinstance(node, exp.And):
+            return intersect(self.find_met(node.left), self.find_met(node.right))
+        if isinstance(node, exp.Or):
+            return unite([*self.find_met(node.left), *self.find_met(node.right)])
+        if isinstance(node, exp.Between) and not node.args.get("symmetric"):
+            low, high = node.args["low"], node.args["high"]
+            met = self.find_met(exp.GTE(this=node.this.copy(), expression=low.copy()))
+            return intersect(met, self.find_met(exp.LTE(this=node.this.copy(), expression=high.copy())))
+        if isinstance(node, exp.In) and node.expressions:
+            equal = (exp.EQ(this=node.this.copy(), expression=item.copy()) for item in node.expressions)
+            return unite(pair for one in equal for pair in self.find_met(one))
+        opposite = _OPPOSITES.get(type(node))
+        if opposite is None:
+            return ()
+        if opposite is exp.NEQ:  # the days of a time's parts are met by some of its rows
+            days = self.fold(node)
+            return days if days is not None and self._is_exact(node) else ()
+        failing = self.fold(opposite(this=node.this.copy(), expression=node.expression.copy()))
+        return () if failing is None else remove_days(((FIRST, LAST),), failing)
+
+    def _is_exact(self, node: exp.Expr) -> bool:
+        """Return whether an equation holds for all rows of the days that it is folded to: none is later than their start."""
+        later = exp.GT(this=node.this.copy(), expression=node.expression.copy())
+        earlier = exp.LT(this=node.this.copy(), expression=node.expression.copy())
+        days = self.fold(node) or ()
+        return not any(intersect(days, self.fold(other) or ((FIRST, LAST),)) for other in (later, earlier))
+
     def _compare(self, kind: type[exp.Expr], value: exp.Expr, other: exp.Expr) -> Days | None:
         value, other = value.unnest(), other.unnest()
         if self._is_period(value):
@@ -310,13 +370,11 @@ def write_days(days: Days, when: exp.Expr, sql_type: str) -> exp.Expr:
     )
 
 
-def find_read(scans: Iterable[Scan], texts: str) -> Days | None:
-    """Return the periods that a block's texts read, by the scans in them; None: all.
+def find_scans(scans: Iterable[Scan], texts: str) -> list[Scan]:
+    """Return the scans in a block's texts: their periods pay for it, all if one has none.
 
     If no scan is found, all scans of the statement count. If one is overlooked, the second lock refuses the statement.
     """
     plain = _BASE.sub("", texts)
     scans = [*scans]
-    found = [scan.periods for scan in scans if _BASE.sub("", scan.text) in plain]
-    found = found or [scan.periods for scan in scans]
-    return unite_periods(found) if found else None
+    return [scan for scan in scans if _BASE.sub("", scan.text) in plain] or scans

@@ -20,6 +20,7 @@ from typing import Literal
 from sqlglot import exp
 
 from dpsql.numerics.interval_arithmetic import Enclosure, round_outward
+from dpsql.privacy.periods import Days
 
 BoundsEnd = Fraction | None
 
@@ -393,6 +394,8 @@ class Typed:
     """The analyst's own node, for carets."""
     twin: tuple[exp.Expr, exp.Expr] | None = field(default=None, compare=False, repr=False)
     """A node of local time, and the moment that it shows; see :attr:`moment`."""
+    days: Days | None = field(default=None, compare=False, repr=False)
+    """The public days of the period's column in a scan that reads no other days."""
 
     @classmethod
     def made_of(

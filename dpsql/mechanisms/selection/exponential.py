@@ -365,6 +365,7 @@ class MostFrequent(Part):
     rows: int = 1
     groups: int = 1
     in_all: bool = False
+    by_group = True
 
     def __post_init__(self) -> None:
         if self.epsilon <= 0 or min(self.bins, self.rows, self.groups) < 1:
