@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import pyarrow as pa
@@ -71,11 +71,10 @@ def bind(
     today = catalog.policy.today_per_period
     plan = _bind(statement, catalog, finish, thresholds, today)
     if any(block.parts is not None for block in plan.blocks):
-
-        def narrow(days: Days) -> Plan:
-            return _bind(statement, catalog, finish, thresholds, today, only=days)
-
-        return replace(plan, narrow=narrow)
+        return replace(
+            plan,
+            narrow=lru_cache(_NARROWED)(partial(_bind_days, statement, catalog, finish, thresholds, today)),
+        )
     # a block with variants is looked up under each of them
     choices = [block.strategy for block in plan.blocks if block.strategy is not None and not block.variants]
     gains = [choice.gain for choice in choices if not choice.forced and choice.chosen != EVEN]
@@ -90,6 +89,22 @@ def bind(
         plain, blocks=blocks, notes=(*plain.notes, note), limits=(*plain.limits, f"Strategy: {note}.")
     )
     return replace(plan, plain=plain)
+
+
+_NARROWED = 4
+"""The most plans of a statement over other days that are cached."""
+
+
+def _bind_days(
+    statement: Statement,
+    catalog: Catalog,
+    finish: Finish,
+    thresholds: dict[str, Any] | None,
+    today: datetime.date | None,
+    only: Days,
+) -> Plan:
+    """Return the plan of a query over other days."""
+    return _bind(statement, catalog, finish, thresholds, today, only=only)
 
 
 def _bind(
@@ -278,7 +293,9 @@ def _date_blocks(binder: StatementBinder) -> tuple[PrivateBlock, ...]:
         scans = find_scans(binder.scans, whole)
         every = block.prepaid or not scans
         periods = None if every else unite_periods(scan.periods for scan in scans)
-        dated.append(replace(block, periods=periods, parts=None if every else _find_parts(binder, block, scans)))
+        dated.append(
+            replace(block, periods=periods, parts=None if every else _find_parts(binder, block, scans))
+        )
     return tuple(dated)
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -208,6 +208,13 @@ class Aggregation(base.Operator):
         if noisy is None:
             return {o.statistics[0]: read_integers(released.column(o.name)) for o in self.outputs}
         return {s: unpack_integers(noisy.column(i)) for i, s in enumerate(self.statistics)}
+
+    def list_noisy(self, release: base.Release) -> pa.Table:
+        """Return the released integers, one column for each statistic."""
+        if release.noisy is not None:
+            return release.noisy
+        noisy = self.read_noisy(release.table, None)
+        return pa.table({str(i): pack_integers(noisy[s]) for i, s in enumerate(self.statistics)})
 
     @cached_property
     def counts(self) -> frozenset[Statistic]:
@@ -506,3 +513,32 @@ class Together(base.Operator):
     @property
     def price_notes(self) -> tuple[str, ...]:
         return tuple(part.price_note for part in self.parts if part.price_note)
+
+
+def unite_releases(operator: base.Operator, releases: Sequence[base.Release]) -> base.Release:
+    """Return the release of all groups, sorted by their keys, given those of some groups each."""
+    first = operator.aggregation if isinstance(operator, Together) else operator
+    if len(releases) == 1 or not isinstance(first, Aggregation):
+        return releases[0]
+    noisy = [one.noisy for one in releases]
+    if any(table is not None for table in noisy):  # of some groups, the shown integers are all there is
+        noisy = [first.list_noisy(one) for one in releases]
+    tables = [
+        one.table if own is None else _beside(one.table, own)
+        for one, own in zip(releases, noisy, strict=True)
+    ]
+    whole = sort_by_key(pa.concat_tables(tables, promote_options="permissive"), first.keys)
+    count = releases[0].table.num_columns
+    own = whole.select(range(count, whole.num_columns))
+    return base.Release(
+        whole.select(range(count)),
+        operator.event,
+        tuple(dict.fromkeys(note for one in releases for note in one.notes)),
+        own.rename_columns([str(i) for i in range(own.num_columns)]) if own.num_columns else None,
+    )
+
+
+def _beside(table: pa.Table, own: pa.Table) -> pa.Table:
+    for place, column in enumerate(own.columns):
+        table = table.append_column(f"noisy {place}", column)
+    return table

@@ -759,8 +759,7 @@ def _check_table(table: Table, schema: Mapping[str, str], undecided: Undecided, 
         findings.declared.append(f"{table.name}: public, {len(schema)} columns")
         return
     unit = table.unit_text or ""
-    part = "" if table.period is None else f" {table.period.words}"
-    protected = "each row" if table.row_level else f"each {unit}{part}"
+    protected = "each row" if table.row_level else f"each {table.unit_label}"
     caps = (
         (table.max_rows, "row", " in all"),
         (table.max_rows_per_group, "row", " in a group"),
@@ -772,8 +771,8 @@ def _check_table(table: Table, schema: Mapping[str, str], undecided: Undecided, 
         if most is not None
     )
     days = "" if table.data_from is None else f"; data from {table.data_from} to {table.data_until}"
-    days += "" if table.closed_before is None else f"; unchanged before {table.closed_before}"
-    findings.declared.append(f"{table.name}: protects {protected}{limits}{days}")
+    closed = "" if table.closed_before is None else f", unchanged before {table.closed_before}"
+    findings.declared.append(f"{table.name}: protects {protected}{limits}{days}{closed}")
     findings.advice += _say_caps(table)
     names = {name.lower() for name in schema}
     path = table.unit_path

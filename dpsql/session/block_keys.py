@@ -30,7 +30,9 @@ from dpsql.exact.normal_form import UnresolvedName
 from dpsql.mechanisms.aggregation import Aggregation
 from dpsql.mechanisms.quantile_tree import KeptTree
 from dpsql.policy.model import Policy, Table, fold
+from dpsql.privacy.periods import Days, intersect
 
+_DATA = "the data of "
 _FORM = "block 1"
 """Part of every key; incremented when the meaning of keys changes."""
 _LABELS: Mapping[str, tuple[str, ...]] = {
@@ -155,6 +157,37 @@ class BlockKeys:
             known = self._keys[at] = (shape, made)
         return known[1]
 
+    def part_key(
+        self,
+        shape: BlockShape,
+        contents: Iterable[str],
+        scans: Iterable[tuple[str, Days, int]],
+        period: tuple[int, int],
+    ) -> str:
+        """Return the key of a block's part of one period. It has the data versions of the tables whose rows may still change.
+
+        Args:
+            shape: of the block over other, fixed days.
+            contents: of its public relations.
+            scans: those of :class:`~dpsql.binding.plan.PeriodParts`, of which the key has the days within the period.
+        """
+        read = [(holder, intersect(days, [period]), closed) for holder, days, closed in scans]
+        final = {holder for holder, days, closed in read if not days or days[-1][1] <= closed}
+        items = dict(shape.items)
+        for table in self.policy.tables.values():
+            if not table.public and self.policy.find_holder(table).name in final:
+                items.pop(f"{_DATA}{table.name}", None)
+        days = [(holder, days) for holder, days, _ in read]
+        return _digest(
+            f"{_FORM} part", shape.text, self._zone, repr(sorted(items.items())), repr(days), *contents
+        )
+
+    def skeleton(self, block: PrivateBlock) -> str:
+        """Return a block's operator without its texts: noise, caps and outputs."""
+        writer = _Writer(self, {}, {}, {name: at for at, (name, _) in enumerate(block.columns)}, set(), True)
+        writer.blank = True
+        return repr((writer.value(block.operator), [kind for _, kind in block.columns], block.confidence))
+
     def items(self, shape: BlockShape, contents: Iterable[str]) -> dict[str, str]:
         """Return short digests of all inputs of an answer, under readable names."""
         budget = self.policy.budget
@@ -197,7 +230,7 @@ class BlockKeys:
         version = self.engine.versions[name]
         if table.public:  # its content replaces its name in the text
             return {}
-        items = {f"the data of {name}": version}
+        items = {f"{_DATA}{name}": version}
         if not table.file:
             items[f"source of {name}"] = str(table.source)
         for item, value in _list_fields(table):
@@ -242,6 +275,8 @@ class _Writer:
     """Whether other quantiles can be read from a kept tree, so that the key omits those asked for."""
     read: dict[str, Table] = field(default_factory=dict)
     columns: set[str] = field(default_factory=set)
+    blank: bool = False
+    """Whether texts of queries are left out."""
 
     def value(self, value: object) -> object:
         """Return plain tuples and texts that are equal for equal operators."""
@@ -285,6 +320,8 @@ class _Writer:
             return ("input", self.inputs[text])
         if text not in self.texts and not _QUERY.match(text):
             return text
+        if self.blank:
+            return ("query",)
         try:
             return ("query", self._query(text))
         except (UnresolvedName, Error):

@@ -48,9 +48,17 @@ def write_charge(ledger: Ledger, event: Event | None, debit: Event | None = None
     return " and ".join([*parts, *([] if debit is None else [f"{write(debit)} of {ledger.analyst}'s share"])])
 
 
-def write_cost_line(ledger: Ledger, event: Event | None, since: str = "", debit: Event | None = None) -> str:
-    """Return the line under an answer: its cost, the time its free parts were stored, and the remaining budget."""
+def write_cost_line(
+    ledger: Ledger, event: Event | None, since: str = "", debit: Event | None = None, counted: str = ""
+) -> str:
+    """Return the line under an answer: its cost, the time its free parts were stored, and the remaining budget.
+
+    ``counted``: how many of its periods are stored and how many are new, if it is stored in parts.
+    """
     charge, stored = write_charge(ledger, event), write_charge(ledger, None, debit)
+    if counted:
+        paid = " and ".join(filter(None, [f"cost {charge}" if charge else "", stored])) or NO_CHARGE
+        return f"{counted} · {paid} · {ledger.say_left()}"
     if not charge and not since:
         return NO_CHARGE
     if not charge:

@@ -232,6 +232,7 @@ class Pipeline:
             self.finisher.lend if engine.lossless else self.finisher.finish,
             lambda plan, block: name_columns(self.checking.describe_lent(plan, block)),
             engine.version,
+            self.checking.check,
         )
         self.versions = engine.versions
 
@@ -451,7 +452,7 @@ class Pipeline:
 
         listener = _touch.get()
         if listener is not None and any(
-            i.stored is None and i.same is None for p in prepared for i in p.asked
+            i.stored is None and i.same is None for p in prepared for i in p.answers
         ):
             listener()
         gap = self.turn.give_up() if alone and self._may_give_up(prepared) else nullcontext()
@@ -548,7 +549,7 @@ class Pipeline:
             event=event,
             notes=(*plan.list_notes(prepared.notes, relations, table), *notes),
             statement_id=max(statements, default=None),
-            cost_line=write_cost_line(self.ledger, event, prepared.since, debit),
+            cost_line=write_cost_line(self.ledger, event, prepared.since, debit, prepared.counted),
             confidence=plan.confidence,
             lasting=self.ledger.lasting or (event is None and not prepared.stored),
             expected_error=prepared.expected_errors,
@@ -630,4 +631,4 @@ class Pipeline:
 
 
 def _list_keys(prepared: Sequence[PreparedPlan]) -> frozenset[str]:
-    return frozenset(item.key for one in prepared for item in one.asked if not item.free)
+    return frozenset(item.key for one in prepared for item in one.answers if not item.free)

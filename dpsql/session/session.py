@@ -322,7 +322,7 @@ def prepare_together(plans: Sequence[Plan], look_up: LookUp) -> list[PreparedPla
     """
     alone = look_up(plans)
     items = [item for prepared in alone for item in prepared.asked if item.same is None]
-    noisy = [item for item in items if find_pair(item.block.operator) is not None]
+    noisy = [item for item in items if find_pair(item.block.operator) is not None and not item.parts]
     left = [item for item in noisy if item.stored is None]
     if len(noisy) < 2:
         return alone

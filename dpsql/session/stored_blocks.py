@@ -12,15 +12,18 @@ import json
 import re
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+import numpy as np
 import pyarrow as pa
 
-from dpsql.binding.plan import Plan, PrivateBlock, StrategyVariant
+from dpsql.binding.plan import PeriodParts, Plan, PrivateBlock, StrategyVariant
 from dpsql.binding.public.kept_results import FORETOLD
-from dpsql.errors import BindError, PostprocessingError
+from dpsql.binding.relations.scanned_periods import MOST_RANGES
+from dpsql.errors import BindError, Error, PostprocessingError
 from dpsql.ledger.answers import StoredRelease, hash_release
 from dpsql.ledger.ledger import KeptReleases, Ledger
+from dpsql.mechanisms.aggregation import list_groups, unite_releases
 from dpsql.mechanisms.base import ErrorBasis, Release
 from dpsql.mechanisms.empty_groups import choose_shown_groups
 from dpsql.mechanisms.quantile_tree import KeptTree
@@ -29,6 +32,7 @@ from dpsql.mechanisms.subsample.blocks import LiftedBlocks
 from dpsql.mechanisms.subsample.subsample import SubsampleAggregate
 from dpsql.privacy.dated_events import date_event
 from dpsql.privacy.events import Event, compose_events
+from dpsql.privacy.periods import Days, find_day_after, find_first_day, intersect, say_periods, unite
 from dpsql.session.block_keys import BlockKeys, BlockShape, Lent, digest_lent
 
 
@@ -115,8 +119,18 @@ CORRECT = "correct the text above the private part: the release is stored, and a
 """The hint if public SQL fails on released values."""
 _RELEASE, _NOISY = "release", "noisy"
 _NEVER = itertools.count()
+_MOST_MODELS = 200
 _WORTH = 1.05
 """Another strategy is mentioned if its error is smaller by at least this factor."""
+
+
+@dataclass
+class Draws:
+    """One draw of several parts of a block: the block over their days, with the plan that keeps its texts."""
+
+    plan: Plan
+    block: PrivateBlock
+    used: Event | None = None
 
 
 @dataclass
@@ -138,16 +152,33 @@ class RequestedBlock:
     confidence: float = 0.95
     note: str = ""
     """A note on the gain of another strategy over the stored answer's."""
+    period: tuple[int, int] | None = None
+    """The days of its period, if it is a part of another block."""
+    parts: list[RequestedBlock] = field(default_factory=list)
+    """Its parts, one for each period, if it is stored in parts."""
+    draws: list[Draws] = field(default_factory=list)
+    """The draws of the periods without a stored part."""
 
     @property
     def free(self) -> bool:
         """Whether nothing is drawn for it: it is stored, shares another block's draw, or was prepaid."""
+        if self.parts:
+            return not self.draws
         return self.stored is not None or self.same is not None or self.block.prepaid
+
+    @property
+    def event(self) -> Event:
+        """The greatest loss of what is drawn for it."""
+        return compose_events(one.block.event for one in self.draws) if self.parts else self.block.event
 
     @property
     def used(self) -> Event | None:
         """The loss of its release, of the units of its periods; None before the release."""
-        return None if self.release is None else date_event(self.release.event, self.block.periods)
+        if self.parts:
+            found = [one.used for one in self.draws if one.used is not None]
+            return compose_events(found) if found else None
+        periods = self.block.periods if self.period is None else (self.period,)
+        return None if self.release is None else date_event(self.release.event, periods)
 
     @property
     def debit(self) -> Event | None:
@@ -169,15 +200,20 @@ class PreparedPlan:
     """The statement number by which the analyst's share was debited for its stored answers."""
 
     @property
+    def answers(self) -> list[RequestedBlock]:
+        """Everything that has a key of its own: blocks, or their parts."""
+        return [one for item in self.asked for one in (item.parts or [item])]
+
+    @property
     def event(self) -> Event | None:
         """The joint event of the blocks to draw; None if it costs nothing."""
-        paid = [item.block.event for item in self.asked if not item.free]
+        paid = [item.event for item in self.asked if not item.free]
         return compose_events(paid) if paid else None
 
     @property
     def debit(self) -> Event | None:
         """The charge on the analyst's share alone, for other analysts' stored answers; None if there is none."""
-        due = [event for item in self.asked if (event := item.debit) is not None]
+        due = [event for item in self.answers if (event := item.debit) is not None]
         return compose_events(due) if due else None
 
     @property
@@ -189,12 +225,25 @@ class PreparedPlan:
     @property
     def stored(self) -> list[StoredRelease]:
         """The stored answers that are shown again."""
-        return [item.stored for item in self.asked if item.stored is not None]
+        return [item.stored for item in self.answers if item.stored is not None]
 
     @property
     def since(self) -> str:
         """The text ``"stored since 14:02"`` for the latest of its stored blocks; empty if there are none."""
         return _say_since(max(self.stored, key=lambda s: s.when).when_text) if self.stored else ""
+
+    @property
+    def counted(self) -> str:
+        """How many periods are stored and how many are new: ``"31 days stored, 1 new"``; empty without parts."""
+        units = {item.block.parts.part for item in self.asked if item.parts and item.block.parts is not None}
+        parts = [part for item in self.asked for part in item.parts]
+        new = {part.period for part in parts if part.stored is None and part.same is None}
+        old = {part.period for part in parts} - new
+        unit = units.pop() if len(units) == 1 else "period"
+        said = [f"{len(some)} {unit}{'' if len(some) == 1 else 's'}" for some in (old, new) if some]
+        if not old or not new:
+            return f"{said[0]} {'stored' if old else 'new'}" if parts else ""
+        return f"{said[0]} stored, {len(new)} new"
 
     @property
     def relations(self) -> dict[str, pa.Table]:
@@ -220,7 +269,7 @@ class PreparedPlan:
     def notes(self) -> tuple[str, ...]:
         """The notes under the result, without duplicates."""
         said = [note for item in self.asked if item.release is not None for note in item.release.notes]
-        said += [_say_dropped(item) for item in self.asked if item.dropped]
+        said += [_say_dropped(item) for item in self.answers if item.dropped]
         said += [item.note for item in self.asked if item.note]
         said += [note for _, note in _choose_groups(self.plan, self.asked).values() if note]
         return tuple(dict.fromkeys([*said, *([self.changed] if self.changed else [])]))
@@ -231,7 +280,11 @@ class PreparedPlan:
         said = []
         for place, item in enumerate(blocks, 1):
             which = "This block" if len(blocks) == 1 else f"Block {place} of {len(blocks)}"
-            if item.stored is not None:
+            if item.parts and item.block.parts is not None:
+                unit, new = item.block.parts.part, [part.period for part in item.parts if not part.free]
+                said.append(f"{which} is stored in parts, one for each {unit}: {self.counted}.")
+                said += [f"Drawn are {say_periods(unite(p for p in new if p))}."] if new else []
+            elif item.stored is not None:
                 debit = (
                     "free"
                     if item.debit is None
@@ -253,6 +306,7 @@ class StoredBlocks:
     Args:
         lent: returns the columns of the public relations that a plan's block reads.
         version: the version of all data; ledgers of older versions of dpsql key whole statements by it.
+        check: proves the texts of a plan over other days, before it is paid.
     """
 
     keys: BlockKeys
@@ -260,6 +314,9 @@ class StoredBlocks:
     lend: Lend
     lent: Callable[[Plan, PrivateBlock], Lent]
     version: Callable[[], str]
+    check: Callable[[Plan], None] = lambda _: None
+    _models: dict[tuple[int, int], tuple[Plan, BlockShape | None]] = field(default_factory=dict)
+    """The shapes of blocks that are stored in parts, over fixed days, by plan and place."""
 
     def prepare(
         self, plans: Sequence[Plan], fresh: bool = False, paid: dict[str, RequestedBlock] | None = None
@@ -296,7 +353,7 @@ class StoredBlocks:
     ) -> PreparedPlan:
         asked: list[RequestedBlock] = []
         known: dict[str, RequestedBlock] = {}
-        for block in plan.blocks:
+        for place, block in enumerate(plan.blocks):
             item = RequestedBlock(block, confidence=block.confidence)
             asked.append(item)
             known[block.name] = item
@@ -305,6 +362,8 @@ class StoredBlocks:
                 continue
             item.shape = self._shape(plan, block)
             item.contents, item.lent = self._read_inputs(plan, block, known)
+            if self._prepare_parts(plan, place, item, fresh, first):
+                continue
             item.key = self.keys.key(item.shape, item.contents)
             found = None
             if item.key not in first:
@@ -328,6 +387,78 @@ class StoredBlocks:
             self._look_for_rekeyed(prepared)
             prepared.changed = self._say_what_changed(prepared)
         return prepared
+
+    def _prepare_parts(
+        self, plan: Plan, place: int, item: RequestedBlock, fresh: bool, first: dict[str, RequestedBlock]
+    ) -> bool:
+        """Look up a block's parts, and prepare the draws of the others; return whether it is stored in parts.
+
+        All of it depends on the statement, the policy and the stored answers alone.
+        """
+        parts, periods = item.block.parts, item.block.periods
+        model = None if parts is None or item.lent is None else self._find_model(plan, place, parts)
+        if model is None or parts is None or periods is None or item.shape is None:
+            return False
+        shape, found = replace(model, columns=item.shape.columns), []
+        for period in parts.list_periods(periods):
+            key = self.keys.part_key(shape, item.contents, parts.scans, period)
+            part = RequestedBlock(item.block, shape, key, item.contents, item.lent, period=period)
+            part.same = first.get(key)
+            if part.same is None and not fresh:
+                part.stored = self.ledger.replay(key)
+                gone = self.ledger.find_dropped(key) if part.stored is None else None
+                part.dropped = "" if gone is None else gone.when_text
+            part.confidence = item.confidence
+            found.append(part)
+        missing = unite(part.period for part in found if not part.free and part.period is not None)
+        pieces = (missing[at : at + MOST_RANGES] for at in range(0, len(missing), MOST_RANGES))
+        draws = [self._narrow(plan, place, item, days) for days in pieces]
+        if None in draws:
+            return False
+        item.parts, item.draws = found, [one for one in draws if one is not None]
+        item.key = hash_release("\n".join(part.key for part in found).encode())
+        for part in found:
+            first.setdefault(part.key, part)
+            if part.stored is not None:
+                part.release = _unpack_answer(part, part.stored.release)
+        self._unite_parts(item)
+        return True
+
+    def _find_model(self, plan: Plan, place: int, parts: PeriodParts) -> BlockShape | None:
+        """Return the shape of a block over fixed days, by which its parts are known; None if its noise depends on the days."""
+        known = self._models.get((id(plan), place))
+        if known is not None and known[0] is plan:
+            return known[1]
+        starts = (self.keys.policy.tables[holder].data_from for holder, _, _ in parts.scans)
+        start = max(day.toordinal() for day in starts if day is not None)
+        made = self._narrow(
+            plan, place, None, ((find_first_day(start, parts.part), find_day_after(start, parts.part)),)
+        )
+        if len(self._models) >= _MOST_MODELS:
+            self._models.clear()
+        shape = None if made is None else self._shape(made.plan, made.block)
+        self._models[id(plan), place] = plan, shape
+        return shape
+
+    def _narrow(self, plan: Plan, place: int, item: RequestedBlock | None, days: Days) -> Draws | None:
+        """Return a plan's block over other days; None if it would not be the same question.
+
+        ``item``: the block that is drawn so, which is checked; None if it is not drawn.
+        """
+        assert plan.narrow is not None
+        try:
+            made = plan.narrow(days)
+        except Error:
+            return None
+        block, whole = made.blocks[place], plan.blocks[place]
+        alike = self.keys.skeleton(block) == self.keys.skeleton(whole)
+        if not alike or [i.sql for i in block.inputs] != [i.sql for i in whole.inputs]:
+            return None
+        if item is not None:
+            if block.periods != days:
+                return None
+            self.check(replace(made, blocks=(block,)))
+        return Draws(made, block)
 
     def _find_variant(self, plan: Plan, item: RequestedBlock) -> StoredRelease | None:
         """Return the stored answer of a block under another strategy, and switch the item to that strategy."""
@@ -412,6 +543,9 @@ class StoredBlocks:
             if item.same is not None:
                 item.release = _rename(item.same, item)
                 continue
+            if item.parts:
+                self._draw_parts(item, draw)
+                continue
             if item.lent is None:
                 plan = prepared.plan
                 try:
@@ -423,14 +557,47 @@ class StoredBlocks:
                 item.contents = tuple(digest_lent(table) for table in item.lent.values())
             item.release = draw(item.block, item.lent)
 
+    def _draw_parts(self, item: RequestedBlock, draw: Draw) -> None:
+        """Draw the periods without a stored part together, and divide the release by the periods of its groups."""
+        parts = item.block.parts
+        assert parts is not None and item.lent is not None and item.shape is not None
+        for one in item.draws:
+            names = [given.name for given in one.block.inputs]
+            release = draw(one.block, dict(zip(names, item.lent.values(), strict=True)))
+            one.used = date_event(release.event, one.block.periods)
+            own = [name for name, _ in one.block.columns]
+            release = call_by_name(call_by_place(release, own), item.shape.columns)
+            groups = list_groups(release.table, parts.keys)
+            starts = np.array([parts.starts.get(group, 0) for group in groups], dtype=np.int64)
+            for part in item.parts:
+                if part.free or part.period is None or not intersect(one.block.periods or (), [part.period]):
+                    continue
+                mask = pa.array(starts == part.period[0])
+                noisy = None if release.noisy is None else release.noisy.filter(mask)
+                part.release = replace(release, table=release.table.filter(mask), noisy=noisy)
+        self._unite_parts(item)
+
+    @staticmethod
+    def _unite_parts(item: RequestedBlock) -> None:
+        """Make the release of a block, once those of all its parts are known."""
+        for part in item.parts:
+            if part.release is None and part.same is not None and part.same.release is not None:
+                part.release = _rename(part.same, part)
+        releases = [part.release for part in item.parts if part.release is not None]
+        if len(releases) == len(item.parts):
+            item.release = unite_releases(item.block.operator, releases)
+
     def pack_drawn(self, prepared: Iterable[PreparedPlan]) -> KeptReleases:
         """Pack the drawn releases for storage."""
         releases: dict[str, bytes] = {}
         questions: dict[str, bytes] = {}
         events: dict[str, Event] = {}
         for one in prepared:
+            for item in one.answers:
+                if item.period is not None and not item.free and item.used is not None:
+                    releases[item.key], events[item.key] = _pack_answer(item), item.used
             for place, item in enumerate(one.asked):
-                if item.shape is None or item.release is None or item.free:
+                if item.shape is None or item.release is None or item.free or item.parts:
                     continue
                 key = self.keys.key(item.shape, item.contents)
                 releases[key] = _pack_answer(item)
@@ -443,7 +610,8 @@ class StoredBlocks:
 
     def _say_what_changed(self, prepared: PreparedPlan) -> str:
         for place, item in enumerate(prepared.asked):
-            found = self.ledger.asked(_identify_question(prepared.plan, place)) if not item.free else None
+            skipped = item.free or item.parts
+            found = None if skipped else self.ledger.asked(_identify_question(prepared.plan, place))
             if found is None or item.shape is None:
                 continue
             before = _read_items(found[1])
@@ -532,7 +700,7 @@ def list_shown(prepared: Iterable[PreparedPlan]) -> dict[str, str]:
     return {
         item.stored.key: hash_release(item.stored.release)
         for one in prepared
-        for item in one.asked
+        for item in one.answers
         if item.stored is not None and item.debit is not None
     }
 

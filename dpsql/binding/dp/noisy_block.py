@@ -118,7 +118,9 @@ class NoisyBlock(AggregatingBlock):
         size = self.domain.most if self.domain is not None else None
         rows, each = self.bound.row_caps(self.options) if self.caps is None else self.caps.fixed
         free = size is not None and groups is not None and size <= groups
-        if self.domain is not None and self.domain.per_unit is not None:  # the text's groups are those of many periods
+        if (
+            self.domain is not None and self.domain.per_unit is not None
+        ):  # the text's groups are those of many periods
             groups, free = min(self.domain.per_unit, groups or self.domain.per_unit), False
         known = [n for n in (groups, size, rows) if n is not None]
         self.per_unit_groups = min(known, default=1) if keys else 1
@@ -141,13 +143,20 @@ class NoisyBlock(AggregatingBlock):
 
     def _find_periods(self) -> None:
         """Find the periods of public groups, by which a unit is in the groups of one of them alone."""
-        if self.domain is None or self.binder.today is None or self.blocks > 1 or type(self) is not NoisyBlock:
+        if (
+            self.domain is None
+            or self.binder.today is None
+            or self.blocks > 1
+            or type(self) is not NoisyBlock
+        ):
             return
         self.periods = find_period_groups(self, self.key_types, self.range_groups())
         if self.periods is None:
             return
         self.domain = replace(self.domain, per_unit=self.periods.most)
-        if self.periods.starts and find_forced(self.options) is None:  # noise over several periods is drawn anew for each
+        if (
+            self.periods.starts and find_forced(self.options) is None
+        ):  # noise over several periods is drawn anew for each
             self.binder.period_groups[self.name] = self.periods
             self.options = replace(self.options, values={**self.options.values, "strategy": EVEN})
 

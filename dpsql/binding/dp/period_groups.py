@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from dpsql.binding.dp.private_block import AggregatingBlock
-from dpsql.binding.dp.public_groups import Pairs, find_public_groups, list_days, list_places, quote_column
+from dpsql.binding.dp.public_groups import Pairs, find_public_groups, list_days, list_key_columns, quote_column
 from dpsql.binding.relations.relation import Relation
 from dpsql.binding.values.sql_types import Typed
 from dpsql.errors import Error
@@ -31,8 +31,8 @@ _MODEL = ((datetime.date(2024, 1, 1).toordinal(), datetime.date(2029, 1, 1).toor
 class PeriodGroups:
     """The keys made of the period's column, and the first day of the period of each of their values.
 
-    ``starts`` is empty if a group has rows of several periods. ``most`` is the greatest number of groups that one period has; None
-    if it is not known.
+    ``starts`` is empty if a group has rows of several periods. ``most`` is the greatest number of groups that one period has;
+    None if it is not known.
     """
 
     keys: tuple[str, ...]
@@ -44,12 +44,12 @@ def find_period_groups(block: AggregatingBlock, pairs: Pairs, ranges: int) -> Pe
     """Return the periods of a block's public groups; None if no key is of a period. ``ranges``: the most groups of ranges."""
     for relation in block.bound.relations:
         period = relation.period if relation.private else None
-        places = [] if period is None else list_places(period)
+        places = [] if period is None else list_key_columns(period)
         if period is None or len(places) != 1:
             continue
         typed = _find_typed(relation, places[0])
-        own = [pair for pair in pairs if places[0] in list_places(pair[1].node)]
-        alone = all(list_places(key.node) == places for _, key in own)
+        own = [pair for pair in pairs if places[0] in list_key_columns(pair[1].node)]
+        alone = all(list_key_columns(key.node) == places for _, key in own)
         if typed is None or typed.days is None or typed.values is not None or not own or not alone:
             continue
         names = tuple(key.name for key, _ in own)

@@ -455,7 +455,7 @@ def _left_out(part: KeyGroup) -> Iterator[str]:
     for node in part.conditions:
         bare = node.unnest()
         if _is_strict(node) or (isinstance(bare, exp.Not) and isinstance(bare.this.unnest(), exp.Is)):
-            present |= set(list_places(bare))
+            present |= set(list_key_columns(bare))
     for key, typed in part.keys:
         listed = isinstance(typed.node, exp.Column) and (typed.values is not None or typed.days is not None)
         nullable = typed.nullable or key.name in part.without
@@ -463,12 +463,12 @@ def _left_out(part: KeyGroup) -> Iterator[str]:
             nullable
             and key.name not in part.missing
             and not listed
-            and not set(list_places(typed.node)) <= present
+            and not set(list_key_columns(typed.node)) <= present
         ):
             yield key.name
 
 
-def list_places(node: exp.Expr) -> list[Place]:
+def list_key_columns(node: exp.Expr) -> list[Place]:
     """Return the columns of an expression, each once."""
     return list(dict.fromkeys((c.table, c.name) for c in node.find_all(exp.Column)))
 
@@ -524,7 +524,7 @@ class _Known:
 
     def part(self, key: GroupKey, typed: Typed) -> KeyGroup | None:
         """Return the public columns or rows that a key is computed from; None if it is private."""
-        places = list_places(typed.node)
+        places = list_key_columns(typed.node)
         kept = self._preserved(places)
         if kept is not None:
             self.kept[kept.alias] = None
@@ -556,7 +556,7 @@ class _Known:
             if not may_be_grid(node):
                 continue
             inner = self._block.expression(node)
-            columns = list_places(inner.node)
+            columns = list_key_columns(inner.node)
             if not columns or not all(c in self._fields and self._fields[c][1].declared for c in columns):
                 continue
             values = list_grid("n", node, inner)
@@ -566,7 +566,7 @@ class _Known:
                 grids |= dict.fromkeys((text, to_sql(expression_of(text))), place)
                 self._grids[place] = values
         made = with_keys(typed.node, grids)
-        places = list_places(made)
+        places = list_key_columns(made)
         listed = {place: self._enumerated(place, typed) for place in places}
         found = {place: known for place, known in listed.items() if known is not None}
         if not places or len(found) < len(places) or math.prod(v.size for v in found.values()) > MAX_GROUPS:
@@ -693,7 +693,9 @@ def _write_presence(part: KeyGroup, key: GroupKey, typed: Typed) -> str:
     present = f"({to_sql(typed.node)}) IS NOT NULL"
     if key.name not in part.missing:
         return present
-    given = [place for place in list_places(typed.node) if place in part.places and part.places[place].missing]
+    given = [
+        place for place in list_key_columns(typed.node) if place in part.places and part.places[place].missing
+    ]
     if not given:
         return "TRUE"
     known = " AND ".join(f"{quote_column(alias)}.{quote_column(name)} IS NOT NULL" for alias, name in given)
@@ -704,7 +706,7 @@ def _with_missing(part: KeyGroup) -> KeyGroup | None:
     """Return a part whose columns may be NULL too, if its keys may turn NULL into a value; otherwise None."""
     nodes = [typed.node for _, typed in part.keys]
     loose = [node for node in nodes if not isinstance(node, exp.Column) and not _is_strict(node)]
-    made_of = {place for node in loose for place in list_places(node)}
+    made_of = {place for node in loose for place in list_key_columns(node)}
     places = {p: values.with_missing() if p in made_of else values for p, values in part.places.items()}
     if places == part.places:
         return None

@@ -357,7 +357,11 @@ def compare(seed: int, statements: int) -> int:
                 if not has_options:
                     whole = inside.planned(plain, text)
                     pairs = zip(plan.blocks, whole.blocks, strict=True)
-                    assert all(read(session, plan, a) == read(plain, whole, b) for a, b in pairs), text
+                    for one, other_one in pairs:
+                        mine, theirs = read(session, plan, one), read(plain, whole, other_one)
+                        if one.parts is not None:  # groups without rows are public, too
+                            mine = [[row for row in rows if "'units': 0" not in row] for rows in mine]
+                        assert mine == theirs, text
     return answered
 
 
@@ -381,7 +385,7 @@ def test_a_scan_that_is_overlooked_is_refused_before_payment(
 ) -> None:
     before = session.budget().spent
     for periods in ((), parse_periods(["2024-01 to 2024-11"])):
-        monkeypatch.setattr("dpsql.binding.bind.find_read", lambda *_, days=periods: days)
+        monkeypatch.setattr("dpsql.binding.bind.unite_periods", lambda _, days=periods: days)
         with pytest.raises(Unproved, match="could not be proved"):
             session.sql("SELECT COUNT(*) + 7 FROM visits")
     assert session.budget().spent == before
