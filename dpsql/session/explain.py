@@ -45,7 +45,9 @@ def write_charge(ledger: Ledger, event: Event | None, debit: Event | None = None
     """Return a charge with the periods that pay it, and the debit of the analyst's share, as the accountant writes them."""
     write = ledger.accountant.write_charge
     parts = [] if event is None else [say_charge(event, write)]
-    return " and ".join([*parts, *([] if debit is None else [f"{write(debit)} of {ledger.analyst}'s share"])])
+    return " and ".join(
+        [*parts, *([] if debit is None else [f"{say_charge(debit, write)} of {ledger.analyst}'s share"])]
+    )
 
 
 def write_cost_line(

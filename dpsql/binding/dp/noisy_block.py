@@ -111,8 +111,9 @@ class NoisyBlock(AggregatingBlock):
                 f"these groups are private, and small ones left out: {keeping} shows all"
             )
         self._check_strategy()
-        self._find_periods()
         self.caps = find_auto_caps(self)
+        if self.caps is None:
+            self._find_periods()
         self.options = without_auto(self.options, self.caps)
         groups = self._groups() if self.caps is None else self.caps.given
         size = self.domain.most if self.domain is not None else None

@@ -9,15 +9,19 @@ Which period a group is of is public: the keys and the period are computed toget
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from dpsql.binding.dp.private_block import AggregatingBlock
-from dpsql.binding.dp.public_groups import Pairs, find_public_groups, list_days, list_key_columns, quote_column
-from dpsql.binding.relations.relation import Relation
-from dpsql.binding.values.sql_types import Typed
+from dpsql.binding.dp.public_groups import (
+    Pairs,
+    find_public_groups,
+    list_days,
+    list_key_columns,
+    quote_column,
+)
 from dpsql.errors import Error
 from dpsql.language.dialect import to_sql
 from dpsql.mechanisms.aggregation import Group, list_groups
@@ -42,48 +46,45 @@ class PeriodGroups:
 
 def find_period_groups(block: AggregatingBlock, pairs: Pairs, ranges: int) -> PeriodGroups | None:
     """Return the periods of a block's public groups; None if no key is of a period. ``ranges``: the most groups of ranges."""
-    for relation in block.bound.relations:
-        period = relation.period if relation.private else None
-        places = [] if period is None else list_key_columns(period)
-        if period is None or len(places) != 1:
+    period = block.bound.period
+    fields = (f.typed for relation in block.bound.relations for f in relation.fields)
+    dated = {(t.node.table, t.node.name): t for t in fields if t.days and isinstance(t.node, exp.Column)}
+    for place, typed in dated.items() if period is not None else ():
+        own = [pair for pair in pairs if place in list_key_columns(pair[1].node)]
+        if (
+            not own
+            or any(list_key_columns(key.node) != [place] for _, key in own)
+            or typed.values is not None
+        ):
             continue
-        typed = _find_typed(relation, places[0])
-        own = [pair for pair in pairs if places[0] in list_key_columns(pair[1].node)]
-        alone = all(list_key_columns(key.node) == places for _, key in own)
-        if typed is None or typed.days is None or typed.values is not None or not own or not alone:
+        uses = [use for _, key in own for use in key.node.find_all(exp.Column)]
+        days = list_days(place[1], typed, uses)
+        model = list_days(place[1], replace(typed, days=_MODEL, bounds=None), uses)
+        if days is None or model is None:
             continue
-        names = tuple(key.name for key, _ in own)
-        nodes = [*(key.node for _, key in own), period]
-        items = ", ".join(
-            f"{to_sql(node)} AS {name}" for node, name in zip(nodes, (*names, _START), strict=True)
+        start = (
+            f"CAST(date_trunc('{period.part}', {quote_column(place[0])}.{quote_column(place[1])}) AS DATE)"
         )
-        source, model = (_write_days(t, places[0], nodes) for t in (typed, replace(typed, days=_MODEL)))
-        if source is None or model is None:
-            continue
-        counted = f"SELECT COUNT(*) AS n FROM (SELECT DISTINCT {items} FROM {model}) AS d GROUP BY {_START}"
-        finish = block.binder.finish
+        items = ", ".join(
+            [*(f"{to_sql(key.node)} AS {name.name}" for name, key in own), f"{start} AS {_START}"]
+        )
+        listed, every = (
+            f"SELECT DISTINCT {items} FROM ({v.sql}) AS {quote_column(place[0])}" for v in (days, model)
+        )
+        counted = f"SELECT COUNT(*) AS n FROM ({every}) AS d GROUP BY {_START}"
         try:
-            table = finish.keep(f"SELECT DISTINCT {items} FROM {source}")
-            (most,) = finish.keep(f"SELECT MAX(n) AS n FROM ({counted}) AS c").column(0).to_pylist()
+            table = block.binder.finish.keep(listed)
+            (most,) = (
+                block.binder.finish.keep(f"SELECT MAX(n) AS n FROM ({counted}) AS c").column(0).to_pylist()
+            )
         except Error:
             continue
-        days = [start.toordinal() for start in table.column(_START).to_pylist()]
-        starts = dict(zip(list_groups(table, names), days, strict=True))
+        names = tuple(key.name for key, _ in own)
+        first = [day.toordinal() for day in table.column(_START).to_pylist()]
+        starts = dict(zip(list_groups(table, names), first, strict=True))
         others = [pair for pair in pairs if pair not in own]
         found = find_public_groups(block, others, ranges) if others else None
         size = 1 if not others else None if found is None else found.size
-        alone = len(starts) == len(days)
+        alone = len(starts) == len(first)
         return PeriodGroups(names, starts if alone else {}, None if size is None else most * size)
     return None
-
-
-def _find_typed(relation: Relation, place: tuple[str, str]) -> Typed | None:
-    nodes = ((f.typed, f.typed.node) for f in relation.fields)
-    return next((t for t, n in nodes if isinstance(n, exp.Column) and (n.table, n.name) == place), None)
-
-
-def _write_days(typed: Typed, place: tuple[str, str], nodes: Iterable[exp.Expr]) -> str | None:
-    """Return a FROM item of a column's days, as the expressions read it."""
-    uses = [c for node in nodes for c in node.find_all(exp.Column)]
-    values = list_days(place[1], typed if typed.days != _MODEL else replace(typed, bounds=None), uses)
-    return None if values is None else f"({values.sql}) AS {quote_column(place[0])}"

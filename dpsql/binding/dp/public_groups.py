@@ -78,7 +78,9 @@ class Values:
 
     def with_missing(self) -> Values:
         """Return the values and NULL."""
-        if self.missing:
+        if (
+            self.missing or " WHERE " in self.source
+        ):  # days with gaps are those of a scan, where none is missing
             return self
         size = self.size + 1
         if self.value == "v":
@@ -132,8 +134,10 @@ def list_days(name: str, typed: Typed, columns: list[exp.Column]) -> Values | No
     if not days or not 0 < size <= MAX_VALUES:
         return None
     first = days[0][0]
-    parts = [f"SELECT i FROM range({low - first}, {high - first}) AS r(i)" for low, high in days]
-    source = f"range({size}) AS s(i)" if len(parts) == 1 else f"({' UNION ALL '.join(parts)}) AS s(i)"
+    source = f"range({days[-1][1] - first}) AS s(i)"
+    if len(days) > 1:
+        parts = (f"(i >= {low - first} AND i < {high - first})" for low, high in days)
+        source += f" WHERE {' OR '.join(parts)}"
     start = datetime.date.fromordinal(first)
     day = f"CAST(CAST('{start.isoformat()}' AS DATE) + CAST(i AS INTEGER) AS {kind})"
     origin = "the days that the policy declares" if declared else "the days that are read"
