@@ -47,9 +47,11 @@ class PeriodGroups:
 def find_period_groups(block: AggregatingBlock, pairs: Pairs, ranges: int) -> PeriodGroups | None:
     """Return the periods of a block's public groups; None if no key is of a period. ``ranges``: the most groups of ranges."""
     period = block.bound.period
+    if period is None:
+        return None
     fields = (f.typed for relation in block.bound.relations for f in relation.fields)
     dated = {(t.node.table, t.node.name): t for t in fields if t.days and isinstance(t.node, exp.Column)}
-    for place, typed in dated.items() if period is not None else ():
+    for place, typed in dated.items():
         own = [pair for pair in pairs if place in list_key_columns(pair[1].node)]
         if (
             not own
