@@ -1,8 +1,9 @@
 """The worker: a process that answers the statements of one analyst. It has the policy and the data, but no ledger and no tokens.
 
-    python -m dpsql.server.worker SOCKET PIPE MEMORY
+    python -m dpsql.server.worker SOCKET                        the fork server, which starts a worker for each message
+    python -m dpsql.server.worker SOCKET PIPE MEMORY TIMEZONE   a worker
 
-It confines itself first, opens the data, and then answers one call after another. Each session of the analyst is an ordinary
+A worker confines itself first, opens the data, and then answers one call after another. Each session of the analyst is an ordinary
 :class:`dpsql.session.session.Session` with a :class:`LedgerProxy`, because the front has the ledger. The front asks over the pipe
 to stop a call, and ends the worker by closing both.
 
@@ -19,6 +20,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property, partial
@@ -542,21 +544,71 @@ class AnalystWorker:
         self._frames.send({"kind": "failure", "why": name_place(error)})
 
 
-def run_worker(arguments: list[str]) -> None:
-    """Run a worker; the arguments are two descriptors, and its memory limit in bytes unless it has a cgroup."""
-    descriptor, pipe, memory = arguments
+def run_worker(descriptor: int, pipe: int, memory: int, zone: str) -> None:
+    """Run a worker.
+
+    Args:
+        descriptor: the front's socket.
+        pipe: the pipe for stops.
+        memory: the limit in bytes; 0 if a cgroup limits it.
+        zone: the time zone.
+    """
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     os.umask(0o077)
     yield_to_front()
-    held = confine(int(memory) if memory else None)
+    held = confine(memory or None)
+    os.environ["TZ"] = zone
+    time.tzset()
     tell_time_zone()
-    worker = AnalystWorker(socket.socket(fileno=int(descriptor)), _Stops(int(pipe)))
+    worker = AnalystWorker(socket.socket(fileno=descriptor), _Stops(pipe))
     worker.open_data(held)
     worker.serve()
 
 
+def run_fork_server(control: socket.socket) -> None:
+    """Fork a worker for each message of the front, which comes with the worker's files; return when the front has ended.
+
+    The front gets the process's number and a descriptor of it. If a worker ends, so does what it has started.
+    """
+    from dpsql.server import operations  # noqa: F401 - workers need it
+
+    def reap(*given: object) -> None:
+        with suppress(ChildProcessError):
+            while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
+                with suppress(OSError):
+                    os.killpg(ended.si_pid, signal.SIGKILL)
+                os.waitpid(ended.si_pid, 0)
+
+    signal.signal(signal.SIGCHLD, reap)
+    gc.collect()
+    gc.freeze()  # workers share what is here
+    while True:
+        message, files, _, _ = socket.recv_fds(control, 200, 2)
+        if not message:
+            return
+        memory, zone = message.decode().split()
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
+        number = os.fork()
+        if not number:
+            try:
+                control.close()
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                os.setsid()
+                run_worker(*files, int(memory), zone)
+            finally:
+                os._exit(1)
+        descriptor = os.pidfd_open(number)
+        socket.send_fds(control, [number.to_bytes(8, "big")], [descriptor])
+        for file in (*files, descriptor):
+            os.close(file)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
+
+
 if __name__ == "__main__":
-    run_worker(sys.argv[1:])
+    if len(sys.argv) == 2:
+        run_fork_server(socket.socket(fileno=int(sys.argv[1])))
+    else:
+        run_worker(*map(int, sys.argv[1:4]), sys.argv[4])
