@@ -3,7 +3,7 @@
     python -m dpsql.server.worker SOCKET                        the fork server, which starts a worker for each message
     python -m dpsql.server.worker SOCKET PIPE MEMORY TIMEZONE   a worker
 
-A worker confines itself first, opens the data, and then answers one call after another. Each session of the analyst is an ordinary
+A worker confines itself first, opens the data, and then answers one call after another. Each session is an ordinary
 :class:`dpsql.session.session.Session` with a :class:`LedgerProxy`, because the front has the ledger. The front asks over the pipe
 to stop a call, and ends the worker by closing both.
 

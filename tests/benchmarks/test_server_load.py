@@ -158,9 +158,7 @@ def test_honest_analysts_and_one_who_probes_times(tmp_path: Path) -> None:
             "SELECT WITH DP OPTIONS (epsilon = 0.001) COUNT(*) AS n FROM visits a JOIN visits b USING (patient) "
             "WHERE a.cost + b.cost > {}"
         )
-        run_at_once(
-            [lambda name=name: ask(name, usual) for name in names] + [lambda: ask("mallory", probe)]
-        )
+        run_at_once([lambda name=name: ask(name, usual) for name in names] + [lambda: ask("mallory", probe)])
         for session in sessions.values():
             session.close()
     print(f"\nstatements {counts}; paused {ended}")

@@ -190,9 +190,9 @@ def _read_asked(session: Session, head: Head) -> _Asked:
         kind = known[place]
         if not kind and form:
             kind = described[place] if place < len(described) else 0
-        elif not kind and (hints.get(place + 1) in (types.BOOL, *types.ARRAYS.values())):
-            kind = hints[place + 1]  # other texts may be compared as they are
         data = None if value is None else base64.b64decode(value)
+        if not kind and not form and types.needs_type(hints.get(place + 1, 0), data):
+            kind = hints[place + 1]  # other texts may be compared as they are
         values.append(read_parameter(place + 1, kind, form, data))
     fields = None if head.get("fields") is None else tuple(map(_read_field, get_field(head, "fields", list)))
     shown = tuple(_read_numbers(head, "result_formats"))

@@ -22,6 +22,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from dpsql.catalogue.aggregate_names import MECHANISMS, OFFERED_MODES
 from dpsql.engine.postprocess import Finisher
 from dpsql.engine.public_sql import Copies
 from dpsql.errors import BindError
@@ -146,6 +147,8 @@ class Catalogue:
             rows.add(relation, "oid rolname rolcanlogin rolinherit rolconnlimit", *roles)
         rows.add("pg_user", "usename usesysid usesuper usecreatedb", (analyst, _ANALYST_OID, False, False))
         _add_types(rows)
+        words = sorted(word.lower() for word in (*OFFERED_MODES, *MECHANISMS))
+        rows.add("pg_get_keywords", "word catcode catdesc", *((word, "U", "unreserved") for word in words))
         rows.add("pg_am", "oid amname amtype", (2, "heap", "t"))
         rows.add("pg_tablespace", "oid spcname spcowner", (1663, "pg_default", _OWNER_OID))
         schemata = ((self._database, name, "owner") for name in _SCHEMAS.values())

@@ -446,6 +446,19 @@ def read_parameter(number: int, kind: int, form: int, data: bytes | None) -> Any
         raise BindError(f"${number} is no {known or 'text'}.", hint=_OWN_FORM, sqlstate=state) from None
 
 
+def needs_type(kind: int, data: bytes | None) -> bool:
+    """Return whether a text without a type is read in the type that its place has; JDBC writes dates with a zone.
+
+    >>> needs_type(BOOL, b"t"), needs_type(DATE, b"2025-01-31 +01"), needs_type(DATE, b"2025-01-31")
+    (True, True, False)
+    """
+    return kind in (BOOL, *_ITEMS) or (kind == DATE and _ZONED_DATE.fullmatch(data or b"") is not None)
+
+
+_ZONE = r" [+-](0[0-9]|1[0-5])(:[0-5][0-9]){0,2}\Z"
+_ZONED_DATE = re.compile(rb"[0-9]{4}-[0-9]{2}-[0-9]{2}" + _ZONE.encode())
+
+
 def _read(kind: int, form: int, data: bytes) -> Any:
     if kind in _ITEMS:
         item = _ITEMS[kind]
@@ -520,7 +533,7 @@ _FROM_TEXT: dict[int, Callable[[str], Any]] = {
     BOOL: _read_truth,
     **dict.fromkeys((INT2, INT4, INT8, OID), lambda text: int(_check_digits(text))),
     **dict.fromkeys((FLOAT4, FLOAT8), lambda text: float(_check_digits(text))), NUMERIC: _read_number,
-    DATE: datetime.date.fromisoformat, TIMESTAMP: _read_moment, TIMESTAMPTZ: _read_moment,
+    DATE: lambda text: datetime.date.fromisoformat(re.sub(_ZONE, "", text)), TIMESTAMP: _read_moment, TIMESTAMPTZ: _read_moment,
     BYTEA: _read_bytes, INTERVAL: _read_span, UUID: lambda text: str(uuid.UUID(text)),
 }  # fmt: skip
 

@@ -329,6 +329,7 @@ SUGGESTED: list[tuple[str, list[int], list[bytes]]] = [
     ("FROM flags WHERE flag = $1 AND at >= $2 LIMIT $3", [types.BOOL, types.TIMESTAMP, types.INT8], [b"t", b"2024-01-01", b"9"]),
     ("FROM visits WHERE ward = $1::text AND day + 1 > $2", [types.TEXT, types.FLOAT8], [b"A", b"1"]),
     ("FROM (SELECT cost AS day FROM visits) AS v WHERE day < $1", [types.FLOAT8], [b"9.5"]),
+    ("FROM visits WHERE DATE '2024-01-01' + day < $1", [types.DATE], [b"2024-03-31 +01"]),
 ]  # fmt: skip
 
 
