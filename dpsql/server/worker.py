@@ -597,7 +597,7 @@ def run_fork_server(control: socket.socket) -> None:
                 control.close()
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 os.setsid()
-                run_worker(*files, int(memory), zone)
+                run_worker(files[0], files[1], int(memory), zone)
             finally:
                 os._exit(1)
         descriptor = os.pidfd_open(number)
@@ -608,7 +608,8 @@ def run_fork_server(control: socket.socket) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 2:
-        run_fork_server(socket.socket(fileno=int(sys.argv[1])))
+    first, *more = sys.argv[1:]
+    if more:
+        run_worker(int(first), int(more[0]), int(more[1]), more[2])
     else:
-        run_worker(*map(int, sys.argv[1:4]), sys.argv[4])
+        run_fork_server(socket.socket(fileno=int(first)))

@@ -106,21 +106,27 @@ class ForkServer:
             OSError: it can't be started.
         """
         with self._lock:
-            if self._socket is None:
-                self._socket, theirs = socket.socketpair()
-                with theirs:
-                    process = start_program("dpsql.server.worker", (theirs.fileno(),), select_environment())
-                weakref.finalize(self._socket, process.wait)
-                weakref.finalize(self, self._socket.close)
-                self._socket.settimeout(START_SECONDS)
-            try:
-                socket.send_fds(self._socket, [" ".join(more).encode() + b"\n"], files)
-                number, (descriptor,), _, _ = socket.recv_fds(self._socket, 8, 1)
-                return ForkedProcess(int.from_bytes(number, "big"), descriptor)
-            except (OSError, ValueError) as error:
-                self._socket.close()
-                self._socket = None
-                raise OSError("the fork server has ended") from error
+            if self._socket is not None:
+                with suppress(OSError):
+                    return self._ask(self._socket, files, more)
+            self._socket, theirs = socket.socketpair()
+            with theirs:
+                process = start_program("dpsql.server.worker", (theirs.fileno(),), select_environment())
+            weakref.finalize(self._socket, process.wait)
+            weakref.finalize(self, self._socket.close)
+            self._socket.settimeout(START_SECONDS)
+            return self._ask(self._socket, files, more)
+
+    def _ask(self, server: socket.socket, files: Sequence[int], more: Sequence[str]) -> ForkedProcess:
+        try:
+            socket.send_fds(server, [" ".join(more).encode()], files)
+            number, descriptors, _, _ = socket.recv_fds(server, 8, 1)
+            if not descriptors:
+                raise OSError("the fork server has ended")
+            return ForkedProcess(int.from_bytes(number, "big"), descriptors[0])
+        except OSError:
+            server.close()
+            raise
 
 
 @cache

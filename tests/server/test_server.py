@@ -23,7 +23,6 @@ from tests.support.served import (
     BareClient,
     Reply,
     ServerProcess,
-    list_children,
     make_token,
     try_until,
     write_data,
@@ -385,9 +384,12 @@ def busiest(server: ServerProcess) -> list[int]:
     return workers[1:] if len(workers) > 1 else workers
 
 
-def test_a_worker_that_dies_idle_is_not_noticed(server: ServerProcess, ada: BareClient) -> None:
+@pytest.mark.parametrize("with_fork_server", [False, True])
+def test_a_worker_that_dies_idle_is_not_noticed(
+    server: ServerProcess, ada: BareClient, with_fork_server: bool
+) -> None:
     ada.run("SELECT COUNT(*) AS n FROM visits").raise_error()
-    for pid in server.workers():
+    for pid in [*server.workers(), *(server.fork_servers() if with_fork_server else [])]:
         os.kill(pid, signal.SIGKILL)
     assert ada.run("SELECT COUNT(*) AS n FROM visits").raise_error().results
 
@@ -398,7 +400,8 @@ def test_a_killed_server_leaves_its_charges_and_no_workers(folder: Path) -> None
     client = first.connect("ada")
     stream = client.stream("run", {"text": "SELECT COUNT(*) AS n FROM visits"})
     assert next(stream).head["kind"] == "stage"
-    workers = list_children(first.process.pid)
+    workers = [*first.fork_servers(), *first.workers()]
+    assert len(workers) > 1
     first.process.kill()
     first.stop()
     with pytest.raises(flight.FlightError):

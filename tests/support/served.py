@@ -137,7 +137,11 @@ class ServerProcess:
         raise AssertionError((event, self.log_path.read_text()[-3000:]))
 
     def workers(self) -> list[int]:
-        """The processes of workers."""
+        """The processes of workers, which the fork server started."""
+        return [pid for server in self.fork_servers() for pid in list_children(server)]
+
+    def fork_servers(self) -> list[int]:
+        """The process that starts workers."""
         return [pid for pid in list_children(self.process.pid) if "dpsql.server.worker" in read_command(pid)]
 
     def stop(self, number: int = signal.SIGTERM, seconds: float = 120) -> int:
