@@ -67,6 +67,13 @@ def index_groups(table: pa.Table, keys: tuple[str, ...]) -> Mapping[Group, NDArr
     return {group: np.array(rows, dtype=np.intp) for group, rows in found.items()}
 
 
+def find_rows(table: pa.Table, keys: tuple[str, ...], groups: Iterable[Group]) -> Iterator[NDArray[np.intp]]:
+    """Yield the row numbers of each of these groups; none of a group that the table lacks."""
+    found = index_groups(table, keys) if table.num_rows else {}
+    none = np.zeros(0, dtype=np.intp)
+    return (found.get(group, none) for group in groups)
+
+
 def _list_values(column: pa.ChunkedArray) -> list[object]:
     """List values by type alone, so that all tables agree: Python has no infinite date, no year 10000, no 24:00:00."""
     kind = column.type
@@ -105,20 +112,19 @@ def sort_by_key(table: pa.Table, keys: tuple[str, ...]) -> pa.Table:
     return table.take(pc.sort_indices(ordering, sort_keys=order))  # NULL at the end, as Arrow does
 
 
+_IS_SORTED = (
+    *(pa.types.is_primitive, pa.types.is_decimal, pa.types.is_string, pa.types.is_large_string),
+    *(pa.types.is_binary, pa.types.is_fixed_size_binary),
+)
+"""Tests of the types that Arrow sorts, except intervals."""
+
+
 def _make_sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return the column if Arrow can sort it, else the text of its values."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         column, kind = column.cast(kind.value_type), kind.value_type
-    plain = (
-        pa.types.is_primitive(kind)
-        or pa.types.is_decimal(kind)
-        or pa.types.is_string(kind)
-        or pa.types.is_large_string(kind)
-        or pa.types.is_binary(kind)
-        or pa.types.is_fixed_size_binary(kind)
-    )
-    if plain and not pa.types.is_interval(kind):
+    if any(is_kind(kind) for is_kind in _IS_SORTED) and not pa.types.is_interval(kind):
         return column
     texts = [None if v is None else repr(v) for v in column.to_pylist()]
     return pa.chunked_array([pa.array(texts, type=pa.string())])

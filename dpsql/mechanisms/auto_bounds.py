@@ -47,7 +47,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpsql.mechanisms.aggregation import Answered, Group, Part, index_groups
+from dpsql.mechanisms.aggregation import Answered, Group, Part, find_rows
 from dpsql.mechanisms.base import ClaimedText, ErrorBasis, ExpectedError, Reader, RowsClaim
 from dpsql.mechanisms.moments import Estimate, Mean, Output, Sum, Variance, read_errors
 from dpsql.mechanisms.per_group import LaplaceNoise, Statistic
@@ -572,9 +572,8 @@ class AutoBounded(Part):
             read_integers(table.column(c))
             for c in (RUNG_TOTAL, RUNG_SQUARES)[: 1 + (self.kind not in _NOISY)]
         ]
-        by_group = index_groups(table, self.keys) if table.num_rows else {}
-        none = np.zeros(0, dtype=np.intp)
-        counted = [int(n[by_group.get(group, none)].sum()) for group in groups]
+        rows_of = list(find_rows(table, self.keys, groups))
+        counted = [int(n[rows].sum()) for rows in rows_of]
         many = (
             None
             if self.kind == "sum" or not self.sample
@@ -590,8 +589,7 @@ class AutoBounded(Part):
             return self._unanswered(len(groups))
         low, high = -found[0], found[1]
         exact: list[list[Fraction]] = [[] for _ in sums]
-        for group in groups:
-            rows = by_group.get(group, none)
+        for rows in rows_of:
             for power, (totals, of) in enumerate(zip(exact, sums, strict=True), 1):
                 totals.append(self._clipped(sign[rows], rung[rows], n[rows], of[rows], low, high, power))
         columns = self._shown(exact[0], counted, low, high, entropy, exact[-1], many)

@@ -15,22 +15,22 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from dpsql.mechanisms.aggregation import Answered, Group, Part, index_groups
+from dpsql.mechanisms.aggregation import Answered, Group, Part, find_rows
 from dpsql.mechanisms.base import ClaimedText, ErrorBasis, ExpectedError, Reader, RouteClaim, RowsClaim
+from dpsql.mechanisms.fast.column_counts import ColumnCounts
 from dpsql.mechanisms.moments import Count, Sum
 from dpsql.mechanisms.per_group import LaplaceNoise, Statistic
 from dpsql.mechanisms.unit_parts import read_distinct
 from dpsql.noise.entropy import Entropy
 from dpsql.numerics.exact_numbers import Integers, read_integers, to_integers
 from dpsql.privacy.events import Event, PureDP
-
-_NO_ROWS = np.zeros(0, dtype=np.intp)
 
 
 class _NoisyNumber(Part):
@@ -103,16 +103,24 @@ class DistinctCount(_NoisyNumber):
         return read_distinct(read, self.query, self.probe, self.parts, entropy)
 
     def answer(self, table: pa.Table, groups: list[Group], entropy: Entropy) -> Answered:
-        rows = index_groups(table, self.keys)
         counts = read_integers(table.column("n"))
-        exact = [int(sum(int(counts[i]) for i in rows.get(group, _NO_ROWS))) for group in groups]
-        return self._release(exact, entropy)
+        rows = find_rows(table, self.keys, groups)
+        return self._release([sum(map(int, counts[own])) for own in rows], entropy)
 
 
 BIN, BIN_ROWS = "bin", "n"
 """Columns of the query: the place of a bin, from 0, and the number of rows in it."""
 EACH_BIN = ", each bin"
 """The note on the error of a histogram's counts."""
+
+
+def count_bins(table: pa.Table, keys: tuple[str, ...], groups: list[Group], bins: int) -> NDArray[np.int64]:
+    """Return the exact rows of each group in each bin."""
+    places, counts = (read_integers(table.column(name)).astype(np.int64) for name in (BIN, BIN_ROWS))
+    exact = np.zeros((len(groups), bins), dtype=np.int64)
+    for own, rows in zip(exact, find_rows(table, keys, groups), strict=True):
+        np.add.at(own, places[rows], counts[rows])
+    return exact
 
 
 @dataclass(frozen=True)
@@ -139,12 +147,7 @@ class Histogram(Part):
         yield ClaimedText(self.query, claim)
 
     def answer(self, table: pa.Table, groups: list[Group], entropy: Entropy) -> Answered:
-        rows = index_groups(table, self.keys)
-        places, counts = read_integers(table.column(BIN)), read_integers(table.column(BIN_ROWS))
-        exact = np.zeros((len(groups), self.bins), dtype=np.int64)
-        for i, group in enumerate(groups):
-            held = rows.get(group, _NO_ROWS)
-            np.add.at(exact[i], places[held].astype(np.int64), counts[held].astype(np.int64))
+        exact = count_bins(table, self.keys, groups, self.bins)
         noisy = self.noise.add(exact.reshape(-1), entropy)
         lists = [[int(v) for v in row] for row in noisy.reshape(exact.shape)]
         return Answered({self.name: pa.array(lists, pa.list_(pa.int64()))}, self.event)
@@ -233,18 +236,51 @@ class DistinctSum(_NoisyNumber):
         yield ClaimedText(self.query, claim)
 
     def answer(self, table: pa.Table, groups: list[Group], entropy: Entropy) -> Answered:
-        rows = index_groups(table, self.keys)
         values, counts = read_integers(table.column(GRID_STEP)), read_integers(table.column(STEP_ROWS))
-        exact = [self._add(values[held], counts[held]) for held in (rows.get(g, _NO_ROWS) for g in groups)]
-        return self._release(exact, entropy)
+        rows = find_rows(table, self.keys, groups)
+        return self._release([self._add(values[own], counts[own]) for own in rows], entropy)
 
     def _add(self, values: Integers, counts: Integers) -> int:
         present = set(np.unique(np.clip(values[counts > 0], self.low, self.high)).tolist())
         return sum(present if self.values is None else present.intersection(self.values))
 
 
-def read_histogram(values: Integers, counts: Integers, low: int, high: int) -> tuple[Integers, Integers]:
-    """Return the distinct ascending grid steps between two ends, and their counts."""
+StepHistogram = tuple[Integers, Integers]
+"""Distinct grid steps of one group, ascending, and the rows that have each."""
+
+
+class SteppedPart(Part):
+    """A part over the number of rows at each step of a public grid, by SQL or counted in this process.
+
+    ``query`` returns the keys, :data:`GRID_STEP` and ``STEP_ROWS``, one row per group and distinct value. ``column`` returns
+    :data:`GRID_STEP` of every row if nothing is grouped: not yet clamped, NULL if missing.
+    """
+
+    low: int
+    high: int
+    rows: int
+    groups: int
+    in_all: bool
+    column: str | None
+
+    @property
+    def column_route(self) -> ColumnCounts | None:
+        return None if self.column is None else ColumnCounts(self.column, self.low, self.high)
+
+    def claims(self) -> Iterator[ClaimedText]:
+        claim = RowsClaim(self.rows, self.groups, self.keys, in_all=self.in_all)
+        yield ClaimedText(self.query, replace(claim, moves=((STEP_ROWS, 1),)))
+        if self.column_route is not None:
+            yield self.column_route.claim(claim)
+
+    def read_steps(self, table: pa.Table, groups: list[Group]) -> Iterator[StepHistogram]:
+        """Yield the histogram of each group, within the grid."""
+        values, counts = read_integers(table.column(GRID_STEP)), read_integers(table.column(STEP_ROWS))
+        for rows in find_rows(table, self.keys, groups):
+            yield _read_histogram(values[rows], counts[rows], self.low, self.high)
+
+
+def _read_histogram(values: Integers, counts: Integers, low: int, high: int) -> StepHistogram:
     held = counts > 0
     v, c = np.clip(values[held], low, high).astype(np.int64), counts[held]
     if len(v) and not bool((v[1:] > v[:-1]).all()):

@@ -67,10 +67,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpsql.mechanisms.aggregation import Answered, Group, Part, index_groups
-from dpsql.mechanisms.base import ClaimedText, ErrorBasis, ExpectedError, RowsClaim
-from dpsql.mechanisms.fast.column_counts import ColumnCounts
-from dpsql.mechanisms.histograms import GRID_STEP, STEP_ROWS, read_histogram
+from dpsql.mechanisms.aggregation import Answered, Group, Part
+from dpsql.mechanisms.base import ErrorBasis, ExpectedError
+from dpsql.mechanisms.histograms import SteppedPart
 from dpsql.mechanisms.per_group import LaplaceNoise
 from dpsql.mechanisms.ptr import iqr_scale, ptr_statistics
 from dpsql.mechanisms.ptr.iqr_scale import find_quartile_ranks
@@ -79,7 +78,7 @@ from dpsql.mechanisms.quantiles import RANK_CONFIDENCE, Quantiles
 from dpsql.mechanisms.selection.exponential import MostFrequent
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import choose_exponential, flip_coins
-from dpsql.numerics.exact_numbers import Integers, read_integers
+from dpsql.numerics.exact_numbers import Integers
 from dpsql.privacy.events import BoundedRange, Event
 
 _NEVER = 30
@@ -337,13 +336,10 @@ class AnswerRuns:
 
 
 @dataclass(frozen=True)
-class InverseSensitivity(Part):
+class InverseSensitivity(SteppedPart):
     """One released column: a statistic of a column, per group, chosen by the number of rows to change for it.
 
-    Args:
-        query: returns the keys, ``GRID_STEP`` and ``STEP_ROWS``, one row per group and distinct value.
-        low, high: the first and last step of the values' grid.
-        column: if nothing is grouped, returns ``GRID_STEP`` of every row: not yet clamped, NULL if missing.
+    ``low`` and ``high`` are the first and last step of the values' grid.
     """
 
     query: str
@@ -378,24 +374,8 @@ class InverseSensitivity(Part):
         """The number of public answers."""
         return self.statistic.count_cells(self.high - self.low)
 
-    @property
-    def column_route(self) -> ColumnCounts | None:
-        return None if self.column is None else ColumnCounts(self.column, self.low, self.high)
-
-    def claims(self) -> Iterator[ClaimedText]:
-        claim = RowsClaim(self.rows, self.groups, self.keys, in_all=self.in_all)
-        yield ClaimedText(self.query, replace(claim, moves=((STEP_ROWS, 1),)))
-        if self.column_route is not None:
-            yield self.column_route.claim(claim)
-
     def answer(self, table: pa.Table, groups: list[Group], entropy: Entropy) -> Answered:
-        places = index_groups(table, self.keys)
-        values, counts = read_integers(table.column(GRID_STEP)), read_integers(table.column(STEP_ROWS))
-        none = np.zeros(0, dtype=np.intp)
-        held = ((values[i], counts[i]) for i in (places.get(group, none) for group in groups))
-        return self._answer(
-            [self._choose(*read_histogram(v, c, self.low, self.high), entropy) for v, c in held]
-        )
+        return self._answer([self._choose(*found, entropy) for found in self.read_steps(table, groups)])
 
     def answer_counts(self, counts: NDArray[np.int64], entropy: Entropy) -> Answered:
         present = np.flatnonzero(counts)

@@ -28,7 +28,7 @@ epsilon (:class:`~dpsql.mechanisms.per_group.JointGaussianNoise`). The composed 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -45,10 +45,9 @@ from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.contribution_caps import CapSearch
 from dpsql.mechanisms.empty_groups import find_significant
 from dpsql.mechanisms.moments import Output
-from dpsql.mechanisms.ordered_noise import OrderedNoise
+from dpsql.mechanisms.ordered_noise import OrderedNoise, share_noise
 from dpsql.mechanisms.per_group import (
     GaussianNoise,
-    GaussianNoiseByMu,
     JointGaussianNoise,
     LaplaceNoise,
     Noise,
@@ -106,21 +105,6 @@ def find_reach(cells: Noise, sizes: Sequence[int], whole: bool) -> tuple[int, in
     if whole and own**2 * cells.groups < weight**2 * groups:
         return own, cells.groups
     return weight, groups
-
-
-def make_residual_noise(cells: Noise, reach: tuple[int, int], share: Fraction) -> Noise:
-    """Return the noise for a residual's ``reach`` (:func:`find_reach`), at a share of the cost of noise on the finest cells.
-
-    ``share``: of its epsilon, or of its squared mu.
-    """
-    if isinstance(cells, LaplaceNoise):
-        return LaplaceNoise(cells.epsilon * share, *reach)
-    if isinstance(cells, GaussianNoiseByMu):
-        squared = Fraction(cells.groups * cells.sensitivity**2) / (cells.sigma * cells.sigma)
-        return GaussianNoiseByMu.of_mu(squared * share, cells.delta * share, *reach)
-    assert isinstance(cells, GaussianNoise)
-    share *= cells.share if isinstance(cells, JointGaussianNoise) else 1
-    return JointGaussianNoise.calibrate_share(cells.epsilon, cells.delta, *reach, share)
 
 
 def find_shares(
@@ -440,7 +424,7 @@ class Marginals(base.Operator):
             whole = len(sizes) == len(self.sizes)
             for statistic in self.table.statistics:
                 reach = find_reach(statistic.noise, sizes, whole)
-                noise = make_residual_noise(statistic.noise, reach, residual.share)
+                noise = share_noise(statistic.noise, residual.share, *reach)
                 found[residual.places, statistic] = noise
         return found
 
@@ -473,12 +457,8 @@ class Marginals(base.Operator):
         return tuple(tuple(change(m, output) for output in self.table.outputs) for m in self.marginals)
 
     @cached_property
-    def _event(self) -> Event:
-        return compose_events(noise.event for noise in self.noises.values())
-
-    @property
     def event(self) -> Event:
-        return self._event
+        return compose_events(noise.event for noise in self.noises.values())
 
     # -- what it reads ------------------------------------------------------------------------------------------------
 
@@ -739,17 +719,13 @@ def _list_noises(operator: Operator) -> list[Noise]:
     aggregation = operator.aggregation if isinstance(operator, Together) else operator
     if not isinstance(aggregation, Aggregation):
         return []
-    return [_find_base(statistic.noise) for statistic in aggregation.statistics]
+    return [statistic.noise.independent for statistic in aggregation.statistics]
 
 
 def _sum_shares(noises: Iterable[Noise]) -> Fraction:
     """Return a block's share of a joint calibration; 1 if it was calibrated alone."""
     shares = [noise.share for noise in noises if isinstance(noise, JointGaussianNoise)]
     return sum(shares, Fraction(0)) if shares else Fraction(1)
-
-
-def _find_base(noise: Noise) -> Noise:
-    return noise.base if isinstance(noise, OrderedNoise) else noise
 
 
 def _has_pair(noise: Noise) -> TypeGuard[GaussianNoise]:
@@ -768,17 +744,18 @@ def _calibrate(operator: Operator, part: Fraction, epsilon: Fraction, delta: Fra
         share = part * (noise.share / whole if isinstance(noise, JointGaussianNoise) else 1)
         return JointGaussianNoise.calibrate_share(epsilon, delta, noise.sensitivity, noise.groups, share)
 
-    if isinstance(operator, CapSearch):
-        least, *between, most = (_calibrate(choice, part, epsilon, delta) for choice in operator.choices)
-        return replace(operator, least=least, most=most, between=tuple(between))
-    if isinstance(operator, Marginals):
-        return replace(operator, table=_change(operator.table, change))
-    if isinstance(operator, Together):
-        inner = operator.aggregation
-        return operator if inner is None else replace(operator, aggregation=_change(inner, change))
-    assert isinstance(operator, Aggregation)
-    return _change(operator, change)
+    def change_table(aggregation: Aggregation) -> Aggregation:
+        outputs = tuple(change_noise(output, change) for output in aggregation.outputs)
+        return replace(aggregation, outputs=outputs)
 
-
-def _change(aggregation: Aggregation, change: Callable[[Noise], Noise]) -> Aggregation:
-    return replace(aggregation, outputs=tuple(change_noise(output, change) for output in aggregation.outputs))
+    match operator:
+        case CapSearch(choices=choices):
+            least, *between, most = (_calibrate(choice, part, epsilon, delta) for choice in choices)
+            return replace(operator, least=least, most=most, between=tuple(between))
+        case Marginals(table=table):
+            return replace(operator, table=change_table(table))
+        case Together(aggregation=Aggregation() as table):
+            return replace(operator, aggregation=change_table(table))
+        case Aggregation():
+            return change_table(operator)
+    return operator

@@ -143,6 +143,10 @@ class OrderedNoise(Noise):
         return float(self._variances.max())
 
     @property
+    def independent(self) -> Noise:
+        return self.base
+
+    @property
     def is_gaussian(self) -> bool:
         return self.base.is_gaussian
 
@@ -194,7 +198,7 @@ def widen_sum(noise: Noise, variance: float, confidence: float) -> float:
 
     A sum of Laplace noises has tails between those of one of them and Gaussian tails; the wider is taken.
     """
-    base = noise.base if isinstance(noise, OrderedNoise) else noise
+    base = noise.independent
     doubt = (1 - confidence) * (1 - 1e-9)
     z = -NormalDist().inv_cdf(doubt / 2)
     if isinstance(base, LaplaceNoise):

@@ -64,6 +64,11 @@ class Noise(ABC):
         return self.variance
 
     @property
+    def independent(self) -> Noise:
+        """The independent noise that it is made of."""
+        return self
+
+    @property
     def is_gaussian(self) -> bool:
         """Whether it is Gaussian noise or a fixed sum of such; otherwise it is made of Laplace noise."""
         return isinstance(self, GaussianNoise)

@@ -58,8 +58,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpsql.mechanisms import base
-from dpsql.mechanisms.aggregation import Answered, Group, Together, index_groups
-from dpsql.mechanisms.histograms import GRID_STEP, STEP_ROWS, read_histogram
+from dpsql.mechanisms.aggregation import Answered, Group, Together
+from dpsql.mechanisms.histograms import StepHistogram
 from dpsql.mechanisms.order_statistics import WantedRank
 from dpsql.mechanisms.per_group import LaplaceNoise
 from dpsql.mechanisms.quantiles import (
@@ -71,7 +71,7 @@ from dpsql.mechanisms.quantiles import (
     order_steps,
 )
 from dpsql.noise.entropy import Entropy
-from dpsql.numerics.exact_numbers import Floats, Integers, pack_integers, read_integers, unpack_integers
+from dpsql.numerics.exact_numbers import Floats, Integers, pack_integers, unpack_integers
 from dpsql.privacy.events import DiscreteLaplace, Event, PureDP, compose_events
 
 _MOST_BRANCHES = 1024
@@ -89,8 +89,6 @@ _MOST_DOUBT = 1 / 22
 _TRIED = 96
 """Rates at which a bound on the error is worked out: each gives a true one, the least is taken."""
 
-StepHistogram = tuple[Integers, Integers]
-"""Distinct grid steps of one group, ascending, and the rows that have each."""
 PointPlaces = NDArray[np.int64]
 Present = NDArray[np.bool_]
 Look = Callable[[PointPlaces, PointPlaces, Present, int], Integers]
@@ -125,12 +123,7 @@ class QuantileTree(Quantiles):
     # -- drawing ------------------------------------------------------------------------------------------------
 
     def answer(self, table: pa.Table, groups: list[Group], entropy: Entropy) -> Answered:
-        rows = index_groups(table, self.keys)
-        values, counts = read_integers(table.column(GRID_STEP)), read_integers(table.column(STEP_ROWS))
-        none = np.zeros(0, dtype=np.intp)
-        held = (rows.get(group, none) for group in groups)
-        histograms = [read_histogram(values[i], counts[i], self.low, self.high) for i in held]
-        return self._answer(self.read(histograms, entropy))
+        return self._answer(self.read(list(self.read_steps(table, groups)), entropy))
 
     def answer_counts(self, counts: NDArray[np.int64], entropy: Entropy) -> Answered:
         return self._answer(self.read([self.list_held(counts)], entropy))
@@ -538,9 +531,7 @@ class KeptTree(Together):
         if counts is not None:
             histogram = tree.list_held(counts)
         else:
-            table = reader(tree.query)
-            values, rows = (read_integers(table.column(name)) for name in (GRID_STEP, STEP_ROWS))
-            histogram = read_histogram(values, rows, tree.low, tree.high)
+            (histogram,) = tree.read_steps(reader(tree.query), [()])
         return self.read_again(_pack_nodes(tree.draw_all(histogram, entropy)))
 
     def read_again(self, noisy: pa.Table) -> base.Release:

@@ -59,10 +59,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpsql.mechanisms.aggregation import Answered, Group, Part, index_groups
-from dpsql.mechanisms.base import ClaimedText, ErrorBasis, ExpectedError, RowsClaim
-from dpsql.mechanisms.fast.column_counts import ColumnCounts
-from dpsql.mechanisms.histograms import GRID_STEP, STEP_ROWS, read_histogram
+from dpsql.mechanisms.aggregation import Answered, Group
+from dpsql.mechanisms.base import ErrorBasis, ExpectedError
+from dpsql.mechanisms.histograms import SteppedPart
 from dpsql.mechanisms.order_statistics import (
     GeometricGrid,
     GradedGrid,
@@ -74,7 +73,7 @@ from dpsql.mechanisms.order_statistics import (
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import choose_exponential
 from dpsql.numerics import interval_arithmetic as ia
-from dpsql.numerics.exact_numbers import Integers, read_integers, to_integers
+from dpsql.numerics.exact_numbers import Integers, to_integers
 from dpsql.privacy.events import BoundedRange, Event, compose_events
 
 RANK_CONFIDENCE = 0.95
@@ -93,22 +92,17 @@ BETWEEN = 1
 """The rows by which a quantile between two neighbouring values may be off its rank."""
 _SAY_INTERVAL = "Each interval of {} is a choice of its own, which takes ε={:g} of this in each group."
 
-_NO_ROWS = np.zeros(0, dtype=np.intp)
-
 
 @dataclass(frozen=True)
-class Quantiles(Part):
+class Quantiles(SteppedPart):
     """Quantiles of one column, per group, from one histogram.
 
     Args:
-        query: returns the keys, :data:`GRID_STEP` and :data:`STEP_ROWS`, one row per group and distinct value.
         names: of the released columns, one for each rank; the values of ranks that share a name are a list.
         low, high: the ends of the grid.
         epsilon: for all of them; each gets an equal part of it in each of at most ``groups`` groups.
         whole: whether integers are shown (if ``steps`` is 1).
-        column: returns :data:`GRID_STEP` of every row if nothing is grouped: not yet clamped, NULL if missing.
         geometric: the values of uneven steps; utilities and charge are the same on any grid.
-        in_all: whether ``rows`` covers all groups together; then ``groups`` is 1.
         bars: for each rank, whether it has an interval; empty if all have that are not in lists.
     """
 
@@ -167,16 +161,6 @@ class Quantiles(Part):
     @property
     def can_redraw(self) -> bool:
         return self.confidence is None or self.confidence <= DRAWN_LEVEL
-
-    def claims(self) -> Iterator[ClaimedText]:
-        claim = RowsClaim(self.rows, self.groups, self.keys, in_all=self.in_all)
-        yield ClaimedText(self.query, replace(claim, moves=((STEP_ROWS, 1),)))
-        if self.column_route is not None:
-            yield self.column_route.claim(claim)
-
-    @property
-    def column_route(self) -> ColumnCounts | None:
-        return None if self.column is None else ColumnCounts(self.column, self.low, self.high)
 
     def weights(self, rank: WantedRank) -> PointWeights | None:
         """Return the public weights of the points; None if all weigh the same.
@@ -280,11 +264,7 @@ class Quantiles(Part):
         return self.bound_error(rank, confidence) + (self.inward if rank.end else 0)
 
     def answer(self, table: pa.Table, groups: list[Group], entropy: Entropy) -> Answered:
-        rows = index_groups(table, self.keys)
-        values, counts = read_integers(table.column(GRID_STEP)), read_integers(table.column(STEP_ROWS))
-        held = (rows.get(group, _NO_ROWS) for group in groups)
-        histograms = (read_histogram(values[i], counts[i], self.low, self.high) for i in held)
-        return self._answer([self._choose(v, c, entropy) for v, c in histograms])
+        return self._answer([self._choose(*found, entropy) for found in self.read_steps(table, groups)])
 
     def answer_counts(self, counts: NDArray[np.int64], entropy: Entropy) -> Answered:
         return self._answer([self._choose(np.arange(self.low, self.high + 1), counts, entropy)])

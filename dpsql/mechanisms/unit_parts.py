@@ -143,20 +143,16 @@ def _exceeds(read: base.Reader, values: int) -> bool:
     return values * _LEAST_BYTES > read.room * _ROOM_PART
 
 
+_IS_COMPARED = (
+    *(pa.types.is_integer, pa.types.is_boolean, pa.types.is_string, pa.types.is_large_string),
+    *(pa.types.is_decimal, pa.types.is_date, pa.types.is_timestamp),
+)
+"""Tests of the types of which Arrow and the engine agree on equal values (zeros of two signs may differ)."""
+
+
 def _tells_all(table: pa.Table, keys: Sequence[str]) -> bool:
-    return all(_tells_groups(table.schema.field(key).type) for key in keys)
-
-
-def _tells_groups(kind: pa.DataType) -> bool:
-    """Return whether Arrow and the engine agree on equal values of a type (zeros of two signs may differ)."""
-    plain = (
-        pa.types.is_integer,
-        pa.types.is_boolean,
-        pa.types.is_string,
-        pa.types.is_large_string,
-        pa.types.is_decimal,
-    )
-    return any(test(kind) for test in (*plain, pa.types.is_date, pa.types.is_timestamp))
+    kinds = [table.schema.field(key).type for key in keys]
+    return all(any(is_kind(kind) for is_kind in _IS_COMPARED) for kind in kinds)
 
 
 def _join(found: pa.Table, given: pa.Table) -> pa.Table:

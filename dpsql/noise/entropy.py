@@ -119,3 +119,14 @@ class Uniform:
 
     def interval(self) -> ia.Interval:
         return ia.dyadic(self.known, -self.bits), ia.dyadic(self.known + 1, -self.bits)
+
+    def is_below(self, enclose: Callable[[int], ia.Interval]) -> bool:
+        """Return whether it is below a real, of which ``enclose`` returns an interval for a number of known bits."""
+        while True:
+            low, high = self.interval()
+            found = enclose(self.bits)
+            if ia.is_at_most(high, found[0]):
+                return True
+            if ia.is_at_most(found[1], low):
+                return False
+            self.draw()

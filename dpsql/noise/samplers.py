@@ -23,7 +23,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -268,19 +268,18 @@ def _accepted(cell: Integers, t: Integers, width: int, s: Fraction, entropy: Ent
     p = np.exp(-gamma)
 
     def exact(i: int, u: Uniform) -> bool:
-        position = Uniform(int(t[i]), width, entropy)
-        while True:
-            bits = max(u.bits, position.bits) + 64 + int(cell[i]).bit_length()
+        position, first = Uniform(int(t[i]), width, entropy), u.bits
+
+        def enclose(bits: int) -> Interval:
+            if bits > first:
+                position.draw()
+            bits = max(bits, position.bits) + 64 + int(cell[i]).bit_length()
             at, twice = position.interval(), ia.rational(Fraction(2 * int(cell[i])), bits)
             square = ia.rational(-2 * s * s, bits)
             gamma = ia.divide(ia.multiply(at, ia.add(at, twice, bits), bits), square, bits)
-            p, (low, high) = ia.exp(gamma, bits), u.interval()
-            if ia.is_at_most(high, p[0]):
-                return True
-            if ia.is_at_most(p[1], low):
-                return False
-            u.draw()
-            position.draw()
+            return ia.exp(gamma, bits)
+
+        return u.is_below(enclose)
 
     return draw_accepted(p, p * RELATIVE + ABSOLUTE, len(t), entropy, exact)
 
@@ -338,16 +337,7 @@ def draw_bernoulli_exp(values: Integers, rate: Fraction, entropy: Entropy) -> ND
 
     def exact(i: int, u: Uniform) -> bool:
         gamma = int(values[i]) * rate
-        while gamma:
-            low, high = u.interval()
-            bits = u.bits + 64
-            p = ia.exp(ia.rational(-gamma, bits), bits)
-            if ia.is_at_most(high, p[0]):
-                return True
-            if ia.is_at_most(p[1], low):
-                return False
-            u.draw()
-        return True
+        return not gamma or u.is_below(lambda bits: ia.exp(ia.rational(-gamma, bits + 64), bits + 64))
 
     gamma = _floats(values, rate)
     p = np.exp(-gamma)
@@ -486,7 +476,8 @@ def draw_added(fine: Fraction, coarse: Fraction, n: int, entropy: Entropy) -> Ad
     words = entropy.words(n)
     stays = words < np.uint64(min(low, (1 << 64) - 1))
     for i in np.flatnonzero(~stays & (words <= np.uint64(min(high, (1 << 64) - 1)))):
-        stays[i] = _stays(Uniform(int(words[i]), 64, entropy), fine, coarse)
+        enclose = partial(_enclose_stay, fine, coarse)
+        stays[i] = Uniform(int(words[i]), 64, entropy).is_below(enclose)
     places = np.flatnonzero(~stays)
     return Added(places, draw_discrete_laplace(coarse, len(places), entropy))
 
@@ -494,24 +485,13 @@ def draw_added(fine: Fraction, coarse: Fraction, n: int, entropy: Entropy) -> Ad
 @lru_cache(maxsize=4096)
 def _find_stay_thresholds(fine: Fraction, coarse: Fraction) -> tuple[int, int]:
     """Return the integers below and above which 64 bits of a uniform real decide."""
-    low, high = enclose_stay(fine, coarse, _count_stay_bits(coarse) + 64)
+    low, high = _enclose_stay(fine, coarse, 64)
     return ia.floor(ia.shift(low, 64)), ia.floor(ia.shift(high, 64))
 
 
-def _count_stay_bits(coarse: Fraction) -> int:
-    """Return the working precision in bits: 1 - exp(-1 / scale) loses as many leading ones as the scale has."""
-    return 96 + 4 * max(0, int(coarse).bit_length())
-
-
-def _stays(u: Uniform, fine: Fraction, coarse: Fraction) -> bool:
-    while True:
-        low, high = u.interval()
-        stay = enclose_stay(fine, coarse, _count_stay_bits(coarse) + u.bits)
-        if ia.is_at_most(high, stay[0]):
-            return True
-        if ia.is_at_most(stay[1], low):
-            return False
-        u.draw()
+def _enclose_stay(fine: Fraction, coarse: Fraction, bits: int) -> ia.Interval:
+    # 1 - exp(-1 / scale) loses as many leading bits as the scale has
+    return enclose_stay(fine, coarse, 96 + 4 * max(0, int(coarse).bit_length()) + bits)
 
 
 class NoiseChain:

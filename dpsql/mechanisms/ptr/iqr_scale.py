@@ -185,37 +185,15 @@ class _Reach:
         return int(np.min(np.arange(len(take)) + np.maximum(high - take, 0))) + skipped
 
 
-def _expansion(
-    lower: NDArray[np.float64], first: int, upper: NDArray[np.float64], start: int, edge: float
-) -> _Reach:
-    """Find for each lower rank the least upper rank with a difference of at least ``edge`` (above 0 for edge 0)."""
-    partner = [NEVER] * len(lower)
-    ends = upper.tolist()
-    j = 0
-    for i, x in enumerate(lower.tolist()):
-        while j < len(ends):
-            difference = ends[j] - x  # NaN if both are the same infinity: then the condition is false
-            if difference >= edge and difference > 0:
-                break
+def _find_first(lower: NDArray[np.float64], upper: NDArray[np.float64], edge: float) -> NDArray[np.int64]:
+    """Return for each lower value the place of the first upper one at least ``edge`` above it (above it, for edge 0)."""
+    ends, places, j = upper.tolist(), [], 0
+    for x in lower.tolist():
+        # the difference of two equal infinities is NaN, which is not above anything
+        while j < len(ends) and not (ends[j] - x >= edge and ends[j] - x > 0):
             j += 1
-        if j < len(ends):
-            partner[i] = start + j
-    return _Reach(first, np.array(partner, dtype=np.int64))
-
-
-def _contraction(
-    lower: NDArray[np.float64], first: int, upper: NDArray[np.float64], start: int, edge: float
-) -> _Reach:
-    """Find for each lower rank the greatest upper rank with a difference below ``edge``."""
-    partner = [-NEVER] * len(lower)
-    ends = upper.tolist()
-    j = -1
-    for i, x in enumerate(lower.tolist()):
-        while j + 1 < len(ends) and not ends[j + 1] - x >= edge:
-            j += 1
-        if j >= 0:
-            partner[i] = start + j
-    return _Reach(first, np.array(partner, dtype=np.int64))
+        places.append(j)
+    return np.array(places, dtype=np.int64)
 
 
 def measure_bin_distance(
@@ -246,8 +224,12 @@ def measure_bin_distance(
         first, start = max(low - span, 0), max(high - span, 0)
         lower = data.slice(first, min(low + span, n))
         upper = data.slice(start, min(high + span, n + 1))
-        out = _expansion(lower, first, upper, start, bounds[1] if bounds else 0.0)
-        into = _contraction(lower, first, upper, start, bounds[0]) if bounds else None
+        beyond = _find_first(lower, upper, bounds[1] if bounds else 0.0)
+        out = _Reach(first, np.where(beyond < len(upper), start + beyond, NEVER))
+        into = None
+        if bounds:
+            within = _find_first(lower, upper, bounds[0]) - 1
+            into = _Reach(first, np.where(within >= 0, start + within, -NEVER))
     if relation is Neighbours.SUBSTITUTE:
         return min(out.outwards(low, high), into.inwards(low, high) if into else NEVER, cap)
     best = cap

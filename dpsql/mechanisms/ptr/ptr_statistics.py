@@ -71,8 +71,15 @@ def select_present(query: str, keys: Sequence[str], floating: bool) -> str:
     return f"SELECT {list_identifiers(keys)}v FROM ({query}) AS given WHERE v IS NOT NULL"
 
 
-def _partition_by(keys: Sequence[str]) -> str:
+def write_partition(keys: Sequence[str]) -> str:
+    """Return the PARTITION BY of a window over groups; empty without groups."""
     return f"PARTITION BY {', '.join(map(quote_name, keys))} " if keys else ""
+
+
+def _count_values(query: str, keys: Sequence[str], floating: bool) -> str:
+    """Return the query of the rows ``c`` of each value in each group."""
+    listed, kept = list_identifiers(keys), select_present(query, keys, floating)
+    return f"SELECT {listed}v, COUNT(*) AS c FROM ({kept}) AS found GROUP BY {listed}v"
 
 
 class NoisyItem(StableItem):
@@ -117,22 +124,24 @@ class RankedItem(NoisyItem):
         yield ClaimedText(values, claim)
 
     def measure(self, read: Read, entropy: Entropy, keys: tuple[str, ...]) -> Radii:
-        reader = add_salt(read, (self.values,), entropy)
-        centres, reach = self._window(self.largest_radius)
-        found = read_order_statistics(reader, self.values, keys, centres, reach)
+        found = self._read_ranks(add_salt(read, (self.values,), entropy), keys)
         measured = self._measure(list(found.values()), self.largest_radius, entropy)
         converted = (self._convert(radius, exact) for radius, exact in measured)
         return pa.float64(), dict(zip(found, converted, strict=True))
+
+    def _read_ranks(self, read: Read, keys: tuple[str, ...]) -> dict[Group, stability_test.Ordered]:
+        centres, reach = self._window(self.largest_radius)
+        return read_order_statistics(read, self.values, keys, centres, reach)
 
     @abstractmethod
     def _window(self, cap: int) -> tuple[tuple[Fraction, ...], int]:
         """Return the quantiles around which order statistics are read, and the number of ranks."""
 
-    @abstractmethod
     def _measure(
         self, groups: Sequence[stability_test.Ordered], cap: int, entropy: Entropy
     ) -> list[tuple[int, Answer]]:
         """Return the radius in rows, and the exact answer, of each group."""
+        raise NotImplementedError
 
 
 class _Spread(NamedTuple):
@@ -269,9 +278,8 @@ class Quantile(StableItem):
 
     def _text(self, keys: Sequence[str]) -> str:
         """Select n per group, and the rank range of each value that may be the quantile."""
-        p, listed, part = self.probability, list_identifiers(keys), _partition_by(keys).rstrip()
-        kept = select_present(self.values, keys, self.floating)
-        counted = f"SELECT {listed}v, COUNT(*) AS c FROM ({kept}) AS found GROUP BY {listed}v"
+        p, listed, part = self.probability, list_identifiers(keys), write_partition(keys).rstrip()
+        counted = _count_values(self.values, keys, self.floating)
         ranked = (
             f"SELECT {listed}v, SUM(c) OVER ({part}) AS n, c, SUM(c) OVER ({part} ORDER BY v) AS upto "
             f"FROM ({counted}) AS counted"
@@ -381,9 +389,8 @@ class Mode(_LeadingItem):
     _numbers = ("c", "size")
 
     def _text(self, keys: Sequence[str]) -> str:
-        kept, listed = select_present(self.values, keys, self.floating), list_identifiers(keys)
-        part = _partition_by(keys)
-        counted = f"SELECT {listed}v, COUNT(*) AS c FROM ({kept}) AS found GROUP BY {listed}v"
+        counted, listed = _count_values(self.values, keys, self.floating), list_identifiers(keys)
+        part = write_partition(keys)
         if not keys:
             leading = f"SELECT v, c FROM ({counted}) AS counted ORDER BY c DESC, v LIMIT 2"
         else:
@@ -421,7 +428,7 @@ class ArgMax(_LeadingItem):
     _numbers = ("total",)
 
     def _text(self, keys: Sequence[str]) -> str:
-        listed, part = list_identifiers(keys), _partition_by(keys)
+        listed, part = list_identifiers(keys), write_partition(keys)
         summed = (
             f"SELECT {listed}v, SUM(CAST(amount AS BIGINT)) AS total FROM ({self.values}) AS given "
             f"WHERE v IS NOT NULL AND amount IS NOT NULL GROUP BY {listed}v"
@@ -590,9 +597,7 @@ class ProposedMode(_Proposed):
 
     def _text(self, keys: Sequence[str]) -> str:
         """Select, for each count that occurs, the number of values with it, the smallest and the largest."""
-        listed = list_identifiers(keys)
-        kept = select_present(self.values, keys, floating=True)
-        counted = f"SELECT {listed}v, COUNT(*) AS c FROM ({kept}) AS found GROUP BY {listed}v"
+        listed, counted = list_identifiers(keys), _count_values(self.values, keys, floating=True)
         return (
             f"SELECT {listed}c, COUNT(*) AS many, MIN(v) AS low, MAX(v) AS high FROM ({counted}) AS counted "
             f"GROUP BY {listed}c"

@@ -35,6 +35,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -42,9 +43,9 @@ import pyarrow as pa
 from dpsql.catalogue.aggregate_names import AGGREGATES
 from dpsql.mechanisms.aggregation import Group, list_groups
 from dpsql.mechanisms.base import ClaimedText, Read, RowsClaim, add_salt
-from dpsql.mechanisms.order_statistics import list_identifiers, quote_name, read_order_statistics
+from dpsql.mechanisms.order_statistics import list_identifiers
 from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise
-from dpsql.mechanisms.ptr.ptr_statistics import Radii, RankedItem, select_present
+from dpsql.mechanisms.ptr.ptr_statistics import Radii, RankedItem, select_present, write_partition
 from dpsql.mechanisms.ptr.stability_test import (
     Answer,
     Decision,
@@ -138,13 +139,19 @@ class Ranked:
 
 
 def _outwards(
-    data: Ranked, low: int, high: int, bins: ScaleBins, kept: int, limit: Fraction, most: int
+    data: Ranked, low: int, high: int, bins: ScaleBins, kept: int, limit: Fraction, most: int, way: int = 1
 ) -> int:
-    """Count the least a + c such that the values of ranks low - a and high + c make U reach a limit; most + 1 if above."""
+    """Count the least a + c such that the values of ranks low - a and high + c make U reach a limit; most + 1 if above.
+
+    With a ``way`` of -1, those of ranks low + a and high - c that keep it below.
+    """
     best = c = most + 1
-    for a in range(most + 1):
-        lower = data.at(low - a)
-        while c > 0 and bins.reaches(_distance(data.at(high + c - 1), lower), kept, limit):
+    for a in range((most if way > 0 else min(most, high - low)) + 1):
+        start = low - way * a
+        while c > 0:
+            width = _distance(data.at(max(high + way * (c - 1), start)), data.at(start))
+            if bins.reaches(width, kept, limit) != (way > 0):
+                break
             c -= 1
         best = min(best, a + c)
         if c == 0:
@@ -152,19 +159,7 @@ def _outwards(
     return best
 
 
-def _inwards(
-    data: Ranked, low: int, high: int, bins: ScaleBins, kept: int, limit: Fraction, most: int
-) -> int:
-    """Count the least a + c such that the values of ranks low + a and high - c keep U below a limit; most + 1 if above."""
-    best = c = most + 1
-    for a in range(min(most, high - low) + 1):
-        lower = data.at(low + a)
-        while c > 0 and not bins.reaches(_distance(data.at(max(high - c + 1, low + a)), lower), kept, limit):
-            c -= 1
-        best = min(best, a + c)
-        if c == 0:
-            break
-    return best
+_inwards = partial(_outwards, way=-1)
 
 
 def _distance(upper: Number, lower: Number) -> Number:
@@ -306,7 +301,7 @@ class Trimmed(RankedItem):
     def _sums(self, keys: Sequence[str]) -> str:
         """Select the sums of the middle values, and of their squares."""
         listed, kept = list_identifiers(keys), select_present(self.values, keys, floating=False)
-        part = f"PARTITION BY {', '.join(map(quote_name, keys))}" if keys else ""
+        part = write_partition(keys).rstrip()
         placed = (
             f"SELECT {listed}v, ROW_NUMBER() OVER ({part} ORDER BY v) AS place, COUNT(*) OVER ({part}) AS n "
             f"FROM ({kept}) AS found"
@@ -327,8 +322,7 @@ class Trimmed(RankedItem):
 
     def measure(self, read: Read, entropy: Entropy, keys: tuple[str, ...]) -> Radii:
         reader = add_salt(read, (self.values,), entropy)
-        centres, reach = self._window(self.largest_radius)
-        found = read_order_statistics(reader, self.values, keys, centres, reach)
+        found = self._read_ranks(reader, keys)
         table = reader(self._sums(keys))
         columns = (table.column(name).to_pylist() for name in ("many", "total", "squares"))
         answers: dict[Group, Fraction] = {}
@@ -340,9 +334,6 @@ class Trimmed(RankedItem):
 
     def _window(self, cap: int) -> tuple[tuple[Fraction, ...], int]:
         return (self.trim, 1 - self.trim), cap + 6
-
-    def _measure(self, groups: Sequence[Ordered], cap: int, entropy: Entropy) -> list[tuple[int, Answer]]:
-        return [self._measure_one(data, None) for data in groups]
 
     def _compute(self, many: int, total: int, squares: int) -> Fraction:
         if self.power == 1:

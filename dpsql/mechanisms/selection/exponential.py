@@ -39,10 +39,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpsql.mechanisms.aggregation import Answered, Group, Part, index_groups
+from dpsql.mechanisms.aggregation import Answered, Group, Part
 from dpsql.mechanisms.base import ClaimedText, ErrorBasis, ExpectedError, Read, Release, RowsClaim, add_salt
 from dpsql.mechanisms.fast.candidate_scores import CandidatePruning, CandidateScores, PrunedCandidates
-from dpsql.mechanisms.histograms import BIN, BIN_ROWS
+from dpsql.mechanisms.histograms import BIN_ROWS, count_bins
 from dpsql.mechanisms.per_group import LaplaceNoise
 from dpsql.mechanisms.quantiles import RANK_CONFIDENCE
 from dpsql.mechanisms.selection.above_threshold import ScoredOperator, make_answers
@@ -56,7 +56,7 @@ from dpsql.mechanisms.selection.generalised_exponential import (
 from dpsql.mechanisms.selection.utility_forms import UtilityForm
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import CandidateGaps, choose_exponential, choose_noisy_max, permute_and_flip
-from dpsql.numerics.exact_numbers import Integers, read_integers
+from dpsql.numerics.exact_numbers import Integers
 from dpsql.privacy.events import BoundedRange, Event, PureDP, compose_events
 
 Chances = NDArray[np.float64]
@@ -350,9 +350,6 @@ class ExponentialChoice(ScoredOperator):
 # -- the most frequent of public values -------------------------------------------------------------------------------
 
 
-_NO_ROWS = np.zeros(0, dtype=np.intp)
-
-
 @dataclass(frozen=True)
 class MostFrequent(Part):
     """The index of a value chosen from a public list; ``query`` returns the keys, ``histograms.BIN`` and ``BIN_ROWS``."""
@@ -385,13 +382,8 @@ class MostFrequent(Part):
         yield ClaimedText(self.query, claim)
 
     def answer(self, table: pa.Table, groups: list[Group], entropy: Entropy) -> Answered:
-        rows = index_groups(table, self.keys)
-        places, counts = read_integers(table.column(BIN)), read_integers(table.column(BIN_ROWS))
-        chosen = []
-        for group in groups:
-            held, exact = rows.get(group, _NO_ROWS), np.zeros(self.bins, dtype=np.int64)
-            np.add.at(exact, places[held].astype(np.int64), counts[held].astype(np.int64))
-            chosen.append(int(choose_exponential(exact, self.rate, entropy)))
+        exact = count_bins(table, self.keys, groups, self.bins)
+        chosen = [choose_exponential(counts, self.rate, entropy) for counts in exact]
         behind = math.ceil(self.bound_error(RANK_CONFIDENCE))
         note = (
             f"no interval for {self.name}: it has at most {behind:,} rows fewer than the most frequent value, at "
