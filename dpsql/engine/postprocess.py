@@ -5,7 +5,7 @@ from __future__ import annotations
 import decimal
 import re
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
 import duckdb
@@ -61,7 +61,7 @@ class PublicTables(Protocol):
         """Return the labels of a table's columns of an ordered type, in that order."""
 
 
-class Finisher:
+class Finisher(sandbox.Idle):
     """The database of public SQL: releases, public tables, and queries over them.
 
     Statements are bound against empty relations before payment, and run over released ones. They run in the session's
@@ -75,7 +75,7 @@ class Finisher:
     def __init__(self, engine: PublicTables, policy: Policy, apart: bool = True) -> None:
         self._engine = engine
         self._tables = {table.name: table for table in policy.tables.values() if table.public}
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         self._opened: _Connections | None = None
         self._binder: tuple[SharedInstance, duckdb.DuckDBPyConnection] | None = None
         self._loaded: set[str] = set()
@@ -107,7 +107,7 @@ class Finisher:
     ) -> list[tuple[str, str]]:
         """Bind a query, and return names and SQL types of its columns; BindError if it does not fit the relations."""
         key = repr((sql, sorted((name, tuple(columns)) for name, columns in relations.items())))
-        with self._lock:
+        with self.lock:
             if key in self._described:
                 return self._described[key]
             public = tuple(public)
@@ -139,7 +139,7 @@ class Finisher:
         """Bind a query, and return the Arrow schema of :meth:`finish`'s answer; BindError if it does not fit the relations."""
         described = self.describe(sql, relations, public)
         columns = [(name, show_label_types(kind)) for name, kind in described]
-        with self._lock, self._binding.cursor() as con:
+        with self.lock, self._binding.cursor() as con:
             types = con.sql(write_empty_query(columns)).to_arrow_reader(1).schema.types
         untyped = [kind.strip('"') == "NULL" for _, kind in columns]
         pairs = zip(columns, types, untyped, strict=True)
@@ -182,7 +182,7 @@ class Finisher:
 
     def hold(self, name: str, relation: pa.Table | TypedColumns) -> None:
         """Add a relation under a name, like a public table; columns alone are one without rows."""
-        with self._lock:
+        with self.lock:
             self._added.setdefault(name, relation)
 
     def finish(
@@ -222,7 +222,7 @@ class Finisher:
         public: Iterable[str],
         most: int | None = None,
     ) -> pa.Table:
-        with self._lock:
+        with self.lock:
             if not relations and sql in self._kept:
                 return self._kept[sql]
             _FINISHERS.note(self)
@@ -286,8 +286,7 @@ class Finisher:
     def _reopen(self, failure: type[BaseException] | None) -> None:
         """Open a new instance for the next statement after an error that invalidates the old one."""
         if failure is not None and issubclass(failure, sandbox.FATAL_ERRORS):
-            self._close_connections()
-            self._loaded.clear()
+            self.close_instance()
 
     def _load(self, public: Iterable[str]) -> None:
         con = self._open.running
@@ -313,37 +312,27 @@ class Finisher:
 
     def forget_tables(self) -> None:
         """Forget public tables, which have been read again; kept relations stay."""
-        with self._lock:
-            self._close_connections()
+        with self.lock:
+            self.close_instance()
             self._close_binder()
-            for known in (self._loaded, self._described, self._checked, self._kept):
+            for known in (self._described, self._checked, self._kept):
                 known.clear()
-
-    def close_idle(self) -> bool:
-        """Close the session's own database unless it is in use, and return whether it is closed."""
-        if not self._lock.acquire(blocking=False):
-            return False
-        try:
-            self._close_connections()
-            self._loaded.clear()
-        finally:
-            self._lock.release()
-        return True
 
     def close(self) -> None:
         """Close the database."""
         _FINISHERS.forget(self)
-        self._close_connections()
+        self.close_instance()
         if self._process is not None:
             self._process.close()
         self._close_binder()
         if self._spill is not None:
             self._spill.close()
 
-    def _close_connections(self) -> None:
+    def close_instance(self) -> None:
         for con in self._opened or ():
             con.close()
         self._opened = None
+        self._loaded.clear()
 
     def _close_binder(self, broken: bool = False) -> None:
         if self._binder is not None:
@@ -451,62 +440,58 @@ def _restore_unsigned(table: pa.Table, kinds: Sequence[object]) -> pa.Table:
     """Return an answer with unsigned 128-bit integers from 2 ** 127 on restored, which Arrow reads as negative."""
     for place, kind in enumerate(kinds):
         field = table.schema.field(place)
-        if "UHUGEINT" not in str(kind) or not _is_counted_back(field.type, kind):
+        found = _find_restorer(field.type, kind) if "UHUGEINT" in str(kind) else None
+        if found is None:
             continue
         values = table.column(place).to_pylist()
-        whole = [_restore_value(value, kind) for value in values]
+        whole = [_restore(found[1], value) for value in values]
         if whole != values:
-            made = pa.chunked_array([pa.array(whole, _find_unsigned_type(field.type, kind))])
+            made = pa.chunked_array([pa.array(whole, found[0])])
             table = table.set_column(place, pa.field(field.name, made.type), made)
     return table
 
 
-def _is_counted_back(given: pa.DataType, kind: Any) -> bool:
-    """Return whether a type's values can be rebuilt from Python's; not dates, whose range is larger in DuckDB."""
-    if kind.id == "uhugeint":
-        return bool(pa.types.is_decimal128(given))
-    inner = dict(kind.children) if kind.id in ("list", "struct") else {}
-    if kind.id == "list":
-        return _is_counted_back(given.value_type, inner["child"])
-    if kind.id == "struct":
-        return all(_is_counted_back(given.field(name).type, part) for name, part in inner.items())
-    if kind.id == "map":
-        (_, key), (_, item) = kind.children
-        return _is_counted_back(given.key_type, key) and _is_counted_back(given.item_type, item)
-    return kind.id in ("varchar", "boolean", "double", "hugeint", *_SMALL_INTEGERS)
+_SIZES = ("tinyint", "smallint", "integer", "bigint")
+_PLAIN_IDS = ("varchar", "boolean", "double", *(f"{sign}{size}" for sign in ("", "u") for size in _SIZES))
+_Restorer = Callable[[Any], Any]
 
 
-_SMALL_INTEGERS = ("tinyint", "smallint", "integer", "bigint", "utinyint", "usmallint", "uinteger", "ubigint")
+def _restore(restorer: _Restorer, value: Any) -> Any:
+    return None if value is None else restorer(value)
 
 
-def _restore_value(value: Any, kind: Any) -> Any:
-    if value is None:
+def _find_restorer(given: pa.DataType, kind: Any) -> tuple[pa.DataType, _Restorer] | None:
+    """Return the type of restored values, and what restores one of Python's; None if these can't be rebuilt.
+
+    Dates can't: their range is larger in DuckDB.
+    """
+    if kind.id == "uhugeint" and pa.types.is_decimal128(given):
+        return _UNSIGNED_TYPE, lambda value: decimal.Decimal(int(value) % 2**128)
+    if kind.id == "hugeint" or kind.id in _PLAIN_IDS:
+        return (_UNSIGNED_TYPE if kind.id == "hugeint" else given), lambda value: value
+    if kind.id not in ("list", "struct", "map"):
         return None
-    if kind.id == "uhugeint":
-        return decimal.Decimal(int(value) % 2**128)
-    inner = dict(kind.children) if kind.id in ("list", "struct") else {}
+    names, inner = zip(*kind.children, strict=True)
     if kind.id == "list":
-        return [_restore_value(item, inner["child"]) for item in value]
-    if kind.id == "struct":
-        return {name: _restore_value(value[name], part) for name, part in inner.items()}
-    if kind.id == "map":
-        (_, key), (_, item) = kind.children
-        return [(_restore_value(k, key), _restore_value(v, item)) for k, v in value]
-    return value
-
-
-def _find_unsigned_type(given: pa.DataType, kind: Any) -> pa.DataType:
-    if kind.id in ("uhugeint", "hugeint"):
-        return _UNSIGNED_TYPE
+        types = [given.value_type]
+    else:
+        types = (
+            [given.key_type, given.item_type] if kind.id == "map" else [given.field(n).type for n in names]
+        )
+    found = [_find_restorer(part, own) for part, own in zip(types, inner, strict=True)]
+    known = [item for item in found if item is not None]
+    if len(known) < len(found):
+        return None
+    made, parts = [own for own, _ in known], [restorer for _, restorer in known]
     if kind.id == "list":
-        return pa.list_(_find_unsigned_type(given.value_type, dict(kind.children)["child"]))
-    if kind.id == "struct":
-        parts = dict(kind.children).items()
-        return pa.struct([(name, _find_unsigned_type(given.field(name).type, part)) for name, part in parts])
+        return pa.list_(made[0]), lambda value: [_restore(parts[0], item) for item in value]
     if kind.id == "map":
-        (_, key), (_, item) = kind.children
-        return pa.map_(_find_unsigned_type(given.key_type, key), _find_unsigned_type(given.item_type, item))
-    return given
+        return pa.map_(*made), lambda value: [tuple(map(_restore, parts, pair)) for pair in value]
+    fields = dict(zip(names, parts, strict=True))
+    return (
+        pa.struct(list(zip(names, made, strict=True))),
+        lambda value: {name: _restore(part, value[name]) for name, part in fields.items()},
+    )
 
 
 _BATCH = 1 << 16

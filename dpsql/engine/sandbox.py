@@ -26,10 +26,11 @@ import sys
 import threading
 import time
 import weakref
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -183,12 +184,24 @@ class Cursors:
             self._free.clear()
 
 
-class Idle(Protocol):
-    """A holder of an unshared instance, which can be reopened at any time."""
+class Idle(ABC):
+    """A holder of an unshared instance, which can be reopened at any time; a user of it has the ``lock``."""
+
+    lock: Any
+
+    @abstractmethod
+    def close_instance(self) -> None:
+        """Close the instance, if one is open."""
 
     def close_idle(self) -> bool:
         """Close the instance unless it is in use, and return whether it is closed."""
-        ...
+        if not self.lock.acquire(blocking=False):
+            return False
+        try:
+            self.close_instance()
+        finally:
+            self.lock.release()
+        return True
 
 
 class RecentlyUsed:
@@ -407,53 +420,38 @@ def lock_down(con: duckdb.DuckDBPyConnection) -> None:
     con.execute("SET lock_configuration = true")
 
 
-class Sandbox:
+class Sandbox(Idle):
     """An empty instance for queries over public relations alone, opened lazily."""
 
     def __init__(self, spill: str, resources: Mapping[str, str]) -> None:
         self._config = {**CONFIG, **resources, "temp_directory": spill, "threads": "1"}
         self._con: duckdb.DuckDBPyConnection | None = None
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
 
     def run(
         self, sql: str, lent: Mapping[str, pa.Table], stop: threading.Event, limit: float | None
     ) -> Outcome:
         """Run one query, as :func:`run_query`; after a failure the next has a new instance."""
-        with self._lock:
+        with self.lock:
             _SANDBOXES.note(self)
-            return self._run(sql, lent, stop, limit)
-
-    def _run(
-        self, sql: str, lent: Mapping[str, pa.Table], stop: threading.Event, limit: float | None
-    ) -> Outcome:
-        if self._con is None:
-            self._con = duckdb.connect(":memory:", config=self._config)
-            configure(self._con, SETTINGS)
-            lock_down(self._con)
-        outcome = run_query(self._con, sql, lent, stop, limit)
-        if outcome.state != "done":
-            self._close()
+            if self._con is None:
+                self._con = duckdb.connect(":memory:", config=self._config)
+                configure(self._con, SETTINGS)
+                lock_down(self._con)
+            outcome = run_query(self._con, sql, lent, stop, limit)
+            if outcome.state != "done":
+                self.close_instance()
+                return outcome
+            for name in lent:
+                self._con.unregister(name)
             return outcome
-        for name in lent:
-            self._con.unregister(name)
-        return outcome
-
-    def close_idle(self) -> bool:
-        """Close the instance unless a query runs, and return whether it is closed."""
-        if not self._lock.acquire(blocking=False):
-            return False
-        try:
-            self._close()
-        finally:
-            self._lock.release()
-        return True
 
     def close(self) -> None:
-        """Close the instance, if one is open."""
+        """Close the instance, and leave the list of those with one."""
         _SANDBOXES.forget(self)
-        self._close()
+        self.close_instance()
 
-    def _close(self) -> None:
+    def close_instance(self) -> None:
         if self._con is not None:
             with contextlib.suppress(duckdb.Error):
                 self._con.close()

@@ -309,6 +309,11 @@ class PublicCandidates:
     ends: Mapping[str, Thresholds]
 
 
+def sort_places(places: Integers) -> NDArray[np.intp] | None:
+    """Return the permutation that sorts places; None if they are sorted."""
+    return None if bool((places[1:] > places[:-1]).all()) else np.argsort(places, kind="stable")
+
+
 @dataclass(frozen=True)
 class ScoredCandidates:
     """Candidates in their original order, their order's indices, and their exact statistic."""
@@ -321,9 +326,7 @@ class ScoredCandidates:
     @property
     def order(self) -> NDArray[np.intp] | None:
         """The permutation that sorts the candidates; None if they are sorted."""
-        if bool((self.places[1:] > self.places[:-1]).all()):
-            return None
-        return np.argsort(self.places, kind="stable")
+        return sort_places(self.places)
 
 
 @dataclass(frozen=True)
@@ -362,7 +365,7 @@ class CandidateScores(FastRoute[ScoredCandidates]):
         for place, counted in enumerate(self.histograms):
             moved = max((t.row for t in self.terms if t.histogram == place and t.clip is None), default=None)
             sums = (("v", moved),) if moved is not None and " AS v " in counted.query else ()
-            claim = RowsClaim(self.rows, moves=(("n", 1), *sums), limit=counted.limit)
+            claim = RowsClaim(self.rows, moves=(("n", 1), *sums), limit=MAX_BINS + 1)
             yield ClaimedText(counted.limited, claim, late=True)
             if counted.column is not None:
                 yield ClaimedText(counted.column, RowsClaim(self.rows), late=True)
@@ -673,7 +676,7 @@ class CandidateCells:
     def prune(self, near: Nearness) -> PrunedCandidates:
         rows, first, last = self._keep(near)
         found = self._score(take_rows(self.table, rows), first, last)
-        whole = cache(lambda: self._score(self.table, 0, len(self.cells.counts)))
+        whole = cache(lambda: self._score(self.table))
         all_gaps = cache(lambda: near.measure_all(whole().scores, whole().sensitivities))
         places, gaps, reach = near.measure(found.scores, found.sensitivities)
 
@@ -686,21 +689,21 @@ class CandidateCells:
         held = CandidateGaps(size, gaps, rows[places], reach, lambda i: int(all_gaps()[i]))
         return PrunedCandidates(self.table, held, near.rate, utility)
 
-    @property
-    def _term(self) -> ScoreTerm:
-        return self.scores.terms[0]
+    def _score(self, table: pa.Table, first: int = 0, last: int | None = None) -> ScoredCandidates:
+        """Score candidates with thresholds in the cells from ``first`` up to before ``last``, by default in any."""
+        ends = self._read_ends(table)
+        run = self.cells.run(first, len(self.cells.counts) if last is None else last, *ends.values())
+        return self.scores.score(table, ends, [run])
 
-    def _score(self, table: pa.Table, first: int, last: int) -> ScoredCandidates:
-        """Score candidates whose thresholds are in the cells from ``first`` up to before ``last``."""
+    def _read_ends(self, table: pa.Table) -> Mapping[str, Thresholds]:
         ends = self.scores.read_thresholds(table)
         assert ends is not None  # as those of all were
-        run = self.cells.run(first, last, ends[self._term.bounds[0][1]])
-        return self.scores.score(table, ends, [run])
+        return ends
 
     def _keep(self, near: Nearness) -> tuple[NDArray[np.intp], int, int]:
         """Return the candidates that may be near, by groups, and the cells of their thresholds."""
         known, corners = self.known, self._find_corners()
-        moved = [self.scores.bound_unit_moves(self._term.bound_moves(f)) for f in known.factors]
+        moved = [self.scores.bound_unit_moves(self.scores.terms[0].bound_moves(f)) for f in known.factors]
         low, high = np.minimum.reduce(corners), np.maximum.reduce(corners)
         may = near.may_hold(GroupBounds(low, high, np.minimum(*moved), np.maximum(*moved), known.sizes))
         kept = np.flatnonzero(np.repeat(may, known.sizes))
@@ -711,7 +714,7 @@ class CandidateCells:
         """Return numbers whose extremes bound the statistics of each group."""
         below = np.concatenate([[0], np.cumsum(self.cells.counts)])
         counts = [below[self.known.lowest], below[self.known.highest + 1]]
-        if self._term.bounds[0][0] in BOUNDS_FROM_BELOW:
+        if self.scores.terms[0].bounds[0][0] in BOUNDS_FROM_BELOW:
             counts = [below[-1] - n for n in counts]
         return [multiply_integers(f, n) for f in self.known.factors for n in counts]
 
@@ -719,7 +722,7 @@ class CandidateCells:
         """Score the candidates near or above the level, among the first ones of which ``most`` certainly reach it."""
         order, near, size = self._find_near(level, compute_reach(rate), most)
         rows = near if order is None else order[near]
-        whole = cache(lambda: self._score(self.table, 0, len(self.cells.counts)).scores)
+        whole = cache(lambda: self._score(self.table).scores)
         scores = self._score_rows(rows)
 
         def row_of(place: int) -> int:
@@ -748,7 +751,7 @@ class CandidateCells:
         """
         known, corners = self.known, self._find_corners()
         places = read_integers(self.table.column(CANDIDATE_PLACE))
-        order = None if bool((places[1:] > places[:-1]).all()) else np.argsort(places, kind="stable")
+        order = sort_places(places)
 
         def spread(of_groups: NDArray[np.bool_]) -> NDArray[np.intp]:
             """Return the indices of all candidates of some groups."""
@@ -771,9 +774,7 @@ class CandidateCells:
             return np.zeros(0, dtype=np.int64)
         ascending = np.sort(rows)
         table = take_rows(self.table, ascending)
-        ends = self.scores.read_thresholds(table)
-        assert ends is not None  # as those of all were
-        cells = self.known.cells.of(ends[self._term.bounds[0][1]])
+        cells = self.known.cells.of(*self._read_ends(table).values())
         found = self._score(table, int(cells.min()), int(cells.max()) + 1).scores
         return found[np.searchsorted(ascending, rows)]
 

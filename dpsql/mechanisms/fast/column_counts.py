@@ -117,36 +117,44 @@ def _read_decimals(chunk: pa.Array) -> NumberArray:
     return values[np.asarray(chunk.is_valid())] if chunk.null_count else values
 
 
-class _RangeCounts:
-    """Counts the integers equal to each of ``low`` to ``high``; others count at the ends."""
+class PlaceCounts:
+    """The number of rows in each of many bins; ``room`` rows are added up at once, as each time all bins are added."""
 
-    def __init__(self, low: int, high: int) -> None:
-        self._low, self._high = low, high
-        self.counts = np.zeros(high - low + 1, dtype=np.int64)
-        self._places = np.empty(min(_ROWS, max(_FEW_ROWS, 2 * len(self.counts))), dtype=np.int64)
-        self._held = 0
+    def __init__(self, bins: int, room: int) -> None:
+        self._bins = np.zeros(bins, dtype=np.int64)
+        self._places = np.empty(room, dtype=np.int64)
+        self._rows = 0
 
-    def add(self, values: NumberArray) -> None:
-        size = len(self._places)
-        for start in range(0, len(values), size):
-            some = values[start : start + size]
-            if self._held + len(some) > size:
-                self.fold()
-            clip_to_places(some, self._low, self._high, self._places[self._held : self._held + len(some)])
-            self._held += len(some)
+    def places(self, size: int) -> NDArray[np.int64]:
+        """Return space for the bins of ``size`` more rows, at most ``room``."""
+        if self._rows + size > len(self._places):
+            self.fold()
+        self._rows += size
+        return self._places[self._rows - size : self._rows]
 
     def fold(self) -> None:
-        """Add the pending values."""
-        self.counts += np.bincount(self._places[: self._held], minlength=len(self.counts))
-        self._held = 0
+        """Count the rows in the written bins."""
+        self._bins += np.bincount(self._places[: self._rows], minlength=len(self._bins))
+        self._rows = 0
+
+    @property
+    def bins(self) -> NDArray[np.int64]:
+        self.fold()
+        return self._bins
 
 
 def count_arrays(arrays: Iterable[NumberArray], low: int, high: int) -> NDArray[np.int64]:
     """Count the integers equal to each of ``low`` to ``high`` in other threads as this one fetches them."""
-    found = _RangeCounts(low, high)
-    work_beside(arrays, found.add, 1)
-    found.fold()
-    return found.counts
+    bins = high - low + 1
+    room = min(_ROWS, max(_FEW_ROWS, 2 * bins))
+    found = PlaceCounts(bins, room)
+
+    def add(values: NumberArray) -> None:
+        for part in cut_blocks(values, room):
+            clip_to_places(part, low, high, found.places(len(part)))
+
+    work_beside(arrays, add, 1)
+    return found.bins
 
 
 def work_beside(
@@ -275,7 +283,8 @@ class DoubleCells(NumberCells):
         self._start = float(start) if np.isfinite(start) else _MAGIC
         self._beyond = beyond
         self.count = last + 4
-        self._least, self._most = _repeat(_MAGIC), _repeat(_MAGIC + last + 1)
+        # repeated for a block: the minimum of two arrays takes a third of the time
+        self._least, self._most = np.full(BLOCK_ROWS, _MAGIC), np.full(BLOCK_ROWS, _MAGIC + last + 1)
 
     @classmethod
     def between(cls, values: NDArray[np.float64], count: int) -> DoubleCells:
@@ -296,24 +305,14 @@ class DoubleCells(NumberCells):
             np.multiply(compared, self._scale, out=held)
             np.add(held, self._start, out=held)
             # without thresholds outside, NaN need not be distinguished
-            _pick(np.minimum if self._beyond else np.fmin, held, self._most)
-            _pick(np.maximum, held, self._least)
+            (np.minimum if self._beyond else np.fmin)(held, self._most[: len(held)], out=held)
+            np.maximum(held, self._least[: len(held)], out=held)
         np.bitwise_and(out, _MANTISSA, out=out)
         if self._beyond:
             np.minimum(out, self.count - 1, out=out)  # the bits of NaN are above all others
         return out
 
 
-def _repeat(value: float) -> NDArray[np.float64]:
-    """Return a number repeated for a block: the minimum of two arrays takes a third of the time."""
-    return np.full(BLOCK_ROWS, value)
-
-
-def _pick(pick: np.ufunc, values: NumberArray, bounds: NumberArray, out: NumberArray | None = None) -> None:
-    """Clamp numbers, at most a block, to a repeated bound, in place or in ``out``."""
-    pick(values, bounds[: len(values)], out=values if out is None else out)
-
-
-def cut_blocks(values: NumberArray) -> Iterable[NumberArray]:
-    """Yield the parts of an array that fit a cache."""
-    return (values[start : start + BLOCK_ROWS] for start in range(0, len(values), BLOCK_ROWS))
+def cut_blocks(values: NumberArray, size: int = BLOCK_ROWS) -> Iterable[NumberArray]:
+    """Yield the parts of an array, by default those that fit a cache."""
+    return (values[start : start + size] for start in range(0, len(values), size))

@@ -143,11 +143,7 @@ class CodedUnit:
             whole = int(read(self.counts).column(0)[0].as_py() or 0)
             if rows * _WORTH < whole or self.hashes in memory:
                 return
-            found = self._read(read)
-            kept = [key for key, value in list(memory.items()) if isinstance(value, UnitCodes)]
-            for key in kept[: len(kept) + 1 - _KEPT_CODES]:
-                del memory[key]
-            memory[self.hashes] = found
+            _keep(memory, self.hashes, self._read(read), UnitCodes, _KEPT_CODES)
         finally:
             turn.release()
 
@@ -159,6 +155,14 @@ class CodedUnit:
                 if sum(map(len, parts)) * _ROOM_SHARE > read.room:
                     return None
         return UnitCodes.of(np.concatenate([np.empty(0, dtype=np.uint64), *parts]))
+
+
+def _keep(memory: MutableMapping[str, object], key: str, value: object, kind: type, most: int) -> None:
+    """Cache a value, and at most this many of a kind."""
+    known = [name for name, held in list(memory.items()) if isinstance(held, kind)]
+    for name in known[: max(0, len(known) + 1 - most)]:
+        memory.pop(name, None)
+    memory[key] = value
 
 
 def stream_columns(read: base.Reader, sql: str) -> Generator[pa.Table]:
@@ -732,10 +736,7 @@ class PackedAggregation(FastRoute[pa.Table]):
         if not isinstance(found, _Ranges):
             found = _Ranges(read(self.ranges).to_pylist()[0])
             if memory is not None:
-                kept = [text for text, value in list(memory.items()) if isinstance(value, _Ranges)]
-                for text in kept[: max(0, len(kept) + 1 - _KEPT)]:
-                    memory.pop(text, None)
-                memory[self.ranges] = found
+                _keep(memory, self.ranges, found, _Ranges, _KEPT)
         return found.row
 
     def _rows(self, layout: Layout) -> str:

@@ -36,6 +36,7 @@ from dpsql.mechanisms.fast.column_counts import (
     DoubleCells,
     IntegerCells,
     NumberCells,
+    PlaceCounts,
     ThreadTallies,
     cut_blocks,
     stream_column,
@@ -91,12 +92,7 @@ class HistogramQuery:
     @property
     def limited(self) -> str:
         """The query with a limit of the rows processed here, plus one that shows that there are more."""
-        return f"SELECT * FROM ({self.query}) AS histogram LIMIT {self.limit}"
-
-    @property
-    def limit(self) -> int:
-        """The query's limit: a histogram with this many rows is not used."""
-        return MAX_BINS + 1
+        return f"SELECT * FROM ({self.query}) AS histogram LIMIT {MAX_BINS + 1}"
 
 
 def is_comparable(kind: pa.DataType) -> bool:
@@ -384,32 +380,11 @@ class ThresholdSums:
         return self._thresholds.place(end, after)
 
 
-class _Tally:
+class _Tally(PlaceCounts):
     def __init__(self, bins: int, classes: int, kind: np.dtype[np.generic]) -> None:
-        self._bins = np.zeros(bins, dtype=np.int64)
+        super().__init__(bins, max(2 * bins, _FEW_ROWS) + BLOCK_ROWS)
         self.classes = np.zeros(classes, dtype=np.int64)
-        self.near = np.empty(BLOCK_ROWS, dtype=kind)
-        self.held = np.empty(BLOCK_ROWS, dtype=kind)
-        self._places = np.empty(max(2 * bins, _FEW_ROWS) + BLOCK_ROWS, dtype=np.int64)
-        self._rows = 0
-
-    @property
-    def bins(self) -> NDArray[np.int64]:
-        """The number of rows in each bin."""
-        self.fold()
-        return self._bins
-
-    def fold(self) -> None:
-        """Count the rows in the written bins."""
-        self._bins += np.bincount(self._places[: self._rows], minlength=len(self._bins))
-        self._rows = 0
-
-    def places(self, size: int) -> NDArray[np.int64]:
-        """Return space for the bins of ``size`` more rows, at most a block."""
-        if self._rows + BLOCK_ROWS > len(self._places):
-            self.fold()
-        self._rows += size
-        return self._places[self._rows - size : self._rows]
+        self.near, self.held = np.empty((2, BLOCK_ROWS), dtype=kind)
 
 
 class ThresholdCounts:
