@@ -226,7 +226,7 @@ class Finisher(sandbox.Idle):
             if not relations and sql in self._kept:
                 return self._kept[sql]
             _FINISHERS.note(self)
-            con: duckdb.DuckDBPyConnection = getattr(self._open, which)
+            con = self._open.running if which == "running" else self._open.lending
             public = tuple(public)
             grows = self._check(sql, {name: table.column_names for name, table in relations.items()}, public)
             if grows and self._process is not None:

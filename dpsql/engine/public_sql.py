@@ -54,12 +54,15 @@ from dpsql.interrupts import POLL_SECONDS, is_stop_requested
 from dpsql.policy.model import Budget, Policy, Table
 
 _VALUES = {
-    **dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "DECIMAL", "FLOAT", "DOUBLE"), "1"),
-    **dict.fromkeys(("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT"), "1"),
-    "BOOLEAN": "true", "DATE": "'2000-01-01'", "TIME": "'00:00:00'", "INTERVAL": "'1 day'", "UUID": f"'{'0' * 32}'",
+    **dict.fromkeys(
+        (f"{sign}{size}INT" for sign in ("", "U") for size in ("TINY", "SMALL", "BIG", "HUGE")), "1"
+    ),
+    **dict.fromkeys(("INTEGER", "UINTEGER", "DECIMAL", "FLOAT", "DOUBLE"), "1"),
+    **{"BOOLEAN": "true", "DATE": "'2000-01-01'", "TIME": "'00:00:00'", "INTERVAL": "'1 day'"},
+    "UUID": f"'{'0' * 32}'",
     **dict.fromkeys(("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"), "'2000-01-01 00:00:00'"),
-    "TIMESTAMP WITH TIME ZONE": "'2000-01-01 00:00:00+00'", "TIME WITH TIME ZONE": "'00:00:00+00'",
-}  # fmt: skip
+    **{"TIMESTAMP WITH TIME ZONE": "'2000-01-01 00:00:00+00'", "TIME WITH TIME ZONE": "'00:00:00+00'"},
+}
 """A value of each type, accepted in some form by all existing casts."""
 _NO_CAST = "Unimplemented type for cast"
 _SWALLOWS = ("CASE_EXPR", "OPERATOR_TRY")

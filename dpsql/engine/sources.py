@@ -320,10 +320,10 @@ _WRITERS: tuple[tuple[Any, Callable[[Any], str | None]], ...] = (
 _CLEAN_COLUMNS = "dpsql_clean_columns"
 _RULES = 1
 """The version of this search; cached results of other versions are ignored."""
-_SAFE_TYPES = {
-    "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
-    "UHUGEINT", "FLOAT", "DOUBLE", "BLOB", "UUID",
-}  # fmt: skip
+_SAFE = """
+BOOLEAN TINYINT SMALLINT INTEGER BIGINT HUGEINT UTINYINT USMALLINT UINTEGER UBIGINT UHUGEINT FLOAT DOUBLE BLOB UUID
+"""
+_SAFE_TYPES = frozenset(_SAFE.split())
 _ENDS = {
     "TIME": ("00:00:00", "24:00:00"),
     "DATE": ("5877642-06-25 (BC)", "5881580-07-10"),

@@ -39,20 +39,20 @@ _MOST_SKIPPED = 50
 """The most lines before the one that names the columns."""
 _DELIMITERS = "\t;|,"
 """Possible delimiters. A comma comes last, since it may be within numbers."""
-_WORDS = frozenset((
-    "NA", "N/A", "n/a", "na", "NULL", "Null", "null", "None", "none", "nan", "NaN", "NAN", "NaT", "#N/A", "#NULL!", "-",
-    "--", ".", "?", "\\N", "<NA>", "(null)", "nil", "missing", "Missing", "N.A.", "k.A.",
-))  # fmt: skip
+_NULL_WORDS = r"""
+NA N/A n/a na NULL Null null None none nan NaN NAN NaT #N/A #NULL! - -- . ? \N <NA> (null) nil missing Missing N.A. k.A.
+"""
+_WORDS = frozenset(_NULL_WORDS.split())
 """Words that mean NULL if all other values of a column are numbers, dates, times or truths."""
 _MARKS = (
-    (".", None), (",", None), (",", "."), (".", ","), (",", " "), (",", "\u00a0"), (",", "\u202f"), (".", " "), (".", "'"),
-    (".", "\u2019"),
-)  # fmt: skip
+    *((".", None), (",", None), (",", "."), (".", ","), (",", " "), (",", "\u00a0")),
+    *((",", "\u202f"), (".", " "), (".", "'"), (".", "\u2019")),
+)
 """Characters before the fraction and between groups of digits, the usual ones first."""
 _DAYS = (
-    "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y.%m.%d", "%d.%m.%y", "%d/%m/%y", "%m/%d/%y", "%d-%m-%y",
-    "%d %b %Y", "%d-%b-%Y", "%d-%b-%y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y",
-)  # fmt: skip
+    *("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y.%m.%d", "%d.%m.%y", "%d/%m/%y"),
+    *("%m/%d/%y", "%d-%m-%y", "%d %b %Y", "%d-%b-%Y", "%d-%b-%y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y"),
+)
 _CLOCKS = ("%H:%M:%S", "%H:%M", "%I:%M:%S %p", "%I:%M %p", "%H:%M:%S.%f")
 _MOMENTS = (
     *(f"{day}{sep}{clock}" for day in _DAYS for clock in _CLOCKS for sep in (" ", "T")),

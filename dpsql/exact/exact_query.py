@@ -408,18 +408,8 @@ class Exact:
             most = None if free else self._cut_groups(self.groups)
             if self.per_group is not None and self.per_group < self.rows_per_unit:
                 each = self.per_group
-        return write_bounded_rows(
-            self.bound,
-            self.where,
-            self.keys,
-            {"v": value},
-            self.rows_per_unit,
-            most,
-            self.domain,
-            self.budgeted,
-            in_parts,
-            each,
-        )
+        rows = (self.bound, self.where, self.keys, {"v": value}, self.rows_per_unit)
+        return write_bounded_rows(*rows, most, self.domain, self.budgeted, in_parts, each)
 
     def one_row(self, value: str) -> str:
         """Return a query of one row per unit with a finite ``value``, as ``v``; a secret hash chooses it."""
@@ -547,10 +537,17 @@ def _write_rows(
 
 
 def write_bounded_rows(
-    bound: From, where: str | None, keys: tuple[GroupKey, ...], values: Mapping[str, str], rows: int | None,
-    groups: int | None, domain: PublicGroups | None = None, in_all: bool = False, in_parts: bool = False,
+    bound: From,
+    where: str | None,
+    keys: tuple[GroupKey, ...],
+    values: Mapping[str, str],
+    rows: int | None,
+    groups: int | None,
+    domain: PublicGroups | None = None,
+    in_all: bool = False,
+    in_parts: bool = False,
     each: int | None = None,
-) -> str:  # fmt: skip
+) -> str:
     """Return a query of private rows, for mechanisms that need rows rather than sums.
 
     A unit keeps at most ``rows`` rows in a group and ``groups`` groups. With ``in_all``, ``rows`` bounds the unit's rows in

@@ -148,8 +148,7 @@ def _weigh(seen: NDArray[np.float64], rows: NDArray[np.float64], scale: float) -
     Rows vary by chance and under noise of this scale, and no tail is exactly as expected.
     """
     spread = np.sqrt(scale**2 + rows / 2 + (_MISFIT * rows) ** 2 / 2)
-    found: NDArray[np.float64] = -(np.abs(seen - rows) / spread + np.log(spread)).sum(axis=-1)
-    return found
+    return np.asarray(-(np.abs(seen - rows) / spread + np.log(spread)).sum(axis=-1))
 
 
 def _expect_size(mean: NDArray[np.float64], deviation: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -676,17 +675,8 @@ class AutoBounded(Part):
                 per_square, three = steps / reach, zip(squares, exact, counted, strict=True)
                 about = [math.floor((s - 2 * centre * t + centre**2 * n) * per_square) for s, t, n in three]
                 noisy[self.squares] = self.squares.noise.add(to_integers(about), entropy)
-                made = Variance(
-                    self.name,
-                    self.squares,
-                    self.total,
-                    self.count,
-                    steps,
-                    centre,
-                    (low, high),
-                    self.kind,
-                    per_square,
-                )
+                moments = (self.squares, self.total, self.count)
+                made = Variance(self.name, *moments, steps, centre, (low, high), self.kind, per_square)
             shown = made.show(noisy, self.confidence)
         return shown._replace(value=shown.value.cast(pa.float64())).columns(self.name)
 

@@ -255,8 +255,7 @@ def hold_at_zero(table: Floats) -> Floats:
     upto = np.cumsum(falling) - total
     above = np.nonzero(falling > upto / np.arange(1, len(table) + 1))[0]
     kept = int(above[-1]) if len(above) else 0  # keep the greatest even if rounding hides it
-    held: Floats = np.maximum(table - upto[kept] / (kept + 1), 0.0)
-    return held
+    return np.asarray(np.maximum(table - upto[kept] / (kept + 1), 0.0))
 
 
 def round_running(table: Floats) -> Integers:

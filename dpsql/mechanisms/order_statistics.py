@@ -80,8 +80,7 @@ class PointWeights:
         """Return the weight of all points before each of these."""
         piece = np.searchsorted(np.array(self.starts), steps, side="right") - 1
         weights, starts = np.array(self.weights, dtype=np.int64), np.array(self.starts, dtype=np.int64)
-        found: NDArray[np.int64] = self._before[piece] + (steps - starts[piece]) * weights[piece]
-        return found
+        return np.asarray(self._before[piece] + (steps - starts[piece]) * weights[piece])
 
     def find_point(self, start: int, weight: int) -> int:
         """Return the point at which the weight from ``start`` on exceeds ``weight``."""

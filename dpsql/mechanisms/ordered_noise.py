@@ -121,8 +121,7 @@ class OrderedNoise(Noise):
 
     @cached_property
     def _variances(self) -> Floats:
-        found: Floats = self._unrounded + self.rounding
-        return found
+        return np.asarray(self._unrounded + self.rounding)
 
     @property
     def rounding(self) -> float:
@@ -248,8 +247,7 @@ def add_rounded(values: Integers, more: Floats) -> Integers:
     small = not len(ends) or np.abs(ends).max() < SAFE_INTEGERS
     whole = ends.astype(np.int64) if small else np.array([int(v) for v in ends], dtype=object)
     whole[1:] = whole[1:] - whole[:-1].copy()
-    found: Integers = add_integers(values, whole)
-    return found
+    return np.asarray(add_integers(values, whole))
 
 
 def add_noise(noise: Noise, exact: Integers, runs: Sequence[StepRows], entropy: Entropy) -> Integers:
@@ -329,8 +327,7 @@ class TreeNoise(OrderedNoise):
 def _add_neighbours(values: Integers, count: int) -> Integers:
     if not len(values):
         return values
-    sums: Integers = np.add.reduceat(values, np.arange(0, len(values), count))
-    return sums
+    return np.asarray(np.add.reduceat(values, np.arange(0, len(values), count)))
 
 
 def _widened(values: Integers) -> Integers:
@@ -400,8 +397,7 @@ def _find_tree_variances(
     before = np.concatenate(([0.0], np.cumsum(known[-1])))
     apart = left[0] ** 2 * known[-1][a] + right[0] ** 2 * known[-1][b] + left[1] + right[1]
     apart = apart + before[b] - before[np.minimum(a + 1, b)]
-    whole: Floats = np.where(np.isnan(found), apart, found)
-    return whole
+    return np.asarray(np.where(np.isnan(found), apart, found))
 
 
 def _step_up(part: tuple[Floats, Floats], own: Floats, beside: Floats, wide: Floats) -> tuple[Floats, Floats]:
@@ -541,8 +537,7 @@ def _multiply(values: Integers) -> Integers:
         most = max(abs(int(values.max())), abs(int(values.min())))
         fits = most * int(r.sum()) < SAFE_INTEGERS
     given = values if fits else values.astype(object)
-    made: Integers = np.convolve(given, r if fits else r.astype(object))[:n]
-    return made
+    return np.asarray(np.convolve(given, r if fits else r.astype(object))[:n])
 
 
 def _divide(noisy: Integers) -> Integers:

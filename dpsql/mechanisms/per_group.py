@@ -95,8 +95,7 @@ class Noise(ABC):
     def add(self, values: Sequence[int] | Integers, entropy: Entropy) -> Integers:
         """Return the values, each with fresh noise: int64 if all fit, else Python integers."""
         exact = to_integers(values)
-        noisy: Integers = add_integers(exact, self._draw(len(exact), entropy))
-        return noisy
+        return np.asarray(add_integers(exact, self._draw(len(exact), entropy)))
 
     def sentence(self, confidence: float, steps: Fraction = Fraction(1)) -> str:
         """Describe the distribution and its reach, in units of ``1 / steps``."""

@@ -150,8 +150,7 @@ class QuantileTree(Quantiles):
             raise ValueError("these are not the counts of this tree")
 
         def look(_: PointPlaces, edges: PointPlaces, present: Present, width: int) -> Integers:
-            found: Integers = noisy[starts[width] + edges[:, :-1][present] // width]
-            return found
+            return np.asarray(noisy[starts[width] + edges[:, :-1][present] // width])
 
         return self._answer(self._read_part(look, 1))
 
@@ -363,8 +362,7 @@ def _ascend(sums: Floats, there: PointPlaces, low: Floats, high: Floats) -> Floa
     held[places == there[:, None]] = np.broadcast_to(high[:, None], held.shape)[places == there[:, None]]
     up = np.maximum.accumulate(held, axis=1)
     down = np.minimum.accumulate(held[:, ::-1], axis=1)[:, ::-1]
-    found: Floats = (up + down) / 2
-    return found
+    return np.asarray((up + down) / 2)
 
 
 @dataclass(frozen=True)
@@ -385,8 +383,7 @@ class _ExactCounts:
     def count(self, edges: PointPlaces) -> Integers:
         """Return the rows between neighbouring edges, of each row of edges."""
         upto = self.before[np.searchsorted(self.places, edges)]
-        found: Integers = upto[:, 1:] - upto[:, :-1]
-        return found
+        return np.asarray(upto[:, 1:] - upto[:, :-1])
 
 
 @lru_cache(maxsize=64)
@@ -437,8 +434,7 @@ def _find_factor(points: int, branches: int, levels: int, rank: WantedRank | Non
     top = -(-points // branches ** (levels - 1))
     p = 0.0 if rank is None or rank.end else float(rank.p)
     spread = 1 / 6 if rank is None else p * (1 - p)
-    found: float = top * spread + (levels - 1) * (branches - 1) / 6
-    return found
+    return float(top * spread + (levels - 1) * (branches - 1) / 6)
 
 
 @lru_cache(maxsize=256)
@@ -462,8 +458,7 @@ def _log_largest(children: int, fractions: Floats, before: PointPlaces, rates: F
     logs = -before * np.log1p(-squared * (1 - fractions) ** 2)
     logs = logs - (children - before) * np.log1p(-squared * fractions**2)
     most = logs.max(axis=1)
-    found: Floats = most + np.log(2 * np.exp(logs - most[:, None]).sum(axis=1))
-    return found
+    return np.asarray(most + np.log(2 * np.exp(logs - most[:, None]).sum(axis=1)))
 
 
 def list_shapes(points: int) -> Iterator[tuple[int, int]]:
@@ -621,8 +616,7 @@ def _find_chances(edges: Floats, centre: float, rate: float) -> Floats:
     off = rate * (edges - centre)
     half = 0.5 * np.exp(-np.abs(off))
     whole = np.where(off < 0, half, 1 - half)
-    found: Floats = (whole - whole[0]) / max(float(whole[-1] - whole[0]), 1e-300)
-    return found
+    return np.asarray((whole - whole[0]) / max(float(whole[-1] - whole[0]), 1e-300))
 
 
 def _count_reached(below: Floats) -> Floats:
@@ -631,12 +625,10 @@ def _count_reached(below: Floats) -> Floats:
     if many > _MANY:
         mean, spread = below.sum(axis=0), np.sqrt((below * (1 - below)).sum(axis=0) + 1e-9)
         z = (mean[None, :] - np.arange(1, many + 1)[:, None] + 0.5) / spread[None, :]
-        normal: Floats = 1 / (1 + np.exp(-np.clip(1.702 * z, -700.0, 700.0)))
-        return normal
+        return np.asarray(1 / (1 + np.exp(-np.clip(1.702 * z, -700.0, 700.0))))
     exactly = np.zeros((many + 1, columns))
     exactly[0] = 1.0
     for chance in below:
         exactly[1:] = exactly[1:] * (1 - chance) + exactly[:-1] * chance
         exactly[0] *= 1 - chance
-    found: Floats = np.cumsum(exactly[::-1], axis=0)[::-1][1:]
-    return found
+    return np.asarray(np.cumsum(exactly[::-1], axis=0)[::-1][1:])

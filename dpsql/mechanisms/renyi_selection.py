@@ -119,16 +119,8 @@ class RenyiGroupSelector(GroupSelector):
 
     @property
     def event(self) -> Event:
-        return RenyiSelection(
-            self.epsilon,
-            self.delta,
-            self.groups,
-            self.order,
-            self.divergence,
-            self.aside,
-            self.held,
-            self.orders,
-        )
+        pair, spent = (self.epsilon, self.delta), (self.order, self.divergence, self.aside)
+        return RenyiSelection(*pair, self.groups, *spent, self.held, self.orders)
 
     @property
     def per_key(self) -> tuple[Fraction, Fraction]:
@@ -158,15 +150,7 @@ def make_group_selector(
     growth = selector.groups / 1.5 if held else 2.2 * math.log(selector.groups)
     if (3 + growth) * doubt > LONGEST_TABLE * float(selector.epsilon):
         return selector
-    other = RenyiGroupSelector(
-        selector.column,
-        selector.epsilon,
-        selector.delta,
-        selector.groups,
-        minimum=selector.minimum,
-        held=held,
-        orders=orders,
-    )
+    other = RenyiGroupSelector(**vars(selector), held=held, orders=orders)
     return other if other.divergence > 0 else selector
 
 

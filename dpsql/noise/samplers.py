@@ -21,7 +21,7 @@ from __future__ import annotations
 import itertools
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from functools import lru_cache, partial
 from typing import NamedTuple
@@ -69,14 +69,8 @@ def draw_floor(
     """
     out: Integers = np.empty(n, dtype=np.int64)
     bits = np.empty(n, dtype=np.bool_)
-    for start in range(0, n, DRAWS_AT_ONCE):
-        words = entropy.words(min(DRAWS_AT_ONCE, n - start))
-        stop = start + len(words)
-        bits[start:stop] = words & np.uint64(1)
-        cells = words >> np.uint64(12)
-        u = cells.astype(np.float64)
-        u += 0.5
-        u *= 2.0**-52
+    for part, words, cells, u in _draw_uniforms(n, entropy):
+        bits[part] = words & np.uint64(1)
         x, band = estimate(u)
         np.maximum(x, 0.5, out=x)  # x(U) is never negative: 0 has no lower edge to be near to
         whole = np.floor(x)
@@ -84,13 +78,26 @@ def draw_floor(
         x -= 0.5
         np.abs(x, out=x)
         x += band
-        out[start:stop] = whole
+        out[part] = whole
         for i in np.flatnonzero((x >= 0.5) | (u < TINY)):
             value = _refined(Uniform(int(cells[i]), 52, entropy), exact)
             if value >= INT64 and out.dtype != object:
                 out = out.astype(object)
-            out[start + int(i)] = value
+            out[part.start + int(i)] = value
     return out, bits
+
+
+def _draw_uniforms(
+    n: int, entropy: Entropy
+) -> Iterator[tuple[slice, NDArray[np.uint64], NDArray[np.uint64], Floats]]:
+    """Yield the places of some of ``n`` draws, their words, the words' first 52 bits, and the middles of these cells."""
+    for start in range(0, n, DRAWS_AT_ONCE):
+        words = entropy.words(min(DRAWS_AT_ONCE, n - start))
+        cells = words >> np.uint64(12)
+        u = cells.astype(np.float64)
+        u += 0.5
+        u *= 2.0**-52
+        yield slice(start, start + len(words)), words, cells, u
 
 
 def _refined(u: Uniform, exact: Callable[[Interval, int], tuple[int, int]]) -> int:
@@ -107,15 +114,12 @@ def draw_accepted(
 ) -> NDArray[np.bool_]:
     """Draw ``n`` booleans, TRUE with a probability within ``band`` of ``p``; ``exact`` settles close calls."""
     out = np.empty(n, dtype=np.bool_)
-    for start in range(0, n, DRAWS_AT_ONCE):
-        words = entropy.words(min(DRAWS_AT_ONCE, n - start))
-        stop = start + len(words)
-        cells = words >> np.uint64(12)
-        u = (cells.astype(np.float64) + 0.5) * 2.0**-52
-        u -= p[start:stop]
-        out[start:stop] = u < 0
-        for i in np.flatnonzero(np.abs(u) <= band[start:stop]):
-            out[start + int(i)] = exact(start + int(i), Uniform(int(cells[i]), 52, entropy))
+    for part, _, cells, u in _draw_uniforms(n, entropy):
+        u -= p[part]
+        out[part] = u < 0
+        for i in np.flatnonzero(np.abs(u) <= band[part]):
+            place = part.start + int(i)
+            out[place] = exact(place, Uniform(int(cells[i]), 52, entropy))
     return out
 
 

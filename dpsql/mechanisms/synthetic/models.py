@@ -184,8 +184,7 @@ class GraphicalModel:
         if self._joint is None:
             return self._count(columns)
         others = tuple(i for i in range(len(self.sizes)) if i not in columns)
-        summed: NDArray[np.float64] = self._joint.sum(axis=others).ravel()
-        return summed
+        return np.asarray(self._joint.sum(axis=others).ravel())
 
     @cached_property
     def _drawn(self) -> NDArray[np.int64]:
@@ -195,8 +194,7 @@ class GraphicalModel:
         """Count rows of the model, since a sum over a large model is compiled anew for each marginal."""
         place = np.ravel_multi_index(tuple(self._drawn[:, columns].T), [self.sizes[i] for i in columns])
         counted = np.bincount(place, minlength=math.prod(self.sizes[i] for i in columns))
-        scaled: NDArray[np.float64] = counted * np.float64(self.total / len(self._drawn))
-        return scaled
+        return np.asarray(counted * np.float64(self.total / len(self._drawn)))
 
     def draw_rows(self, rows: int) -> NDArray[np.int64]:
         with _in_doubles():
