@@ -4,22 +4,21 @@ One histogram has the rows by sign and by rung (rung j has sizes above 2**(j-1),
 rung in steps of 2**(j - PLACES), and for a variance the sum of squares. It determines, exactly, how many rows are outside
 any bound, and the sum clipped to any bound.
 
-*The search.* :data:`SEARCH` of epsilon pays for discrete Laplace noise on the rungs of both signs, of one row of each unit;
-the secret hash chooses the row. So a unit moves one number by 1, and the noise doesn't grow with the caps. If a number of
-rows is also released, it comes first and determines how many rows one row of the sample represents; otherwise the root of
-the caps is used. The bounds are chosen from the noisy numbers and are constants afterwards; bounds or none are charged
-alike.
+*The search.* :data:`SEARCH` of epsilon pays for discrete Laplace noise on the rungs of both signs, of one row of each unit,
+chosen by a secret hash. So a unit moves one number by 1, and the noise doesn't grow with the caps. If a number of rows is
+also released, it comes first and determines how many rows one row of the sample represents; otherwise the root of the caps
+is used. The bounds are constants afterwards; bounds or none are charged alike.
 
 *How far.* A bound may be at most three rungs above a rung that certainly has a row on it or on the three above: one, two or
 four neighbouring numbers add up to more than noise alone reaches anywhere, except with a public probability ``doubt``
 (:data:`ANYWHERE`, :data:`DECLARED`). So a bound of more than 8 times the largest value (rounded up to a power of two) has
 at most that probability, whatever the data. A sign without such a rung may have bounds as large as the other sign's.
 
-*Which.* Of these bounds, the pair with the least expected bias and noise is taken, with both ends considered at once: cuts
-on the two sides offset each other up to chance and model error. Too few rows are far out to show under noise. So the last
-visible rungs are continued by tails of many forms, each weighted by its likelihood under the noisy numbers of these and
-later rungs. From rung to rung the logarithm of the rows falls by a slope that bends by a constant (lognormal), by more each
-time (exponential, normal) or not at all (powers), or the rows break off. A wrong guess costs error, never privacy.
+*Which.* Of these bounds, the pair with the least expected bias and noise is taken: cuts on the two sides offset each other
+up to chance and model error. Too few rows are far out to show under noise. So the last visible rungs are continued by tails
+of many forms, each weighted by its likelihood under the noisy numbers of these and later rungs. From rung to rung the
+logarithm of the rows falls by a slope that bends by a constant (lognormal), by more each time (exponential, normal) or not
+at all (powers), or the rows break off. A wrong guess costs error, never privacy.
 
 Relation: ADD_REMOVE. Sensitivity: a unit with at most ``rows`` rows moves the rungs by at most ``rows`` in L1, over rungs
 and signs together. Guarantee: pure epsilon, of the noisy numbers (charged as noise on one number if a unit has one row,

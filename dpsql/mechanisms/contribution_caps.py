@@ -9,26 +9,23 @@ technique climbs from 1, mostly by doubling, and stops at the first cap with q o
 and loss are equal. The found cap is then a constant.
 
 Relation: ADD_REMOVE. Sensitivity: a unit counts once, with all of its rows together, so it adds between 0 and 1 to every q:
-1, and monotone. (Counted once for each of its groups, it would move q by their number.) The loss of a cap, the sum of
-``max(0, n - c)``, has unbounded sensitivity and is never asked. Guarantee: pure epsilon of the search
-(:mod:`dpsql.mechanisms.selection.above_threshold`), and of each choice its own. The choice was released before, so the whole
-is their adaptive composition, charged for the dearest choice. The caller's query must count each unit once.
+1, and monotone. The loss of a cap, the sum of ``max(0, n - c)``, has unbounded sensitivity and is never asked. Guarantee:
+pure epsilon of the search (:mod:`dpsql.mechanisms.selection.above_threshold`), and of each choice its own: their adaptive
+composition, charged for the dearest choice. The caller's query must count each unit once.
 
-If the questions' noise is large, one tolerance does badly: a small one passes rungs without rows above, up to the top; a
-large one stops too early. So each rung also asks about the rung two below it, with a larger tolerance, and about the one three
-below it, with a tolerance that statistics of 0 rows miss with probability :data:`RUNAWAY`. The proof allows each question its
-own tolerance.
+If the questions' noise is large, a small tolerance passes rungs without rows above, up to the top; a large one stops too
+early. So each rung also asks about the rung two below it, with a larger tolerance, and about the one three below it, with a
+tolerance that statistics of 0 rows miss with probability :data:`RUNAWAY`. The proof allows each question its own tolerance.
 
 ``halfway`` is for a cap that only has to suit most units, where a lower one loses nothing: of each unit a half is subtracted
 from q, so the search stops when at most half of the units gain. Then q moves by a half either way: the proof shifts the
 threshold by a half, and a question by 1.
 
-*Reports of cuts* are noisy counts of the rows removed by caps and bounds, for an analyst who may raise a cap. The total
-removed by a cap has unbounded sensitivity. So a unit counts for at most what the caps allow it to add to the answers: with
-caps of m rows in each of L groups, at most m L rows and L groups above the caps, and m L times the largest size of a value
-outside the bounds. One unit moves each number by at most that (ADD_REMOVE). Guarantee: that of the noises, which share the
-report's epsilon equally. The caller's query must apply these limits to each unit. Only notes are released: whether something
-is cut, and about how much; above twice the caps, "at least".
+*Reports of cuts* are noisy counts of the rows removed by caps and bounds, for an analyst who may raise a cap. A unit counts
+for at most what the caps allow it to add to the answers (otherwise the sensitivity would be unbounded): with caps of m rows
+in each of L groups, at most m L rows and L groups above the caps, and m L times the largest size of a value outside the
+bounds (ADD_REMOVE). Guarantee: that of the noises, which share the report's epsilon equally. The caller's query must apply
+these limits to each unit. Only notes are released: whether something is cut, and about how much.
 """
 
 from __future__ import annotations

@@ -4,20 +4,16 @@ Let ``F`` be a statistic rounded to a public grid of answers, 0 to C. The score 
 the larger of the distances from the data to the nearest table with ``F >= c`` and to the nearest one with ``F <= c``.
 An answer is chosen with probability proportional to ``exp(-rate length)``, exactly.
 
-Relation: ADD_REMOVE; tables contain values of a public grid, ``low`` to ``high``. Sensitivity: a distance to a set of
-tables moves by at most 1 if one row is added or removed, by the triangle inequality, and so does the larger of two. A
-unit with at most ``rows`` rows in a group moves a length by at most ``rows``; so with ``rate = epsilon / (2 rows
-groups)`` the choice is the exponential mechanism: pure epsilon over the groups of a unit, and of bounded range, without
-delta or test. The caller must clamp values to the grid, leave missing ones out, and bound a unit's rows in each group,
-and its groups, by rules that depend on that unit alone.
+Relation: ADD_REMOVE, over tables with values of a public grid, ``low`` to ``high``. Sensitivity: a distance to a set of
+tables moves by at most 1 per added or removed row, by the triangle inequality, and so does the larger of two. So a unit
+with at most ``rows`` rows in a group moves a length by at most ``rows``, and ``rate = epsilon / (2 rows groups)`` is the
+exponential mechanism: pure epsilon over the groups of a unit, and of bounded range, without delta or test. (Noise scaled
+to the local sensitivity would not be private: its scale would tell how far one row moves the answer.) The caller must
+clamp values to the grid, leave missing ones out, and bound a unit's rows and groups by rules that depend on it alone.
 
-Noise scaled to the local sensitivity would not be private: its scale reveals how far one row moves the answer, which
-one row may change from 0 to the whole range. Here only distances enter, and a row moves these by at most 1.
-
-Lengths follow from the answers k edits reach. Let M(k) and m(k) be the greatest and the least F of all tables at most k
-edits away: the length of an answer above F is the least k with ``M(k) >= c``, of one below the least k with ``m(k) <=
-c``. So the answers between M(k - 1) and M(k) form one run, and the work grows with k and the distinct values near the
-answer, not with the grid.
+Lengths follow from the answers k edits reach: with M(k) and m(k) the greatest and the least F at most k edits away, the
+length of an answer above F is the least k with ``M(k) >= c``, of one below the least k with ``m(k) <= c``. The answers
+between M(k - 1) and M(k) form one run, so the work grows with k and the distinct values near the answer, not the grid.
 
 *IQR.* ``x(u) - x(l)``, l = ceil(n/4), u = ceil(3n/4), 0 of fewer than two rows; x(i) is ``low`` for i < 1, ``high`` for
 i > n. Let ``net`` be the net number of added rows, l' and u' the ranks among n + net rows, and U = u' - net. The tables
@@ -25,8 +21,7 @@ k edits away reach outwards exactly the windows [x(l' - a), x(U + b)] with a + b
 added outside the ends, and e - net removed from between, if e is larger (:mod:`dpsql.mechanisms.ptr.iqr_scale`). They
 span ``u' - l' - net + e`` ranks from l' - e or later. With net + 4 for net, l' grows by 1, u' by 3 and e by 2: the
 windows span as many ranks, and begin from one rank earlier to one rank later. So only the four greatest net up to k
-matter. Inwards the windows are [x(l' + a), x(U - c)] with a + c = floor((k - net) / 2), and the four least net from -k
-suffice, likewise.
+matter. Inwards the windows are [x(l' + a), x(U - c)] with a + c = floor((k - net) / 2), and the four least net suffice.
 
 *Trimmed mean.* Of n rows the g = floor(p n) least and the g greatest are left out. For given numbers a of added and r
 of removed rows every order statistic, and so the mean, is greatest if the least rows are removed and the new ones are
@@ -39,14 +34,11 @@ so no answer is more than n edits away.
 
 Source: Asi and Duchi (2020), near instance-optimality in differential privacy; McSherry and Talwar (2007).
 
-Three ways to release one answer, with their expected errors: inverse sensitivity, PTR, noise for the whole range.
+EXPLAIN compares three ways to release one answer by their expected errors, from public numbers alone, for values spread
+evenly between the declared bounds, R apart (with n rows one rank is R / n):
 
-This is arithmetic on public numbers for EXPLAIN: no data are read, nothing is released, no guarantee depends on it. It
-assumes, and says, that values are spread evenly between the declared bounds; if the analyst gives no public number of
-rows, it assumes several. With n such rows one rank is R / n, for bounds R apart:
-
-    inverse sensitivity   k rows move a range or a trimmed mean by k R / (2 n), and each of them lowers an answer's weight by
-                          exp(-rate), so lengths above ln(1 / beta) / rate have probability beta
+    inverse sensitivity   k rows move a range or a trimmed mean by k R / (2 n); lengths above ln(1 / beta) / rate have
+                          probability beta
     PTR                   IQR: a factor of base ** noise of R / 2, if the noisy count finds a base for this many rows;
                           quantiles: exact if enough rows share the value, else NULL; needs a delta
     noise                 one row may move any of them by R, whatever n: Laplace noise of scale R / epsilon

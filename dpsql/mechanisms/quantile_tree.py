@@ -9,40 +9,38 @@ Relation: ADD_REMOVE. Sensitivity: a unit with at most w rows in a group moves t
 L1, and is in at most g groups. So noise of scale ``w * g * levels / epsilon`` on every count makes each level
 ``epsilon / levels``-DP over all groups. Guarantee: epsilon-DP, charged as noise on one number per level and group if a unit
 has one row in a group, else as a pure loss for each of these. The caller must clamp values to the grid, omit missing ones,
-and bound the rows of a unit in each group and the groups of a unit (or its rows over all groups, which move a level by at
-most w too).
+and bound the rows of a unit in each group and its groups (or its rows over all groups, which move a level by at most w too).
 
 Noise of an unread node is not drawn: it is independent of all that decides where to look, so the answers have the law of a
 fully drawn tree. This allows grids of millions of points and thousands of groups.
 
-The ends of an interval are free. An end has its own way from the top, on which the sums at a node's edges are linear in the
-noise: the children get equal parts of their sum's deficit, and nothing is clamped. So each edge's sum, less p times the sum
-of all, has known noise: of level k with m children, j of them before the edge and a part f of the next,
-
-    j + f^2 - (j + f)^2 / m     of a count's variance; at the top  j + f^2 - 2 p (j + f) + m p^2
-
-The upper end goes to the last child at whose start the sum isn't above the wanted rank by more than a margin, the lower end to
-the first at whose end it isn't below it by more. *Coverage, for any data:* the exact quantile x lies in one node of each
-level. The upper end leaves these nodes for a point below x only if at the start of one of them the sum is above its exact
-value by the margin, since no more rows than the wanted ones precede x. So the two ends of an interval, with one edge a level
-each, share 5 % (:func:`find_margins`), and other edges do not count. But many far edges have much noise, and one of them may
-look near. So an end does not go past an edge whose sum is above the wanted rank by a wider margin, by which all edges of the
-nodes of x together miss in a tenth of the cases.
-
-An edge's noise is a sum of independent Laplace noise with weights of at most 1. If it has the variance of n counts or more,
-its tail at a probability of 1/22 or less is no greater than that of n equal weights with the same variance, which has a
-closed form (:func:`_find_tail`). This is tested by the exact law, over trees of seven shapes; there is no proof of it.
-
-Reading starts from the top. The children of a node get equal parts of their sum's deficit; their sums from the left are
+*Reading* starts from the top. The children of a node get equal parts of their sum's deficit; their sums from the left are
 clamped to those at the node's ends, and made ascending: the mean of the running maximum and of the running minimum from the
 right. The child in which the wanted rank is reached is next. None of the three steps moves the sums further from the true
 ones than the farthest of them was, since the true ones ascend between the same ends. So at the found point they are off by
 at most the largest error of a sum of children on the way, added up over levels, whatever the data
 (:meth:`QuantileTree.bound_error`). A level's noise is independent of the way to it.
 
-*Expected errors in rank*, from public numbers alone. If rows are spread evenly, the exponential mechanism's error in rank
-has Laplace's law between the outermost rows. All choices are then sorted, which helps if quantiles are nearer to each other
-than their errors: the error of the k-th is that of the k-th of all choices in order, whose law is computed exactly.
+*The ends of an interval* are free. An end has its own way from the top, on which the sums at a node's edges are linear in
+the noise: children get equal parts of the deficit, and nothing is clamped. So each edge's sum, less p times the sum of all,
+has known noise: of level k with m children, j of them before the edge and a part f of the next,
+
+    j + f^2 - (j + f)^2 / m     of a count's variance; at the top  j + f^2 - 2 p (j + f) + m p^2
+
+The upper end goes to the last child at whose start the sum isn't above the wanted rank by more than a margin, the lower end
+to the first at whose end it isn't below it by more. Coverage, for any data: the exact quantile x lies in one node of each
+level. The upper end leaves these nodes for a point below x only if at the start of one of them the sum is above its exact
+value by the margin, since no more rows than the wanted ones precede x. So the two ends, with one edge a level each, share
+5 % (:func:`find_margins`). But many far edges have much noise, and one of them may look near: so an end does not go past an
+edge whose sum is above the wanted rank by a wider margin, by which all edges of the nodes of x miss in a tenth of the cases.
+
+An edge's noise is a sum of independent Laplace noise with weights of at most 1. If it has the variance of n counts or more,
+its tail at a probability of 1/22 or less is no greater than that of n equal weights with the same variance, which has a
+closed form (:func:`_find_tail`). This is tested by the exact law, over trees of seven shapes; there is no proof of it.
+
+*Expected errors in rank*, from public numbers alone: if rows are spread evenly, the exponential mechanism's error in rank
+has Laplace's law between the outermost rows. Sorting all choices helps if quantiles are nearer to each other than their
+errors: the error of the k-th is that of the k-th of all choices in order, whose law is computed exactly.
 """
 
 from __future__ import annotations

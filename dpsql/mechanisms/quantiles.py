@@ -2,47 +2,44 @@
 
     u(v) = -max(0, L - t, t - (L + E))     L values below v, E values equal to v, t the wanted rank
 
-The grid is every integer from ``low`` to ``high``. All points between two neighbouring values of the data share one
-utility, so the work grows with the number of distinct values, not with the length of the grid. Frequent values keep their
-weight; a mechanism over the *intervals* between values (Smith 2011) would never answer 5 for a hundred copies of 5.
+The grid is every integer from ``low`` to ``high``. All points between two neighbouring values share one utility, so the
+work grows with the distinct values, not with the grid. Frequent values keep their weight; a mechanism over the
+*intervals* between values (Smith 2011) would never answer 5 for a hundred copies of 5.
 
 Relation: ADD_REMOVE. Sensitivity for ``t = p n``: adding a row moves ``L - p n`` by ``1 - p`` or by ``-p``, so
 ``max(p, 1 - p)``, times the rows of a unit. Guarantee: pure epsilon and bounded range, divided equally over the quantiles
 of a column and over the groups of a unit. The caller must clamp values to the grid, omit missing ones, and bound the rows
-of a unit in each group and the groups of a unit.
+of a unit in each group and its groups.
 
 The least value has the rank ``min(k, n / 2)`` for a public k, so large that points outside the data have negligible
 weight: at rank 0 every point below the data would be as good as the true minimum.
 
-Intervals. A single quantile's interval is one more choice of this mechanism, for :data:`END_SHARE` of the quantile's epsilon
-for each end, so the quantile's own error in rank grows by a third at most. The released quantile q is public, so the choice
-is among nested intervals around q, whose ends grow away from q by about a half each (:meth:`Quantiles.list_nested`). An end
-that is half of the way to its bound or farther is the bound; the last interval is the whole grid. Interval k is to reach b
-rows beyond the wanted rank on both sides, and the one before it is not to. Its reach g(k) is the lesser of the rows between
-the wanted rank and its ends, negative if they are outside. An end at its bound does not limit the reach.
+*Intervals.* A single quantile's interval is one more choice of this mechanism, for :data:`END_SHARE` of the quantile's
+epsilon for each end, so the quantile's own error in rank grows by a third at most. The choice is among nested intervals
+around the released q, whose ends grow away from q by about a half each (:meth:`Quantiles.list_nested`). An end half of
+the way to its bound or farther is the bound; the last interval is the whole grid. Interval k is to reach b rows beyond the
+wanted rank on both sides, and the one before it is not to. Its reach g(k) is the lesser of the rows between the wanted
+rank and its ends, negative if they are outside; an end at its bound does not limit it.
 
     g(k) = min(U_k - t, t - L_k)     U_k values up to the interval's upper end, L_k values below its lower end
     u(k) = -max(0, b - g(k), g(k - 1) - b)
 
 One row moves t by p, and U_k and L_k by 0 or 1, so it moves every g, and every u, by at most ``max(p, 1 - p)``: the
-sensitivity above. Both ends share one choice, so each is twice as exact as if it had its own.
+sensitivity above. Publicly known rows move no score. Both ends share one choice, so each is twice as exact as alone.
 
 Coverage, for any data and any q: g ascends with k, the last one has no limit, and the first that is b or more has utility 0.
-Let k be the first interval that contains the exact quantile x. The intervals before k are the wrong ones. Each has a reach of
-0 at most, so it misses by b, and the interval with utility 0 is k or a later one. Each interval weighs at least a third more
-than the one before it (:func:`weigh_nested`), so all wrong ones weigh at most three times as much as the right one. So x is
-missed with odds of at most ``3 exp(-rate b)``, which determines b without the number of grid points. (b has :data:`BETWEEN`
-more, since x may be between two rows.)
-
-Publicly known rows move no score, so the sensitivity is as above.
+Let k be the first interval that contains the exact quantile x. Those before it have a reach of 0 at most, so they miss by
+b, and the interval with utility 0 is k or a later one. Each interval weighs at least a third more than the one before it
+(:func:`weigh_nested`), so all wrong ones weigh at most three times as much as the right one: x is missed with odds of at
+most ``3 exp(-rate b)``, which determines b. (b has :data:`BETWEEN` more, since x may be between two rows.)
 
 One row may be anywhere, so the least value's lower end is the lower bound. Its other end is the value itself if there are
-enough rows that it is not below the data, and the upper bound otherwise. This is a choice between two candidates: n - m, and
-0, for n rows and a public m. One row moves only one of the two scores, and only by 1, so its rate is epsilon, and the odds
-of the value are ``exp(rate (n - m))``. The value is below the data with probability at most ``points exp(-r n)`` for its own
-rate r (:meth:`Quantiles.count_needed`), which is 1 at some n. There the value is taken with probability 0.05 by the choice of
-m. With more rows this grows slower than the other probability falls, since r is the greater rate. So the interval misses
-with probability 0.05 at most. The greatest value's ends are the mirror image.
+enough rows that it is not below the data, and the upper bound otherwise: a choice between the scores n - m and 0, for n
+rows and a public m. One row moves only one of them, by 1, so its rate is epsilon. The value is below the data with
+probability at most ``points exp(-r n)`` for its own rate r (:meth:`Quantiles.count_needed`), which is 1 at some n. There
+the value is taken with probability 0.05 by the choice of m; with more rows this grows slower than the other probability
+falls, since r is the greater rate. So the interval misses with probability 0.05 at most. The greatest value's ends are the
+mirror image.
 """
 
 from __future__ import annotations

@@ -365,7 +365,7 @@ class CandidateScores(FastRoute[ScoredCandidates]):
         for place, counted in enumerate(self.histograms):
             moved = max((t.row for t in self.terms if t.histogram == place and t.clip is None), default=None)
             sums = (("v", moved),) if moved is not None and " AS v " in counted.query else ()
-            claim = RowsClaim(self.rows, moves=(("n", 1), *sums), limit=MAX_BINS + 1)
+            claim = RowsClaim(self.rows, moves=(("n", 1), *sums), limit=counted.limit)
             yield ClaimedText(counted.limited, claim, late=True)
             if counted.column is not None:
                 yield ClaimedText(counted.column, RowsClaim(self.rows), late=True)

@@ -313,6 +313,7 @@ class DoubleCells(NumberCells):
         return out
 
 
-def cut_blocks(values: NumberArray, size: int = BLOCK_ROWS) -> Iterable[NumberArray]:
+def cut_blocks(values: NumberArray, size: int | None = None) -> Iterable[NumberArray]:
     """Yield the parts of an array, by default those that fit a cache."""
+    size = size or BLOCK_ROWS
     return (values[start : start + size] for start in range(0, len(values), size))

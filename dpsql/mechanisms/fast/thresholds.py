@@ -92,7 +92,12 @@ class HistogramQuery:
     @property
     def limited(self) -> str:
         """The query with a limit of the rows processed here, plus one that shows that there are more."""
-        return f"SELECT * FROM ({self.query}) AS histogram LIMIT {MAX_BINS + 1}"
+        return f"SELECT * FROM ({self.query}) AS histogram LIMIT {self.limit}"
+
+    @property
+    def limit(self) -> int:
+        """The query's limit: a histogram with this many rows is not used."""
+        return MAX_BINS + 1
 
 
 def is_comparable(kind: pa.DataType) -> bool:

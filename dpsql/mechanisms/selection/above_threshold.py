@@ -12,14 +12,12 @@ factor 2. The proof allows statistics in any order, so questions may be chosen a
 
 On a path with h hits the loss is at most epsilon1 + h epsilon2 / c, which basic composition may use. ``refresh`` draws a fresh
 threshold for each round (the textbook's Sparse): then rounds that never began cost nothing under any accountant. The threshold's
-noise may be Gaussian instead (``sigma``), whose cost is proved in
-:class:`~dpsql.privacy.events.GaussianSparseVector`. The bound of Lebensold, Precup and Balle (2024) for Gaussian noise
-on the statistics too needs statistics with public bounds, and depends on the stopping time: it is not used.
+noise may be Gaussian instead (``sigma``), proved in :class:`~dpsql.privacy.events.GaussianSparseVector`. (The bound of Lebensold,
+Precup and Balle (2024) for Gaussian noise on the statistics too depends on the stopping time: it is not used.)
 
-A public shift corrects the threshold, so that a statistic at the threshold is found half the time: one-sided noise would find
-too much. With ``passes`` missed candidates are asked again, with fresh noise, while hits are left: this only extends the stream,
-and misses are free. More is found, the nearest to the threshold first. (Liu et al. 2024 correct thresholds and append queries for
-precision and recall.)
+A public shift corrects the threshold, so that a statistic at the threshold is found half the time. With ``passes`` missed
+candidates are asked again, with fresh noise, while hits are left: this only extends the stream, and misses are free. (Liu et al.
+2024 correct thresholds and append queries for precision and recall.)
 
 Candidates far below the noisy threshold are only counted: rare coins replace theirs, and heads are kept with the exact ratio
 (:func:`~dpsql.noise.selection.find_heads`). So hits have the law of a comparison of each candidate.

@@ -6,25 +6,22 @@
     gumbel             the k best after Gumbel noise of scale k / lambda, drawn once (Durfee, Rogers 2019)
 
 lambda = epsilon / (2 D), and epsilon / D if adding a unit moves all utilities in one direction (ADD_REMOVE only), for utilities
-that one unit moves by at most D. Adding one-sided exponential noise is permute-and-flip, not the exponential mechanism: the claim
-that they are equal, printed in a well-known text, already fails for two candidates, and charging one for the other would be
-wrong.
+that one unit moves by at most D. One-sided exponential noise is permute-and-flip, not the exponential mechanism, as a well-known
+text has it: that already fails for two candidates, and charging one for the other would be wrong.
 
 Gumbel noise drawn once orders the candidates as k exponential mechanisms of epsilon / k would peel them off, as the rest of the
-noise is Gumbel again. So the sampler peels, exactly, and pays for k choices of bounded range. The scores are those of all
-candidates together; for unequal sensitivities, the other methods recompute scores among the candidates left.
+noise is Gumbel again. So the sampler peels, exactly, and pays for k choices of bounded range, with the scores of all candidates
+together; for unequal sensitivities, the other methods recompute scores among the candidates left.
 
 ``MODE(x)`` is the exponential mechanism over the counts of a list of public values. A unit with at most ``rows`` rows in a group
-adds at most ``rows`` to any value's count, and takes from none, so the weight of a value is ``exp(epsilon count / rows)``. Pure
-epsilon and of bounded range, divided equally over the groups of a unit. It is the largest of a histogram with Gumbel noise; with
-Laplace noise of equal epsilon on every count the largest is no nearer to the most frequent. The caller must bound a unit's rows
-and groups by rules that depend on that unit alone, and choose the values independently of the data.
+adds at most ``rows`` to any value's count, and takes from none, so the weight of a value is ``exp(epsilon count / rows)``, of
+pure epsilon and of bounded range, divided equally over the groups of a unit. The caller must bound a unit's rows and groups by
+rules that depend on that unit alone, and choose the values independently of the data.
 
 For candidates of unequal sensitivities, the generalised mechanism (Raskhodnikova, Smith 2016) compares utilities less a
 multiple t of each one's sensitivity; its score moves by at most 1 whatever t is.
 
-The functions of probabilities are for teaching and for tests: their utilities are plain numbers and the noise is continuous; the
-product draws exactly from integers.
+The functions of probabilities are for teaching and for tests: their utilities are plain numbers and the noise is continuous.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Subsample and aggregate: any query, run exactly on blocks of privacy units, combined privately.
 
-Guarantee: that of the combiner if one of the k block results is replaced by any other (a unit is in one block, k is public and
-fixed). The query may be anything. Numbers are clamped to public bounds and rounded to a public grid of ``points`` steps; a block
-without a usable number counts as the public default. With ``bounds = AUTO`` (:class:`ConsensusMean`) the order of magnitude of
-a trimmed mean's move by one result is tested, instead of bounded by the owner (propose, test, release on the consensus of
-blocks: Dwork and Roth 2014, sections 7.1 to 7.3).
+Guarantee: that of the combiner if one of the k block results is replaced by any other (a unit is in one block, k is public
+and fixed). Numbers are clamped to public bounds and rounded to a public grid of ``points`` steps; a block without a usable
+number counts as the public default. With ``bounds = AUTO`` (:class:`ConsensusMean`) the order of magnitude of a trimmed
+mean's move by one result is tested instead (propose, test, release: Dwork and Roth 2014, sections 7.1 to 7.3).
 
 Sensitivities if one of k numbers in a range R changes (checked exhaustively in the tests): mean R/k; mean without the m
 smallest and largest R/(k - 2m); winsorised by limits taken from the numbers themselves (m+1)R/k, which is why that one uses
@@ -12,31 +11,29 @@ private limits instead; median R, which is why that one uses the exponential mec
 
 Sources: Nissim, Raskhodnikova and Smith (2007); Smith (2011); Dwork and Roth (2014) section 7.1.
 
-*Stable questions*: a stream of votes of blocks, answered exactly; only questions without consensus are paid.
-
-``DECLARE alarm STABLE`` divides the privacy units once into disjoint blocks. Each question runs exactly on every block, and a
-result is one vote. Its distance d is the number of units whose votes may change without changing the winner
-(``measure_votes_radius``). It is *stable*, and the winning vote is the answer, unless
+*Stable questions*, ``DECLARE alarm STABLE``: a stream of votes of blocks, answered exactly; only questions without consensus
+are paid. The units are divided once into disjoint blocks. Each question runs exactly on every block, and a result is one
+vote. Its distance d is the number of units whose votes may change without changing the winner (``measure_votes_radius``).
+It is *stable*, and the winning vote is the answer, unless
 
     - d + Geom(epsilon2 / (2 c))  >=  - bar + Geom(epsilon1)          c = max_unstable
 
-and then it is *unstable*: the answer is NULL, and one of c is paid. This is the sparse vector technique on the statistics -d with
-the threshold -bar, and the unstable questions are its hits; after the c-th it is closed. With ``refresh`` each round, which ends
-with an unstable question, has a separate threshold noise and a c-th of both epsilons.
+and then it is *unstable*: the answer is NULL, and one of c is paid. This is the sparse vector technique on the statistics -d
+with the threshold -bar; unstable questions are its hits, and after the c-th it is closed. With ``refresh`` each round, which
+ends with an unstable question, has a separate threshold noise and a c-th of both epsilons.
 
-Guarantee: (epsilon1 + epsilon2, delta), under substitution of the votes of one unit, hence under either relation of rows: a
-unit's block is independent of the other units, and the number of blocks is public. Proof. Take neighbours x and x', any way of
-asking, and call a question *bad* if x and x' have different winners. There d = 0 on both (a changed vote moves a lead by 2, so
-the lead was at most 2). Let G be the transcripts with no bad question found stable. On G the transcript is determined by the
-answers of the sparse vector: a stable answer is the same vote on both sides. d moves by at most 1, so each transcript in G is at
-most exp(epsilon1 + h epsilon2 / c) times as likely on x as on x', with h unstable questions; and G's complement has probability
-at most delta, as a question with d = 0 is found stable only if
+Guarantee: (epsilon1 + epsilon2, delta), under substitution of the votes of one unit, hence under either relation of rows.
+Proof. Take neighbours x and x', any way of asking, and call a question *bad* if x and x' have different winners. There d = 0
+on both (a changed vote moves a lead by 2, so the lead was at most 2). Let G be the transcripts with no bad question found
+stable. On G the transcript is determined by the answers of the sparse vector: a stable answer is the same vote on both
+sides. d moves by at most 1, so each transcript in G is at most exp(epsilon1 + h epsilon2 / c) times as likely on x as on x',
+with h unstable questions; and G's complement has probability at most delta, as a question with d = 0 is found stable only if
 
     Geom(epsilon1) > bar + Geom(epsilon2 / (2 c))  >=  bar .
 
-The noise of the question can only make it unstable. So all bad questions of a round together, however they were chosen, require
-the one threshold noise to be above the bar: the probability of that is exp(-epsilon1 (bar + 1)), whatever is asked and however
-often. The bar is the least at which this is at most delta, or delta / c for each of c rounds.
+The noise of the question can only make it unstable. So all bad questions of a round together, however they were chosen,
+require the one threshold noise to be above the bar, with probability exp(-epsilon1 (bar + 1)), however often is asked. The
+bar is the least at which this is at most delta, or delta / c for each of c rounds.
 
 Sources: Bassily, Thakkar and Thakurta (2018), with one-sided noise in place of Laplace noise, which makes bar and delta
 independent of the number of questions; Lyu, Su and Li (2017) for the cut-off.
