@@ -314,16 +314,12 @@ class Exact:
     @property
     def rows_per_unit(self) -> int:
         """Rows of one unit that may count in a group, or in total if the cap on all rows is the lower one."""
-        rows = self.caps.total if self.budgeted else self.caps.each
-        assert rows is not None, "rows per unit are unbounded"
-        return rows
+        return self.caps.bounds[0] if self.budgeted else self.rows_in_group
 
     @property
     def rows_in_group(self) -> int:
         """Rows of one unit that may count in one group."""
-        rows = self.caps.each
-        assert rows is not None, "rows per unit are unbounded"
-        return rows
+        return self.caps.bounds[1]
 
     @property
     def cuts_rows(self) -> bool:
@@ -488,22 +484,22 @@ class Exact:
             total = f"CAST({partial.name} AS HUGEINT)"
             weighed = weighing.sql(f"({total} // 2)" if partial.doubled else total, most, partial.low)
         # By Weighing's argument no value reaches these ends; they bound the text for the second lock.
-        low, high = (
-            f"{end * weighing.scale} * CAST(counted AS HUGEINT)"
-            if budgeted
-            else str(end * weighing.scale * self.rows_in_group)
-            for end in (partial.low, partial.high)
-        )
+        low, high = self._write_ends(partial, weighing.scale, "CAST(counted AS HUGEINT)" if budgeted else "")
         return f"LEAST(GREATEST({weighed}, {low}), {high})"
 
-    def _clamp(self, partial: Partial, budgeted: bool) -> str:
-        least, most = (end * (2 if partial.doubled else 1) for end in (partial.low, partial.high))
+    def _write_ends(self, partial: Partial, times: int, counted: str) -> tuple[str, str]:
+        """Return the ends of a unit's value, ``times`` those of a row for each row that counts."""
+        ends = (partial.low * times, partial.high * times)
         if partial.fixed:
-            low, high = str(least), str(most)
-        elif budgeted:
-            low, high = f"{least} * counted", f"{most} * counted"
+            low, high = map(str, ends)
+        elif counted:
+            low, high = (f"{end} * {counted}" for end in ends)
         else:
-            low, high = str(least * self.rows_in_group), str(most * self.rows_in_group)
+            low, high = (str(end * self.rows_in_group) for end in ends)
+        return low, high
+
+    def _clamp(self, partial: Partial, budgeted: bool) -> str:
+        low, high = self._write_ends(partial, 2 if partial.doubled else 1, "counted" if budgeted else "")
         value = partial.name
         if not (partial.low == 0 and not partial.fixed and partial.inner.startswith("COUNT")):
             value = f"GREATEST({value}, {low})"

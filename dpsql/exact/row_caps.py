@@ -56,12 +56,13 @@ class RowCaps:
     @property
     def squared(self) -> int:
         """The square of the L2 distance, in rows."""
-        total, each = self._bounds
+        total, each = self.bounds
         full, rest = divmod(total, each)
         return full * each**2 + rest**2
 
     @property
-    def _bounds(self) -> tuple[int, int]:
+    def bounds(self) -> tuple[int, int]:
+        """The total and each, which must be bounded."""
         assert self.total is not None and self.each is not None, "rows per unit are unbounded"
         return self.total, self.each
 
@@ -72,7 +73,7 @@ class RowCaps:
         exactly the L1 and the L2 distance. Otherwise each kind of noise has its own exact pair: all rows in one group,
         or one row in each of ``squared`` groups.
         """
-        total, each = self._bounds
+        total, each = self.bounds
         if total % each == 0:
             return each, total // each
         return (1, self.squared) if gaussian else (total, 1)

@@ -93,14 +93,6 @@ _SIGNIFICANT = 64.0
 """The least improvement of the fit, in variances, that justifies hidden cells, plus three for each: above any noise."""
 
 
-def _explains_more(
-    plain: _Fitted, others: _Fitted, places: Sequence[Places], other_places: Sequence[Places], more: int
-) -> bool:
-    """Return whether a table with ``more`` hidden cells fits so much better that they can't be empty."""
-    limit = _SIGNIFICANT + 3 * more
-    return plain.misfit(places) - others.misfit(other_places) > limit
-
-
 @dataclass(frozen=True)
 class Consistent:
     """The grouping sets of one statement.
@@ -126,10 +118,9 @@ class Consistent:
         finest, places, fitted = self._fit(tables, False)
         if any(self.open):
             others = self._fit(tables, True)
-            if any(
-                _explains_more(a, b, places, others[1], len(others[0]) - len(finest))
-                for a, b in zip(fitted, others[2], strict=True)
-            ):
+            limit = _SIGNIFICANT + 3 * (len(others[0]) - len(finest))
+            pairs = zip(fitted, others[2], strict=True)
+            if any(a.misfit(places) - b.misfit(others[1]) > limit for a, b in pairs):
                 finest, places, fitted = others
         out = list(tables)
         for j, (column, found) in enumerate(zip(self.sets[0].columns, fitted, strict=True)):

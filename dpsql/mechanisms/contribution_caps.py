@@ -53,7 +53,7 @@ from dpsql.noise.entropy import Entropy
 from dpsql.noise.samplers import draw_geometric
 from dpsql.noise.selection import flip_coins
 from dpsql.numerics import interval_arithmetic as ia
-from dpsql.numerics.exact_numbers import Integers, read_integers
+from dpsql.numerics.exact_numbers import read_integers
 from dpsql.privacy.events import Event, PureDP, SparseVector, compose_events
 
 CUT_SHARE = Fraction(1, 10)
@@ -343,7 +343,7 @@ class CapSearch(base.Operator):
             groups = int(reader(groups).column("n")[0].as_py())
         table = reader(self.query)
         ladder = self.ladder(groups)
-        sizes, units = (_list_integers(read_integers(table.column(name))) for name in (SIZE, UNITS))
+        sizes, units = (read_integers(table.column(name)).tolist() for name in (SIZE, UNITS))
         place = ladder.climb(ladder.measure(sizes, units), entropy)
         choice = self.choices[place]
         released = choice.release(base.hold_to(reader, choice), entropy)
@@ -419,10 +419,6 @@ class CapSearch(base.Operator):
 _WHAT = dict(zip(CAP_OPTIONS, ("groups", "rows", "rows in one group"), strict=True))
 """The noun that a cap counts, by its option."""
 _PLACES = b"dpsql_caps"
-
-
-def _list_integers(values: Integers) -> list[int]:
-    return [int(v) for v in values]
 
 
 def _mark(noisy: pa.Table | None, place: int) -> pa.Table:

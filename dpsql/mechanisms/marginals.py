@@ -483,7 +483,9 @@ class Marginals(base.Operator):
         axes = tuple(self._index(rows, place) for place in range(len(self.sizes)))
         noisy: dict[tuple[int, Statistic], Integers] = {}
         for statistic in self.table.statistics:
-            cells = _spread_out(read_integers(rows.column(statistic.column)), axes, self.sizes)
+            values = read_integers(rows.column(statistic.column))
+            cells: Integers = np.zeros(self.sizes, dtype=values.dtype)  # combinations without a row are 0
+            cells[tuple(index for index, _ in axes)] = values
             measured = {r.places: self._measure(cells, r, statistic, entropy) for r in self.residuals}
             for at, marginal in enumerate(self.marginals):
                 noisy[at, statistic] = self._put_together(marginal, measured)
@@ -491,12 +493,11 @@ class Marginals(base.Operator):
         kept: dict[Statistic, list[Integers]] = {s: [] for s in self.table.statistics}
         for at, marginal in enumerate(self.marginals):
             keys, order = self._list_cells(rows, axes, marginal, reader)
-            values = {s: noisy[at, s].reshape(-1)[order] for s in self.table.statistics}
-            ordered = sort_by_key(keys.append_column("at", pa.array(np.arange(len(order)))), self.table.keys)
+            ordered = sort_by_key(keys.append_column("at", pa.array(order)), self.table.keys)
             place = ordered.column("at").to_numpy()
-            values = {s: to_integers(v[place]) for s, v in values.items()}
-            parts.append(self._show(at, ordered.select(self.table.keys), values))
-            for statistic, column in values.items():
+            shown = {s: to_integers(noisy[at, s].reshape(-1)[place]) for s in self.table.statistics}
+            parts.append(self._show(at, ordered.select(self.table.keys), shown))
+            for statistic, column in shown.items():
                 kept[statistic].append(column)
         table = pa.concat_tables(parts, promote_options="permissive")
         whole = [to_integers(np.concatenate(columns)) for columns in kept.values()]
@@ -646,15 +647,6 @@ class Marginals(base.Operator):
 
 
 # -- exact arithmetic -------------------------------------------------------------------------------------------------
-
-
-def _spread_out(
-    values: Integers, axes: Sequence[tuple[Integers, Mapping[object, int]]], sizes: Sequence[int]
-) -> Integers:
-    """Return the finest cells as an array with an axis for each key; combinations without a row are 0."""
-    cells: Integers = np.zeros(sizes, dtype=values.dtype)
-    cells[tuple(index for index, _ in axes)] = values
-    return cells
 
 
 def _fits(values: Integers, factor: int) -> bool:

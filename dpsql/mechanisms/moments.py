@@ -195,24 +195,20 @@ class Sum(Output):
 
     def show(self, noisy: Noisy, confidence: float) -> Estimate:
         values, steps = noisy[self.statistic], self.steps
-        if self.whole > 1:
-            return self._show_steps(values, confidence)
-        if self.offset:
-            moved = self.offset * steps
-            steps = steps * moved.denominator
-            values = values.astype(object) * moved.denominator + moved.numerator
-        width = self.statistic.noise.half_width(confidence) * float(steps / self.steps)
-        span = FloatIntervals.around(values, width, steps)
+        width = self.statistic.noise.half_width(confidence)
+        if (
+            self.whole > 1
+        ):  # the nearest whole steps, and an interval around the exact sum in parts, which contains both
+            width = math.ceil(max(width, self.whole / 2))
+            span, steps = FloatIntervals.around(values, width, steps), steps / self.whole
+            values = to_integers([(2 * int(v) + self.whole) // (2 * self.whole) for v in values])
+        else:
+            if self.offset:
+                moved = self.offset * steps
+                steps = steps * moved.denominator
+                values = values.astype(object) * moved.denominator + moved.numerator
+            span = FloatIntervals.around(values, width * float(steps / self.steps), steps)
         value = _make_whole(values) if steps == 1 else make_doubles(divide_steps(values, steps))
-        return Estimate(value, make_doubles(span.low), make_doubles(span.high))
-
-    def _show_steps(self, parts: Integers, confidence: float) -> Estimate:
-        """Return the nearest whole steps, and an interval around the exact sum in parts, which contains both."""
-        steps, objects = self.steps / self.whole, parts.astype(object)
-        nearest = to_integers([(2 * int(v) + self.whole) // (2 * self.whole) for v in objects])
-        width = math.ceil(max(self.statistic.noise.half_width(confidence), self.whole / 2))
-        span = FloatIntervals.around(parts, width, self.steps)
-        value = _make_whole(nearest) if steps == 1 else make_doubles(divide_steps(nearest, steps))
         return Estimate(value, make_doubles(span.low), make_doubles(span.high))
 
     def errors(self, basis: ErrorBasis) -> Iterator[ExpectedError]:
@@ -323,18 +319,14 @@ class Variance(Output):
     @property
     def _most(self) -> float:
         """The greatest variance that the bounds allow."""
-        return float(self.bounds[1] - self.bounds[0]) ** 2 / (2 if self._of_sample else 4)
-
-    def _root(self, variance: Floats) -> Floats:
-        return np.sqrt(variance) if self.kind.startswith("stddev") else variance
+        return _reach(self) ** 2 / (2 if self._of_sample else 4)
 
     def _finish(self, population: Floats, count: Floats) -> Floats:
         """Return ``kind``'s number for a population variance, clamped to what the bounds allow."""
-        reach = float(self.bounds[1] - self.bounds[0]) ** 2
-        variance = np.clip(population, 0.0, reach / 4)
+        variance = np.clip(population, 0.0, _reach(self) ** 2 / 4)
         if self._of_sample:
             variance = np.minimum(variance * count / np.maximum(count - 1, 1.0), self._most)
-        return self._root(variance)
+        return np.sqrt(variance) if self.kind.startswith("stddev") else variance
 
     def show(self, noisy: Noisy, confidence: float) -> Estimate:
         per_square, steps, _ = (float(moment.steps) for moment in self.moments)

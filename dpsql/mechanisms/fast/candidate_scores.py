@@ -3,25 +3,21 @@
 The private rows are scanned once. For local data and counts, the compared column is counted as it streams by; else the engine
 returns, for every distinct value x, the number of rows and the sum of the added column. Then ``COUNT(*) FILTER (WHERE x >=
 c.v)``, ranges, equality and ``SUM(LEAST(x, c.b))`` are differences of running sums: exact, in integers. The route depends on
-types and on the candidates, never on private values.
-
-Sums clipped at many arbitrary thresholds (:class:`ClippedSums`) count rows in cells, as in
-:mod:`dpsql.mechanisms.fast.thresholds`, together with the exact sum of each cell's distances from its start.
+types and on the candidates, never on private values. Sums clipped at many arbitrary thresholds (:class:`ClippedSums`) count
+rows in cells, with the exact sum of each cell's distances from its start.
 
 :class:`CandidatePruning` and :class:`ThresholdPruning` find the few candidates that may win, or may be found by a noisy
-threshold, from coarse counts. The number of rows at or above a threshold is non-increasing in the threshold. So the counts at the
-ends of a cell of neighbouring integers bound the statistics of every candidate with a threshold in it, some dozen neighbours at a
-time; with the range of their factors, they bound the utilities from both sides.
+threshold. The number of rows at or above a threshold is non-increasing in the threshold, so the counts at the ends of a cell
+bound the statistics of every candidate with a threshold in it; with the range of their factors, they bound the utilities from
+both sides.
 
 *Choices.* Candidates are far if they would not be near the best even at their upper bounds, with the best at its lower
 bound. The law of the choice is that of all exact utilities: :class:`~dpsql.noise.selection.CandidateGaps` has the exact
-gaps of near candidates; that the others' exceed its reach, which is proved here; and the exact gap of any that is drawn, for
-which every integer is counted. Far ones are proposed with at least their probability and accepted with the exact ratio.
+gaps of near candidates, that the others' exceed its reach, which is proved here, and the exact gap of any that is drawn.
 
 *Thresholds.* Neighbours whose upper bounds are all far below the level are far; once enough neighbours reach it at their
-lower bounds, none after these is asked. The law of the hits is that of all exact statistics: the coin of a far candidate has
-a probability proved here to be below that of a rare one, and heads there are kept with the exact ratio
-(:func:`~dpsql.noise.selection.find_heads`).
+lower bounds, none after these is asked. The coin of a far candidate has a probability proved to be below that of a rare one,
+and heads there are kept with the exact ratio (:func:`~dpsql.noise.selection.find_heads`).
 """
 
 from __future__ import annotations
@@ -512,9 +508,8 @@ class PrunedCandidates:
 class CandidatePruning(FastRoute[PrunedCandidates]):
     """The candidates of a choice of ``top`` winners, with few of them scored; ``size`` is their number if known.
 
-    The route exists for one count per candidate, of rows on one side of its threshold, times factors of one sign. It is
-    not taken for few candidates, for more doubles than fit memory, nor for several winners of unequal sensitivities:
-    each winner's removal changes the others' scores.
+    The route exists for one count per candidate, of rows on one side of its threshold, times factors of one sign. It is not
+    taken for few candidates, nor for several winners of unequal sensitivities, each of whose removals changes the others' scores.
     """
 
     scores: CandidateScores

@@ -2,7 +2,7 @@
 
 Bounding contributions needs the totals of every unit, or of every pair of unit and group: a grouping of millions, the most
 expensive step. If the unit, the group and the values of a row fit 63 bits together, one sorted array takes a third of the
-time. If units (and their groups) are numbers without wide gaps, rows are counted in an array instead. Both read some 250,000
+time; if units (and their groups) are numbers without wide gaps, rows are counted in an array instead. Both read some 250,000
 rows at a time and yield totals in parts of whole units. Other data are read by the plan's own query.
 
 Both routes give totals with equally distributed bounds: per unit clamped or weighted, and at most ``groups`` groups of each
@@ -10,12 +10,10 @@ unit, or a number of rows shared by all its groups, by independent random number
 the number of rows) that stay in here: both release the same distribution, and read equally often.
 
 *Codes of units that are no small integers: texts, UUIDs, wide integers, timestamps.* Two units of one code would be bounded
-as one, and each would move an answer twice as far as its noise is made for. So all distinct units of a table's column are
-hashed once (:attr:`CodedUnit.hashes`, without condition or input of other statements); if two have equal hashes, there are no
-codes. Otherwise a unit's code is the rank of its hash, in some fourteen bytes a unit, inaccessible to SQL.
-
-Codes belong to one state of the data, whose lifetime the engine determines (:attr:`dpsql.mechanisms.base.Reader.unit_memory`).
-If others may change the data, codes are made for one statement, and only if all its texts see one state
+as one, and move an answer twice as far as its noise is made for. So all distinct units of a table's column are hashed once
+(:attr:`CodedUnit.hashes`); if two have equal hashes, there are no codes. Otherwise a unit's code is the rank of its hash.
+Codes are inaccessible to SQL, and belong to one state of the data (:attr:`dpsql.mechanisms.base.Reader.unit_memory`). If
+others may change the data, they are made for one statement, whose texts all see one state
 (:attr:`dpsql.mechanisms.base.Reader.snapshot`). A hash without a code ends the route: the plain query is read.
 """
 
@@ -114,8 +112,8 @@ class UnitCodes:
 class CodedUnit:
     """A table's unit column, and the texts that make its codes.
 
-    ``hashes`` returns the hash of each distinct unit, once; ``counts`` the number of the table's rows. ``place``, the table's
-    path and the column, is what the second lock requires both this text and the packed rows to read.
+    ``hashes`` returns the hash of each distinct unit, once; ``counts`` the number of the table's rows. The second lock requires
+    this text and the packed rows to read ``place``, the table's path and the column.
     """
 
     hashes: str
@@ -192,9 +190,9 @@ _BLOCK = 1 << 16
 class PackedRoute:
     """One way to the totals: the source of packed rows, and the query that finishes their totals.
 
-    ``source`` is a SELECT of ``u``, the integer ``keys`` and the columns in the values' SQL. ``final`` turns the totals
-    (the keys' columns, each tally, the units) into the rows of the plan's query. ``dense``: only if the public groups
-    are all numbers between the keys' ends.
+    ``source`` selects ``u``, the integer ``keys`` and the columns in the values' SQL. ``final`` turns the totals (the keys'
+    columns, each tally, the units) into the rows of the plan's query. ``dense``: only if the public groups are all numbers
+    between the keys' ends.
     """
 
     keys: tuple[str, ...]
@@ -537,11 +535,10 @@ def _held(y: str, low: int, high: int) -> str:
 class UnitTotal:
     """One exact integer per group: the total of a unit's rows in it, clamped to ``[low, high]``.
 
-    ``value`` None counts rows; else the rows that have it, or (``adds``) its sum, each less ``less``.
-
-    With ``rows``, it is weighed instead of clamped: each of a unit's n rows that have the value weighs
-    ``min(1, rows / n)``, in parts of ``scale``, a power of two, rounded down. Such a total may be too wide for 64 bits, so
-    it is two: of wholes, and of what is left of each unit's below one (:attr:`columns`).
+    ``value`` None counts rows; else the rows that have it, or (``adds``) its sum, each less ``less``. With ``rows``, it is
+    weighed instead: each of a unit's n rows that have the value weighs ``min(1, rows / n)``, in parts of ``scale``, a power of
+    two, rounded down. Such a total may be too wide for 64 bits, so it is two: of wholes, and of what is left of each unit's
+    below one (:attr:`columns`).
     """
 
     name: str
@@ -578,9 +575,8 @@ class UnitTotal:
 class PackedAggregation(FastRoute[pa.Table]):
     """The totals of the plain query, computed from packed rows.
 
-    ``ranges`` returns one row: ``n``, ``u_low``, ``u_high``, by key of any route its least and greatest (for coded
-    groups 0 and the last code), and ``listed``, the number of public groups. Without keys there is one route, whose
-    totals are the answer.
+    ``ranges`` returns one row: ``n``, ``u_low``, ``u_high``, by key of any route its least and greatest (for coded groups 0 and
+    the last code), and ``listed``, the number of public groups. Without keys there is one route, whose totals are the answer.
     """
 
     ranges: str
@@ -655,10 +651,9 @@ class PackedAggregation(FastRoute[pa.Table]):
         return self.coded is not None and read.remember(self.coded.hashes, units=True) is not None
 
     def is_worth_reading(self, read: base.Reader, plain: str) -> bool:
-        """Return whether this is likely faster than the plain query, which reads the same tables.
+        """Return whether this is likely faster than the plain query: rows may leave the engine, and are not few.
 
-        It is not if rows must stay in the engine, or if they are few. Without groups the plain query is faster for
-        more rows than with groups, and if units need codes that can't be cached.
+        Without groups the plain query is faster for more rows, and if units need codes that can't be cached.
         """
         if not read.room or read.reads_little(plain):
             return False

@@ -5,15 +5,13 @@ equal to itself) and dates. Integers and doubles are compared as doubles: each t
 
 *Rows below each of many arbitrary thresholds* are counted exactly as a column streams by. For integer thresholds near each
 other, every integer is counted (:mod:`dpsql.mechanisms.fast.column_counts`). Otherwise numbers are assigned to about as many
-cells as thresholds. In a cell with one threshold, a row is below, at or above it: one look-up and a comparison or two. In a
-cell with several, bisection finds a row's place among them, for a whole block of rows at once. No row is kept. Values affect
-only the time for the few rows in crowded cells.
+cells as thresholds: in a cell with one threshold, a row is below, at or above it; in a cell with several, bisection finds its
+place among them. No row is kept. Values affect only the time for the few rows in crowded cells.
 
-*Coarse cells, some of which are resolved into rows afterwards* (:class:`BinnedColumn`). Counts for a million thresholds need
-as many places in memory, accessed at random; a few thousand cells fit the processor's cache, which takes half the time. The
-rows are kept with their cells, so that those of a few cells can be resolved later. Nothing is read twice, so all counts are
-of the same rows. The cell is a monotone function of the number, for rows and thresholds: below a threshold are all rows of
-the cells before its cell, and some of those in it. Rows that exceed the memory limit are resolved as they arrive.
+*Coarse cells, some of which are resolved into rows afterwards* (:class:`BinnedColumn`): a few thousand cells fit the
+processor's cache, which takes half the time of a million thresholds. The rows are kept with their cells, so that those of a
+few cells can be resolved later, and nothing is read twice. The cell is a monotone function of the number: below a threshold
+are all rows of the cells before its cell, and some of those in it. Rows that exceed the memory limit are resolved at once.
 """
 
 from __future__ import annotations
@@ -145,9 +143,8 @@ class Thresholds:
     def edge(self, digits: int, after: bool) -> NDArray[np.int64]:
         """Return the integer edges of values with ``digits`` places made whole.
 
-        A value is below its edge (``after``: at most its edge) exactly if it is below the threshold (at most it). For a
-        double from 2**53 on, an infinity or NaN it is an end of 64 bits, which :func:`find_span` refuses; for values
-        with places, a number greater than all of them.
+        A value is below its edge (``after``: at most its edge) exactly if it is below the threshold (at most it). For a double
+        from 2**53 on, an infinity or NaN it is an end of 64 bits, which :func:`find_span` refuses.
         """
         if self.are_floats and digits:
             return self._decimal_edge(digits, after)

@@ -155,18 +155,12 @@ class _Spread(NamedTuple):
 class Iqr(RankedItem):
     """``IQR(x)``: the interquartile range times a base to the power of noise, if its magnitude is stable.
 
-    Proposal: no neighbour's range is more than a factor of the base away. Tested by the Scale statistic
-    (:func:`~dpsql.mechanisms.ptr.iqr_scale.measure_scale_radius`, a single test on the largest of several
-    discretisations). Released on a grid of 1/1024 of the logarithm, on which near pairs differ by at most 1025 steps,
-    the sensitivity that ``noise`` must have (:func:`iqr_sensitivity`), whatever the base. A stable range of 0 is
-    released as 0. If no base is given, a noisy count of the group's rows selects it: that count is released first, and
-    the rest is a mechanism for that base. Loss: count + test + noise.
-
-    Args:
-        noise: of the logarithm.
-        ends: the declared bounds, to which values and the answer are clamped.
-        base: public; a smaller one means less noise and more rows.
-        count: the noise of the count that selects the base; either this or ``base`` is given.
+    Proposal: no neighbour's range is more than a factor of the base away, tested by
+    :func:`~dpsql.mechanisms.ptr.iqr_scale.measure_scale_radius`. Released on a grid of 1/1024 of the logarithm, on which near
+    pairs differ by at most 1025 steps, the sensitivity that ``noise`` must have (:func:`iqr_sensitivity`), whatever the base. A
+    stable range of 0 is released as 0. Without a public ``base`` (a smaller one means less noise and more rows), a noisy
+    ``count`` of the group's rows selects it: that is released first, and the rest is a mechanism for that base. Loss: count +
+    test + noise. ``ends`` are the declared bounds, to which values and the answer are clamped.
     """
 
     name: str
@@ -568,12 +562,10 @@ class ProposedQuantile(_ProposedRanks):
 class ProposedIqr(_ProposedRanks):
     """``IQR(x, local_sensitivity => b)``: the interquartile range plus noise for sensitivity b, if no table nearby is worse.
 
-    If a row is added or removed, the range moves by no more than one of its quartiles does. Adding a row, with l and u
-    the ranks of the quartiles: if both ranks stay, both quartiles decrease or stay, and if both grow, both increase or
-    stay, so the range moves by at most the larger of the two moves; if u alone grows, a low row moves only the lower
-    quartile and a high row only the upper. (l grows only if u does.) Removal is the inverse. So a table without a gap
-    wider than b that a quartile can cross is not bad, and the smaller of the two distances is 1-Lipschitz and 0 at
-    every bad table.
+    If a row is added, the range moves by no more than one of its quartiles does: if both ranks stay, both quartiles decrease or
+    stay, and if both grow, both increase or stay; if the upper rank alone grows, a low row moves only the lower quartile and a
+    high row only the upper. (The lower grows only if the upper does.) Removal is the inverse. So a table without a gap wider than
+    b that a quartile can cross is not bad, and the smaller of the two distances is 1-Lipschitz and 0 at every bad table.
     """
 
     _probabilities = (Fraction(1, 4), Fraction(3, 4))

@@ -65,9 +65,8 @@ def find_rank(n: int, probability: Fraction) -> int:
 def convert_to_units(radius: int, rows: int) -> int:
     """Convert a radius in rows to one in privacy units with at most ``rows`` rows each.
 
-    Proof. Unit-level neighbours are at most m = ``rows`` row edits apart, so the row radius d moves by at most m, and floor(d
-    / m) by at most 1. If a unit-level neighbour answers differently, a table within m row edits does, so d <= m - 1 and
-    floor(d / m) = 0.
+    Unit-level neighbours are at most m = ``rows`` row edits apart, so the row radius d moves by at most m, and floor(d / m) by at
+    most 1. If one answers differently, a table within m row edits does, so d <= m - 1 and floor(d / m) = 0.
     """
     return radius // rows
 
@@ -80,17 +79,11 @@ def measure_quantile_radius(
     relation: Neighbours = Neighbours.ADD_REMOVE,
     cap: int | None = None,
 ) -> int:
-    """Measure the exact radius of the order statistic of rank ``ceil(p n)``.
+    """Measure the exact radius of the order statistic of rank ``ceil(p n)``, at most ``cap``.
 
-    Args:
-        below: the number of values smaller than the quantile.
-        upto: the number of values not larger.
-        probability: of the quantile.
-        cap: the largest radius that matters.
-
-    With first = below + 1 and last = upto the value stays as long as its rank is in [first, last]. After k edits the
-    target rank and the value's ranks move furthest if all k rows are added or all removed, on one side. The conditions
-    below are monotone in k, so bisection finds the largest k.
+    ``below`` values are smaller than the quantile, ``upto`` not larger. The value stays as long as its rank is in [below + 1,
+    upto]. After k edits the target rank and the value's ranks move furthest if all k rows are added or all removed, on one side.
+    The conditions are monotone in k, so bisection finds the largest k.
     """
     if n == 0 or not below < find_rank(n, probability) <= upto:
         return 0
@@ -111,15 +104,12 @@ def measure_quantile_radius(
 def measure_mode_radius(
     top: int, second: int, second_larger: bool, relation: Neighbours = Neighbours.ADD_REMOVE
 ) -> int:
-    """Measure the exact radius of the mode; the smallest value wins ties.
+    """Measure the exact radius of the mode of ``top`` rows (0: no rows); the smallest value wins ties.
 
-    Args:
-        top: the count of the mode (0: no rows).
-        second: the next largest count, 0 if there is no other value; among equals, that of the smallest value.
-        second_larger: whether the second value is larger than the mode, so that it loses ties.
-
-    A rival r needs ``top - count(r)`` edits to tie and one more if it loses ties; the runner-up by (count, value) is a
-    cheapest rival. A smaller value not yet present needs ``top``. Under SUBSTITUTE one edit narrows the gap by two.
+    ``second`` is the next largest count (of the smallest value among equals), 0 if there is no other value, and
+    ``second_larger`` whether that value loses ties with the mode. A rival r needs ``top - count(r)`` edits to tie and one more if
+    it loses ties; the runner-up by (count, value) is a cheapest rival. A smaller value not yet present needs ``top``. Under
+    SUBSTITUTE one edit narrows the gap by two.
     """
     if top == 0:
         return 0
@@ -137,12 +127,9 @@ def measure_argmax_radius(
 ) -> int:
     """Measure the radius of the group with the largest sum; the smallest key wins ties.
 
-    Args:
-        top, second: the two largest group sums. An absent group counts as a sum of 0, so ``second`` is taken as at least 0.
-        bound: the largest absolute contribution of one row to the sum of its one group.
-
-    The gap between the two sums moves by at most ``bound`` per added or removed row (twice that if one is replaced),
-    and the winner can't change before the gap is closed.
+    ``top`` and ``second`` are the two largest sums (an absent group counts as 0), and one row moves the sum of its group by at
+    most ``bound``. So the gap moves by at most ``bound`` per added or removed row (twice that if one is replaced), and the
+    winner can't change before it is closed.
     """
     gap = top - max(second, 0)
     step = bound if relation is Neighbours.ADD_REMOVE else 2 * bound
@@ -150,12 +137,10 @@ def measure_argmax_radius(
 
 
 def measure_votes_radius(top: int, second: int, per_block: int = 1) -> int:
-    """Measure the radius, in privacy units, of the winning vote; a unit changes at most ``per_block`` votes.
+    """Measure the radius, in privacy units, of the winning vote; a unit changes at most ``per_block`` votes (J).
 
-    A changed vote moves the gap by at most 2, so the winner is fixed for fewer than gap / (2 J) units; this is
-    ``ceil((c1 - c2) / (2 J)) - 1``, the book's distance for J runs rounded to an integer (a ceiling of a function that
-    is 1-Lipschitz in integer steps is 1-Lipschitz). The relation is substitution of block results: the number of votes
-    is public.
+    A changed vote moves the gap by at most 2, so the winner is fixed for fewer than gap / (2 J) units: ``ceil((c1 - c2) / (2 J))
+    - 1``, the book's distance rounded to an integer, which keeps it 1-Lipschitz. The relation is substitution of block results.
     """
     return max(-(-(top - second) // (2 * per_block)) - 1, 0)
 
@@ -168,28 +153,26 @@ def measure_gap_radius(
     cap: int,
     probability: Fraction = Fraction(1, 2),
 ) -> int:
-    """Measure the row edits to the nearest table whose quantile has local sensitivity above ``bound`` (ADD_REMOVE).
+    """Measure the row edits, at most ``cap``, to a table whose quantile has local sensitivity above ``bound`` (ADD_REMOVE).
 
     Args:
         n: number of values.
         first: the rank of the first of ``values``.
         values: ascending, at least those within ``cap + 3`` of the quantile's rank (ranks outside 1..n may be left out).
         bound: in the units of ``values`` (integers, so the comparison is exact).
-        cap: the result is clamped to this.
-        probability: of the quantile, the value of rank r(n) = :func:`find_rank`; the lower median by default.
+        probability: of the quantile, the value of rank r(n) = :func:`find_rank`.
 
-    If a row is added or removed, the value of rank r(n) moves across one of two gaps, below rank r or above it, and in
-    the worst case all the way: across the gap below if r(n + 1) = r(n) (a small value is added) or r(n - 1) = r(n) - 1
-    (a large one is removed), across the gap above if r(n + 1) = r(n) + 1 or r(n - 1) = r(n). z(0) is minus infinity and
-    z(n+1) infinity; a table of one row has a neighbour without an answer, and counts as bad like the empty one.
+    If a row is added or removed, the value of rank r(n) moves across one of two gaps, and in the worst case all the way: across
+    the gap below if r(n + 1) = r(n) or r(n - 1) = r(n) - 1, across the gap above if r(n + 1) = r(n) + 1 or r(n - 1) = r(n).
+    z(0) is minus infinity and z(n+1) infinity; a table of one row has a neighbour without an answer, and counts as bad.
 
-    So the bad tables are those with a gap wider than ``bound`` that has s values on its left and m - s on its right, s
-    being one of the :func:`_gap_places` of m. To make one out of x keep x(1..i) on the left and x(j..n) on the right
-    with x(j) - x(i) > bound (x(0) and x(n+1) are infinite), remove the j-i-1 values between, and restore the balance
-    with one edit for each row too many or too few on either side. Fewer do not suffice: in a bad table d edits away,
-    let x(i) be the last value kept on the left and x(j) the first kept on the right; all between were removed, and each
-    side has changed its number by the edits made there. For given i a larger j never helps, as each step removes one
-    row more and restores at most one. The minimum is the distance. It is a distance to a set, hence 1-Lipschitz.
+    So the bad tables are those with a gap wider than ``bound`` that has s values on its left and m - s on its right, s being one
+    of the :func:`_gap_places` of m. To make one out of x keep x(1..i) on the left and x(j..n) on the right with x(j) - x(i) >
+    bound (x(0) and x(n+1) are infinite), remove the j-i-1 values between, and restore the balance with one edit for each row too
+    many or too few on either side. Fewer do not suffice: in a bad table d edits away, let x(i) be the last value kept on the left
+    and x(j) the first kept on the right; all between were removed, and each side has changed its number by the edits made there.
+    For given i a larger j never helps, as each step removes one row more and restores at most one. The minimum is the distance
+    to a set, hence 1-Lipschitz.
     """
     if n < 2:
         return 0
@@ -259,19 +242,14 @@ class CountLevel(NamedTuple):
 
 
 def measure_jump_radius(levels: Sequence[CountLevel], bound: int, cap: int) -> int:
-    """Measure the row edits to a table whose mode may jump farther than ``bound`` (ADD_REMOVE); the smallest wins ties.
+    """Measure the row edits to a table whose mode may jump farther than ``bound`` (ADD_REMOVE), up to ``cap``.
 
-    Args:
-        levels: all counts that occur, each once.
-        bound: in the units of the values (integers, so the comparison is exact).
-        cap: the result is clamped to this.
-
-    If a row is added or removed, only a value whose count is at most 1 below the largest can become the mode. So the
-    mode of a table can jump farther than ``bound`` only if, for some T >= 1, no count is above T and two values farther
-    apart than that have T - 1 or more; absent values have 0, and are arbitrarily far away. The result is exactly the
-    distance to the nearest such table: for given T and two values, the rows above T are removed, and the missing ones
-    added. A distance to a set is 1-Lipschitz. (The direction of ties is ignored: the set may contain tables one edit
-    from a bad one.)
+    ``levels`` are all counts that occur, each once; ``bound`` is in the units of the values (integers, so comparisons are exact).
+    If a row is added or removed, only a value whose count is at most 1 below the largest can become the mode. So the mode can
+    jump farther than ``bound`` only if, for some T >= 1, no count is above T and two values farther apart than that have T - 1 or
+    more; absent values have 0, and are arbitrarily far away. The result is exactly the distance to the nearest such table: for
+    given T and two values, the rows above T are removed, and the missing ones added. A distance to a set is 1-Lipschitz. (The
+    direction of ties is ignored: the set may contain tables one edit from a bad one.)
     """
     levels = sorted(levels, reverse=True)
     if not levels:
@@ -400,13 +378,9 @@ class StabilityTest(ABC):
 class OptimalTest(StabilityTest):
     """Passes with the largest probability that (epsilon, delta) allows, for every radius at once.
 
-    For radius 0, 1, 2, ... that is p(0) = delta and p(r) = min(e^epsilon p(r-1) + delta, 1 - e^-epsilon (1 - p(r-1) -
-    delta), 1): the probabilities of keeping private groups, one unit later. Rounding costs power and no privacy.
-
-    Args:
-        epsilon: of the whole test; a unit in ``groups`` groups takes part in that many tests, with equal shares of
-            epsilon and delta.
-        slack: delta charged in addition, for failures outside the test.
+    That is p(0) = delta and p(r) = min(e^epsilon p(r-1) + delta, 1 - e^-epsilon (1 - p(r-1) - delta), 1): the probabilities of
+    keeping private groups, one unit later. Rounding costs power and no privacy. ``epsilon`` and ``delta`` are of the whole test,
+    in equal shares for the ``groups`` groups of a unit.
     """
 
     epsilon: Fraction
@@ -453,15 +427,9 @@ class OptimalTest(StabilityTest):
 class ThresholdTest(StabilityTest):
     """Passes if radius plus Gaussian noise exceeds a threshold that noise alone exceeds with probability delta.
 
-    The noise is a rounded Gaussian on a grid of 1/1024 edit: round(radius + N) is post-processing of a Gaussian
-    mechanism of sensitivity 1, hence exactly 1/sigma-GDP, and the threshold is rounded up. So the noisy distance may be
-    released: near pairs pay for it, and far pairs have equal distances, 0.
-
-    Args:
-        sigma: standard deviation in edits.
-        delta: of a far pair, per group.
-        epsilon: the loss of a near pair in addition to delta, see :func:`make_stability_test`.
-        slack: delta charged in addition, for failures outside the test.
+    On a grid of 1/1024 edit, round(radius + N) is post-processing of a Gaussian mechanism of sensitivity 1, hence exactly
+    1/sigma-GDP, and the threshold is rounded up. So the noisy distance may be released: near pairs pay for it, and far pairs have
+    equal distances, 0. ``sigma`` is in edits, ``delta`` that of a far pair and ``epsilon`` the loss of a near pair, per group.
     """
 
     sigma: Fraction
@@ -507,12 +475,11 @@ STABILITY_TESTS = tuple(word.upper() for row in ARGUMENT_NAMES if row.name == "t
 def make_stability_test(
     kind: str, epsilon: Fraction, delta: Fraction, groups: int = 1, slack: Fraction = Fraction(0)
 ) -> StabilityTest:
-    """Build a test that is (epsilon, delta)-DP over the groups of one unit.
+    """Build a test that is (epsilon, delta)-DP over the groups of one unit, ``slack`` included.
 
-    ``PURE`` keeps near pairs within epsilon and passes at the lead of proposition 7.2 in Dwork and Roth (2014), or
-    sooner; ``GAUSSIAN`` is calibrated so that near pairs keep (epsilon, delta) (analytic calibration, as for noisy
-    aggregates): it needs about twice the lead, and about a fifteenth of the rho. ``AUTO`` selects the one that passes
-    sooner. ``slack`` is subtracted from delta, so that the charge stays (epsilon, delta).
+    ``PURE`` keeps near pairs within epsilon and passes at the lead of proposition 7.2 in Dwork and Roth (2014), or sooner;
+    ``GAUSSIAN`` is calibrated so that near pairs keep (epsilon, delta): it needs about twice the lead, and about a fifteenth of
+    the rho. ``AUTO`` selects the one that passes sooner.
     """
     if not 0 <= slack < delta:
         raise ValueError("no delta is left for the test")
@@ -600,13 +567,9 @@ class StableItem(ABC):
 class Stable(Operator):
     """``SELECT WITH PTR``: one or more items, for the whole table or for each public group.
 
-    Args:
-        keys: names of the grouping columns, in every item's values query too; () for one row.
-        groups: the query of the public groups' ``keys``, in the order of the result. It must read public tables and
-            literals only.
-
-    Guarantee: the composition of the items' events. Groups are disjoint, so a unit takes part only in the tests of its
-    own groups: the number each item's test and noise are calibrated to.
+    ``groups`` is the query of the public groups' ``keys``, in the order of the result; it must read public tables and literals
+    only. Guarantee: the composition of the items' events. Groups are disjoint, so a unit takes part only in the tests of its own
+    groups: the number each item's test and noise are calibrated to.
     """
 
     items: tuple[StableItem, ...]

@@ -212,10 +212,10 @@ def _count_edits(
 ) -> int:
     """Count the added or removed rows until U is at least ``limit``, or less than ``below``, up to ``most``.
 
-    For each change ``net`` of n, let low' and high' be the ranks of n + net rows, high' less ``net`` since rows are
-    counted from below. An outer window that lacks e ranks takes at least e rows added at its ends, and the removal of e
-    - net of those between: max(|net|, 2e - net) edits. An inner one with s ranks too many takes at least s removals,
-    and s + net additions between: max(|net|, 2s + net). A table with too few kept rows has no bound, and takes ``|net|``.
+    For each change ``net`` of n, let low' and high' be the ranks of n + net rows, high' less ``net`` since rows are counted from
+    below. An outer window that lacks e ranks takes at least e rows added at its ends, and the removal of e - net of those
+    between: max(|net|, 2e - net) edits. An inner one with s ranks too many takes max(|net|, 2s + net), likewise. A table with too
+    few kept rows has no bound, and takes ``|net|``.
     """
     best = most
     change = 0
@@ -256,16 +256,15 @@ class _Scaled(NamedTuple):
 class Trimmed(RankedItem):
     """The mean or the variance of the middle values, plus noise for the tested scale.
 
-    Without a proposal two rows of bins are tested in turn, and the first stable one gives the scale. If a pair of
-    neighbours has one bin in a row, only the decision and the noise distinguish it; if it has two, the row passes with
-    probability at most the test's delta on both. Loss: two tests and the noise; with a proposal one test. A unit with
-    up to ``rows`` rows moves the answer by at most ``rows`` times the bin's end.
+    Without a proposal two rows of bins are tested in turn, and the first stable one gives the scale. If a pair of neighbours has
+    one bin in a row, only the decision and the noise distinguish it; if it has two, the row passes with probability at most the
+    test's delta on both. Loss: two tests and the noise; with a proposal one test. A unit with up to ``rows`` rows moves the
+    answer by at most ``rows`` times the bin's end.
 
     Args:
         values: the values query; v is a whole number of grid steps, small enough for exact sums of its powers.
         power: 1 for a mean, 2 for a variance.
         trim: the fraction left out at either end, public.
-        test: of each row of bins, or of the proposal.
         noise: of the answer on a grid of 1/1024 of the scale.
         proposed: the bound on one unit's move of the answer, in grid steps (squared, for a variance).
         sample: whether the variance divides by one less than the number of values.

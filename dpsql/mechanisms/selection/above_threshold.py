@@ -439,12 +439,9 @@ def make_answers(
 class InteractiveThreshold:
     """A noisy threshold for adaptively chosen questions.
 
-    Questions of different sensitivities share the threshold noise: a statistic q of sensitivity D is compared as q / D
-    with T / D, so that every question has sensitivity 1; noise is drawn in steps of 1/1024 of that. DECLARE reserves
-    the whole cost; the noisy threshold exists only in this object and process.
-
-    Later questions are unknown when the threshold is drawn, and one unit may move some up and some down, so the noise
-    is never the monotone one, even if all questions so far are counts.
+    A statistic q of sensitivity D is compared as q / D with T / D, so that every question has sensitivity 1 and all share the
+    threshold noise, in steps of 1/1024 of that. DECLARE reserves the whole cost; the noisy threshold exists only in this object
+    and process. One unit may move some later questions up and some down, so the noise is never the monotone one.
     """
 
     _FINE = 1024
@@ -494,8 +491,7 @@ class InteractiveThreshold:
     def compare(self, value: int, threshold: int, sensitivity: int) -> int | None:
         """Return how far a statistic is above the noisy threshold, in steps of sensitivity / 1024; None if it is below.
 
-        The statistic is compared in these steps, rounded down: its sensitivity is exactly 1024 of them, so the gap
-        reveals nothing about the remainder.
+        The statistic is rounded down to these steps: its sensitivity is exactly 1024, so the gap hides the remainder.
         """
         with self._lock:
             if self.exhausted:

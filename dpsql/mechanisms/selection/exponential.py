@@ -161,8 +161,8 @@ class ExponentialChoice(ScoredOperator):
     """``EXPMECH(utility, ...)`` over candidates.
 
     Args:
-        batches: queries that return, for all candidates together, ``columns``, their place ``dpsql_ord``, the utility
-            ``dpsql_score`` in grid steps, and with ``varying`` each candidate's ``dpsql_sensitivity``.
+        batches: queries that return, for all candidates together, ``columns``, their place, the utility in grid steps, and with
+            ``varying`` each candidate's sensitivity.
         sensitivity: the most that one privacy unit moves any utility, in grid steps.
         epsilon: of the choice; with ``top`` winners, peeled one by one, each gets an equal part.
         answer: the name of the fresh utilities' column, and their share of epsilon.
@@ -262,30 +262,23 @@ class ExponentialChoice(ScoredOperator):
         left: NDArray[np.intp] = np.arange(len(scores))
         winners: list[int] = []
         for _ in range(min(self.top, len(scores))):
-            mine, moved = scores[left], own[left]
+            mine, moved, rate = scores[left], own[left], equal
+            field: Integers | CandidateGaps = mine
             if bool((moved != moved[0]).any()):
-                won = self._one_unequal(mine, moved, rates.margin(len(scores)), rates.unequal, entropy)
-            else:
-                won = self._one(mine, equal, entropy)
+                rate, margin = rates.unequal, rates.margin(len(scores))
+                field = compute_generalised_gaps(mine, moved, margin, rate)
+            won = self._way.choose(field, rate, entropy)
             winners.append(int(left[won]))
             left = np.delete(left, won)
         return winners
 
     def _peel(self, field: CandidateGaps, rate: Fraction, entropy: Entropy) -> list[int]:
         """Choose the winners among candidates of equal sensitivities."""
-        winners = [self._one(field, rate, entropy)]
+        winners = [self._way.choose(field, rate, entropy)]
         while len(winners) < min(self.top, field.size):
             field = field.without(winners[-1])
-            winners.append(self._one(field, rate, entropy))
+            winners.append(self._way.choose(field, rate, entropy))
         return winners
-
-    def _one(self, scores: Integers | CandidateGaps, rate: Fraction, entropy: Entropy) -> int:
-        return self._way.choose(scores, rate, entropy)
-
-    def _one_unequal(
-        self, scores: Integers, own: Integers, margin: int, rate: Fraction, entropy: Entropy
-    ) -> int:
-        return self._one(compute_generalised_gaps(scores, own, margin, rate), rate, entropy)
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
         """Return the utility bounds of Dwork and Roth (theorem 3.11, corollary 3.12), or of :meth:`_ahead` for unequal ones."""

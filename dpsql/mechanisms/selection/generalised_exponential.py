@@ -78,10 +78,10 @@ def compute_generalised_gaps(
 ) -> CandidateGaps:
     """Compute the gaps of candidates by their scores; those far below the best are only counted.
 
-    The best is b, the candidate farthest ahead (a_r = u_r - t D_r is largest): its score is 0. A candidate's score is
-    at most that against b alone, so one with a_b - a_r > c (D_r + D_b) is more than c below. And no far candidate
-    attains a near one's minimum: as r scores at least -c against b, s gives less only if a_b - a_s <= c (D_b - D_s),
-    and then s is near. So the hull of the near ones suffices for their scores.
+    The best is b, the candidate farthest ahead (a_r = u_r - t D_r is largest): its score is 0. A candidate's score is at most
+    that against b alone, so one with a_b - a_r > c (D_r + D_b) is more than c below. And no far candidate attains a near one's
+    minimum: r scores at least -c against b, so s gives less only if a_b - a_s <= c (D_b - D_s), and then s is near. So the hull
+    of the near ones suffices for their scores.
     """
     c = compute_spread(rate)
     if c is None or len(utilities) < FEW_CANDIDATES:
