@@ -490,7 +490,7 @@ class Exact:
     def _write_ends(self, partial: Partial, times: int, counted: str) -> tuple[str, str]:
         """Return the ends of a unit's value, ``times`` those of a row for each row that counts."""
         ends = (partial.low * times, partial.high * times)
-        if partial.fixed:
+        if partial.fixed and partial.weighing is None:
             low, high = map(str, ends)
         elif counted:
             low, high = (f"{end} * {counted}" for end in ends)
