@@ -65,6 +65,8 @@ _VALUES = {
 }
 """A value of each type, accepted in some form by all existing casts."""
 _NO_CAST = "Unimplemented type for cast"
+Node = Mapping[str, Any]
+"""A node of DuckDB's plans and parse trees."""
 _SWALLOWS = ("CASE_EXPR", "OPERATOR_TRY")
 """Kinds of nodes below which an expression may not be evaluated, or may fail silently."""
 MAX_TRIED = 1000
@@ -123,7 +125,7 @@ def _refusal(what: str, target: str, sqlstate: str = "") -> BindError:
     return error
 
 
-def _list_casts(plan: object) -> Iterator[tuple[Mapping[str, Any], Any, bool]]:
+def _list_casts(plan: object) -> Iterator[tuple[Node, object, bool]]:
     """Yield each cast's operand, type, and whether it is certainly evaluated if there is a row; TRY_CAST is excluded."""
     waiting = deque([(plan, True)])
     while waiting:
@@ -159,7 +161,7 @@ def _write_type(kind: object) -> str | None:
     return str(name) if name in _VALUES or name == "VARCHAR" else None
 
 
-def _write_value(kind: Mapping[str, Any]) -> str | None:
+def _write_value(kind: Node) -> str | None:
     """Return a value of a type, as a cast of ours; None if unknown here."""
     name, info = kind.get("id"), kind.get("type_info") or {}
     if name == "LIST":
@@ -195,7 +197,7 @@ class Sent:
 
     which: str
     sql: str
-    relations: Mapping[str, Any]
+    relations: Mapping[str, object]
     public: Mapping[str, tuple[Sequence[tuple[str, str]], pa.Table | None]]
     most: int | None = None
 
@@ -453,7 +455,7 @@ def check_public(sql: str, relations: Iterable[str], columns: Iterable[str]) -> 
     return _may_grow(nodes)
 
 
-def _may_grow(nodes: Sequence[Mapping[str, object]]) -> bool:
+def _may_grow(nodes: Sequence[Node]) -> bool:
     """Return whether a query may make texts that are much longer than its inputs and literals.
 
     A concatenation adds a literal, or doubles its input; so do casts of nested values. Aggregation of rows into one
@@ -478,14 +480,14 @@ def _may_grow(nodes: Sequence[Mapping[str, object]]) -> bool:
     return doublings > MAX_DOUBLINGS or quoted << doublings > MAX_LITERAL_GROWTH
 
 
-def _count_variable(call: Mapping[str, Any]) -> int:
+def _count_variable(call: Node) -> int:
     """Return the number of non-literal arguments of a call, which versions of DuckDB write in two ways."""
     given = call.get("children")
     items = [item["expression"] for item in call["arguments"]] if given is None else given
     return sum(item.get("class") != "CONSTANT" for item in items)
 
 
-def _quoted_text(node: Mapping[str, Any]) -> str:
+def _quoted_text(node: Node) -> str:
     """Return the text of a literal; empty for any other node."""
     if node.get("class") != "CONSTANT":
         return ""
@@ -508,7 +510,7 @@ def _make_refusal(name: str) -> BindError:
     return error
 
 
-def _walk(tree: object) -> Iterator[Mapping[str, Any]]:
+def _walk(tree: object) -> Iterator[Node]:
     waiting = [tree]
     while waiting:
         node = waiting.pop()
@@ -521,7 +523,7 @@ def _walk(tree: object) -> Iterator[Mapping[str, Any]]:
             waiting.extend(node)
 
 
-def _check_expression(node: Mapping[str, Any], written: set[str]) -> None:
+def _check_expression(node: Node, written: set[str]) -> None:
     kind = node["class"]
     if kind not in _EXPRESSIONS:
         raise BindError(f"{str(kind).lower().replace('_', ' ')} isn't supported above the private part.")
@@ -535,7 +537,7 @@ def _check_expression(node: Mapping[str, Any], written: set[str]) -> None:
             raise _make_refusal(names[0].lower())
 
 
-def _check_relation(node: Mapping[str, Any], named: set[str]) -> None:
+def _check_relation(node: Node, named: set[str]) -> None:
     kind = node["type"]
     if not isinstance(kind, str) or kind.endswith("_TYPE_INFO") or "id" in node:
         return  # the type of a cast
@@ -554,7 +556,7 @@ def _check_relation(node: Mapping[str, Any], named: set[str]) -> None:
             raise BindError(f"{name} can't be read above the private part.", hint=hint)
 
 
-def _list_with_names(nodes: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+def _list_with_names(nodes: Iterable[Node]) -> Iterator[str]:
     for node in nodes:
         if isinstance(node.get("map"), list):
             yield from (str(item["key"]) for item in node["map"] if isinstance(item, dict) and "key" in item)
@@ -562,7 +564,7 @@ def _list_with_names(nodes: Iterable[Mapping[str, Any]]) -> Iterator[str]:
             yield str(node.get("cte_name", ""))
 
 
-def _list_aliases(nodes: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+def _list_aliases(nodes: Iterable[Node]) -> Iterator[str]:
     """Yield all column names that the query defines."""
     for node in nodes:
         if isinstance(node.get("alias"), str):

@@ -269,7 +269,7 @@ def read_heading(path: str, text: Format) -> list[str]:
     )
 
 
-def _read_csv(lines: Iterator[str], text: Format) -> Any:
+def _read_csv(lines: Iterator[str], text: Format) -> Iterator[list[str]]:
     alone = text.escape == text.quote
     return csv.reader(
         lines,
@@ -284,7 +284,7 @@ def _read_csv(lines: Iterator[str], text: Format) -> Any:
 def read_quoted_records(path: str, text: Format, skip: bool) -> pa.RecordBatchReader:
     """Return records, with quoted fields that may span lines, as a column `fields` of lists of texts."""
 
-    def rows() -> Iterator[list[Any] | None]:
+    def rows() -> Iterator[list[str | None] | None]:
         if is_sheet(path):
             yield from _read_sheet(path, text)
             return
@@ -302,7 +302,7 @@ def read_quoted_records(path: str, text: Format, skip: bool) -> pa.RecordBatchRe
                 if row:
                     yield [f if f.isascii() else _SURROGATES.sub(UNDECODABLE, f) for f in row]
 
-    def records() -> Iterator[list[Any] | None]:
+    def records() -> Iterator[list[str | None] | None]:
         for index, row in enumerate(rows()):
             if index == 0 and row and row[0]:
                 row[0] = row[0].removeprefix("\ufeff")
@@ -312,7 +312,7 @@ def read_quoted_records(path: str, text: Format, skip: bool) -> pa.RecordBatchRe
     return _batch(records(), FIELDS_SCHEMA)
 
 
-def _batch(records: Iterator[Any], schema: pa.Schema) -> pa.RecordBatchReader:
+def _batch(records: Iterator[object], schema: pa.Schema) -> pa.RecordBatchReader:
     """Return records as batches of one column, at least one batch."""
 
     def parts() -> Iterator[pa.RecordBatch]:

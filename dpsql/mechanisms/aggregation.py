@@ -88,7 +88,7 @@ def _is_moment(kind: pa.DataType) -> bool:
     return bool(pa.types.is_temporal(kind) and not pa.types.is_interval(kind))
 
 
-def _read_raw(scalar: Any) -> object:
+def _read_raw(scalar: pa.Scalar) -> object:
     kind = scalar.type
     if not scalar.is_valid:
         return None
@@ -253,7 +253,7 @@ class Aggregation(base.Operator):
         table = self.read_kept(read, entropy)
         runs = self._list_runs(table)
         noisy = {s: add_noise(s.noise, self._exact(table, s.column), runs, entropy) for s in self.statistics}
-        columns: dict[str, Any] = {key: table.column(key) for key in self.keys}
+        columns: dict[str, pa.Array] = {key: table.column(key) for key in self.keys}
         del table  # of ten million groups: the exact columns are as large as the released ones
         shown = self._show(columns, noisy)
         # A count of 2**63 and more is shown as the most that a BIGINT holds.
@@ -303,7 +303,7 @@ class Aggregation(base.Operator):
                     table = table.set_column(place, name, table.column(name).cast(pa.int64()))
         return table
 
-    def _exact(self, table: pa.Table, column: str) -> Any:
+    def _exact(self, table: pa.Table, column: str) -> Integers:
         if not self.keys and table.num_rows == 0:
             return np.zeros(1, dtype=np.int64)
         if not self.keys and table.num_rows > 1:
@@ -459,7 +459,7 @@ class Together(base.Operator):
 
     def release(self, read: base.Read, entropy: Entropy) -> base.Release:
         reader = base.add_salt(read, self.queries, entropy)
-        columns: dict[str, Any] = {}
+        columns: dict[str, pa.Array] = {}
         answers: list[Answered] = []
         events: list[Event] = []
         groups: list[Group] = [()]

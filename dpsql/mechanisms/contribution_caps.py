@@ -38,7 +38,6 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -125,8 +124,8 @@ class CutReport(Part):
         return Answered({}, self.event, tuple(notes))
 
     def _note(self, number: CutNumber, table: pa.Table, entropy: Entropy) -> str:
-        exact: Any = read_integers(table.column(number.column)) if table.num_rows else [0]
-        noisy = int(number.noise.add(exact[:1], entropy)[0]) / float(number.steps)
+        exact = int(read_integers(table.column(number.column))[0]) if table.num_rows else 0
+        noisy = int(number.noise.add([exact], entropy)[0]) / float(number.steps)
         reach = number.reach(self.level)
         if noisy <= reach:
             return f"cut: {number.what}: up to {_write(max(noisy, 0) + reach)}, which the noise hides{number.meaning}"

@@ -34,7 +34,7 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 from itertools import combinations
 from statistics import NormalDist
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
 import numpy as np
 import pyarrow as pa
@@ -584,7 +584,7 @@ class Marginals(base.Operator):
     # -- showing ------------------------------------------------------------------------------------------------------
 
     def _show(self, at: int, keys: pa.Table, values: Mapping[Statistic, Integers]) -> pa.Table:
-        columns: dict[str, Any] = {SET_COLUMN: pa.array([at] * keys.num_rows, pa.int32())}
+        columns: dict[str, pa.Array] = {SET_COLUMN: pa.array([at] * keys.num_rows, pa.int32())}
         columns |= {name: keys.column(name) for name in keys.column_names}
         for plain, output in zip(self.table.outputs, self.outputs[at], strict=True):
             pairs = zip(plain.statistics, output.statistics, strict=True)

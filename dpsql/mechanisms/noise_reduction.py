@@ -23,7 +23,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -139,7 +139,7 @@ class NoiseReducedAggregation(Aggregation):
         exact = {s: self._exact(table, s.column) for s in self._chained}
         factor, look = self._search(exact, entropy)
         noisy = {s: s.noise.add(self._exact(table, s.column), entropy) for s in self._set}
-        columns: dict[str, Any] = {key: table.column(key) for key in self.keys}
+        columns: dict[str, pa.Array] = {key: table.column(key) for key in self.keys}
         for output in self.outputs:
             shown = look.shown.get(output.name) or output.show(noisy, self.confidence)
             columns |= shown.columns(output.name)

@@ -136,7 +136,7 @@ def read_integers(column: pa.ChunkedArray) -> Integers:
     return out
 
 
-def make_doubles(values: NDArray[Any], present: NDArray[np.bool_] | None = None) -> pa.Array:
+def make_doubles(values: NumberArray, present: NDArray[np.bool_] | None = None) -> pa.Array:
     """Return a column of floats, NULL unless ``present``."""
     return _make_column(values.astype(np.float64), pa.float64(), present)
 
@@ -188,7 +188,7 @@ def _pack(values: NDArray[np.bool_]) -> pa.Buffer:
     return pa.py_buffer(np.packbits(values, bitorder="little"))
 
 
-def _make_column(values: NDArray[Any], kind: pa.DataType, present: NDArray[np.bool_] | None) -> pa.Array:
+def _make_column(values: NumberArray, kind: pa.DataType, present: NDArray[np.bool_] | None) -> pa.Array:
     """Return an Arrow column over numpy's memory. ``pa.array`` would import pandas first: 30 MiB, and half a second."""
     held = None if present is None else _pack(present)
     return pa.Array.from_buffers(kind, len(values), [held, pa.py_buffer(np.ascontiguousarray(values))])

@@ -28,7 +28,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -237,13 +236,13 @@ class SyntheticRows(base.Operator):
         noisy = noise.add(cells.project(columns), entropy)
         return ReleasedMarginal(columns, tuple(int(n) for n in noisy), math.sqrt(noise.variance))
 
-    def _read_domain(self, read: base.Read, place: int) -> Any:
+    def _read_domain(self, read: base.Read, place: int) -> pa.Array:
         """Return the public values of a key, in order, as an Arrow array."""
         key = self.keys[place]
         values = sort_by_key(read(self.domains[place]).select([key]), (key,)).column(key)
         return values.slice(0, self.sizes[place]).combine_chunks()
 
-    def _read_cells(self, read: base.Read, values: Sequence[Any]) -> ExactCells:
+    def _read_cells(self, read: base.Read, values: Sequence[pa.Array]) -> ExactCells:
         """Read the exact counts, without combinations that lack a public value, as in the query."""
         table = read(self.query)
         places = []
@@ -258,7 +257,7 @@ class SyntheticRows(base.Operator):
 
     # -- post-processing ------------------------------------------------------------------------------------------
 
-    def _draw(self, measured: MeasuredRows, values: Sequence[Any]) -> pa.Table:
+    def _draw(self, measured: MeasuredRows, values: Sequence[pa.Array]) -> pa.Table:
         """Return the rows of the model, equal ones counted, with values instead of indices."""
         drawn = measured.model.draw_rows(min(measured.total, MAX_DRAWN))
         there = (drawn < np.array([len(v) for v in values])).all(axis=1)
