@@ -215,7 +215,6 @@ SELECT COUNT(*) FROM duckdb_databases() AS d JOIN duckdb_tables() AS t ON d.data
 WHERE d.type = 'duckdb' AND NOT t.temporary AND (t.database_name, t.schema_name, t.table_name) = (?, ?, ?)
 """
 _Place = tuple[str, str, str]
-"""The catalog, schema and name of a table."""
 
 
 def copy_units(frames: dict[str, pa.Table], tables: Iterable[Table]) -> dict[str, bool]:

@@ -387,7 +387,6 @@ _MISSING = (
     (re.compile(r'(?i)referenced table "(.*?)" not found'), "there is no table {} above the private part"),
     (re.compile(r"(?i)(order) term out of range"), "ORDER BY counts the columns of the SELECT from 1"),
 )
-"""DuckDB's messages about a name, and ours."""
 
 
 def _fetch(

@@ -70,7 +70,6 @@ Node = Mapping[str, Any]
 _SWALLOWS = ("CASE_EXPR", "OPERATOR_TRY")
 """Kinds of nodes below which an expression may not be evaluated, or may fail silently."""
 MAX_TRIED = 1000
-"""The most cached pairs of types."""
 
 
 class CastCheck:

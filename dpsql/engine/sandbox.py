@@ -462,7 +462,6 @@ _SANDBOXES = RecentlyUsed()
 
 
 TypedColumns = Sequence[tuple[str, str]]
-"""Names and SQL types."""
 
 
 def quote_identifier(name: str) -> str:

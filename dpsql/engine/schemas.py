@@ -193,7 +193,6 @@ def read_seconds(text: str | None) -> float | None:
 
 
 _MOST_NAMED = 6
-"""The most files that a hint names."""
 
 
 @dataclass(frozen=True)

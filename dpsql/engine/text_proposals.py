@@ -33,7 +33,6 @@ from dpsql.errors import PolicyError
 from dpsql.policy.model import Format, NameMapping, Table, fold
 
 SAMPLE_ROWS = 10_000
-"""Records from which types are proposed."""
 _HEAD_BYTES, _HEAD_LINES = 1 << 20, 1000
 _MOST_SKIPPED = 50
 """The most lines before the one that names the columns."""

@@ -36,13 +36,11 @@ from dpsql.policy.model import Format, Table, fold
 from dpsql.policy.tables import ZONED
 
 BLOCK_BYTES = 8 << 20
-"""Bytes of a file read at once."""
 MAX_RECORD_BYTES = 4 << 20
 """The most bytes of one record; a longer one is a row of NULLs."""
 UNDECODABLE = "\U0010ffff"
 """A character that no text has, in place of undecodable bytes; its field becomes NULL."""
 READ_ERRORS = (OSError, EOFError, zlib.error, pa.ArrowException)
-"""Errors of an unreadable file."""
 _SURROGATES = re.compile("[\ud800-\udfff]+")
 _BATCH_ROWS = 1 << 14
 _BOM = b"\xef\xbb\xbf"
@@ -621,7 +619,6 @@ def _write_null(field: str, words: tuple[str, ...]) -> str:
 
 
 INTEGER_TYPE = re.compile(r"U?(?:(?:TINY|SMALL|BIG|HUGE)INT|INTEGER)")
-"""Types of integers."""
 _NUMERIC = re.compile(rf"{INTEGER_TYPE.pattern}$|FLOAT$|DOUBLE$|DECIMAL\(")
 
 

@@ -456,7 +456,6 @@ def number_parameters(sql: str) -> tuple[str, tuple[int, ...]]:
 
 
 MAX_LINE_WIDTH = 100
-"""Characters of a line."""
 
 _DUCKDB = DuckDB()
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

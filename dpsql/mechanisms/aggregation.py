@@ -255,12 +255,17 @@ class Aggregation(base.Operator):
         noisy = {s: add_noise(s.noise, self._exact(table, s.column), runs, entropy) for s in self.statistics}
         columns: dict[str, pa.Array] = {key: table.column(key) for key in self.keys}
         del table  # of ten million groups: the exact columns are as large as the released ones
-        shown = self._show(columns, noisy)
-        # A count of 2**63 and more is shown as the most that a BIGINT holds.
+        return self._show(columns, noisy), self.pack_noisy(noisy)
+
+    def pack_noisy(self, noisy: Noisy) -> pa.Table | None:
+        """Return the noisy integers as :meth:`read_noisy` reads them; None if the columns show them.
+
+        A count of 2**63 and more is shown as the most that a BIGINT holds.
+        """
         fits = all(values.dtype == np.int64 for values in noisy.values())
         if fits and all(output.shows_integers for output in self.outputs):
-            return shown, None
-        return shown, pa.table({str(i): pack_integers(noisy[s]) for i, s in enumerate(self.statistics)})
+            return None
+        return pa.table({str(i): pack_integers(noisy[s]) for i, s in enumerate(self.statistics)})
 
     def read_kept(self, read: base.Reader, entropy: Entropy) -> pa.Table:
         """Read the exact totals of the kept groups, sorted by their keys."""

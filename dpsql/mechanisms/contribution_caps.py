@@ -56,7 +56,6 @@ from dpsql.numerics.exact_numbers import read_integers
 from dpsql.privacy.events import Event, PureDP, SparseVector, compose_events
 
 CUT_SHARE = Fraction(1, 10)
-"""The report's share of a block's budget."""
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,6 @@ from dpsql.noise.entropy import Entropy
 from dpsql.numerics.exact_numbers import (
     Floats,
     Integers,
-    pack_integers,
     read_integers,
     to_integers,
     write_number,
@@ -500,12 +499,8 @@ class Marginals(base.Operator):
             for statistic, column in shown.items():
                 kept[statistic].append(column)
         table = pa.concat_tables(parts, promote_options="permissive")
-        whole = [to_integers(np.concatenate(columns)) for columns in kept.values()]
-        fits = all(column.dtype == np.int64 for column in whole)
-        if fits and all(output.shows_integers for output in self.table.outputs):
-            return base.Release(table, self.event)
-        packed = {str(i): pack_integers(column) for i, column in enumerate(whole)}
-        return base.Release(table, self.event, (), pa.table(packed))
+        whole = {statistic: to_integers(np.concatenate(columns)) for statistic, columns in kept.items()}
+        return base.Release(table, self.event, (), self.table.pack_noisy(whole))
 
     def _index(self, rows: pa.Table, place: int) -> tuple[Integers, dict[object, int]]:
         """Return the index of each row's value of a key, and the indices of its values; the NULL of other rows is last."""

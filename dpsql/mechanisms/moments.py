@@ -73,6 +73,11 @@ class Estimate(NamedTuple):
     low: pa.Array
     high: pa.Array
 
+    @classmethod
+    def of_one(cls, *numbers: float | None) -> Estimate:
+        """Return the columns of one value and of its ends."""
+        return cls(*(pa.array([number], pa.float64()) for number in numbers))
+
     def columns(self, name: str) -> dict[str, pa.Array]:
         return {name: self.value, f"{name}__low": self.low, f"{name}__high": self.high}
 

@@ -350,7 +350,6 @@ STEEPEST = 64
 """The loss per key above which nothing is gained: exp(-64) is the chance to lose a group of two units."""
 
 GROUPS_AT_ONCE = 1 << 20
-"""The number of groups decided at once."""
 
 
 @dataclass(frozen=True)

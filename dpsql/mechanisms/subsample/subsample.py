@@ -284,7 +284,7 @@ class ResultRange:
         """Release the mean of some grid positions, with noise added to their sum, and its interval."""
         total, width = int(noise.add([sum(places)], entropy)[0]), math.ceil(noise.half_width(confidence))
         means = (self.value(Fraction(total + shift, len(places))) for shift in (0, -width, width))
-        return Estimate(*(pa.array([mean], pa.float64()) for mean in means)).columns(name)
+        return Estimate.of_one(*means).columns(name)
 
 
 @dataclass(frozen=True)
@@ -440,13 +440,11 @@ class BlockMedian(Combiner):
     def combine(self, values: Results, type: ResultKind, entropy: Entropy, confidence: float) -> Combined:
         places, points = [self.bounds.place(v) for v in values], self.bounds.points
         chosen = choose_grid_quantile(places, self.probability, points, self.epsilon, entropy)
-        value = pa.array([self.bounds.value(chosen)], pa.float64())
         if self.reach is None:
-            return {self.name: value}, ()
+            return {self.name: pa.array([self.bounds.value(chosen)], pa.float64())}, ()
         half = self.reach.choose(places, chosen, points, entropy)
-        ends = (min(max(chosen + side, 0), points) for side in (-half, half))
-        low, high = (pa.array([self.bounds.value(end)], pa.float64()) for end in ends)
-        return Estimate(value, low, high).columns(self.name), ()
+        shown = (min(max(chosen + side, 0), points) for side in (0, -half, half))
+        return Estimate.of_one(*map(self.bounds.value, shown)).columns(self.name), ()
 
     def sentences(self, confidence: float, blocks: int) -> tuple[str, ...]:
         error = 2 / float(self.epsilon) * (math.log(self.bounds.points + 1) - math.log(1 - confidence))
@@ -760,8 +758,7 @@ class ConsensusMean(Combiner):
             radius, exponent = measure_substitution_radius(data, self.trim, _BINS, row, self.test.cap)
             if self.test.passes([radius], entropy)[0]:
                 return self._release(ranked, exponent, entropy, confidence), ()
-        missing = pa.array([None], pa.float64())
-        return Estimate(missing, missing, missing).columns(self.name), (f"{self.name}: {NOT_STABLE}",)
+        return Estimate.of_one(None, None, None).columns(self.name), (f"{self.name}: {NOT_STABLE}",)
 
     def _release(
         self, ranked: list[Number], exponent: int, entropy: Entropy, confidence: float
@@ -773,7 +770,7 @@ class ConsensusMean(Combiner):
         place += int(self.noise.add([0], entropy)[0])
         width = math.ceil(self.noise.half_width(confidence))
         shown = (hold_to_doubles(step * (place + shift)) for shift in (0, -width, width))
-        return Estimate(*(pa.array([v], pa.float64()) for v in shown)).columns(self.name)
+        return Estimate.of_one(*shown).columns(self.name)
 
     def sentences(self, confidence: float, blocks: int) -> tuple[str, ...]:
         left = count_trimmed(blocks, self.trim)

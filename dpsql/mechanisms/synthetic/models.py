@@ -127,7 +127,6 @@ def estimate_total(singles: Sequence[ReleasedMarginal]) -> int:
 
 
 PACKAGE, MAJOR = "mbi", "2"
-"""The package, and its major version."""
 ITERATIONS = 2_000
 """The most steps of the fit, which ends earlier once it converges."""
 _TOLERANCE = 1e-9
