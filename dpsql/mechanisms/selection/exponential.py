@@ -267,18 +267,21 @@ class ExponentialChoice(ScoredOperator):
             if bool((moved != moved[0]).any()):
                 rate, margin = rates.unequal, rates.margin(len(scores))
                 field = compute_generalised_gaps(mine, moved, margin, rate)
-            won = self._way.choose(field, rate, entropy)
+            won = self._one(field, rate, entropy)
             winners.append(int(left[won]))
             left = np.delete(left, won)
         return winners
 
     def _peel(self, field: CandidateGaps, rate: Fraction, entropy: Entropy) -> list[int]:
         """Choose the winners among candidates of equal sensitivities."""
-        winners = [self._way.choose(field, rate, entropy)]
+        winners = [self._one(field, rate, entropy)]
         while len(winners) < min(self.top, field.size):
             field = field.without(winners[-1])
-            winners.append(self._way.choose(field, rate, entropy))
+            winners.append(self._one(field, rate, entropy))
         return winners
+
+    def _one(self, scores: Integers | CandidateGaps, rate: Fraction, entropy: Entropy) -> int:
+        return self._way.choose(scores, rate, entropy)
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
         """Return the utility bounds of Dwork and Roth (theorem 3.11, corollary 3.12), or of :meth:`_ahead` for unequal ones."""
