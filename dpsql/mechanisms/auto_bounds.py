@@ -52,7 +52,7 @@ from dpsql.mechanisms.moments import Estimate, Mean, Output, Sum, Variance, read
 from dpsql.mechanisms.per_group import LaplaceNoise, Statistic
 from dpsql.noise.entropy import Entropy
 from dpsql.numerics import interval_arithmetic as ia
-from dpsql.numerics.exact_numbers import Integers, read_integers, to_integers
+from dpsql.numerics.exact_numbers import Integers, floor_log2, read_integers, to_integers
 from dpsql.privacy.events import Event, PureDP, compose_events
 
 PLACES = 20
@@ -433,10 +433,8 @@ def find_exponent(value: Fraction) -> int:
     >>> [find_exponent(Fraction(v)) for v in (90, 64, 1)], find_exponent(Fraction(1, 3))
     ([7, 6, 0], -1)
     """
-    j = value.numerator.bit_length() - value.denominator.bit_length() - 1
-    while value > Fraction(2) ** j:
-        j += 1
-    return j
+    j = floor_log2(value)
+    return j + (value > Fraction(2) ** j)
 
 
 @dataclass(frozen=True)

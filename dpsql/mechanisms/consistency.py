@@ -142,8 +142,9 @@ class Consistent:
         fitted = []
         for j, column in enumerate(self.sets[0].columns):
             steps = float(column.steps)
-            values = [_floats(t.column(column.name)) * steps for t in tables]
-            weights = [1 / cells.columns[j].noise.variance for cells in self.sets]
+            cells = (t.column(column.name).to_pylist() for t in tables)
+            values = [np.array(list(map(float, own)), dtype=np.float64) * steps for own in cells]
+            weights = [1 / item.columns[j].noise.variance for item in self.sets]
             fitted.append(_Fitted(fit(values, weights, places, len(finest)), values, weights))
         return finest, places, fitted
 
@@ -260,10 +261,6 @@ def round_running(table: Floats) -> Integers:
     else:
         ends = np.array([round(Fraction(v)) for v in running], dtype=object)
     return ends - np.concatenate((np.zeros(1, dtype=ends.dtype), ends[:-1]))
-
-
-def _floats(column: pa.ChunkedArray) -> Floats:
-    return np.array([float(v) for v in column.to_pylist()], dtype=np.float64)
 
 
 def _sortable(value: object) -> tuple[int, object]:

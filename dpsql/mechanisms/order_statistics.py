@@ -40,7 +40,7 @@ from dpsql.mechanisms.base import Read, Reader
 from dpsql.mechanisms.ptr.stability_test import Ordered, find_rank
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import choose_exponential, flip_coins
-from dpsql.numerics.exact_numbers import Integers
+from dpsql.numerics.exact_numbers import Integers, floor_log2
 
 FINER = 8
 """The steps of one level to a step of the level before it."""
@@ -426,12 +426,7 @@ def choose_spacing(scale: Fraction, fineness: int = 1024) -> Fraction:
     """
     if scale <= 0:
         raise ValueError("scale must be positive")
-    target = scale / fineness
-    power = math.floor(math.log2(target.numerator) - math.log2(target.denominator)) + 1
-    step = Fraction(2) ** power
-    while step > target:
-        step /= 2
-    return step
+    return Fraction(2) ** floor_log2(scale / fineness)
 
 
 # -- a grid for values without known bounds ---------------------------------------------------------------------------
@@ -472,9 +467,7 @@ class GeometricGrid:
         size, cells = abs(value), 1 << self.BITS
         if size < Fraction(2) ** self.lowest:
             return 0
-        power = size.numerator.bit_length() - size.denominator.bit_length()
-        power -= size < Fraction(2) ** power
-        power = min(power, self.highest - 1)
+        power = min(floor_log2(size), self.highest - 1)
         part = min(cells - 1, math.floor((size / Fraction(2) ** power - 1) * cells))
         step = (power - self.lowest) * cells + part + 1
         return step if value > 0 else -step

@@ -84,7 +84,10 @@ def _read_parts(read: base.Reader, text: str, keys: Sequence[str]) -> pa.Table |
     for given in read_parts(read, text):
         if not _tells_all(given, keys):
             return None
-        found = _add_up(given if found is None else _join(found, given), keys)
+        if found is not None:
+            kinds = found.schema.with_metadata(None)
+            given = pa.concat_tables([found, given.select(found.column_names).cast(kinds)])
+        found = _add_up(given, keys)
         if found.num_rows > max(read.room, 1):
             return None
     return found
@@ -153,11 +156,6 @@ _IS_COMPARED = (
 def _tells_all(table: pa.Table, keys: Sequence[str]) -> bool:
     kinds = [table.schema.field(key).type for key in keys]
     return all(any(is_kind(kind) for is_kind in _IS_COMPARED) for kind in kinds)
-
-
-def _join(found: pa.Table, given: pa.Table) -> pa.Table:
-    names = found.column_names
-    return pa.concat_tables([found, given.select(names).cast(found.schema.with_metadata(None))])
 
 
 def _add_up(table: pa.Table, keys: Sequence[str]) -> pa.Table:

@@ -321,6 +321,16 @@ def round_significant(value: Fraction, digits: int = 4, *, up: bool = False) -> 
     return Fraction(context.divide(Decimal(value.numerator), Decimal(value.denominator)))
 
 
+def floor_log2(value: Fraction) -> int:
+    """Return the largest e with ``2**e <= value``, for a value above 0.
+
+    >>> floor_log2(Fraction(1, 3)), floor_log2(Fraction(8))
+    (-2, 3)
+    """
+    exponent = value.numerator.bit_length() - value.denominator.bit_length()
+    return exponent if Fraction(2) ** exponent <= value else exponent - 1
+
+
 def hold_to_doubles(value: Fraction) -> float:
     """Return the nearest double, or the largest one for larger numbers.
 

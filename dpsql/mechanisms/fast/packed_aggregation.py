@@ -242,10 +242,6 @@ class Layout:
         """The narrowest type for the integers: less memory, faster sorting."""
         return np.uint32 if self.bits <= 32 else np.int64
 
-    def counts_for(self, rows: int) -> bool:
-        """Return whether arrays of all cells are worthwhile for this many rows."""
-        return self.cells * (1 + len(self.value_bits)) <= _SPARSE * rows
-
     def fields(self) -> list[tuple[str, int, int]]:
         """Return each key with its least value and the number of its values, the lowest bits first."""
         return list(zip(self.route.keys, self.lows, self.sizes, strict=True))[::-1]
@@ -620,8 +616,9 @@ class PackedAggregation(FastRoute[pa.Table]):
         with self._hold_still(read) as still:
             found = self._layout(still)
             parts = None if found is None else self._read_parts(still, *found)
-        if found is None and self.wide is not None and self.wide.may_be_coded(read):
-            return self.wide.take(read, entropy)
+        wide = self.wide if found is None else None
+        if wide is not None and (wide._may_keep(read) or read.snapshot is not None):
+            return wide.take(read, entropy)
         if found is None or parts is None:
             self._read_none(read)
             return None
@@ -642,10 +639,6 @@ class PackedAggregation(FastRoute[pa.Table]):
             if self.coded is None or self.coded.recall(read) is codes:
                 return parts
         return None
-
-    def may_be_coded(self, read: base.Reader) -> bool:
-        """Return whether the units may have codes: cached ones, or some for this statement alone."""
-        return self._may_keep(read) or read.snapshot is not None
 
     def _may_keep(self, read: base.Reader) -> bool:
         return self.coded is not None and read.remember(self.coded.hashes, units=True) is not None
@@ -721,7 +714,8 @@ class PackedAggregation(FastRoute[pa.Table]):
                 continue
             layout = Layout(route, int(low), lows, sizes, units, bits)
             if layout.group_bits <= GROUP_BITS and layout.bits <= BITS:
-                return replace(layout, counted=layout.counts_for(n)), n, codes
+                counted = layout.cells * (1 + len(bits)) <= _SPARSE * n
+                return replace(layout, counted=counted), n, codes
         return None
 
     def _find_ranges(self, read: base.Reader) -> Mapping[str, Any]:

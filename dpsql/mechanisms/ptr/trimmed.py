@@ -55,7 +55,7 @@ from dpsql.mechanisms.ptr.stability_test import (
     convert_to_units,
 )
 from dpsql.noise.entropy import Entropy
-from dpsql.numerics.exact_numbers import hold_to_doubles
+from dpsql.numerics.exact_numbers import floor_log2, hold_to_doubles
 from dpsql.privacy.events import Event, compose_events
 
 Number: TypeAlias = int | Fraction | float
@@ -92,7 +92,7 @@ class ScaleBins:
         if kept < self.fewest or math.isinf(width):
             return None
         bound = Fraction(width) ** self.power / (kept - 1)
-        exponent = LEAST_EXPONENT if bound == 0 else max(_floor_log2(bound), LEAST_EXPONENT)
+        exponent = LEAST_EXPONENT if bound == 0 else max(floor_log2(bound), LEAST_EXPONENT)
         offset = row * self.bits // 2
         start = (exponent - offset) // self.bits * self.bits + offset
         return (start if start > LEAST_EXPONENT else None), start + self.bits
@@ -104,12 +104,6 @@ class ScaleBins:
         if isinstance(width, int):
             return bool(width**self.power * limit.denominator >= limit.numerator * (kept - 1))
         return Fraction(width) ** self.power >= limit * (kept - 1)
-
-
-def _floor_log2(value: Fraction) -> int:
-    """Return the largest e with 2^e <= value, for a value above 0."""
-    exponent = value.numerator.bit_length() - value.denominator.bit_length()
-    return exponent if Fraction(2) ** exponent <= value else exponent - 1
 
 
 def count_trimmed(n: int, trim: Fraction) -> int:
