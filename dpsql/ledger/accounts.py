@@ -748,7 +748,8 @@ def make_budget_state(
     stretches = tuple(replace(state, period=say_periods((days,)), days=(days,)) for days, state in found)
     fullest = min(stretches, key=_find_left)
     alone = len({id(state) for _, state in found}) == 1
-    return replace(fullest, period="each period" if alone else fullest.period, stretches=stretches)
+    part = "" if policy is None else policy.shortest_period
+    return replace(fullest, period="each period" if alone else fullest.period, stretches=stretches, part=part)
 
 
 def _find_left(state: BudgetState) -> Fraction:

@@ -41,7 +41,15 @@ from dpsql.policy.toml import Section, assign, declare_field, parse_toml, read_s
 from dpsql.policy.validate import NameMapping, Value, fold
 from dpsql.privacy.amounts import LARGEST, SYMBOLS, Amount
 from dpsql.privacy.filters import ACCOUNTANTS, MECHANISM_SHARE
-from dpsql.privacy.periods import Days, find_first_day, remove_days, unite, widen_to_periods
+from dpsql.privacy.periods import (
+    FIRST,
+    Days,
+    find_day_after,
+    find_first_day,
+    remove_days,
+    unite,
+    widen_to_periods,
+)
 
 MAX_ANSWER_TIMES = 1000
 """The most times of the grid that a policy may list; after the last one they double."""
@@ -491,6 +499,12 @@ class Policy(Section):
         """Return the whole periods of all tables with a budget per period; none without one."""
         dated = [(table.find_days(today), table.declared_period) for table in self.tables.values()]
         return unite(p for days, period in dated if period for p in widen_to_periods(days, period.part))
+
+    @property
+    def shortest_period(self) -> str:
+        """The unit of the shortest periods of its tables, such as ``month``; empty without one."""
+        parts = {table.declared_period.part for table in self.tables.values() if table.declared_period}
+        return min(parts, key=lambda part: (find_day_after(FIRST, part), part), default="")
 
     def has_periods(self, days: Days, today: datetime.date) -> bool:
         """Return whether days are whole periods of tables with a budget per period; ``today`` ends the data."""

@@ -64,6 +64,8 @@ class BudgetState:
     """The periods whose budget it is, in words; empty without budgets per period."""
     days: Days = field(default=(), repr=False)
     """The days of these periods."""
+    part: str = field(default="", repr=False)
+    """The unit of the shortest periods, such as ``month``; empty without budgets per period."""
     stretches: tuple[BudgetState, ...] = field(default=(), repr=False)
     """The states of all stretches of periods with equal sums, in order; this one is the fullest."""
 

@@ -18,7 +18,7 @@ from fractions import Fraction
 
 from dpsql.errors import BindError, did_you_mean
 from dpsql.ledger.ledger import Ledger
-from dpsql.ledger.log_file import format_now
+from dpsql.ledger.log_file import PUBLISHED, format_now
 from dpsql.numerics.exact_numbers import UP, write_number, write_pair, write_short
 from dpsql.policy.model import Column, Policy, Table
 from dpsql.policy.validate import DateBound
@@ -56,7 +56,7 @@ from dpsql.report.figures import (
     find_spent,
     list_accountants,
 )
-from dpsql.report.tables import Data, clip_text, name_of
+from dpsql.report.tables import Data, clip_text, list_cells, name_of
 
 STATEMENTS_ON_A_PAGE = 1000
 """Statements on one page of the report."""
@@ -130,8 +130,9 @@ class LedgerSums:
         for entry in self.ledger.walk(1, count):
             charged, debit = entry.charged(accountant), entry.debit
             person = name_of(entry)
-            self.people.setdefault(person, Tally()).add(charged, debit)
-            self.days.setdefault((entry.when[:10], person), Tally()).add(charged, debit)
+            if entry.outcome != PUBLISHED:
+                self.people.setdefault(person, Tally()).add(charged, debit)
+                self.days.setdefault((entry.when[:10], person), Tally()).add(charged, debit)
             self.unsettled += entry.event is not None and entry.outcome in ("unsettled", "open")
             curve.add(entry)
             if self.first <= entry.statement_id <= self.last:
@@ -246,7 +247,7 @@ def make_report(ledger: Ledger, policy: Policy | None = None, *, page: int = 1) 
     """
     policy = policy or ledger.policy
     state = ledger.state()
-    whole = replace(state.whole or state, stretches=state.stretches)
+    whole = replace(state.whole or state, stretches=state.stretches, part=state.part)
     sums = LedgerSums(ledger, page)
     names, accountants = list_accountants(ledger, sums.charged)
     return {
@@ -308,6 +309,7 @@ def _left(whole: BudgetState, sums: LedgerSums) -> Data:
             {"period": one.period, "spent": one.spent, "left": one.left, "share_spent": float(one.share)}
             for one in whole.stretches
         ],
+        "cells": [cell._asdict() for cell in list_cells(whole)],
     }
 
 
@@ -328,8 +330,8 @@ def _asked(ledger: Ledger, sums: LedgerSums, policy: Policy | None) -> Data:
         days.append(
             {"day": day, "who": who, **counts, "epsilon": float(tally.epsilon), "delta": float(tally.delta)}
         )
-    charged_entries = [e for e in sums.entries if e.event is not None or e.debit is not None]
-    statements = [describe_entry(e, ledger.accountant, policy) for e in charged_entries]
+    answered = [e for e in sums.entries if e.outcome != "refused"]
+    statements = [describe_entry(e, ledger.accountant, policy) for e in answered]
     return {"people": people, "days": days, "statements": statements}
 
 
@@ -675,6 +677,7 @@ _OUTCOMES = {
     "unsettled": "Its process ended before it was settled: the whole reserved amount counts.",
     "written off": "It was charged after a backup was made, and counts in full.",
     "debited": "Nothing was drawn: stored answers were shown.",
+    PUBLISHED: "It published or dropped a release; what that shows was charged before.",
 }
 """Sentences about outcomes; a released answer needs none."""
 

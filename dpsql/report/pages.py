@@ -68,17 +68,49 @@ def _write_left(data: Data) -> Html:
     unsettled = f"{left['unsettled']} not settled, charged in full" if left["unsettled"] else ""
     facts = [f"{left['charges']} statements charged", left["about_text"], left["detail"]]
     facts += [f"accountant {left['accountant']}", unsettled]
-    return fill(
-        "left.html",
-        sentence=left["sentence"],
-        bar=write_bar(left["share_spent"], "spent"),
-        facts=join(tag("li", fact) for fact in facts if fact),
-        notes=join(tag("p", f"Note: {notice}.", class_="note") for notice in data["notices"]),
-    ) + _write_periods(left["periods"])
+    return (
+        fill(
+            "left.html",
+            sentence=left["sentence"],
+            bar=write_bar(left["share_spent"], "spent"),
+            facts=join(tag("li", fact) for fact in facts if fact),
+            notes=join(tag("p", f"Note: {notice}.", class_="note") for notice in data["notices"]),
+        )
+        + _draw_strip(left["cells"])
+        + _write_periods(left["periods"])
+    )
+
+
+_GAP = Html("<br>")
+_CELL = 22
+"""The side of a period in the strip."""
+
+
+def _draw_strip(cells: list[Data]) -> Html:
+    """Return the picture of the periods, a cell for each, filled from below by the spent share; empty without any."""
+    if not cells:
+        return Html()
+    rows = list(dict.fromkeys(cell["row"] for cell in cells))
+    drawn = [tag("text", row, x=0, y=_CELL * place + 16, class_="name") for place, row in enumerate(rows)]
+    for cell in cells:
+        x, y = 70 + _CELL * cell["place"], _CELL * rows.index(cell["row"])
+        said = tag("title", f"{cell['period']}: {cell['share']:.0%} spent")
+        full = (_CELL - 3) * min(1.0, cell["share"])
+        square = tag("rect", Html(), x=x, y=y, width=_CELL - 3, height=_CELL - 3, class_="cell")
+        level = tag(
+            "rect", Html(), x=x, y=y + _CELL - 3 - full, width=_CELL - 3, height=full, class_="bar first"
+        )
+        drawn.append(tag("g", said + square + level))
+    width, height = 70 + _CELL * (1 + max(cell["place"] for cell in cells)), _CELL * len(rows)
+    title = "The spent share of each period's budget"
+    picture = tag(
+        "svg", join(drawn), viewBox=f"0 0 {width} {height}", width=width, role="img", aria_label=title
+    )
+    return tag("figure", tag("figcaption", title) + tag("div", picture, class_="strip")) + _GAP
 
 
 def _write_periods(periods: list[Data]) -> Html:
-    """Return the strip of periods, a bar for each stretch with equal amounts; empty without budgets per period."""
+    """Return a bar for each stretch of periods with equal amounts; empty without budgets per period."""
     rows = [
         (p["period"], write_bar(p["share_spent"], "spent"), p["spent"], f"{p['left']} left") for p in periods
     ]
@@ -100,11 +132,8 @@ def write_table(headings: str, rows: Sequence[Sequence[str]], caption: str, numb
     return tag("div", table.html(), class_="scroll", role="region", tabindex="0", aria_label=caption)
 
 
-_GAP = Html("<br>")
-
-
 def _write_asked(asked: Data, pages: Data) -> Html:
-    if not asked["people"]:
+    if not asked["people"] and not asked["statements"]:
         return tag("p", "Nothing yet.")
     caption = f"Statements in order{_write_range(pages)}; times of the place where this was written"
     return write_sums(asked) + _GAP + write_statements(asked["statements"], caption)

@@ -5,6 +5,7 @@ Every piece of HTML is filled by :func:`fill` or :func:`tag`, which escape each 
 
 from __future__ import annotations
 
+import math
 import shutil
 import textwrap
 import unicodedata
@@ -18,6 +19,7 @@ from itertools import zip_longest
 from string import Template
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dpsql.privacy.periods import find_first_day, say_periods
 from dpsql.privacy.records import BudgetState, format_local_time
 
 if TYPE_CHECKING:
@@ -343,6 +345,55 @@ def list_budget(state: BudgetState, lasting: bool = True) -> Figures:
     return BUDGET_COLUMNS, rows
 
 
+class PeriodCell(NamedTuple):
+    """One period in a strip: its row and its place there, the period in words, and the spent share of its budget."""
+
+    row: str
+    place: int
+    period: str
+    share: float
+
+
+MOST_CELLS = 2000
+"""The most periods of a strip, the last ones."""
+_MOST_LINES = 12
+"""The most lines of a strip of signs, the last ones; the report shows all."""
+_SIGNS = "▁▂▃▄▅▆▇█"
+
+
+def list_cells(state: BudgetState) -> list[PeriodCell]:
+    """Return a cell for each period, in order: days in a row for each month, longer periods in one for each year, or decade."""
+    found: list[PeriodCell] = []
+    for one in reversed(state.stretches if state.part else ()):
+        for low, high in reversed(one.days):
+            day = high
+            while day > low and len(found) < MOST_CELLS:
+                first = max(low, find_first_day(day - 1, state.part))
+                date = datetime.fromordinal(first).date()
+                row, place = {
+                    "day": (f"{date:%Y-%m}", date.day - 1),
+                    "week": (str(date.isocalendar().year), date.isocalendar().week - 1),
+                    "month": (str(date.year), date.month - 1),
+                    "quarter": (str(date.year), (date.month - 1) // 3),
+                }.get(state.part, (f"{date.year // 10}0s", date.year % 10))
+                found.append(PeriodCell(row, place, say_periods(((first, day),)), float(one.share)))
+                day = first
+    return found[::-1]
+
+
+def write_strip(state: BudgetState) -> str:
+    """Return a line of signs for each row of periods: a dot where nothing is spent, the fuller the sign the more is."""
+    rows: dict[str, dict[int, str]] = {}
+    for cell in list_cells(state):
+        sign = _SIGNS[min(len(_SIGNS), math.ceil(cell.share * len(_SIGNS))) - 1] if cell.share > 0 else "·"
+        rows.setdefault(cell.row, {})[cell.place] = sign
+    lines = [
+        f"{row}  {''.join(signs.get(place, ' ') for place in range(max(signs) + 1))}"
+        for row, signs in rows.items()
+    ]
+    return "\n".join(["…", *lines[-_MOST_LINES:]] if len(lines) > _MOST_LINES else lines)
+
+
 @dataclass(frozen=True)
 class Charge:
     """One of the latest statements of a ledger: its time, charge, outcome and text.
@@ -382,6 +433,7 @@ class BudgetPanel(Display):
         lines = []
         for s in _states(self.state):
             lines += [s.bar_line, *([f"  {s.counting}"] if s.counting else [])]
+        lines += [f"  {line}" for line in write_strip(self.state).splitlines()]
         lines += _say_answers(self.state)
         if not self.lasting:
             lines.append("this budget lasts for this process only")
@@ -401,6 +453,10 @@ class BudgetPanel(Display):
             parts.append(tag("p", quote(s.title) + Html(" ") + meter + Html(" ") + quote(s.amounts)))
             if s.counting:
                 parts.append(tag("details", tag("summary", "how it is counted") + s.counting))
+        strip = write_strip(self.state)
+        if strip:
+            said = f"the spent share of each {self.state.part}'s budget"
+            parts.append(tag("pre", strip, title=said, aria_label=said))
         parts += [tag("p", line) for line in _say_answers(self.state)]
         if not self.lasting:
             parts.append(tag("p", "This budget lasts for this process only."))

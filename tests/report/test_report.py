@@ -20,11 +20,15 @@ import pytest
 
 from dpsql.errors import BudgetExceeded, Error, LedgerError
 from dpsql.ledger.ledger import Ledger
+from dpsql.policy.model import Policy
+from dpsql.privacy.dated_events import date_event
 from dpsql.privacy.events import Composed, DiscreteLaplace, GroupSelection, PureDP
+from dpsql.privacy.periods import parse_periods, widen_to_periods
 from dpsql.report import figures as interpretation
 from dpsql.report import pages
-from dpsql.report.data import SECTIONS, list_pictures, make_report
+from dpsql.report.data import SECTIONS, explain_statement, list_pictures, make_report
 from dpsql.report.pages import report_text, write_page, write_report
+from dpsql.report.tables import BudgetPanel, list_cells, write_strip
 from tests.support.ledgers import policy_of
 
 SHARES = "[analysts.alice]\nepsilon = 0.6\n[analysts.bob]\nepsilon = 0.8\n[tables.wards]\npublic = true\n"
@@ -384,3 +388,55 @@ def test_readable_with_styles_off(full: Ledger, tmp_path: Path) -> None:
     drawn = ink(bare)
     assert 0.002 < drawn < 0.1
     assert ink(bare.replace('fill="none"', "")) > 1.2 * drawn, "the control: lines that are filled do show"
+
+
+# -- periods ----------------------------------------------------------------------------------------------------------
+
+PERIODS = """
+[budget]
+epsilon = 1
+delta = 1e-6
+accountant = "basic"
+per_period = true
+[tables.visits]
+privacy_unit = "pid"
+privacy_period = "date_trunc('{part}', day)"
+data_from = 2024-01-01
+data_until = {until}
+max_rows = 3
+"""
+STRIPS = [
+    ("month", "2025-02-28", "2024  ··▄·········\n2025  ··", 14),
+    ("quarter", "2024-12-31", "2024  ▄···", 4),
+    ("week", "2024-06-02", "2024  ········▄▄▄▄▄·········", 22),
+    ("year", "2025-12-31", "2020s      ▄·", 2),
+    ("day", "2024-12-31", f"{'·' * 29}\n2024-03  {'▄' * 31}\n", 366),
+]
+
+
+@pytest.mark.parametrize(("part", "until", "strip", "count"), STRIPS)
+def test_the_strip_has_a_cell_for_each_period(part: str, until: str, strip: str, count: int) -> None:
+    policy = Policy.loads(PERIODS.format(part=part, until=until))
+    march = widen_to_periods(parse_periods(["2024-03"]), part)
+    with Ledger.open(None, policy, "data") as ledger:
+        ticket = ledger.reserve(date_event(PureDP(Fraction(1, 2)), march), "a statement")
+        ledger.settle(ticket, ticket.event, None, "released")
+        state, page, panel = ledger.state(), write_page(make_report(ledger, policy)), BudgetPanel.of(ledger)
+    assert len(list_cells(state)) == page.count('class="cell"') == count
+    assert strip in write_strip(state)
+    assert write_strip(state).splitlines()[-1] in panel.text()
+    assert f'aria-label="the spent share of each {part}&#x27;s budget"' in panel.html()
+    assert len(write_strip(state).splitlines()) <= 12
+    assert page.count(": 50% spent</title>") == strip.count("▄")
+
+
+def test_a_release_is_no_refusal_and_no_charge(tmp_path: Path) -> None:
+    policy = Policy.loads(PERIODS.format(part="month", until="2024-12-31"))
+    with Ledger.open(tmp_path / "l.ledger", policy, "data") as ledger:
+        ledger.publish("daily", "CREATE RELEASE daily AS SELECT 1", (b"{}", b"rows"), "")
+        found = make_report(ledger, policy)
+        assert (found["refused"], found["asked"]["people"], found["asked"]["days"]) == ([], [], [])
+        (entry,) = found["asked"]["statements"]
+        assert (entry["outcome"], entry["charge"]) == ("published", "0")
+        assert "CREATE RELEASE daily" in write_page(found)
+        assert "published or dropped a release" in explain_statement(ledger, 1, policy)
