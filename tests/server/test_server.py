@@ -15,9 +15,11 @@ import pyarrow.flight as flight
 import pytest
 
 import dpsql
+from dpsql.cli import main
 from dpsql.client.wire import Message, decode
 from dpsql.ledger.ledger import Ledger
 from dpsql.server.tokens import TokenFile
+from tests.support.postgres import PostgresServer, query, read_error, read_rows
 from tests.support.served import (
     FIRST_STEP,
     BareClient,
@@ -531,3 +533,38 @@ def test_an_older_client_is_told(server: ServerProcess) -> None:
     client = server.connect("ada")
     said = client.act("open", {"protocol": 0}).messages[-1]
     assert "version" in said.head["message"]
+
+
+# -- releases ---------------------------------------------------------------------------------------------------------
+
+
+def test_releases_are_read_by_all_and_changed_by_those_who_may(folder: Path) -> None:
+    limits = "answer_times = []\nmax_requests_per_minute = 1000000"
+    policy = write_policy(folder, {"ada": 300, "bob": 300}, limits)
+    policy.write_text(policy.read_text().replace("[analysts.ada]\n", "[analysts.ada]\nreleases = true\n"))
+    daily = "CREATE RELEASE daily AS SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward"
+    with PostgresServer(policy) as running, running.connect("ada") as ada, running.connect("bob") as bob:
+        made = ada.run(daily).results[0].fetchall()
+        assert sorted(bob.run("FROM daily").results[0].fetchall()) == sorted(made)
+        with pytest.raises(dpsql.PrivacyError, match="bob may not"):
+            bob.run("REFRESH RELEASE daily").raise_error()
+        client = running.open("bob")
+        tables = client.ask(
+            query("SELECT table_name FROM information_schema.tables WHERE table_name = 'daily'")
+        )
+        assert read_rows(tables) == [[b"daily"]]
+        assert sorted(read_rows(client.ask(query("SELECT ward FROM public.daily")))) == [
+            [w] for w in (b"A", b"B", b"C", b"D")
+        ]
+        done = client.ask(query("REFRESH RELEASE daily"))
+        assert "may not" in read_error(done)["M"]
+        client.socket.close()
+        write_data(folder, 2000)
+        assert main(["refresh", "--policy", str(policy)]) == 0, "the owner, beside the server"
+        now = sorted(bob.run("FROM daily").results[0].fetchall())
+        assert now != sorted(made)
+        assert ada.run("REFRESH RELEASE daily").results[0].loss == "no charge"
+        TokenFile(policy).pause("ada", "a test")
+        with pytest.raises(Exception, match="paused"):
+            ada.run("REFRESH RELEASE daily").raise_error()
+        assert sorted(bob.run("FROM daily").results[0].fetchall()) == now
