@@ -108,7 +108,8 @@ def show(line: Pipeline, policy: Policy, what: str, limit: int | None = None) ->
 
 def _list_releases(line: Pipeline) -> Iterator[tuple[str | int | None, ...]]:
     """Yield the rows of SHOW RELEASES: each definition, its answer's time and rows, the cost of the next refresh, and how often
-    the budget is enough for one that draws anew. ``paid_until`` is the last day whose period is paid.
+    the budget is enough for one that draws anew: NULL if each period is drawn once, and all are. ``paid_until`` is the last day
+    whose period is paid.
     """
     for draft, when, count in line.releases.walk():
         statement = Statement("query", draft.text, (0, len(draft.text)), release=draft.name, step="refresh")
@@ -119,8 +120,12 @@ def _list_releases(line: Pipeline) -> Iterator[tuple[str | int | None, ...]]:
             continue
         assert isinstance(plan, Plan)
         (now,), (anew,) = line.look_up([plan]), line.look_up([plan], fresh=True)
-        cost = "nothing" if now.event is None else line.price(now.event)
-        more = None if anew.event is None else _count_more(line.ledger, now.event or anew.event)
+        cost, due = "nothing" if now.event is None else line.price(now.event), now.event
+        if due is None and not all(
+            item.parts for item in anew.asked
+        ):  # parts that are new have a budget of their own
+            due = anew.event
+        more = None if due is None else _count_more(line.ledger, due)
         yield draft.name, draft.text, when, count, cost, more, _find_last_paid(plan, now.event)
 
 

@@ -438,6 +438,51 @@ def test_the_command_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr().out.startswith("daily: 2 rows")
 
 
+# -- data that grow ---------------------------------------------------------------------------------------------------
+
+NIGHTLY = """
+[budget]
+epsilon = 1
+delta = 1e-6
+accountant = "basic"
+per_period = true
+[tables.visits]
+source = "nights/*.parquet"
+privacy_unit = "person"
+privacy_period = "date_trunc('day', day)"
+data_from = 2025-01-01
+data_until = {until}
+closed_before = {closed}
+max_rows = 1
+columns = { person = { type = "INTEGER" }, day = { type = "DATE" } }
+"""
+BY_DAY = "SELECT WITH DP OPTIONS (epsilon = 0.6) day, COUNT(*) AS n FROM visits GROUP BY day"
+
+
+def test_each_night_pays_for_its_own_day(folder: Path, path: Path) -> None:
+    (folder / "nights").mkdir()
+    answers: list[dict[Any, Any]] = []
+    for night in range(1, 5):
+        day = datetime.date(2025, 1, night)
+        rows_of_day = {"person": list(range(100 * night)), "day": [day] * (100 * night)}
+        pq.write_table(pa.table(rows_of_day), folder / "nights" / f"{day}.parquet")
+        policy = dpsql.Policy.loads(
+            NIGHTLY.replace("{until}", str(day)).replace("{closed}", str(day + datetime.timedelta(1))),
+            base=folder,
+        )
+        with dpsql.connect(policy=policy, ledger=path) as session:
+            session.sql(f"CREATE RELEASE daily AS {BY_DAY}" if night == 1 else "REFRESH RELEASE daily")
+            answers.append(dict(map(tuple, session.sql("FROM daily").fetchall())))
+            (shown,) = session.sql("SHOW RELEASES").dicts()
+            assert [float(one.spent_epsilon) for one in session.budget().stretches] == [0.6], (
+                "each day pays once"
+            )
+            assert shown["paid_until"] == str(day)
+            assert shown["next_refresh"] == "nothing"
+    assert [len(found) for found in answers] == [1, 2, 3, 4]
+    assert all(abs(answers[-1][datetime.date(2025, 1, night)] - 100 * night) < 30 for night in range(1, 5))
+
+
 # -- killed at each line ----------------------------------------------------------------------------------------------
 
 
