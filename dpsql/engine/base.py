@@ -3,11 +3,10 @@
 To add an engine, write one module with a subclass of :class:`Engine`, the only importer of its package. The subclass
 must pass ``EngineContract`` in ``tests/support/engine_contract.py``.
 
-Rows that do not fit memory are spilled to private directories. DuckDB makes its spill files with mode 0644, in a directory with
-mode 0755 that remains when the process is killed. So each engine gets a directory with mode 0700, which is removed when the
-engine is closed. A killed process's directory is removed by the next engine that spills to the same place: each directory has a
-file locked by its process, and the operating system releases the lock however the process ends. The file is made and locked
-before the directory, and is removed after it, so that no directory is ever without its lock.
+Rows that do not fit memory are spilled. DuckDB makes its spill files with mode 0644, in a directory with mode 0755 that remains
+when the process is killed. So each engine gets a directory with mode 0700, which is removed when the engine is closed. A killed
+process's directory is removed by the next engine that spills to the same place: each directory has a file locked by its process,
+made before and removed after it, and the operating system releases the lock however the process ends.
 """
 
 from __future__ import annotations

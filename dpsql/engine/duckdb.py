@@ -1,19 +1,17 @@
 """DuckDB as the engine: private data behind a locked connection that only the exact queries of plans reach.
 
-**Small queries.** Planning a text may take longer than running it. DuckDB's client plans a text twice to return a table, and
+**Small queries.** Planning a text may take longer than running it, and DuckDB's client plans a text twice to return a table, and
 once to return rows. So texts that read little, or returned few rows before, are fetched as rows. A repeated text is prepared
 if the data can't change, since a prepared plan may depend on the least and greatest values of a column. Either way the
 table is equal. The engine's own estimate of rows, which reads at most a file's footer, says which relations are large.
 
 **Numeric columns.** DuckDB widens decimals of up to 18 digits to 128 bits for Arrow, unless a connection asks for the format
-version with narrower ones, which takes a third of the time. That version changes other types too, so numeric columns have
-their own cursors.
+version with narrower ones, which takes a third of the time but changes other types: numeric columns have their own cursors.
 
 **Cached facts.** Facts found in the data may be cached while the data can't change. A file's state shows a change. A frame may
-change unnoticed: its memory may be shared, or mapped from a file. So only facts about copies of ours are cached. The codes of
-units depend on the unit column, which is copied once when a session opens. Tables of an open connection may change with
-every statement of others, unless their database is attached read-only. But one transaction sees one state of DuckDB's own
-tables, so its facts hold until it ends.
+change unnoticed, so only facts about copies of ours are cached: the unit column is copied once when a session opens. Tables of
+an open connection may change with every statement of others, unless their database is attached read-only; but one transaction
+sees one state of DuckDB's own tables, so its facts hold until it ends.
 """
 
 from __future__ import annotations

@@ -1,27 +1,17 @@
 """The SQL allowed over releases and public tables: listed functions, and nothing that reveals the machine.
 
-The list of functions is closed, so that none can reveal the machine (settings, versions, catalogs, files), store
-anything for later statements (sequences, variables, seeds), write a log, or wait. The clock and random numbers are
-allowed, as neither is a secret. Names are those of DuckDB's own parser, in lower case.
+The list of functions is closed, so that none can reveal the machine (settings, versions, catalogs, files), store anything for
+later statements, write a log, or wait. The clock and random numbers are allowed, as neither is a secret. The check reads the
+engine's text in DuckDB's own parse, so it is independent of how the text was made: functions, relations and every kind of node
+must be on a list, and additions of a later version's parser are refused.
 
-Memory limits apply to lists and tables, but not to texts: DuckDB makes the texts of a step at once, of any length. So a
-query that may make long ones is detected, and runs in a separate process (:mod:`dpsql.engine.public_sql`).
+*Casts that fail whatever is released*: DuckDB detects them only when a row arrives, after payment. Its bound plan shows the
+types of every cast, so that each pair of types is tried once, on a value of ours.
 
-The check reads the engine's text in DuckDB's own parse, so it is independent of how the text was made. Functions,
-relations and every kind of node must be on a list; additions of a later version's parser are refused.
-
-Casts that fail whatever is released: between types without a cast, and of an invalid constant.
-
-DuckDB detects them only when a row arrives, after payment. Its bound plan shows the types of every cast, so that each
-pair of types is tried once, on a value of ours.
-
-A separate process for public SQL that may make long texts: its memory and its time end with it.
-
-DuckDB's memory limit does not apply to the texts that one step of a query makes. Nothing stops it within a step, during
-binding (which computes constants) or during execution. A process can be stopped, and the system limits its memory.
-
-The process has a separate :class:`~dpsql.engine.postprocess.Finisher`, over copies of the query's relations. It runs
-from its first query until one fails, since starting it takes half a second.
+*Long texts.* Memory limits apply to lists and tables, but not to texts: DuckDB makes the texts of a step at once, of any
+length, and nothing stops it within a step. So a query that may make long ones runs in a separate process, which can be stopped
+and whose memory the system limits. It has a separate :class:`~dpsql.engine.postprocess.Finisher`, over copies of the query's
+relations, and runs from its first query until one fails, since starting it takes half a second.
 """
 
 from __future__ import annotations

@@ -1,20 +1,19 @@
 """Queries that the stop button always ends, and databases without private data: a sandbox, a parser, an empty schema.
 
-The query of a subsample block is the analyst's, and may invalidate DuckDB's whole instance. On the private connection
-every later block and statement would observe that, so one unit's row would affect all of them. In a sandbox the next
-block gets a new instance. It has one thread: with more, the order of rows (and of additions of doubles) depends on the
-partition of work, which rows of other blocks may determine.
+The query of a subsample block is the analyst's, and may invalidate DuckDB's whole instance. On the private connection every
+later block and statement would observe that, so one unit's row would affect all of them; in a sandbox the next block gets a
+new instance. It has one thread: with more, the order of rows (and of additions of doubles) depends on the partition of work,
+which rows of other blocks may determine.
 
-Exact queries are bound against an empty copy of the schema, since planning them on the data would read these: DuckDB's
-planner uses the least and the greatest value of a column, and may fail on them.
+Exact queries are bound against an empty copy of the schema, since DuckDB's planner uses the least and the greatest value of a
+column, and may fail on them.
 
-A query runs in its own thread, while the caller waits and, once stopped, repeats the interrupt until it has ended:
-DuckDB drops an interrupt that arrives between two of its steps, and its Python client reports one in different ways.
+A query runs in its own thread, while the caller waits and, once stopped, repeats the interrupt until it has ended: DuckDB drops
+an interrupt between two of its steps, and its Python client reports one in different ways.
 
 DuckDB instances are shared by equal users, and closed when idle: an instance takes some 4 MiB and eight operating system
-threads, a cursor 20 KiB. A session's own objects (temporary views and tables, additional relations) belong to one cursor, and
-no other cursor sees them. An error that invalidates an instance ends the queries of all its users. Each of them then joins the
-next one and retries, so that one user's query makes no other's fail.
+threads, a cursor 20 KiB. A session's temporary views and tables belong to one cursor, and no other cursor sees them. An error
+that invalidates an instance ends the queries of all its users; each of them then joins the next one and retries.
 """
 
 from __future__ import annotations

@@ -1,16 +1,13 @@
 """Files and data frames as relations of a session, with the policy's columns or their own.
 
-Text files, and Parquet files with invalid values, are copied once when the session opens. The copy is a temporary table of the
-session's own in-memory database: no other process sees it, it ends with the session, and DuckDB may spill it.
+Text files, and Parquet files with invalid values, are copied once when the session opens, into a temporary table of the
+session's own in-memory database, which no other process sees and DuckDB may spill. One text in a Parquet file that is not UTF-8,
+or a time after 24:00, makes every query over its column fail: one person's row would decide how a statement ends. So columns
+with such values are found once per version of a file, and the values are NULL in the copy. Other files are read in place.
 
-One text in a Parquet file that is not UTF-8, or a time after 24:00, makes every query over its column fail. Then one person's row
-would decide how a statement ends. Columns with such values are found once per version of a file, outside of statements, and
-the values are NULL in the copy. Other files are read in place. Arrow files are copied like frames.
-
-Frames are read once when a session opens, and values on which DuckDB fails become NULL (see :mod:`dpsql.engine.arrow_values`).
-
-A column of Python objects takes its type from its values, so one person's value would decide it. It becomes text instead, value
-by value, and the policy declares its type. Types proposed from rows are shown only to the data owner.
+Frames and Arrow files are read once when a session opens, and values on which DuckDB fails become NULL (see
+:mod:`dpsql.engine.arrow_values`). A column of Python objects takes its type from its values, so one person's value would decide
+it. It becomes text instead, value by value, and the policy declares its type.
 """
 
 from __future__ import annotations

@@ -101,19 +101,17 @@ class PublicGroups:
 class Weighing:
     """The weight of a unit's rows in the moments of one aggregate.
 
-    Let n be the number of the unit's rows in the group with a non-NULL ``y``, and m the number that may count. If the numbers of
-    a statement describe different rows, all N rows of the unit in the group are weighed alike, so that a share is a share
-    of one set of rows; otherwise N is n. Each row has the weight ``min(1, m / N)``: a cap lowers the unit's weight in a
-    mean, but never biases its value. Weights are in units of ``1 / scale``: the n rows weigh ``W = scale * n`` for N <= m, and
-    ``scale * m * n / N``, rounded down, otherwise. If the n values add up to S, a moment is ``W * S / n``, rounded down once.
-    Rounding down, unlike rounding towards 0, keeps sums about different centres apart by exactly W times the difference, so a
-    sum over a count is the mean.
+    Let n be the number of the unit's rows in the group with a non-NULL ``y``, m the number that may count, and N = n (or,
+    with ``all_rows``, all rows of the unit in the group, so that a share is a share of one set of rows). Each row has the
+    weight ``min(1, m / N)``: a cap lowers the unit's weight in a mean, but never biases its value. Weights are in units of
+    ``1 / scale``: the n rows weigh ``W = scale * n`` for N <= m, and ``scale * m * n / N``, rounded down, otherwise. If the n
+    values add up to S, a moment is ``W * S / n``, rounded down once. Rounding down, unlike rounding towards 0, keeps sums
+    about different centres apart by exactly W times the difference, so a sum over a count is the mean.
 
-    Sensitivity: S has n terms of size at most ``most``, so ``|S / n| <= most``, and a unit moves a moment by at most
-    ``W * most <= scale * m * most``, an integer, so rounding down doesn't enlarge it. A count has n terms of 1, so it is
-    exactly W. Terms between integers a and b add up to between ``a * W`` and ``b * W``, which are integers, so the quotient of
-    a sum and the count is between a and b. If groups share a total, m is the group's part of it. The parts add up to at most
-    the total, and so do the changes.
+    Sensitivity: ``|S / n| <= most``, so a unit moves a moment by at most ``W * most <= scale * m * most``, an integer, so
+    rounding down doesn't enlarge it. A count has n terms of 1, so it is exactly W. Terms between integers a and b add up to
+    between ``a * W`` and ``b * W``, so the quotient of a sum and the count is between a and b. If groups share a total, m is
+    the group's part of it; the parts add up to at most the total, and so do the changes.
     """
 
     y: str
@@ -333,16 +331,15 @@ class Exact:
     def shared_rows(self) -> int | None:
         """Rows of one unit that its public groups share without a cap on all rows; None if whole groups are dropped.
 
-        With caps of C rows in each of L0 groups, noise is scaled to an L1 distance of C L0 rows and an L2 distance of
-        C sqrt(L0). Instead of L0 whole groups, a unit may keep c(g) <= C rows in each of all its groups, with a sum of at
-        most C L0. Both distances stay, see :mod:`dpsql.exact.row_caps`. For a unit with n(g) <= C rows in each of m > L0
-        groups, choosing L0 groups keeps L0/m of the sum of n(g) on average, as does a weight of L0/m. Sharing keeps the
-        sum up to C L0, which is at least as much since the sum is at most m C. So sharing is never worse at equal noise.
-        For C = 1 all three are equal.
+        With caps of C rows in each of L0 groups, noise is scaled to an L1 distance of C L0 rows and an L2 distance of C
+        sqrt(L0). Instead of L0 whole groups, a unit may keep c(g) <= C rows in each of all its groups, with a sum of at most
+        C L0: both distances stay, see :mod:`dpsql.exact.row_caps`. For a unit with n(g) <= C rows in each of m > L0 groups,
+        choosing L0 groups, or a weight of L0/m, keeps L0/m of the sum of n(g) on average. Sharing keeps it up to C L0, which
+        is at least as much since the sum is at most m C. So sharing is never worse at equal noise.
 
         The loss of Laplace noise with one epsilon in all L0 groups is convex in each number's movement, and 0 without
-        movement, so it is largest if L0 numbers move by C. Numbers that each unit moves by 1, whatever its rows, have no
-        such bound; with one of these, groups are chosen.
+        movement, so it is largest if L0 numbers move by C. Numbers that each unit moves by 1, whatever its rows, have no such
+        bound; with one of these, groups are chosen.
         """
         capped = self.groups is not None and self.per_group is not None and self.per_group > 1
         if not capped or self.budgeted or not self._may_share or self.bound.unit is None:

@@ -2,16 +2,15 @@
 
 A unit has ``c(g)`` rows that count in group g. Up to three caps bound them: ``in_all`` the sum of all ``c(g)``, ``per_group``
 each of them, and ``groups`` the number of positive ones. If one row moves a number by at most 1, the unit moves it by at most
-``c(g)`` in group g. So the distances between answers of neighbouring data are the norms of the vector c.
+``c(g)`` in group g, so the distances between answers of neighbouring data are the norms of the vector c.
 
-* L1: the sum of ``c(g)`` is at most ``in_all`` and at most ``per_group * groups``. Both are attained, so
-  ``total = min(in_all, per_group * groups)`` is tight.
+* L1: the sum of ``c(g)`` is at most ``total = min(in_all, per_group * groups)``, which is attained.
 * L2: let ``each = min(per_group, total)``. The sum of squares is convex, so over ``0 <= c(g) <= each`` with a sum of at most
   ``total`` it is largest at a vertex: ``total // each`` groups have ``each`` rows, and one has the rest. Since
   ``total <= per_group * groups``, these are at most ``groups`` groups, so the cap on groups is met.
 
-An SQL text that bounds ``c(g)`` by ``each`` and their sum by ``total`` has both distances, whatever the number of groups.
-So groups are dropped only if their number itself is counted, see :class:`~dpsql.exact.exact_query.Exact`.
+A text that bounds ``c(g)`` by ``each`` and their sum by ``total`` has both distances, whatever the number of groups: groups are
+dropped only if their number itself is counted, see :class:`~dpsql.exact.exact_query.Exact`.
 """
 
 from __future__ import annotations

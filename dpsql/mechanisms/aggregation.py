@@ -219,8 +219,7 @@ class Aggregation(base.Operator):
         """Return the released integers, one column for each statistic."""
         if release.noisy is not None:
             return release.noisy
-        noisy = self.read_noisy(release.table, None)
-        return pa.table({str(i): pack_integers(noisy[s]) for i, s in enumerate(self.statistics)})
+        return self._pack(self.read_noisy(release.table, None))
 
     @cached_property
     def counts(self) -> frozenset[Statistic]:
@@ -265,6 +264,9 @@ class Aggregation(base.Operator):
         fits = all(values.dtype == np.int64 for values in noisy.values())
         if fits and all(output.shows_integers for output in self.outputs):
             return None
+        return self._pack(noisy)
+
+    def _pack(self, noisy: Noisy) -> pa.Table:
         return pa.table({str(i): pack_integers(noisy[s]) for i, s in enumerate(self.statistics)})
 
     def read_kept(self, read: base.Reader, entropy: Entropy) -> pa.Table:

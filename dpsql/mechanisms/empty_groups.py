@@ -4,10 +4,9 @@ Bounds make every whole number or day between them a public group, and most of t
 and stored; an answer shows those that differ significantly from an empty group.
 
 Every exact integer of an empty group is 0, so its released integers are noise of a known law. The probability
-:data:`FALSE_GROUPS` is divided equally among a statement's blocks with such groups, then among the groups of a block,
-then among the integers of a group. An integer is significant if noise is that far from 0 with no more than its part. By
-the union bound, an answer shows a group without rows with probability at most :data:`FALSE_GROUPS`. Counts are never
-negative, so for them only noise above 0 is significant.
+:data:`FALSE_GROUPS` is divided equally among a statement's blocks with such groups, the groups of a block, and the integers of
+a group. An integer is significant if noise is that far from 0 with no more than its part; so an answer shows a group without
+rows with probability at most :data:`FALSE_GROUPS`. Counts are never negative, so for them only noise above 0 is significant.
 
 Laplace and Gaussian noise on each group have exact tails. Noise in the order of a key, and cells of marginals, are fixed
 sums of independent noise. A sum of Gaussian noise is Gaussian. For a sum S of Laplace noise with variance ``2 b^2``,

@@ -9,9 +9,7 @@ noises (:class:`~dpsql.noise.samplers.NoiseChain`) at one level of a public ladd
 released integers alone. The caller must ensure the sensitivities, as in any aggregation.
 
 Intervals: an answer released because it looks accurate was more likely lucky. Each look uses three quarters of the
-allowed miss probability; the rest covers the selection. This is measured, not proved: over means from the middle to the
-end of their bounds, and errors from 1/400 to 1/2 of the bounds' distance, the released interval misses at most as often
-as stated (the tests repeat the worst cases, and find that without the reserve it misses more often).
+allowed miss probability; the rest covers the selection. This is measured in the tests' worst cases, not proved.
 
 Sources: Koufogiannis, Han and Pappas (2015); Ligett, Neel, Roth, Waggoner and Wu (2017); Whitehouse, Ramdas, Wu and
 Rogers (2022); Rogers, Samorodnitsky, Wu and Ramdas (2023).

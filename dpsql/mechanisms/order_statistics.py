@@ -1,10 +1,9 @@
 """Exact order statistics, read with few passes and little memory; public grids; the private choice of one grid point.
 
-Propose-test-release needs a few hundred values around given quantiles, out of any number of rows. There are three ways,
-chosen by the number of rows (visible only to operators):
+Propose-test-release needs a few hundred values around given quantiles, out of any number of rows, in one of three ways:
 
-* up to :data:`FETCH` rows the column is fetched as Arrow, and numpy sorts the values near the wanted ranks, as bracketed
-  by a sample of the column (a third of the time of DuckDB's ``quantile_cont`` at ten million doubles);
+* up to :data:`MAX_FETCHED` rows the column is fetched, and numpy sorts the values near the wanted ranks, as bracketed by a
+  sample (a third of the time of DuckDB's ``quantile_cont`` at ten million doubles);
 * above that, ungrouped: histograms of ever narrower ranges, until the rest fits;
 * above that, grouped: one window query that returns only the wanted ranks.
 
@@ -13,13 +12,12 @@ narrowing passes, which never leave the operator.
 
 *Graded grids.* Declared bounds are often far wider than the values: of amounts up to a million most are near 20, where an
 even grid of some ten thousand points has one point. So the part of the grid near 0 has points eight times as close, the
-part of that near 0 again, and so on. A value is off by at most half an even step, and by at most a part ``2**-8`` of itself.
+part of that near 0 again, and so on: a value is off by at most half an even step, and by at most a part ``2**-8`` of itself.
 
 The exponential mechanism's probability of a point is also proportional to its public weight (McSherry and Talwar's base
 measure), which leaves the guarantee unchanged. With equal weights, a gap between two values of the data would weigh more the
-nearer it is to 0, and medians near 0 would be drawn to it. So a point of three levels weighs as much as its step is wide,
-and the law of the answer is that of the even grid, only finer. Beyond the third level points weigh the same: a few even
-steps in all, and values that are a billionth of the bounds still count.
+nearer it is to 0, and medians near 0 would be drawn to it. So a point of three levels weighs as much as its step is wide: the
+law of the answer is that of the even grid, only finer. Beyond the third level points weigh the same.
 """
 
 from __future__ import annotations

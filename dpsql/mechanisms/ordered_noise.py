@@ -9,14 +9,12 @@ integers from which the steps are computed, so that the sum of any run of steps 
   Upadhyay 2023): a triangular matrix whose square adds up all steps before a step. Its product with the steps gets
   noise, and is solved for them.
 
-Relation: ADD_REMOVE. One unit moves the exact steps by a vector v with ``|v|_1 <= s * g`` and ``|v|_2^2 <= s^2 * g``,
-for the sensitivity s and the groups g that noise on the steps alone declares (``base``) and that texts are proved to
-respect. It follows for the noised vectors that
+Relation: ADD_REMOVE. One unit moves the exact steps by a vector v with ``|v|_1 <= s * g`` and ``|v|_2^2 <= s^2 * g``, for the
+sensitivity s and the groups g that noise on the steps alone declares (``base``). It follows for the noised vectors that
 
 * the sums of c neighbouring steps move in total by at most ``s * g`` in L1, for a sum's move is at most those of its
   steps; and by at most ``s^2 * g * min(c, g)`` in squared L2: a squared sum of c numbers is at most c times the sum of
-  their squares, and no vector is longer than its L1 norm. Eight rows in eight neighbouring steps are 8 in the sum over
-  them, not the root of 8.
+  their squares, and no vector is longer than its L1 norm.
 * the product with a triangular matrix, whose columns are one non-increasing sequence r of integers, truncated at the
   end, moves by at most ``s * g * sum(r)`` in L1. In squared L2 it is ``sum_d h_d * a_d`` over distances d. Here
   ``h_d``, the product of two columns d apart, is at most that of the first column and the one d later, so it is
@@ -24,11 +22,10 @@ respect. It follows for the noised vectors that
   other ``2 * s^2 * g`` (Cauchy and Schwarz), and their total ``s^2 * g^2``. So the sum is at most its value with the
   nearest distances at their maxima.
 
-Steps of several runs (a run for each value of further keys) are in different sums, and in products that share no row,
-so the bounds are unchanged. Guarantee: that of the event, which costs as much as ``base``: independent noise on vectors
-that were fixed and calibrated jointly. Everything after the draw, including the fit, uses the noisy integers and public
-numbers. The caller must ensure the requirements of ``base``, and that the key's values, and with them the places of
-steps, are public.
+Steps of several runs (a run for each value of further keys) are in different sums, and in products that share no row, so the
+bounds are unchanged. Guarantee: that of the event, which costs as much as ``base``: independent noise on jointly fixed vectors.
+Everything after the draw is post-processing. The caller must ensure the requirements of ``base``, and that the key's values,
+and with them the places of steps, are public.
 """
 
 from __future__ import annotations
@@ -230,8 +227,7 @@ def share_noise(base: Noise, share: Fraction, sensitivity: int, groups: int) -> 
     if isinstance(base, LaplaceNoise):
         return LaplaceNoise(base.epsilon * share, sensitivity, groups)
     if isinstance(base, GaussianNoiseByMu):
-        squared = Fraction(base.groups * base.sensitivity**2) / (base.sigma * base.sigma)
-        return GaussianNoiseByMu.of_mu(squared * share, base.delta * share, sensitivity, groups)
+        return GaussianNoiseByMu.of_mu(base.mu_squared * share, base.delta * share, sensitivity, groups)
     if isinstance(base, JointGaussianNoise):
         share = share * base.share
     elif not isinstance(base, GaussianNoise):

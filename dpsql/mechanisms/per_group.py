@@ -108,10 +108,9 @@ class Noise(ABC):
 class LaplaceNoise(Noise):
     """Discrete Laplace noise of scale ``groups * sensitivity / epsilon`` on every group's integer.
 
-    Relation: ADD_REMOVE. Sensitivity: at most ``sensitivity`` steps in each of at most ``groups`` groups, so
-    ``groups * sensitivity`` in L1. Guarantee: epsilon-DP (Ghosh, Roughgarden, Sundararajan 2009), for
-    ``Pr[k] / Pr[k + d] <= exp(d / scale)``. The caller must ensure both bounds, that the statistics are exact
-    integers, and that no noisy value is drawn twice from one event.
+    Relation: ADD_REMOVE. Sensitivity: at most ``sensitivity`` steps in each of at most ``groups`` groups, so their product in
+    L1. Guarantee: epsilon-DP (Ghosh, Roughgarden, Sundararajan 2009), for ``Pr[k] / Pr[k + d] <= exp(d / scale)``. The caller
+    must ensure both bounds, that the statistics are exact integers, and that no noisy value is drawn twice from one event.
     """
 
     epsilon: Fraction
@@ -161,12 +160,10 @@ class LaplaceNoise(Noise):
 class GaussianNoise(Noise):
     """Gaussian noise of deviation ``sigma``, rounded to an integer, on every group's integer.
 
-    Relation: ADD_REMOVE. Sensitivity: at most ``sensitivity`` steps in each of at most ``groups`` groups,
-    so ``sensitivity * sqrt(groups)`` in L2. Guarantee: that ratio to sigma is mu, and the release is mu-GDP
-    (Dong, Roth, Su 2022), as post-processing of the continuous mechanism; it is (epsilon, delta)-DP for the
-    declared pair, which :meth:`calibrate` proves by the analytic formula (Balle, Wang 2018). The caller
-    must ensure both bounds, that the statistics are exact integers, and that no noisy value is drawn twice
-    from one event.
+    Relation: ADD_REMOVE. Sensitivity: at most ``sensitivity`` steps in each of at most ``groups`` groups, so ``sensitivity *
+    sqrt(groups)`` in L2. Guarantee: that ratio to sigma is mu, and the release is mu-GDP (Dong, Roth, Su 2022), as
+    post-processing of the continuous mechanism; it is (epsilon, delta)-DP for the declared pair, which :meth:`calibrate`
+    proves by the analytic formula (Balle, Wang 2018). The caller's duties are those of :class:`LaplaceNoise`.
     """
 
     sigma: Fraction
@@ -242,14 +239,18 @@ class GaussianNoiseByMu(GaussianNoise):
         return cls(sigma, sensitivity, groups, gaussian_epsilon(shorten(mu), delta), delta)
 
     @property
+    def mu_squared(self) -> Fraction:
+        """The square of its mu: of the L2 sensitivity over sigma."""
+        return self.groups * self.sensitivity**2 / (self.sigma * self.sigma)
+
+    @property
     def event(self) -> events.Event:
         squared = self.groups * self.sensitivity**2
         return GaussianByMu(self.sigma, squared, self.epsilon, self.delta)
 
     def rescale(self, factor: Fraction) -> GaussianNoise:
         """Return the noise for ``factor`` times its mu."""
-        squared = Fraction(self.groups * self.sensitivity**2) / (self.sigma * self.sigma)
-        return self.of_mu(squared * factor * factor, self.delta, self.sensitivity, self.groups)
+        return self.of_mu(self.mu_squared * factor * factor, self.delta, self.sensitivity, self.groups)
 
     @property
     def _loss(self) -> str:

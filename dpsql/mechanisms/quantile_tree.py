@@ -277,14 +277,9 @@ class QuantileTree(Quantiles):
             said.append(self.geometric.describe())
         for name, places in self._places().items():
             off = max(self._bound_miss(self.ranks[i], confidence) for i in places)
-            which = f"{len(places)} values, from the least to the greatest, each" if len(places) > 1 else ""
-            rank = self.ranks[places[0]]
-            if not which and rank.end:
-                side = "below" if rank.end == "min" else "above"
-                which = (
-                    f"a value with about {self.inward} rows {side} it (half of the rows, if there are fewer),"
-                )
-            which = which or f"the value that {float(rank.p):g} of the rows lie below,"
+            which = f"{len(places)} values, from the least to the greatest, each"
+            if len(places) == 1:
+                which = f"{self._describe_rank(self.ranks[places[0]])},"
             said.append(
                 f"{name}: {which} within {off:.4g} rows of its rank, with {confidence:.4g} probability."
             )

@@ -402,15 +402,16 @@ class Quantiles(SteppedPart):
                 )
                 continue
             off = self.bound_error(rank, confidence)
-            which = f"the value that {float(rank.p):g} of the rows lie below"
-            if rank.end:
-                side = "below" if rank.end == "min" else "above"
-                which = (
-                    f"a value with about {self.inward} rows {side} it (half of the rows, if there are fewer)"
-                )
+            which = self._describe_rank(rank)
             said.append(f"{name}: {which}, within {off:.4g} rows, with {confidence:.4g} probability.")
             said.append(self._describe_strays(name, rank))
         return tuple(said)
+
+    def _describe_rank(self, rank: WantedRank) -> str:
+        if not rank.end:
+            return f"the value that {float(rank.p):g} of the rows lie below"
+        side = "below" if rank.end == "min" else "above"
+        return f"a value with about {self.inward} rows {side} it (half of the rows, if there are fewer)"
 
     def _describe_strays(self, name: str, rank: WantedRank) -> str:
         """Describe when an answer stays within the data: only the exponential mechanism's utility bound ensures that."""

@@ -1,12 +1,9 @@
 """Exact vectorised samplers over the integers, by inversion of a uniform real.
 
 Every function draws from exactly the distribution in its docstring. Parameters are rationals, and floats are trusted only
-outside a certified error band. Draws inside it are decided with intervals that shrink until the answer is certain (interval
-refining, after Haney et al. 2022). Results are int64 arrays, or object arrays of Python ints if a value may not fit. Running
-time depends on the parameters and on the noise.
-
-A distribution gives two views of one function ``U -> floor(x(U))``: ``estimate``, in floats with an error band, and
-``exact``, on an interval of U. The band decides all but a few draws in a million.
+outside a certified error band; the few draws inside it are decided with intervals that shrink until the answer is certain
+(interval refining, after Haney et al. 2022). Results are int64 arrays, or object arrays of Python ints if a value may not fit.
+Running time depends on the parameters and on the noise.
 
 For an integer A, ``A + round(N) = round(A + N)``: releasing it is post-processing of the continuous Gaussian mechanism, with
 that mechanism's whole guarantee. (The discrete Gaussian, with ``Pr[k]`` proportional to ``exp(-k**2 / 2 sigma**2)``, lacks it:
@@ -501,10 +498,9 @@ def _enclose_stay(fine: Fraction, coarse: Fraction, bits: int) -> ia.Interval:
 class NoiseChain:
     """Discrete Laplace noise of ``n`` numbers that is removed step by step, so that only the last step costs.
 
-    The noises have falling ``scales``, each is the next plus something independent, and ``noise`` is the current one. Draw the
-    finest noise first and add further noise; then show the coarsest answer, and remove the added noise step by step. Each shown
-    answer is the next one plus independent noise, so all together reveal no more than the last (after Koufogiannis, Han and
-    Pappas 2015; here on integers).
+    The noises have falling ``scales``, each is the next plus something independent, and ``noise`` is the current one: the
+    finest is drawn first, and further noise added. Each shown answer is the next one plus independent noise, so all together
+    reveal no more than the last (after Koufogiannis, Han and Pappas 2015; here on integers).
 
     With ``p = exp(-1 / fine)`` and ``q = exp(-1 / coarse)`` the generating functions of the two noises are
     ``(1 - p)^2 / ((1 - p z)(1 - p / z))`` and this expression in q. Their quotient is
@@ -581,8 +577,8 @@ def choose_groups(units: IntegerArray, groups: int, entropy: Entropy) -> NDArray
 def share_rows(units: IntegerArray, rows: IntegerArray, budget: int, entropy: Entropy) -> IntegerArray | None:
     """Return the number of rows of each unit and group that count, at most ``budget`` of a unit; None if all do.
 
-    A unit's groups are filled one after another, in an order that is uniform and independent of other units. ``units`` is sorted,
-    one entry per unit and group; ``rows`` and ``budget`` are at least 1.
+    A unit's groups are filled one after another, in an order that is uniform and independent of other units. ``units`` is
+    sorted, one entry per unit and group; ``rows`` and ``budget`` are at least 1.
     """
     starts = find_runs(units)
     sizes = np.diff(starts, append=len(units))

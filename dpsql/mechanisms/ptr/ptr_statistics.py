@@ -9,13 +9,11 @@
 
 Each item takes a *values query*, SQL that returns the column ``v`` (and the grouping columns) with one row per row that
 counts, and builds its exact queries around it. That text bounds the privacy unit's rows (one value per unit, or at most
-``rows``); if a unit may have more than one row the radius is divided, see
-:func:`~dpsql.mechanisms.ptr.stability_test.convert_to_units`. The query may contain the salt, which has one value per
-release for all texts of the item.
+``rows``, which divide the radius: :func:`~dpsql.mechanisms.ptr.stability_test.convert_to_units`). NULLs are missing; for
+``floating`` values NaN and the infinities too, and -0.0 is 0.0.
 
-NULLs are missing; for ``floating`` values NaN and the infinities too, and -0.0 is 0.0.
-
-Numbers are also released with noise, for a sensitivity that the analyst proposes:
+``local_sensitivity => b``: numbers are also released with noise for a sensitivity that the analyst proposes, if no table
+nearby has a neighbour whose answer is farther away than b:
 
 | item              | answer                     | radius: edits to a table with                                      |
 |-------------------|----------------------------|--------------------------------------------------------------------|
@@ -24,10 +22,9 @@ Numbers are also released with noise, for a sensitivity that the analyst propose
 | IQR               | distance of the quartiles  | a gap next to either quartile wider than b                         |
 | MODE              | most frequent value        | two values farther apart than b within one row of leading          |
 
-All are ``local_sensitivity => b``: if no table nearby has a neighbour whose answer is farther away than b, the answer
-is released with noise for b. Values are rounded to a public grid of steps (monotonically, so ranks are unchanged), and
-the radius compares integers. A unit with up to ``rows`` rows moves the answer by at most ``rows`` times the move of one
-row: the proposal for one row is ``bound // rows``. Loss: test + noise.
+Values are rounded to a public grid of steps (monotonically, so ranks are unchanged), and the radius compares integers. A unit
+with up to ``rows`` rows moves the answer by at most ``rows`` times the move of one row: the proposal for one row is
+``bound // rows``. Loss: test + noise.
 
 Source: Dwork and Lei (2009); Dwork and Roth (2014) section 7.2.
 """

@@ -4,11 +4,10 @@ A :class:`Stable` operator measures, for each of its items, the exact answer and
 releases the answer if the test passes: exactly, or with the noise that the proposal allows. A failed test is NULL. Both
 outcomes are charged in full.
 
-The *radius* of a table x for a function g is the largest k such that g is constant on all tables within k edits of x; 0 means
-that some neighbour has another answer. An edit adds or removes one row (``ADD_REMOVE``) or replaces one (``SUBSTITUTE``, size
-n public). Every measuring function here returns that radius, or a lower bound that is 1-Lipschitz under the relation and 0
-wherever a neighbour's answer differs (or, with a proposal, is farther away than proposed). Domains are unbounded (values
-outside the range of the data may be added), which can only shorten a distance.
+The *radius* of a table x for a function g is the largest k such that g is constant on all tables within k edits of x. An edit
+adds or removes one row (``ADD_REMOVE``) or replaces one (``SUBSTITUTE``, size n public). Every measuring function here returns
+that radius, or a lower bound that is 1-Lipschitz under the relation and 0 wherever a neighbour's answer differs (or, with a
+proposal, is farther away than proposed). Domains are unbounded, which can only shorten a distance.
 
 Guarantee of one item: a pair of neighbours is *near*, if the answers agree up to the proposal, and only the test's decision
 and the noise distinguish them, with radii that differ by at most 1; or it is *far*, and both radii are 0, so that each passes
@@ -17,7 +16,7 @@ with delta as a maximum over pairs and not as a failure inside a composition.
 
 Sources: Dwork and Lei (2009); Dwork and Roth (2014) section 7.2, proposition 7.2, algorithms 12 and 13, with the thresholds
 repaired; Smith and Thakurta (2013); the optimal test's probabilities are those of Desfontaines, Voss, Gipson and Mandayam
-(2022) for partition selection. The tests of this module check the order statistic and mode formulas against exhaustive search.
+(2022) for partition selection. The tests check the formulas against exhaustive search.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ def write_block_number(
     Args:
         turn: SQL of an integer; each turn has a new partition.
         whole: the unit is a signed integer of at most 64 bits. Then the salt is mixed in at once, which saves a hash:
-            DuckDB's hash of one such integer is a bijection that scatters every bit, so two salts give unrelated partitions.
+            DuckDB's hash of one such integer is a bijection that scatters every bit.
         hashed: ``unit`` is already DuckDB's hash of the unit.
 
     Up to 256 blocks are numbered in one byte, by which DuckDB groups without a hash table: by the top bits if their
