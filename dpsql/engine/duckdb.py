@@ -197,8 +197,7 @@ class NumberCursor:
         """Close the cursor; a query that has it ends."""
         con, self._con, self._open = self._con, None, None
         if con is not None:
-            with contextlib.suppress(duckdb.Error):
-                con.close()
+            sandbox.close_quietly(con)
 
 
 _READ_ONLY = """
@@ -451,9 +450,8 @@ class DuckDBEngine(Engine):
         self._little.clear()
         self._cursors.close()
         self._numbers.close()
-        with contextlib.suppress(duckdb.Error):
-            if self._con is not self._database:
-                self._con.close()
+        if self._con is not self._database:
+            sandbox.close_quietly(self._con)
         if self._instance is not None:
             self._instance.leave(broken)
             self._instance = None

@@ -49,6 +49,12 @@ MAX_IDLE = 8
 """The most idle instances of one kind that stay open."""
 
 
+def close_quietly(con: duckdb.DuckDBPyConnection) -> None:
+    """Close a connection, whatever its state."""
+    with contextlib.suppress(duckdb.Error):
+        con.close()
+
+
 class SharedInstance:
     """An instance with several users, from :func:`join_instance`.
 
@@ -91,8 +97,7 @@ class SharedInstance:
             if self.users:
                 return
         for con in (*self._ready, *self._numbers, self._base):
-            with contextlib.suppress(duckdb.Error):
-                con.close()
+            close_quietly(con)
         self._after()
 
 
@@ -170,16 +175,14 @@ class Cursors:
             if not self._closed:
                 self._free.append(con)
                 return
-        with contextlib.suppress(duckdb.Error):
-            con.close()
+        close_quietly(con)
 
     def close(self) -> None:
         """Close all but the session's own; those in use are closed when returned."""
         with self._lock:
             self._closed = True
             for con in self._free:
-                with contextlib.suppress(duckdb.Error):
-                    con.close()
+                close_quietly(con)
             self._free.clear()
 
 
@@ -452,8 +455,7 @@ class Sandbox(Idle):
 
     def close_instance(self) -> None:
         if self._con is not None:
-            with contextlib.suppress(duckdb.Error):
-                self._con.close()
+            close_quietly(self._con)
             self._con = None
 
 

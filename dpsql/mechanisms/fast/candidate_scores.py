@@ -37,6 +37,7 @@ from dpsql.mechanisms.fast.column_counts import (
     BLOCK_ROWS,
     COUNTING_THREADS,
     IntegerCells,
+    PlaceCounts,
     ThreadTallies,
     count_column,
     stream_column,
@@ -87,7 +88,7 @@ _MOST_POWER = 19
 _NONE = np.zeros(0, dtype=np.intp)
 
 
-class _Tally:
+class _Tally(PlaceCounts):
     """The counts and sums of one thread, and its memory.
 
     A row adds one double to its bin, which counts it and contains its distance from the bin's start, less than
@@ -96,33 +97,25 @@ class _Tally:
 
     def __init__(self, bins: int, classes: int, shift: int) -> None:
         power = min(_MOST_POWER, (50 - shift) // 2)
-        self._bits, self._most = power + shift + 2, 1 << power
-        self.block = min(BLOCK_ROWS, self._most)
-        self._counts, self._rests = np.zeros(bins, dtype=np.int64), np.zeros(bins, dtype=np.int64)
-        self.apart, self.sums_apart = np.zeros(classes, dtype=np.int64), np.zeros(classes, dtype=np.int64)
-        self._places, self._added = np.empty(self._most, dtype=np.int64), np.empty(self._most)
-        self.held, self.near = np.empty(self.block, dtype=np.int64), np.empty(self.block, dtype=np.int64)
-        self._rows, self.one = 0, float(1 << self._bits)
+        super().__init__(bins, 1 << power)
+        self._bits, self.block = power + shift + 2, min(BLOCK_ROWS, 1 << power)
+        self.rests, self._added = np.zeros(bins, dtype=np.int64), np.empty(1 << power)
+        self.apart, self.sums_apart = np.zeros((2, classes), dtype=np.int64)
+        self.held, self.near = np.empty((2, self.block), dtype=np.int64)
+        self.one = float(1 << self._bits)
 
     def take(self, size: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return the space for the bins of ``size`` more rows, the double ``one``, and the space for their addends."""
-        if self._rows + size > self._most:
-            self._fold()
-        start, self._rows = self._rows, self._rows + size
-        return self._places[start : self._rows], self._added[start : self._rows]
+        """Return the space for the bins of ``size`` more rows, and for their addends."""
+        places = self.places(size)
+        return places, self._added[self._rows - size : self._rows]
 
-    def _fold(self) -> None:
-        places, size = self._places[: self._rows], len(self._counts)
-        whole = np.bincount(places, self._added[: self._rows], minlength=size).astype(np.int64)
+    def fold(self) -> None:
+        added = self._added[: self._rows]
+        whole = np.bincount(self._places[: self._rows], added, minlength=len(self._bins)).astype(np.int64)
         counts = whole + (1 << self._bits - 1) >> self._bits
-        self._counts += counts
-        self._rests += whole - (counts << self._bits)
+        self._bins += counts
+        self.rests += whole - (counts << self._bits)
         self._rows = 0
-
-    def bins(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the number of rows in each bin, and the sum of their distances from its start."""
-        self._fold()
-        return self._counts, self._rests
 
 
 class ClippedSums:
@@ -179,8 +172,8 @@ class ClippedSums:
         counts, rests = np.zeros((2, self._bins), dtype=np.int64)
         apart, sums_apart = np.zeros((2, len(self._values) + 1), dtype=np.int64)
         for tally in self._tallies.all:
-            for whole, part in zip((counts, rests), tally.bins(), strict=True):
-                whole += part
+            counts += tally.bins
+            rests += tally.rests  # after the bins, which fold what is left
             apart += tally.apart
             sums_apart += tally.sums_apart
         counts, rests, apart = counts[:-1], rests[:-1], np.cumsum(apart)

@@ -367,11 +367,12 @@ class SortedThresholds:
         return np.searchsorted(known, edges)
 
 
+@dataclass(frozen=True)
 class ThresholdSums:
     """The sums of rows below each threshold, or at most it, or both, in ascending order, and of all rows."""
 
-    def __init__(self, thresholds: SortedThresholds, sums: NDArray[np.int64]) -> None:
-        self._thresholds, self.sums = thresholds, sums
+    _thresholds: SortedThresholds
+    sums: NDArray[np.int64]
 
     @property
     def total(self) -> int:
