@@ -174,11 +174,9 @@ class Finisher(sandbox.Idle):
             return [(c, name_label_type(orders[c]) if c in orders else kind) for c, kind in columns]
         if not isinstance(added, pa.Table):
             return added
-        with self._binding.cursor() as con:
-            con.register(_LOADING, added.slice(0, 0))
-            kinds = {c: name_label_type(tuple(listed)) for c, listed in list_ordered_columns(added).items()}
-            rows = con.execute(f"DESCRIBE FROM {_LOADING}").fetchall()
-            return [(row[0], kinds.get(row[0], row[1])) for row in rows]
+        kinds = {c: name_label_type(tuple(listed)) for c, listed in list_ordered_columns(added).items()}
+        described = sandbox.describe_table(self._binding, added)
+        return [(column, kinds.get(column, kind)) for column, kind in described]
 
     def hold(self, name: str, relation: pa.Table | TypedColumns) -> None:
         """Add a relation under a name, like a public table; columns alone are one without rows."""

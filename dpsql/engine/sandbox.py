@@ -505,6 +505,13 @@ def write_empty_query(columns: Iterable[tuple[str, str]]) -> str:
     return f"SELECT {items} WHERE FALSE"
 
 
+def describe_table(con: duckdb.DuckDBPyConnection, table: pa.Table) -> list[tuple[str, str]]:
+    """Return names and SQL types of an Arrow table's columns in DuckDB."""
+    with con.cursor() as other:
+        other.register("dpsql_described", table.slice(0, 0))
+        return [(row[0], row[1]) for row in other.execute("DESCRIBE FROM dpsql_described").fetchall()]
+
+
 _MAX_SPARE = 4
 """The most copies kept for later sessions."""
 _SPARE: dict[tuple[object, ...], SchemaReplica] = {}
@@ -644,9 +651,7 @@ class SchemaReplica:
 
     def describe(self, table: pa.Table) -> list[tuple[str, str]]:
         """Return names and SQL types of an Arrow table's columns in DuckDB."""
-        with self._con.cursor() as con:
-            con.register("dpsql_described", table.slice(0, 0))
-            return [(row[0], row[1]) for row in con.execute("DESCRIBE FROM dpsql_described").fetchall()]
+        return describe_table(self._con, table)
 
     def _register(self, lent: Mapping[str, TypedColumns]) -> None:
         for name, columns in lent.items():

@@ -130,6 +130,11 @@ def _make_sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array([pa.array(texts, type=pa.string())])
 
 
+def list_statistics(outputs: Iterable[Output]) -> tuple[Statistic, ...]:
+    """List the statistics of outputs, each once, in order of first use."""
+    return tuple(dict.fromkeys(s for output in outputs for s in output.statistics))
+
+
 # -- one row per group ------------------------------------------------------------------------------------------------
 
 
@@ -163,7 +168,7 @@ class Aggregation(base.Operator):
     @cached_property
     def statistics(self) -> tuple[Statistic, ...]:
         """Each distinct statistic, in order of first use."""
-        return tuple(dict.fromkeys(s for output in self.outputs for s in output.statistics))
+        return list_statistics(self.outputs)
 
     @cached_property
     def event(self) -> Event:

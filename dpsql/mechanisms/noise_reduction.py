@@ -27,7 +27,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpsql.mechanisms import base
-from dpsql.mechanisms.aggregation import Aggregation
+from dpsql.mechanisms.aggregation import Aggregation, list_statistics
 from dpsql.mechanisms.empty_groups import find_significant
 from dpsql.mechanisms.moments import Count, Estimate, Noisy, Output, Sum
 from dpsql.mechanisms.per_group import LaplaceNoise, Statistic, change_noise
@@ -94,15 +94,11 @@ class NoiseReducedAggregation(Aggregation):
 
     @property
     def _chained(self) -> tuple[Statistic, ...]:
-        return tuple(dict.fromkeys(s for output in self.sought for s in output.statistics))
+        return list_statistics(self.sought)
 
     @property
     def _fixed(self) -> tuple[Output, ...]:
         return tuple(output for output in self.outputs if output.name not in self.reduced)
-
-    @property
-    def _set(self) -> tuple[Statistic, ...]:
-        return tuple(dict.fromkeys(s for output in self._fixed for s in output.statistics))
 
     @property
     def _most(self) -> Fraction:
@@ -114,7 +110,7 @@ class NoiseReducedAggregation(Aggregation):
 
     def _charge(self, factor: Fraction) -> Event:
         chosen = () if self.selection is None else (self.selection.event,)
-        fixed = (s.noise.event for s in self._set)
+        fixed = (s.noise.event for s in list_statistics(self._fixed))
         return compose_events([*fixed, *chosen, NoiseReduction(self._most, self._most * factor)])
 
     @property
@@ -136,7 +132,7 @@ class NoiseReducedAggregation(Aggregation):
         table = self.read_kept(base.Reader.over(read), entropy)
         exact = {s: self._exact(table, s.column) for s in self._chained}
         factor, look = self._search(exact, entropy)
-        noisy = {s: s.noise.add(self._exact(table, s.column), entropy) for s in self._set}
+        noisy = {s: s.noise.add(self._exact(table, s.column), entropy) for s in list_statistics(self._fixed)}
         columns: dict[str, pa.Array] = {key: table.column(key) for key in self.keys}
         for output in self.outputs:
             shown = look.shown.get(output.name) or output.show(noisy, self.confidence)
