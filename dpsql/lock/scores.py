@@ -13,6 +13,8 @@ reaches, with groups equal to the threshold apart; ``s``, the bins of each thres
 
 The operator may claim that two statistics have no row in common. The text must show it: by the conditions on the rows that were
 added up, or by one threshold in running sums of the values below it and of the others.
+
+It stands apart from the check, which reads texts of every kind.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ Step = tuple[int, int]
 _UNBOUNDED = "nothing bounds what one unit moves a score by"
 _MORE = "one unit moves a score by more than is charged"
 _SHAPE = "a score of another shape"
+_PRIVATE_CONDITION = "a condition on what was added up"
 _WIDER = ("HUGEINT", "BIGINT", "DECIMAL")
 _SETS = 4096
 """Sets of statistics that one row may be in."""
@@ -58,15 +61,15 @@ def prove_scores(
     items = dict(query.items)
     if not {claim.column, claim.own or claim.column} <= items.keys():
         refuse("a column that the operator asks for is not there")
-    utility, score = _Utility(query, env, leaves, expressions, claim, known), items[claim.column]
-    low, high = utility.move(score)
+    prover, score = _Prover(query, env, leaves, expressions, claim, known), items[claim.column]
+    low, high = prover.move(score)
     most = max(-low, high, 1)
     if most * claim.rows > claim.most:
         refuse(_MORE)
     if claim.monotone and low < 0 < high:
         refuse("scores that move both ways are charged as one-way")
     if claim.own is not None:
-        utility.prove_own(items[claim.own], score, most)
+        prover.prove_own(items[claim.own], score, most)
 
 
 @dataclass(frozen=True)
@@ -90,415 +93,9 @@ class _Prefix:
     equals: bool
 
 
-class Statistics:
-    """The statistics of one query of candidates; arguments as in :func:`prove_scores`."""
-
-    def __init__(self, query: tree.Select, leaves: Mapping[str, Relation], expressions: Expressions) -> None:
-        self._ctes, self._leaves, self._expressions = dict(query.ctes), leaves, expressions
-        self._query, self._sources = query, dict(tree.named_sources(query.source))
-        self._check_above()
-
-    def _check_above(self) -> None:
-        """Refuse conditions on scores that depend on private sums."""
-        if not _plain(self._query) or self._query.groups:
-            refuse(_UNBOUNDED)
-        for node in [*_conditions(self._query.source), *conjuncts(self._query.where)]:
-            for ref in tree.refs(node):
-                if not self._is_public(ref.table) and not self._all_public(
-                    _item(self._select(self._sources.get(ref.table)), ref.name)
-                ):
-                    refuse("a condition on what was added up")
-            if tree.looks_beyond(node):
-                refuse("a condition on what was added up")
-
-    def find_step(self, ref: Ref) -> Step:
-        """Return how far one row lowers and raises a statistic, or refuse it."""
-        known = self._known(ref)
-        return self._step(ref) if known is None else known
-
-    def _known(self, ref: Ref) -> Step | None:
-        """Return the step of a plain sum over rows; None for other statistics."""
-        relation = self._leaves.get(ref.table)
-        value = None if relation is None else relation.columns.get(ref)
-        if value is None or value.halved:
-            return None
-        return value.step if value.weight is None or value.step is not None else (-value.weight, value.weight)
-
-    def _step(self, ref: Ref) -> Step:
-        query = self._select(self._sources.get(ref.table))
-        item, sources = _item(query, ref.name), dict(tree.named_sources(query.source))
-        conditions = [*_conditions(query.source), *conjuncts(query.where)]
-        if query.groups:
-            return self._looked_up(query, item, sources, conditions)
-        ends = {}
-        for node in conditions:
-            match node:
-                case Call("=", (Ref(table, "t"), end)) | Call("=", (end, Ref(table, "t"))) if (
-                    table not in ends and self._all_public(end) and self._is_by_threshold(sources.get(table))
-                ):
-                    ends[table] = end
-                case _ if not self._all_public(node):
-                    refuse("a condition on what was added up")
-        return self._running(item, sources, ends)
-
-    # -- forms -------------------------------------------------------------------------------------------------------
-
-    def _looked_up(
-        self, query: tree.Select, item: Expr, sources: Mapping[str, tree.Source], conditions: list[Expr]
-    ) -> Step:
-        """Read a candidate's sum over the groups that match it."""
-        match item, [alias for alias in sources if not self._is_public(alias)]:
-            case Call("sum", (Ref(table) as added,), False, None), [one] if one == table:
-                step = self._known(added)
-            case _:
-                return refuse(_UNBOUNDED)
-        by = {self._symbol(node) for node in query.groups}
-        others = [self._leaves[alias] for alias in sources if alias != table]
-        once = all(any(unique <= by for unique in other.unique) for other in others)
-        looked = [ref for node in conditions for ref in tree.refs(node) if ref.table == table]
-        keyed = looked and all(self._symbol(ref) in self._identity(table) for ref in looked)
-        if step is None or not (once and keyed):
-            refuse(_UNBOUNDED)
-        return min(step[0], 0), max(step[1], 0)
-
-    def _running(self, item: Expr, sources: Mapping[str, tree.Source], ends: Mapping[str, Expr]) -> Step:
-        match item:
-            case Call("case", (condition, inner, Literal(integer=0))) if self._all_public(condition):
-                return self._between(inner, sources, ends, conjuncts(condition))
-            case Call("-", _) | Ref() as inner:
-                return self._between(inner, sources, ends, [])
-            case Call("+", (Ref(table, "upto"), Call("*", (clip, rest)))) if (
-                table in ends and clip == _stripped(ends[table])
-            ):
-                return self._clipped(table, ends[table], rest, sources)
-        return refuse(_UNBOUNDED)
-
-    def _between(
-        self, node: Expr, sources: Mapping[str, tree.Source], ends: Mapping[str, Expr], ordered: list[Expr]
-    ) -> Step:
-        """Read a running sum, the total minus a running sum, or the difference of two."""
-        match node:
-            case Ref(table, name) if table in ends:
-                return self._prefix_step(self._prefix(sources[table], name))
-            case Call("-", (Ref(upper, high), Ref(lower, low))) if lower in ends and upper in ends:
-                above, below = self._prefix(sources[upper], high), self._prefix(sources[lower], low)
-                first, last = self._prefix_step(above)
-                if replace(above, equals=below.equals) != below:
-                    refuse(_UNBOUNDED)
-                pair = _stripped(ends[lower]), _stripped(ends[upper])
-                if Call("<", pair) in ordered or (
-                    Call("<=", pair) in ordered and (above.equals or not below.equals)
-                ):
-                    return first, last
-                return min(first, -last), max(last, -first)
-            case Call("-", (Ref(whole) as total, Ref(lower, low))) if lower in ends and whole in sources:
-                below = self._prefix(sources[lower], low)
-                all_rows, groups = self._select(sources[whole]), below.groups
-                same = (
-                    _over(_item(all_rows, total.name), all_rows) == _over(_item(groups, below.column), groups)
-                    and _scan(all_rows) == _scan(groups)
-                    and _conditions_over(all_rows, None) == _conditions_over(groups, None)
-                )
-                if same and not all_rows.groups:
-                    return self._prefix_step(below)
-        return refuse(_UNBOUNDED)
-
-    def _clipped(self, at: str, clip: Expr, rest: Expr, sources: Mapping[str, tree.Source]) -> Step:
-        """Read a clipped sum: the sum of values up to a clip, plus the clip for each row above it."""
-        match rest:
-            case Call("-", (Ref(whole) as total, Ref(table, name))) if table == at and whole in sources:
-                below, counted = self._prefix(sources[at], "upto"), self._prefix(sources[at], name)
-                all_rows, groups = self._select(sources[whole]), below.groups
-            case _:
-                refuse(_UNBOUNDED)
-        match _item(all_rows, total.name), _item(groups, below.column), _item(groups, counted.column):
-            case (
-                Call("count", (counts,), False, None),
-                Call("sum", (adds,), False, None),
-                Call("count_star", (), where=None),
-            ):
-                amount = _over(adds, groups)
-                one = amount == _over(counts, all_rows) and [
-                    _over(node, groups) for node in groups.groups
-                ] == [amount]
-            case _:
-                refuse(_UNBOUNDED)
-        # A row with an amount is counted in both, and no other row in either.
-        there, everywhere = _conditions_over(groups, amount), _conditions_over(all_rows, amount)
-        given = len(there) < len(_conditions_over(groups, None)) and there == everywhere
-        same = (
-            replace(counted, column=below.column) == below
-            and below.equals
-            and _scan(all_rows) == _scan(groups)
-        )
-        if not (one and given and same) or all_rows.groups:
-            refuse(_UNBOUNDED)
-        # The bins must compare the added number itself.
-        key = next((name for name, node in groups.items if node == groups.groups[0]), None)
-        if key is None or key != below.key:
-            refuse(_UNBOUNDED)
-        value = self._leaves[below.alias].columns.get(Ref(below.alias, key))
-        leaves = [self._leaves[alias] for alias in sources if self._is_public(alias)]
-        public = {ref: column for leaf in leaves for ref, column in leaf.columns.items()}
-        limit = self._expressions.row(clip, Env(Relation(Kind.PUBLIC, public)))
-        if value is None or value.low is None or limit.low is None or limit.high is None:
-            refuse(_UNBOUNDED)
-        return min(0, value.low, limit.low), max(0, limit.high)
-
-    # -- running sums ------------------------------------------------------------------------------------------------
-
-    def _prefix_step(self, prefix: _Prefix) -> Step:
-        step = self._known(Ref(prefix.alias, prefix.column))
-        if step is None or not self._identity(prefix.alias):
-            refuse(_UNBOUNDED)
-        return min(step[0], 0), max(step[1], 0)
-
-    def _prefix(self, source: tree.Source, name: str) -> _Prefix:
-        """Read a column of ``at``: the sum of values below all thresholds, and of the bins before (or up to) this one."""
-        at = self._select(source)
-        terms = tree.addends(_item(at, name))
-        match at.source, terms:
-            case tree.Table(_, alias) as bins, [first, before, *own] if len(own) < 2 and isinstance(
-                source, tree.Table
-            ):
-                pass
-            case _:
-                refuse(_UNBOUNDED)
-        match before:
-            case Window("sum", (Call("+", (Ref() as here, Ref() as after)),), (), (ordered,), "UNBOUNDED_PRECEDING",
-                        "EXPR_PRECEDING_ROWS", (_, Literal(integer=1)), None, True) if (
-                ordered.by == Ref(alias, "t") and "DESC" not in ordered.how.upper()
-                and own in ([], [here]) and {here.table, after.table} == {alias} and at.where is None
-            ):  # fmt: skip
-                pass
-            case _:
-                refuse(_UNBOUNDED)
-        binned, column = self._bins(self._select(bins), here.name, after.name)
-        match first:
-            case tree.Subquery(
-                "SCALAR", tree.Select(((_, total),), tree.Table(path, far) as rest) as lowest, None
-            ) if path == binned.path and lowest.where == Call("is null", (Ref(far, "t"),)):
-                if not lowest.groups and _plain(lowest) and _adds(_stripped(total), Ref(far, column)):
-                    return self._groups(self._select(rest), source.path, column, bool(own))
-        return refuse(_UNBOUNDED)
-
-    def _bins(self, query: tree.Select, own: str, after: str) -> tuple[tree.Table, str]:
-        """Read ``s``: for each threshold, the sum of values equal to it, and of those above it."""
-        match query.source, query.groups:
-            case (
-                tree.Join(
-                    tree.Table(_, mine), tree.Table(_, bins) as table, "LEFT", Call("=", sides), asof=False
-                ),
-                (Ref(of, "t") as place,),
-            ) if of == mine and set(sides) == {place, Ref(bins, "t")} and query.where is None:
-                pass
-            case _:
-                refuse(_UNBOUNDED)
-        public, edge = self._leaves[mine], Ref(bins, "edge")
-        once = any(unique <= {self._symbol(place)} for unique in public.unique)
-        if public.kind == Kind.PUBLIC and once and _item(query, "t") == place:
-            match _item(query, own), _item(query, after):
-                case Call("sum", (Ref() as added,), False, at), Call(
-                    "sum", (other,), False, Call("not", (above,))
-                ):
-                    if added == other and at == above == edge and added.table == bins:
-                        return table, added.name
-        return refuse(_UNBOUNDED)
-
-    def _is_by_threshold(self, source: tree.Source | None) -> bool:
-        """Return whether a relation has one row for each public threshold ``t``."""
-        if not isinstance(source, tree.Table) or source.path[0] not in self._ctes:
-            return False
-        at = self._select(source)
-        if not isinstance(at.source, tree.Table) or at.groups or at.where is not None:
-            return False
-        sums, place = self._select(at.source), Ref(at.source.alias, "t")
-        return (
-            _item(at, "t") == place
-            and sums.groups == (_item(sums, "t"),)
-            and self._all_public(_item(sums, "t"))
-        )
-
-    def _groups(self, query: tree.Select, at: tuple[str, ...], column: str, equals: bool) -> _Prefix:
-        """Read ``b``, which puts each group in one bin."""
-        match query.source:
-            case tree.Join(
-                tree.Table(_, alias) as given, tree.Table() | tree.Derived() as bins, "LEFT", on, asof=True
-            ):
-                ends, edge, place = bins.alias, _item(query, "edge"), _item(query, "t")
-            case _:
-                refuse(_UNBOUNDED)
-        looked = [
-            ref for node in (on, edge) if node is not None for ref in tree.refs(node) if ref.table == alias
-        ]
-        keyed = all(self._symbol(ref) in self._identity(alias) for ref in looked)
-        groups = (
-            len(query.groups) == 2
-            and place == Ref(ends, "t")
-            and {repr(_stripped(node)) for node in query.groups} == {repr(place), repr(edge)}
-        )
-        match _item(query, column):
-            case Call("sum", (Ref(table, name),), False, None) if table == alias and (
-                keyed and groups and query.where is None and self._is_public(ends)
-            ):
-                return _Prefix(at, self._select(given), alias, _compared(on, edge, ends), name, equals)
-        return refuse(_UNBOUNDED)
-
-    # -- trees -------------------------------------------------------------------------------------------------------
-
-    def _select(self, source: tree.Source | None) -> tree.Select:
-        """Return the query of a CTE in FROM, which must not choose rows."""
-        found = self._ctes.get(source.path[0]) if isinstance(source, tree.Table) else None
-        if not isinstance(found, tree.Select) or not _plain(found):
-            refuse(_UNBOUNDED)
-        return found
-
-    def _is_public(self, alias: str) -> bool:
-        return alias in self._leaves and self._leaves[alias].kind == Kind.PUBLIC
-
-    def _all_public(self, node: Expr) -> bool:
-        return is_public(node, self._leaves)
-
-    def _identity(self, alias: str) -> frozenset[object]:
-        """Return the group keys if each of their values has one row; empty if that is unknown."""
-        relation = self._leaves[alias]
-        if relation.kind == Kind.CELLS:
-            return frozenset(relation.key) if relation.single else frozenset()
-        return frozenset().union(*relation.unique) if len(relation.unique) == 1 else frozenset()
-
-    def _symbol(self, node: Expr) -> object:
-        if not isinstance(node, Ref) or node.table not in self._leaves:
-            return None
-        value = self._leaves[node.table].columns.get(node)
-        return None if value is None else value.symbol
-
-
-def _plain(query: tree.Select) -> bool:
-    """Return whether a query has neither DISTINCT, QUALIFY, HAVING nor LIMIT."""
-    return not query.distinct and all(x is None for x in (query.qualify, query.having, query.limit))
-
-
-def _item(query: tree.Select, name: str) -> Expr:
-    """Return a column's expression without widening casts."""
-    node = dict(query.items).get(name)
-    return refuse(_UNBOUNDED) if node is None else _stripped(node)
-
-
-def _stripped(node: Expr) -> Expr:
-    while isinstance(node, Cast) and not node.attempt and node.type in _WIDER:
-        node = node.child
-    match node:
-        case Call():
-            where = None if node.where is None else _stripped(node.where)
-            node = replace(node, args=tuple(map(_stripped, node.args)), where=where)
-            match node:
-                case Call("coalesce", (inner, Literal(integer=0))) if isinstance(inner, Window | Call):
-                    return inner  # the sum of no rows
-        case Window():
-            return replace(node, args=tuple(map(_stripped, node.args)))
-    return node
-
-
-def _compared(on: Expr | None, edge: Expr, ends: str) -> str | None:
-    """Return the column that bins compare with thresholds; None if it is cast."""
-    match conjuncts(on), edge:
-        case [Call(">=", (Ref(_, key) as mine, Ref(table, "t")))], Call("=", (other, Ref(place, "t"))) if (
-            table == place == ends and mine == other
-        ):
-            return key
-    return None
-
-
-def _adds(node: Expr, column: Ref) -> bool:
-    """Return whether an expression is the sum of a column and nothing else."""
-    match node:
-        case Call("sum", (one,), False, None):
-            return one == column
-    return False
-
-
-def _over(node: Expr, query: tree.Select) -> str:
-    """Return an expression over a FROM's only relation as a complete text without the alias."""
-    if not isinstance(query.source, tree.Table):
-        refuse(_UNBOUNDED)
-    return repr(_stripped(node)).replace(f"Ref(table={query.source.alias!r},", "Ref(table='',")
-
-
-def _conditions_over(query: tree.Select, present: str | None) -> list[str]:
-    """Return the conditions of a WHERE, except that this expression is not NULL."""
-    nodes = [node for node in conjuncts(query.where) if node != Literal(True)]
-    inner = [(node, tree.present(node)) for node in nodes]
-    return sorted(_over(node, query) for node, of in inner if of is None or _over(of, query) != present)
-
-
-def _scan(query: tree.Select) -> tuple[str, ...]:
-    """Return the only relation that a query reads."""
-    return query.source.path if isinstance(query.source, tree.Table) else refuse(_UNBOUNDED)
-
-
-def _conditions(source: tree.Source | None) -> Iterator[Expr]:
-    if isinstance(source, tree.Join):
-        yield from conjuncts(source.on)
-        yield from _conditions(source.left)
-        yield from _conditions(source.right)
-
-
-def is_public(node: Expr, leaves: Mapping[str, Relation]) -> bool:
-    """Return whether an expression reads only public relations."""
-    if tree.has(node, lambda n: isinstance(n, tree.Subquery | tree.Window | tree.Parameter | tree.Varied)):
-        return False
-    return all(ref.table in leaves and leaves[ref.table].kind == Kind.PUBLIC for ref in tree.refs(node))
-
-
-def multiple_of(node: Expr) -> tuple[Expr, int]:
-    """Return the factors of an expression times an integer."""
-    match tree.widened(node):
-        case Call("*", (inner, times)) if (found := integer(tree.widened(times))) is not None:
-            return tree.widened(inner), found
-    refuse(_SHAPE)
-
-
-class Trail:
-    """Traces expressions back to the passed relation of candidates."""
-
-    def __init__(self, select: tree.Select) -> None:
-        self._queries = dict(select.ctes)
-        self._sources = dict(tree.named_sources(select.source))
-        for _, query in select.ctes:
-            self._gather(query)
-
-    def _gather(self, query: tree.Query) -> None:
-        if isinstance(query, tree.Select):
-            for alias, source in tree.named_sources(query.source):
-                self._sources[alias] = source
-                if isinstance(source, tree.Derived):
-                    self._gather(source.query)
-
-    def follow(self, node: Expr) -> Expr:
-        """Return the expression with each column replaced by its definition over the passed relation."""
-        match node:
-            case Ref(table, name):
-                query: tree.Query | None = None
-                match self._sources.get(table):
-                    case tree.Table((path,)):
-                        query = self._queries.get(path)
-                        if query is None:
-                            return Ref(path, name)
-                    case tree.Derived(inner):
-                        query = inner
-                if not isinstance(query, tree.Select) or query.groups:
-                    refuse(_SHAPE)
-                return self.follow(dict(query.items).get(name) or refuse(_SHAPE))
-            case Cast():
-                return replace(node, child=self.follow(node.child))
-            case Call(where=None, order=()):
-                return replace(node, args=tuple(map(self.follow, node.args)))
-        return node if isinstance(node, Literal) else refuse(_SHAPE)
-
-
 @dataclass
-class _Utility:
-    """One score."""
+class _Prover:
+    """The scores of one query; the arguments are those of :func:`prove_scores`."""
 
     query: tree.Select
     env: Env
@@ -507,14 +104,27 @@ class _Utility:
     claim: ScoresClaim
     known: tree.Known
     places: dict[Ref, int] = field(default_factory=dict)
+    """The statistics of the score, numbered."""
 
     def __post_init__(self) -> None:
-        self.statistics = Statistics(self.query, self.leaves, self.expressions)
+        self._ctes, self._sources = dict(self.query.ctes), dict(tree.named_sources(self.query.source))
+        if not _plain(self.query) or self.query.groups:
+            refuse(_UNBOUNDED)
+        for node in _all_conditions(self.query):
+            if tree.looks_beyond(node):
+                refuse(_PRIVATE_CONDITION)
+            for ref in tree.refs(node):
+                if not self._is_public(ref):
+                    item = _item(self._select(self._sources.get(ref.table)), ref.name)
+                    if not self._is_public(item):
+                        refuse(_PRIVATE_CONDITION)
+
+    # -- scores ------------------------------------------------------------------------------------------------------
 
     def move(self, score: Expr) -> Step:
         """Return how far one row moves the score."""
         for ref in tree.refs(score):
-            if not is_public(ref, self.leaves):
+            if not self._is_public(ref):
                 self.places.setdefault(ref, len(self.places))
         moves = self.claim.moves
         if moves is not None and len(self.places) != len(moves):
@@ -523,11 +133,10 @@ class _Utility:
             low, high = min((a for a, _ in moves), default=0), max((b for _, b in moves), default=0)
             if any(step is None or step[0] < low or step[1] > high for step in self.expressions.steps):
                 refuse(_MORE)
-        if self.claim.apart:
-            slices, refs = _Slices(self.query, self.leaves, self.known), list(self.places)
-            for i, j in self.claim.apart:
-                if not slices.exclude(refs[i], refs[j]):
-                    refuse("nothing says that two statistics have no row in common")
+        refs = list(self.places)
+        for i, j in self.claim.apart:
+            if not self._exclude(refs[i], refs[j]):
+                refuse("nothing says that two statistics have no row in common")
         found = [self._step(score, kept) for kept in self._sets()]
         return min(low for low, _ in found), max(high for _, high in found)
 
@@ -549,7 +158,7 @@ class _Utility:
 
     def _step(self, node: Expr, kept: frozenset[int]) -> Step:
         node = tree.widened(node)
-        if is_public(node, self.leaves):
+        if self._is_public(node):
             return 0, 0
         match node:
             case Ref():
@@ -565,7 +174,7 @@ class _Utility:
             case Call("greatest" | "least", args):
                 steps = [self._step(arg, kept) for arg in args]
                 return min(low for low, _ in steps), max(high for _, high in steps)
-            case Call("*", (factor, inner)) if is_public(factor, self.leaves):
+            case Call("*", (factor, inner)) if self._is_public(factor):
                 value = self.expressions.row(factor, self.env)
                 if value.low is None or value.high is None:
                     refuse(_UNBOUNDED)
@@ -577,17 +186,272 @@ class _Utility:
 
     def _of(self, ref: Ref) -> Step:
         """Return how far one row moves a statistic."""
-        step = self.statistics.find_step(ref)
+        step = self._added(ref) or self._read_statistic(ref)
         if self.claim.moves is None or not self.claim.clipped:
             return step
         said = self.claim.moves[self.places[ref]]
         # together, clips of one base move less than each alone
         return said if max(-said[0], said[1]) <= max(-step[0], step[1]) else step
 
+    # -- statistics --------------------------------------------------------------------------------------------------
+
+    def _added(self, ref: Ref) -> Step | None:
+        """Return the step of a plain sum over rows; None for other statistics."""
+        relation = self.leaves.get(ref.table)
+        value = None if relation is None else relation.columns.get(ref)
+        if value is None or value.halved:
+            return None
+        return value.step if value.weight is None or value.step is not None else (-value.weight, value.weight)
+
+    def _read_statistic(self, ref: Ref) -> Step:
+        query = self._select(self._sources.get(ref.table))
+        item, sources = _item(query, ref.name), dict(tree.named_sources(query.source))
+        conditions = list(_all_conditions(query))
+        if query.groups:
+            return self._looked_up(query, item, sources, conditions)
+        ends = {}
+        for node in conditions:
+            match node:
+                case Call("=", (Ref(table, "t"), end)) | Call("=", (end, Ref(table, "t"))) if (
+                    table not in ends and self._is_public(end) and self._is_by_threshold(sources.get(table))
+                ):
+                    ends[table] = end
+                case _ if not self._is_public(node):
+                    refuse(_PRIVATE_CONDITION)
+        return self._running(item, sources, ends)
+
+    def _looked_up(
+        self, query: tree.Select, item: Expr, sources: Mapping[str, tree.Source], conditions: list[Expr]
+    ) -> Step:
+        """Read a candidate's sum over the groups that match it."""
+        match item, [alias for alias in sources if not self._of_public(alias)]:
+            case Call("sum", (Ref(table) as added,), False, None), [one] if one == table:
+                step = self._added(added)
+            case _:
+                refuse(_UNBOUNDED)
+        by = {self._symbol(node) for node in query.groups}
+        others = [self.leaves[alias] for alias in sources if alias != table]
+        once = all(any(unique <= by for unique in other.unique) for other in others)
+        if step is None or not (once and self._is_keyed(conditions, table, some=True)):
+            refuse(_UNBOUNDED)
+        return _with_none(step)
+
+    def _running(self, item: Expr, sources: Mapping[str, tree.Source], ends: Mapping[str, Expr]) -> Step:
+        match item:
+            case Call("case", (condition, inner, Literal(integer=0))) if self._is_public(condition):
+                return self._between(inner, sources, ends, conjuncts(condition))
+            case Call("-", _) | Ref() as inner:
+                return self._between(inner, sources, ends, [])
+            case Call("+", (Ref(table, "upto"), Call("*", (clip, rest)))) if (
+                table in ends and clip == _stripped(ends[table])
+            ):
+                return self._clipped(table, ends[table], rest, sources)
+        refuse(_UNBOUNDED)
+
+    def _between(
+        self, node: Expr, sources: Mapping[str, tree.Source], ends: Mapping[str, Expr], ordered: list[Expr]
+    ) -> Step:
+        """Read a running sum, the total minus a running sum, or the difference of two."""
+        match node:
+            case Ref(table, name) if table in ends:
+                return self._prefix_step(self._prefix(sources[table], name))
+            case Call("-", (Ref(upper, high), Ref(lower, low))) if lower in ends and upper in ends:
+                above, below = self._prefix(sources[upper], high), self._prefix(sources[lower], low)
+                first, last = self._prefix_step(above)
+                if replace(above, equals=below.equals) != below:
+                    refuse(_UNBOUNDED)
+                pair = _stripped(ends[lower]), _stripped(ends[upper])
+                if Call("<", pair) in ordered or (
+                    Call("<=", pair) in ordered and (above.equals or not below.equals)
+                ):
+                    return first, last
+                return min(first, -last), max(last, -first)
+            case Call("-", (Ref(whole) as total, Ref(lower, low))) if lower in ends and whole in sources:
+                below = self._prefix(sources[lower], low)
+                rows, groups = self._select(sources[whole]), below.groups
+                same = (
+                    _over(_item(rows, total.name), rows) == _over(_item(groups, below.column), groups)
+                    and _scan(rows) == _scan(groups)
+                    and _conditions_over(rows) == _conditions_over(groups)
+                )
+                if same and not rows.groups:
+                    return self._prefix_step(below)
+        refuse(_UNBOUNDED)
+
+    def _clipped(self, at: str, clip: Expr, rest: Expr, sources: Mapping[str, tree.Source]) -> Step:
+        """Read a clipped sum: the sum of values up to a clip, plus the clip for each row above it."""
+        match rest:
+            case Call("-", (Ref(whole) as total, Ref(table, name))) if table == at and whole in sources:
+                below, counted = self._prefix(sources[at], "upto"), self._prefix(sources[at], name)
+                rows, groups = self._select(sources[whole]), below.groups
+            case _:
+                refuse(_UNBOUNDED)
+        match _item(rows, total.name), _item(groups, below.column), _item(groups, counted.column):
+            case (
+                Call("count", (counts,), False, None),
+                Call("sum", (adds,), False, None),
+                Call("count_star", (), where=None),
+            ):
+                amount = _over(adds, groups)
+                one = amount == _over(counts, rows) and [_over(n, groups) for n in groups.groups] == [amount]
+            case _:
+                refuse(_UNBOUNDED)
+        # A row with an amount is counted in both, and no other row in either.
+        there = _conditions_over(groups, amount)
+        given = len(there) < len(_conditions_over(groups)) and there == _conditions_over(rows, amount)
+        same = (
+            replace(counted, column=below.column) == below and below.equals and _scan(rows) == _scan(groups)
+        )
+        # The bins must compare the added number itself.
+        key = next((name for name, node in groups.items if node == groups.groups[0]), None) if one else None
+        if not (given and same) or rows.groups or key is None or key != below.key:
+            refuse(_UNBOUNDED)
+        value = self.leaves[below.alias].columns.get(Ref(below.alias, key))
+        leaves = [self.leaves[alias] for alias in sources if self._of_public(alias)]
+        public = {ref: column for leaf in leaves for ref, column in leaf.columns.items()}
+        limit = self.expressions.row(clip, Env(Relation(Kind.PUBLIC, public)))
+        if value is None or value.low is None or limit.low is None or limit.high is None:
+            refuse(_UNBOUNDED)
+        return min(0, value.low, limit.low), max(0, limit.high)
+
+    # -- running sums ------------------------------------------------------------------------------------------------
+
+    def _prefix_step(self, prefix: _Prefix) -> Step:
+        step = self._added(Ref(prefix.alias, prefix.column))
+        if step is None or not self._identity(prefix.alias):
+            refuse(_UNBOUNDED)
+        return _with_none(step)
+
+    def _prefix(self, source: tree.Source, name: str) -> _Prefix:
+        """Read a column of ``at``: the sum of values below all thresholds, and of the bins before (or up to) this one."""
+        at = self._select(source)
+        match source, at.source, tree.addends(_item(at, name)):
+            case (
+                tree.Table(path),
+                tree.Table(_, alias) as bins,
+                [
+                    tree.Subquery("SCALAR", tree.Select(((_, total),), tree.Table(binned, far) as rest) as lowest, None),
+                    Window(
+                        "sum", (Call("+", (Ref() as here, Ref() as after)),), (), (ordered,), "UNBOUNDED_PRECEDING",
+                        "EXPR_PRECEDING_ROWS", (_, Literal(integer=1)), None, True,
+                    ),
+                    *own,
+                ],
+            ) if (
+                ordered.by == Ref(alias, "t") and "DESC" not in ordered.how.upper()
+                and own in ([], [here]) and {here.table, after.table} == {alias} and at.where is None
+                and lowest.where == Call("is null", (Ref(far, "t"),)) and not lowest.groups and _plain(lowest)
+            ):  # fmt: skip
+                there, column = self._bins(self._select(bins), here.name, after.name)
+                match _stripped(total):
+                    case Call("sum", (one,), False, None) if one == Ref(far, column) and binned == there:
+                        return self._groups(self._select(rest), path, column, bool(own))
+        refuse(_UNBOUNDED)
+
+    def _bins(self, query: tree.Select, own: str, after: str) -> tuple[tuple[str, ...], str]:
+        """Read ``s``: for each threshold, the sum of values equal to it, and of those above it."""
+        match query.source, query.groups, _item(query, own), _item(query, after):
+            case (
+                tree.Join(tree.Table(_, mine), tree.Table(path, bins), "LEFT", Call("=", sides), asof=False),
+                (Ref(of, "t") as place,),
+                Call("sum", (Ref() as added,), False, at),
+                Call("sum", (other,), False, Call("not", (above,))),
+            ) if of == mine and set(sides) == {place, Ref(bins, "t")} and query.where is None:
+                public, edge = self.leaves[mine], Ref(bins, "edge")
+                once = any(unique <= {self._symbol(place)} for unique in public.unique)
+                keyed = public.kind == Kind.PUBLIC and once and _item(query, "t") == place
+                if keyed and added == other and at == above == edge and added.table == bins:
+                    return path, added.name
+        refuse(_UNBOUNDED)
+
+    def _is_by_threshold(self, source: tree.Source | None) -> bool:
+        """Return whether a relation has one row for each public threshold ``t``."""
+        if not isinstance(source, tree.Table) or source.path[0] not in self._ctes:
+            return False
+        at = self._select(source)
+        if not isinstance(at.source, tree.Table) or at.groups or at.where is not None:
+            return False
+        sums, place = self._select(at.source), Ref(at.source.alias, "t")
+        threshold = _item(sums, "t")
+        return _item(at, "t") == place and sums.groups == (threshold,) and self._is_public(threshold)
+
+    def _groups(self, query: tree.Select, at: tuple[str, ...], column: str, equals: bool) -> _Prefix:
+        """Read ``b``, which puts each group in one bin."""
+        edge, place = _item(query, "edge"), _item(query, "t")
+        match query.source, _item(query, column):
+            case (
+                tree.Join(
+                    tree.Table(_, alias) as given,
+                    tree.Table() | tree.Derived() as bins,
+                    "LEFT",
+                    on,
+                    asof=True,
+                ),
+                Call("sum", (Ref(table, name),), False, None),
+            ):
+                ends = bins.alias
+                groups = (
+                    len(query.groups) == 2
+                    and place == Ref(ends, "t")
+                    and {repr(_stripped(node)) for node in query.groups} == {repr(place), repr(edge)}
+                )
+                looked = [edge] if on is None else [on, edge]
+                keyed = table == alias and groups and self._is_keyed(looked, alias)
+                if keyed and query.where is None and self._of_public(ends):
+                    key = _compared(on, edge, ends)
+                    return _Prefix(at, self._select(given), alias, key, name, equals)
+        refuse(_UNBOUNDED)
+
+    # -- relations ---------------------------------------------------------------------------------------------------
+
+    def _cte(self, source: tree.Source | None) -> tree.Select | None:
+        found = self._ctes.get(source.path[0]) if isinstance(source, tree.Table) else None
+        return found if isinstance(found, tree.Select) else None
+
+    def _select(self, source: tree.Source | None) -> tree.Select:
+        """Return the query of a CTE in FROM, which must not choose rows."""
+        found = self._cte(source)
+        return found if found is not None and _plain(found) else refuse(_UNBOUNDED)
+
+    def _of_public(self, alias: str) -> bool:
+        return alias in self.leaves and self.leaves[alias].kind == Kind.PUBLIC
+
+    def _is_public(self, node: Expr) -> bool:
+        """Return whether an expression reads only public relations."""
+        beyond = tree.Subquery | tree.Window | tree.Parameter | tree.Varied
+        return not tree.has(node, lambda n: isinstance(n, beyond)) and all(
+            self._of_public(ref.table) for ref in tree.refs(node)
+        )
+
+    def _identity(self, alias: str) -> frozenset[object]:
+        """Return the group keys if each of their values has one row; empty if that is unknown."""
+        relation = self.leaves[alias]
+        if relation.kind == Kind.CELLS:
+            return frozenset(relation.key) if relation.single else frozenset()
+        return frozenset().union(*relation.unique) if len(relation.unique) == 1 else frozenset()
+
+    def _is_keyed(self, nodes: list[Expr], alias: str, some: bool = False) -> bool:
+        """Return whether expressions read a relation by its group keys alone; ``some``: and read it at all."""
+        looked = [ref for node in nodes for ref in tree.refs(node) if ref.table == alias]
+        keys = self._identity(alias)
+        return all(self._symbol(ref) in keys for ref in looked) and (bool(looked) or not some)
+
+    def _symbol(self, node: Expr) -> object:
+        if not isinstance(node, Ref) or node.table not in self.leaves:
+            return None
+        value = self.leaves[node.table].columns.get(node)
+        return None if value is None else value.symbol
+
+    # -- a candidate's own sensitivity -------------------------------------------------------------------------------
+
     def prove_own(self, node: Expr, score: Expr, most: int) -> None:
         """Prove ``GREATEST(size, 1) * rows``, also limited to ``most``, with the score's own factors."""
-        trail = Trail(self.query)
-        inner, times = multiple_of(trail.follow(node))
+        trail = _Trail(self.query)
+        match tree.widened(trail.follow(node)):
+            case Call("*", (inner, rows)) if (times := integer(tree.widened(rows))) is not None:
+                inner = tree.widened(inner)
+            case _:
+                refuse(_SHAPE)
         if times < self.claim.rows:
             refuse(_MORE)
         match inner:
@@ -602,7 +466,7 @@ class _Utility:
             case _:
                 refuse(_SHAPE)
 
-    def _covers(self, size: Expr, node: Expr, trail: Trail) -> bool:
+    def _covers(self, size: Expr, node: Expr, trail: _Trail) -> bool:
         """Return whether, for each candidate, a size is at least how far one row moves a node."""
         parts, sizes = self._summands(node), [s for s in tree.addends(size) if integer(s) != 0]
         return len(sizes) == len(parts) and all(
@@ -612,118 +476,74 @@ class _Utility:
     def _summands(self, node: Expr) -> list[Expr]:
         """Return the private terms of a sum, also inside ABS, which moves no further than its argument."""
         node = tree.widened(node)
-        if is_public(node, self.leaves):
+        if self._is_public(node):
             return []
         match node:
             case Call("+", args) | Call("abs", args):
                 return [part for arg in args for part in self._summands(arg)]
         return [node]
 
-    def _covers_part(self, size: Expr, node: Expr, trail: Trail) -> bool:
-        match node:
-            case Call("greatest" | "least", args):
-                sizes = size.args if isinstance(size, Call) and size.name == "greatest" else ()
+    def _covers_part(self, size: Expr, node: Expr, trail: _Trail) -> bool:
+        match node, size:
+            case Call("greatest" | "least", args), Call("greatest", sizes):
                 return len(sizes) == len(args) and all(
                     self._covers(s, arg, trail) for s, arg in zip(sizes, args, strict=True)
                 )
-            case Call("*", (factor, inner)):
-                match size:
-                    case Call("*", (Call("abs", (said,)), rest)) if said == trail.follow(factor):
-                        ref, row = _statistic(inner), integer(tree.widened(rest))
-                        if ref is None:
-                            return self._covers(rest, inner, trail)
-                        low, high = self._of(ref)
+            case Call("*", (factor, inner)), Call("*", (Call("abs", (said,)), rest)) if said == trail.follow(
+                factor
+            ):
+                match tree.widened(inner):
+                    case Call("coalesce", (Ref() as ref, Literal(integer=0))) | (Ref() as ref):
+                        (low, high), row = self._of(ref), integer(tree.widened(rest))
                         return row is not None and row >= max(-low, high)
+                return self._covers(rest, inner, trail)
         return False
 
+    # -- statistics without common rows ------------------------------------------------------------------------------
 
-def _statistic(node: Expr) -> Ref | None:
-    match tree.widened(node):
-        case Call("coalesce", (Ref() as ref, Literal(integer=0))) | (Ref() as ref):
-            return ref
-    return None
-
-
-# -- statistics without common rows -----------------------------------------------------------------------------------
-
-_SIDES = {"<": {-1}, "<=": {-1, 0}, "=": {0}, ">=": {0, 1}, ">": {1}, "<>": {-1, 1}, "!=": {-1, 1}}
-_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_OF_RUN = {"under": "<", "upto": "<="}
-_BEYOND_RUN = {"under": ">=", "upto": ">"}
-
-
-class _Slices:
-    """The conditions that hold for every row that moves a statistic."""
-
-    def __init__(self, query: tree.Select, leaves: Mapping[str, Relation], known: tree.Known) -> None:
-        self._ctes, self._leaves, self._known = dict(query.ctes), leaves, known
-        self._sources = dict(tree.named_sources(query.source))
-
-    def exclude(self, one: Ref, other: Ref) -> bool:
+    def _exclude(self, one: Ref, other: Ref) -> bool:
         """Return whether no row moves both statistics of one candidate."""
         mine, theirs = (list(self._facts(ref)) for ref in (one, other))
         return any(self._opposed(a, b) or self._opposed(b, a) for a in mine for b in theirs)
 
     def _facts(self, ref: Ref) -> Iterator[Expr]:
-        query = self._query(self._sources.get(ref.table))
+        """Yield conditions that hold for every row that moves a statistic."""
+        query = self._cte(self._sources.get(ref.table))
         if query is None:
             return
         item = dict(query.items).get(ref.name)
-        inside = dict(tree.named_sources(query.source))
         match item:
             case Call("sum", (Call("case", (condition, _, Literal(integer=0))),), where=None):
-                yield from (self._over(part, inside) for part in _flat(condition))
+                yield from (_qualified(part, query) for part in _flat(condition))
                 return
         scans = list(self._scans(query, set()))
-        given = [
-            [self._over(part, dict(tree.named_sources(scan.source))) for part in _flat(scan.where)]
-            for scan in scans
-        ]
+        given = [[_qualified(part, scan) for part in _flat(scan.where)] for scan in scans]
         if given:
             yield from (part for part in given[0] if all(part in more for more in given[1:]))
-        if item is not None:
-            yield from self._compared(item, query, [scan for scan in scans if scan.groups])
+        grouped = [scan for scan in scans if scan.groups]
+        if item is not None and len(grouped) == 1:
+            yield from self._implied(item, query, grouped[0])
 
-    def _compared(self, item: Expr, query: tree.Select, scans: list[tree.Select]) -> Iterator[Expr]:
+    def _implied(self, item: Expr, query: tree.Select, scan: tree.Select) -> Iterator[Expr]:
         """Yield the comparisons that running sums, or matched groups, imply."""
-        if len(scans) != 1:
-            return
-        inside, scan = dict(tree.named_sources(query.source)), scans[0]
-        own = dict(tree.named_sources(scan.source))
-        conditions = list(_conditions(query.source))
+        inside, conditions = dict(tree.named_sources(query.source)), list(_conditions(query.source))
         match item:
-            case Call("sum", (Ref(table, "v"),), where=None) if self._query(inside.get(table)) is scan:
+            case Call("sum", (Ref(table, "v"),), where=None) if self._cte(inside.get(table)) is scan:
                 made = dict(scan.items)
                 for node in conditions:
                     match node:
                         case Call(name, (Ref(of, key), end)) if (
                             of == table and name in _SIDES and key in made
                         ):
-                            yield Call(name, (self._over(made[key], own), self._over(end, inside)))
+                            yield Call(name, (_qualified(made[key], scan), _qualified(end, query)))
                 return
-        x = self._over(scan.groups[0], own)
+        x = _qualified(scan.groups[0], scan)
         ends: dict[str, Expr] = {}
         for node in conditions:
             match node:
                 case Call("=", (Ref(table, "t"), end)) if isinstance(inside.get(table), tree.Table):
-                    ends[table] = self._over(end, inside)
-
-        def slices(node: Expr) -> Iterator[tuple[str, Expr]]:
-            match node:
-                case Ref(table, name) if table in ends and name in _OF_RUN:
-                    yield _OF_RUN[name], ends[table]
-                case Call("-", (Ref(whole, "upto"), Ref(table, name))) if (
-                    table in ends and name in _BEYOND_RUN
-                ):
-                    yield _BEYOND_RUN[name], ends[table]
-                    yield from slices(Ref(whole, "upto")) if whole in ends else ()
-                case Call("-", (Ref(upper, "under"), Ref(table, name))) if {upper, table} <= ends.keys():
-                    yield "<", ends[upper]
-                    yield from ((_BEYOND_RUN[name], ends[table]),) if name in _BEYOND_RUN else ()
-                case Call("case", (_, inner, Literal(integer=0))):
-                    yield from slices(inner)
-
-        for name, end in slices(item):
+                    ends[table] = _qualified(end, query)
+        for name, end in _slices(item, ends):
             yield Call(name, (x, end))
 
     def _scans(self, query: tree.Query, seen: set[str]) -> Iterator[tree.Select]:
@@ -733,39 +553,17 @@ class _Slices:
                 yield from self._scans(part, seen)
             return
         sources = dict(tree.named_sources(query.source))
-        if any(a in self._leaves and self._leaves[a].kind == Kind.PRIVATE for a in sources):
+        if any(a in self.leaves and self.leaves[a].kind == Kind.PRIVATE for a in sources):
             yield query
             return
-        inner = [*sources.values()]
-        for _, item in query.items:
-            inner += [tree.Derived(n.query, "") for n in _subqueries(item)]
-        for source in inner:
+        asked = (n.query for _, item in query.items for n in _subqueries(item))
+        for source in [*sources.values(), *(tree.Derived(inner, "") for inner in asked)]:
             match source:
                 case tree.Table((path,)) if path in self._ctes and path not in seen:
                     seen.add(path)
                     yield from self._scans(self._ctes[path], seen)
                 case tree.Derived(deeper):
                     yield from self._scans(deeper, seen)
-
-    def _query(self, source: tree.Source | None) -> tree.Select | None:
-        found = self._ctes.get(source.path[0]) if isinstance(source, tree.Table) else None
-        return found if isinstance(found, tree.Select) else None
-
-    def _over(self, node: Expr, inside: Mapping[str, tree.Source]) -> Expr:
-        """Return an expression with its columns qualified by their CTEs' names."""
-        match node:
-            case Ref(table, name):
-                match inside.get(table):
-                    case tree.Table((path,)):
-                        return Ref(path, name)
-                return node
-            case tree.Cast():
-                return replace(node, child=self._over(node.child, inside))
-            case Call(where=None, order=()):
-                return replace(node, args=tuple(self._over(arg, inside) for arg in node.args))
-        return node
-
-    # -- conditions ----------------------------------------------------------------------------------------------
 
     def _opposed(self, a: Expr, b: Expr) -> bool:
         """Return whether no row meets both conditions."""
@@ -792,17 +590,160 @@ class _Slices:
         while isinstance(query, tree.Select) and isinstance(node, Ref):
             made = dict(query.items).get(node.name)
             source = dict(tree.named_sources(query.source)).get(made.table) if isinstance(made, Ref) else None
-            if made is None or source is None:
+            if not isinstance(made, Ref) or not isinstance(source, tree.Derived | tree.Table):
                 return False
-            node, query = made, None
+            node = made
             if isinstance(source, tree.Derived):
                 query = source.query
-            elif isinstance(source, tree.Table):
-                base = self._known.tables.get(source.path)
-                if base is not None and isinstance(made, Ref):
-                    return base.columns.get(made.name) == "VARCHAR"
+            elif (base := self.known.tables.get(source.path)) is not None:
+                return base.columns.get(made.name) == "VARCHAR"
+            else:
                 query = self._ctes.get(source.path[0])
         return False
+
+
+def _with_none(step: Step) -> Step:
+    """Return a step, or none, as for a row that isn't in the sum."""
+    return min(step[0], 0), max(step[1], 0)
+
+
+def _plain(query: tree.Select) -> bool:
+    """Return whether a query has neither DISTINCT, QUALIFY, HAVING nor LIMIT."""
+    return not query.distinct and all(x is None for x in (query.qualify, query.having, query.limit))
+
+
+def _item(query: tree.Select, name: str) -> Expr:
+    """Return a column's expression without widening casts."""
+    node = dict(query.items).get(name)
+    return refuse(_UNBOUNDED) if node is None else _stripped(node)
+
+
+def _stripped(node: Expr) -> Expr:
+    while isinstance(node, Cast) and not node.attempt and node.type in _WIDER:
+        node = node.child
+    if not isinstance(node, Call | Window):
+        return node
+    node = replace(node, args=tuple(map(_stripped, node.args)))
+    match node:
+        case Call("coalesce", (Window() | Call() as inner, Literal(integer=0)), where=None):
+            return inner  # the sum of no rows
+        case Call(where=where) if where is not None:
+            return replace(node, where=_stripped(where))
+    return node
+
+
+def _compared(on: Expr | None, edge: Expr, ends: str) -> str | None:
+    """Return the column that bins compare with thresholds; None if it is cast."""
+    match conjuncts(on), edge:
+        case [Call(">=", (Ref(_, key) as mine, Ref(table, "t")))], Call("=", (other, Ref(place, "t"))) if (
+            table == place == ends and mine == other
+        ):
+            return key
+    return None
+
+
+def _over(node: Expr, query: tree.Select) -> str:
+    """Return an expression over a FROM's only relation as a complete text without the alias."""
+    if not isinstance(query.source, tree.Table):
+        refuse(_UNBOUNDED)
+    return repr(_stripped(node)).replace(f"Ref(table={query.source.alias!r},", "Ref(table='',")
+
+
+def _conditions_over(query: tree.Select, present: str | None = None) -> list[str]:
+    """Return the conditions of a WHERE, except that this expression is not NULL."""
+    nodes = [node for node in conjuncts(query.where) if node != Literal(True)]
+    inner = [(node, tree.present(node)) for node in nodes]
+    return sorted(_over(node, query) for node, of in inner if of is None or _over(of, query) != present)
+
+
+def _scan(query: tree.Select) -> tuple[str, ...]:
+    """Return the only relation that a query reads."""
+    return query.source.path if isinstance(query.source, tree.Table) else refuse(_UNBOUNDED)
+
+
+def _conditions(source: tree.Source | None) -> Iterator[Expr]:
+    if isinstance(source, tree.Join):
+        yield from conjuncts(source.on)
+        yield from _conditions(source.left)
+        yield from _conditions(source.right)
+
+
+def _all_conditions(query: tree.Select) -> Iterator[Expr]:
+    """Yield the conditions of FROM and WHERE."""
+    yield from _conditions(query.source)
+    yield from conjuncts(query.where)
+
+
+class _Trail:
+    """Traces expressions back to the passed relation of candidates."""
+
+    def __init__(self, select: tree.Select) -> None:
+        self._queries = dict(select.ctes)
+        self._sources = dict(tree.named_sources(select.source))
+        for query in self._queries.values():
+            self._gather(query)
+
+    def _gather(self, query: tree.Query) -> None:
+        if isinstance(query, tree.Select):
+            for alias, source in tree.named_sources(query.source):
+                self._sources[alias] = source
+                if isinstance(source, tree.Derived):
+                    self._gather(source.query)
+
+    def follow(self, node: Expr) -> Expr:
+        """Return the expression with each column replaced by its definition over the passed relation."""
+        return tree.replace_columns(node, self._define, _SHAPE)
+
+    def _define(self, ref: Ref) -> Expr:
+        query: tree.Query | None = None
+        match self._sources.get(ref.table):
+            case tree.Table((path,)):
+                query = self._queries.get(path)
+                if query is None:
+                    return Ref(path, ref.name)
+            case tree.Derived(inner):
+                query = inner
+        if not isinstance(query, tree.Select) or query.groups:
+            refuse(_SHAPE)
+        return self.follow(dict(query.items).get(ref.name) or refuse(_SHAPE))
+
+
+# -- conditions -------------------------------------------------------------------------------------------------------
+
+_SIDES = {"<": {-1}, "<=": {-1, 0}, "=": {0}, ">=": {0, 1}, ">": {1}, "<>": {-1, 1}, "!=": {-1, 1}}
+_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_OF_RUN = {"under": "<", "upto": "<="}
+_BEYOND_RUN = {"under": ">=", "upto": ">"}
+
+
+def _slices(node: Expr, ends: Mapping[str, Expr]) -> Iterator[tuple[str, Expr]]:
+    """Yield the comparisons with thresholds that hold for the rows of running sums, or of a difference of two."""
+    match node:
+        case Ref(table, name) if table in ends and name in _OF_RUN:
+            yield _OF_RUN[name], ends[table]
+        case Call("-", (Ref(whole, "upto") as upto, Ref(table, name))) if (
+            table in ends and name in _BEYOND_RUN
+        ):
+            yield _BEYOND_RUN[name], ends[table]
+            yield from _slices(upto, ends) if whole in ends else ()
+        case Call("-", (Ref(upper, "under"), Ref(table, name))) if {upper, table} <= ends.keys():
+            yield "<", ends[upper]
+            yield from ((_BEYOND_RUN[name], ends[table]),) if name in _BEYOND_RUN else ()
+        case Call("case", (_, inner, Literal(integer=0))):
+            yield from _slices(inner, ends)
+
+
+def _qualified(node: Expr, query: tree.Select) -> Expr:
+    """Return an expression of a query with its columns qualified by their CTEs' names."""
+    inside = dict(tree.named_sources(query.source))
+
+    def qualify(ref: Ref) -> Ref:
+        source = inside.get(ref.table)
+        return (
+            Ref(source.path[0], ref.name) if isinstance(source, tree.Table) and len(source.path) == 1 else ref
+        )
+
+    return tree.replace_columns(node, qualify)
 
 
 def _comparison(node: Expr) -> tuple[Expr, str, Expr] | None:

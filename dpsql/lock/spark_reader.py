@@ -39,8 +39,13 @@ from dpsql.lock.tree import (
     refuse,
 )
 
-BITS = 21
-"""Bits in each part of a sum."""
+_PARTS = sqlglot.parse_one(
+    "CAST(SUM(x >> 42) AS DECIMAL(20, 0)) * 4398046511104 + CAST(SUM((x >> 21) & 2097151) AS DECIMAL(20, 0)) * 2097152 "
+    "+ CAST(SUM(x & 2097151) AS DECIMAL(20, 0))",
+    read="spark",
+)
+"""A sum in three parts of 21 or 22 bits."""
+_PART = exp.DataType.build("DECIMAL(20, 0)", dialect="spark")
 _TYPES = {
     "BIGINT": "BIGINT", "INT": "INTEGER", "SMALLINT": "SMALLINT", "TINYINT": "TINYINT", "DOUBLE": "DOUBLE",
     "FLOAT": "FLOAT", "BOOLEAN": "BOOLEAN", "DATE": "DATE", "TIMESTAMPNTZ": "TIMESTAMP", "TEXT": "VARCHAR",
@@ -115,16 +120,21 @@ Paths = Mapping[str, tuple[str, ...]]
 """Full paths of the policy's tables, by the names of their views."""
 
 CHOSEN = "dpsql_chosen"
-_JOINS = {
-    ("", ""): "INNER",
-    ("", "CROSS"): "INNER",
-    ("", "INNER"): "INNER",
-    ("LEFT", ""): "LEFT",
-    ("RIGHT", ""): "RIGHT",
-    ("FULL", ""): "OUTER",
-    ("LEFT", "SEMI"): "SEMI",
-    ("LEFT", "ANTI"): "ANTI",
-}
+_CLAUSES = (
+    "with_",
+    "expressions",
+    "from_",
+    "joins",
+    "where",
+    "group",
+    "having",
+    "distinct",
+    "order",
+    "limit",
+)
+_JOINS = {("", kind): "INNER" for kind in ("", "CROSS", "INNER")}
+_JOINS |= {("LEFT", ""): "LEFT", ("RIGHT", ""): "RIGHT", ("FULL", ""): "OUTER"}
+_JOINS |= {("LEFT", "SEMI"): "SEMI", ("LEFT", "ANTI"): "ANTI"}
 
 
 def refuse_other_parts(node: exp.Expr, *known: str) -> None:
@@ -149,16 +159,12 @@ class _Reader:
             return tree.Union("UNION", (self.query(node.this), self.query(node.expression)))
         if not isinstance(node, exp.Select):
             refuse(f"a query of kind {node.key}")
-        refuse_other_parts(
-            node, "with_", "expressions", "from_", "joins", "where", "group", "having", "distinct", "limit", "order"
-        )  # fmt: skip
+        refuse_other_parts(node, *_CLAUSES)
         ctes = self.ctes(node)
         found = self.chosen(node)
         if found is not None:
             return found
-        where, group, having, distinct, order, limit = map(
-            node.args.get, ("where", "group", "having", "distinct", "order", "limit")
-        )
+        where, group, having, distinct, order, limit = map(node.args.get, _CLAUSES[4:])
         for clause, *said in ((distinct,), (group, "expressions"), (limit, "expression")):
             if clause is not None:
                 refuse_other_parts(clause, *said)
@@ -209,14 +215,8 @@ class _Reader:
         refuse_other_parts(inner, "this", "alias")
         match self.query(inner.this):
             case Select(
-                (*items, (last, choice)),
-                groups=(),
-                having=None,
-                qualify=None,
-                distinct=False,
-                order=(),
-                limit=None,
-            ) as below:
+                (*items, (last, choice)), groups=(), having=None, qualify=None, distinct=False, order=(), limit=None
+            ) as below:  # fmt: skip
                 names = [
                     c.name if isinstance(c, exp.Column) and not c.table else "" for c in node.expressions
                 ]
@@ -406,12 +406,11 @@ class _Reader:
         for key in ("start", "end"):
             given, side = spec.args[key], str(spec.args.get(f"{key}_side") or "").upper()
             if isinstance(given, exp.Expr):
-                words.append(f"EXPR_{side}_{unit}")
-                ends.append(self.of(given))
+                word = f"EXPR_{side}_{unit}"
             else:
-                word = str(given).upper()
-                words.append(f"CURRENT_ROW_{unit}" if word == "CURRENT ROW" else f"{word}_{side}")
-                ends.append(None)
+                word = f"CURRENT_ROW_{unit}" if given == "CURRENT ROW" else f"{given}_{side}".upper()
+            words.append(word)
+            ends.append(self.of(given) if isinstance(given, exp.Expr) else None)
         return words[0], words[1], (ends[0], ends[1])
 
     # -- functions --------------------------------------------------------------------------------------------------
@@ -515,71 +514,29 @@ class _Reader:
         """Read a sum in three parts, or half of a number, inside a cast to 38 digits."""
         if isinstance(node, exp.Sum | exp.Filter):
             return self.of(node)
-        parts = _flat(node)
-        if len(parts) == 3 and all(map(_is_part, parts)):
-            (high, times), (middle, fewer), (low, once) = map(self._sum_of, parts)
-            mask = (1 << BITS) - 1
-            x = _low_bits(low.args[0], mask)
-            same = high.where == middle.where == low.where
-            shifted = Call(">>", (x, Literal(BITS)))
-            right = (
-                (times, fewer, once) == (1 << 2 * BITS, 1 << BITS, 1)
-                and same
-                and high.args[0] == Call(">>", (x, Literal(2 * BITS)))
-                and middle.args[0] == Call("&", (shifted, Literal(mask)))
-            )
-            return Call("sum", (x,), False, low.where) if right else refuse("a sum of other parts")
-        taken = node.this.this if isinstance(node, exp.Mul) and isinstance(node.this, exp.Paren) else None
+        last = node.expression if isinstance(node, exp.Add) else None
+        if isinstance(last, exp.Cast) and last.to == _PART:
+            low = last.this
+            where = low.expression if isinstance(low, exp.Filter) else None
+            x = (low.this if where is not None else low).this.unnest().this
+            parts = _PARTS.transform(lambda part: x.copy() if isinstance(part, exp.Column) else part)
+            for added in list(parts.find_all(exp.Sum)):
+                added.replace(_filtered(added.copy(), where))
+            if self.of(node) != self.of(parts):
+                refuse("a sum of other parts")
+            return self.of(_filtered(exp.Sum(this=x.copy()), where))
+        taken = node.this.unnest() if isinstance(node, exp.Mul) else None
         if isinstance(taken, exp.Sub) and isinstance(taken.expression.unnest(), exp.Mod):
-            rest = taken.expression.unnest()
-            x = self.of(taken.this)
-            half = self.of(node.expression) == Literal(Fraction(1, 2)) and self.of(
-                rest.expression
-            ) == Literal(2)
-            if not half or self.of(rest.this) != x:
+            number, two = self.of(taken.this), Literal(2)
+            even = Call("-", (number, Call("%", (number, two))))
+            if self.of(node) != Call("*", (even, Literal(Fraction(1, 2)))):
                 refuse("a part of a number")
-            return Call("//", (x, Literal(2)))
+            return Call("//", (number, two))
         return None
 
-    def _sum_of(self, node: exp.Expr) -> tuple[Call, int]:
-        times = 1
-        if isinstance(node, exp.Mul):
-            factor = self.of(node.expression)
-            times, node = integer(factor) or 0, node.this
-        inner, where = node.this, None
-        if isinstance(inner, exp.Filter):
-            where, inner = self.of(inner.expression.this), inner.this
-        if not isinstance(inner, exp.Sum):
-            refuse("a sum of other parts")
-        refuse_other_parts(inner, "this")
-        return Call("sum", (self._bits(inner.this),), False, where), times
 
-    def _bits(self, node: exp.Expr) -> Expr:
-        """Read shifts and masks, which are allowed only in the parts of a sum."""
-        if isinstance(node, exp.BitwiseAnd):
-            return Call("&", (self._bits(node.this), self.of(node.expression)))
-        if isinstance(node, exp.BitwiseRightShift):
-            refuse_other_parts(node, "this", "expression")
-            return Call(">>", (self.of(node.this), self.of(node.expression)))
-        return self.of(node)
-
-
-def _is_part(node: exp.Expr) -> bool:
-    """Return whether a node is ``CAST(sum(...) AS DECIMAL(20,0))`` or a multiple of it."""
-    inner = node.this if isinstance(node, exp.Mul) else node
-    if not isinstance(inner, exp.TryCast | exp.Cast) or inner.args.get("safe"):
-        return False
-    return [p.this.name for p in inner.args["to"].expressions] == ["20", "0"]
-
-
-def _flat(node: exp.Expr) -> list[exp.Expr]:
-    return [*_flat(node.this), node.expression] if isinstance(node, exp.Add) else [node]
-
-
-def _low_bits(node: Expr, mask: int) -> Expr:
-    if not (isinstance(node, Call) and node.name == "&" and node.args[1] == Literal(mask)):
-        refuse("a sum of other parts")
-    return node.args[0]
+def _filtered(node: exp.Expr, where: exp.Expr | None) -> exp.Expr:
+    return node if where is None else exp.Filter(this=node, expression=where.copy())
 
 
 def _lambda(node: exp.Lambda) -> str:
@@ -701,11 +658,8 @@ def _names(node: Expr, alias: str) -> bool:
 
 def _moved(node: Expr, old: str, new: str) -> Expr:
     """Return an expression with one relation's columns replaced by another's."""
-    match node:
-        case Ref(table, name):
-            return Ref(new, name) if table == old else refuse("a key of something else")
-        case Cast():
-            return replace(node, child=_moved(node.child, old, new))
-        case Call(where=None, order=()):
-            return replace(node, args=tuple(_moved(arg, old, new) for arg in node.args))
-    return node if isinstance(node, Literal) else refuse("a key of another kind")
+
+    def move(ref: Ref) -> Ref:
+        return Ref(new, ref.name) if ref.table == old else refuse("a key of something else")
+
+    return tree.replace_columns(node, move, "a key of another kind")

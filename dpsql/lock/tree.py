@@ -9,7 +9,7 @@ The module also has the lock's other inputs: the policy's tables, the public rel
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import NoReturn
@@ -270,6 +270,21 @@ def refs(node: Expr) -> Iterator[Ref]:
         yield node
     for part in parts(node):
         yield from refs(part)
+
+
+def replace_columns(node: Expr, of: Callable[[Ref], Expr], why: str | None = None) -> Expr:
+    """Return an expression with its columns replaced.
+
+    Other parts than columns, casts, plain functions and constants are kept, or refused for the reason ``why``.
+    """
+    match node:
+        case Ref():
+            return of(node)
+        case Cast():
+            return replace(node, child=replace_columns(node.child, of, why))
+        case Call(where=None, order=()):
+            return replace(node, args=tuple(replace_columns(arg, of, why) for arg in node.args))
+    return node if why is None or isinstance(node, Literal) else refuse(why)
 
 
 def named_sources(source: Source | None) -> Iterator[tuple[str, Source]]:
