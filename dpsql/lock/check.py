@@ -278,22 +278,13 @@ Serialise = Callable[[str], str]
 """The engine's own parser: returns a text's tree as JSON."""
 
 
-def check(claimed: ClaimedText, known: tree.Known, serialise: Serialise) -> frozenset[str] | None:
+def check(
+    claimed: ClaimedText, known: tree.Known, serialise: Serialise, names: frozenset[str] = frozenset()
+) -> frozenset[str] | None:
     """Prove that a text does no more than its claim, and return its integer outputs of at most 38 digits.
 
-    The result is None for packed rows.
-    """
-    return check_tree(read_tree(serialise(claimed.text)), claimed, known)
-
-
-def check_pattern(
-    claimed: ClaimedText, known: tree.Known, serialise: Serialise, names: frozenset[str]
-) -> frozenset[str] | None:
-    """Prove that no text of a pattern does more than its claim; see :func:`check`.
-
-    Args:
-        claimed: the pattern, as a text with parameters.
-        names: the parameters in place of values.
+    The result is None for packed rows. In a pattern, ``names`` are the parameters in place of values: no text of the
+    pattern then does more than the claim.
     """
     query = read_tree(serialise(claimed.text))
     if tree.varied(query) != names:
@@ -303,10 +294,8 @@ def check_pattern(
 
 def check_tree(query: tree.Query, claimed: ClaimedText, known: tree.Known) -> frozenset[str] | None:
     """Prove that a tree does no more than its claim; see :func:`check`."""
-    checker, claim = (
-        Checker(known, claimed.lent, named=tree.columns_of(query), paid=claimed.periods),
-        claimed.claim,
-    )
+    checker = Checker(known, claimed.lent, named=tree.columns_of(query), paid=claimed.periods)
+    claim = claimed.claim
     narrow: frozenset[str] | None = None
     if isinstance(claim, RowsClaim) and claim.limit is not None:
         if not isinstance(query, Select) or query.limit != claim.limit:

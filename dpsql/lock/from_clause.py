@@ -374,9 +374,8 @@ class Sources:
             case tree.Made(args=args):
                 return any(tree.has(arg, lambda n: isinstance(n, Ref)) for arg in args)
             case tree.Derived(query) if len(leaves) > 1:
-                named = {
-                    alias for other in leaves if other is not leaf for alias, _ in tree.named_sources(other)
-                }
+                others = (tree.named_sources(other) for other in leaves if other is not leaf)
+                named = {alias for sources in others for alias, _ in sources}
                 return not named.isdisjoint(tree.tables_of(query))
         return False
 
@@ -556,11 +555,10 @@ class Sources:
         rows = [[self.expressions.row(item, env) for item in row] for row in node.rows]
         if any(len(row) != len(node.columns) for row in rows):
             refuse("rows of different lengths")
+        given = [expressions.any_of(values, self.symbols.fresh()) for values in zip(*rows, strict=True)]
         columns = {
-            Ref("", name): replace(
-                expressions.any_of(values, self.symbols.fresh()), nullable=True, public=True
-            )
-            for name, values in zip(node.columns, zip(*rows, strict=True), strict=True)
+            Ref("", name): replace(value, nullable=True, public=True)
+            for name, value in zip(node.columns, given, strict=True)
         }
         made = Relation(Kind.PUBLIC, columns, count=len(rows))
         if len(columns) == 1 and _different([row[0] for row in node.rows]):
@@ -629,11 +627,9 @@ def _different(row: Sequence[Expr]) -> bool:
     kind, of = kinds.pop()
     if kind == "BOOLEAN":
         return of is bool or values <= {"t", "f", None}  # DuckDB 1.5 writes booleans as texts
-    return (
-        (of is int and kind in {"", *expressions.WHOLE})
-        or (of is str and kind in ("", "VARCHAR"))
-        or (of is bool and kind == "")
-    )
+    if kind == "":
+        return of in (int, str, bool)
+    return (of is int and kind in expressions.WHOLE) or (of is str and kind == "VARCHAR")
 
 
 # -- budgets per period ---------------------------------------------------------------------------------------------------
@@ -677,12 +673,10 @@ def _days_of(node: Expr, column: Ref, kind: str) -> Ranges:
             return days
         case Call("or", args):
             return [pair for arg in args for pair in _days_of(arg, column, kind)]
-        case Call(">=", (Ref() as read, constant)) if read == column:
+        case Call(">=" | "<" as sign, (Ref() as read, constant)) if read == column:
             day = _day(constant, kind)
-            return [_DAYS] if day is None else [(day, _DAYS[1])]
-        case Call("<", (Ref() as read, constant)) if read == column:
-            day = _day(constant, kind)
-            return [_DAYS] if day is None else [(_DAYS[0], day)]
+            if day is not None:
+                return [(day, _DAYS[1]) if sign == ">=" else (_DAYS[0], day)]
     return [_DAYS]
 
 
@@ -704,6 +698,9 @@ def _both(one: Ranges, other: Ranges) -> Ranges:
     return [(low, high) for low, high in pairs if low < high]
 
 
+_MONTHS = {"month": 1, "quarter": 3, "year": 12}
+
+
 def _period_of(day: int, part: str) -> tuple[int, int]:
     """Return the first day of a day's period, and the first day after it."""
     date = datetime.date.fromordinal(day)
@@ -712,15 +709,7 @@ def _period_of(day: int, part: str) -> tuple[int, int]:
     if part == "week":
         monday = day - (day - 1) % 7  # the first of January of the year 1 was a Monday
         return monday, monday + 7
-    match part:
-        case "month":
-            length = 1
-        case "quarter":
-            length = 3
-        case "year":
-            length = 12
-        case _:
-            refuse("a period of another length")
+    length = _MONTHS.get(part) or refuse("a period of another length")
     if date.year == datetime.MAXYEAR:
         refuse("a period without an end")
     month = date.year * 12 + (date.month - 1) // length * length

@@ -21,7 +21,7 @@ from dpsql.binding.relations.catalog import Catalog
 from dpsql.errors import PolicyError
 from dpsql.lock import tree
 from dpsql.lock.casts import Node, Plan, list_wide_outputs, prove_casts
-from dpsql.lock.check import Serialise, check, check_pattern, check_tree
+from dpsql.lock.check import Serialise, check, check_tree
 from dpsql.lock.spark_reader import read_spark
 from dpsql.lock.tree import Base, Hop, Known, Lent, Unproved, refuse
 from dpsql.mechanisms.base import ClaimedText, LentTotals, PackingClaim, PublicClaim, RouteClaim
@@ -249,7 +249,7 @@ class Lock:
             return
 
         def prove(pattern: str, names: frozenset[str]) -> None:
-            found = check_pattern(replace(claimed, text=pattern), known, self.serialise, names)
+            found = check(replace(claimed, text=pattern), known, self.serialise, names)
             place = (shaped.shape, rests_on)
             before = self._proved.get(place, found)
             self._remember(place, found if before is None or found is None else before & found)
@@ -353,9 +353,8 @@ class Lock:
         if self._tables is None:
             self._tables = {}
             for table in self.catalog.policy.tables.values():
-                with contextlib.suppress(
-                    PolicyError, Unproved
-                ):  # a missing table is refused when a text reads it
+                # a missing table is refused when a text reads it
+                with contextlib.suppress(PolicyError, Unproved):
                     self._tables[self._path(table)] = self._base(table)
         relations = {
             name: Lent(frozenset(columns), unique=CANDIDATE_PLACE if CANDIDATE_PLACE in columns else None)

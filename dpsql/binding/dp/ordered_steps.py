@@ -186,7 +186,7 @@ def _list_windows(tree: exp.Expr, block: StepBlock, outputs: Sequence[Count | Su
     """Return all window sums of a block's columns, including those with unknown errors."""
     names = frozenset(output.name for output in outputs)
     finder = WindowFinder(tree, block.name, frozenset(block.keys), names)
-    return [window for select in tree.find_all(exp.Select) for window in finder.find_windows(select)]
+    return [window for select in tree.find_all(exp.Select) for _, window in finder.read_windows(select)]
 
 
 def _choose_order(uses: Uses, orders: Mapping[str, int], windows: Sequence[WindowSum]) -> str:

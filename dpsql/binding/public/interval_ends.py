@@ -21,12 +21,10 @@ from sqlglot import exp
 
 _DOUBLE = exp.DataType.build("DOUBLE", dialect="duckdb")
 _INTEGERS = frozenset(
-    {
-        exp.DataType.Type.TINYINT, exp.DataType.Type.SMALLINT, exp.DataType.Type.INT, exp.DataType.Type.BIGINT,
-        exp.DataType.Type.INT128, exp.DataType.Type.UTINYINT, exp.DataType.Type.USMALLINT, exp.DataType.Type.UINT,
-        exp.DataType.Type.UBIGINT, exp.DataType.Type.UINT128,
-    }
-)  # fmt: skip
+    exp.DataType.Type[f"{sign}{name}"]
+    for name in ("TINYINT", "SMALLINT", "INT", "BIGINT", "INT128")
+    for sign in ("", "U")
+)
 _FLOATS = frozenset({exp.DataType.Type.DOUBLE, exp.DataType.Type.FLOAT})
 
 
@@ -176,8 +174,13 @@ def _read(node: exp.Expr, known: Certain) -> EndPair | None:
     if isinstance(node, exp.Column | exp.Bracket | exp.Window):
         ends = known(node)
         return ends.low.copy(), ends.high.copy()
-    reader = _READERS.get(type(node))
-    return None if reader is None else reader(node, known)
+    if isinstance(node, exp.Greatest | exp.Least):
+        return _hold(node, known)
+    sides = [node.this, node.expression] if isinstance(node, _TWO_SIDED) else [node.this]
+    pairs = [_read(side, known) for side in sides] if type(node) in _READERS else []
+    if not pairs or None in pairs:
+        return None
+    return _READERS[type(node)](node, known, *pairs)
 
 
 def _constant(node: exp.Expr) -> float | None:
@@ -196,18 +199,18 @@ def _constant(node: exp.Expr) -> float | None:
     return None
 
 
-def _within(node: exp.Expr, known: Certain) -> EndPair | None:
-    return _read(node.this, known)
+def _within(node: exp.Expr, known: Certain, pair: EndPair) -> EndPair:
+    return pair
 
 
-def _null_at_zero(node: exp.Expr, known: Certain) -> EndPair | None:
+def _null_at_zero(node: exp.Expr, known: Certain, pair: EndPair) -> EndPair | None:
     """Return the ends of x for NULLIF(x, 0): NULL has no interval, and neither has a quotient around 0."""
-    return _read(node.this, known) if _constant(node.expression) == 0 else None
+    return pair if _constant(node.expression) == 0 else None
 
 
-def _cast(node: exp.Expr, known: Certain) -> EndPair | None:
-    pair, kind = _read(node.this, known), node.args["to"]
-    if pair is None or kind.this in _FLOATS or _is_kept(node, known):
+def _cast(node: exp.Expr, known: Certain, pair: EndPair) -> EndPair | None:
+    kind = node.args["to"]
+    if kind.this in _FLOATS or _is_kept(node, known):
         return pair
     scale = 0
     if kind.this == exp.DataType.Type.DECIMAL:
@@ -217,10 +220,8 @@ def _cast(node: exp.Expr, known: Certain) -> EndPair | None:
     # whether half is rounded up or to even depends on the type: the ends allow for both
     half, steps = exp.Literal.number("0.5"), exp.Literal.number(f"1e{scale}")
     low, high = (_operate(exp.Mul, end, steps.copy()) for end in pair)
-    low, high = (
-        exp.Ceil(this=_operate(exp.Sub, low, half.copy())),
-        exp.Floor(this=_operate(exp.Add, high, half)),
-    )
+    low = exp.Ceil(this=_operate(exp.Sub, low, half.copy()))
+    high = exp.Floor(this=_operate(exp.Add, high, half))
     return _operate(exp.Div, low, steps.copy()), _operate(exp.Div, high, steps)
 
 
@@ -230,40 +231,27 @@ def _is_kept(node: exp.Expr, known: Certain) -> bool:
     return bool(leaves) and known(leaves[0]).whole and is_exact(node, Fraction(1))
 
 
-def _negate(node: exp.Expr, known: Certain) -> EndPair | None:
-    pair = _read(node.this, known)
-    return None if pair is None else (_minus(pair[1]), _minus(pair[0]))
+def _negate(node: exp.Expr, known: Certain, pair: EndPair) -> EndPair:
+    return _minus(pair[1]), _minus(pair[0])
 
 
 def _minus(node: exp.Expr) -> exp.Expr:
     return _paren(exp.Neg(this=_paren(node)))
 
 
-def _sides(node: exp.Expr, known: Certain) -> tuple[EndPair, EndPair] | None:
-    left, right = _read(node.this, known), _read(node.expression, known)
-    return None if left is None or right is None else (left, right)
-
-
-def _add(node: exp.Expr, known: Certain) -> EndPair | None:
-    sides = _sides(node, known)
-    if sides is None:
-        return None
-    (a, b), (c, d) = sides
+def _add(node: exp.Expr, known: Certain, left: EndPair, right: EndPair) -> EndPair:
+    (a, b), (c, d) = left, right
     if isinstance(node, exp.Sub):
         c, d = d, c
     return _operate(type(node), a, c), _operate(type(node), b, d)
 
 
-def _multiply(node: exp.Expr, known: Certain) -> EndPair | None:
-    sides = _sides(node, known)
-    if sides is None:
-        return None
-    kind = type(node)
-    factor = _constant(node.expression)
+def _multiply(node: exp.Expr, known: Certain, left: EndPair, right: EndPair) -> EndPair | None:
+    kind, factor = type(node), _constant(node.expression)
     if factor is None and kind is exp.Mul:
         factor = _constant(node.this)
-        sides = sides if factor is None else (sides[1], sides[0])
-    (a, b), (c, d) = sides
+        left, right = (left, right) if factor is None else (right, left)
+    (a, b), (c, d) = left, right
     if factor is not None:
         low, high = _operate(kind, a, c.copy()), _operate(kind, b, c)
         return None if factor == 0 and kind is exp.Div else (high, low) if factor < 0 else (low, high)
@@ -294,19 +282,16 @@ def _hold(node: exp.Expr, known: Certain) -> EndPair | None:
     return low, high
 
 
-def _round(node: exp.Expr, known: Certain) -> EndPair | None:
-    pair, places = _read(node.this, known), node.args.get("decimals")
-    if pair is None or (places is not None and _constant(places) is None):
+def _round(node: exp.Expr, known: Certain, pair: EndPair) -> EndPair | None:
+    places = node.args.get("decimals")
+    if places is not None and _constant(places) is None:
         return None
     low, high = (exp.Round(this=end, decimals=places.copy() if places is not None else None) for end in pair)
     return low, high
 
 
-def _go_up(node: exp.Expr, known: Certain) -> EndPair | None:
+def _go_up(node: exp.Expr, known: Certain, pair: EndPair) -> EndPair:
     """Return the ends under EXP, SQRT or LN, which are monotone; those of the last two begin with the function's domain."""
-    pair = _read(node.this, known)
-    if pair is None:
-        return None
     low, high = pair
     kind = type(node)
     if kind is exp.Exp:
@@ -321,15 +306,11 @@ def _go_up(node: exp.Expr, known: Certain) -> EndPair | None:
     return _where(above, _call(kind, low)), _where(above, _call(kind, high))
 
 
-def _absolute(node: exp.Expr, known: Certain) -> EndPair | None:
-    pair = _read(node.this, known)
-    if pair is None:
-        return None
+def _absolute(node: exp.Expr, known: Certain, pair: EndPair) -> EndPair:
     low, high = pair
     nearest = exp.Greatest(this=low.copy(), expressions=[_minus(high.copy()), exp.Literal.number(0)])
-    return _where(_is_known(low), nearest), exp.Greatest(
-        this=_call(exp.Abs, low), expressions=[_call(exp.Abs, high)]
-    )
+    farthest = exp.Greatest(this=_call(exp.Abs, low), expressions=[_call(exp.Abs, high)])
+    return _where(_is_known(low), nearest), farthest
 
 
 def _call(kind: type[exp.Expr], node: exp.Expr) -> exp.Expr:
@@ -361,12 +342,15 @@ def _as_double(node: exp.Expr) -> exp.Expr:
     return exp.Cast(this=node, to=_DOUBLE.copy())
 
 
-_READERS: dict[type[exp.Expr], Callable[[exp.Expr, Certain], EndPair | None]] = {
-    exp.Paren: _within, exp.Nullif: _null_at_zero, exp.Cast: _cast, exp.Neg: _negate, exp.Add: _add, exp.Sub: _add,
-    exp.Mul: _multiply, exp.Div: _multiply, exp.Greatest: _hold, exp.Least: _hold, exp.Round: _round, exp.Exp: _go_up,
-    exp.Sqrt: _go_up, exp.Ln: _go_up, exp.Abs: _absolute,
-}  # fmt: skip
-"""The functions that propagate intervals, by node class."""
+_TWO_SIDED = (exp.Add, exp.Sub, exp.Mul, exp.Div)
+_READERS: dict[type[exp.Expr], Callable[..., EndPair | None]] = {
+    **dict.fromkeys((exp.Add, exp.Sub), _add),
+    **dict.fromkeys((exp.Mul, exp.Div), _multiply),
+    **dict.fromkeys((exp.Exp, exp.Sqrt, exp.Ln), _go_up),
+    **{exp.Paren: _within, exp.Nullif: _null_at_zero, exp.Cast: _cast, exp.Neg: _negate},
+    **{exp.Round: _round, exp.Abs: _absolute},
+}
+"""The functions that propagate intervals, by node class; they take the ends of one operand, or of two."""
 
 
 _STEP = Fraction(1)

@@ -80,10 +80,8 @@ def propagate_intervals(tree: exp.Select, shapes: Shapes) -> tuple[list[Interval
     carrier = _Carrier(tree, shapes)
     own = carrier.read(tree)
     if own is None and shapes.level is not None and not tree.find(exp.Pivot):
-        selects = list(tree.find_all(exp.Select))
-        if any(carrier.read(select) is not None for select in selects):
-            for select in reversed(selects):  # innermost first
-                carrier.spell_star(select)
+        if any(carrier.read(select) is not None for select in tree.find_all(exp.Select)):
+            carrier.spell_stars()
             own = carrier.of(tree)
     names = Counter(fold(item.alias_or_name) for item in tree.expressions)
     found = [ends for ends in own or [] if names[fold(ends[0])] <= 1]  # a name may be a star's column
@@ -99,8 +97,7 @@ def propagate_union_intervals(tree: exp.Expr, shapes: Shapes) -> list[tuple[str,
     if not isinstance(tree, exp.Union) or shapes.level is None or not sides:
         return []
     carrier = _Carrier(tree, shapes)
-    for select in reversed(list(tree.find_all(exp.Select))):  # innermost first
-        carrier.spell_star(select)
+    carrier.spell_stars()
     names = [item.alias_or_name for item in sides[0].expressions if not item.is_star]
     counts = Counter(map(fold, names))
     once = [name for name in names if name and counts[fold(name)] == 1]
@@ -116,8 +113,7 @@ def replace_interval_calls(tree: exp.Expr, shapes: Shapes, spell: Callable[[exp.
     calls = [node for node in tree.find_all(exp.Anonymous) if node.name.upper() in _ENDS]
     carrier = _Carrier(tree, shapes)
     if calls:
-        for below in reversed(list(tree.find_all(exp.Select))):  # innermost first
-            carrier.spell_star(below, alone=False)
+        carrier.spell_stars(alone=False)
     for call in calls:
         argument = call.expressions[0] if len(call.expressions) == 1 else None
         columns = [] if argument is None else list(argument.find_all(exp.Column))
@@ -151,16 +147,13 @@ def divide_exactly(tree: exp.Expr, shapes: Shapes, spell: Callable[[exp.Expr], s
     quotients = list(tree.find_all(exp.Div)) if any(shapes.rounded.values()) else []
     carrier = _Carrier(tree, shapes)
     if quotients:
-        for below in reversed(list(tree.find_all(exp.Select))):  # innermost first
-            carrier.spell_star(below, alone=False)
+        carrier.spell_stars(alone=False)
     for quotient in quotients:
         select = quotient.find_ancestor(exp.Select)
         sides = (quotient.this, quotient.expression)
-        if (
-            select is None
-            or select.args.get("group")
-            or not all(shapes.columns.is_noisy(select, s) for s in sides)
-        ):
+        if select is None or select.args.get("group"):
+            continue
+        if not all(shapes.columns.is_noisy(select, side) for side in sides):
             continue
         for part in map(_find_number, sides):
             columns = list(part.find_all(exp.Column))
@@ -169,10 +162,8 @@ def divide_exactly(tree: exp.Expr, shapes: Shapes, spell: Callable[[exp.Expr], s
             ends = find_ends(columns[0], carrier._knows(select), shapes.level or 0)
             if ends is not None:
                 _keep_name(quotient, select, spell)
-                middle = exp.Div(
-                    this=exp.paren(exp.Add(this=ends[0], expression=ends[1])),
-                    expression=exp.Literal.number(2),
-                )
+                whole = exp.paren(exp.Add(this=ends[0], expression=ends[1]))
+                middle = exp.Div(this=whole, expression=exp.Literal.number(2))
                 zero = exp.EQ(this=exp.paren(part.copy()), expression=exp.Literal.number(0))
                 bounded = exp.Case(ifs=[exp.If(this=zero, true=part.copy())], default=middle)
                 divides = quotient.expression.find(exp.Column) in columns
@@ -220,9 +211,8 @@ class _Carrier:
         if select.args.get("distinct"):
             return []
         if name in self.shapes.kept:
-            return [
-                (shown, column(low), column(high)) for shown, (low, high) in self.shapes.kept[name].items()
-            ]
+            kept = self.shapes.kept[name].items()
+            return [(shown, column(low), column(high)) for shown, (low, high) in kept]
         return self._list(select) if name in self.shapes.releases else None
 
     def _list(self, select: exp.Select) -> list[IntervalEnds]:
@@ -341,8 +331,12 @@ class _Carrier:
         cte = self.shapes.columns.find_cte(node) if isinstance(node, exp.Table) else None
         return (None, None) if cte is None or cte.alias_column_names else (cte.this, cte)
 
-    def spell_star(self, select: exp.Select, alone: bool = True) -> None:
-        """Replace ``SELECT * FROM one`` by its columns, if known; with ``alone``, only if the star is the only item."""
+    def spell_stars(self, alone: bool = True) -> None:
+        """Replace each ``SELECT * FROM one`` by its columns, if known; with ``alone``, only if the star is the only item."""
+        for select in reversed(list(self.tree.find_all(exp.Select))):  # innermost first
+            self._spell_star(select, alone)
+
+    def _spell_star(self, select: exp.Select, alone: bool) -> None:
         from_ = select.args.get("from_")
         stars = [item for item in select.expressions if item.is_star]
         star = stars[0] if len(stars) == 1 and not (alone and len(select.expressions) > 1) else None

@@ -131,9 +131,8 @@ def list_facts(
     for name in columns:
         width = frozenset((widths[name],) if name in widths else ())
         sums = ({(relation, name): 1.0},)
-        found.append(
-            (name, Facts(sums, ReleasedColumn(relation, name), steps.get(name), width, name in ends))
-        )
+        facts = Facts(sums, ReleasedColumn(relation, name), steps.get(name), width, name in ends)
+        found.append((name, facts))
     return found
 
 
@@ -162,13 +161,11 @@ class PublicColumns:
     def trace_outputs(self) -> tuple[TracedColumn, ...]:
         """Return the output columns in order, with their traces; empty if its columns are unknown."""
         listed = self._query(self.tree)
-        return (
-            ()
-            if listed.star is not None
-            else tuple(
-                (name, tuple(tuple((*place, factor) for place, factor in one.items()) for one in facts.sums))
-                for name, facts in listed.items
-            )
+        if listed.star is not None:
+            return ()
+        return tuple(
+            (name, tuple(tuple((*place, factor) for place, factor in one.items()) for one in facts.sums))
+            for name, facts in listed.items
         )
 
     def find_columns(self, query: exp.Expr, name: str) -> list[Facts]:
@@ -241,11 +238,9 @@ class PublicColumns:
             cte = self.find_cte(node)
             found = self._relations.get(fold(node.name), _UNKNOWN) if cte is None else self._cte(cte)
             return found.rename(node.alias_column_names)
-        return (
-            self._query(node.this).rename(node.alias_column_names)
-            if isinstance(node, exp.Subquery)
-            else _UNKNOWN
-        )
+        if isinstance(node, exp.Subquery):
+            return self._query(node.this).rename(node.alias_column_names)
+        return _UNKNOWN
 
     def find_cte(self, table: exp.Table) -> exp.CTE | None:
         """Return the CTE that a name in FROM means; None for other relations."""
@@ -286,9 +281,8 @@ class PublicColumns:
             left, right = self._query(tree.left), self._query(tree.right)
             if left.star is not None or right.star is not None or len(left.items) != len(right.items):
                 return _UNKNOWN
-            stacked = (
-                isinstance(tree, exp.Union) and not tree.args.get("distinct") and not tree.args.get("by_name")
-            )
+            changed = tree.args.get("distinct") or tree.args.get("by_name")
+            stacked = isinstance(tree, exp.Union) and not changed
             pairs = zip(left.items, right.items, strict=True)
             return _Columns(tuple((name, _unite(one, other, stacked)) for (name, one), (_, other) in pairs))
         return self._select(tree) if isinstance(tree, exp.Select) else _UNKNOWN

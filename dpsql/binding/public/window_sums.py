@@ -85,19 +85,14 @@ class WindowFinder:
             self.tree, {self.release: list_facts(self.release, (*self.keys, *self.values))}
         )
 
-    def find_windows(self, select: exp.Select) -> Iterator[WindowSum]:
-        """Yield the window sums of a SELECT's own expressions."""
-        for _, found in self._read_windows(select):
-            yield found
-
     def weigh_windows(self, select: exp.Select) -> Iterator[WindowSum]:
         """Yield the window sums that determine the best noise: ordered, of one run each, and shown unchanged."""
-        for node, found in self._read_windows(select):
+        for node, found in self.read_windows(select):
             one_run = found.order and found.partition == self.keys - {found.order}
             if one_run and node.this.find(exp.Mul, exp.Div) is None and _is_shown(node, select):
                 yield found
 
-    def _read_windows(self, select: exp.Select) -> Iterator[tuple[exp.Window, WindowSum]]:
+    def read_windows(self, select: exp.Select) -> Iterator[tuple[exp.Window, WindowSum]]:
         """Yield the windows of a SELECT's own expressions that are sums of the release."""
         for node in _list_own(select):
             if isinstance(node, exp.Window) and (found := self.read_window(select, node)) is not None:
@@ -105,10 +100,7 @@ class WindowFinder:
 
     def find_cells(self, select: exp.Select) -> Iterator[str]:
         """Yield the columns whose single cells are used here, once per use other than passing them on."""
-        inner: set[int] = set()
-        for node in _list_own(select):
-            if isinstance(node, exp.Window) and self.read_window(select, node) is not None:
-                inner |= {id(part) for part in node.walk()}
+        inner = {id(part) for node, _ in self.read_windows(select) for part in node.walk()}
         for node in _list_own(select):
             if not isinstance(node, exp.Column) or id(node) in inner:
                 continue
@@ -169,11 +161,8 @@ class WindowFinder:
     def has_ordered(self, keys: Collection[str]) -> bool:
         """Return whether a window of the statement is ordered by one of these keys."""
         for select in self.tree.find_all(exp.Select):
-            orders = [
-                node.args.get("order")
-                for node in (*_list_own(select), *(select.args.get("windows") or []))
-                if isinstance(node, exp.Window)
-            ]
+            nodes = (*_list_own(select), *(select.args.get("windows") or []))
+            orders = [node.args.get("order") for node in nodes if isinstance(node, exp.Window)]
             columns = (found for order in orders if order is not None for found in order.find_all(exp.Column))
             traced = (self.trace(select, found, strict=False) for found in columns)
             if any(found is not None and found.name in keys for found in traced):
@@ -246,15 +235,11 @@ def _read_frame(spec: exp.Expr | None, ordered: bool) -> tuple[bool, int | None,
         return None
     if kind == "RANGE" and ({start[0], end[0]} - {None, 0}):
         return None
-    if (start == (None,) and _is_following(spec, "start")) or (
-        end == (None,) and not _is_following(spec, "end")
-    ):
-        return None
-    return kind == "ROWS", start[0], end[0]
-
-
-def _is_following(spec: exp.Expr, end: str) -> bool:
-    return str(spec.args.get(f"{end}_side") or "").upper() == "FOLLOWING"
+    first, last = (
+        str(spec.args.get(f"{side}_side") or "").upper() == "FOLLOWING" for side in ("start", "end")
+    )
+    backwards = (start == (None,) and first) or (end == (None,) and not last)
+    return None if backwards else (kind == "ROWS", start[0], end[0])
 
 
 def _read_end(node: object, side: object) -> tuple[int | None] | None:
@@ -299,9 +284,9 @@ class WindowEnds:
         if found is None:
             return None
         release, window = found
-        made = self.widths.get((release.name, window)) or self.named.get((release.name, window))
-        made = made or self._make(release, window)
-        self.named[release.name, window] = made
+        key = release.name, window
+        made = self.widths.get(key) or self.named.get(key) or self._make(release, window)
+        self.named[key] = made
         return made.relation
 
     def find(self, select: exp.Select, node: exp.Window) -> ColumnEnds | None:
@@ -334,19 +319,14 @@ class WindowEnds:
         place = _write_place(select, node, window, release.nullable)
         if place is None:
             return None
-        found = self.widths.get((release.name, window))
-        if found is None:
-            found = self._make(release, window)
-            self.widths[release.name, window] = found
-        listed = exp.Select(expressions=[column(WIDTHS_COLUMN)]).from_(
-            table_named(found.relation), copy=False
-        )
+        key = release.name, window
+        found = self.widths[key] = self.widths.get(key) or self._make(release, window)
+        widths = exp.Select(expressions=[column(WIDTHS_COLUMN)])
+        listed = widths.from_(table_named(found.relation), copy=False)
         width = exp.Anonymous(this="list_extract", expressions=[exp.Subquery(this=listed), place])
-        low, high = (
-            exp.Paren(this=kind(this=exp.Cast(this=node.copy(), to=_DOUBLE.copy()), expression=width.copy()))
-            for kind in (exp.Sub, exp.Add)
-        )
-        return ColumnEnds(low, high)
+        middle = exp.Cast(this=node.copy(), to=_DOUBLE.copy())
+        ends = (kind(this=middle.copy(), expression=width.copy()) for kind in (exp.Sub, exp.Add))
+        return ColumnEnds(*(exp.Paren(this=end) for end in ends))
 
 
 def _write_place(select: exp.Select, node: exp.Window, window: WindowSum, nullable: bool) -> exp.Expr | None:
