@@ -23,15 +23,15 @@ from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 from dpsql.catalogue.aggregate_names import ALIASES, MECHANISMS, MODES, WORDS
 from dpsql.catalogue.option_names import OPTION_NAMES
 from dpsql.errors import ParseError, Span, clip
-from dpsql.language.tokens import CLOSING, OPENING, find_closing, is_open, is_word, token_error
+from dpsql.language.tokens import CLOSING, OPENING, find_closing, is_open, is_word, token_error, token_types
 
 _SETS = {TokenType.UNION: "UNION", TokenType.INTERSECT: "INTERSECT", TokenType.EXCEPT: "EXCEPT"}
-_AFTER_MODE = {
-    TokenType.FROM, TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.QUALIFY, TokenType.WINDOW,
-    TokenType.ORDER_BY, TokenType.LIMIT, TokenType.OFFSET, TokenType.FETCH, *_SETS, *CLOSING,
-}  # fmt: skip
+_AFTER_MODE = token_types("FROM WHERE GROUP_BY HAVING QUALIFY WINDOW ORDER_BY LIMIT OFFSET FETCH") | {
+    *_SETS,
+    *CLOSING,
+}
 """The tokens that may follow a mode after the items of its SELECT; the end of the statement is another."""
-_BEFORE_QUERY = {TokenType.SELECT, TokenType.FROM, TokenType.WITH}
+_BEFORE_QUERY = token_types("SELECT FROM WITH")
 _OTHER_WORDS = ("ORDINALITY", "OFFSET", "TIES", "TIME", "ROLLUP", "CUBE", "TOTALS", "REPORT")
 """Words that follow WITH in SQL's own clauses."""
 
@@ -122,12 +122,8 @@ def _place(tokens: list[Token], level: _Level, moved: dict[int, tuple[int, int]]
             raise _refuse(tokens, start, what, "put the mode behind the first word of each of them.")
         if not level.selects:
             what = f"WITH {name} stands apart from its SELECT."
-            raise _refuse(
-                tokens,
-                start,
-                what,
-                "put the mode inside of the parentheses, or behind the first word of the query.",
-            )
+            hint = "put the mode inside of the parentheses, or behind the first word of the query."
+            raise _refuse(tokens, start, what, hint)
         select = level.selects[0]
         if select in level.moded:
             raise _refuse(tokens, start, "this SELECT has two modes.", "leave it out, or the other one.")
@@ -216,17 +212,14 @@ def nearest_aggregate(name: str) -> str | None:
 
 # -- words and signs --------------------------------------------------------------------------------------------
 
-_JOINED = {
-    "GROUPBY": "GROUP BY",
-    "ORDERBY": "ORDER BY",
-    "PARTITIONBY": "PARTITION BY",
-    "FORM": "FROM",
-    "FRMO": "FROM",
-}
-_KEYWORDS = (
-    "SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "JOIN", "INNER", "LEFT", "RIGHT", "UNION",
-    "BETWEEN", "DISTINCT", "QUALIFY", "OPTIONS", "PARTITION", "USING", "FILTER",
-)  # fmt: skip
+_JOINED = {f"{word}BY": f"{word} BY" for word in ("GROUP", "ORDER", "PARTITION")}
+_JOINED |= {"FORM": "FROM", "FRMO": "FROM"}
+_BEGINNINGS = """
+SELECT FROM WHERE GROUP HAVING ORDER LIMIT OFFSET JOIN INNER LEFT RIGHT UNION BETWEEN DISTINCT QUALIFY OPTIONS PARTITION USING
+FILTER
+"""
+_KEYWORDS = _BEGINNINGS.split()
+_QUOTED = token_types("STRING IDENTIFIER")
 _SIGNS = {"=>": ">=", "=<": "<=", "===": "="}
 _MEANT = (
     (re.compile(r"(?i)\b(DIFFERENTIAL\s+PRIVACY)\b"), "write DIFFERENTIAL_PRIVACY instead of {1}."),
@@ -252,22 +245,17 @@ def explain_unreadable(error: SqlglotParseError, tokens: list[Token], text: str)
     i = next((i for i, token in enumerate(tokens) if token.end >= start), None) if start >= 0 else None
     if (meant := _correct_options(tokens, text)) is not None:
         return meant
-    hint = next(
-        (
-            said.format(*(found[0], *found.groups()), mode=find_mode(text))
-            for pattern, said in _MEANT
-            if (found := pattern.search(text))
-        ),
-        None,
-    )
+    hint, said = None, str(detail.get("description") or "")
+    for pattern, meaning in _MEANT:
+        if hint is None and (found := pattern.search(text)):
+            hint = meaning.format(found[0], *found.groups(), mode=find_mode(text))
     if i is None:
-        what = _describe(str(detail.get("description") or ""), "")
-        return ParseError(f"can't read this: {what}.", hint=hint)
+        return ParseError(f"can't read this: {_describe(said, '')}.", hint=hint)
     if hint is None and (meant := _find_misspelt(tokens, i)) is not None:
         return meant
-    what = _describe(str(detail.get("description") or ""), tokens[i].text)
+    what = _describe(said, tokens[i].text)
     if hint is None:
-        hint = _advise_at(tokens, i, str(detail.get("description") or ""))
+        hint = _advise_at(tokens, i, said)
     return ParseError(f"can't read this: {what}.", span=(start, start + len(highlight)), hint=hint)
 
 
@@ -296,21 +284,14 @@ def _correct_options(tokens: list[Token], text: str) -> ParseError | None:
             continue
         rest = text[tokens[-1].end + 1 :]
         if end == len(tokens) and rest.lstrip().startswith(";"):
-            sign = len(text) - len(rest.lstrip())
-            return ParseError(
-                "options are separated by commas.", span=(sign, sign + 1), hint="write , instead of ;."
-            )
+            sign, what = len(text) - len(rest.lstrip()), "options are separated by commas."
+            return ParseError(what, span=(sign, sign + 1), hint="write , instead of ;.")
         if written.upper().startswith("OPTIONS") and f"{written})".split() == clause.split():
             value = tokens[at - 1]
-            return token_error(
-                value, "the options have no end.", f"write {value.text}) instead of {value.text}."
-            )
-        return token_error(
-            tokens[i],
-            "options are written name = value, in parentheses.",
-            f"write {clause}.",
-            last=tokens[end - 1],
-        )
+            hint = f"write {value.text}) instead of {value.text}."
+            return token_error(value, "the options have no end.", hint)
+        what = "options are written name = value, in parentheses."
+        return token_error(tokens[i], what, f"write {clause}.", last=tokens[end - 1])
     return None
 
 
@@ -322,10 +303,8 @@ def _read_options(tokens: list[Token], at: int) -> tuple[list[tuple[str, str]], 
         while tokens[value].text in _ASSIGNS and value + 1 < len(tokens):
             value += 1
         held = tokens[value]
-        literal = held.token_type == TokenType.NUMBER or re.fullmatch(
-            r"[\d.]+(e-?\d+)?|[A-Z_]+", held.text, re.I
-        )
-        if not literal:
+        literal = re.fullmatch(r"[\d.]+(e-?\d+)?|[A-Z_]+", held.text, re.I)
+        if held.token_type != TokenType.NUMBER and not literal:
             break
         found.append((tokens[at].text.lower(), held.text))
         at = value + 1
@@ -353,19 +332,14 @@ def _find_misspelt(tokens: list[Token], i: int) -> ParseError | None:
     """Return the refusal of a misspelt keyword at the unparsable token or just before it."""
     for place in (i, i - 1):
         token = tokens[place] if 0 <= place < len(tokens) else None
-        if (
-            token is None
-            or not is_word(token)
-            or token.token_type in (TokenType.STRING, TokenType.IDENTIFIER)
-        ):
+        if token is None or not is_word(token) or token.token_type in _QUOTED:
             continue
         word = token.text.upper()
         after = tokens[place + 1].text.upper() if place + 1 < len(tokens) else ""
         if word in ("GROUP", "ORDER", "PARTITION") and after != "BY":
             return token_error(token, f"{word} lacks its BY.", f"write {word} BY.")
-        meant = _JOINED.get(word) or next(
-            iter(difflib.get_close_matches(word, _KEYWORDS, n=1, cutoff=0.75)), None
-        )
+        near = difflib.get_close_matches(word, _KEYWORDS, n=1, cutoff=0.75)
+        meant = _JOINED.get(word) or next(iter(near), None)
         if meant is None or word in _KEYWORDS:
             continue
         meant = f"{meant} BY" if meant in ("GROUP", "ORDER") and after != "BY" else meant

@@ -108,9 +108,8 @@ def _name_clock(node: exp.Expr) -> str:
 def _write_clock(name: str, now: datetime.datetime) -> exp.Expr:
     """Return the literal of a call's value."""
     kind, local = CLOCKS[name], now.replace(tzinfo=None)
-    text = {"DATE": local.date().isoformat(), "TIME": local.time().isoformat()}.get(
-        kind.split()[0], local.isoformat(" ")
-    )
+    texts = {"DATE": local.date().isoformat(), "TIME": local.time().isoformat()}
+    text = texts.get(kind.split()[0], local.isoformat(" "))
     offset = "+00" if kind.endswith("ZONE") else ""
     return exp.cast(exp.Literal.string(text + offset), kind, dialect="duckdb")
 

@@ -45,6 +45,7 @@ from dpsql.language.tokens import (
     split_arguments,
     token_error,
     token_span,
+    token_types,
     tokenize,
     translate_clauses,
     translate_googlesql,
@@ -92,11 +93,8 @@ def _rewrite_modes(tokens: list[Token]) -> tuple[list[Token], set[int]]:
             continue
         clause, i, before = tokens[i], i + 1, len(out)
         if i >= len(tokens) or not is_word(tokens[i]):
-            raise token_error(
-                clause,
-                "SELECT WITH needs a mode.",
-                "write SELECT WITH DP, WITH PTR, WITH STABLE, WITH SUBSAMPLE or the name of a declared threshold.",
-            )
+            hint = "write SELECT WITH DP, WITH PTR, WITH STABLE, WITH SUBSAMPLE or the name of a declared threshold."
+            raise token_error(clause, "SELECT WITH needs a mode.", hint)
         mode, i = tokens[i], i + 1
         if is_open(tokens, i) and is_aggregate_name(mode.text):
             named = mode_of_aggregate(mode.text)
@@ -108,11 +106,8 @@ def _rewrite_modes(tokens: list[Token]) -> tuple[list[Token], set[int]]:
         out += [replace_token(mode, TokenType.VAR, _MODE), replace_token(mode, TokenType.L_PAREN, "(")]
         out.append(replace_token(mode, TokenType.STRING, mode.text))
         if is_open(tokens, i) and i + 2 < len(tokens) and tokens[i + 1].text.upper() in ("EPSILON", "DELTA"):
-            raise token_error(
-                tokens[i],
-                "the options stand after the word OPTIONS.",
-                f"write {mode.text} OPTIONS instead of {mode.text}.",
-            )
+            hint = f"write {mode.text} OPTIONS instead of {mode.text}."
+            raise token_error(tokens[i], "the options stand after the word OPTIONS.", hint)
         if i < len(tokens) and tokens[i].text.upper() == "OPTIONS" and is_open(tokens, i + 1):
             end = find_closing(tokens, i + 1)
             inside = tokens[i + 2 : end]
@@ -160,11 +155,8 @@ def _rename_named_calls(tokens: list[Token]) -> list[Token]:
     # f(DISTINCT x, epsilon => e): sqlglot's DISTINCT takes everything after it, so it becomes a call around x.
     for first, last in reversed(distinct):
         out.insert(last, replace_token(tokens[last], TokenType.R_PAREN, ")"))
-        mark = tokens[first]
-        out[first : first + 1] = [
-            replace_token(mark, TokenType.VAR, _DISTINCT),
-            replace_token(mark, TokenType.L_PAREN, "("),
-        ]
+        opening = ((TokenType.VAR, _DISTINCT), (TokenType.L_PAREN, "("))
+        out[first : first + 1] = [replace_token(tokens[first], kind, word) for kind, word in opening]
     return out
 
 
@@ -207,14 +199,7 @@ def parse_tokens(tokens: list[Token], text: str) -> exp.Expr:
     return tree
 
 
-_BEFORE_ITEM = (
-    TokenType.L_PAREN,
-    TokenType.DASH,
-    TokenType.COMMA,
-    TokenType.NULL,
-    TokenType.TRUE,
-    TokenType.FALSE,
-)
+_BEFORE_ITEM = token_types("L_PAREN DASH COMMA NULL TRUE FALSE")
 
 
 def _mark_lists(tree: exp.Expr, tokens: list[Token]) -> None:
@@ -300,17 +285,13 @@ def _mark_calls(tree: exp.Expr, tokens: list[Token]) -> None:
         if "start" not in node.meta and not any(node.args.values()):
             bare.setdefault(node.sql_name().lower(), []).append(node)
     for name, nodes in bare.items():
-        words = [
-            token
-            for i, token in enumerate(tokens)
-            if token.text.lower() == name
-            and not is_open(tokens, i + 1)
-            and token.token_type not in (TokenType.IDENTIFIER, TokenType.STRING)
-        ]
+        plain = [i for i, token in enumerate(tokens) if token.token_type not in _QUOTED]
+        words = [tokens[i] for i in plain if tokens[i].text.lower() == name and not is_open(tokens, i + 1)]
         for node, word in zip(nodes, words, strict=False):
             node.meta.update(start=word.start, end=word.end, word=word.text)
 
 
+_QUOTED = token_types("IDENTIFIER STRING")
 _CLOCKS: dict[type[exp.Func], str] = {
     exp.CurrentDate: "current_date",
     exp.CurrentTimestamp: "now",
@@ -479,12 +460,9 @@ def write_whole(tree: exp.Expr) -> str:
         BindError: it has a SELECT with a mode.
         UnsupportedError: a part of the tree can't be written.
     """
+    level = ErrorLevel.IMMEDIATE
     return _DUCKDB.generate(
-        _bare(tree),
-        copy=False,
-        comments=False,
-        normalize_functions=False,
-        unsupported_level=ErrorLevel.IMMEDIATE,
+        _bare(tree), copy=False, comments=False, normalize_functions=False, unsupported_level=level
     )
 
 
@@ -524,11 +502,8 @@ def _bare(tree: exp.Expr) -> exp.Expr:
                         child.parent, child.arg_key, child.index = copy, key, i
                         stack.append((item, child))
             elif type(value) is ModeClause:
-                raise bind_error(
-                    value.mode,
-                    "a private SELECT can't stand here.",
-                    "write it as a named query before the statement, and use its name.",
-                )
+                hint = "write it as a named query before the statement, and use its name."
+                raise bind_error(value.mode, "a private SELECT can't stand here.", hint)
             else:
                 copy.args[key] = value
     return root

@@ -10,17 +10,12 @@ from dataclasses import dataclass, field
 
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
-from dpsql.language.tokens import CLOSING, OPENING, find_closing, is_open, is_word, tokenize
+from dpsql.language.tokens import CLOSING, OPENING, find_closing, is_open, is_word, token_types, tokenize
 
 WIDTH = 88
 """The length that a line may have before it is broken."""
 INDENT = "    "
-_CLAUSES = frozenset(
-    {
-        TokenType.FROM, TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.ORDER_BY, TokenType.LIMIT,
-        TokenType.QUALIFY, TokenType.WINDOW, TokenType.UNION, TokenType.INTERSECT, TokenType.EXCEPT,
-    }
-)  # fmt: skip
+_CLAUSES = token_types("FROM WHERE GROUP_BY HAVING ORDER_BY LIMIT QUALIFY WINDOW UNION INTERSECT EXCEPT")
 _SIDES = ("LEFT", "RIGHT", "FULL", "INNER", "CROSS", "NATURAL", "SEMI", "ANTI", "ASOF", "POSITIONAL", "OUTER")
 _BEGINS = (TokenType.SELECT, TokenType.WITH, TokenType.FROM)
 
@@ -155,11 +150,8 @@ def _ends(tokens: list[Token], i: int) -> bool:
 def _find_first_item(tokens: list[Token], i: int) -> int:
     """Return the index behind SELECT, its mode, its options and DISTINCT."""
     at = i + 1
-    if (
-        tokens[i].token_type == TokenType.SELECT
-        and at < len(tokens)
-        and tokens[at].token_type == TokenType.WITH
-    ):
+    kinds = [token.token_type for token in tokens[i : i + 2]]
+    if kinds == [TokenType.SELECT, TokenType.WITH]:
         at += 2
         if at < len(tokens) and tokens[at].text.upper() == "OPTIONS" and is_open(tokens, at + 1):
             at = find_closing(tokens, at + 1) + 1

@@ -138,11 +138,8 @@ def read_periods(node: exp.Expr, what: str) -> Days:
     try:
         return parse_periods(texts)
     except ValueError:
-        raise bind_error(
-            node,
-            f"{what} must be periods in quotes.",
-            "periods = ('2025-03', '2025-05 to 2025-08'): years, months or days.",
-        ) from None
+        hint = "periods = ('2025-03', '2025-05 to 2025-08'): years, months or days."
+        raise bind_error(node, f"{what} must be periods in quotes.", hint) from None
 
 
 @reads("pair")
@@ -165,10 +162,8 @@ def read_shares(node: exp.Expr, what: str) -> tuple[Fraction, ...]:
     if len(shares) not in (2, 3):
         raise bind_error(node, f"{what} has a share for each stage.", f"write {what} as (0.3, 0.7).")
     if sum(shares) != 1:
-        total = float(sum(shares))
-        raise bind_error(
-            node, f"the shares of {what} add up to {total:g}, and must to 1.", "write (0.3, 0.7)."
-        )
+        wrong = f"the shares of {what} add up to {float(sum(shares)):g}, and must to 1."
+        raise bind_error(node, wrong, "write (0.3, 0.7).")
     return shares
 
 
@@ -301,9 +296,8 @@ class Options:
         """The level of the intervals; BindError if it is not strictly between 0 and 1 as a float."""
         value = float(self.get("confidence", Fraction(95, 100)))
         if not 0 < value < 1:
-            raise self.refuse(
-                "confidence", "confidence must lie between 0 and 1.", "write confidence = 0.95."
-            )
+            what = "confidence must lie between 0 and 1."
+            raise self.refuse("confidence", what, "write confidence = 0.95.")
         return value
 
     def refuse(
@@ -491,16 +485,10 @@ def is_private_call(node: exp.Expr) -> bool:
 def refuse_equals(call: Call, known: Readers) -> None:
     """Refuse ``epsilon = 0.1`` inside a call, which is a comparison in SQL."""
     for argument in call.args[1:]:
-        if (
-            isinstance(argument, exp.EQ)
-            and isinstance(argument.this, exp.Column)
-            and argument.this.name.lower() in known
-        ):
-            raise bind_error(
-                argument,
-                f"{argument.this.name} = ... inside a call is a comparison.",
-                f"write {argument.this.name.lower()} => {to_sql(argument.expression)}.",
-            )
+        name = argument.this.name if isinstance(argument, exp.EQ) else ""
+        if name.lower() in known and isinstance(argument.this, exp.Column):
+            hint = f"write {name.lower()} => {to_sql(argument.expression)}."
+            raise bind_error(argument, f"{name} = ... inside a call is a comparison.", hint)
 
 
 def interval_seconds(node: exp.Interval) -> Fraction | None:

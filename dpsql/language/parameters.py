@@ -28,17 +28,10 @@ def put_values(tree: exp.Expr, params: Mapping[str, object], text: str) -> exp.E
         name = node.name if isinstance(node, exp.Placeholder) else node.this.name
         span = span_of(node) or _find_parameter(text, name)
         if name not in params:
+            hint = did_you_mean(name, params) if params else f"assign {name} first, or pass params."
             if name.isdigit():
-                raise BindError(
-                    f"the parameter ${name} has no value.",
-                    span=span,
-                    hint="give a list of values, or write $name.",
-                )
-            raise BindError(
-                f"the parameter ${name} has no value.",
-                span=span,
-                hint=did_you_mean(name, params) if params else f"assign {name} first, or pass params.",
-            )
+                hint = "give a list of values, or write $name."
+            raise BindError(f"the parameter ${name} has no value.", span=span, hint=hint)
         value = make_literal(params[name], name, span)
         value.meta["parameter"] = True
         if span:
@@ -66,7 +59,7 @@ def _join_texts(value: exp.Expr) -> None:
 
 
 _TEXT = exp.DataType.build("VARCHAR", dialect="duckdb")
-_CONSTANTS = (exp.Literal, exp.Boolean, exp.Neg, exp.Cast, exp.Interval)
+_CONSTANTS = (exp.Literal, exp.Boolean, exp.Neg, exp.Cast, exp.Interval, exp.Null)
 
 
 def _write_out_lists(tree: exp.Expr) -> exp.Expr:
@@ -79,22 +72,15 @@ def _write_out_lists(tree: exp.Expr) -> exp.Expr:
         if some is not None and not isinstance(some, exp.Any):
             continue
         sought = node.expression if isinstance(node, exp.ArrayContains) else node.this
-        held = (
-            node.args.get("field")
-            if isinstance(node, exp.In)
-            else some.this
-            if some is not None
-            else node.this
-        )
+        held = node.args.get("field") if isinstance(node, exp.In) else (some or node).this
         if held is None and isinstance(node, exp.In) and len(node.expressions) == 1:  # x IN ($list)
             held = node.expressions[0] if node.expressions[0].meta.get("parameter") else None
         held = held.unnest() if isinstance(held, exp.Expr) else None
         if not isinstance(held, exp.Array):
             continue
         items = [item for item in held.expressions if some is not None or not isinstance(item, exp.Null)]
-        if not all(
-            isinstance(item, (*_CONSTANTS, exp.Null)) and item.find(exp.Column) is None for item in items
-        ):
+        constants = [item for item in items if isinstance(item, _CONSTANTS) and item.find(exp.Column) is None]
+        if len(constants) < len(items):
             continue
         sought = exp.paren(sought.copy()) if isinstance(sought, exp.Binary) else sought.copy()
         if items:
@@ -140,17 +126,15 @@ def make_literal(value: object, name: str = "", span: Span | None = None) -> exp
             offset = "" if value.utcoffset() is None else "+00"  # a moment, which is compared as one
             return exp.cast(exp.Literal.string(local.isoformat(" ") + offset), "TIMESTAMP")
         except OverflowError:
-            raise BindError(
-                f"${name} holds a moment outside the years 1 to 9999 of UTC.", span=span
-            ) from None
+            what = f"${name} holds a moment outside the years 1 to 9999 of UTC."
+            raise BindError(what, span=span) from None
     if isinstance(value, datetime.date):
         return exp.cast(exp.Literal.string(value.isoformat()), "DATE")
     if isinstance(value, datetime.time) and value.tzinfo is None:
         return exp.cast(exp.Literal.string(value.isoformat()), "TIME")
     if isinstance(value, bytes):
-        return exp.cast(
-            exp.Literal.string("".join(f"\\x{byte:02X}" for byte in value)), "BLOB", dialect="duckdb"
-        )
+        written = "".join(f"\\x{byte:02X}" for byte in value)
+        return exp.cast(exp.Literal.string(written), "BLOB", dialect="duckdb")
     if isinstance(value, uuid.UUID):
         return exp.cast(exp.Literal.string(str(value)), "UUID")
     if isinstance(value, datetime.timedelta):
@@ -158,14 +142,12 @@ def make_literal(value: object, name: str = "", span: Span | None = None) -> exp
     if isinstance(value, list) and not any(isinstance(held, list) for held in value):
         if len(value) > MAX_LIST_PARAMETER:
             what = f"${name} holds {len(value):,} values, and {MAX_LIST_PARAMETER:,} are the most."
-            raise BindError(
-                what, span=span, hint="put them in a public table, or keep a result, and join it."
-            )
+            hint = "put them in a public table, or keep a result, and join it."
+            raise BindError(what, span=span, hint=hint)
         return exp.Array(expressions=[make_literal(held, name, span) for held in value])
     if isinstance(value, int) and abs(value) >= MAX_INTEGER:
-        raise BindError(
-            f"${name} holds an integer that does not fit 128 bits.", span=span, hint="give a float."
-        )
+        what = f"${name} holds an integer that does not fit 128 bits."
+        raise BindError(what, span=span, hint="give a float.")
     numeric = isinstance(value, int | float | decimal.Decimal)
     if isinstance(value, int | float | decimal.Decimal) and math.isfinite(value):
         size = value.copy_abs() if isinstance(value, decimal.Decimal) else abs(value)  # abs rounds a Decimal
@@ -175,20 +157,17 @@ def make_literal(value: object, name: str = "", span: Span | None = None) -> exp
             raise BindError(what, span=span, hint="leave digits out.")
         number = exp.Literal.number(written)
         return exp.Neg(this=number) if value < 0 else number
-    raise BindError(
-        f"${name} holds {'no finite number' if numeric else type(value).__name__}.",
-        span=span,
-        hint="parameters are numbers, strings, bytes, booleans, dates, times, intervals, UUIDs, None or lists of these.",
-    )
+    what = f"${name} holds {'no finite number' if numeric else type(value).__name__}."
+    hint = "parameters are numbers, strings, bytes, booleans, dates, times, intervals, UUIDs, None or lists of these."
+    raise BindError(what, span=span, hint=hint)
 
 
 def _make_interval(value: datetime.timedelta, name: str, span: Span | None) -> exp.Expr:
     """Return a literal of an interval, in days if it is whole days."""
     seconds = value.days * 86_400 + value.seconds
     if value.microseconds or getattr(value, "nanoseconds", 0):
-        raise BindError(
-            f"${name} holds an interval with parts of a second.", span=span, hint="give whole seconds."
-        )
+        what = f"${name} holds an interval with parts of a second."
+        raise BindError(what, span=span, hint="give whole seconds.")
     size, unit = (abs(seconds) // 86_400, "DAY") if seconds % 86_400 == 0 else (abs(seconds), "SECOND")
     made = exp.Interval(this=exp.Literal.string(str(size)), unit=exp.var(unit))
     return exp.Neg(this=made) if seconds < 0 else made
@@ -196,11 +175,8 @@ def _make_interval(value: datetime.timedelta, name: str, span: Span | None) -> e
 
 def list_parameters_named(tokens: Sequence[Token]) -> list[str]:
     """Return the names after a ``$``, without duplicates, in order."""
-    names = [
-        after.text
-        for before, after in pairwise(tokens)
-        if before.text == "$" and after.start == before.end + 1
-    ]
+    pairs = pairwise(tokens)
+    names = (after.text for sign, after in pairs if sign.text == "$" and after.start == sign.end + 1)
     return list(dict.fromkeys(names))
 
 

@@ -138,16 +138,9 @@ class SessionFacts:
 
     def find(self, name: str) -> exp.Expr | None:
         """Return the value of a function without relevant arguments; None for any other."""
-        known = {
-            "version": self.version,
-            "current_database": self.database,
-            "current_catalog": self.database,
-            "current_schema": "public",
-            "current_user": self.analyst,
-            "session_user": self.analyst,
-            "user": self.analyst,
-            "current_role": self.analyst,
-        }
+        known = {"version": self.version, "current_schema": "public"}
+        known |= dict.fromkeys(("current_database", "current_catalog"), self.database)
+        known |= dict.fromkeys(("current_user", "session_user", "user", "current_role"), self.analyst)
         if name == "current_schemas":
             return exp.array(exp.Literal.string("pg_catalog"), exp.Literal.string("public"))
         return exp.Literal.string(known[name]) if name in known else None
@@ -189,14 +182,11 @@ def write_catalog_query(
     _name_outputs(tree)
     tree = exp.Paren(this=tree)  # so that each node can be replaced
     read = _name_relations(tree, relations)
-    for change in (
-        _drop_collations,
-        _write_operators,
-        lambda t: _write_calls(t, facts),
-        _write_casts,
-        _write_lists,
-    ):
-        change(tree)
+    _drop_collations(tree)
+    _write_operators(tree)
+    _write_calls(tree, facts)
+    _write_casts(tree)
+    _write_lists(tree)
     read |= {name for table in tree.find_all(exp.Table) if (name := table.name) in relations}
     sql = tree.this.sql("duckdb", unsupported_level=sqlglot.ErrorLevel.IGNORE)
     return CatalogQuery(sql, tuple(sorted(read)))
@@ -271,9 +261,9 @@ def _name_outputs(tree: exp.Expr) -> None:
 def _name_output(node: exp.Expr) -> str:
     if isinstance(node, exp.GenerateSeries | exp.ExplodingGenerateSeries):
         return "generate_series"
-    while isinstance(node, exp.Cast | exp.Paren | exp.Collate) and not isinstance(
-        node.this, exp.Literal | exp.Query
-    ):
+    while isinstance(node, exp.Cast | exp.Paren | exp.Collate):
+        if isinstance(node.this, exp.Literal | exp.Query):
+            break
         node = node.this
     if isinstance(node, exp.Dot):
         node = node.expression
@@ -305,9 +295,8 @@ _FUNCTION_COLUMNS = ("typinput", "typoutput", "typreceive", "typsend")
 
 
 def _write_operators(tree: exp.Expr) -> None:
-    for compared in list(
-        tree.find_all(exp.EQ, exp.NEQ)
-    ):  # the relation has names of functions in place of numbers
+    # the relation has names of functions in place of numbers
+    for compared in list(tree.find_all(exp.EQ, exp.NEQ)):
         for side, other in ((compared.this, compared.expression), (compared.expression, compared.this)):
             if side.name.lower() not in _FUNCTION_COLUMNS:
                 continue
@@ -354,9 +343,7 @@ def _write_calls(tree: exp.Expr, facts: SessionFacts) -> None:
         place = node.parent if isinstance(node.parent, exp.Dot) else node
         source = place.parent
         if isinstance(source, exp.Table) and source.this is place:  # a function in FROM
-            alias = source.alias or name
-            row = exp.Select(expressions=[exp.alias_(made, alias)])
-            source.replace(exp.Subquery(this=row, alias=exp.TableAlias(this=exp.to_identifier(alias))))
+            _put_row(source, made, name)
             continue
         (place if isinstance(place, exp.Dot) and place.expression is node else node).replace(made)
     for column in [c for c in tree.find_all(exp.Column) if not c.table and not c.this.args.get("quoted")]:
@@ -365,20 +352,20 @@ def _write_calls(tree: exp.Expr, facts: SessionFacts) -> None:
     for table in [t for t in tree.find_all(exp.Table) if isinstance(t.this, exp.Func)]:
         name = _name_output(table.this)
         if name in ("generate_series", "unnest"):
-            if table.alias and not table.args["alias"].args.get("columns"):
-                table.args["alias"].set(
-                    "columns", [exp.to_identifier(table.alias)]
-                )  # its one column has this name, too
-        else:  # its one row
-            alias = table.alias or name
-            row = exp.Select(expressions=[exp.alias_(table.this, alias)])
-            table.replace(exp.Subquery(this=row, alias=exp.TableAlias(this=exp.to_identifier(alias))))
-    for dot in [
-        d
-        for d in tree.find_all(exp.Dot)
-        if isinstance(d.this, exp.Identifier) and isinstance(d.expression, exp.Func)
-    ]:
-        dot.replace(dot.expression)
+            if table.alias and not table.alias_column_names:  # its one column has this name, too
+                table.args["alias"].set("columns", [exp.to_identifier(table.alias)])
+        else:
+            _put_row(table, table.this, name)
+    for dot in list(tree.find_all(exp.Dot)):
+        if isinstance(dot.this, exp.Identifier) and isinstance(dot.expression, exp.Func):
+            dot.replace(dot.expression)
+
+
+def _put_row(table: exp.Expr, value: exp.Expr, name: str) -> None:
+    """Replace an item of FROM by one row with a value."""
+    alias = table.alias or name
+    row = exp.Select(expressions=[exp.alias_(value, alias)])
+    table.replace(exp.Subquery(this=row, alias=exp.TableAlias(this=exp.to_identifier(alias))))
 
 
 def _write_call(name: str, given: list[exp.Expr], facts: SessionFacts) -> exp.Expr | None:
@@ -438,24 +425,19 @@ def _name_type(kind: exp.Expr) -> str:
 def _write_registered(node: exp.Cast, kind: str) -> exp.Expr:
     """Translate ``x::regclass``: a name to its number; a number to the name if it is shown, to itself if compared."""
     inside = node.this.this if isinstance(node.this, exp.Paren) else node.this
-    if (
-        isinstance(inside, exp.Literal)
-        and inside.is_string
-        and not inside.name.isdigit()
-        and kind in _NUMBERS_OF
-    ):
+    text = isinstance(inside, exp.Literal) and inside.is_string
+    if text and not inside.name.isdigit() and kind in _NUMBERS_OF:
         name = inside.name.rpartition(".")[2].strip('"')
         if isinstance(node.parent, exp.Alias):  # shown, by its name
             return exp.Literal.string(name)
         return _fill_template(_TEMPLATES[_NUMBERS_OF[kind]], [exp.Literal.string(name)])
-    if isinstance(inside, exp.Literal) and inside.is_string and kind in ("REGPROC", "REGPROCEDURE"):
+    if text and kind in ("REGPROC", "REGPROCEDURE"):
         return exp.Literal.string(inside.name.removeprefix("pg_catalog."))
-    if isinstance(inside, exp.Literal) and inside.is_string:
+    if text:
         inside = exp.cast(inside.copy(), "BIGINT", dialect="duckdb")
     parent = node.parent
-    compared = isinstance(parent, exp.Binary | exp.In | exp.Paren | exp.Any) and not isinstance(
-        parent, exp.DPipe | exp.Dot
-    )
+    joined = isinstance(parent, exp.DPipe | exp.Dot)
+    compared = isinstance(parent, exp.Binary | exp.In | exp.Paren | exp.Any) and not joined
     to_number = isinstance(parent, exp.Cast) and _name_type(parent.args["to"]) in ("OID", "BIGINT", "INT")
     if compared or to_number:
         return exp.cast(inside.copy(), "BIGINT", dialect="duckdb")
@@ -478,23 +460,18 @@ PartKind = Literal["query", "command", "catalog", "copy", "declare", "fetch", "p
 PUBLIC = "public"
 """The schema of all tables of a policy, as shown to PostgreSQL's clients."""
 _CATALOGS = ("pg_catalog", "information_schema")
-_COMMANDS = frozenset(
-    {
-        "SET", "RESET", "BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "SAVEPOINT", "RELEASE", "DISCARD",
-        "DEALLOCATE", "LISTEN", "UNLISTEN",
-    }
-)  # fmt: skip
-_CATALOG_CALLS = frozenset(
-    {
-        "version", "current_schema", "current_schemas", "current_database", "current_setting", "set_config", "to_regtype",
-        "to_regclass", "format_type", "obj_description", "col_description", "shobj_description", "has_table_privilege",
-        "has_schema_privilege", "has_database_privilege", "has_any_column_privilege", "has_column_privilege", "txid_current",
-        "inet_server_addr", "inet_server_port", "quote_ident", "quote_literal", "quote_nullable",
-    }
-)  # fmt: skip
-_CATALOG_WORDS = frozenset(
-    {"current_user", "session_user", "current_role", "current_catalog", "current_schema"}
+_SESSION = (
+    "SET RESET BEGIN START COMMIT END ROLLBACK ABORT SAVEPOINT RELEASE DISCARD DEALLOCATE LISTEN UNLISTEN"
 )
+_COMMANDS = frozenset(_SESSION.split())
+_CALLED = """
+version current_schema current_schemas current_database current_setting set_config to_regtype to_regclass format_type
+obj_description col_description shobj_description has_table_privilege has_schema_privilege has_database_privilege
+has_any_column_privilege has_column_privilege txid_current inet_server_addr inet_server_port quote_ident quote_literal
+quote_nullable
+"""
+_CATALOG_CALLS = frozenset(_CALLED.split())
+_CATALOG_WORDS = ("current_user", "session_user", "current_role", "current_catalog", "current_schema")
 
 
 @dataclass(frozen=True)
@@ -629,12 +606,8 @@ def _hide_schema(text: str, tokens: Sequence[Token], tables: Collection[str], da
     signs = list(text)
     for place, (schema, dot, name) in enumerate(zip(tokens, tokens[1:], tokens[2:], strict=False)):
         if dot.token_type == TokenType.DOT and schema.text.lower() == PUBLIC and name.text.lower() in tables:
-            first = schema.start
-            if (
-                place > 1
-                and tokens[place - 1].text == "."
-                and tokens[place - 2].text.lower() == database.lower()
-            ):
+            first, before = schema.start, [token.text.lower() for token in tokens[max(0, place - 2) : place]]
+            if before == [database.lower(), "."]:
                 first = tokens[place - 2].start
             signs[first : dot.end + 1] = " " * (dot.end + 1 - first)
     return "".join(signs)
@@ -709,9 +682,8 @@ def split_execute(text: str) -> tuple[str, list[str]]:
     tokens = tokenize(rest)
     words = [token.text for token in tokens]
     if not words or (len(words) > 1 and (words[1], words[-1]) != ("(", ")")):
-        raise ParseError(
-            "EXECUTE takes the name of a prepared statement and its values.", hint="EXECUTE p(30)"
-        )
+        what = "EXECUTE takes the name of a prepared statement and its values."
+        raise ParseError(what, hint="EXECUTE p(30)")
     given = split_arguments(tokens[2:-1]) if len(tokens) > 3 else []
     return words[0], [rest[part[0].start : part[-1].end + 1] if part else "" for part in given]
 
@@ -741,8 +713,7 @@ def fill_prepared(query: str, kinds: Sequence[str], given: Sequence[str]) -> str
 
 def _asks_catalog(tokens: Sequence[Token], tables: Collection[str]) -> bool:
     """Return whether a query uses PostgreSQL's catalogue: its schemas, its relations, or functions about the session."""
-    calls = False
-    reads = False
+    calls = reads = False
     for place, token in enumerate(tokens):
         if token.token_type in (TokenType.STRING, TokenType.NUMBER):
             continue

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from dpsql.catalogue.date_units import DatePart, split_date_format
 from dpsql.errors import BindError
-from dpsql.language.dialect import bind_error, name_called, span_of, to_sql
+from dpsql.language.dialect import bind_error, is_not_null, name_called, span_of, to_sql
 from dpsql.language.parameters import make_literal
 
 _SUMS = ("fsum", "kahan_sum", "sumkahan")
@@ -50,9 +50,8 @@ def _row(node: exp.Expr) -> list[exp.Expr] | None:
 def _equal(left: Sequence[exp.Expr], right: Sequence[exp.Expr]) -> exp.Expr:
     """Return the condition that two rows are equal, part by part."""
     pairs = zip(left, right, strict=True)
-    return exp.paren(
-        exp.and_(*(exp.NullSafeEQ(this=a.copy(), expression=b.copy()) for a, b in pairs)), copy=False
-    )
+    parts = (exp.NullSafeEQ(this=a.copy(), expression=b.copy()) for a, b in pairs)
+    return exp.paren(exp.and_(*parts), copy=False)
 
 
 def _comparison(node: exp.Expr) -> None:
@@ -96,9 +95,7 @@ def _interval(node: exp.Interval) -> None:
 
 def _regr_count(node: exp.RegrCount) -> None:
     """Write REGR_COUNT as the number of rows in which both values are known."""
-    both = [
-        exp.Not(this=exp.Is(this=part.copy(), expression=exp.Null())) for part in (node.this, node.expression)
-    ]
+    both = map(is_not_null, (node.this, node.expression))
     _put(node, exp.CountIf(this=exp.and_(*both, copy=False)))
 
 
@@ -111,9 +108,7 @@ def _count(node: exp.Count) -> None:
     if parts is None or any(part.is_star or part.find(exp.Query) for part in parts):
         return
     texts = [exp.cast(part.copy(), "VARCHAR", dialect="duckdb") for part in parts]
-    pieces = [
-        piece for text in texts for piece in (exp.Length(this=text.copy()), exp.Literal.string(":"), text)
-    ]
+    pieces = [p for text in texts for p in (exp.Length(this=text.copy()), exp.Literal.string(":"), text)]
     made = exp.Distinct(expressions=[exp.Concat(expressions=pieces, safe=True, coalesce=True)])
     counted = exp.Count(this=made, big_int=True)
     counted.meta.update(node.meta)
@@ -150,9 +145,8 @@ def _most_frequent(node: exp.ApproxTopK) -> None:
     inner.set("group", exp.Group(expressions=[exp.Literal.number(1)]))
     largest = [exp.Ordered(this=number, desc=True, nulls_first=False)]
     listed = exp.ArrayAgg(this=exp.Order(this=exp.column("value"), expressions=largest))
-    cut = exp.Bracket(
-        this=listed, expressions=[exp.Slice(this=exp.Literal.number(1), expression=count.copy())]
-    )
+    first = exp.Slice(this=exp.Literal.number(1), expression=count.copy())
+    cut = exp.Bracket(this=listed, expressions=[first])
     shown = exp.alias_(cut, item.alias or f"approx_top_k({written}, {count.name})", quoted=True)
     made = exp.select(shown).from_(inner.subquery("counted")).where(number.copy() > 0)
     for key, part in (*dict.fromkeys(select.args).items(), *made.args.items(), ("with_", tables)):
@@ -185,11 +179,8 @@ def _open_window(node: exp.Window, named: dict[str, exp.Window], depth: int) -> 
 
 def _put(node: exp.Expr, made: exp.Expr) -> None:
     """Replace a node; an output that it is keeps its name."""
-    if (
-        isinstance(node.parent, exp.Select)
-        and node.arg_key == "expressions"
-        and not isinstance(made, exp.Alias)
-    ):
+    item = isinstance(node.parent, exp.Select) and node.arg_key == "expressions"
+    if item and not isinstance(made, exp.Alias):
         name = node.sql(dialect="duckdb", comments=False, normalize_functions="lower")
         made = exp.alias_(made, name, quoted=True, copy=False)
     span: dict[str, Any] = {key: node.meta[key] for key in ("start", "end") if key in node.meta}
@@ -224,9 +215,8 @@ def _read_format(given: exp.Expr | None, node: exp.Expr) -> list[DatePart]:
 
 def _write_part(part: DatePart, moment: exp.Expr) -> exp.Expr:
     if part.unit:
-        number: exp.Expr = exp.Anonymous(
-            this="date_part", expressions=[exp.Literal.string(part.unit), moment.copy()]
-        )
+        arguments = [exp.Literal.string(part.unit), moment.copy()]
+        number: exp.Expr = exp.Anonymous(this="date_part", expressions=arguments)
         if part.unit == "dow":  # PostgreSQL's D counts from Sunday, 1
             number = exp.paren(exp.Add(this=number, expression=exp.Literal.number(1)), copy=False)
         return exp.cast(number, "VARCHAR", dialect="duckdb")
@@ -253,13 +243,10 @@ def _read_by_format(node: exp.Expr, text: exp.Expr, form: exp.Expr) -> None:
     parts = _read_format(form, node)
     bad = next((part for part in parts if part.unit or part.case), None)
     if bad is not None or any(code in part.code for part in parts for code in ("%V", "%G", "%u")):
-        raise bind_error(
-            form, f"{called} reads years, months, days and times.", "write 'YYYY-MM-DD'.", around=node
-        )
-    code, kind = (
-        "".join(part.code.replace("%-", "%") for part in parts),
-        "DATE" if called == "TO_DATE" else "TIMESTAMP",
-    )
+        what = f"{called} reads years, months, days and times."
+        raise bind_error(form, what, "write 'YYYY-MM-DD'.", around=node)
+    code = "".join(part.code.replace("%-", "%") for part in parts)
+    kind = "DATE" if called == "TO_DATE" else "TIMESTAMP"
     if isinstance(text, exp.Literal) and text.is_string:
         try:
             read = datetime.datetime.strptime(text.name.strip(), code.replace("%g", "%f"))

@@ -57,27 +57,30 @@ def read_head(tokens: list[Token], params: Mapping[str, object]) -> tuple[str, i
     words = [token.text.upper() for token in tokens]
     at, rows = words.index("SYNTHETIC") + 1, None
     if words[at : at + 1] != ["TABLE"]:
-        raise token_error(
-            tokens[min(at, len(tokens) - 1)], "SYNTHETIC is followed by TABLE.", SYNTHETIC_USAGE
-        )
-    named = at + 1 < len(tokens) and (
-        is_word(tokens[at + 1]) or tokens[at + 1].token_type == TokenType.IDENTIFIER
-    )
-    if not named or words[at + 1] in ("AS", "ROWS"):
-        raise token_error(
-            tokens[min(at + 1, len(tokens) - 1)], "a synthetic table needs a name.", SYNTHETIC_USAGE
-        )
-    name, at = str(tokens[at + 1].text), at + 2
+        raise token_error(_token_at(tokens, at), "SYNTHETIC is followed by TABLE.", SYNTHETIC_USAGE)
+    at += 1
+    if not any(map(_is_path_part, tokens[at : at + 1])) or words[at] in ("AS", "ROWS"):
+        raise token_error(_token_at(tokens, at), "a synthetic table needs a name.", SYNTHETIC_USAGE)
+    name, at = str(tokens[at].text), at + 1
     if words[at : at + 1] == ["ROWS"]:
         rows, at = _read_rows(tokens, at + 1, params)
     if words[at : at + 1] != ["AS"] or len(tokens) == at + 1:
-        raise token_error(tokens[min(at, len(tokens) - 1)], "AS SELECT follows the name.", SYNTHETIC_USAGE)
+        raise token_error(_token_at(tokens, at), "AS SELECT follows the name.", SYNTHETIC_USAGE)
     return name, rows, at + 1
+
+
+def _token_at(tokens: Sequence[Token], at: int) -> Token:
+    """Return the token at an index, or the last one."""
+    return tokens[min(at, len(tokens) - 1)]
+
+
+def _is_path_part(token: Token) -> bool:
+    return is_word(token) or token.token_type == TokenType.IDENTIFIER
 
 
 def _read_rows(tokens: list[Token], at: int, params: Mapping[str, object]) -> tuple[int, int]:
     """Return the number after ROWS, or its parameter's value, and the next index."""
-    place, after = tokens[min(at, len(tokens) - 1)], at + 1
+    place, after = _token_at(tokens, at), at + 1
     value: object = None
     if place.text == "$" and at + 1 < len(tokens):
         value, after = params.get(tokens[at + 1].text), at + 2
@@ -106,9 +109,8 @@ def mark(query: exp.Expr, place: Span, rows: int | None) -> exp.Select:
     """
     select = query.copy()
     if not isinstance(select, exp.Select):
-        raise ParseError(
-            "synthetic rows are those of one SELECT.", span=span_of(select) or place, hint=SYNTHETIC_USAGE
-        )
+        what = "synthetic rows are those of one SELECT."
+        raise ParseError(what, span=span_of(select) or place, hint=SYNTHETIC_USAGE)
     clause: ModeClause | None = select.args.get("mode")
     if clause is not None and MODES.get(clause.name.upper()) != "DP" and clause.name.upper() != SYNTHETIC:
         what = f"synthetic rows are not made in mode {clause.name}."
@@ -200,9 +202,8 @@ def parse(text: str, params: Params | None = None) -> list[Statement]:
         BindError: a parameter has no value, or one that SQL can't represent.
     """
     if not isinstance(text, str):
-        raise ParseError(
-            f"a statement is a text, not a {type(text).__name__}.", hint='session.sql("SELECT ...")'
-        )
+        what = f"a statement is a text, not a {type(text).__name__}."
+        raise ParseError(what, hint='session.sql("SELECT ...")')
     remembered = params is None and len(text) <= MAX_REMEMBERED_TEXT
     found = list(_parse_remembered(text)) if remembered else _parse(text, params)
     now = find_now()
@@ -271,11 +272,8 @@ def _statement(tokens: list[Token], text: str, params: Mapping[str, object]) -> 
         tokens = [replace_token(tokens[0], TokenType.FROM, "FROM"), *tokens[1:]]
         word = "FROM"
     if word not in _STATEMENTS and tokens[0].token_type != TokenType.L_PAREN:
-        raise token_error(
-            tokens[0],
-            f"{tokens[0].text} is not a statement of dpsql.",
-            did_you_mean(word, _STATEMENTS) if word not in _REFUSED else _REFUSED[word],
-        )
+        hint = _REFUSED[word] if word in _REFUSED else did_you_mean(word, _STATEMENTS)
+        raise token_error(tokens[0], f"{tokens[0].text} is not a statement of dpsql.", hint)
     return Statement("query", text, span, tree=_query(tokens, text, params))
 
 
@@ -349,13 +347,8 @@ def _enclose_pivot(tokens: list[Token]) -> list[Token]:
     for i, token in enumerate(tokens):
         depth += (token.token_type in OPENING) - (token.token_type in CLOSING)
         if depth == 0 and token.token_type in (TokenType.ORDER_BY, TokenType.LIMIT, TokenType.OFFSET):
-            words = (
-                (TokenType.SELECT, "SELECT"),
-                (TokenType.STAR, "*"),
-                (TokenType.FROM, "FROM"),
-                (TokenType.L_PAREN, "("),
-            )
-            before = [replace_token(tokens[0], kind, word) for kind, word in words]
+            words = {"SELECT": "SELECT", "*": "STAR", "FROM": "FROM", "(": "L_PAREN"}
+            before = [replace_token(tokens[0], TokenType[kind], word) for word, kind in words.items()]
             return [*before, *tokens[:i], replace_token(tokens[i - 1], TokenType.R_PAREN, ")"), *tokens[i:]]
     return tokens
 
@@ -379,10 +372,9 @@ def _write_out_pivots(tree: exp.Expr) -> exp.Expr:
             made.set("expressions", [exp.to_identifier(value, quoted=True) for value in values])
             made.set("fields", [exp.In(this=exp.to_identifier(label, quoted=True), expressions=on)])
         else:
+            fields = [item if _names_values(item) else exp.In(this=item, expressions=[]) for item in on]
             made.set("expressions", node.args.get("using") or [exp.Count(this=exp.Star())])
-            made.set(
-                "fields", [item if _names_values(item) else exp.In(this=item, expressions=[]) for item in on]
-            )
+            made.set("fields", fields)
         source.append("pivots", made)
         select = exp.Select(expressions=[exp.Star()], with_=node.args.get("with_"))
         select.set("from_", exp.From(this=source))
@@ -403,11 +395,8 @@ def _explain(tokens: list[Token], text: str, params: Mapping[str, object], span:
     if not rest:
         raise token_error(tokens[0], "EXPLAIN needs a statement.")
     if rest[0].text.upper() == "ANALYZE":
-        raise token_error(
-            rest[0],
-            "EXPLAIN ANALYZE would run the statement.",
-            "leave it out: EXPLAIN tells the cost before.",
-        )
+        hint = "leave it out: EXPLAIN tells the cost before."
+        raise token_error(rest[0], "EXPLAIN ANALYZE would run the statement.", hint)
     inner = _statement(rest, text, params)
     if inner.kind not in ("query", "declare"):
         raise ParseError("EXPLAIN is for queries.", span=inner.span)
@@ -415,12 +404,8 @@ def _explain(tokens: list[Token], text: str, params: Mapping[str, object], span:
 
 
 def _show(tokens: list[Token], text: str, span: Span) -> Statement:
-    name = _word(
-        tokens,
-        1,
-        "SHOW needs a word.",
-        hint=f"write SHOW {', SHOW '.join(word for word in SHOW_WORDS if word != 'VALUES')}.",
-    ).upper()
+    usage = f"write SHOW {', SHOW '.join(word for word in SHOW_WORDS if word != 'VALUES')}."
+    name = _word(tokens, 1, "SHOW needs a word.", usage).upper()
     if name not in SHOW_WORDS:
         raise token_error(tokens[1], f"there is no SHOW {tokens[1].text}.", did_you_mean(name, SHOW_WORDS))
     if name == "TRADEOFF" and [token.text.upper() for token in tokens[2:]] == ["SPENT"]:
@@ -534,12 +519,9 @@ def _describe(tokens: list[Token], text: str, span: Span) -> Statement:
         return Statement("show", text, span, name="TABLES")
     path = _read_path(rest)
     if path is None or rest[0].text.upper() in _STATEMENTS:
-        query = rest and rest[0].text.upper() in _STATEMENTS
-        hint = (
-            f"write EXPLAIN instead of {tokens[0].text.upper()}."
-            if query
-            else "write SHOW TABLES, which lists the tables."
-        )
+        hint = "write SHOW TABLES, which lists the tables."
+        if rest and rest[0].text.upper() in _STATEMENTS:
+            hint = f"write EXPLAIN instead of {tokens[0].text.upper()}."
         raise token_error(tokens[0], f"{tokens[0].text.upper()} takes a table's name.", hint, last=tokens[-1])
     return Statement("show", text, span, name=f"{word} {path}")
 
@@ -548,7 +530,7 @@ def _read_path(tokens: Sequence[Token]) -> str | None:
     """Return a name of at most three parts; None if these are other tokens."""
     names = [token for token in tokens if token.token_type != TokenType.DOT]
     whole = 0 < len(names) * 2 - 1 == len(tokens) <= 5
-    if not whole or not all(is_word(token) or token.token_type == TokenType.IDENTIFIER for token in names):
+    if not whole or not all(map(_is_path_part, names)):
         return None
     return ".".join(token.text for token in names)
 
@@ -561,7 +543,7 @@ def _declare(tokens: list[Token], text: str, params: Mapping[str, object], span:
         usage = "write DECLARE alarm STABLE OPTIONS (epsilon = 1, delta = 1e-6, max_unstable = 5)."
     name = _word(tokens, 1, "DECLARE needs a name.", hint=usage)
     if not stable and (len(tokens) < 4 or kind != "ABOVE_THRESHOLD"):
-        at = tokens[min(2, len(tokens) - 1)]
+        at = _token_at(tokens, 2)
         if any(token.text.upper() == "CURSOR" for token in tokens[2:6]):
             usage = "ask the SELECT itself, without a cursor: its rows come all at once."
         raise token_error(at, "only ABOVE_THRESHOLD and STABLE can be declared.", usage)
@@ -591,7 +573,7 @@ def _synthetic(tokens: list[Token], text: str, params: Mapping[str, object], spa
 
 def _word(tokens: list[Token], i: int, message: str, hint: str | None = None) -> str:
     if i >= len(tokens) or not is_name(tokens[i].text):
-        raise token_error(tokens[min(i, len(tokens) - 1)], message, hint)
+        raise token_error(_token_at(tokens, i), message, hint)
     return str(tokens[i].text)
 
 
@@ -602,10 +584,8 @@ def _nothing_after(tokens: list[Token], i: int) -> None:
 
 # -- clauses and their order ------------------------------------------------------------------------------------
 
-_ORDER = (
-    "SELECT", "FROM", "JOIN", "WHERE", "GROUP BY", "HAVING", "WINDOW", "QUALIFY", "USING SAMPLE", "ORDER BY", "LIMIT",
-)  # fmt: skip
-_RANKS = {word: place for place, word in enumerate(_ORDER)}
+_CLAUSES = "SELECT, FROM, JOIN, WHERE, GROUP BY, HAVING, WINDOW, QUALIFY, USING SAMPLE, ORDER BY, LIMIT"
+_RANKS = {word: place for place, word in enumerate(_CLAUSES.split(", "))}
 _RANKS |= {"TABLESAMPLE": _RANKS["JOIN"], "OFFSET": _RANKS["LIMIT"], "FETCH": _RANKS["LIMIT"]}
 _REPEATED = ("JOIN", "TABLESAMPLE")
 _SETS = ("UNION", "INTERSECT", "EXCEPT")
@@ -615,10 +595,8 @@ _WORDS = {
 _WORDS |= {TokenType.TABLE_SAMPLE: "TABLESAMPLE", TokenType.USING: "USING SAMPLE"}
 _OTHERWISE_AFTER = {"FROM": TokenType.DISTINCT, "OFFSET": TokenType.WITH, "EXCEPT": TokenType.STAR}
 """IS DISTINCT FROM, UNNEST(x) WITH OFFSET and * EXCEPT (k) begin no clause."""
-_KNOWN = {
-    "with_", "expressions", "distinct", "from_", "joins", "where", "group", "having", "qualify", "windows",
-    "order", "limit", "offset", "sample", "into", "mode",
-}  # fmt: skip
+_OF_SELECT = "with_ expressions distinct from_ joins where group having qualify windows order limit offset sample into mode"
+_KNOWN = frozenset(_OF_SELECT.split())
 """The clauses that a SELECT may have; INTO is refused elsewhere, with a hint."""
 _FOREIGN = {
     "cluster": "CLUSTER BY", "distribute": "DISTRIBUTE BY", "sort": "SORT BY", "connect": "CONNECT BY",
@@ -693,13 +671,8 @@ def check_clauses(tree: exp.Expr) -> None:
                 continue
             if key in _OF_A_SELECT:
                 raise _after_parentheses(value)
-            found = value[0] if isinstance(value, list) else value
             hint = LATERAL_HINT if key == "laterals" else "leave it out."
-            raise ParseError(
-                f"{_FOREIGN.get(key, key.upper())} is not known here.",
-                span=span_of(found) if isinstance(found, exp.Expr) else None,
-                hint=hint,
-            )
+            raise _refuse_clause(value, f"{_FOREIGN.get(key, key.upper())} is not known here.", hint)
 
 
 def put_joins_in_place(tree: exp.Expr) -> None:
@@ -713,12 +686,13 @@ def put_joins_in_place(tree: exp.Expr) -> None:
 
 
 def _after_parentheses(value: object) -> ParseError:
+    what = "only ORDER BY, LIMIT and OFFSET follow a SELECT in parentheses."
+    return _refuse_clause(value, what, "write it inside of the parentheses.")
+
+
+def _refuse_clause(value: object, what: str, hint: str) -> ParseError:
     found = value[0] if isinstance(value, list) else value
-    return ParseError(
-        "only ORDER BY, LIMIT and OFFSET follow a SELECT in parentheses.",
-        span=span_of(found) if isinstance(found, exp.Expr) else None,
-        hint="write it inside of the parentheses.",
-    )
+    return ParseError(what, span=span_of(found) if isinstance(found, exp.Expr) else None, hint=hint)
 
 
 def open_parentheses(tree: exp.Subquery) -> exp.Expr:
@@ -745,10 +719,8 @@ def open_parentheses(tree: exp.Subquery) -> exp.Expr:
 # misspelt ``FROM visits WHER``, the last word is an alias. ORDER BY a position without a column does nothing. DuckDB
 # refuses most of these, and so does dpsql, before payment.
 
-_MISSPELT = (
-    "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "JOIN", "INNER", "LEFT", "RIGHT", "UNION", "QUALIFY", "WINDOW",
-    "USING",
-)  # fmt: skip
+_KEYWORDS = "WHERE GROUP HAVING ORDER LIMIT OFFSET JOIN INNER LEFT RIGHT UNION QUALIFY WINDOW USING"
+_MISSPELT = _KEYWORDS.split()
 
 
 def check_places(tree: exp.Expr) -> None:
@@ -763,7 +735,7 @@ def check_places(tree: exp.Expr) -> None:
         for clause, node in _places(query):
             place = node.this if isinstance(node, exp.Ordered) else node
             negative = isinstance(place, exp.Neg)
-            number = place.this if isinstance(place, exp.Neg) else place
+            number = place.this if negative else place
             if isinstance(place, exp.Literal) and place.is_string:
                 what = f"{clause} takes columns, and a text is the same in all rows."
                 raise bind_error(place, what, f"a column is written {_quote(place.name)}.")

@@ -29,14 +29,19 @@ MAX_PIVOT_COLUMNS = 1_000
 """The most combinations of values in one PIVOT's lists, from which parsing makes its columns."""
 HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 """A lone surrogate, which Python allows but no encoding does."""
-OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE}
-CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE}
+
+
+def token_types(names: str) -> frozenset[TokenType]:
+    """Return sqlglot's kinds of tokens of these names."""
+    return frozenset(TokenType[name] for name in names.split())
+
+
+OPENING = token_types("L_PAREN L_BRACKET L_BRACE")
+CLOSING = token_types("R_PAREN R_BRACKET R_BRACE")
 # Tokens that may precede a colon that is meant as a parameter's prefix (`WHERE city = :city`).
-_BEFORE_OPERAND = {
-    TokenType.EQ, TokenType.NEQ, TokenType.LT, TokenType.LTE, TokenType.GT, TokenType.GTE, TokenType.L_PAREN,
-    TokenType.COMMA, TokenType.PLUS, TokenType.DASH, TokenType.STAR, TokenType.SLASH, TokenType.AND,
-    TokenType.OR, TokenType.BETWEEN, TokenType.LIKE, TokenType.LIMIT, TokenType.FARROW,
-}  # fmt: skip
+_BEFORE_OPERAND = token_types(
+    "EQ NEQ LT LTE GT GTE L_PAREN COMMA PLUS DASH STAR SLASH AND OR BETWEEN LIKE LIMIT FARROW"
+)
 # The opening and closing delimiters of text that is not read as words.
 _PAIRS = (("'", "'"), ('"', '"'), ("--", "\n"), ("/*", "*/"), ("$$", "$$"), ("`", "`"))
 _PARAMETER = re.compile(
@@ -54,11 +59,8 @@ _RESERVED = """
     WHEN WHERE WINDOW WITH"""
 RESERVED_WORDS = frozenset(_RESERVED.split())
 """DuckDB's reserved words, which must be quoted as names, except after AS."""
-_CLAUSES = (TokenType.GROUP_BY, TokenType.ORDER_BY, TokenType.WHERE, TokenType.HAVING)
-_UNFINISHED = (
-    TokenType.LIMIT, TokenType.OFFSET, TokenType.FETCH, TokenType.JOIN, TokenType.UNION, TokenType.INTERSECT,
-    TokenType.EXCEPT, TokenType.QUALIFY, TokenType.WINDOW, TokenType.AND, TokenType.OR,
-)  # fmt: skip
+_CLAUSES = token_types("GROUP_BY ORDER_BY WHERE HAVING")
+_UNFINISHED = token_types("LIMIT OFFSET FETCH JOIN UNION INTERSECT EXCEPT QUALIFY WINDOW AND OR")
 """Further words that need a continuation, unless they are a name after AS or a point."""
 _AS_NAMES = (TokenType.ALIAS, TokenType.DOT, TokenType.WITH)
 _ENDS = (TokenType.R_PAREN, TokenType.SEMICOLON)
@@ -76,9 +78,8 @@ def tokenize(text: str) -> list[Token]:
     if len(text) > MAX_LENGTH:
         raise ParseError(f"the statement is longer than {MAX_LENGTH} characters.", hint="split the cell.")
     if (half := HALF_CHARACTER.search(text)) is not None:
-        raise ParseError(
-            "this is half of a character, which no text has.", span=half.span(), hint="leave it out."
-        )
+        what = "this is half of a character, which no text has."
+        raise ParseError(what, span=half.span(), hint="leave it out.")
     tokens = None
     with contextlib.suppress(TokenError):
         plain = _double_quoted(text)
@@ -174,11 +175,10 @@ def _refuse_unfinished(text: str, span: Span | None) -> ParseError:
 
 def _whole(text: str) -> list[Token]:
     """Return the tokens, including those after a word like EXPLAIN, which sqlglot returns as one string."""
-    tokens = [
-        replace_token(t, TokenType.STRING, t.text) if t.token_type == TokenType.HEREDOC_STRING else t
-        for t in _read_tokens(text)
-    ]
+    tokens = _read_tokens(text)
     for i, token in enumerate(tokens):
+        if token.token_type == TokenType.HEREDOC_STRING:
+            tokens[i] = replace_token(token, TokenType.STRING, token.text)
         if token.token_type == TokenType.COMMAND and i + 1 < len(tokens):
             rest = " " * (token.end + 1) + text[token.end + 1 :]
             return [*tokens[:i], replace_token(token, TokenType.VAR, token.text), *_whole(rest)]
@@ -213,9 +213,8 @@ def _check_pivot(tokens: list[Token], start: int) -> None:
             columns *= max(1, len(split_arguments(tokens[i + 2 : find_closing(tokens, i + 1)])))
     if columns > MAX_PIVOT_COLUMNS:
         what = f"this PIVOT would make {columns:,} columns, and {MAX_PIVOT_COLUMNS:,} are the most."
-        raise token_error(
-            tokens[start], what, "list fewer values, or GROUP BY the columns.", last=tokens[end]
-        )
+        hint = "list fewer values, or GROUP BY the columns."
+        raise token_error(tokens[start], what, hint, last=tokens[end])
 
 
 def _check(tokens: list[Token], text: str) -> None:
@@ -226,11 +225,7 @@ def _check(tokens: list[Token], text: str) -> None:
         if token.token_type == TokenType.NUMBER:
             _check_number(token)
         if token.token_type in OPENING:
-            if (
-                before is not None
-                and before.text.upper() == "PIVOT"
-                and token.token_type == TokenType.L_PAREN
-            ):
+            if before is not None and before.text.upper() == "PIVOT" and is_open(tokens, i):
                 _check_pivot(tokens, i)
             depth += 1
             if depth > MAX_DEPTH:
@@ -241,9 +236,7 @@ def _check(tokens: list[Token], text: str) -> None:
             name = tokens[i + 2].text if i + 2 < len(tokens) else "x"
             raise _template(name, (token.start, _template_end(tokens, i, text)), before)
         ends = i + 2 < len(tokens) and tokens[i + 2].token_type == TokenType.R_BRACE
-        if (
-            token.token_type == TokenType.L_BRACE and ends and after and is_word(after)
-        ):  # not a struct's {a: 1}
+        if token.token_type == TokenType.L_BRACE and ends and after and is_word(after):  # no struct's {a: 1}
             start = token.start - (text[token.start - 1 : token.start] in ("$", "#"))
             raise _template(after.text, (start, tokens[i + 2].end + 1), before)
         template = _TEMPLATE.search(token.text) if token.token_type == TokenType.STRING else None
@@ -259,9 +252,7 @@ def _check(tokens: list[Token], text: str) -> None:
         prefix = before is None or before.token_type in _BEFORE_OPERAND
         joined = after is not None and after.start == token.end + 1
         if token.token_type == TokenType.MOD and prefix and after is not None and joined:
-            named = (
-                tokens[i + 2].text if after.token_type == TokenType.L_PAREN and tokens[i + 2 :] else "name"
-            )
+            named = tokens[i + 2].text if is_open(tokens, i + 1) and tokens[i + 2 :] else "name"
             end = find_closing(tokens, i + 1)
             last = tokens[end] if named != "name" else after
             if named != "name" and tokens[end + 1 :] and tokens[end + 1].start == last.end + 1:
@@ -269,9 +260,8 @@ def _check(tokens: list[Token], text: str) -> None:
             written = text[token.start : last.end + 1]
             raise token_error(token, f"{written} is not a parameter here.", f"write ${named}.", last=last)
         if token.token_type == TokenType.COLON and prefix and after is not None and joined:
-            raise token_error(
-                token, f":{after.text} is not a parameter here.", f"write ${after.text}.", last=after
-            )
+            what = f":{after.text} is not a parameter here."
+            raise token_error(token, what, f"write ${after.text}.", last=after)
 
 
 def _check_number(token: Token) -> None:
@@ -293,19 +283,15 @@ def _refuse_writing(token: Token, before: Token | None, after: Token | None) -> 
     """Refuse the parts of a query that write: INTO, FOR UPDATE, and a CTE that is no query."""
     word, next_word = token.text.upper(), after.text.upper() if after is not None else ""
     if token.token_type == TokenType.INTO and not (after is not None and next_word == "NAME"):
-        raise token_error(
-            token,
-            "an answer is not written into a table.",
-            "a name and << before a query keep its answer in the notebook.",
-        )
+        hint = "a name and << before a query keep its answer in the notebook."
+        raise token_error(token, "an answer is not written into a table.", hint)
     if after is not None and token.token_type == TokenType.FOR and next_word in ("UPDATE", "SHARE"):
         message = f"FOR {next_word} locks rows, and nothing is written here."
         raise token_error(token, message, "leave it out.", last=after)
     opens_cte = before is not None and before.token_type == TokenType.L_PAREN
     if opens_cte and word in _WRITES and after is not None and is_word(after):
-        raise token_error(
-            token, f"{word} is not a statement of dpsql.", "dpsql only answers questions: write a query."
-        )
+        hint = "dpsql only answers questions: write a query."
+        raise token_error(token, f"{word} is not a statement of dpsql.", hint)
 
 
 def _template_end(tokens: list[Token], start: int, text: str) -> int:
@@ -404,11 +390,10 @@ def translate_googlesql(tokens: list[Token]) -> list[Token]:
     return out
 
 
-_BEFORE_NAME = _BEFORE_OPERAND | {
-    TokenType.SELECT, TokenType.DISTINCT, TokenType.ALL, TokenType.WHERE, TokenType.HAVING, TokenType.QUALIFY, TokenType.ON,
-    TokenType.NOT, TokenType.CASE, TokenType.WHEN, TokenType.THEN, TokenType.ELSE, TokenType.GROUP_BY, TokenType.ORDER_BY,
-    TokenType.PARTITION_BY, TokenType.DOT, TokenType.DPIPE, TokenType.DIV, TokenType.MOD, TokenType.CARET, TokenType.L_BRACKET,
-}  # fmt: skip
+_BEFORE_NAME = _BEFORE_OPERAND | token_types(
+    "SELECT DISTINCT ALL WHERE HAVING QUALIFY ON NOT CASE WHEN THEN ELSE GROUP_BY ORDER_BY PARTITION_BY DOT DPIPE DIV MOD "
+    "CARET L_BRACKET"
+)
 """The tokens before a name, rather than a clause of a call."""
 
 
@@ -436,27 +421,18 @@ def translate_clauses(tokens: list[Token], clamped_per_group: Container[str]) ->
             middle = next((j for j, t in outer_tokens(bounds) if t.token_type == TokenType.AND), 0)
             if not 0 < middle < len(bounds) - 1:
                 last = bounds[-1] if bounds else tokens[i + 1]
-                raise token_error(
-                    token, "CLAMPED BETWEEN needs two bounds.", "write CLAMPED BETWEEN 0 AND 100.", last
-                )
-            pair = [bounds[:middle], bounds[middle + 1 :]]
-            opening, closing = (
-                replace_token(token, TokenType.L_PAREN, "("),
-                replace_token(token, TokenType.R_PAREN, ")"),
-            )
-            value = _written(opening, opening, pair, closing)[1:]
+                hint = "write CLAMPED BETWEEN 0 AND 100."
+                raise token_error(token, "CLAMPED BETWEEN needs two bounds.", hint, last)
+            comma = replace_token(token, TokenType.COMMA, ",")
+            value = _enclose([*bounds[:middle], comma, *bounds[middle + 1 :]], token)
             out += [*_named_argument(token, f"contribution_bounds_per_{per}"), *value]
             i = end
         elif called and operand and words == ["WITH", "REPORT"]:
             end = find_closing(tokens, i + 2) + 1 if is_open(tokens, i + 2) else i + 2
-            asked = next(
-                (tokens[j + 2] for j in range(i, end - 2) if tokens[j].text.upper() == "FORMAT"), None
-            )
-            form = "JSON" if asked is None else asked.text
-            out += [
-                *_named_argument(token, "report_format"),
-                replace_token(asked or token, TokenType.STRING, form),
-            ]
+            forms = (tokens[j + 2] for j in range(i, end - 2) if tokens[j].text.upper() == "FORMAT")
+            asked = next(forms, None)
+            form = replace_token(asked or token, TokenType.STRING, "JSON" if asked is None else asked.text)
+            out += [*_named_argument(token, "report_format"), form]
             i = end
         else:
             if token.token_type in OPENING:
@@ -484,9 +460,8 @@ def translate_paths(tokens: list[Token], functions: Container[str]) -> list[Toke
         if key.token_type != TokenType.STRING or key.text[:1] in ("$", "/") or is_name(key.text):
             continue
         if token.token_type == TokenType.ARROW and i > 1 and tokens[i - 2].token_type == TokenType.COMMA:
-            raise token_error(
-                token, "-> may be a lambda or a part of JSON here.", "write json_extract or lambda."
-            )
+            what = "-> may be a lambda or a part of JSON here."
+            raise token_error(token, what, "write json_extract or lambda.")
         out[place] = replace_token(key, TokenType.STRING, f'$."{key.text}"')
     return out
 
@@ -537,12 +512,9 @@ def _call(
     if word in ("DATE_TRUNC", "DATETRUNC") and len(arguments) == 3 and all(arguments):
         # date_trunc('day', ts, 'Europe/Berlin'), whose zone sqlglot would drop
         zone = [replace_token(last[0], TokenType.VAR, part) for part in ("AT", "TIME", "ZONE")]
-        within = [
-            replace_token(opening, TokenType.L_PAREN, "("),
-            *arguments[1],
-            replace_token(opening, TokenType.R_PAREN, ")"),
-        ]
-        return _written(name, opening, [arguments[0], [*within, *zone, *last]], closing)
+        return _written(
+            name, opening, [arguments[0], [*_enclose(arguments[1], opening), *zone, *last]], closing
+        )
     moved = len(arguments) == 2 and all(arguments) and last[0].token_type == TokenType.INTERVAL
     if word in (*_TAKEN_OFF, *_ADDED) and moved:
         sign, text = (TokenType.DASH, "-") if word in _TAKEN_OFF else (TokenType.PLUS, "+")
@@ -552,6 +524,13 @@ def _call(
     elif word == "DATE" and len(arguments) == 3:
         name = replace_token(name, TokenType.VAR, "make_date")
     return _written(name, opening, arguments, closing)
+
+
+def _enclose(tokens: list[Token], place: Token) -> list[Token]:
+    """Return tokens in parentheses, at the place of another token."""
+    signs = ((TokenType.L_PAREN, "("), (TokenType.R_PAREN, ")"))
+    opening, closing = (replace_token(place, kind, text) for kind, text in signs)
+    return [opening, *tokens, closing]
 
 
 def _written(name: Token, opening: Token, arguments: list[list[Token]], closing: Token) -> list[Token]:

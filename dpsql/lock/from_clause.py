@@ -698,9 +698,6 @@ def _both(one: Ranges, other: Ranges) -> Ranges:
     return [(low, high) for low, high in pairs if low < high]
 
 
-_MONTHS = {"month": 1, "quarter": 3, "year": 12}
-
-
 def _period_of(day: int, part: str) -> tuple[int, int]:
     """Return the first day of a day's period, and the first day after it."""
     date = datetime.date.fromordinal(day)
@@ -709,7 +706,7 @@ def _period_of(day: int, part: str) -> tuple[int, int]:
     if part == "week":
         monday = day - (day - 1) % 7  # the first of January of the year 1 was a Monday
         return monday, monday + 7
-    length = _MONTHS.get(part) or refuse("a period of another length")
+    length = {"month": 1, "quarter": 3, "year": 12}.get(part) or refuse("a period of another length")
     if date.year == datetime.MAXYEAR:
         refuse("a period without an end")
     month = date.year * 12 + (date.month - 1) // length * length

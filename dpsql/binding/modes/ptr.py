@@ -266,11 +266,8 @@ class PtrBlock(AggregatingBlock):
             shared = (name, query, step, bound, test, noise, self.rows)
             if probability is not None:
                 return ptr_statistics.ProposedQuantile(*shared, probability)
-            if call.name == "IQR":
-                return ptr_statistics.ProposedIqr(*shared)
-            return (ptr_statistics.ProposedMode if call.name == "MODE" else ptr_statistics.ProposedMedian)(
-                *shared
-            )
+            kinds = {"IQR": ptr_statistics.ProposedIqr, "MODE": ptr_statistics.ProposedMode}
+            return kinds.get(call.name, ptr_statistics.ProposedMedian)(*shared)
 
         return make
 

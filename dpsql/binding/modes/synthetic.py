@@ -61,7 +61,7 @@ def count_rounds(columns: int, candidates: int) -> int:
     return min(candidates, 2 * columns, MAX_ROUNDS)
 
 
-def parse_synthetic(text: str, params: Params | None = None, rows: int | None = None) -> list[Statement]:
+def parse_synthetic(text: str, params: Params | None, rows: int | None) -> list[Statement]:
     """Return the one statement of a text, a SELECT or a CREATE SYNTHETIC TABLE, marked for synthetic rows.
 
     Raises:

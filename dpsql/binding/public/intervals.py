@@ -79,10 +79,10 @@ def propagate_intervals(tree: exp.Select, shapes: Shapes) -> tuple[list[Interval
     """
     carrier = _Carrier(tree, shapes)
     own = carrier.read(tree)
-    if own is None and shapes.level is not None and not tree.find(exp.Pivot):
-        if any(carrier.read(select) is not None for select in tree.find_all(exp.Select)):
-            carrier.spell_stars()
-            own = carrier.of(tree)
+    below = own is None and shapes.level is not None and not tree.find(exp.Pivot)
+    if below and any(carrier.read(select) is not None for select in tree.find_all(exp.Select)):
+        carrier.spell_stars()
+        own = carrier.of(tree)
     names = Counter(fold(item.alias_or_name) for item in tree.expressions)
     found = [ends for ends in own or [] if names[fold(ends[0])] <= 1]  # a name may be a star's column
     return found, carrier.explain_missing(tree, {fold(name) for name, *_ in own or []})

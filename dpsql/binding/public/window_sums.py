@@ -325,8 +325,8 @@ class WindowEnds:
         listed = widths.from_(table_named(found.relation), copy=False)
         width = exp.Anonymous(this="list_extract", expressions=[exp.Subquery(this=listed), place])
         middle = exp.Cast(this=node.copy(), to=_DOUBLE.copy())
-        ends = (kind(this=middle.copy(), expression=width.copy()) for kind in (exp.Sub, exp.Add))
-        return ColumnEnds(*(exp.Paren(this=end) for end in ends))
+        low, high = (kind(this=middle.copy(), expression=width.copy()) for kind in (exp.Sub, exp.Add))
+        return ColumnEnds(exp.Paren(this=low), exp.Paren(this=high))
 
 
 def _write_place(select: exp.Select, node: exp.Window, window: WindowSum, nullable: bool) -> exp.Expr | None:

@@ -50,8 +50,14 @@ from dpsql.mechanisms.fast.thresholds import DOUBLE_DIGITS, HistogramQuery
 
 Types = Mapping[tuple[str, str], Type]
 """Types of columns, by relation and name."""
-_OPS: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.NEQ: "<>", exp.GTE: ">=", exp.GT: ">"}
-_OPS |= {exp.LTE: "<=", exp.LT: "<"}
+_OPS: dict[type[exp.Expr], str] = {
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.GTE: ">=",
+    exp.GT: ">",
+    exp.LTE: "<=",
+    exp.LT: "<",
+}
 _FLIPPED = {"=": "=", "<>": "<>", ">=": "<=", ">": "<", "<=": ">=", "<": ">"}
 
 
@@ -121,11 +127,9 @@ def shape_of(
             shape = "several ranges"
     if shape in ("constant", "clipped sum", "nested loop"):
         ranges = ()
-    text = to_sql(amount) if amount is not None else "1"
-    # LEAST skips a NULL, and would return the clip.
-    nested = (
-        text if clip is None else f"CASE WHEN ({text}) IS NOT NULL THEN LEAST({text}, {to_sql(clip)}) END"
-    )
+    nested = text = to_sql(amount) if amount is not None else "1"
+    if clip is not None:  # LEAST skips a NULL, and would return the clip
+        nested = f"CASE WHEN ({text}) IS NOT NULL THEN LEAST({text}, {to_sql(clip)}) END"
     free = tuple(to_sql(part) for part in parts if not names_candidate(part))
     whole = to_sql(condition) if condition is not None else None
     return Term(weight, text, free, ranges, clip, bare, whole, nested, shape)
@@ -178,10 +182,8 @@ def sweep_of(
         if counted is None:
             return None
         place = histograms.setdefault(counted, len(histograms))
-        bounds = tuple(
-            (r.op, shown.column(_as_double(r.bound) if _meet_as_doubles(r, types) else r.bound))
-            for r in term.ranges
-        )
+        publics = [_as_double(r.bound) if _meet_as_doubles(r, types) else r.bound for r in term.ranges]
+        bounds = tuple((r.op, shown.column(node)) for r, node in zip(term.ranges, publics, strict=True))
         clip = shown.column(term.clip) if term.clip is not None else None
         swept.append(ScoreTerm(place, _public(term.weight, shown, types), bounds, clip, term.weight.row))
     more = dict(extra)
@@ -190,17 +192,9 @@ def sweep_of(
     bases = tuple(f"{CANDIDATE_BASE}_{i}" for i in range(len(statistic.bases)))
     more |= {name: f"CAST({sql} AS HUGEINT)" for name, sql in zip(bases, statistic.bases, strict=True)}
     multiples = tuple(_public(weight, shown, types) for weight in statistic.multiples)
-    return CandidateScores(
-        write_candidates(source, shown | more),
-        tuple(histograms),
-        tuple(swept),
-        CANDIDATE_BASE if CANDIDATE_BASE in more else None,
-        per_unit,
-        varying,
-        statistic.form_of(per_unit),
-        bases,
-        multiples,
-    )
+    base, form = CANDIDATE_BASE if CANDIDATE_BASE in more else None, statistic.form_of(per_unit)
+    query, terms = write_candidates(source, shown | more), tuple(swept)
+    return CandidateScores(query, tuple(histograms), terms, base, per_unit, varying, form, bases, multiples)
 
 
 def _public(weight: Weight, shown: _Shown, types: Types) -> CandidateFactor:

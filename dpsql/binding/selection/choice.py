@@ -220,9 +220,8 @@ class Selection:
             refuse_fan_out((self.count or 1) * self.bound.fan_out, tables, self.call.node)
         if looped and self.count is not None:
             firsts = range(0, max(self.count, 1), candidates.BATCH)
-            return tuple(
-                candidates.nested_sql(self.rows, source, columns, statistic, first) for first in firsts
-            )
+            given = self.rows, source, columns, statistic
+            return tuple(candidates.nested_sql(*given, first) for first in firsts)
         if several and self.count is None:
             most = max_fan_out(tables) // self.bound.fan_out
             self.found = plan.Input(self.found.name, candidates.limit_candidates(self.found.sql, most))

@@ -298,10 +298,9 @@ def probe_block(binder: Binder, select: exp.Select, bound: From, options: opt.Op
     made = [Released("above", "BOOLEAN"), *([Released("gap", "DOUBLE")] if declared.gap else [])]
     if answer is not None:
         made.append(Released("answer", "BIGINT" if statistic.steps == 1 else "DOUBLE", True))
-    binder.add_block(
-        name, operator, made, bound.inputs, describe_protection(bound, RowCaps(rows), grouped=False)
-    )
+    said = describe_protection(bound, RowCaps(rows), grouped=False)
+    binder.add_block(name, operator, made, bound.inputs, said)
     label = item.alias if isinstance(item, exp.Alias) else declared.name
     labels = make_unique([label, *(released.name for released in made[1:])])
-    outputs = [(shown, column(released.name)) for shown, released in zip(labels, made, strict=True)]
+    outputs = [(output, column(released.name)) for output, released in zip(labels, made, strict=True)]
     install(select, table_named(name), outputs, also=("order", "limit"))

@@ -254,15 +254,9 @@ class Factor:
     missing: int = 0
 
     @property
-    def range(self) -> tuple[int, int]:
-        """The least and the greatest value, in steps, for the sensitivity."""
-        return self.low, self.high
-
-    @property
     def top(self) -> int:
         """The greatest absolute value, in steps."""
-        low, high = self.range
-        return max(-low, high)
+        return max(-self.low, self.high)
 
     @property
     def whole(self) -> bool:
@@ -311,7 +305,7 @@ def factor_of(typed: Typed, span: Span | None) -> Factor:
     return found
 
 
-def constant_of(typed: Typed, side: int = 0) -> Factor:
+def constant_of(typed: Typed, side: int) -> Factor:
     """Return an additive public number, which moves nothing.
 
     A missing one is 0; with a ``side`` it is the least number (-1) or the greatest (1), which LEAST and GREATEST may skip.
@@ -436,24 +430,20 @@ def bind_statistic(node: exp.Expr, names: RowNames, dialect: str) -> CandidateSt
         what = "the statistic does not read private rows."
         raise privacy_error(node, what, "write an aggregate, such as COUNT(*) FILTER (WHERE disease = name).")
     factors = [factor_of(part.factor, span_of(node)) for part, _ in found.parts]
-    steps = [
-        above.scale * part.steps * f.scale for (part, above), f in zip(found.parts, factors, strict=True)
-    ]
+    placed = list(zip(found.parts, factors, strict=True))
+    steps = [above.scale * part.steps * f.scale for (part, above), f in placed]
     scales = [above.scale * f.scale for f, _, above in found.bases]
     common = Fraction(math.lcm(*(s.numerator for s in [*steps, *scales])))
     extra = [int(common / mine) * part.sign for (part, _), mine in zip(found.parts, steps, strict=True)]
-    bases = tuple(
-        f.sql(int(common / mine) * sign) for (f, sign, _), mine in zip(found.bases, scales, strict=True)
-    )
+    numbers = zip(found.bases, scales, strict=True)
+    bases = tuple(f.sql(int(common / mine) * sign) for (f, sign, _), mine in numbers)
     multiples = tuple(f.weight(sign, 1) for f, sign in found.multiples)
     moves = found.moves(root)
     weighted = [_times(_ends(f, by), moved) for f, by, moved in zip(factors, extra, moves, strict=True)]
     ranges = [_ends(f, sign) for f, sign in found.multiples]
     rows = [max(-low, high) for low, high in moves]
-    summed = sum(
-        f.top * abs(by) * row * above.top
-        for f, by, row, (_, above) in zip(factors, extra, rows, found.parts, strict=True)
-    )
+    moved = zip(placed, extra, rows, strict=True)
+    summed = sum(f.top * abs(by) * row * above.top for ((_, above), f), by, row in moved)
     _check_size(node, root, found, summed, common, scales)
     low, high = compute_movement(root, weighted, ranges)
     apart = find_apart([part.condition for part, _ in found.parts], names) if dialect == "duckdb" else ()
@@ -470,10 +460,8 @@ def bind_statistic(node: exp.Expr, names: RowNames, dialect: str) -> CandidateSt
     plain = form.linear and alone and sensitivity == max(1, summed)
     weights = [f.weight(by, row) for f, by, row in zip(factors, extra, rows, strict=True)]
     terms = tuple(
-        shape_of(
-            weight, part.amount, part.clip, part.bare, part.condition, not _lengths(part.condition, names)
-        )
-        for weight, (part, _) in zip(weights, found.parts, strict=True)
+        shape_of(weight, p.amount, p.clip, p.bare, p.condition, not _lengths(p.condition, names))
+        for weight, (p, _) in zip(weights, found.parts, strict=True)
     )
     shapes = {term.shape for term in terms}
     varies = any(names_candidate(typed.node) for typed in found.factors())
@@ -497,10 +485,8 @@ def _check_size(
     node: exp.Expr, root: FormNode, found: _Tree, summed: int, common: Fraction, scales: Sequence[Fraction]
 ) -> None:
     """Refuse numbers that may not fit 38 digits."""
-    far = sum(
-        int(common / mine) * FARTHEST * above.top
-        for (_, _, above), mine in zip(found.bases, scales, strict=True)
-    )
+    numbers = zip(found.bases, scales, strict=True)
+    far = sum(int(common / mine) * FARTHEST * above.top for (_, _, above), mine in numbers)
     too_far = far > _MOST_PUBLIC and not isinstance(root, Linear)
     if summed > _MOST or (found.bases and common > _MOST) or too_far:
         what = "the steps of this statistic are too many for exact integers."
@@ -513,7 +499,7 @@ def _times(a: Movement, b: Movement) -> Movement:
 
 
 def _ends(factor: Factor, by: int) -> Movement:
-    return _times(factor.range, (by, by))
+    return _times((factor.low, factor.high), (by, by))
 
 
 def _own(form: FormNode, weights: Sequence[Weight], multiples: Sequence[Weight]) -> str:

@@ -218,20 +218,14 @@ class Lifter:
             place, typed = node.this, None
             if isinstance(place, exp.Column):
                 typed = next((f.typed for f in fields if fold(f.name) == fold(place.name)), None)
-            elif (
-                isinstance(place, exp.Literal) and place.name.isdigit() and 0 < int(place.name) <= len(fields)
-            ):
-                typed = outputs[int(place.name) - 1]
+            elif isinstance(place, exp.Literal) and place.name.isdigit():
+                typed = dict(enumerate(outputs, 1)).get(int(place.name))
             ordered.append(f"{to_sql((typed or above.total(place)).node)} {_direction(node)}")
         self.binder.limits += [limit for moments in above.moments.values() for limit in moments.limits]
         grouped = f"({above.inner(block, BLOCK, source)}) AS g"
         if not above.keys:  # one row even without rows: the query's result for no rows
-            also = []
-            for sql, typed in above.made.values():
-                name = typed.node.name
-                also.append(
-                    f"COALESCE(g.{name}, 0) AS {name}" if sql.startswith(COUNT_CALLS) else f"g.{name}"
-                )
+            named = [(typed.node.name, sql.startswith(COUNT_CALLS)) for sql, typed in above.made.values()]
+            also = [f"COALESCE(g.{name}, 0) AS {name}" if counts else f"g.{name}" for name, counts in named]
             every = f"range({self.blocks}) AS every({BLOCK}) LEFT JOIN {grouped} ON g.{BLOCK} = every.{BLOCK}"
             grouped = f"(SELECT {', '.join([f'every.{BLOCK}', *also])} FROM {every}) AS g"
         shown = [f"{to_sql(typed.node)} AS {column_name(place)}" for place, typed in enumerate(outputs)]
@@ -285,10 +279,8 @@ ArraySort ArrayDistinct ArrayMax ArrayMin
 _NAMED = (CALLED_FUNCTIONS | BLOCK_CALLS) - FILLING_FUNCTIONS
 """Functions without a class of their own, or called as ``x.f()``; in a block no binder bounds the length of filled texts."""
 _OTHER_CLASSES = {vars(exp)[name] for name in _NODES.split() if name in vars(exp)}
-_BLOCK_CLASSES = {kind for kind, row in NAME_OF_CLASS.items() if "SUBSAMPLE" in row.modes} - {
-    exp.ApproxQuantile
-}
-"""An approximate quantile depends on the order of rows."""
+_BLOCK_CLASSES = {kind for kind, row in NAME_OF_CLASS.items() if "SUBSAMPLE" in row.modes}
+_BLOCK_CLASSES -= {exp.ApproxQuantile}  # it depends on the order of rows
 _CLASSES: frozenset[type] = frozenset(
     {*total_expressions._HANDLERS, *ROW_OF_CLASS, *_BLOCK_CLASSES, *_OTHER_CLASSES} - {exp.Pad}
 )
@@ -584,10 +576,8 @@ def _smallest(node: exp.Expr) -> None:
 
 
 def _literals(nodes: list[exp.Expr]) -> bool:
-    return all(
-        isinstance(node, exp.Literal) or (isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal))
-        for node in nodes
-    )
+    plain = (node.this if isinstance(node, exp.Neg) else node for node in nodes)
+    return all(isinstance(node, exp.Literal) for node in plain)
 
 
 def _own(select: exp.Select) -> Iterator[exp.Expr]:

@@ -83,9 +83,8 @@ def registered(
         what = f"{name} must be a function: {type(function).__name__} objects can't be called."
         raise BindError(what, hint=f"session.register('{name}', function)")
     if name.upper() in _SQL_FUNCTIONS:
-        raise BindError(
-            f"SQL has a function {name} already.", hint=f"choose another name, such as my_{name}."
-        )
+        hint = f"choose another name, such as my_{name}."
+        raise BindError(f"SQL has a function {name} already.", hint=hint)
     if returns is None:
         if length is not None:
             hint = "write returns='DOUBLE', length=3."
@@ -258,9 +257,8 @@ class Subsample:
         try:
             table = self.binder.finish.finish(f"SELECT UNNEST([{parts}]) AS v", {}, {})
             values = read_cells(table.column("v"))
-            same = kind.kind not in ("INTEGER", "DECIMAL") or all(
-                Fraction(v) == Fraction(str(w)) for v, w in zip(values, given, strict=True)
-            )
+            pairs = list(zip(values, given, strict=True)) if kind.kind in ("INTEGER", "DECIMAL") else []
+            same = all(Fraction(v) == Fraction(str(w)) for v, w in pairs)
         except (Error, ValueError):
             same = False
         if not same:
@@ -438,9 +436,8 @@ class Textbook(Subsample):
         return "turns.turn"
 
     def participation(self, found: list[tuple[str, str]]) -> Participation:
-        ids = " UNION ".join(
-            f"SELECT DISTINCT {key} AS k FROM {source} WHERE {key} IS NOT NULL" for key, source in found
-        )
+        units = (f"SELECT DISTINCT {key} AS k FROM {source} WHERE {key} IS NOT NULL" for key, source in found)
+        ids = " UNION ".join(units)
         counted = f"SELECT ids.k, COUNT(*) AS n FROM ({ids}) AS ids{self._drawn('ids.k')} GROUP BY ids.k"
         return Participation(f"SELECT MAX(n) AS most FROM ({counted}) AS c", self.q, self.total)
 
@@ -509,9 +506,8 @@ def _install(
     binder.add_block(name, operator, released, (), (this.sentence, *said), this.options.confidence, asked)
     own = {f.name: f.typed.type for f in bound.fields}
     kinds = [DOUBLE if r.type == "DOUBLE" else own.get(r.name, TEXT) for r in released]
-    shown = [
-        (r.name, come_back(column(r.name), kind, r.type)) for r, kind in zip(released, kinds, strict=True)
-    ]
+    pairs = zip(released, kinds, strict=True)
+    shown = [(r.name, come_back(column(r.name), kind, r.type)) for r, kind in pairs]
     install(select, table_named(name), shown, also=("order", "limit", "with_", "qualify", "distinct"))
 
 

@@ -68,12 +68,9 @@ MAX_LITERAL_COUNT = 1_000_000
 
 
 def binds_calls_of(
-    name: str, count: int | None = None, takes: str = "", hint: str | None = None
+    name: str, count: int, takes: str, hint: str | None = None
 ) -> Callable[[_Binder], _Binder]:
-    """Register the binder of calls of a function of the catalogue.
-
-    With ``count``, calls with another number of arguments are refused; ``takes`` says what the function takes.
-    """
+    """Register the binder of calls of a function; with another number of arguments they are refused with these words."""
 
     def register(function: _Binder) -> _Binder:
         def checked(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:
@@ -81,7 +78,7 @@ def binds_calls_of(
                 raise bind_error(node, takes, hint)
             return function(node, arguments, bind)
 
-        CALLED[name] = function if count is None else checked
+        CALLED[name] = checked
         return function
 
     return register
@@ -111,9 +108,8 @@ def let_meet(typed: Typed, kind: Type) -> exp.Expr:
     """
     if typed.type == NULL:
         return exp.Null()
-    if _literal(typed):
-        return typed.node if fits(typed, kind) else cast_fitting(typed, kind)
-    return typed.node if fits(replace(typed, reach=None), kind) else cast_fitting(typed, kind)
+    known = typed if _literal(typed) else replace(typed, reach=None)
+    return typed.node if fits(known, kind) else cast_fitting(typed, kind)
 
 
 def refuse_rest(node: exp.Expr, *known: str) -> None:
@@ -163,11 +159,9 @@ def meet(given: Sequence[Typed], what: str, compared: bool = False) -> CommonTyp
     Raises:
         BindError: the types are of different families.
     """
-    nodes = [
-        exp.Null() if typed.type.kind == "NULL" else typed.node for typed in given
-    ]  # a column has a type of its own
     known = [typed for typed in given if typed.type.kind != "NULL"]
     kinds = {typed.type.kind for typed in known}
+    nodes = _write_nulls(given)
     if not known:
         return CommonType(nodes, NULL, NULL)
     if kinds <= {"MOMENT", "TIMESTAMP", "DATE", "TEXT"} and kinds & {"MOMENT", "TIMESTAMP"}:
@@ -176,7 +170,7 @@ def meet(given: Sequence[Typed], what: str, compared: bool = False) -> CommonTyp
         if _are_moments(known, compared):
             return CommonType([_as_moment(typed, known, what) for typed in given], MOMENT, MOMENT)
         _refuse_zones(known, what)
-        nodes = [exp.Null() if typed.type.kind == "NULL" else typed.node for typed in given]
+        nodes = _write_nulls(given)
         kinds = {typed.type.kind for typed in known}
     if kinds <= {*NUMBER_KINDS}:
         if _unclear(known):
@@ -194,15 +188,18 @@ def meet(given: Sequence[Typed], what: str, compared: bool = False) -> CommonTyp
         return CommonType([let_meet(typed, kind) for typed in given], kind, plain, safe)
     moments = kinds & {"DATE", "TIME", "TIMESTAMP", "UUID"}
     if moments and kinds <= moments | {"TEXT"} and (len(moments) == 1 or moments == {"DATE", "TIMESTAMP"}):
-        wanted = (
-            TIMESTAMP if "TIMESTAMP" in moments else {"DATE": DATE, "TIME": TIME, "UUID": UUID}[min(moments)]
-        )
+        wanted = {"DATE": DATE, "TIME": TIME, "UUID": UUID, "TIMESTAMP": TIMESTAMP}[max(moments)]
         wanted = next((typed.type for typed in known if typed.type.zone), wanted)
         return CommonType([_as(typed, wanted, what) for typed in given], wanted, wanted)
     first = known[0].type
     if len(kinds) == 1 and (first.kind not in ("LIST", "STRUCT") or all(t.type == first for t in known)):
         return CommonType(nodes, first, first)
     raise _mismatch(known, what)
+
+
+def _write_nulls(given: Sequence[Typed]) -> list[exp.Expr]:
+    """Return the nodes, with NULL without a type in place of a column's."""
+    return [exp.Null() if typed.type.kind == "NULL" else typed.node for typed in given]
 
 
 # -- moments ----------------------------------------------------------------------------------------------------
@@ -429,11 +426,8 @@ def _as(typed: Typed, wanted: Type, what: str) -> exp.Expr:
     if typed.type.kind == "TEXT":
         if not isinstance(typed.node, exp.Literal):
             shown = "it" if typed.place is None else to_sql(typed.place)
-            message, hint = (
-                f"{what} meets text with a {wanted.sql}.",
-                f"write TRY_CAST({shown} AS {wanted.sql}).",
-            )
-            raise bind_error(typed.place, message, hint)
+            hint = f"write TRY_CAST({shown} AS {wanted.sql})."
+            raise bind_error(typed.place, f"{what} meets text with a {wanted.sql}.", hint)
         return _read_moment(typed.node, wanted, typed.place)
     # A date at the end of the calendar is no timestamp.
     return make_cast(typed.node, wanted, trying=True)
@@ -554,10 +548,7 @@ def require_kind(typed: Typed, kinds: Sequence[str], message: str, hint: str | N
 
 _SIMPLE = ("BOOLEAN", "INTEGER", "DECIMAL", "DOUBLE")
 _SOURCES: dict[str, tuple[str, ...]] = {
-    "INTEGER": (*_SIMPLE, "TEXT"),
-    "DECIMAL": (*_SIMPLE, "TEXT"),
-    "DOUBLE": (*_SIMPLE, "TEXT"),
-    "BOOLEAN": (*_SIMPLE, "TEXT"),
+    **dict.fromkeys(_SIMPLE, (*_SIMPLE, "TEXT")),
     "TEXT": (*_SIMPLE, "TEXT", "DATE", "TIME", "TIMESTAMP", "INTERVAL", "UUID"),
     "DATE": ("DATE", "TIMESTAMP", "TEXT"),
     "TIMESTAMP": ("DATE", "TIMESTAMP", "TEXT"),
@@ -774,9 +765,8 @@ def take_value(typed: Typed, node: exp.Expr) -> Typed:
         return replace(typed, node=typed.node.copy())
     made = typed.node.copy()
     if kind.kind == "LIST" and kind.element is not None and not kind.sql.endswith("[]"):
-        whole = Type(
-            "LIST", f"{kind.element.sql}[]", kind.element
-        )  # of a fixed size, which others would be cast to
+        # of a fixed size, which others would be cast to
+        whole = Type("LIST", f"{kind.element.sql}[]", kind.element)
         return mark_length(replace(typed, node=make_cast(made, whole), type=whole, plain=None))
     if kind.sql == "ENUM":
         return mark_length(Typed(make_cast(made, TEXT), TEXT, None, typed.constant, typed.values))

@@ -143,12 +143,11 @@ def check_released(tree: exp.Expr, find: Callable[[exp.Column], Declared | None]
 def _refuse_first(side: Typed, constants: Iterable[Typed], values: KnownValues) -> None:
     for item in constants:
         if unlike := _find_unlike(values, item.node, item):
-            place = side.place.unnest() if side.place is not None else None
+            place = side.place
             while isinstance(place, exp.Cast | exp.TryCast | exp.Paren):
                 place = place.this
-            raise _refuse(
-                "this column" if place is None else to_sql(place), values, unlike[0], item.place or item.node
-            )
+            column = "this column" if place is None else to_sql(place)
+            raise _refuse(column, values, unlike[0], item.place or item.node)
 
 
 def _refuse(column: str, values: KnownValues, constant: str | Fraction, place: exp.Expr) -> BindError:

@@ -141,14 +141,16 @@ def _contains(node: exp.Expr, inner: Typed, keys: Sequence[exp.Expr], bind: Bind
     return make_boolean(exp.Paren(this=made), (inner, sought), True)
 
 
-@_binds_map("map_keys", key=False)
-def _keys(node: exp.Expr, inner: Typed, keys: Sequence[exp.Expr], bind: Bind) -> Typed:
-    return take_value(Typed(make_call("map_keys", inner.node), _list_of(inner.type.fields[0][1])), node)
+def _binds_side(name: str, place: int) -> None:
+    """Register the binder of the list of a map's keys, or of its values."""
+
+    @_binds_map(name, key=False)
+    def handle(node: exp.Expr, inner: Typed, keys: Sequence[exp.Expr], bind: Bind) -> Typed:
+        return take_value(Typed(make_call(name, inner.node), _list_of(inner.type.fields[place][1])), node)
 
 
-@_binds_map("map_values", key=False)
-def _values(node: exp.Expr, inner: Typed, keys: Sequence[exp.Expr], bind: Bind) -> Typed:
-    return take_value(Typed(make_call("map_values", inner.node), _list_of(inner.type.fields[1][1])), node)
+_binds_side("map_keys", 0)
+_binds_side("map_values", 1)
 
 
 @_binds_map("cardinality", key=False, missing=BIGINT)

@@ -114,9 +114,8 @@ class _Steps:
         """EXPLAIN's sentence about numbers that don't count; empty if there are none."""
         if self.there == "{} IS NOT NULL":
             return ""
-        return (
-            f"numbers farther than {_MOST_STEPS / self.steps:,.6g} from {self.centre:,.6g} count as missing."
-        )
+        far = _MOST_STEPS / self.steps
+        return f"numbers farther than {far:,.6g} from {self.centre:,.6g} count as missing."
 
 
 def write_exact_moments(

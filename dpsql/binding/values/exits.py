@@ -57,9 +57,8 @@ def leave(typed: Typed) -> Typed:
         return made
     if typed.type == HUGEINT and typed.span is not None and _CLAMPED.holds(typed.span):
         return hold_to_38_digits(made)  # nothing changes, and the second lock sees the range
-    return Typed(
-        make_cast(made.node, kind), kind, None, typed.constant, nullable=typed.nullable, place=typed.place
-    )
+    node = make_cast(made.node, kind)
+    return Typed(node, kind, None, typed.constant, nullable=typed.nullable, place=typed.place)
 
 
 def come_back(node: exp.Expr, kind: Type, left: str) -> exp.Expr:
@@ -81,9 +80,8 @@ def hold_to_38_digits(typed: Typed) -> Typed:
         return typed
     if typed.type.sql not in _WIDE:
         kind = find_exit_type(typed.type, decimal(38, 0))
-        return replace(
-            typed, node=make_cast(typed.node, kind, trying=True), type=kind, nullable=True, plain=None
-        )
+        node = make_cast(typed.node, kind, trying=True)
+        return replace(typed, node=node, type=kind, nullable=True, plain=None)
     sql = to_sql(typed.node)
     if typed.type == HUGEINT:
         made = clamp_to_38_digits(sql)

@@ -85,15 +85,9 @@ def place_on_line(typed: Typed, low: Fraction, high: Fraction) -> Line:
     if kind == "DATE":
         since = make_cast(exp.Literal.string(stamp[:10]), DATE)
         made = Typed(make_try(make_call("date_diff", exp.Literal.string("day"), since, typed.node)), BIGINT)
-        return Line(
-            made,
-            (low - start) / DAY,
-            (high - start) / DAY,
-            lambda node: _after(stamp, TIMESTAMP, _length(node, DAY)),
-            lambda node: _after(stamp[:10], DATE, _round(node, INTEGER)),
-            shown,
-            "days",
-        )
+        between = lambda node: _after(stamp, TIMESTAMP, _length(node, DAY))  # noqa: E731
+        own = lambda node: _after(stamp[:10], DATE, _round(node, INTEGER))  # noqa: E731
+        return Line(made, (low - start) / DAY, (high - start) / DAY, between, own, shown, "days")
     node = write_epoch(typed)
     if start:
         node = exp.Sub(this=node, expression=make_cast(exp.Literal.number(int(start)), DOUBLE))
@@ -202,11 +196,9 @@ def choose_grid(kind: Type, low: Fraction, high: Fraction, fine: int = FINE_BITS
     grid = Grid(steps, math.floor(low * steps), math.ceil(high * steps))
     farther = max(abs(grid.low), abs(grid.high))
     if farther > _EXACT and grid.high - grid.low <= _EXACT:
-        near = f"{math.floor(low)}"
-        what = "these bounds are too far from 0 for exact sums."
-        raise BindError(
-            what, hint=f"take a number near them away inside, and add it outside: AVG(x - {near}) + {near}."
-        )
+        near = math.floor(low)
+        hint = f"take a number near them away inside, and add it outside: AVG(x - {near}) + {near}."
+        raise BindError("these bounds are too far from 0 for exact sums.", hint=hint)
     if farther > _EXACT:
         raise BindError("these bounds are too far apart for exact sums.", hint="declare narrower bounds.")
     return Grid(steps, grid.low, grid.high, wide=farther >= _NARROW // 64)
@@ -291,9 +283,8 @@ def write_doubled_sum(y: str, grid: Grid, centre: int = 0) -> str:
     low, high = grid.low, grid.high
     each = low + high - 2 * centre
     added = f" + COUNT({y}) * CAST({each} AS HUGEINT)" if each else ""
-    return (
-        f"(CAST(COALESCE(SUM(ABS({y} - {_signed(low)}) - ABS({y} - {_signed(high)})), 0) AS HUGEINT){added})"
-    )
+    summed = f"SUM(ABS({y} - {_signed(low)}) - ABS({y} - {_signed(high)}))"
+    return f"(CAST(COALESCE({summed}, 0) AS HUGEINT){added})"
 
 
 def write_clamped(y: str, grid: Grid) -> str:
@@ -338,14 +329,12 @@ def write_order_independent(
             return _exact_sum(name, own if wide else f"CAST({own} AS BIGINT)", "", distinct, where)
         if is_added_exactly(kind):
             return _exact_sum(name, own, "", distinct, where)
-        if bounds is not None and bounds.low is not None and bounds.high is not None:
-            fine = choose_fine_steps(bounds)
-            if fine is None:
-                return ordered
-            steps = repr(fine)
+        if (fine := choose_fine_steps(bounds)) is not None:
             # NaN, infinite or too large values become NULL by the cast
-            held = f"TRY_CAST(CAST({own} AS DOUBLE) * {steps} AS BIGINT)"
-            return _exact_sum(name, held, f" / {steps}", distinct, where)
+            held = f"TRY_CAST(CAST({own} AS DOUBLE) * {fine!r} AS BIGINT)"
+            return _exact_sum(name, held, f" / {fine!r}", distinct, where)
+        if bounds is not None and bounds.bounded:
+            return ordered
         if kind.kind == "DOUBLE" and not distinct:
             return _halves(name, own, values[0], where)
     return ordered
@@ -450,11 +439,8 @@ def _halves(name: str, own: str, value: str, where: str) -> str:
     whole = f"TRY_CAST({near} AS BIGINT)"
     rest = f"TRY_CAST(({near} - CAST({whole} AS DOUBLE)) * {2.0**62!r} AS BIGINT)"
     far = f"{own} <> 0 AND NOT ABS({own}) BETWEEN {_TINY} AND {_HUGE}"
-    kept = (
-        f" FILTER (WHERE ({where.removeprefix(' FILTER (WHERE ').removesuffix(')')}) AND {far})"
-        if where
-        else (f" FILTER (WHERE {far})")
-    )
+    filtered = f"({where.removeprefix(' FILTER (WHERE ').removesuffix(')')}) AND {far}" if where else far
+    kept = f" FILTER (WHERE {filtered})"
     parts = (
         f"CAST(SUM({whole}){where} AS DOUBLE)",
         f"CAST(SUM({rest}){where} AS DOUBLE) / {2.0**62!r}",
@@ -462,9 +448,9 @@ def _halves(name: str, own: str, value: str, where: str) -> str:
     )
     total = " + ".join(f"COALESCE({part}, 0.0)" for part in parts)
     count = f"COUNT({value}){where}"
-    return (
-        f"(CASE WHEN {count} > 0 THEN {total} END)" if name == "SUM" else f"(({total}) / NULLIF({count}, 0))"
-    )
+    if name == "SUM":
+        return f"(CASE WHEN {count} > 0 THEN {total} END)"
+    return f"(({total}) / NULLIF({count}, 0))"
 
 
 def _exact_sum(name: str, integer: str, scaled: str, distinct: str, where: str) -> str:
@@ -490,13 +476,10 @@ def write_canonical(typed: Typed, place: exp.Expr) -> str:
     """
     made = unify_zeros(typed)
     if made is typed and typed.type.two_faced and not typed.constant:
-        raise privacy_error(
-            place,
-            f"equal values of {typed.type.sql} may look different, and others' rows determine which one comes first.",
-            f"write EPOCH({to_sql(place)}): a number."
-            if typed.type.kind == "INTERVAL"
-            else "take a number made of it.",
-        )
+        what = f"equal values of {typed.type.sql} may look different, and others' rows determine which one comes first."
+        interval = typed.type.kind == "INTERVAL"
+        hint = f"write EPOCH({to_sql(place)}): a number." if interval else "take a number made of it."
+        raise privacy_error(place, what, hint)
     return to_sql(made.node)
 
 

@@ -19,7 +19,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from dpsql.binding.values.sql_types import Type, Typed
-from dpsql.catalogue.row_names import ROW_OF_NAME
+from dpsql.catalogue.row_names import ROW_NAMES
 from dpsql.errors import PrivacyError
 from dpsql.language.dialect import privacy_error, span_of
 from dpsql.policy.tables import Column
@@ -41,6 +41,7 @@ _WIDTHS = {
 }  # fmt: skip
 """Characters of a value written as text."""
 _SIZED = ("TEXT", "LIST")
+_CHOOSING = frozenset(row.name for row in ROW_NAMES if row.chooses)
 _written: ContextVar[dict[object, int] | None] = ContextVar("written", default=None)
 _repeats: ContextVar[int] = ContextVar("repeats", default=1)
 
@@ -78,9 +79,8 @@ def hold(typed: Typed, most: int | None = None) -> Typed:
         return typed
     length = length_of(typed)
     if most is not None and most < length:
-        return replace(
-            typed, node=_checked(typed.node, typed.type, most), length=most, unchecked=False, nullable=True
-        )
+        node = _checked(typed.node, typed.type, most)
+        return replace(typed, node=node, length=most, unchecked=False, nullable=True)
     if not typed.unchecked and (typed.length is not None or typed.constant):
         return typed
     found: list[exp.Expr] = []
@@ -106,11 +106,7 @@ def _held(node: exp.Expr, kind: Type, found: list[exp.Expr]) -> exp.Expr:
         places += [node.args["default"]] if node.args.get("default") is not None else []
     elif isinstance(node, exp.Paren):
         places = [node.this]
-    elif (
-        isinstance(node, exp.Anonymous)
-        and (row := ROW_OF_NAME.get(str(node.this))) is not None
-        and row.chooses
-    ):
+    elif isinstance(node, exp.Anonymous) and str(node.this) in _CHOOSING:
         places = list(node.expressions)
     for place in places:
         place.replace(_held(place.copy(), kind, found))
@@ -166,11 +162,8 @@ def count_written(name: str, length: int, node: exp.Expr, weight: int = 1) -> in
         PrivacyError: the text, or all texts of the statement together, could be too long.
     """
     if length > MAX_TEXT:
-        raise privacy_error(
-            node,
-            f"{name} could make {length:,} characters of one row, and {MAX_TEXT:,} is the most.",
-            LENGTH_HINT,
-        )
+        what = f"{name} could make {length:,} characters of one row, and {MAX_TEXT:,} is the most."
+        raise privacy_error(node, what, LENGTH_HINT)
     count_kept(name, length * weight, node)
     return length
 
@@ -188,22 +181,18 @@ def count_kept(name: str, length: int, node: exp.Expr) -> None:
     key: object = (name, span) if span is not None else (name, id(node), len(counted))
     counted[key] = max(counted.get(key, 0), length)
     if sum(counted.values()) > MAX_WRITTEN:
-        raise PrivacyError(
-            f"with {name}, this statement could make more than {MAX_WRITTEN:,} characters of one row.",
-            span=span,
-            hint=LENGTH_HINT,
-        )
+        what = f"with {name}, this statement could make more than {MAX_WRITTEN:,} characters of one row."
+        raise PrivacyError(what, span=span, hint=LENGTH_HINT)
 
 
 def limit_steps(name: str, steps: int, node: exp.Expr, hint: str = LENGTH_HINT) -> None:
     """Raise PrivacyError if a function could take more than :data:`MAX_STEPS` for one row."""
     steps *= _repeats.get()
     if steps > MAX_STEPS:
-        raise privacy_error(
-            node,
-            f"{name} could take about {_short(steps)} steps for one row, and {_short(MAX_STEPS)} is the most.",
-            hint,
+        what = (
+            f"{name} could take about {_short(steps)} steps for one row, and {_short(MAX_STEPS)} is the most."
         )
+        raise privacy_error(node, what, hint)
 
 
 def _short(steps: int) -> str:

@@ -111,13 +111,15 @@ def bind_in(node: exp.Expr, bind: Bind) -> Typed:
 def _read_moments(parts: list[Typed]) -> list[Typed]:
     """Return the values, with constant texts as the dates or timestamps that they are compared with."""
     kinds = [part.type for part in parts if part.type.kind in ("DATE", "TIMESTAMP")]
-    out = []
-    for part in parts:
-        if kinds and part.constant and part.type.kind == "TEXT" and isinstance(part.node, exp.Literal):
-            with contextlib.suppress(BindError):
-                part = read_constant(part.node, kinds[0], part.place or part.node)
-        out.append(part)
-    return out
+    return [_read_text(part, kinds[0]) for part in parts] if kinds else parts
+
+
+def _read_text(part: Typed, kind: Type) -> Typed:
+    """Return a constant text as a value of a type, and others unchanged."""
+    if part.constant and part.type.kind == "TEXT" and isinstance(part.node, exp.Literal):
+        with contextlib.suppress(BindError):
+            return replace(read_constant(part.node, kind, part.place or part.node), place=part.place)
+    return part
 
 
 def _list_values(side: Typed, bind: Bind) -> tuple[object, ...] | None:
@@ -136,14 +138,7 @@ def _read_constants(parts: list[Typed]) -> list[Typed]:
     asked = [part for part in parts if not part.constant]
     if len(asked) != 1 or not (asked[0].type.numeric or asked[0].type.kind == "BOOLEAN"):
         return parts
-    out = []
-    for part in parts:
-        if part.constant and part.type.kind == "TEXT" and isinstance(part.node, exp.Literal):
-            with contextlib.suppress(BindError):
-                read = read_constant(part.node, asked[0].shown, part.place or part.node)
-                part = replace(read, place=part.place)
-        out.append(part)
-    return out
+    return [_read_text(part, asked[0].shown) for part in parts]
 
 
 def _apply(node: exp.Expr, left: exp.Expr, right: exp.Expr) -> exp.Expr:
@@ -242,11 +237,8 @@ def _integers(node: exp.Expr, left: Typed, right: Typed, bounds: Bounds) -> Type
 def _hold(reach: Bounds, own: Type, *operands: Typed) -> Type | None:
     """Return the narrowest integer type, from an operation's own on, with room for its results and operands."""
     for kind in (own, BIGINT, HUGEINT):
-        if (
-            kind.reach is not None
-            and kind.reach.holds(reach)
-            and all(fits(typed, kind) for typed in operands)
-        ):
+        held = kind.reach is not None and kind.reach.holds(reach)
+        if held and all(fits(typed, kind) for typed in operands):
             return kind
     return None
 
@@ -424,15 +416,15 @@ def bind_bitwise(node: exp.Expr, bind: Bind) -> Typed:
 _ZERO = Fraction(0)
 
 
-def fold_number(typed: Typed) -> Fraction | None:
+def _fold_number(typed: Typed) -> Fraction | None:
     """Return the value of a constant number."""
     point = typed.bounds if typed.constant and typed.type.numeric else None
     return point.low if point is not None and point.low == point.high else None
 
 
-def bound_logarithm(typed: Typed, base: Fraction | None = None) -> Bounds:
+def bound_logarithm(given: Sequence[Typed], base: Fraction | None = None) -> Bounds:
     """Return the bounds of a logarithm, natural without a base; an end near zero is open."""
-    bounds = typed.bounds or UNKNOWN
+    bounds = given[0].bounds or UNKNOWN
     if base is not None and base < 1:
         return -bounds.raised(lambda x: enclose_logarithm(x, 1 / base))
     return bounds.raised(lambda x: enclose_logarithm(x, base))
@@ -440,38 +432,35 @@ def bound_logarithm(typed: Typed, base: Fraction | None = None) -> Bounds:
 
 def bound_any_logarithm(given: Sequence[Typed]) -> Bounds | None:
     """Return the bounds of a logarithm; the base, the first argument, must be constant."""
-    base = fold_number(given[0])
-    return None if base is None or base <= 0 or base == 1 else bound_logarithm(given[1], base)
+    base = _fold_number(given[0])
+    return None if base is None or base <= 0 or base == 1 else bound_logarithm(given[1:], base)
 
 
-def bound_exponential(typed: Typed) -> Bounds:
+def bound_exponential(given: Sequence[Typed]) -> Bounds:
     """Return the bounds of an exponential."""
-    made = (typed.bounds or UNKNOWN).raised(enclose_exponential)
+    made = (given[0].bounds or UNKNOWN).raised(enclose_exponential)
     return Bounds(max(made.low or _ZERO, _ZERO), made.high)
 
 
-def bound_root(typed: Typed, degree: int) -> Bounds:
+def bound_root(given: Sequence[Typed], degree: int) -> Bounds:
     """Return the bounds of a square or cube root."""
 
     def root(x: Fraction) -> Enclosure | None:
         found = enclose_power(abs(x), Fraction(1, degree))
         return found if x >= 0 or found is None else (-found[1], -found[0])
 
-    return (typed.bounds or UNKNOWN).raised(root, None if degree % 2 else _ZERO)
+    return (given[0].bounds or UNKNOWN).raised(root, None if degree % 2 else _ZERO)
 
 
 def bound_power(given: Sequence[Typed]) -> Bounds | None:
     """Return the bounds of a power with a constant exponent, or of a constant base."""
-    bounds, base, exponent = (given[0].bounds or UNKNOWN, fold_number(given[0]), fold_number(given[1]))
+    bounds, (base, exponent) = given[0].bounds or UNKNOWN, map(_fold_number, given)
     if exponent is None:
         ends = enclose_logarithm(base) if base is not None and base > 1 else None
-        return (
-            None
-            if ends is None
-            else Bounds(
-                _ZERO, ((given[1].bounds or UNKNOWN) * Bounds.point(ends[1])).raised(enclose_exponential).high
-            )
-        )
+        if ends is None:
+            return None
+        logarithm = (given[1].bounds or UNKNOWN) * Bounds.point(ends[1])
+        return Bounds(_ZERO, logarithm.raised(enclose_exponential).high)
     if exponent <= 0:
         return None if exponent else Bounds.point(1)
     signed = exponent.denominator == 1 and (bounds.low is None or bounds.low < 0)
@@ -505,48 +494,27 @@ def bind_width_bucket(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> 
     after = inner.type.digits[1] if inner.type.kind == "DECIMAL" else 0
     steps = math.lcm(low.denominator, high.denominator, 10**after)
     exact = inner.type.kind != "DOUBLE"
-    distance = exp.paren(
-        exp.Sub(this=ends[0].copy(), expression=place.copy())
-        if down
-        else (exp.Sub(this=place.copy(), expression=ends[0].copy()))
-    )
+    first, last = ends[:2]
+    distance = exp.paren(first - place if down else place - first)
     width = abs(high - low)
     if exact:
-        scaled = exp.cast(
-            exp.Mul(this=distance, expression=exp.Literal.number(steps)), "HUGEINT", dialect="duckdb"
-        )
-        share: exp.Expr = exp.IntDiv(
-            this=exp.paren(exp.Mul(this=scaled, expression=exp.Literal.number(most))),
-            expression=exp.Literal.number(int(width * steps)),
-        )
+        scaled = exp.paren(exp.cast(distance * steps, "HUGEINT", dialect="duckdb") * most)
+        share: exp.Expr = exp.IntDiv(this=scaled, expression=exp.Literal.number(int(width * steps)))
     else:
-        span = exp.paren(exp.Sub(this=ends[1].copy(), expression=ends[0].copy()))
-        share = exp.Floor(this=exp.Div(
-            this=exp.paren(exp.Mul(this=exp.cast(distance, "DOUBLE", dialect="duckdb"), expression=exp.Literal.number(most))),
-            expression=exp.Abs(this=exp.cast(span, "DOUBLE", dialect="duckdb")),
-        ))  # fmt: skip
-    number = exp.Least(
-        this=exp.Add(this=share, expression=exp.Literal.number(1)), expressions=[exp.Literal.number(most)]
-    )
-    before, beyond = (exp.GT, exp.LTE) if down else (exp.LT, exp.GTE)
-    case = exp.Case(
-        ifs=[
-            exp.If(this=exp.Is(this=place.copy(), expression=exp.Null()), true=exp.Null()),
-            exp.If(this=before(this=place.copy(), expression=ends[0].copy()), true=exp.Literal.number(0)),
-            exp.If(
-                this=beyond(this=place.copy(), expression=ends[1].copy()), true=exp.Literal.number(most + 1)
-            ),
-        ],
-        default=number,
-    )
+        scaled = exp.paren(exp.cast(distance, "DOUBLE", dialect="duckdb") * most)
+        span = exp.Abs(this=exp.cast(exp.paren(last - first), "DOUBLE", dialect="duckdb"))
+        share = exp.Floor(this=exp.Div(this=scaled, expression=span))
+    number = exp.Least(this=share + 1, expressions=[exp.Literal.number(most)])
+    before, beyond = (place > first, place <= last) if down else (place < first, place >= last)
+    case = exp.case().when(place.is_(exp.null()), exp.null()).when(before, exp.Literal.number(0))
+    case = case.when(beyond, exp.Literal.number(most + 1)).else_(number)
     made = bind(exp.cast(case, "INTEGER", dialect="duckdb"))
-    bounds = Bounds(Fraction(0), Fraction(most + 1))
-    return replace(made, bounds=bounds)
+    return replace(made, bounds=Bounds(Fraction(0), Fraction(most + 1)))
 
 
 def _point(typed: Typed, place: exp.Expr) -> Fraction:
     """Return the value of a constant number; PrivacyError for other nodes."""
-    point = fold_number(typed)
+    point = _fold_number(typed)
     if point is None:
         raise privacy_error(
             place, "width_bucket needs a literal here.", "write both ends and the number of bins as numbers."

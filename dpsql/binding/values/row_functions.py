@@ -10,6 +10,7 @@ import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 
 from sqlglot import exp
 
@@ -166,11 +167,8 @@ def bind_list_overlap(node: exp.Expr, bind: Bind) -> Typed:
         raise _unknown(node, "&&")  # other dialects' AND
     both = [require_kind(typed, ("LIST",), f"{name} compares lists") for typed in both]
     if both[0].type != both[1].type:
-        kinds = [
-            typed.type.element
-            for typed, place in zip(both, (node.expression, node.this), strict=True)
-            if isinstance(place, exp.Array)
-        ]
+        others = zip(both, (node.expression, node.this), strict=True)
+        kinds = [typed.type.element for typed, place in others if isinstance(place, exp.Array)]
         if not kinds or kinds[0] is None or kinds[0].sql == "ENUM":
             raise bind_error(node, f"{name} compares lists of one type.")
         for i, place in enumerate((node.this, node.expression)):
@@ -284,8 +282,7 @@ def _cut(node: exp.Expr, inner: Typed, first: exp.Expr | None, last: exp.Expr | 
         most = min(most, max(0, end - max(start, 1) + 1))
     elif end < 0 and start < 0:
         most = min(most, max(0, end - start + 1))
-    places = [exp.Literal.number(place) for place in (start, end)]
-    made = make_call("array_slice", inner.node, *places)
+    made = make_call("array_slice", inner.node, exp.Literal.number(start), exp.Literal.number(end))
     return replace(inner, node=made, length=most, unchecked=False, plain=None, nullable=True)
 
 
@@ -318,7 +315,6 @@ def bind_split(node: exp.Expr, bind: Bind) -> Typed:
 
 
 BoundsOf = Callable[[Sequence[Typed]], Bounds | None]
-CountOf = Callable[[Sequence[Typed]], int]
 CutOf = Callable[[Sequence[Typed]], int | None]
 
 
@@ -358,19 +354,18 @@ def _measured(width: int) -> BoundsOf:
 
 
 _BOUNDS: dict[str, BoundsOf] = {
-    "logarithm": lambda given: operators.bound_logarithm(given[0]),
-    "logarithm to base 2": lambda given: operators.bound_logarithm(given[0], Fraction(2)),
-    "logarithm to base 10": lambda given: operators.bound_logarithm(given[0], Fraction(10)),
+    "logarithm": operators.bound_logarithm,
+    "logarithm to base 2": partial(operators.bound_logarithm, base=Fraction(2)),
+    "logarithm to base 10": partial(operators.bound_logarithm, base=Fraction(10)),
     "logarithm to any base": operators.bound_any_logarithm,
-    "square root": lambda given: operators.bound_root(given[0], 2),
-    "cube root": lambda given: operators.bound_root(given[0], 3),
-    "exponential": lambda given: operators.bound_exponential(given[0]),
+    "square root": partial(operators.bound_root, degree=2),
+    "cube root": partial(operators.bound_root, degree=3),
+    "exponential": operators.bound_exponential,
     "power": operators.bound_power,
     "characters": _measured(1),
     "bytes": _measured(4),
     "bits": _measured(32),
 }
-_LENGTHS: dict[str, CountOf] = {"replacements": _replaced}
 _CUTS: dict[str, CutOf] = {
     "second argument": _first,
     "third argument": _middle,
@@ -436,8 +431,8 @@ class RowFunction:
 
     def length(self, given: Sequence[Typed]) -> int:
         """Return the longest text from arguments within their lengths."""
-        longest = self.row.longest
-        return longest * length_of(given[0]) if isinstance(longest, int) else _LENGTHS[longest](given)
+        longest = self.row.longest  # a multiple of the first, or "replacements"
+        return longest * length_of(given[0]) if isinstance(longest, int) else _replaced(given)
 
     def cut(self, given: Sequence[Typed]) -> int | None:
         """Return the longest text from arguments of any length; None without such a bound."""
@@ -614,13 +609,11 @@ def _listed(node: exp.Expr, name: str, arguments: list[exp.Expr], bind: Bind) ->
         nodes = [cast_fitting(t, result) for t in typed]
     made = make_call(name, *nodes)
     bounds = known.bounds(typed)
-    whole = result.kind == "INTEGER" and bounds is not None and bounds.bounded
-    reach = known.reach or (bounds if whole else None)
-    if not known.trying:
-        return replace(Typed.made_of(made, result, typed, bounds, reach=reach), length=length)
-    return replace(
-        Typed.made_of(make_try(made), result, typed, bounds, nullable=True, reach=reach), length=length
-    )
+    counted = result.kind == "INTEGER" and bounds is not None and bounds.bounded
+    reach = known.reach or (bounds if counted else None)
+    made, missing = (make_try(made), True) if known.trying else (made, None)
+    whole = Typed.made_of(made, result, typed, bounds, nullable=missing, reach=reach)
+    return replace(whole, length=length)
 
 
 def _sized(
@@ -641,9 +634,8 @@ def _sized(
 
 def _argument(known: RowFunction, i: int, place: exp.Expr, node: exp.Expr, name: str, bind: Bind) -> Typed:
     kinds = known.arguments[i]
-    typed = require_kind(
-        bind(place), kinds, f"{name} needs {' or '.join(_KIND_WORDS[kind] for kind in kinds)} here"
-    )
+    wanted = " or ".join(_KIND_WORDS[kind] for kind in kinds)
+    typed = require_kind(bind(place), kinds, f"{name} needs {wanted} here")
     if typed.type.kind == "NULL":
         kind = {"TEXT": TEXT, "INTEGER": BIGINT, "LIST": NULL}.get(kinds[0], DOUBLE)
         return Typed(typed.node if kind == NULL else make_cast(typed.node, kind), kind, length=0)
@@ -656,13 +648,8 @@ def _argument(known: RowFunction, i: int, place: exp.Expr, node: exp.Expr, name:
     return typed
 
 
-_KIND_WORDS = {
-    "TEXT": "a text",
-    "INTEGER": "a whole number",
-    "DECIMAL": "a decimal",
-    "DOUBLE": "a float",
-    "LIST": "a list",
-}
+_KIND_WORDS = {"TEXT": "a text", "INTEGER": "a whole number", "DECIMAL": "a decimal", "DOUBLE": "a float"}
+_KIND_WORDS |= {"LIST": "a list"}
 
 
 def bind_length(node: exp.Expr, bind: Bind) -> Typed:
@@ -682,13 +669,9 @@ def bind_sha(node: exp.Expr, bind: Bind) -> Typed:
 
 def _unknown(node: exp.Expr, name: str) -> PrivacyError:
     if name in NOT_LISTED:
-        today = "write it in a query, or a parameter, $now."
-        hint = {CLOCK: today, JSON: "take parts by json_extract_string and a path, such as '$.name'."}.get(
-            NOT_LISTED[name]
-        )
-        if name in RANDOM_FUNCTIONS:
-            hint = SAMPLE_HINT
-        return privacy_error(node, f"{name} can't be used on private rows: {NOT_LISTED[name]}.", hint)
+        why = NOT_LISTED[name]
+        hint = SAMPLE_HINT if name in RANDOM_FUNCTIONS else _INSTEAD.get(why)
+        return privacy_error(node, f"{name} can't be used on private rows: {why}.", hint)
     if name == "&&":
         return privacy_error(node, "&& compares lists.", "write AND instead of &&.")
     near = difflib.get_close_matches(name, sorted(ROW_WORDS), n=1, cutoff=0.7)
@@ -697,4 +680,8 @@ def _unknown(node: exp.Expr, name: str) -> PrivacyError:
     return privacy_error(node, what, hint)
 
 
+_INSTEAD = {
+    CLOCK: "write it in a query, or a parameter, $now.",
+    JSON: "take parts by json_extract_string and a path, such as '$.name'.",
+}
 _OTHERWISE = "SELECT WITH SUBSAMPLE runs a registered Python function on blocks of rows; or compute it beforehand, in the data."

@@ -72,12 +72,8 @@ class Bounds:
     def __mul__(self, other: Bounds) -> Bounds:
         if not (self.bounded and other.bounded):
             return self._scaled(other) or other._scaled(self) or Bounds()
-        ends = [
-            a * b
-            for a in (self.low, self.high)
-            for b in (other.low, other.high)
-            if a is not None and b is not None
-        ]
+        mine, theirs = (self.low, self.high), (other.low, other.high)
+        ends = [a * b for a in mine for b in theirs if a is not None and b is not None]
         return Bounds(min(ends), max(ends))
 
     def _scaled(self, factor: Bounds) -> Bounds | None:
@@ -302,11 +298,8 @@ def _parse(text: str) -> Type:
     if found:
         width, scale = int(found[1] or 18), int(found[2] or 0) if found[1] else 3
         return decimal(width, scale) if 0 < width <= 38 and scale <= width else Type("OTHER", "DECIMAL")
-    name = (
-        re.sub(r"\(\s*\d+\s*\)$", "", upper).strip()
-        if upper.startswith(("VARCHAR", "CHAR", "TEXT"))
-        else upper
-    )
+    sized = upper.startswith(("VARCHAR", "CHAR", "TEXT"))
+    name = re.sub(r"\(\s*\d+\s*\)$", "", upper).strip() if sized else upper
     name = _SPELLINGS.get(name, name)
     kind = _KINDS.get(name)
     return Type(kind, name) if kind is not None else Type("OTHER", upper.split("(")[0])

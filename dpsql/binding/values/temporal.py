@@ -5,12 +5,13 @@ from __future__ import annotations
 import datetime
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 from sqlglot import exp
 
 from dpsql.binding.values.coercion import (
+    NUMBER_KINDS,
     Bind,
     CallBinder,
     binds_calls_of,
@@ -84,9 +85,8 @@ def bind_part(unit: str, place: exp.Expr, bind: Bind) -> Typed:
     reach = Bounds(Fraction(known.low), Fraction(known.high))
     source = inner.node
     # Weeks at the calendar's ends are in years outside it. (For the inner TRY see bind_truncation.)
-    made = make_call(
-        "date_part", exp.Literal.string(unit.lower()), make_try(source) if known.of_weeks else source
-    )
+    source = make_try(source) if known.of_weeks else source
+    made = make_call("date_part", exp.Literal.string(unit.lower()), source)
     made = make_try(made) if known.of_weeks else made
     bounds = reach if not known.calendar else _years(inner) if unit == "YEAR" else None
     return Typed(made, BIGINT, bounds, inner.constant, None, reach)
@@ -108,9 +108,13 @@ def _settled(typed: Typed) -> Typed:
 
 def bind_extract(node: exp.Expr, bind: Bind) -> Typed:
     """Bind EXTRACT(part FROM moment)."""
-    if isinstance(node.this, exp.Var | exp.Literal) and node.this.name.upper() == "EPOCH":
-        return bind_epoch(node.expression, bind)
-    return bind_part(_unit(node.this, _PARTS, node), node.expression, bind)
+    return _bind_named_part(node.this, node.expression, node, bind)
+
+
+def _bind_named_part(part: exp.Expr, moment: exp.Expr, node: exp.Expr, bind: Bind) -> Typed:
+    if isinstance(part, exp.Var | exp.Literal) and part.name.upper() == "EPOCH":
+        return bind_epoch(moment, bind)
+    return bind_part(_unit(part, _PARTS, node), moment, bind)
 
 
 def bind_epoch(place: exp.Expr, bind: Bind) -> Typed:
@@ -179,10 +183,8 @@ def _take_moment(typed: Typed) -> Typed:
             f"the moments of these local times of {typed.type.zone} are not known any more.",
             "compute it from the table's column, before other steps.",
         )
-    around = Bounds(-_FARTHEST, _FARTHEST)
-    return Typed(
-        typed.moment, MOMENT, None if typed.bounds is None else typed.bounds + around, place=typed.place
-    )
+    bounds = None if typed.bounds is None else typed.bounds + Bounds(-_FARTHEST, _FARTHEST)
+    return Typed(typed.moment, MOMENT, bounds, place=typed.place)
 
 
 # The first and the last number of microseconds of a timestamp: some versions of DuckDB make timestamps that they can't
@@ -204,9 +206,8 @@ def _within(node: exp.Expr, per_second: int, made: exp.Expr) -> exp.Expr:
 def bind_unix_time(node: exp.Expr, bind: Bind) -> Typed:
     """Bind ``to_timestamp(seconds)``, ``epoch_ms(milliseconds)``, ``epoch_ms(ts)`` and ``make_timestamp(microseconds)``."""
     scale = node.args.get("scale")
-    name = {"": "to_timestamp", "3": "epoch_ms", "6": "make_timestamp"}.get(
-        "" if scale is None else scale.name
-    )
+    digits = "" if scale is None else scale.name
+    name = {"": "to_timestamp", "3": "epoch_ms", "6": "make_timestamp"}.get(digits)
     if name is None:
         raise privacy_error(node, "this function is not known here.", "write to_timestamp(seconds).")
     inner = bind(node.this)
@@ -216,9 +217,7 @@ def bind_unix_time(node: exp.Expr, bind: Bind) -> Typed:
         # The inner TRY hides the column's extremes from the planner, as in bind_truncation.
         return Typed(make_try(make_call(name, make_try(inner.node))), BIGINT, bounds, inner.constant)
     if name == "to_timestamp":
-        inner = require_kind(
-            inner, ("INTEGER", "DECIMAL", "DOUBLE"), "to_timestamp takes a number of seconds"
-        )
+        inner = require_kind(inner, NUMBER_KINDS, "to_timestamp takes a number of seconds")
         if isinstance(node.this, exp.Literal) and float(node.this.name) <= _MAX_SECONDS:
             moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=float(node.this.name))
             constant = Typed(exp.Literal.string(f"{moment.isoformat(' ')}+00:00"), TEXT)
@@ -230,26 +229,31 @@ def bind_unix_time(node: exp.Expr, bind: Bind) -> Typed:
     return Typed(_within(number, per_second, make_call(name, number)), TIMESTAMP, None, inner.constant)
 
 
-def bind_make_timestamp(node: exp.Expr, bind: Bind) -> Typed:
-    """Bind make_timestamp(year, month, day, hour, minute, second)."""
+def _bind_parts(node: exp.Expr, keys: Sequence[str], takes: str, needs: str, bind: Bind) -> list[exp.Expr]:
+    """Return the parts of a date or a timestamp as whole numbers, and its seconds as a float."""
     made = []
-    for key in ("year", "month", "day", "hour", "min", "sec"):
+    for key in keys:
         place = node.args.get(key)
         if place is None:
-            raise bind_error(
-                node, "make_timestamp takes a year, a month, a day, an hour, a minute and a second."
-            )
-        kinds = ("INTEGER", "DECIMAL", "DOUBLE") if key == "sec" else ("INTEGER",)
-        typed = require_kind(bind(place), kinds, "a number is needed")
-        missing = make_cast(exp.Null(), DOUBLE if key == "sec" else BIGINT)
-        made.append(
-            missing
-            if typed.type == NULL
-            else cast_to_double(typed)
-            if key == "sec"
-            else cast_fitting(typed, BIGINT)
-        )
+            raise bind_error(node, takes)
+        typed = require_kind(bind(place), NUMBER_KINDS if key == "sec" else ("INTEGER",), needs)
+        made.append(cast_to_double(typed) if key == "sec" else cast_fitting(typed, BIGINT))
+    return made
+
+
+def bind_make_timestamp(node: exp.Expr, bind: Bind) -> Typed:
+    """Bind make_timestamp(year, month, day, hour, minute, second)."""
+    takes = "make_timestamp takes a year, a month, a day, an hour, a minute and a second."
+    needs = "a number is needed"
+    made = _bind_parts(node, ("year", "month", "day", "hour", "min", "sec"), takes, needs, bind)
     return Typed(make_try(make_call("make_timestamp", *made)), TIMESTAMP)
+
+
+def bind_make_date(node: exp.Expr, bind: Bind) -> Typed:
+    """Bind make_date(year, month, day)."""
+    takes, needs = "make_date takes a year, a month and a day.", "a whole number is needed"
+    made = _bind_parts(node, ("year", "month", "day"), takes, needs, bind)
+    return Typed(make_try(make_call("make_date", *made)), DATE)
 
 
 def bind_truncation(node: exp.Expr, bind: Bind) -> Typed:
@@ -304,9 +308,8 @@ def bind_date_sub(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Type
 @binds_calls_of("date_part", 2, "date_part takes a part and a date.")
 def bind_date_part(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:
     """Bind date_part('part', moment)."""
-    if isinstance(arguments[0], exp.Literal) and arguments[0].name.upper() == "EPOCH":
-        return bind_epoch(arguments[1], bind)
-    return bind_part(_unit(arguments[0], _PARTS, node), arguments[1], bind)
+    part, moment = arguments
+    return _bind_named_part(part, moment, node, bind)
 
 
 def bind_time_bucket(node: exp.Expr, bind: Bind) -> Typed:
@@ -391,18 +394,6 @@ def bind_strptime(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Type
     inner = require_kind(bind(arguments[0]), ("TEXT",), "a text is needed")
     made = make_call("try_strptime", inner.node, _format(arguments[1], node))
     return Typed(make_try(made), TIMESTAMP, None, inner.constant)
-
-
-def bind_make_date(node: exp.Expr, bind: Bind) -> Typed:
-    """Bind make_date(year, month, day)."""
-    made = []
-    for key in ("year", "month", "day"):
-        place = node.args.get(key)
-        if place is None:
-            raise bind_error(node, "make_date takes a year, a month and a day.")
-        typed = require_kind(bind(place), ("INTEGER",), "a whole number is needed")
-        made.append(cast_fitting(typed, BIGINT))
-    return Typed(make_try(make_call("make_date", *made)), DATE)
 
 
 # -- distances --------------------------------------------------------------------------------------------------------

@@ -79,6 +79,7 @@ _REGULAR_WEIGHT = 12
 """Nanoseconds for one character of the text and one of the pattern, measured in the worst case."""
 _REGULAR_MEMORY = 2**18
 """The memory of one regular expression's automaton, in characters."""
+_FEWER = "shorten the text by LEFT first, match a regular expression, or use one wildcard in the middle."
 _SHORTER = "shorten the text by LEFT first, take a simpler pattern, or ask the owner for a max_length of the column in the policy."
 
 
@@ -137,14 +138,7 @@ def _tried(left: Typed, pattern: str, star: str, node: exp.Expr) -> Typed:
     if places > 1:
         left = hold(left)
     steps = _WILD_WEIGHT * math.comb(length_of(left) + places, places) * max(1, longest) if places else 0
-    limit_steps(
-        name,
-        steps,
-        node,
-        "shorten the text by LEFT first, match a regular expression, or use one wildcard in the middle."
-        if places > 1
-        else _SHORTER,
-    )
+    limit_steps(name, steps, node, _FEWER if places > 1 else _SHORTER)
     return left
 
 
@@ -206,24 +200,20 @@ def bind_regexp_replace(node: exp.Expr, bind: Bind) -> Typed:
     left = _text(node.this, bind)
     pattern = _expression(node.expression, node)
     by = _pattern_literal(node.args.get("replacement"), "what replaces a pattern", node)
-    if re.fullmatch(r"(?s)(?:[^\\]|\\[0-9\\])*", by) is None or any(
-        int(n) > _groups(pattern.name) for n in re.findall(r"\\([0-9])", by.replace("\\\\", ""))
-    ):
+    named = [int(number) for number in re.findall(r"\\([0-9])", by.replace("\\\\", ""))]
+    known = re.fullmatch(r"(?s)(?:[^\\]|\\[0-9\\])*", by) is not None
+    if not known or max(named, default=0) > _groups(pattern.name):
         raise bind_error(node.args["replacement"], "the replacement names a group that the pattern has not.")
     extra = _flags(node.args.get("modifiers"), node, "g")
     every = any("g" in flags.name for flags in extra)
     left = _searched("regexp_replace", left, pattern.name, node)
     if every and _reads_on(pattern.name):
         limit_steps("regexp_replace with 'g'", 2 * length_of(left) ** 2, node, _SHORTER)
-    length = count_written("regexp_replace", _substituted(length_of(left), by, every), node)
+    # Matches don't overlap, and there may be an empty one between characters.
+    most = length_of(left) * (1 + len(named)) + (length_of(left) + 1 if every else 1) * len(by)
+    length = count_written("regexp_replace", most, node)
     made = make_call("regexp_replace", left.node, pattern, exp.Literal.string(by), *extra)
     return Typed(made, TEXT, None, left.constant, nullable=left.nullable, length=length)
-
-
-def _substituted(length: int, by: str, every: bool) -> int:
-    """Return the result's greatest length: matches don't overlap, and there may be an empty one between characters."""
-    groups = len(re.findall(r"\\[0-9]", by.replace("\\\\", "")))
-    return length * (1 + groups) + (length + 1 if every else 1) * len(by)
 
 
 def _searched(name: str, left: Typed, pattern: str, node: exp.Expr) -> Typed:
@@ -476,22 +466,18 @@ def _is_counted(node: exp.Expr) -> bool:
 def _column(node: exp.Column, scope: ColumnScope) -> Typed:
     if isinstance(node.this, exp.Star):
         raise privacy_error(node, "rows can't be released.", "name the columns that are needed.")
-    unknown: BindError | None = None
     if (parameter := lambdas.take_parameter(node)) is not None:
         return parameter
     try:
         typed = scope.column(node)
-        return (
-            take_presence(typed)
-            if typed.type.kind in ("OTHER", "MAP") and _is_counted(node)
-            else take_value(typed, node)
-        )
-    except BindError as error:
-        unknown = error
-    inside = _field_of_column(node, scope)
-    if inside is None:
-        raise unknown
-    return inside
+        if typed.type.kind in ("OTHER", "MAP") and _is_counted(node):
+            return take_presence(typed)
+        return take_value(typed, node)
+    except BindError:
+        inside = _field_of_column(node, scope)
+        if inside is None:
+            raise
+        return inside
 
 
 def _field_of_column(node: exp.Column, scope: ColumnScope) -> Typed | None:
@@ -628,13 +614,10 @@ def _safe_divide(node: exp.Expr, bind: Bind) -> Typed:
 
 def _case(node: exp.Expr, bind: Bind) -> Typed:
     branches, otherwise = node.args["ifs"], node.args.get("default")
-    if node.this is not None:
-        tests = [
-            operators.bind_comparison(exp.EQ(this=node.this.copy(), expression=branch.this.copy()), bind)
-            for branch in branches
-        ]
-    else:
-        tests = [_truth(branch.this, bind) for branch in branches]
+    tests = [_truth(branch.this, bind) for branch in branches] if node.this is None else []
+    for branch in branches if node.this is not None else ():
+        same = exp.EQ(this=node.this.copy(), expression=branch.this.copy())
+        tests.append(operators.bind_comparison(same, bind))
     places = [branch.args["true"] for branch in branches] + ([otherwise] if otherwise is not None else [])
     values = [bind(place) for place in places]
     met = meet(values, "CASE")
@@ -663,16 +646,12 @@ def _chosen(
         bounds = bounds_of([(value.bounds, value.nullable) for value in known])
     if kind.kind == "INTEGER":
         reach = Bounds.around([(value.span, value.nullable) for value in known])
-    chosen = Typed.made_of(
-        made, kind, values, bounds, nullable=missing or not met.safe, reach=reach, plain=met.plain
-    )
-    length, unchecked = None, False
+    missing = missing or not met.safe
+    chosen = Typed.made_of(made, kind, values, bounds, nullable=missing, reach=reach, plain=met.plain)
     if kind.kind in ("TEXT", "LIST"):
-        length, unchecked = max(map(length_of, values)), any(value.unchecked for value in values)
-    order = find_common_order(values)
-    return replace(
-        chosen, constant=chosen.constant and constant, length=length, unchecked=unchecked, order=order
-    )
+        unchecked = any(value.unchecked for value in values)
+        chosen = replace(chosen, length=max(map(length_of, values)), unchecked=unchecked)
+    return replace(chosen, constant=chosen.constant and constant, order=find_common_order(values))
 
 
 def _if(node: exp.Expr, bind: Bind) -> Typed:
@@ -687,9 +666,8 @@ def _several(name: str, bounds_of: _BoundsOf) -> Callable[[exp.Expr, Bind], Type
         values = [bind(place) for place in places]
         met = meet(values, name.upper())
         if name != "coalesce":
-            require_kind(
-                Typed(node, met.type, place=node), COMPARED_KINDS, f"{name} takes values with an order"
-            )
+            whole = Typed(node, met.type, place=node)
+            require_kind(whole, COMPARED_KINDS, f"{name} takes values with an order")
             refuse_order(values, node)
         missing = all(value.nullable for value in values)
         return _chosen(make_call(name, *met.nodes), met, values, bounds_of, missing)
@@ -708,6 +686,7 @@ def _nullif(node: exp.Expr, bind: Bind) -> Typed:
 
 
 Handler = Callable[[Any, Bind], Typed]
+_JSON_PARTS = (exp.JSONExtract, exp.JSONExtractScalar)
 _TABLE: tuple[tuple[Handler, str | None, tuple[type[exp.Expr], ...]], ...] = (
     (lambda node, bind: _literal(node), None, (exp.Literal,)),
     (lambda node, bind: bind_text(node.name, node), None, (exp.RawString,)),
@@ -750,11 +729,7 @@ _TABLE: tuple[tuple[Handler, str | None, tuple[type[exp.Expr], ...]], ...] = (
     (row_functions.bind_pad, "this expression fill_pattern is_left", (exp.Pad,)),
     (row_functions.bind_list_overlap, "this expression", (exp.ArrayOverlaps, exp.ArrayContainsAll)),
     (bind_cast, "this to safe", (exp.Cast, exp.TryCast)),
-    (
-        documents.bind_json,
-        "this expression only_json_types scalar_only",
-        (exp.JSONExtract, exp.JSONExtractScalar),
-    ),
+    (documents.bind_json, "this expression only_json_types scalar_only", _JSON_PARTS),
     (temporal.bind_extract, "this expression", (exp.Extract,)),
     (lambda node, bind: temporal.bind_epoch(node.this, bind), "this", (exp.TimeToUnix,)),
     (temporal.bind_truncation, "this unit input_type_preserved", (exp.TimestampTrunc, exp.DateTrunc)),
