@@ -33,7 +33,7 @@ from dpsql.binding.values import total_expressions
 from dpsql.binding.values.coercion import refuse_order
 from dpsql.binding.values.declared_values import Declared, check_released, list_values
 from dpsql.binding.values.fixed_point import unify_zeros
-from dpsql.binding.values.sql_types import Type, Typed
+from dpsql.binding.values.sql_types import Type, Typed, make_cast
 from dpsql.catalogue.aggregate_names import BLOCK_CALLS
 from dpsql.catalogue.row_names import CALLED_FUNCTIONS, FILLING_FUNCTIONS, NOT_LISTED
 from dpsql.errors import BindError, PrivacyError
@@ -47,6 +47,7 @@ from dpsql.language.dialect import (
     privacy_error,
     remove_modes,
     span_of,
+    table_named,
     to_sql,
 )
 from dpsql.language.labels import show_label_types
@@ -504,28 +505,28 @@ class PerBlockQuery:
     def _block(self, relation: Relation, alias: exp.Expr) -> exp.Expr:
         """Return the block's rows of a private relation; repeated mentions are read once."""
         self.private.append(relation)
-        items, kept = [f"{self.number(relation, relation.unit)} AS block"], []
+        items, kept = [f"{self.number(relation, relation.unit)} AS block"], list[exp.Expr]()
         columns: list[tuple[str, str]] = []
         for f in relation.fields:
             kind = _lent_as(f.typed.type)
             if kind is None or (self._names is not None and fold(f.name) not in self._names):
                 continue
-            name = to_sql(exp.to_identifier(f.name, quoted=True))
+            name = exp.column(f.name, quoted=True)
             sql = to_sql(unify_zeros(f.typed).node)  # ties have no order to sort by
             back = kind == f.typed.type.sql
             items.append(f"{sql if back else f'CAST({sql} AS VARCHAR)'} AS {column_name(len(columns))}")
-            kept.append(f"{name if back else f'CAST({name} AS {f.typed.type.sql})'} AS {name}")
+            kept.append(exp.alias_(name if back else make_cast(name, f.typed.type), f.name, quoted=True))
             columns.append((f.name, kind))
         if not columns:  # only the existence of rows matters
             items.append(f"TRUE AS {column_name(0)}")
-            kept, columns = ["present"], [("present", "BOOLEAN")]
+            kept, columns = [exp.column("present")], [("present", "BOOLEAN")]
         text = f"SELECT {', '.join(items)} FROM {to_sql(self._source(relation))}{self.turns(relation, relation.unit)}"
         if relation.unit is not None:
             text += f" WHERE {to_sql(relation.unit)} IS NOT NULL"
-        name = self.binder.name("rows")
-        self.rows.append(BlockRows(name, text, tuple(columns)))
+        rows = self.binder.name("rows")
+        self.rows.append(BlockRows(rows, text, tuple(columns)))
         self.binder.lent_inputs.update(dict.fromkeys(relation.inputs))
-        inner: exp.Expr = parse_fragment(f"SELECT {', '.join(kept)} FROM {name}")
+        inner = exp.Select(expressions=kept).from_(table_named(rows), copy=False)
         return exp.Subquery(this=inner, alias=alias.copy())
 
 

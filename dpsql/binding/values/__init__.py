@@ -3,9 +3,8 @@
 sql_types.py          SQL types, and typed expressions with public bounds
 total_expressions.py  binds an expression; patterns
 operators.py          arithmetic and comparison
-row_functions.py      row functions by their signatures; lists
+row_functions.py      row functions by their signatures; lists, lambdas over lists, comprehensions
 documents.py          JSON texts and maps
-lambdas.py            lambdas over lists, comprehensions
 temporal.py           dates, times and intervals
 coercion.py           types that may meet, and casts
 exits.py              the form in which values leave the engine

@@ -24,7 +24,7 @@ from typing import Any, Protocol
 
 from sqlglot import exp
 
-from dpsql.binding.values import documents, lambdas, operators, row_functions, temporal
+from dpsql.binding.values import documents, operators, row_functions, temporal
 from dpsql.binding.values.coercion import (
     COMPARED_KINDS,
     Bind,
@@ -466,7 +466,7 @@ def _is_counted(node: exp.Expr) -> bool:
 def _column(node: exp.Column, scope: ColumnScope) -> Typed:
     if isinstance(node.this, exp.Star):
         raise privacy_error(node, "rows can't be released.", "name the columns that are needed.")
-    if (parameter := lambdas.take_parameter(node)) is not None:
+    if (parameter := row_functions.take_parameter(node)) is not None:
         return parameter
     try:
         typed = scope.column(node)
@@ -697,8 +697,8 @@ _TABLE: tuple[tuple[Handler, str | None, tuple[type[exp.Expr], ...]], ...] = (
     (_field, None, (exp.Dot,)),
     (row_functions.bind_element, "this expressions offset safe", (exp.Bracket,)),
     (row_functions.bind_list, "expressions value_constructor", (exp.Array,)),
-    (lambdas.bind_lambda, "this expression", (exp.ArrayFilter, exp.Transform)),
-    (lambdas.bind_comprehension, "this expression iterator condition", (exp.Comprehension,)),
+    (row_functions.bind_lambda, "this expression", (exp.ArrayFilter, exp.Transform)),
+    (row_functions.bind_comprehension, "this expression iterator condition", (exp.Comprehension,)),
     (row_functions.bind_split, "this expression", (exp.Split,)),
     (_connect, None, (exp.And, exp.Or)),
     (_not, None, (exp.Not,)),
