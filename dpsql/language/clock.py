@@ -106,7 +106,6 @@ def _name_clock(node: exp.Expr) -> str:
 
 
 def _write_clock(name: str, now: datetime.datetime) -> exp.Expr:
-    """Return the literal of a call's value."""
     kind, local = CLOCKS[name], now.replace(tzinfo=None)
     texts = {"DATE": local.date().isoformat(), "TIME": local.time().isoformat()}
     text = texts.get(kind.split()[0], local.isoformat(" "))

@@ -444,7 +444,6 @@ def to_sql(tree: exp.Expr) -> str:
 
 
 def _find_unwritten(tree: exp.Expr) -> exp.Expr:
-    """Return the innermost node that can't be written."""
     for child in tree.iter_expressions():
         try:
             write_whole(child)

@@ -98,7 +98,6 @@ def _find_line(tokens: list[Token], i: int, text: str, levels: list[_Level]) -> 
 
 
 def _begins_clause(tokens: list[Token], i: int) -> bool:
-    """Return whether a clause or a join begins at a token."""
     token, before = tokens[i], tokens[i - 1]
     if token.token_type == TokenType.FROM:
         return before.token_type != TokenType.DISTINCT or tokens[i - 2].text.upper() not in ("IS", "NOT")

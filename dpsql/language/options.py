@@ -237,7 +237,6 @@ NONNEGATIVE = "NONNEGATIVE"
 
 @reads("consistent")
 def _consistent(node: exp.Expr, what: str) -> bool | str:
-    """Read TRUE, FALSE or NONNEGATIVE."""
     if isinstance(node, exp.Column | exp.Var | exp.Literal) and node.name.upper() == NONNEGATIVE:
         return NONNEGATIVE
     if not isinstance(node, exp.Boolean):

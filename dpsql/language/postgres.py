@@ -104,12 +104,11 @@ _NAMES_OF = {
     "REGPROCEDURE": "'-'",
 }
 _NUMBERS_OF = {"REGCLASS": "to_regclass", "REGTYPE": "to_regtype", "REGNAMESPACE": "to_regnamespace"}
-_TYPES = {
-    "OID": "BIGINT", "NAME": "VARCHAR", "CHAR": "VARCHAR", "TEXT": "VARCHAR", "XID": "VARCHAR", "CSTRING": "VARCHAR",
-    "INT2VECTOR": "BIGINT[]", "OIDVECTOR": "BIGINT[]", "ACLITEM": "VARCHAR", "INFORMATION_SCHEMA.SQL_IDENTIFIER": "VARCHAR",
-    "SQL_IDENTIFIER": "VARCHAR", "CARDINAL_NUMBER": "INTEGER", "CHARACTER_DATA": "VARCHAR", "YES_OR_NO": "VARCHAR",
-    "PG_NODE_TREE": "VARCHAR", "REGCONFIG": "VARCHAR", "PG_LSN": "VARCHAR",
-}  # fmt: skip
+_TEXTS = (
+    "NAME CHAR TEXT XID CSTRING ACLITEM SQL_IDENTIFIER CHARACTER_DATA YES_OR_NO PG_NODE_TREE REGCONFIG PG_LSN"
+)
+_TYPES = dict.fromkeys((*_TEXTS.split(), "INFORMATION_SCHEMA.SQL_IDENTIFIER"), "VARCHAR")
+_TYPES |= {"OID": "BIGINT", "INT2VECTOR": "BIGINT[]", "OIDVECTOR": "BIGINT[]", "CARDINAL_NUMBER": "INTEGER"}
 _PRIVILEGES = ("SELECT", "USAGE", "CONNECT")
 _OPERATORS: dict[str, Callable[[exp.Expr, exp.Expr], exp.Expr]] = {
     "~": lambda a, b: exp.Anonymous(this="regexp_matches", expressions=[a, b]),
@@ -362,7 +361,6 @@ def _write_calls(tree: exp.Expr, facts: SessionFacts) -> None:
 
 
 def _put_row(table: exp.Expr, value: exp.Expr, name: str) -> None:
-    """Replace an item of FROM by one row with a value."""
     alias = table.alias or name
     row = exp.Select(expressions=[exp.alias_(value, alias)])
     table.replace(exp.Subquery(this=row, alias=exp.TableAlias(this=exp.to_identifier(alias))))

@@ -70,7 +70,6 @@ def read_head(tokens: list[Token], params: Mapping[str, object]) -> tuple[str, i
 
 
 def _token_at(tokens: Sequence[Token], at: int) -> Token:
-    """Return the token at an index, or the last one."""
     return tokens[min(at, len(tokens) - 1)]
 
 
@@ -425,7 +424,6 @@ _SETTING = "the only setting is intervals, by which their ends are columns of th
 
 
 def _set(tokens: list[Token], text: str, span: Span) -> Statement:
-    """Read ``SET intervals = 'columns'`` and ``RESET intervals``."""
     words = [token.text.lower() for token in tokens]
     if words == ["reset", "intervals"]:
         return Statement("set", text, span, name="off")
@@ -598,11 +596,9 @@ _OTHERWISE_AFTER = {"FROM": TokenType.DISTINCT, "OFFSET": TokenType.WITH, "EXCEP
 _OF_SELECT = "with_ expressions distinct from_ joins where group having qualify windows order limit offset sample into mode"
 _KNOWN = frozenset(_OF_SELECT.split())
 """The clauses that a SELECT may have; INTO is refused elsewhere, with a hint."""
-_FOREIGN = {
-    "cluster": "CLUSTER BY", "distribute": "DISTRIBUTE BY", "sort": "SORT BY", "connect": "CONNECT BY",
-    "laterals": "LATERAL VIEW", "locks": "LOCK", "hint": "a hint", "match": "MATCH_RECOGNIZE",
-    "prewhere": "PREWHERE", "kind": "SELECT AS", "operation_modifiers": "this word after SELECT",
-}  # fmt: skip
+_FOREIGN = {word: f"{word.upper()} BY" for word in ("cluster", "distribute", "sort", "connect")}
+_FOREIGN |= {"laterals": "LATERAL VIEW", "locks": "LOCK", "hint": "a hint", "match": "MATCH_RECOGNIZE"}
+_FOREIGN |= {"prewhere": "PREWHERE", "kind": "SELECT AS", "operation_modifiers": "this word after SELECT"}
 _OF_A_SELECT = ("where", "group", "having", "qualify", "windows")
 _JOINED = ("kind", "match")
 """Keys of a set operation with SQL text: EXCEPT ALL, BY NAME ON (k)."""
@@ -628,7 +624,6 @@ def check_clause_order(tokens: list[Token]) -> None:
 
 
 def _clause(tokens: list[Token], i: int) -> str | None:
-    """Return the clause or the set operation that a token begins."""
     word = _WORDS.get(tokens[i].token_type)
     if word is not None and i and tokens[i - 1].token_type == _OTHERWISE_AFTER.get(word):
         return None

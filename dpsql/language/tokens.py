@@ -158,7 +158,6 @@ def _double_quoted(text: str) -> str | None:
 
 
 def _find_unfinished(text: str) -> Span | None:
-    """Return the start of an unfinished quote or comment."""
     open_ = ((at, at + len(sign)) for sign, at, end in _find_stretches(text) if end < 0 and sign != "--")
     return next(open_, None)
 
@@ -265,7 +264,6 @@ def _check(tokens: list[Token], text: str) -> None:
 
 
 def _check_number(token: Token) -> None:
-    """Refuse a number too long to be read."""
     if len(token.text) > MAX_DIGITS:
         what = f"this number has {len(token.text):,} characters, and {MAX_DIGITS} are the most."
         raise token_error(token, what, "leave digits out.")

@@ -21,17 +21,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dpsql.lock.facts import Value
-from dpsql.lock.tree import refuse
+from dpsql.lock.tree import RANGES, refuse
 
+Node = Mapping[str, Any]
+"""A node or a type of DuckDB's plan."""
 _MOST = 10**38 - 1
 MOST_OF_ONE = 1 << 92
 """The most that one row may add to a sum: over 2**34 rows it has at most 38 digits."""
 _WIDE = ("HUGEINT", "UHUGEINT")
-_PLAIN = frozenset((
-    "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "FLOAT", "DOUBLE",
-    "DECIMAL", "VARCHAR", "CHAR", "ENUM", "UUID", "DATE", "TIME", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS",
-    "TIMESTAMP WITH TIME ZONE", "BLOB", "INTERVAL", "NULL", "SQLNULL",
-))  # fmt: skip
+_EXPORTED = """
+BOOLEAN TINYINT SMALLINT INTEGER BIGINT UTINYINT USMALLINT UINTEGER UBIGINT FLOAT DOUBLE DECIMAL VARCHAR CHAR ENUM UUID DATE
+TIME TIMESTAMP TIMESTAMP_S TIMESTAMP_MS TIMESTAMP_NS BLOB INTERVAL NULL SQLNULL
+"""
+_PLAIN = frozenset(_EXPORTED.split()) | {"TIMESTAMP WITH TIME ZONE"}
 """Types whose every value can be exported. An interval's microseconds may overflow, which raises no error."""
 
 
@@ -46,12 +48,11 @@ def fits_38_digits(value: Value) -> bool:
         return False
     if value.step is not None:
         return max(-value.step[0], value.step[1]) <= MOST_OF_ONE
-    return (value.weight is not None and value.weight <= MOST_OF_ONE) or (
-        value.total is not None and value.total <= MOST_OF_ONE
-    )
+    moves = (move for move in (value.weight, value.total) if move is not None)
+    return any(move <= MOST_OF_ONE for move in moves)
 
 
-def list_wide_outputs(outputs: Iterable[tuple[str, Mapping[str, Any]]]) -> frozenset[str]:
+def list_wide_outputs(outputs: Iterable[tuple[str, Node]]) -> frozenset[str]:
     """Return the outputs that are 128-bit integers, which may have more than 38 digits.
 
     Args:
@@ -66,7 +67,7 @@ def list_wide_outputs(outputs: Iterable[tuple[str, Mapping[str, Any]]]) -> froze
     return frozenset(wide)
 
 
-def _leaves(kind: Mapping[str, Any]) -> bool:
+def _leaves(kind: Node) -> bool:
     info = kind.get("type_info") or {}
     if kind.get("id") in ("LIST", "ARRAY", "MAP"):
         return _leaves(info.get("child_type") or {})
@@ -75,16 +76,12 @@ def _leaves(kind: Mapping[str, Any]) -> bool:
     return kind.get("id") in _PLAIN
 
 
-Node = Mapping[str, Any]
 Plan = Callable[[str], str]
 """DuckDB's bound plan of a text as JSON, without optimizations."""
 
 _WRITTEN = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\bCAST\(""")
-_BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64, "HUGEINT": 128}
-_WHOLE = {name: (-(1 << bits - 1), (1 << bits - 1) - 1) for name, bits in _BITS.items()}
-_WHOLE |= {f"U{name}": (0, (1 << bits) - 1) for name, bits in _BITS.items()}
 _FLOATS = ("FLOAT", "DOUBLE")
-_WRITABLE = frozenset(("BOOLEAN", "UUID", "ENUM", "DATE", "INTERVAL", "DECIMAL", "CHAR", *_FLOATS, *_WHOLE))
+_WRITABLE = frozenset(("BOOLEAN", "UUID", "ENUM", "DATE", "INTERVAL", "DECIMAL", "CHAR", *_FLOATS, *RANGES))
 """Types whose every value has a text. Times and timestamps out of range, which files may have, have none."""
 _NESTED = ("STRUCT", "TUPLE")
 
@@ -101,7 +98,7 @@ def prove_casts(text: str, plan: Plan) -> list[tuple[str, Node]]:
             details = node.get("function_data") or node  # DuckDB 1.5: in the node itself
             child, target = _operand(node), node["return_type"]
             if not details.get("try_cast") and not _fits(child, target):
-                refuse(f"a cast of {_name(child)} to {_word(target)} that DuckDB adds, and that may fail")
+                refuse(f"a cast of {_name(child)} to {target.get('id')} that DuckDB adds, and that may fail")
         elif node.get("type") == "BOUND_FUNCTION":
             _check_call(str(node.get("name") or node["qname"]["path"][-1]), node.get("children") or [])
     return outputs
@@ -121,7 +118,6 @@ _LISTED = ("names", "returned_types")
 
 
 def _list_nodes(plan: object) -> Iterator[Node]:
-    """Yield all nodes of a plan."""
     stack = [plan]
     while stack:
         node = stack.pop()
@@ -134,11 +130,12 @@ def _list_nodes(plan: object) -> Iterator[Node]:
 
 
 _NO_DATES = frozenset(("TIME", "TIME_NS", "TIME WITH TIME ZONE", "INTERVAL"))
-_OF_DATES = frozenset((
-    "era", "century", "decade", "millennium", "year", "isoyear", "quarter", "month", "week", "weekofyear", "yearweek", "day",
-    "dayofmonth", "dayofweek", "weekday", "isodow", "dayofyear", "julian", "dayname", "monthname", "last_day", "timezone",
-    "timezone_hour", "timezone_minute", "date_diff", "datediff", "date_sub", "datesub", "date_trunc", "datetrunc",
-))  # fmt: skip
+_PARTS_OF_DATES = """
+era century decade millennium year isoyear quarter month week weekofyear yearweek day dayofmonth dayofweek weekday isodow
+dayofyear julian dayname monthname last_day timezone timezone_hour timezone_minute date_diff datediff date_sub datesub
+date_trunc datetrunc
+"""
+_OF_DATES = frozenset(_PARTS_OF_DATES.split())
 """Functions of dates. Of those that read a time or an interval too, some fail for one."""
 _OF_CLOCKS = frozenset(("hour", "minute", "second", "millisecond", "microsecond", "epoch"))
 """The parts that a time and an interval have."""
@@ -173,8 +170,8 @@ def _is_above_zero(width: Node) -> bool:
 
 def _fits(child: Node, target: Node) -> bool:
     """Return whether every value of an operand has a cast to a type."""
-    if (count := _read_count(child)) is not None and target.get("id") in (*_WHOLE, *_FLOATS):
-        least, most = _WHOLE.get(target["id"], (-(10**9), 10**9))
+    if (count := _read_count(child)) is not None and target.get("id") in (*RANGES, *_FLOATS):
+        least, most = RANGES.get(target["id"], (-(10**9), 10**9))
         return least <= count <= most
     if child.get("expression_class") != "BOUND_CONSTANT":
         return is_total(child.get("return_type") or {}, target)
@@ -187,11 +184,11 @@ def _fits(child: Node, target: Node) -> bool:
     name, info = kind.get("id"), kind.get("type_info") or {}
     if target.get("id") == "BOOLEAN":  # DuckDB 1.5 reads TRUE and FALSE as casts of these texts
         return value in ("t", "f")
-    if not isinstance(value, int) or isinstance(value, bool) or name not in (*_WHOLE, "DECIMAL"):
+    if not isinstance(value, int) or isinstance(value, bool) or name not in (*RANGES, "DECIMAL"):
         return False
     scale = int(info.get("scale", 0)) if name == "DECIMAL" else 0
-    if target.get("id") in _WHOLE:
-        low, high = _WHOLE[target["id"]]
+    if target.get("id") in RANGES:
+        low, high = RANGES[target["id"]]
         return bool(low * 10**scale <= value <= high * 10**scale)
     if target.get("id") == "DECIMAL":
         before, after = _digits(target)
@@ -235,13 +232,13 @@ def is_total(source: Node, target: Node) -> bool:
     if other == "VARCHAR":
         return name in _WRITABLE and not _is_json(target)
     if name == "BOOLEAN":
-        return other in (*_WHOLE, *_FLOATS)
+        return other in (*RANGES, *_FLOATS)
     if other in _FLOATS:
-        return name in ("FLOAT", "DECIMAL") or (name in _WHOLE and (name, other) != ("UHUGEINT", "FLOAT"))
-    if name in _WHOLE:
-        low, high = _WHOLE[name]
-        if other in _WHOLE:
-            least, most = _WHOLE[other]
+        return name in ("FLOAT", "DECIMAL") or (name in RANGES and (name, other) != ("UHUGEINT", "FLOAT"))
+    if name in RANGES:
+        low, high = RANGES[name]
+        if other in RANGES:
+            least, most = RANGES[other]
             return least <= low and high <= most
         return other == "DECIMAL" and max(-low, high) < 10 ** _digits(target)[0]
     return False
@@ -275,8 +272,4 @@ def _digits(kind: Node) -> tuple[int, int]:
 
 def _name(child: Node) -> str:
     kind = child.get("return_type") or (child.get("value") or {}).get("type") or {}
-    return _word(kind)
-
-
-def _word(kind: Node) -> str:
     return str(kind.get("id"))

@@ -69,7 +69,6 @@ def _drop_nothing(node: Node) -> Node:
 
 
 def _only(node: Node, known: Iterable[str]) -> None:
-    """Refuse other fields than these."""
     for key in node:
         if key not in ("class", "type", *known):
             refuse(f"{node.get('type')} with {key}")
@@ -330,7 +329,6 @@ def _function(node: Node) -> Expr:
 
 
 def _arguments(node: Node) -> tuple[tuple[Expr, ...], tuple[str, ...]]:
-    """Read the arguments and their names."""
     pairs = [(item["expression"], item.get("name", "")) for item in node.get("arguments", ())]
     pairs = pairs or [(item, item.get("alias", "")) for item in node.get("children", ())]
     return _exprs(item for item, _ in pairs), tuple(name for _, name in pairs)

@@ -18,10 +18,9 @@ from fractions import Fraction
 
 from dpsql.lock import tree
 from dpsql.lock.facts import Kind, Number, Relation, Set, Symbol, Symbols, Value, add, least, times
-from dpsql.lock.tree import AGGREGATES, Call, Expr, Literal, Ref, Window, integer, refuse
+from dpsql.lock.tree import AGGREGATES, RANGES, Call, Expr, Literal, Ref, Window, integer, refuse
 
-_BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64, "HUGEINT": 128}
-WHOLE = frozenset({*_BITS, *(f"U{name}" for name in _BITS)})
+WHOLE = frozenset(RANGES)
 NARROW = WHOLE - {"HUGEINT", "UHUGEINT"}
 _EVEN: frozenset[object] = frozenset()
 _ODD: frozenset[object] = frozenset({"one"})
@@ -30,24 +29,15 @@ _SURE = frozenset(
 )
 
 
-def lower(items: Iterable[Number]) -> Number:
-    """Return the least number; None if one is unknown."""
-    known = [*items]
-    return None if None in known else min((i for i in known if i is not None), default=None)
-
-
 def upper(items: Iterable[Number]) -> Number:
     """Return the greatest number; None if one is unknown."""
     known = [*items]
     return None if None in known else max((i for i in known if i is not None), default=None)
 
 
-def find_ends(kind: str) -> tuple[Number, Number]:
-    """Return the least and the greatest integer of a type; None for other types."""
-    if kind not in WHOLE:
-        return None, None
-    bits = _BITS[kind.removeprefix("U")]
-    return (0, 2**bits - 1) if kind[0] == "U" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+def lower(items: Iterable[Number]) -> Number:
+    """Return the least number; None if one is unknown."""
+    return times(upper(times(i, -1) for i in items), -1)
 
 
 def any_of(values: Sequence[Value], symbol: Symbol) -> Value:
@@ -73,11 +63,8 @@ def cast(value: Value, symbol: Symbol, kind: str, attempt: bool) -> Value:
 
 
 def _holds(kind: str, value: Value) -> bool:
-    """Return whether an integer type has every value between the bounds."""
-    low, high = find_ends(kind)
-    if low is None or high is None or value.low is None or value.high is None:
-        return False
-    return low <= value.low <= value.high <= high
+    low, high = RANGES[kind]
+    return value.low is not None and value.high is not None and low <= value.low <= value.high <= high
 
 
 def literal(node: Literal, symbol: Symbol) -> Value:
@@ -147,7 +134,6 @@ def _minus(args: Sequence[Value], made: Value) -> Value:
 
 
 def _negative(value: Value) -> Value:
-    """Return the negated value."""
     low, high = _scaled(value.low, value.high, -1)
     both = (value.times, value.besides)
     first, second = (None if one is None else (one[0], *_scaled(*one[1:], -1)) for one in both)
@@ -156,7 +142,6 @@ def _negative(value: Value) -> Value:
 
 
 def _scaled(low: Number, high: Number, by: int) -> tuple[Number, Number]:
-    """Return the bounds of a multiple of a value."""
     ends = times(low, by), times(high, by)
     return ends if by >= 0 else ends[::-1]
 
@@ -409,7 +394,6 @@ def _distance(window: Window) -> int:
 
 
 def _determined_by(order: Sequence[Symbol], symbols: Symbols) -> Set:
-    """Return the columns that a place in an order determines."""
     return frozenset().union(*map(symbols.determined_by, order))
 
 
@@ -725,7 +709,6 @@ class Expressions:
                     made.total = times(relation.facts.budgets.get(symbol), max(abs(low), abs(high)))
 
     def _keyed(self, node: Call, env: Env) -> bool:
-        """Return whether a sum's FILTER reads only the cells' key."""
         parts = [] if node.where is None else [*tree.refs(node.where)]
         return all(env.find(ref).symbol in env.relation.key for ref in parts)
 

@@ -305,7 +305,6 @@ class Relation:
 
 
 def _rename(given: Thing, fresh: Callable[[Symbol], Symbol]) -> Thing:
-    """Return a structure with all its symbols replaced."""
     made: object = given
     if isinstance(given, Symbol):
         made = fresh(given)

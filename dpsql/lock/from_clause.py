@@ -267,7 +267,6 @@ def same_type(a: str, b: str) -> bool:
 
 
 def _crossed(a: Relation, b: Relation) -> list[frozenset[Symbol]]:
-    """Return the unique keys of pairs of rows."""
     return [x | y for x in a.unique for y in b.unique]
 
 
@@ -369,7 +368,6 @@ class Sources:
         return env.relation
 
     def _is_lateral(self, leaf: tree.Source, leaves: list[tree.Source]) -> bool:
-        """Return whether a FROM item refers to the others."""
         match leaf:
             case tree.Made(args=args):
                 return any(tree.has(arg, lambda n: isinstance(n, Ref)) for arg in args)
@@ -567,7 +565,6 @@ class Sources:
         return made
 
     def _made(self, node: tree.Made) -> Relation:
-        """Derive a range, or the elements of a constant list."""
         if node.name not in tree.TABLES or node.name in self.known.macros or len(node.columns) != 1:
             refuse("a table function")
         for item in node.args:
@@ -595,7 +592,6 @@ class Sources:
 
 
 def _output(columns: Mapping[str, Value]) -> dict[Ref, Value]:
-    """Return the columns of a result, which have no alias."""
     return {Ref("", name): value for name, value in columns.items()}
 
 

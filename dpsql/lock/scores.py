@@ -417,7 +417,6 @@ class _Prover:
         return alias in self.leaves and self.leaves[alias].kind == Kind.PUBLIC
 
     def _is_public(self, node: Expr) -> bool:
-        """Return whether an expression reads only public relations."""
         beyond = tree.Subquery | tree.Window | tree.Parameter | tree.Varied
         return not tree.has(node, lambda n: isinstance(n, beyond)) and all(
             self._of_public(ref.table) for ref in tree.refs(node)
@@ -547,7 +546,6 @@ class _Prover:
             yield Call(name, (x, end))
 
     def _scans(self, query: tree.Query, seen: set[str]) -> Iterator[tree.Select]:
-        """Yield the queries over private rows that a query reads."""
         if isinstance(query, tree.Union):
             for part in query.parts:
                 yield from self._scans(part, seen)
@@ -657,7 +655,6 @@ def _conditions_over(query: tree.Select, present: str | None = None) -> list[str
 
 
 def _scan(query: tree.Select) -> tuple[str, ...]:
-    """Return the only relation that a query reads."""
     return query.source.path if isinstance(query.source, tree.Table) else refuse(_UNBOUNDED)
 
 
@@ -669,7 +666,6 @@ def _conditions(source: tree.Source | None) -> Iterator[Expr]:
 
 
 def _all_conditions(query: tree.Select) -> Iterator[Expr]:
-    """Yield the conditions of FROM and WHERE."""
     yield from _conditions(query.source)
     yield from conjuncts(query.where)
 

@@ -330,7 +330,6 @@ class _Reader:
         return Call("try", (made,)) if isinstance(node, _ATTEMPTS) else made
 
     def _called(self, node: exp.Expr, shape: Shape) -> Call:
-        """Read a function or an aggregate, which may have DISTINCT."""
         name, parts, unsaid = shape
         refuse_other_parts(node, *parts, *unsaid)
         distinct = len(parts) == 1 and isinstance(node.this, exp.Distinct)
@@ -596,7 +595,6 @@ def read_spark(text: str, paths: Paths, salt: int | None = None) -> tree.Query:
 
 
 def _placed(order: Order, items: Sequence[tuple[str, Expr]]) -> Order:
-    """Resolve a position in ORDER BY."""
     place = integer(order.by)
     if place is None:
         return order
@@ -657,7 +655,6 @@ def _names(node: Expr, alias: str) -> bool:
 
 
 def _moved(node: Expr, old: str, new: str) -> Expr:
-    """Return an expression with one relation's columns replaced by another's."""
 
     def move(ref: Ref) -> Ref:
         return Ref(new, ref.name) if ref.table == old else refuse("a key of something else")

@@ -312,7 +312,6 @@ def varied(given: object) -> set[str]:
 
 
 def _nodes(given: object) -> Iterator[object]:
-    """Yield all nodes of a tree, also in subqueries."""
     if given.__class__.__module__ == __name__:
         yield given
         given = tuple(getattr(given, name) for name in given.__slots__)  # type: ignore[attr-defined]
@@ -359,6 +358,10 @@ def present(node: Expr) -> Expr | None:
     return None
 
 
+_BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64, "HUGEINT": 128}
+RANGES = {name: (-(1 << bits - 1), (1 << bits - 1) - 1) for name, bits in _BITS.items()}
+RANGES |= {f"U{name}": (0, (1 << bits) - 1) for name, bits in _BITS.items()}
+"""The least and the greatest integer of each type."""
 _WINDOWS = "row_number rank dense_rank percent_rank cume_dist ntile lag lead first_value last_value nth_value first last"
 _OPERATORS = """
 -> ->> + - * / // % ** ^ & && | << >> || ~ ~~ !~~ ~~* !~~* ~~~ @ ! = <> < > <= >= and or not in between case coalesce try nullif

@@ -348,7 +348,6 @@ class PtrBlock(AggregatingBlock):
 
 
 def _name_other(node: exp.Expr) -> str:
-    """Return the name of an aggregate; '' for another node."""
     call = opt.call_of(node)
     if call is not None and call.name in NOISY_AGGREGATES:
         return call.name

@@ -117,10 +117,8 @@ class StableBlock(NoisyBlock):
 
     def bind(self) -> None:
         if has_sets(self.select):
-            hint, group = (
-                "write one SELECT for each grouping set, or SELECT WITH DP.",
-                self.select.args["group"],
-            )
+            hint = "write one SELECT for each grouping set, or SELECT WITH DP."
+            group = self.select.args["group"]
             raise privacy_error(group, "STABLE has no grouping sets.", hint, around=self.select)
         super().bind()
 

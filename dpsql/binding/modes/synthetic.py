@@ -153,7 +153,6 @@ class SyntheticBlock(NoisyBlock):
             raise bind_error(self.select.expressions[MAX_COLUMNS], many, "name fewer columns.")
 
     def _find_values(self, pair: tuple[GroupKey, Typed]) -> PublicGroups:
-        """Return the public values of a column; PrivacyError if it has none, or too many."""
         key, typed = pair
         place = self.key_sources[key.name]
         found = find_public_groups(self, [pair], MAX_COLUMN_VALUES)

@@ -98,7 +98,7 @@ def find_ends(node: exp.Expr, known: Known, level: float) -> EndPair | None:
                 return None
             found[key] = _widen(ends, factor, ends.step)
     pair = _read(node, lambda leaf: found[_identify(leaf)])
-    return None if pair is None else (_as_double(pair[0]), _as_double(pair[1]))
+    return None if pair is None else (as_double(pair[0]), as_double(pair[1]))
 
 
 TIME_END = "dpsql_moment"
@@ -319,7 +319,7 @@ def _call(kind: type[exp.Expr], node: exp.Expr) -> exp.Expr:
 
 def _operate(kind: type[exp.Expr], left: exp.Expr, right: exp.Expr) -> exp.Expr:
     """Return an operation over two fresh expressions, without the copies that a long sum would make at each step."""
-    made = kind(this=_as_double(left), expression=_as_double(right))
+    made = kind(this=as_double(left), expression=as_double(right))
     if kind is exp.Div:
         made.set("typed", False)
         made.set("safe", True)
@@ -338,7 +338,8 @@ def _paren(node: exp.Expr) -> exp.Expr:
     return exp.Paren(this=node)
 
 
-def _as_double(node: exp.Expr) -> exp.Expr:
+def as_double(node: exp.Expr) -> exp.Expr:
+    """Return a number as a double."""
     return exp.Cast(this=node, to=_DOUBLE.copy())
 
 

@@ -15,13 +15,19 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from dpsql.binding.public.interval_ends import ColumnEnds, Known, Leaf, find_ends, is_exact, is_moment_end
+from dpsql.binding.public.interval_ends import (
+    ColumnEnds,
+    Known,
+    Leaf,
+    as_double,
+    find_ends,
+    is_exact,
+    is_moment_end,
+)
 from dpsql.binding.public.traced_columns import PublicColumns
 from dpsql.binding.relations.own_names import MakeName
 from dpsql.binding.relations.relation import column, fold
 from dpsql.language.dialect import bind_error
-
-_DOUBLE = exp.DataType.build("DOUBLE", dialect="duckdb")
 
 
 def write_json_report(name: str, confidence: float) -> exp.Expr:
@@ -191,7 +197,7 @@ def _is_rounded(shapes: Shapes, select: exp.Select, total: exp.Expr, named: exp.
 
 def _no_number(argument: exp.Expr) -> exp.Expr:
     """Return NULL, as an expression that fails if the argument would."""
-    never = exp.If(this=exp.false(), true=exp.Cast(this=argument.copy(), to=_DOUBLE.copy()))
+    never = exp.If(this=exp.false(), true=as_double(argument.copy()))
     return exp.Case(ifs=[never])
 
 
@@ -383,8 +389,7 @@ class _Carrier:
             for side, end in zip(sides, ends, strict=True):
                 nodes = end[1:] if end is not None else (exp.Null(), exp.Null())
                 for shown, node in zip(pair, nodes, strict=True):
-                    as_double = exp.Cast(this=node.copy(), to=_DOUBLE.copy())
-                    side.append("expressions", exp.alias_(as_double, shown, quoted=True))
+                    side.append("expressions", exp.alias_(as_double(node.copy()), shown, quoted=True))
             self.shown[key] = (real, *pair)
         return self.shown[key]
 

@@ -19,7 +19,7 @@ from functools import cached_property
 
 from sqlglot import exp
 
-from dpsql.binding.public.interval_ends import ColumnEnds
+from dpsql.binding.public.interval_ends import ColumnEnds, as_double
 from dpsql.binding.public.traced_columns import FIRST, LAST, PublicColumns, ReleasedColumn, list_facts
 from dpsql.binding.relations.own_names import MakeName
 from dpsql.binding.relations.relation import column, fold
@@ -258,7 +258,6 @@ MAX_WINDOWS = 8
 """The most windows of a statement with intervals: each reads relations of half widths."""
 MAX_TABLES = 16
 """The most relations of half widths in a statement."""
-_DOUBLE = exp.DataType.build("DOUBLE", dialect="duckdb")
 
 
 @dataclass
@@ -324,7 +323,7 @@ class WindowEnds:
         widths = exp.Select(expressions=[column(WIDTHS_COLUMN)])
         listed = widths.from_(table_named(found.relation), copy=False)
         width = exp.Anonymous(this="list_extract", expressions=[exp.Subquery(this=listed), place])
-        middle = exp.Cast(this=node.copy(), to=_DOUBLE.copy())
+        middle = as_double(node.copy())
         low, high = (kind(this=middle.copy(), expression=width.copy()) for kind in (exp.Sub, exp.Add))
         return ColumnEnds(exp.Paren(this=low), exp.Paren(this=high))
 

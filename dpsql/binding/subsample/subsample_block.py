@@ -311,7 +311,6 @@ class Subsample:
         return ConsensusMean(f.name, test, LaplaceNoise(epsilon / 4, SCALE_STEPS), trim)
 
     def _read_trim(self) -> Fraction | None:
-        """Return the fraction of results to leave out at either end."""
         part: Fraction | None = self.options.get("trim")
         if part is not None and part >= Fraction(1, 2):
             raise self.options.refuse("trim", "trim must be below 0.5.", "write trim = 0.1.")
@@ -500,7 +499,6 @@ def _install(
     said: tuple[str, ...] = (),
     asked: Amount | None = None,
 ) -> None:
-    """Add the block to the plan, and replace its SELECT by the release."""
     select, binder = this.select, this.binder
     binder.lent_inputs.update((item, None) for source in bound.bound for item in source.inputs)
     binder.add_block(name, operator, released, (), (this.sentence, *said), this.options.confidence, asked)
@@ -609,7 +607,6 @@ def _lifted(this: Subsample) -> _Found:
 
 
 def _python(this: Subsample, name: str, call: exp.Expr) -> _Found:
-    """Return a registered Python function over the rows of each block."""
     for key in ("group", "having", "qualify", "distinct", "limit", "windows", "sample"):
         if this.select.args.get(key):
             what = f"a Python function takes rows as they are, without {key.upper()}."

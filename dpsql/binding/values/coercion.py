@@ -251,7 +251,6 @@ def _are_moments(known: Sequence[Typed], compared: bool) -> bool:
 
 
 def _refuse_zones(known: Sequence[Typed], what: str) -> None:
-    """Raise BindError for local times of different zones that the policy names."""
     zones = {typed.type.zone: typed for typed in known if typed.type.zone}
     if len(zones) > 1:
         first, second, *_ = zones
@@ -581,7 +580,6 @@ def _list_compared(node: exp.Expr) -> list[exp.Expr]:
 
 
 def _is_bytes(node: exp.Expr) -> bool:
-    """Return whether a node is a constant text that is cast to BLOB."""
     return isinstance(node, exp.Cast) and node.this.is_string and Type.parse(to_sql(node.to)) == BLOB
 
 

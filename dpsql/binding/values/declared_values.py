@@ -100,7 +100,6 @@ def note_impossible(node: exp.Expr, *pairs: tuple[type[exp.Expr], Typed, Typed])
 
 
 def _never(kind: type[exp.Expr], left: Bounds | None, right: Bounds | None) -> bool:
-    """Return whether a comparison is false for all values within two intervals."""
     if left is None or right is None:
         return False
     if kind in (exp.EQ, exp.NullSafeEQ):
@@ -170,7 +169,6 @@ def _find_unlike(
 
 
 def _read(node: exp.Expr | None, typed: Typed | None) -> str | Fraction | None:
-    """Return the value of a constant text or number; None for other nodes."""
     if typed is not None and typed.type.numeric:
         point = typed.bounds
         return point.low if point is not None and point.low is not None and point.low == point.high else None

@@ -63,7 +63,6 @@ def bind_json(node: exp.Expr, bind: Bind) -> Typed:
 
 
 def _write_path(node: exp.Expr) -> str:
-    """Return a path in one spelling."""
     path, written = node.expression, "$"
     for step in path.expressions[1:] if isinstance(path, exp.JSONPath) else (None,):
         inner = step.this if step is not None else None
@@ -135,7 +134,6 @@ def _take_list_of(node: exp.Expr, inner: Typed, keys: Sequence[exp.Expr], bind: 
 
 @_binds_map("map_contains", key=True, missing=BOOLEAN)
 def _contains(node: exp.Expr, inner: Typed, keys: Sequence[exp.Expr], bind: Bind) -> Typed:
-    """Bind ``map_contains(map, key)``."""
     found, sought = _find(node, inner, keys[0], bind)
     made = exp.GT(this=make_call("len", found), expression=exp.Literal.number(0))
     return make_boolean(exp.Paren(this=made), (inner, sought), True)
@@ -155,7 +153,6 @@ _binds_side("map_values", 1)
 
 @_binds_map("cardinality", key=False, missing=BIGINT)
 def _cardinality(node: exp.Expr, inner: Typed, keys: Sequence[exp.Expr], bind: Bind) -> Typed:
-    """Bind the number of a map's entries."""
     made = make_try(make_call("cardinality", inner.node))
     return Typed(
         made, Type.parse("UBIGINT"), Bounds(low=Fraction(0)), reach=Bounds(Fraction(0), Fraction(2**40))

@@ -220,7 +220,6 @@ def _write_about_means(n: str, a: str, b: str, ab: str) -> str:
 
 
 def _write_steps(typed: Typed) -> _Steps | None:
-    """Return a number on its grid; None if it has no public one."""
     kind, own = typed.type, to_sql(typed.node)
     if kind.sql in NARROW_INTEGERS:
         return _Steps(f"CAST({own} AS BIGINT)", narrow=True)

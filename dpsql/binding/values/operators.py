@@ -123,7 +123,6 @@ def _read_text(part: Typed, kind: Type) -> Typed:
 
 
 def _list_values(side: Typed, bind: Bind) -> tuple[object, ...] | None:
-    """Return the declared values of one side of a comparison, in the case of its UPPER or LOWER."""
     place = side.place.unnest() if side.place is not None else None
     if side.values is None and isinstance(place, exp.Upper | exp.Lower):
         return change_case(place, _list_values(bind(place.this), bind))
@@ -142,7 +141,6 @@ def _read_constants(parts: list[Typed]) -> list[Typed]:
 
 
 def _apply(node: exp.Expr, left: exp.Expr, right: exp.Expr) -> exp.Expr:
-    """Return the operator of a node over other operands."""
     return type(node)(this=parenthesise(left), expression=parenthesise(right))
 
 
@@ -417,7 +415,6 @@ _ZERO = Fraction(0)
 
 
 def _fold_number(typed: Typed) -> Fraction | None:
-    """Return the value of a constant number."""
     point = typed.bounds if typed.constant and typed.type.numeric else None
     return point.low if point is not None and point.low == point.high else None
 
