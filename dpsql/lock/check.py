@@ -278,13 +278,22 @@ Serialise = Callable[[str], str]
 """The engine's own parser: returns a text's tree as JSON."""
 
 
-def check(
-    claimed: ClaimedText, known: tree.Known, serialise: Serialise, names: frozenset[str] = frozenset()
-) -> frozenset[str] | None:
+def check(claimed: ClaimedText, known: tree.Known, serialise: Serialise) -> frozenset[str] | None:
     """Prove that a text does no more than its claim, and return its integer outputs of at most 38 digits.
 
-    The result is None for packed rows. In a pattern, ``names`` are the parameters in place of values: no text of the
-    pattern then does more than the claim.
+    The result is None for packed rows.
+    """
+    return check_pattern(claimed, known, serialise, frozenset())
+
+
+def check_pattern(
+    claimed: ClaimedText, known: tree.Known, serialise: Serialise, names: frozenset[str]
+) -> frozenset[str] | None:
+    """Prove that no text of a pattern does more than its claim; see :func:`check`.
+
+    Args:
+        claimed: the pattern, as a text with parameters.
+        names: the parameters in place of values.
     """
     query = read_tree(serialise(claimed.text))
     if tree.varied(query) != names:

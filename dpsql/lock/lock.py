@@ -21,7 +21,7 @@ from dpsql.binding.relations.catalog import Catalog
 from dpsql.errors import PolicyError
 from dpsql.lock import tree
 from dpsql.lock.casts import Node, Plan, list_wide_outputs, prove_casts
-from dpsql.lock.check import Serialise, check, check_tree
+from dpsql.lock.check import Serialise, check, check_pattern, check_tree
 from dpsql.lock.spark_reader import read_spark
 from dpsql.lock.tree import Base, Hop, Known, Lent, Unproved, refuse
 from dpsql.mechanisms.base import ClaimedText, LentTotals, PackingClaim, PublicClaim, RouteClaim
@@ -249,7 +249,7 @@ class Lock:
             return
 
         def prove(pattern: str, names: frozenset[str]) -> None:
-            found = check(replace(claimed, text=pattern), known, self.serialise, names)
+            found = check_pattern(replace(claimed, text=pattern), known, self.serialise, names)
             place = (shaped.shape, rests_on)
             before = self._proved.get(place, found)
             self._remember(place, found if before is None or found is None else before & found)

@@ -229,8 +229,9 @@ def bind_unix_time(node: exp.Expr, bind: Bind) -> Typed:
     return Typed(_within(number, per_second, make_call(name, number)), TIMESTAMP, None, inner.constant)
 
 
-def _bind_parts(node: exp.Expr, keys: Sequence[str], takes: str, needs: str, bind: Bind) -> list[exp.Expr]:
-    """Return the parts of a date or a timestamp as whole numbers, and its seconds as a float."""
+def _join_parts(node: exp.Expr, keys: Sequence[str], takes: str, kind: Type, bind: Bind) -> Typed:
+    """Bind a date or a timestamp made of parts: whole numbers, and seconds as a float."""
+    needs = "a whole number is needed" if kind == DATE else "a number is needed"
     made = []
     for key in keys:
         place = node.args.get(key)
@@ -238,22 +239,20 @@ def _bind_parts(node: exp.Expr, keys: Sequence[str], takes: str, needs: str, bin
             raise bind_error(node, takes)
         typed = require_kind(bind(place), NUMBER_KINDS if key == "sec" else ("INTEGER",), needs)
         made.append(cast_to_double(typed) if key == "sec" else cast_fitting(typed, BIGINT))
-    return made
+    return Typed(make_try(make_call("make_date" if kind == DATE else "make_timestamp", *made)), kind)
 
 
 def bind_make_timestamp(node: exp.Expr, bind: Bind) -> Typed:
     """Bind make_timestamp(year, month, day, hour, minute, second)."""
     takes = "make_timestamp takes a year, a month, a day, an hour, a minute and a second."
-    needs = "a number is needed"
-    made = _bind_parts(node, ("year", "month", "day", "hour", "min", "sec"), takes, needs, bind)
-    return Typed(make_try(make_call("make_timestamp", *made)), TIMESTAMP)
+    return _join_parts(node, ("year", "month", "day", "hour", "min", "sec"), takes, TIMESTAMP, bind)
 
 
 def bind_make_date(node: exp.Expr, bind: Bind) -> Typed:
     """Bind make_date(year, month, day)."""
-    takes, needs = "make_date takes a year, a month and a day.", "a whole number is needed"
-    made = _bind_parts(node, ("year", "month", "day"), takes, needs, bind)
-    return Typed(make_try(make_call("make_date", *made)), DATE)
+    return _join_parts(
+        node, ("year", "month", "day"), "make_date takes a year, a month and a day.", DATE, bind
+    )
 
 
 def bind_truncation(node: exp.Expr, bind: Bind) -> Typed:
