@@ -572,16 +572,10 @@ class Checker(Sources):
         if any(len(part.columns) != len(first.columns) for part in parts):
             refuse("a set operation of different widths")
         given = list(zip(*(part.columns.values() for part in parts), strict=True))
-        columns = {
-            name: replace(
-                expressions.any_of(there, self.symbols.fresh()),
-                nullable=True,
-                whole=all(v.whole for v in values),
-            )
-            for name, values, there in zip(
-                first.columns, given, _leave_out_missing(union, given), strict=True
-            )
-        }
+        columns: dict[Ref, Value] = {}
+        for name, values, there in zip(first.columns, given, _leave_out_missing(union, given), strict=True):
+            value = expressions.any_of(there, self.symbols.fresh())
+            columns[name] = replace(value, nullable=True, whole=all(v.whole for v in values))
         kinds = {part.kind for part in parts}
         if all(part.foreseen for part in parts):
             return Relation(Kind.OWN if Kind.OWN in kinds else Kind.PUBLIC, columns)
@@ -608,16 +602,10 @@ class Checker(Sources):
 
 def _leave_out_missing(union: Union, given: Sequence[tuple[Value, ...]]) -> Iterator[list[Value]]:
     """Yield each column's values in the parts of a set operation, without the parts that write NULL (unless all do)."""
-    missing = [
-        [_is_missing(item) for _, item in part.items] if isinstance(part, Select) else None
-        for part in union.parts
-    ]
+    listed = [part.items if isinstance(part, Select) else () for part in union.parts]
     for place, values in enumerate(given):
-        there = [
-            value
-            for value, items in zip(values, missing, strict=True)
-            if items is None or len(items) != len(given) or not items[place]
-        ]
+        pairs = zip(values, listed, strict=True)
+        there = [v for v, items in pairs if len(items) != len(given) or not _is_missing(items[place][1])]
         yield there or list(values)
 
 

@@ -143,12 +143,11 @@ def unify(given: Sequence[Typed], what: str) -> tuple[list[exp.Expr], Type]:
     met = meet(given, what)
     if met.type.kind == "NULL":
         return met.nodes, met.type
-    return [
-        make_cast(node, met.type)
-        if typed.type.numeric and typed.type != met.type and fits(typed, met.type)
-        else node
-        for node, typed in zip(met.nodes, given, strict=True)
-    ], met.type
+    nodes = list(met.nodes)
+    for i, typed in enumerate(given):
+        if typed.type.numeric and typed.type != met.type and fits(typed, met.type):
+            nodes[i] = make_cast(nodes[i], met.type)
+    return nodes, met.type
 
 
 def meet(given: Sequence[Typed], what: str, compared: bool = False) -> CommonType:
@@ -174,12 +173,9 @@ def meet(given: Sequence[Typed], what: str, compared: bool = False) -> CommonTyp
         kinds = {typed.type.kind for typed in known}
     if kinds <= {*NUMBER_KINDS}:
         if _unclear(known):
-            raise bind_error(
-                given[0].place,
-                f"{what} meets UHUGEINT with signed integers, and no type holds both.",
-                "cast one of the two to HUGEINT.",
-                around=given[-1].place,
-            )
+            message = f"{what} meets UHUGEINT with signed integers, and no type holds both."
+            hint = "cast one of the two to HUGEINT."
+            raise bind_error(given[0].place, message, hint, around=given[-1].place)
         kind, plain = find_common_number(known), find_common_number(known, shown=True)
         if compared and kind.kind == "DECIMAL":
             scale = max(typed.type.digits[1] for typed in known)
@@ -267,11 +263,9 @@ def _as_moment(typed: Typed, known: Sequence[Typed], what: str) -> exp.Expr:
         return moment
     shown = "it" if typed.place is None else to_sql(typed.place)
     if typed.type.zone:
-        raise bind_error(
-            typed.place,
-            f"{what} meets a moment with local times of {typed.type.zone} whose moments are not known any more.",
-            "compare it with a local time, such as '2024-03-01 12:00:00'.",
-        )
+        message = f"{what} meets a moment with local times of {typed.type.zone} whose moments are not known any more."
+        hint = "compare it with a local time, such as '2024-03-01 12:00:00'."
+        raise bind_error(typed.place, message, hint)
     column = next((t.place for t in known if t.type.kind == "MOMENT" and t.place is not None), None)
     if isinstance(typed.place, exp.Literal):
         text = typed.place.name.strip()
@@ -288,11 +282,9 @@ def refuse_moment(typed: Typed) -> None:
     if not _has_moment(typed.type):
         return
     shown = "ts" if typed.place is None else to_sql(parenthesise(typed.place.copy()))
-    raise bind_error(
-        typed.place,
-        "this needs a local time, and a TIMESTAMP WITH TIME ZONE has one only in a named zone.",
-        f"write ({shown} AT TIME ZONE 'UTC') instead, or with another zone, such as 'Europe/Berlin'.",
-    )
+    what = "this needs a local time, and a TIMESTAMP WITH TIME ZONE has one only in a named zone."
+    hint = f"write ({shown} AT TIME ZONE 'UTC') instead, or with another zone, such as 'Europe/Berlin'."
+    raise bind_error(typed.place, what, hint)
 
 
 def _has_moment(kind: Type) -> bool:
@@ -596,11 +588,9 @@ def bind_cast(node: exp.Expr, bind: Bind) -> Typed:
     else:
         inner = bind(node.this)
     if kind.kind == "OTHER" or kind.sql.startswith("TIMESTAMP_") or written.upper().startswith("ENUM"):
-        raise privacy_error(
-            node,
-            f"a cast to {written} is not known here.",
-            "cast to BIGINT, DOUBLE, DECIMAL(18,2), VARCHAR, BOOLEAN, DATE, TIME, TIMESTAMP or UUID.",
-        )
+        what = f"a cast to {written} is not known here."
+        hint = "cast to BIGINT, DOUBLE, DECIMAL(18,2), VARCHAR, BOOLEAN, DATE, TIME, TIMESTAMP or UUID."
+        raise privacy_error(node, what, hint)
     if inner.type.kind == "NULL":
         return Typed(make_cast(exp.Null(), kind), kind, None, True, length=0)
     if kind.kind == "MOMENT":
@@ -631,11 +621,9 @@ def _bind_moment(inner: Typed, node: exp.Expr) -> Typed:
         raise bind_error(node, f"'{clip(inner.node.name)}' is no moment.", "write '2024-03-01 12:00:00+00'.")
     shown = to_sql(node.this)
     local = shown if inner.type.kind == "TIMESTAMP" else f"TRY_CAST({shown} AS TIMESTAMP)"
-    raise bind_error(
-        node,
-        f"a cast of {inner.type.sql} to TIMESTAMP WITH TIME ZONE needs a time zone.",
-        f"write ({local} AT TIME ZONE 'UTC'), or with another zone.",
-    )
+    what = f"a cast of {inner.type.sql} to TIMESTAMP WITH TIME ZONE needs a time zone."
+    hint = f"write ({local} AT TIME ZONE 'UTC'), or with another zone."
+    raise bind_error(node, what, hint)
 
 
 def find_common_order(values: Sequence[Typed]) -> tuple[str, ...] | None:

@@ -191,10 +191,8 @@ def write_parts(
         moments[axis] = f"CAST({names[axis]} AS DOUBLE) / {n}{mean(axis)}"
     for a, b in products:
         moments[a + b] = f"{_write_about_means(n, names[a], names[b], names[a + b])}{scale(a, b)}"
-    return (
-        tuple((names[part], sql) for part, sql in sums.items()),
-        tuple((f"{prefix}_m{part}", sql) for part, sql in moments.items()),
-    )
+    made = tuple((f"{prefix}_m{part}", sql) for part, sql in moments.items())
+    return tuple((names[part], sql) for part, sql in sums.items()), made
 
 
 def is_moment(name: str) -> bool:

@@ -178,11 +178,9 @@ def _take_moment(typed: Typed) -> Typed:
     if not typed.type.zone:
         return typed
     if typed.moment is None:
-        raise bind_error(
-            typed.place,
-            f"the moments of these local times of {typed.type.zone} are not known any more.",
-            "compute it from the table's column, before other steps.",
-        )
+        what = f"the moments of these local times of {typed.type.zone} are not known any more."
+        hint = "compute it from the table's column, before other steps."
+        raise bind_error(typed.place, what, hint)
     bounds = None if typed.bounds is None else typed.bounds + Bounds(-_FARTHEST, _FARTHEST)
     return Typed(typed.moment, MOMENT, bounds, place=typed.place)
 

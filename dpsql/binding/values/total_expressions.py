@@ -87,12 +87,9 @@ def _pattern_literal(place: exp.Expr | None, what: str, node: exp.Expr) -> str:
     if isinstance(place, exp.RawString):
         place = exp.Literal.string(place.name)
     if not isinstance(place, exp.Literal) or not place.is_string:
-        raise privacy_error(
-            place,
-            f"{what} must be a literal: one from the data could fail on some rows.",
-            "write the pattern in quotes, or compare texts with starts_with or contains.",
-            around=node,
-        )
+        message = f"{what} must be a literal: one from the data could fail on some rows."
+        hint = "write the pattern in quotes, or compare texts with starts_with or contains."
+        raise privacy_error(place, message, hint, around=node)
     if len(place.name) > MAX_PATTERN_LENGTH or "\x00" in place.name:
         raise bind_error(place, f"{what} has at most {MAX_PATTERN_LENGTH} characters.")
     return str(place.name)
@@ -165,11 +162,9 @@ def bind_regexp(node: exp.Expr, bind: Bind) -> Typed:
     """Bind regexp_matches, regexp_full_match and SIMILAR TO."""
     if isinstance(node, exp.RegexpLike) and "start" not in node.meta:  # the operator, not the function
         of = f"{to_sql(node.this)}, {to_sql(node.expression)}"
-        raise privacy_error(
-            node,
-            "~ means the whole text in one version of DuckDB and a part of it in another.",
-            f"write regexp_full_match({of}), or regexp_matches({of}).",
-        )
+        what = "~ means the whole text in one version of DuckDB and a part of it in another."
+        hint = f"write regexp_full_match({of}), or regexp_matches({of})."
+        raise privacy_error(node, what, hint)
     left = _text(node.this, bind)
     pattern = _expression(node.expression, node)
     full = not isinstance(node, exp.RegexpLike)
@@ -319,11 +314,9 @@ def _expression(place: exp.Expr | None, node: exp.Expr) -> exp.Expr:
     while at < len(text):
         piece = _PIECE.match(text, at)
         if piece is None:
-            raise bind_error(
-                place,
-                f"the pattern can't be read at character {at + 1}.",
-                "look-around and back-references are not known; write \\( for a bracket itself.",
-            )
+            what = f"the pattern can't be read at character {at + 1}."
+            hint = "look-around and back-references are not known; write \\( for a bracket itself."
+            raise bind_error(place, what, hint)
         for number in re.findall(r"^\{(\d+)(?:,(\d*))?\}", piece[0]):
             repeats += max(int(n or 0) for n in number)
         at = piece.end()
@@ -435,11 +428,9 @@ _HINTS = {
 
 def _refusal(node: exp.Expr) -> PrivacyError:
     if isinstance(node, exp.AggFunc):
-        return privacy_error(
-            node,
-            f"{name_called(node).upper()} can't be used here.",
-            "write aggregates in the SELECT list or in HAVING, not inside one another.",
-        )
+        what = f"{name_called(node).upper()} can't be used here."
+        hint = "write aggregates in the SELECT list or in HAVING, not inside one another."
+        return privacy_error(node, what, hint)
     hint = _HINTS.get(node.key)
     if isinstance(node, exp.Query):
         hint = "release what is needed first, in a CTE with aggregates."
@@ -570,11 +561,9 @@ def _connect(node: exp.Expr, bind: Bind) -> Typed:
     typed = [_truth(part, bind) for part in parts]
     level = [exp.Paren(this=t.node) if not isinstance(t.node, exp.Paren) else t.node for t in typed]
     while len(level) > 1:
-        pairs = [level[i : i + 2] for i in range(0, len(level), 2)]
-        level = [
-            pair[0] if len(pair) == 1 else exp.Paren(this=type(node)(this=pair[0], expression=pair[1]))
-            for pair in pairs
-        ]
+        pairs = zip(level[::2], level[1::2], strict=False)
+        last = level[-1:] if len(level) % 2 else []
+        level = [exp.Paren(this=type(node)(this=left, expression=right)) for left, right in pairs] + last
     return make_boolean(level[0], typed)
 
 
