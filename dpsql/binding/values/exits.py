@@ -18,7 +18,7 @@ from sqlglot import exp
 from dpsql.binding.values.coercion import refuse_moment
 from dpsql.binding.values.fixed_point import unify_zeros
 from dpsql.binding.values.sql_types import HUGEINT, TEXT, Bounds, Type, Typed, decimal, make_cast
-from dpsql.language.dialect import is_not_null, to_sql
+from dpsql.language.dialect import expression_of, to_sql
 
 MAX_DECIMAL = 10**38 - 1
 """The greatest integer of 38 digits."""
@@ -82,18 +82,15 @@ def hold_to_38_digits(typed: Typed) -> Typed:
         kind = find_exit_type(typed.type, decimal(38, 0))
         node = make_cast(typed.node, kind, trying=True)
         return replace(typed, node=node, type=kind, nullable=True, plain=None)
+    sql = to_sql(typed.node)
     if typed.type == HUGEINT:
-        made = clamp_to_38_digits(typed.node)
+        made = clamp_to_38_digits(sql)
     else:
-        low, high = (make_cast(exp.Literal.number(end), typed.type) for end in (0, MAX_DECIMAL))
-        held = exp.Greatest(this=exp.Least(this=typed.node.copy(), expressions=[high]), expressions=[low])
-        made = make_cast(held, HUGEINT, trying=True)
-    node = exp.Case(ifs=[exp.If(this=is_not_null(typed.node), true=made)])
+        made = f"TRY_CAST(GREATEST(LEAST({sql}, CAST({MAX_DECIMAL} AS UHUGEINT)), CAST(0 AS UHUGEINT)) AS HUGEINT)"
+    node = expression_of(f"CASE WHEN NOT {sql} IS NULL THEN {made} END")
     return replace(typed, node=node, type=HUGEINT, reach=_CLAMPED, plain=None)
 
 
-def clamp_to_38_digits(node: exp.Expr) -> exp.Expr:
-    """Return an integer other than NULL, clamped to 38 digits."""
-    most = exp.Literal.number(MAX_DECIMAL)
-    held = exp.Greatest(this=node.copy(), expressions=[exp.Neg(this=most.copy())])
-    return exp.Least(this=held, expressions=[most])
+def clamp_to_38_digits(sql: str) -> str:
+    """Return the SQL of an integer other than NULL, clamped to 38 digits."""
+    return f"LEAST(GREATEST({sql}, -{MAX_DECIMAL}), {MAX_DECIMAL})"

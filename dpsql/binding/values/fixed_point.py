@@ -44,7 +44,7 @@ from dpsql.binding.values.sql_types import (
 from dpsql.binding.values.temporal import write_epoch
 from dpsql.catalogue.aggregate_names import AGGREGATE_OF_NAME
 from dpsql.errors import BindError, PolicyError
-from dpsql.language.dialect import privacy_error, to_sql
+from dpsql.language.dialect import expression_of, privacy_error, to_sql
 from dpsql.policy.validate import DateBound
 
 DAY = 86_400
@@ -463,10 +463,9 @@ def unify_zeros(typed: Typed) -> Typed:
     """Return a number with one zero and one NaN: of the equal 0.0 and -0.0, DuckDB keeps the first in a group."""
     if typed.type.kind != "DOUBLE" or typed.constant:
         return typed
-    nan, zero = (make_cast(part, typed.type) for part in (exp.Literal.string("NaN"), exp.Literal.number(0)))
-    is_nan = exp.If(this=make_call("ISNAN", typed.node.copy()), true=nan)
-    made = exp.Case(ifs=[is_nan], default=exp.Add(this=typed.node.copy(), expression=zero))
-    return replace(typed, node=made)
+    sql, kind = to_sql(typed.node), typed.type.sql
+    made = f"CASE WHEN ISNAN({sql}) THEN CAST('NaN' AS {kind}) ELSE {sql} + CAST(0 AS {kind}) END"
+    return replace(typed, node=expression_of(made))
 
 
 def write_canonical(typed: Typed, place: exp.Expr) -> str:

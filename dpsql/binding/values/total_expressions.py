@@ -428,9 +428,8 @@ _HINTS = {
 
 def _refusal(node: exp.Expr) -> PrivacyError:
     if isinstance(node, exp.AggFunc):
-        what = f"{name_called(node).upper()} can't be used here."
-        hint = "write aggregates in the SELECT list or in HAVING, not inside one another."
-        return privacy_error(node, what, hint)
+        inside = "write aggregates in the SELECT list or in HAVING, not inside one another."
+        return privacy_error(node, f"{name_called(node).upper()} can't be used here.", inside)
     hint = _HINTS.get(node.key)
     if isinstance(node, exp.Query):
         hint = "release what is needed first, in a CTE with aggregates."
