@@ -1,7 +1,7 @@
 """For every test: a throwaway register of ledgers, also in the processes it starts; one thread for DuckDB; 110 columns.
 
 Which tests run: the default selection leaves out the tests that ``tests/long.txt`` names; ``-m long`` runs these, and with
-``DPSQL_LONG_PART=0/3`` each third of them from the first on.
+``DPSQL_LONG_PART=0/3`` each third of them from the first on. ``-m guarantee`` runs the tests that the auditors' page names.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 APART = ("stochastic", "benchmark", "accuracy", "spark")
 """Marks of tests that neither the default selection nor the long one has."""
 LONG = Path(__file__).with_name("long.txt")
+AUDITORS = Path(__file__).resolve().parents[1] / "notebooks" / "docs" / "auditors.md"
 
 
 def read_long_tests(text: str) -> dict[str, int]:
@@ -57,13 +58,27 @@ def find_long(names: Iterable[str], long: Mapping[str, int]) -> list[bool]:
     return found
 
 
+def read_guarantees(text: str) -> list[str]:
+    """Return the folders and files of tests that the auditors' page names in its table.
+
+    >>> read_guarantees("`tests/x`\\n| 1. Noise | `dpsql/noise` | `tests/noise`, `tests/test_a.py` |")
+    ['tests/noise', 'tests/test_a.py']
+    """
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    return [name for row in rows for name in re.findall(r"`(tests/[\w/.]+)`", row)]
+
+
 def _names_a_file(config: pytest.Config) -> bool:
     return any(".py" in argument for argument in config.args)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the long tests. A file or a test that the command line names runs whole."""
+    """Mark the long tests and those of promises. A file or a test that the command line names runs whole."""
+    promised = tuple(read_guarantees(AUDITORS.read_text(encoding="utf-8")))
+    for item in items:
+        if item.nodeid.startswith(promised) and not any(map(item.get_closest_marker, APART)):
+            item.add_marker("guarantee")
     if _names_a_file(config) and config.option.markexpr == config.getini("addopts")[-1]:
         return
     known = [item for item in items if not any(map(item.get_closest_marker, APART))]
