@@ -10,6 +10,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import duckdb
@@ -56,7 +57,8 @@ def test_version_prints_the_versions_that_a_bug_report_needs(capsys: pytest.Capt
     first, *others = capsys.readouterr().out.splitlines()
     assert first == f"dpsql {dpsql.__version__}"
     versions = {line.split()[0]: line.split()[1] for line in others}
-    assert set(versions) == {"python", "duckdb", "sqlglot", "numpy", "pyarrow", "ipython"}
+    notebook = {"ipython"} if find_spec("IPython") else set()
+    assert set(versions) == {"python", "duckdb", "sqlglot", "numpy", "pyarrow"} | notebook
     assert versions["duckdb"] == duckdb.__version__
     assert versions["python"] == ".".join(map(str, sys.version_info[:3]))
 

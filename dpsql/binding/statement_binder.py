@@ -12,9 +12,6 @@ from sqlglot import exp
 
 from dpsql.binding.dp.grouping_sets import bind_sets, has_sets
 from dpsql.binding.dp.noisy_block import NoisyBlock
-from dpsql.binding.modes import ptr as ptr
-from dpsql.binding.modes.stable import StableBlock
-from dpsql.binding.modes.synthetic import SyntheticBlock
 from dpsql.binding.public.kept_results import name_kept_results
 from dpsql.binding.public_statement import Cte, Env, flatten_joins, from_items, inner_queries, outer_queries
 from dpsql.binding.relations.catalog import Binder
@@ -36,7 +33,6 @@ from dpsql.binding.relations.unit_rows import aggregates, is_shown_alone
 from dpsql.binding.relations.windows import refuse_cuts, refuse_row_choice, refuse_samples
 from dpsql.binding.selection.choice import Selection, mechanism_of
 from dpsql.binding.selection.declared import PROBE_OPTIONS, QUESTION_OPTIONS, StableDeclaration, probe_block
-from dpsql.binding.subsample import subsample_block as subsample
 from dpsql.binding.values.sql_types import Typed
 from dpsql.catalogue.aggregate_names import MODES
 from dpsql.errors import BindError
@@ -59,11 +55,21 @@ _BOUND = "dpsql_source"
 _PUBLIC_FUNCTIONS = ("range", "generate_series", "unnest")
 
 
-OPTIONS_OF_MODE: dict[str, Readers] = {
-    **{name: readers_of(mode) for name, mode in MODES.items()},
-    SYNTHETIC: readers_of("CREATE SYNTHETIC TABLE"),
-}
-"""The modes of SELECT WITH, with their options; ANONYMIZATION is GoogleSQL's old name for DP."""
+def options_of_mode(mode: str) -> Readers | None:
+    """Return the options of a mode of SELECT WITH; None if there is no such mode. ANONYMIZATION is GoogleSQL's old name for DP.
+
+    Two modules of modes read options of their own; a session imports them with the first statement in such a mode.
+    """
+    if mode == "PTR":
+        from dpsql.binding.modes.ptr import PTR_OPTIONS
+
+        return PTR_OPTIONS
+    if mode == "SUBSAMPLE":
+        from dpsql.binding.subsample.subsample_block import SUBSAMPLE_OPTIONS
+
+        return SUBSAMPLE_OPTIONS
+    taker = "CREATE SYNTHETIC TABLE" if mode == SYNTHETIC else MODES.get(mode)
+    return None if taker is None else readers_of(taker)
 
 
 @dataclass
@@ -81,13 +87,17 @@ class StatementBinder(Binder):
             self.fold_scalars(tree, env)
             options = take_mode(tree, self._readers_of)
             assert options is not None
-            subsample.subsample_block(self, tree, options, env)
+            from dpsql.binding.subsample.subsample_block import subsample_block
+
+            subsample_block(self, tree, options, env)
             return None
         stable = self._stable_of(tree)
         if stable is not None and isinstance(tree, exp.Select):
             options = take_mode(tree, self._readers_of)
             assert options is not None
-            subsample.question_block(self, tree, options, env, stable)
+            from dpsql.binding.subsample.subsample_block import question_block
+
+            question_block(self, tree, options, env, stable)
             return None
         with_ = tree.args.get("with_")
         if with_ is not None:
@@ -175,12 +185,18 @@ class StatementBinder(Binder):
             options = replace(options, values={**options.values, "strategy": EVEN})
         mode = options.mode.upper()
         if mode == "PTR":
-            ptr.PtrBlock(self, select, bound, options, env).bind()
+            from dpsql.binding.modes.ptr import PtrBlock
+
+            PtrBlock(self, select, bound, options, env).bind()
         elif mode == "STABLE":
+            from dpsql.binding.modes.stable import StableBlock
+
             StableBlock(self, select, bound, options, env).bind()
         elif mode == SYNTHETIC:
+            from dpsql.binding.modes.synthetic import SyntheticBlock
+
             SyntheticBlock(self, select, bound, options, env).bind()
-        elif OPTIONS_OF_MODE.get(mode) is not COMMON_OPTIONS:
+        elif options_of_mode(mode) is not COMMON_OPTIONS:
             probe_block(self, select, bound, options, env)
         elif sets:
             for query in inner_queries(select):  # asked once, whatever the number of sets
@@ -197,7 +213,7 @@ class StatementBinder(Binder):
         declared = self.thresholds.get(mode.lower())
         if declared is not None:
             return QUESTION_OPTIONS if isinstance(declared, StableDeclaration) else PROBE_OPTIONS
-        return OPTIONS_OF_MODE.get(mode.upper())
+        return options_of_mode(mode.upper())
 
     def _stable_of(self, tree: exp.Expr) -> StableDeclaration | None:
         """Return the declared stable questions of a SELECT; None for other queries."""

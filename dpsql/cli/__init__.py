@@ -44,7 +44,7 @@ _INSTALL = (
 
 
 _NEEDED = ("duckdb", "sqlglot", "numpy", "pyarrow", "ipython")
-"""The packages whose versions decide how a statement is read, run and shown."""
+"""The packages whose versions decide how a statement is read, run and shown; IPython is there for notebooks alone."""
 
 
 class _PrintVersions(argparse.Action):
@@ -58,6 +58,8 @@ class _PrintVersions(argparse.Action):
         print(f"dpsql {__version__}")
         print(f"python {platform.python_version()} ({platform.system()} {platform.machine()})")
         for name in _NEEDED:
+            if name == "ipython" and util.find_spec("IPython") is None:
+                continue
             print(f"{name} {metadata.version(name)}{compiled if name == 'sqlglot' else ''}")
         parser.exit()
 

@@ -22,7 +22,6 @@ from dpsql.errors import PolicyError
 from dpsql.lock import tree
 from dpsql.lock.casts import Node, Plan, list_wide_outputs, prove_casts
 from dpsql.lock.check import Serialise, check, check_pattern, check_tree
-from dpsql.lock.spark_reader import read_spark
 from dpsql.lock.tree import Base, Hop, Known, Lent, Unproved, refuse
 from dpsql.mechanisms.base import ClaimedText, LentTotals, PackingClaim, PublicClaim, RouteClaim
 from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_PLACE
@@ -333,6 +332,8 @@ class Lock:
         key = (text, *map(_key, mine))
         if mine and key in self._proved:
             return
+        from dpsql.lock.spark_reader import read_spark
+
         query = read_spark(text, {path[-1]: path for path in known.tables}, salt)
         for claimed in mine:
             check_tree(query, claimed, known)

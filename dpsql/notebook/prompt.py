@@ -1,7 +1,7 @@
 """The prompt of ``dpsql sql``: statements of several lines with completion and colours, and commands that begin with a dot.
 
-It uses prompt_toolkit, as IPython's terminal does. The history is a private file. With ``prompt_history = false`` in the
-owner's policy, or the analyst's ``--no-history``, it ends with the process.
+It uses prompt_toolkit and pygments (extra ``prompt``), as IPython's terminal does. The history is a private file. With
+``prompt_history = false`` in the owner's policy, or the analyst's ``--no-history``, it ends with the process.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from importlib import util
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,6 +58,11 @@ def run_prompt(
 
     ``fresh``: pay for new answers even if stored ones are free; ``history``: keep one after the process, if the policy allows.
     """
+    if util.find_spec("prompt_toolkit") is None or util.find_spec("pygments") is None:
+        raise Error(
+            "the prompt needs prompt_toolkit and pygments.",
+            hint="pip install 'dpsql[prompt]', or write the statement on the command line.",
+        )
     prompt = Prompt(session, show, params, fresh)
     print(sessions.summarise_session(session))
     print("End a statement with a semicolon; .help lists the commands, Ctrl-D leaves.")

@@ -313,12 +313,19 @@ class Format(Section):
         return made
 
 
-_NAME = rf'(?:"((?:[^"]|"")+)"|([A-Za-z_{OTHER_SCRIPTS}][A-Za-z0-9_${OTHER_SCRIPTS}]*))'
-_HOP = re.compile(rf"\s*{_NAME}\s*\.\s*{_NAME}\s*,\s*{_NAME}\s*")
-_START = re.compile(rf"\s*{_NAME}\s*")
-_DEPENDENCY = re.compile(rf"\s*{_NAME}\s*->\s*{_NAME}\s*")
-_TRUNCATED = re.compile(rf"\s*date_trunc\s*\(\s*'([a-z]+)'\s*,\s*{_NAME}\s*\)\s*", re.IGNORECASE)
-_PART = re.compile(rf"\s*([a-z]+)\s*\(\s*{_NAME}\s*\)\s*", re.IGNORECASE)
+_HOP = r"\s*NAME\s*\.\s*NAME\s*,\s*NAME\s*"
+_START = r"\s*NAME\s*"
+_DEPENDENCY = r"\s*NAME\s*->\s*NAME\s*"
+_TRUNCATED = r"(?i)\s*date_trunc\s*\(\s*'([a-z]+)'\s*,\s*NAME\s*\)\s*"
+_PART = r"(?i)\s*([a-z]+)\s*\(\s*NAME\s*\)\s*"
+
+
+def _match(shape: str, text: str) -> re.Match[str] | None:
+    """Match a whole text with names. Other scripts' characters are slow to compile, so only a text with some needs them."""
+    others = "" if text.isascii() else OTHER_SCRIPTS
+    name = rf'(?:"((?:[^"]|"")+)"|([A-Za-z_{others}][A-Za-z0-9_${others}]*))'
+    return re.fullmatch(shape.replace("NAME", name), text)
+
 
 TRUNCATED_TO = tuple(unit.name.lower() for unit in reversed(DATE_UNITS) if "date_trunc" in unit.periods)
 """The parts that ``date_trunc`` of a period may take."""
@@ -361,7 +368,7 @@ class Period:
         return f"within one {self.part}" if self.part else f"with one value of {self}"
 
     def __str__(self) -> str:
-        name = self.column if _START.fullmatch(self.column) else '"{}"'.format(self.column.replace('"', '""'))
+        name = self.column if _match(_START, self.column) else '"{}"'.format(self.column.replace('"', '""'))
         if self.part:
             return f"date_trunc('{self.part}', {name})"
         return f"{self.function}({name})" if self.function else name
@@ -387,7 +394,7 @@ def settle_dependencies(key: str, value: object) -> tuple[str, ...]:
     if not isinstance(given, list | tuple) or not given:
         raise PolicyError(f"{key} is a list of texts.", hint=f'{key} = ["order_number -> customer_id"]')
     for item in given:
-        if not isinstance(item, str) or _DEPENDENCY.fullmatch(item) is None:
+        if not isinstance(item, str) or _match(_DEPENDENCY, item) is None:
             raise PolicyError(
                 f'{item!r} is not a dependency of the form "key -> unit".',
                 hint=f'{key} = ["order_number -> customer_id"], one column on each side.',
@@ -401,7 +408,7 @@ def parse_dependency(text: str) -> tuple[str, str]:
     >>> parse_dependency("order_number -> customer_id")
     ('order_number', 'customer_id')
     """
-    found = _DEPENDENCY.fullmatch(text)
+    found = _match(_DEPENDENCY, text)
     assert found is not None
     return _unquoted(found[1], found[2]), _unquoted(found[3], found[4])
 
@@ -409,11 +416,11 @@ def parse_dependency(text: str) -> tuple[str, str]:
 def parse_path(table: str, text: str) -> tuple[Hop, ...]:
     """Parse ``order_id -> orders.id, user_id`` as hops; a text without an arrow is one column's name."""
     if "->" not in text:
-        found = _START.fullmatch(text)
+        found = _match(_START, text)
         return (Hop(table, "", _unquoted(found[1], found[2]) if found else text),)
     first, *rest = text.split("->")
-    start = _START.fullmatch(first)
-    steps = [_HOP.fullmatch(step) for step in rest]
+    start = _match(_START, first)
+    steps = [_match(_HOP, step) for step in rest]
     if start is None or None in steps:
         raise PolicyError(
             f"the privacy unit of {table} is not a column or a path.",
@@ -454,15 +461,15 @@ def parse_period(text: str) -> Period:
     >>> parse_period("DATE_TRUNC('Month', day)")
     Period(function='date_trunc', part='month', column='day')
     """
-    if found := _TRUNCATED.fullmatch(text):
+    if found := _match(_TRUNCATED, text):
         if fold(found[1]) not in TRUNCATED_TO:
             raise ValueError(f": date_trunc takes {', '.join(TRUNCATED_TO)}")
         return Period("date_trunc", fold(found[1]), _unquoted(found[2], found[3]))
-    if found := _PART.fullmatch(text):
+    if found := _match(_PART, text):
         if fold(found[1]) not in PERIOD_PARTS:
             raise ValueError(f": {found[1]} can't make a period")
         return Period(fold(found[1]), "", _unquoted(found[2], found[3]))
-    if found := _START.fullmatch(text):
+    if found := _match(_START, text):
         return Period("", "", _unquoted(found[1], found[2]))
     raise ValueError("")
 

@@ -23,8 +23,6 @@ V = TypeVar("V")
 _UPPER = {upper: upper + 32 for upper in range(65, 91)}
 OTHER_SCRIPTS = "\\u00a1-\\u00ac\\u00ae-\\u1fff\\u200c\\u200d\\u2070-\\u2fff\\u3001-\\ud7ff\\ue000-\\ufefe\\uff00-\\U0010ffff"
 """A class of a regular expression: characters that names may have without quotes, and that show."""
-_WORD = rf"[A-Za-z_{OTHER_SCRIPTS}](?:[A-Za-z0-9_ {OTHER_SCRIPTS}]*[A-Za-z0-9_{OTHER_SCRIPTS}])?"
-_TABLE_NAME = re.compile(rf"{_WORD}(?:\.{_WORD}){{0,2}}")
 
 
 def fold(name: str) -> str:
@@ -75,7 +73,9 @@ def settle_names(key: str, value: Mapping[str, V]) -> NameMapping[V]:
 
 def settle_name(key: str, value: str) -> str:
     """Read the name of a table: letters, digits, _ and spaces, after an optional catalog and schema."""
-    if _TABLE_NAME.fullmatch(value) is None:
+    others = "" if value.isascii() else OTHER_SCRIPTS  # slow to compile
+    word = rf"[A-Za-z_{others}](?:[A-Za-z0-9_ {others}]*[A-Za-z0-9_{others}])?"
+    if re.fullmatch(rf"{word}(?:\.{word}){{0,2}}", value) is None:
         raise PolicyError(
             f"{value!r} can't be the {key} of a table.",
             hint="use letters, digits, _ and spaces; main.visits is visits of the schema main.",

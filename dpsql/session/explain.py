@@ -26,7 +26,6 @@ from dpsql.privacy.amounts import SYMBOLS, Amount
 from dpsql.privacy.dated_events import list_periods, say_charge
 from dpsql.privacy.events import DiscreteLaplace, Event, NoiseReduction, compose_events
 from dpsql.privacy.periods import intersect, remove_days, say_periods, unite
-from dpsql.report.data import chooses_groups, explain_debit, explain_loss, find_named_tables
 from dpsql.session.explanation import Errors, Explanation, Why, WhyPart, end_sentence, explain_error
 from dpsql.session.stored_blocks import PreparedPlan
 
@@ -420,6 +419,8 @@ def explain_why(asked: AskedStatement | None, ledger: Ledger, policy: Policy) ->
 
 def _list_units(asked: AskedStatement, policy: Policy) -> list[str]:
     """Return the units of the private tables the text names; of all tables if it names none."""
+    from dpsql.report.data import find_named_tables
+
     named = find_named_tables(asked.text, policy) or [t for t in policy.tables.values() if not t.public]
     units = dict.fromkeys(f"{t.unit_words[:1].upper()}{t.unit_words[1:]} in {t.name}" for t in named)
     return [f"{unit} {'is' if 'any one row' in unit.lower() else 'are'} protected." for unit in units]
@@ -427,6 +428,8 @@ def _list_units(asked: AskedStatement, policy: Policy) -> list[str]:
 
 def _explain_cost(asked: AskedStatement, ledger: Ledger) -> Iterator[str]:
     """Yield the charge, its parts, and how it is accounted."""
+    from dpsql.report.data import explain_debit, explain_loss
+
     write = ledger.accountant.write_charge
     verb: str | None = "It set aside" if asked.done == "declared" else "It lost"
     event = asked.used or asked.reserved
@@ -468,6 +471,8 @@ def _advise(asked: AskedStatement, plan: Plan | None, ledger: Ledger, policy: Po
         )
     if not any(option in asked.text.lower() for option in CAP_OPTIONS):
         yield from _advise_caps(plan)
+    from dpsql.report.data import chooses_groups
+
     if chooses_groups(event):
         yield (
             "Choosing private groups takes a part of ε, and δ. If the owner declares the column's values, or a public table is "

@@ -11,10 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpsql.binding.modes.synthetic import parse_synthetic
 from dpsql.binding.plan import Plan
 from dpsql.binding.selection.declared import Declaration
-from dpsql.binding.subsample.subsample_block import registered
 from dpsql.engine import open_engine
 from dpsql.engine.base import Engine
 from dpsql.errors import BindError, Error, PolicyError, PostprocessingError, PrivacyError
@@ -31,7 +29,6 @@ from dpsql.privacy.dated_events import date_event, split_by_periods
 from dpsql.privacy.events import Composed, Event, compose_events
 from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.privacy.pld import declare
-from dpsql.report.data import list_pictures
 from dpsql.report.tables import BudgetPanel
 from dpsql.session.description import describe_cell, describe_tables, show, show_setting
 from dpsql.session.explain import AskedStatement, explain_all, explain_why, noting
@@ -123,11 +120,12 @@ class Session(AnalystSession):
         with line.asking():
             before = line.last
             with noting(line, text), before_payment():
-                statements = (
-                    parse_synthetic(text, params, question.rows)
-                    if question.synthetic
-                    else parse(text, params)
-                )
+                if question.synthetic:
+                    from dpsql.binding.modes.synthetic import parse_synthetic
+
+                    statements = parse_synthetic(text, params, question.rows)
+                else:
+                    statements = parse(text, params)
                 cell = line.open_cell(question.epsilon)
                 admitted = [self._admit(statement, cell) for statement in statements]
             alone = len(statements) == 1 and not statements[0].keep
@@ -246,6 +244,8 @@ class Session(AnalystSession):
             return describe_tables(line)
 
     def _find_pictures(self, what: str) -> dict[str, Any]:
+        from dpsql.report.data import list_pictures
+
         return list_pictures(self._ledger, what)
 
     def tables(self) -> Result:
@@ -280,6 +280,8 @@ class Session(AnalystSession):
     def register(
         self, name: str, function: Callable[..., object], *, returns: object = None, length: int | None = None
     ) -> None:
+        from dpsql.binding.subsample.subsample_block import registered
+
         self._pipeline.functions[name.lower()] = registered(name, function, returns, length)
 
     def __repr__(self) -> str:

@@ -43,11 +43,11 @@ def test_what_is_documented_is_what_is_completed() -> None:
     from dpsql.binding.modes.stable import STABLE_AGGREGATES
     from dpsql.binding.selection import choice as selection
     from dpsql.binding.selection import declared
-    from dpsql.binding.statement_binder import OPTIONS_OF_MODE
+    from dpsql.binding.statement_binder import options_of_mode
     from dpsql.notebook import guide
 
     readers = (
-        *(OPTIONS_OF_MODE[mode] for mode in ("DP", "PTR", "STABLE", "SUBSAMPLE")),
+        *(options_of_mode(mode) or {} for mode in ("DP", "PTR", "STABLE", "SUBSAMPLE")),
         declared.DECLARE_OPTIONS,
         declared.STABLE_OPTIONS,
         declared.PROBE_OPTIONS,

@@ -16,7 +16,7 @@ from dpsql.binding.dp.aggregates import NAMED_ARGUMENTS
 from dpsql.binding.modes.ptr import PTR_ARGUMENTS
 from dpsql.binding.selection.choice import SELECTION_ARGUMENTS
 from dpsql.binding.selection.declared import DECLARE_OPTIONS
-from dpsql.binding.statement_binder import OPTIONS_OF_MODE
+from dpsql.binding.statement_binder import options_of_mode
 from dpsql.language.options import COMMON_OPTIONS
 from dpsql.notebook import guide
 from dpsql.notebook.completion import ColumnFacts, KnownNames, complete_sql
@@ -185,7 +185,7 @@ def test_names_are_offered_before_the_binder_is_loaded() -> None:
 
 
 def test_each_value_that_is_offered_is_taken() -> None:
-    readers = {**OPTIONS_OF_MODE["SUBSAMPLE"], **DECLARE_OPTIONS, **COMMON_OPTIONS}
+    readers = {**(options_of_mode("SUBSAMPLE") or {}), **DECLARE_OPTIONS, **COMMON_OPTIONS}
     for name, values in guide.OPTION_VALUES.items():
         for value in values:
             readers[name](sqlglot.parse_one(value), name)

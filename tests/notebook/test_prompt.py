@@ -149,6 +149,15 @@ def test_a_statement_is_remembered_where_it_may_be(session: Session, state: Path
     assert "five" not in (state / "history").read_text()
 
 
+def test_without_its_packages_it_says_what_to_install(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "prompt_toolkit", None)
+    monkeypatch.setattr("dpsql.notebook.prompt.util.find_spec", lambda name: None)
+    with pytest.raises(dpsql.Error, match=r"pip install 'dpsql\[prompt\]'"):
+        run_prompt(session, print)
+
+
 def test_a_terminal(tmp_path: Path, state: Path) -> None:
     """The command itself in a terminal: the answer with its cost, and a clean end."""
     pexpect = pytest.importorskip("pexpect", reason="IPython brings it where there are terminals")

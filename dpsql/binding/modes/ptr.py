@@ -59,6 +59,7 @@ def read_trim(node: exp.Expr, what: str) -> Fraction:
 
 _BASE_HINT = "write 1.02: a smaller base means less noise, and needs more rows."
 opt.reads("test")(opt.read_one_of(*STABILITY_TESTS))
+PTR_OPTIONS = opt.readers_of("PTR")
 PTR_ARGUMENTS = opt.readers_of("PTR", ARGUMENT_NAMES)
 PTR_FUNCTIONS = tuple(row.name for row in AGGREGATES if "PTR" in row.modes)
 _PROPOSING = tuple(name for name in PTR_FUNCTIONS if name != "ARG_MAX")

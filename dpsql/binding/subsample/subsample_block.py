@@ -133,6 +133,7 @@ def _read_results(node: exp.Expr, what: str) -> tuple[object, ...]:
     return tuple(found)
 
 
+SUBSAMPLE_OPTIONS = opt.readers_of("SUBSAMPLE")
 _FOR: dict[str, tuple[str, tuple[str, ...]]] = {
     "trim": ("combine", ("trimmed_mean", "winsorized_mean")),
     "most": ("combine", ("noisy_votes",)),
