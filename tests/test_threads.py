@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import _thread
+import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -233,3 +237,47 @@ def test_waiting_for_a_turn_can_be_stopped(
     assert spent(session) == 0
     assert session.ledger() == []
     assert session.sql(COUNT.format(1)).fetchall() == [(200,)]
+
+
+FORKED = """
+import os, signal, sys, warnings, dpsql
+warnings.simplefilter("ignore")
+policy = dpsql.Policy.load("policy.toml")
+question = "SELECT WITH DP OPTIONS (epsilon = 0.1) x, COUNT(*) AS n FROM t GROUP BY x"
+session = dpsql.connect(policy=policy, ledger="t.ledger")
+assert len(session.sql(question)) == 2
+def child(epsilon):
+    signal.alarm(60)
+    try:
+        session.sql(question.replace("0.1", "0.2"))
+    except dpsql.BindError as error:
+        assert "forked" in str(error)
+    session.close()
+    with dpsql.connect(policy=policy, ledger="t.ledger") as own:
+        assert own.sql(question)["n"]
+        assert len(own.sql(question.replace("0.1", epsilon))) == 2
+    os._exit(0)  # as multiprocessing ends: DuckDB crashes at the exit of a fork that has its parent's connection
+children = []
+for epsilon in ("0.3", "0.4"):
+    children.append(os.fork())
+    if not children[-1]:
+        child(epsilon)
+assert len(session.sql(question.replace("0.1", "0.8"))) == 2
+assert [os.waitpid(one, 0)[1] for one in children] == [0, 0]
+print(session.sql("SHOW BUDGET")["spent_epsilon"][0])
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_fork_connects_again_and_shares_the_ledger(tmp_path: Path) -> None:
+    """As servers fork workers after loading: the parent's session is refused there, before a charge."""
+    duckdb.sql("SELECT i AS u, i % 2 AS x FROM range(300000) r(i)").write_parquet(str(tmp_path / "t.parquet"))
+    (tmp_path / "policy.toml").write_text(
+        '[budget]\nepsilon = 10\n[tables.t]\nsource = "t.parquet"\nprivacy_unit = "u"\nmax_rows = 1\n'
+        "[tables.t.columns]\nx = { values = [0, 1] }\n"
+    )
+    command = [sys.executable, "-c", FORKED]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "1.6\n", "the parent's 0.1, which is free for the children, and 0.8; 0.3 and 0.4"

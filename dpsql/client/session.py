@@ -6,6 +6,7 @@ answers at a public time how the statement ended; a second stop leaves without t
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections import deque
@@ -244,6 +245,7 @@ class RemoteSession(AnalystSession):
             channel: carries the messages.
             shown: the server's address for display.
         """
+        self._process = os.getpid()
         self.server = shown
         self._conversation = Conversation(channel)
         hello = {
@@ -270,6 +272,7 @@ class RemoteSession(AnalystSession):
     def check_open(self) -> None:
         if self.closed:
             raise ServerError("this session is closed.", hint="connect again.")
+        super().check_open()
 
     @cached_property
     def policy(self) -> Policy:
@@ -406,7 +409,8 @@ class RemoteSession(AnalystSession):
     def close(self) -> None:
         if not self.closed:
             self.closed = True
-            run_apart(self._conversation.close)
+            if not self.is_forked:
+                run_apart(self._conversation.close)
 
     def _ask(self, operation: str, head: Head | None = None) -> Reply:
         """Send a message, and wait for the reply."""

@@ -5,6 +5,7 @@ The module imports no engine and no ledger, because clients of a server have nei
 
 from __future__ import annotations
 
+import os
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
@@ -174,6 +175,8 @@ class AnalystSession(Guarded):
 
     analyst: str | None
     closed = False
+    _process: int
+    """The process that opened the session. A fork of it has none of the engine's threads, and a statement there could hang."""
     _schema: dict[str, dict[str, str]] | None = None
 
     @property
@@ -191,6 +194,16 @@ class AnalystSession(Guarded):
             raise BindError(
                 "the session is closed.", hint="open another: dpsql.connect(...), or %dpsql connect."
             )
+        if self.is_forked:
+            raise BindError(
+                "the session was opened before this process was forked.",
+                hint="connect in the new process: dpsql.connect(...).",
+            )
+
+    @property
+    def is_forked(self) -> bool:
+        """Whether this process is a fork of the one that opened the session."""
+        return self._process != os.getpid()
 
     # -- statements ---------------------------------------------------------------------------------------------
 

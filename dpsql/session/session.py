@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -100,6 +101,7 @@ class Session(AnalystSession):
     """
 
     def __init__(self, policy: Policy, engine: Engine, ledger: Ledger, shown: Policy | None = None) -> None:
+        self._process = os.getpid()
         self._policy = shown or policy
         self.analyst = ledger.analyst
         self._ledger = ledger
@@ -292,10 +294,11 @@ class Session(AnalystSession):
         return f"<dpsql session: {tables or 'no tables'} · {self.budget().sentence}{kept}>"
 
     def close(self) -> None:
-        """Wait for running statements, then close the engine and the ledger. The charges stay. Never raises."""
+        """Wait for running statements, then close the engine and the ledger; a fork leaves both to its parent. Never raises."""
         self.closed = True
-        with suppress(Exception, KeyboardInterrupt):
-            run_apart(self._pipeline.close)
+        if not self.is_forked:
+            with suppress(Exception, KeyboardInterrupt):
+                run_apart(self._pipeline.close)
 
 
 @contextmanager
