@@ -197,6 +197,8 @@ class Write(Protocol):
 ROWS_BETWEEN_CHECKPOINTS = 1000
 """Rows between checkpoints, which limit the rows read on opening."""
 
+_CACHED = 2_000
+"""The most answered statements that are cached."""
 _PAGE = 2000
 
 
@@ -222,6 +224,7 @@ class LedgerStore:
         self.process = identify_process()
         self.user = get_user()
         self.account = Account(terms)
+        self._answered: dict[int, tuple[str, Entry]] = {}
         self._terms = terms
         self._folded_whole = False
         self._read_only = read_only
@@ -279,9 +282,18 @@ class LedgerStore:
             return log_file.read_hashes(connection, seq)
 
     def find_entry(self, number: int) -> Entry | None:
-        """Return one statement; None if there is no such number."""
+        """Return one statement; None if there is no such number. Answered ones are cached, since no row is added to them."""
         with self.reading() as connection:
-            return read_one_entry(connection, number, self.account.forgotten)
+            forgotten = self.account.forgotten
+            known = self._answered.get(number)
+            if known is not None and known[0] == forgotten:
+                return known[1]
+            found = read_one_entry(connection, number, forgotten)
+            if found is not None and found.outcome == "released":
+                if len(self._answered) >= _CACHED:
+                    self._answered.clear()
+                self._answered[number] = forgotten, found
+            return found
 
     def entries(self, first: int, last: int) -> Iterator[Entry]:
         """Yield the statements from number ``first`` to ``last``, each page as it is when it is read."""
@@ -385,6 +397,7 @@ class LedgerStore:
         return upgrade_ledger(connection, self.path, read_only=self._read_only)
 
     def _disconnect(self) -> None:
+        self._answered.clear()
         if self._pid == os.getpid():
             self.answers.close()
         if self._connection is not None and self._pid == os.getpid():

@@ -161,7 +161,8 @@ def _mark(
 def _drop_met(select: exp.Select, columns: _Columns, days: Days) -> None:
     """Remove, in place, the conditions of a SELECT that each row of these days meets: not beside rows without a match."""
     where = select.args.get("where")
-    if where is None or any(join_word(join, "side") for join in select.args.get("joins") or []):
+    joins = (join for join in select.find_all(exp.Join) if join.find_ancestor(exp.Select) is select)
+    if where is None or any(join_word(join, "side") for join in joins):
         return
     whole = where.this.unnest()
     parts = [*whole.flatten()] if isinstance(whole, exp.And) else [whole]
