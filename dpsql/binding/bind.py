@@ -293,10 +293,18 @@ def _date_blocks(binder: StatementBinder) -> tuple[PrivateBlock, ...]:
         scans = find_scans(binder.scans, whole)
         every = block.prepaid or not scans
         periods = None if every else unite_periods(scan.periods for scan in scans)
-        dated.append(
-            replace(block, periods=periods, parts=None if every else _find_parts(binder, block, scans))
-        )
+        parts = None if every else _find_parts(binder, block, scans)
+        dated.append(replace(block, periods=periods, parts=parts, closed=_find_closed(binder, scans)))
     return tuple(dated)
+
+
+def _find_closed(binder: StatementBinder, scans: Iterable[Scan]) -> frozenset[str]:
+    """Return the tables that declare the periods of scans, if none of the days that are read may change."""
+    tables, today = binder.catalog.policy.tables, binder.today
+    assert today is not None
+    dated = [scan for scan in scans if scan.periods is not None]
+    still = {scan.holder for scan in dated if scan.days[-1][1] > tables[scan.holder].find_closed(today)}
+    return frozenset(scan.holder for scan in dated) - still
 
 
 def _find_parts(binder: StatementBinder, block: PrivateBlock, scans: Sequence[Scan]) -> PeriodParts | None:
@@ -312,7 +320,7 @@ def _find_parts(binder: StatementBinder, block: PrivateBlock, scans: Sequence[Sc
     if period is None or today is None:
         return None
     read = ((scan.holder, scan.days, tables[scan.holder].find_closed(today)) for scan in scans)
-    return PeriodParts(period.part, found.keys, found.starts, tuple(sorted(read)))
+    return PeriodParts(period.part, found.keys, found.starts, found.classes, tuple(sorted(read)))
 
 
 def _refuse_undeclared(tree: exp.Expr, binder: StatementBinder, known: PublicColumns) -> None:

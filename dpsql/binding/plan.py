@@ -26,7 +26,7 @@ from dpsql.mechanisms.window_widths import WINDOW_ERROR, WindowWidths
 from dpsql.privacy.amounts import Amount
 from dpsql.privacy.dated_events import date_event
 from dpsql.privacy.events import Event, compose_events
-from dpsql.privacy.periods import Days, find_day_after
+from dpsql.privacy.periods import Days, find_day_after, find_first_day, unite
 
 
 def find_null_reasons(operator: Operator) -> Mapping[str, str]:
@@ -96,12 +96,13 @@ class StrategyVariant:
 
 @dataclass(frozen=True)
 class PeriodParts:
-    """The parts of a block whose groups are of one period each: each part may be stored and paid on its own.
+    """The parts of a block whose groups are of some periods each: each part may be stored and paid on its own.
 
     Args:
         part: the unit of the periods, as ``date_trunc`` calls it.
-        keys: the columns of its release that decide the period.
-        starts: the first day of the period of each of their values.
+        keys: the columns of its release that decide the periods.
+        starts: the first day of the part of each of their values.
+        classes: the first days of the periods of each part.
         scans: for each scan of a private table, the table that declares its period, the days that are read, and the day before
             which its rows no longer change.
     """
@@ -109,16 +110,16 @@ class PeriodParts:
     part: str
     keys: tuple[str, ...]
     starts: Mapping[Group, int]
+    classes: tuple[tuple[int, ...], ...]
     scans: tuple[tuple[str, Days, int], ...]
 
-    def list_periods(self, periods: Days) -> list[tuple[int, int]]:
-        """Return the periods one by one, as ranges of days."""
-        found = []
-        for low, high in periods:
-            while low < high:
-                found.append((low, find_day_after(low, self.part)))
-                low = found[-1][1]
-        return found
+    def list_parts(self) -> list[Days]:
+        """Return the periods of each part, as ranges of days."""
+        return [unite((day, find_day_after(day, self.part)) for day in one) for one in self.classes]
+
+    def count(self, days: Days) -> int:
+        """Return the number of periods."""
+        return sum(find_first_day(day, self.part) == day for low, high in days for day in range(low, high))
 
 
 @dataclass(frozen=True)
@@ -146,6 +147,8 @@ class PrivateBlock:
     """The periods that its texts read, and that pay for it; None for all."""
     parts: PeriodParts | None = field(default=None, compare=False, repr=False)
     """Its parts, if its release can be divided by periods."""
+    closed: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
+    """The tables that declare its periods and whose days no longer change: its answer is of all versions of their data."""
 
     @property
     def event(self) -> Event:

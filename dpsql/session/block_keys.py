@@ -104,6 +104,8 @@ class BlockShape:
     items: Mapping[str, str]
     columns: tuple[str, ...]
     again: bool
+    closed: frozenset[str] = frozenset()
+    """The tables that declare its periods and whose days no longer change: versions of their data are no part of keys."""
     public: Mapping[str, str] = field(default_factory=dict)
     """Versions of the public tables its exact texts read, by name; their content is part of ``text``."""
 
@@ -151,7 +153,8 @@ class BlockKeys:
         at = (id(shape), held, self._zone)
         known = self._keys.get(at)
         if known is None or known[0] is not shape:
-            made = _digest(_FORM, shape.text, self._zone, repr(sorted(shape.items.items())), *held)
+            items = self._drop_versions(shape.items, shape.closed)
+            made = _digest(_FORM, shape.text, self._zone, repr(sorted(items.items())), *held)
             if len(self._keys) >= _KEPT:
                 self._keys.clear()
             known = self._keys[at] = (shape, made)
@@ -162,25 +165,29 @@ class BlockKeys:
         shape: BlockShape,
         contents: Iterable[str],
         scans: Iterable[tuple[str, Days, int]],
-        period: tuple[int, int],
+        periods: Days,
     ) -> str:
-        """Return the key of a block's part of one period. It has the data versions of the tables whose rows may still change.
+        """Return the key of a block's part of some periods. It has the data versions of the tables whose rows may still change.
 
         Args:
             shape: of the block over other, fixed days.
             contents: of its public relations.
-            scans: those of :class:`~dpsql.binding.plan.PeriodParts`, of which the key has the days within the period.
+            scans: those of :class:`~dpsql.binding.plan.PeriodParts`, of which the key has the days within the periods.
         """
-        read = [(holder, intersect(days, [period]), closed) for holder, days, closed in scans]
-        final = {holder for holder, days, closed in read if not days or days[-1][1] <= closed}
-        items = dict(shape.items)
-        for table in self.policy.tables.values():
-            if not table.public and self.policy.find_holder(table).name in final:
-                items.pop(f"{_DATA}{table.name}", None)
+        read = [(holder, intersect(days, periods), closed) for holder, days, closed in scans]
+        still = {holder for holder, days, closed in read if days and days[-1][1] > closed}
+        items = self._drop_versions(shape.items, {holder for holder, _, _ in read} - still)
         days = [(holder, days) for holder, days, _ in read]
         return _digest(
             f"{_FORM} part", shape.text, self._zone, repr(sorted(items.items())), repr(days), *contents
         )
+
+    def _drop_versions(self, items: Mapping[str, str], closed: Collection[str]) -> dict[str, str]:
+        """Return the inputs without the data versions of the tables whose periods the ``closed`` ones declare."""
+        tables = self.policy.tables.values() if closed else ()
+        named = (t.name for t in tables if not t.public and self.policy.find_holder(t).name in closed)
+        dropped = {f"{_DATA}{name}" for name in named}
+        return {name: value for name, value in items.items() if name not in dropped}
 
     def skeleton(self, block: PrivateBlock) -> str:
         """Return a block's operator without its texts: noise, caps and outputs."""
@@ -192,7 +199,7 @@ class BlockKeys:
         """Return short digests of all inputs of an answer, under readable names."""
         budget = self.policy.budget
         said = {
-            **shape.items,
+            **self._drop_versions(shape.items, shape.closed),
             **{f"the public data of {name}": version for name, version in shape.public.items()},
             "the time zone": self._zone,
             "default_epsilon": str(budget.default_epsilon),
@@ -222,7 +229,7 @@ class BlockKeys:
             columns = writer.columns if private else None
             items |= self._rules(table, columns)
         public = {t.name: self.public_content(t) for t in writer.read.values() if t.public}
-        return BlockShape(text, items, tuple(names), again, public)
+        return BlockShape(text, items, tuple(names), again, block.closed, public)
 
     def _rules(self, table: Table, columns: set[str] | None) -> dict[str, str]:
         """Return the policy's rules for a table and for its columns that are read."""

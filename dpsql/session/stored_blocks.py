@@ -32,7 +32,15 @@ from dpsql.mechanisms.subsample.blocks import LiftedBlocks
 from dpsql.mechanisms.subsample.subsample import SubsampleAggregate
 from dpsql.privacy.dated_events import date_event
 from dpsql.privacy.events import Event, compose_events
-from dpsql.privacy.periods import Days, find_day_after, find_first_day, intersect, say_periods, unite
+from dpsql.privacy.periods import (
+    Days,
+    find_day_after,
+    find_first_day,
+    intersect,
+    remove_days,
+    say_periods,
+    unite,
+)
 from dpsql.session.block_keys import BlockKeys, BlockShape, Lent, digest_lent
 
 
@@ -152,10 +160,10 @@ class RequestedBlock:
     confidence: float = 0.95
     note: str = ""
     """A note on the gain of another strategy over the stored answer's."""
-    period: tuple[int, int] | None = None
-    """The days of its period, if it is a part of another block."""
+    periods: Days = ()
+    """The days of its periods, if it is a part of another block."""
     parts: list[RequestedBlock] = field(default_factory=list)
-    """Its parts, one for each period, if it is stored in parts."""
+    """Its parts, each of some periods, if it is stored in parts."""
     draws: list[Draws] = field(default_factory=list)
     """The draws of the periods without a stored part."""
 
@@ -177,7 +185,7 @@ class RequestedBlock:
         if self.parts:
             found = [one.used for one in self.draws if one.used is not None]
             return compose_events(found) if found else None
-        periods = self.block.periods if self.period is None else (self.period,)
+        periods = self.periods or self.block.periods
         return None if self.release is None else date_event(self.release.event, periods)
 
     @property
@@ -235,15 +243,19 @@ class PreparedPlan:
     @property
     def counted(self) -> str:
         """How many periods are stored and how many are new: ``"31 days stored, 1 new"``; empty without parts."""
-        units = {item.block.parts.part for item in self.asked if item.parts and item.block.parts is not None}
-        parts = [part for item in self.asked for part in item.parts]
-        new = {part.period for part in parts if part.stored is None and part.same is None}
-        old = {part.period for part in parts} - new
-        unit = units.pop() if len(units) == 1 else "period"
-        said = [f"{len(some)} {unit}{'' if len(some) == 1 else 's'}" for some in (old, new) if some]
-        if not old or not new:
-            return f"{said[0]} {'stored' if old else 'new'}" if parts else ""
-        return f"{said[0]} stored, {len(new)} new"
+        held = [(item.block.parts, part) for item in self.asked for part in item.parts]
+        new = unite(p for _, part in held if part.stored is None and part.same is None for p in part.periods)
+        old = remove_days(unite(p for _, part in held for p in part.periods), new)
+        units = {parts.part: parts for parts, _ in held if parts is not None}
+        if not units:
+            return ""
+        unit, parts = next(iter(units.items()))
+        said = [
+            f"{n} {unit}{'' if n == 1 else 's'} {word}"
+            for n, word in ((parts.count(old), "stored"), (parts.count(new), "new"))
+            if n
+        ]
+        return f"{said[0]}, {parts.count(new)} new" if len(said) > 1 else said[0]
 
     @property
     def relations(self) -> dict[str, pa.Table]:
@@ -281,9 +293,9 @@ class PreparedPlan:
         for place, item in enumerate(blocks, 1):
             which = "This block" if len(blocks) == 1 else f"Block {place} of {len(blocks)}"
             if item.parts and item.block.parts is not None:
-                unit, new = item.block.parts.part, [part.period for part in item.parts if not part.free]
-                said.append(f"{which} is stored in parts, one for each {unit}: {self.counted}.")
-                said += [f"Drawn are {say_periods(unite(p for p in new if p))}."] if new else []
+                new = unite(p for part in item.parts if not part.free for p in part.periods)
+                said.append(f"{which} is stored in parts: {self.counted}.")
+                said += [f"Drawn are {say_periods(new)}."] if new else []
             elif item.stored is not None:
                 debit = (
                     "free"
@@ -395,14 +407,14 @@ class StoredBlocks:
 
         All of it depends on the statement, the policy and the stored answers alone.
         """
-        parts, periods = item.block.parts, item.block.periods
+        parts = item.block.parts
         model = None if parts is None or item.lent is None else self._find_model(plan, place, parts)
-        if model is None or parts is None or periods is None or item.shape is None:
+        if model is None or parts is None or item.shape is None:
             return False
         shape, found = replace(model, columns=item.shape.columns), []
-        for period in parts.list_periods(periods):
-            key = self.keys.part_key(shape, item.contents, parts.scans, period)
-            part = RequestedBlock(item.block, shape, key, item.contents, item.lent, period=period)
+        for periods in parts.list_parts():
+            key = self.keys.part_key(shape, item.contents, parts.scans, periods)
+            part = RequestedBlock(item.block, shape, key, item.contents, item.lent, periods=periods)
             part.same = first.get(key)
             if part.same is None and not fresh:
                 part.stored = self.ledger.replay(key)
@@ -410,8 +422,14 @@ class StoredBlocks:
                 part.dropped = "" if gone is None else gone.when_text
             part.confidence = item.confidence
             found.append(part)
-        missing = unite(part.period for part in found if not part.free and part.period is not None)
-        pieces = (missing[at : at + MOST_RANGES] for at in range(0, len(missing), MOST_RANGES))
+        pieces: list[Days] = []
+        for part in found:
+            if not part.free:
+                more = unite([*(pieces[-1] if pieces else ()), *part.periods])
+                if pieces and len(more) <= MOST_RANGES:
+                    pieces[-1] = more
+                else:
+                    pieces.append(part.periods)
         draws = [self._narrow(plan, place, item, days) for days in pieces]
         if None in draws:
             return False
@@ -570,9 +588,9 @@ class StoredBlocks:
             groups = list_groups(release.table, parts.keys)
             starts = np.array([parts.starts.get(group, 0) for group in groups], dtype=np.int64)
             for part in item.parts:
-                if part.free or part.period is None or not intersect(one.block.periods or (), [part.period]):
+                if part.free or not intersect(one.block.periods or (), part.periods):
                     continue
-                mask = pa.array(starts == part.period[0])
+                mask = pa.array(starts == part.periods[0][0])
                 noisy = None if release.noisy is None else release.noisy.filter(mask)
                 part.release = replace(release, table=release.table.filter(mask), noisy=noisy)
         self._unite_parts(item)
@@ -594,7 +612,7 @@ class StoredBlocks:
         events: dict[str, Event] = {}
         for one in prepared:
             for item in one.answers:
-                if item.period is not None and not item.free and item.used is not None:
+                if item.periods and not item.free and item.used is not None:
                     releases[item.key], events[item.key] = _pack_answer(item), item.used
             for place, item in enumerate(one.asked):
                 if item.shape is None or item.release is None or item.free or item.parts:

@@ -106,7 +106,7 @@ def test_only_periods_without_a_part_are_drawn_and_pay(morning: Open) -> None:
     assert [row["d"].isoformat() for row in session.sql(one).dicts()] == ["2024-01-30", "2024-02-02"]
     assert cost(session, DAILY, fresh=True) == "5 days new · cost ε for 2024-01-30 to 2024-02-03"
     said = str(session.explain("SELECT day, COUNT(*) FROM visits WHERE x < 5 GROUP BY day"))
-    assert "This block is stored in parts, one for each day: 5 days new." in said
+    assert "This block is stored in parts: 5 days new." in said
     assert "Drawn are 2024-01-30 to 2024-02-03." in said
     assert "Periods that pay: 2024-01-30 to 2024-02-03" in said
     assert "5 days stored." in str(session.explain(DAILY))
@@ -222,10 +222,32 @@ def test_a_month_in_part_is_another_part_than_the_month(morning: Open) -> None:
     assert [row["n"] for row in session.sql(text).dicts()] == [40, 40]
 
 
+def test_a_group_of_several_periods_is_one_part_with_them(morning: Open) -> None:
+    closed = POLICY.replace('data_until = "yesterday"', 'closed_before = "today"\ndata_until = "closed"')
+    text = "SELECT month(day) AS m, COUNT(*) AS n, MEDIAN(x) AS x FROM visits GROUP BY m"
+    until = text.replace("FROM visits", "FROM visits WHERE day < DATE '2024-02-01'")
+    assert cost(morning(3, closed), text) == "3 days new · cost ε for 2024-01-30 to 2024-02-01"
+    assert cost(morning(4, closed), text) == "2 days stored, 2 new · cost ε for 2024-02-01 to 2024-02-02"
+    assert "stored" not in cost(morning(4, closed), until)  # of one part, so it is stored as a whole
+    session = morning(5, closed)
+    assert cost(session, until).startswith("stored since")
+    assert [row["n"] for row in session.sql(text).dicts()] == [40, 60]
+
+
+def test_a_whole_answer_about_closed_days_is_of_all_versions(morning: Open, tmp_path: Path) -> None:
+    closed = POLICY.replace('data_until = "yesterday"', 'closed_before = 2024-02-01\ndata_until = "yesterday"')
+    text = "SELECT ward, COUNT(*) AS n FROM visits WHERE day < DATE '2024-02-0{}' GROUP BY ward"
+    for policy, last, again in ((closed, 1, True), (closed, 2, False), (POLICY, 1, False)):
+        session = morning(4, policy)
+        session.sql(text.format(last), fresh=True)
+        write_day(tmp_path, 3, rows=25 + last)
+        assert ("stored since" in cost(morning(4, policy), text.format(last))) is again
+
+
 WHOLE = [
     "SELECT COUNT(*) FROM visits",
     "SELECT ward, COUNT(*) FROM visits GROUP BY ward",
-    "SELECT date_trunc('month', day) AS m, COUNT(*) FROM visits GROUP BY m",
+    "SELECT year(day) AS y, COUNT(*) FROM visits GROUP BY y",
     "SELECT WITH DP OPTIONS (max_rows_contributed = AUTO) day, COUNT(*) FROM visits GROUP BY day",
     "SELECT day, SUM(x, contribution_bounds_per_row => AUTO) FROM visits GROUP BY day",
     "SELECT WITH DP OPTIONS (report_cut = TRUE) day, COUNT(*) FROM visits GROUP BY day",

@@ -1,7 +1,8 @@
-"""Groups whose keys decide their period: ``GROUP BY day``, or ``GROUP BY year(day), month(day), ward``.
+"""Groups whose keys decide their periods: ``GROUP BY day``, or ``GROUP BY year(day), month(day), ward``.
 
-A unit with a period is in one period, so it is in no more groups than one period has. Noise on each group then depends on one
-period's units alone, and an answer over several periods can be stored in parts, one for each period.
+A unit with a period is in one period, so it is in no more groups than one period has. Noise on each group then depends on the
+units of its own periods alone, and an answer over several periods can be stored in parts: one for each period or, if a group has
+rows of several periods, one for each class of periods that have groups in common.
 
 Which period a group is of is public: the keys and the period are computed together for each day that the scan may read.
 """
@@ -9,7 +10,7 @@ Which period a group is of is public: the keys and the period are computed toget
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -33,14 +34,17 @@ _MODEL = ((datetime.date(2024, 1, 1).toordinal(), datetime.date(2029, 1, 1).toor
 
 @dataclass(frozen=True)
 class PeriodGroups:
-    """The keys made of the period's column, and the first day of the period of each of their values.
+    """The keys made of the period's column, and the periods of their values.
 
-    ``starts`` is empty if a group has rows of several periods. ``most`` is the greatest number of groups that one period has;
-    None if it is not known.
+    Args:
+        starts: the first day of the first period of each class; a class has no group, and no period, in common with another.
+        classes: the first days of the periods of each class, in order; none if all periods are of one.
+        most: the greatest number of groups that one period has; None if it is not known.
     """
 
     keys: tuple[str, ...]
     starts: Mapping[Group, int]
+    classes: tuple[tuple[int, ...], ...]
     most: int | None
 
 
@@ -83,10 +87,34 @@ def find_period_groups(block: AggregatingBlock, pairs: Pairs, ranges: int) -> Pe
             continue
         names = tuple(key.name for key, _ in own)
         first = [day.toordinal() for day in table.column(_START).to_pylist()]
-        starts = dict(zip(list_groups(table, names), first, strict=True))
+        starts, classes = _find_classes(list_groups(table, names), first)
         others = [pair for pair in pairs if pair not in own]
         found = find_public_groups(block, others, ranges) if others else None
         size = 1 if not others else None if found is None else found.size
-        alone = len(starts) == len(first)
-        return PeriodGroups(names, starts if alone else {}, None if size is None else most * size)
+        return PeriodGroups(names, starts, classes, None if size is None else most * size)
     return None
+
+
+def _find_classes(
+    groups: Iterable[Group], first: Iterable[int]
+) -> tuple[dict[Group, int], tuple[tuple[int, ...], ...]]:
+    """Return the class of each group, and the periods of each class, given the pairs of a group and a period's first day."""
+    found: dict[Group, set[int]] = {}
+    of: dict[int, int] = {}
+    for group, day in zip(groups, first, strict=True):
+        found.setdefault(group, set()).add(day)
+
+    def find(day: int) -> int:
+        while of.setdefault(day, day) != day:
+            day = of[day]
+        return day
+
+    for days in found.values():
+        roots = [find(day) for day in days]
+        of |= dict.fromkeys(roots, min(roots))
+    members: dict[int, list[int]] = {}
+    for day in sorted(of):
+        members.setdefault(find(day), []).append(day)
+    if len(members) == 1 < len(of):
+        return {}, ()
+    return {group: find(min(days)) for group, days in found.items()}, tuple(map(tuple, members.values()))
