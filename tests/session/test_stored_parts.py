@@ -235,7 +235,9 @@ def test_a_group_of_several_periods_is_one_part_with_them(morning: Open) -> None
 
 
 def test_a_whole_answer_about_closed_days_is_of_all_versions(morning: Open, tmp_path: Path) -> None:
-    closed = POLICY.replace('data_until = "yesterday"', 'closed_before = 2024-02-01\ndata_until = "yesterday"')
+    closed = POLICY.replace(
+        'data_until = "yesterday"', 'closed_before = 2024-02-01\ndata_until = "yesterday"'
+    )
     text = "SELECT ward, COUNT(*) AS n FROM visits WHERE day < DATE '2024-02-0{}' GROUP BY ward"
     for policy, last, again in ((closed, 1, True), (closed, 2, False), (POLICY, 1, False)):
         session = morning(4, policy)
