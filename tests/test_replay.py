@@ -567,7 +567,7 @@ def test_a_changed_release_is_not_shown(folder: Path) -> None:
     with dpsql.connect(policy=folder / "policy.toml", ledger=ledger) as session:
         session.sql("SELECT COUNT(*) AS n FROM visits")
         session.sql("SELECT COUNT(*) AS n FROM orders")
-    con = sqlite3.connect(folder / "l-answers")
+    con = sqlite3.connect(folder / "l.d/answers")
     rows = con.execute(
         "SELECT key, release FROM answers WHERE key NOT LIKE 'asked%' ORDER BY statement"
     ).fetchall()
@@ -586,7 +586,7 @@ def test_what_was_noted_of_a_question_decides_nothing(folder: Path) -> None:
     ledger = folder / "l"
     with dpsql.connect(policy=folder / "policy.toml", ledger=ledger) as session:
         session.sql(BASE)
-    con = sqlite3.connect(folder / "l-answers")
+    con = sqlite3.connect(folder / "l.d/answers")
     assert con.execute("UPDATE answers SET release = x'00ff' WHERE key LIKE 'asked %'").rowcount == 1
     con.commit()
     con.close()

@@ -1,7 +1,7 @@
 """The file of stored answers, which may be shown again at no cost, as post-processing.
 
-The file ``<ledger>-answers`` stays below the size that the owner sets: then the oldest answers are dropped, and asking
-again is a new, charged answer. Charges do not depend on this file. Each private block's release has its own key. Ledgers
+The file ``answers`` in the ledger's folder stays below the size that the owner sets: then the oldest answers are dropped, and
+asking again is a new, charged answer. Charges do not depend on this file. Each private block's release has its own key. Ledgers
 of older versions store whole statements' releases under the statements' keys, and these are still found.
 
 A release has two keys, its definition and its newest answer, which are replaced together. It is never dropped to make room.
@@ -21,7 +21,7 @@ from pathlib import Path
 
 from dpsql.errors import LedgerError
 from dpsql.ledger.log_file import PUBLISHED, set_durable
-from dpsql.ledger.state_files import make_private_file, read_inode, read_mode
+from dpsql.ledger.state_files import make_folder, make_private_file, place_side_file, read_inode, read_mode
 from dpsql.privacy.events import Event
 from dpsql.privacy.records import Entry, format_local_time
 
@@ -131,11 +131,6 @@ def hash_release(release: bytes) -> str:
     return hashlib.sha256(release).hexdigest()
 
 
-def answers_path(path: Path) -> Path:
-    """Return the path of the answers of a ledger."""
-    return path.with_name(path.name + "-answers")
-
-
 class AnswerStore:
     """The stored answers of a ledger. The file is created with the first answer; the ledger's lock guards it.
 
@@ -143,7 +138,7 @@ class AnswerStore:
     """
 
     def __init__(self, ledger: Path | None, limit: int | None = None, timeout: float = 30.0) -> None:
-        self.path = None if ledger is None else answers_path(ledger)
+        self.path = None if ledger is None else place_side_file(ledger, "answers")
         self.limit = limit
         self._ledger, self._timeout = ledger, timeout
         self._connection: sqlite3.Connection | None = None
@@ -311,18 +306,21 @@ class AnswerStore:
         )
 
     def _connect(self, make: bool) -> sqlite3.Connection | None:
-        if self.path is None:
+        if self._ledger is None:
             if self._connection is None:
                 self._connection = _connect(":memory:", self._timeout)
             return self._connection
+        if self._connection is None:
+            self.path = place_side_file(self._ledger, "answers")
+        assert self.path is not None
         if self._connection is not None and read_inode(self.path) != self._file:
             self.close()  # it was moved away
         if self._connection is None:
             if not self.path.exists():
                 if not make:
                     return None
-                assert self._ledger is not None
                 with suppress(OSError):
+                    make_folder(self._ledger)
                     make_private_file(self.path, read_mode(self._ledger))
             self._connection, self._file = _connect(str(self.path), self._timeout), read_inode(self.path)
         return self._connection

@@ -193,7 +193,7 @@ class Ledger:
         where = Path(path).expanduser().resolve()
         if fresh and not where.exists():
             with suppress(OSError):
-                state_files.checkpoint_path(where).unlink()
+                state_files.place_side_file(where, "mark").unlink()
             cls.open(where, policy, dataset).close()
             return ("a new ledger was begun",)
         with closing(LedgerStore(find_existing(where), None)) as book:

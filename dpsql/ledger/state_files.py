@@ -1,12 +1,16 @@
 """Files next to a ledger and in the state directory: private files, digests, detection of rollbacks, a server's lock.
 
+A ledger is one file and one folder next to it, ``<ledger>.d``, with everything that is not a charge: stored answers, the
+mark, a server's lock, and the files that an upgrade or a restoration replaced. Earlier versions wrote these next to the
+ledger; a file that is there is used there, until ``dpsql ledger upgrade`` moves it.
+
 Private files are readable by the user who runs dpsql only, with any umask. Digests of data files show whether a
 stored answer is about unchanged data.
 
 Two records outside the ledger detect a ledger that is missing, rolled back, copied, or the second one for its data. Both
 are best effort, and no charge depends on them:
 
-* the *mark*, a file ``<ledger>-id`` next to the ledger, with the ledger's number and its last row. A missing ledger with a
+* the *mark*, a file in the ledger's folder, with the ledger's number and its last row. A missing ledger with a
   mark was deleted or moved; a ledger that ends before its mark was rolled back.
 * the *register*, a SQLite file in the user's state directory, with one line per ledger that this user opened: data set,
   number, path, last row. It detects a second ledger for the data, a copy of a ledger, and a ledger that was deleted or
@@ -17,7 +21,7 @@ recorded rows; reading one warns. Neither detects a deletion on another machine,
 mark and the register, nor a set of files restored together. Against these, keep backups, or keep data and ledger
 under another user of the operating system.
 
-A server's lock is a file next to the ledger, released by the operating system when the server's process ends. The owner's
+A server's lock is a file in the ledger's folder, released by the operating system when the server's process ends. The owner's
 own sessions need no lock: they may charge while a server runs.
 """
 
@@ -71,18 +75,73 @@ def place_ledger(policy: Path) -> Path:
     return policy.with_name(policy.name + ".ledger")
 
 
-def make_private_directory(path: Path) -> None:
-    """Create a directory of mode 0700; give an existing one of this user that mode.
+_EARLIER = {"mark": "{}-id", "answers": "{}-answers", "served": ".{}.served"}
+"""Names of side files in versions that had no folder for them."""
+
+
+def place_side_file(ledger: Path, name: str) -> Path:
+    """Return the path of a ledger's side file: in its folder, unless an earlier version wrote it next to the ledger."""
+    before = ledger.with_name(_EARLIER[name].format(ledger.name))
+    return before if before.exists() else place_folder(ledger) / name
+
+
+def place_folder(ledger: Path) -> Path:
+    """Return the path of the folder of a ledger's side files."""
+    return ledger.with_name(ledger.name + ".d")
+
+
+def make_folder(ledger: Path) -> Path:
+    """Return the folder of a ledger's side files, made if missing; it is open to those to whom the ledger is.
 
     Raises:
         OSError: it can't be created.
     """
-    path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    mode = read_mode(ledger)
+    make_private_directory(place_folder(ledger), mode | (mode & 0o444) >> 2)
+    return place_folder(ledger)
+
+
+def gather_side_files(ledger: Path) -> list[str]:
+    """Move the files that earlier versions wrote next to a ledger into its folder, and return their former names.
+
+    Each is renamed in one step, and both places are read, so a crash loses nothing. No server may have the ledger, and no
+    process may write to it. Stored answers stay while a session has them open.
+
+    Raises:
+        OSError: one can't be moved.
+    """
+    moved = []
+    for name in _EARLIER:
+        before, after = place_side_file(ledger, name), place_folder(ledger) / name
+        if before == after or not (name != "answers" or _leave_log(before)):
+            continue
+        make_folder(ledger)
+        before.replace(after)
+        moved.append(before.name)
+    return moved
+
+
+def _leave_log(database: Path) -> bool:
+    """Write a database's log into its file, so that it can be renamed; return False if a process has it open."""
+    try:
+        with closing(sqlite3.connect(database, timeout=1.0, isolation_level=None)) as alone:
+            return bool(alone.execute("PRAGMA journal_mode = DELETE").fetchone()[0] == "delete")
+    except sqlite3.Error:
+        return False
+
+
+def make_private_directory(path: Path, mode: int = 0o700) -> None:
+    """Create a directory of this mode; give an existing one of this user the mode.
+
+    Raises:
+        OSError: it can't be created.
+    """
+    path.mkdir(parents=True, exist_ok=True, mode=mode)
     found = path.stat()
-    if stat.S_IMODE(found.st_mode) != 0o700:
+    if stat.S_IMODE(found.st_mode) != mode:
         # Another user's directory keeps its mode; files in it are private by their own mode.
         with suppress(OSError):
-            path.chmod(0o700)
+            path.chmod(mode)
 
 
 def make_private_file(path: Path, mode: int = OWNER_ONLY) -> None:
@@ -230,18 +289,13 @@ class Checkpoint:
     hash: str
 
 
-def checkpoint_path(path: Path) -> Path:
-    """Return the path of a ledger's mark."""
-    return path.with_name(path.name + "-id")
-
-
 def read_checkpoint(path: Path) -> Checkpoint | None:
     """Read a ledger's mark; None if there is none.
 
     An unreadable mark is the mark of an unknown ledger.
     """
     try:
-        text = checkpoint_path(path).read_text()
+        text = place_side_file(path, "mark").read_text()
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError):
@@ -257,10 +311,11 @@ def write_checkpoint(path: Path, mark: Checkpoint) -> None:
 
     Failures are ignored: they lose a warning, not a charge.
     """
-    target = checkpoint_path(path)
+    target = place_side_file(path, "mark")
     draft = target.with_name(f".{target.name}.{os.getpid()}")
     text = json.dumps({"ledger": mark.ledger, "seq": mark.seq, "hash": mark.hash}) + "\n"
     try:
+        make_folder(path)
         write_private(draft, text, read_mode(path))
         draft.replace(target)
     except OSError:
@@ -402,6 +457,7 @@ def take_ledger(ledger: Path) -> int:
         ServerError: another server has it. LedgerError: its folder can't be written.
     """
     try:
+        make_folder(ledger.expanduser().resolve())
         descriptor = os.open(_place_lock(ledger), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, OWNER_ONLY)
     except OSError as error:
         raise LedgerError(f"the folder of the ledger {ledger} can't be written: {error.strerror}.") from None
@@ -451,8 +507,7 @@ def _trying(ledger: Path) -> Iterator[bool]:
 
 
 def _place_lock(ledger: Path) -> Path:
-    whole = ledger.expanduser().resolve()
-    return whole.with_name(f".{whole.name}.served")
+    return place_side_file(ledger.expanduser().resolve(), "served")
 
 
 def _lock(descriptor: int) -> bool:

@@ -84,8 +84,9 @@ def _keep_copy(connection: sqlite3.Connection, path: Path) -> Path:
     """Copy the unchanged ledger to a file that only its owner may read, and no one may write."""
     version = log_file.read_version(connection)
     for number in range(1, 1000):
-        copy = path.with_name(f"{path.name}-version-{version}" + (f"-{number}" if number > 1 else ""))
+        name = f"version-{version}" + (f"-{number}" if number > 1 else "")
         try:
+            copy = state_files.make_folder(path) / f"{name}.ledger"
             os.close(os.open(copy, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         except FileExistsError:
             continue

@@ -294,7 +294,7 @@ def _move_away(where: Path) -> Path | None:
     if not where.exists():
         return None
     for number in range(1, 1000):
-        kept = where.with_name(f"{where.name}-replaced-{number}")
+        kept = state_files.make_folder(where) / f"replaced-{number}.ledger"
         if not kept.exists():
             break
     for side in ("-wal", "-shm", ""):
@@ -367,7 +367,12 @@ def _find_said(connection: sqlite3.Connection, day: str) -> list[tuple[int, int]
 
 
 def upgrade(path: str | Path) -> str:
-    """Upgrade a ledger of an earlier version, as opening a session does, and return a sentence with its version."""
+    """Upgrade a ledger of an earlier version, as opening a session does, gather its side files, and say so in a sentence."""
     where = find_existing(path)
     with closing(LedgerStore(where, None)) as book, book.reading() as connection:
-        return f"{where} has format {log_file.read_version(connection)}, which this dpsql writes."
+        told = f"{where} has format {log_file.read_version(connection)}, which this dpsql writes."
+    with keep_servers_away(where), _held(where):
+        moved = state_files.gather_side_files(where)
+    return told + (
+        f" Moved into {state_files.place_folder(where).name}: {', '.join(moved)}." if moved else ""
+    )

@@ -509,7 +509,11 @@ class LedgerService:
         if isinstance(error, ReplacedLedgerError):
             return LedgerError(_REPLACED, hint=_TELL_OWNER)
         path = self.ledger.path
-        paths = [] if path is None else [f"{path}{end}" for end in ("", "-answers", "-id", "-wal")]
+        paths = (
+            []
+            if path is None
+            else [f"{path}{end}" for end in ("", "-answers", "-id", "-wal", ".d/answers", ".d/mark")]
+        )
         message, hint = conceal_paths(error.message, paths), conceal_paths(error.hint or "", paths)
         if message is None or hint is None:
             return LedgerError(_UNREADABLE, hint=_ASK_OWNER)

@@ -33,7 +33,7 @@ def spent(ledger: Ledger, path: Path) -> Path:
     ledger.settle(ledger.reserve(TENTH, "first"), TENTH, KeptReleases({"key": b"released"}), "released")
     ledger.settle(ledger.reserve(TENTH, "second"), TENTH, None, "failed")
     ledger.close()
-    path.with_name(path.name + "-id").unlink()
+    Path(f"{path}.d/mark").unlink()
     return path
 
 
@@ -45,7 +45,7 @@ def change(path: Path, *statements: str) -> None:
 
 
 def change_answers(path: Path, statement: str) -> None:
-    change(path.with_name(path.name + "-answers"), statement)
+    change(Path(f"{path}.d/answers"), statement)
 
 
 def rewrite(path: Path, row: int, edit: Callable[[dict[str, object]], None]) -> None:
@@ -192,7 +192,7 @@ def test_a_chain_recomputed_shows_by_the_mark(spent: Path, reopen: Reopen, regis
     rewrite(spent, 2, lambda row: row.update(user="nobody to see"))
     with pytest.raises(LedgerError, match="is not the one that was written"):
         reopen()
-    spent.with_name(spent.name + "-id").unlink()
+    Path(f"{spent}.d/mark").unlink()
     with pytest.raises(LedgerError, match="is not the one that was written"):
         reopen()
     (register / "ledgers.sqlite").unlink()

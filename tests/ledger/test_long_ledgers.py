@@ -207,7 +207,7 @@ def test_a_tampered_checkpoint_is_refused(path: Path, register: Path) -> None:
     tamper(path, "0", rehash=True)  # the mark and the register know the rows after it
     with pytest.raises(LedgerError, match="is not the one that was written"):
         Ledger.open(path, rich(), "d")
-    path.with_name(path.name + "-id").unlink()
+    Path(f"{path}.d/mark").unlink()
     (register / "ledgers.sqlite").unlink()
     Ledger.open(path, rich(), "d").close()  # nobody knows: but the whole does not add up
     with pytest.raises(LedgerError, match="is not the sum of the rows before it"):
@@ -441,7 +441,7 @@ def test_an_older_ledger_is_upgraded_and_a_copy_is_kept(tmp_path: Path) -> None:
     with Ledger.open(path, policy, dataset) as ledger:
         assert ledger.entries() == entries
         assert ledger.state() == state
-    (copy,) = tmp_path.glob("a.ledger-version-1*")
+    (copy,) = tmp_path.glob("a.ledger.d/version-1*")
     assert not copy.stat().st_mode & 0o277
     before, after = sqlite3.connect(OLD), sqlite3.connect(path)
     assert (
@@ -468,7 +468,7 @@ def test_a_mark_of_the_older_chain_is_recognised_and_a_rollback_of_it_is_too(tmp
     with Ledger.read(path) as owner:
         policy, dataset = owner.policy, owner.dataset
     assert policy is not None
-    mark = path.with_name(path.name + "-id")
+    mark = path.with_name("a.ledger-id")  # where the versions of that chain wrote it
     mark.write_text(json.dumps({"ledger": ledger_id, "seq": seq, "hash": "0" * 64}))
     with pytest.raises(LedgerError, match="is not the one that was written"):
         Ledger.open(path, policy, dataset)

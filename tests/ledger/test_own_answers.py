@@ -179,7 +179,7 @@ def test_a_changed_or_forged_debit_shows(path: Path) -> None:
         ask(root.for_analyst("ada"), "k", PureDP(Fraction(1, 2)))
         ask(root.for_analyst("bob"), "k", PureDP(Fraction(1, 2)))
     verify_ledger(path)
-    with sqlite3.connect(path.with_name(path.name + "-answers")) as answers:
+    with sqlite3.connect(Path(f"{path}.d/answers")) as answers:
         answers.execute(
             "UPDATE answers SET key = replace(key, 'debited bob', 'debited cy') WHERE key LIKE 'debited%'"
         )

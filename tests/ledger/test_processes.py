@@ -241,7 +241,7 @@ def test_processes_that_make_the_ledger_at_once_share_it(path: Path) -> None:
     assert [wait(child) for child in children] == [0] * 8
     with Ledger.open(path, policy_of(), "d") as ledger:
         assert ledger.state().spent_epsilon == Fraction(8, 1000)
-    leftover = {p.name for p in path.parent.iterdir()} - {path.name, path.name + "-id", "state"}
+    leftover = {p.name for p in path.parent.iterdir()} - {path.name, path.name + ".d", "state"}
     assert not leftover
 
 

@@ -26,7 +26,7 @@ TENTH = PureDP(Fraction(1, 10))
 
 
 def mark_of(path: Path) -> Path:
-    return path.with_name(path.name + "-id")
+    return Path(f"{path}.d/mark")
 
 
 @pytest.fixture
@@ -150,10 +150,10 @@ def test_nobody_else_may_read_what_is_beside_a_ledger(
             write_report(ledger, None, tmp_path / name)
         found = [path for path in [register, *tmp_path.rglob("*")] if path.name != "register"]
         modes = {path.name: oct(stat.S_IMODE(path.stat().st_mode)) for path in found}
-    assert {name for name, mode in modes.items() if mode == "0o700"} == {"state"}, modes
+    assert {name for name, mode in modes.items() if mode == "0o700"} == {"state", "policy.ledger.d"}, modes
     files = {name for name, mode in modes.items() if mode == "0o600"}
-    assert files == modes.keys() - {"state"}, modes
-    assert {"policy.ledger", "policy.ledger-wal", "policy.ledger-shm", "policy.ledger-id"} < files
+    assert files == modes.keys() - {"state", "policy.ledger.d"}, modes
+    assert {"policy.ledger", "policy.ledger-wal", "policy.ledger-shm", "mark"} < files
     assert {"ledgers.sqlite", "page.html"} < files
 
 

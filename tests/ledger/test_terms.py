@@ -208,7 +208,7 @@ def test_a_copy_is_noticed_and_a_move_is_not(ledger: Ledger, path: Path, tmp_pat
 def test_a_lost_mark_and_a_lost_register_stop_nobody(
     ledger: Ledger, path: Path, reopen: Reopen, register: Path
 ) -> None:
-    mark = path.with_name(path.name + "-id")
+    mark = Path(f"{path}.d/mark")
     mark.unlink()
     (register / "ledgers.sqlite").write_bytes(b"not a database")
     with reopen() as again:

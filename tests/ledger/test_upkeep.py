@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
 import stat
@@ -21,7 +22,8 @@ from dpsql.errors import BindError, BudgetExceeded, LedgerError, ParseError, Pol
 from dpsql.ledger import log_file, store
 from dpsql.ledger.ledger import KeptReleases, Ledger
 from dpsql.ledger.log_file import FORGOTTEN
-from dpsql.ledger.upkeep import back_up, forget_before, restore_ledger, verify_ledger
+from dpsql.ledger.state_files import place_side_file, take_ledger
+from dpsql.ledger.upkeep import back_up, forget_before, restore_ledger, upgrade, verify_ledger
 from dpsql.policy.model import Policy
 from dpsql.privacy.events import GroupSelection, PureDP
 from tests.support.ledgers import policy_of
@@ -35,7 +37,7 @@ def ask(ledger: Ledger, text: str = "q", **kept: bytes) -> None:
 
 
 def mark_of(path: Path) -> Path:
-    return path.with_name(path.name + "-id")
+    return Path(f"{path}.d/mark")
 
 
 # -- verify, backup ---------------------------------------------------------------------------
@@ -94,7 +96,7 @@ def test_verify_finds_what_was_changed(ledger: Ledger, path: Path, edit: str, to
 def test_verify_finds_a_changed_answer(ledger: Ledger, path: Path) -> None:
     ask(ledger, key=b"released")
     assert verify_ledger(path).answers == 1
-    with sqlite3.connect(str(path) + "-answers") as connection:
+    with sqlite3.connect(str(path) + ".d/answers") as connection:
         connection.execute("UPDATE answers SET release = x'00'")
     connection.close()
     with pytest.raises(LedgerError, match="does not fit the ledger's record"):
@@ -141,7 +143,7 @@ def test_charges_since_are_taken_from_the_ledger_that_is_there(path: Path, backe
         assert ledger.replay("lost1") is None  # the restored ledger does not know it as paid
         assert any("restored an older copy" in notice for notice in ledger.notices)
     assert verify_ledger(path).answers == 1
-    assert path.with_name(path.name + "-replaced-1").exists()
+    assert Path(f"{path}.d/replaced-1.ledger").exists()
 
 
 @pytest.mark.parametrize("how", ["gone", "damaged", "rolled back", "gone with its mark"])
@@ -257,7 +259,11 @@ def test_what_is_written_off_is_a_loss(path: Path, backed_up: Path, spent: tuple
 
 
 def every_byte(path: Path) -> bytes:
-    return b"".join(file.read_bytes() for file in path.parent.glob(path.name + "*"))
+    return b"".join(
+        file.read_bytes()
+        for place in (path.name, path.name + "-*", path.name + ".d/*")
+        for file in path.parent.glob(place)
+    )
 
 
 def test_texts_are_forgotten_while_charges_and_chain_verify(
@@ -323,7 +329,7 @@ def keeping(megabytes: int) -> Policy:
 
 
 def test_the_oldest_answers_are_dropped_to_make_room(path: Path) -> None:
-    answers = path.with_name(path.name + "-answers")
+    answers = Path(f"{path}.d/answers")
     with Ledger.open(path, keeping(1), "d") as ledger:
         for i in range(30):
             ask(ledger, "q", **{f"k{i}": bytes([i]) * 200_000})
@@ -386,7 +392,8 @@ def test_the_limit_is_no_term_and_no_part_of_a_policy_s_meaning(path: Path) -> N
 
 
 def test_a_broken_file_of_answers_keeps_no_charge_from_being_made(path: Path, reopen: Reopen) -> None:
-    answers = path.with_name(path.name + "-answers")
+    answers = Path(f"{path}.d/answers")
+    answers.parent.mkdir()
     answers.write_bytes(b"no database" * 1000)
     with reopen() as ledger:
         with pytest.raises(LedgerError, match="of stored answers can't be read"):
@@ -397,6 +404,68 @@ def test_a_broken_file_of_answers_keeps_no_charge_from_being_made(path: Path, re
         assert ledger.replay("k") is None
         ask(ledger, "q", k=b"1")
         assert ledger.replay("k") is not None
+
+
+# -- one file and one folder ------------------------------------------------------------------
+
+
+def scatter(path: Path) -> None:
+    """Put the files of a ledger's folder where earlier versions wrote them."""
+    for name, before in {
+        "mark": f"{path.name}-id",
+        "answers": f"{path.name}-answers",
+        "served": f".{path.name}.served",
+    }.items():
+        place_side_file(path, name).rename(path.with_name(before))
+    Path(f"{path}.d").rmdir()
+
+
+def test_a_ledger_is_one_file_and_one_folder(path: Path, reopen: Reopen) -> None:
+    with reopen() as ledger:
+        ask(ledger, "q", k=b"1")
+    os.close(take_ledger(path))
+    assert {file.name for file in path.parent.iterdir()} - {"state"} == {path.name, path.name + ".d"}
+    assert {file.name for file in Path(f"{path}.d").iterdir()} == {"mark", "answers", "served"}
+
+
+def test_files_of_earlier_versions_are_used_where_they_are_and_gathered_on_request(
+    path: Path, reopen: Reopen
+) -> None:
+    with reopen() as ledger:
+        ask(ledger, "q", k=b"1")
+    older = path.read_bytes()
+    os.close(take_ledger(path))
+    scatter(path)
+    with reopen() as ledger:
+        assert ledger.replay("k") is not None
+        ask(ledger, "q2", k2=b"2")
+        server = take_ledger(path)
+        with pytest.raises(LedgerError, match="A server has the ledger"):
+            upgrade(path)
+        os.close(server)
+        assert "answers" not in upgrade(path).partition("Moved")[2]  # this session has them open
+        assert ledger.replay("k2") is not None
+    assert upgrade(path).endswith(f"Moved into {path.name}.d: {path.name}-answers.")
+    assert "Moved" not in upgrade(path)
+    assert {file.name for file in path.parent.iterdir()} - {"state"} == {path.name, path.name + ".d"}
+    with reopen() as ledger:
+        assert ledger.replay("k") is not None
+        assert ledger.replay("k2") is not None
+        assert ledger.state().spent_epsilon == Fraction(2, 10)
+    path.write_bytes(older)  # the mark came along, too
+    shutil.rmtree(path.with_name("state"), ignore_errors=True)
+    with pytest.raises(LedgerError, match="was replaced by an older"):
+        reopen()
+
+
+def test_the_folder_is_open_to_those_to_whom_the_ledger_is(path: Path, reopen: Reopen) -> None:
+    reopen().close()
+    assert stat.S_IMODE(Path(f"{path}.d").stat().st_mode) == 0o700
+    path.chmod(0o660)
+    with reopen() as ledger:
+        ask(ledger, "q", k=b"1")
+    assert stat.S_IMODE(Path(f"{path}.d").stat().st_mode) == 0o770
+    assert stat.S_IMODE(Path(f"{path}.d/answers").stat().st_mode) == 0o660
 
 
 # -- the command line, and SHOW ---------------------------------------------------------------

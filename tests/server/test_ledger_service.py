@@ -354,6 +354,7 @@ def test_errors_say_no_path(near: NearLedger) -> None:
     [
         ("The ledger /srv/a/b.ledger is gone.", "The ledger is gone."),
         ("/srv/a/b.ledger-answers can't be read", " can't be read"),
+        ("/srv/a/b.ledger.d/answers can't be read", " can't be read"),
         ("another ledger: /home/owner/other.ledger", None),
         ("C:\\data\\x.ledger is locked", None),
         ("ε=1/3 of ε=2 left", None),
@@ -362,7 +363,10 @@ def test_errors_say_no_path(near: NearLedger) -> None:
 def test_what_is_left_of_a_text_with_paths(text: str, left: str | None) -> None:
     from dpsql.server.ledger_service import conceal_paths
 
-    assert conceal_paths(text, ["/srv/a/b.ledger", "/srv/a/b.ledger-answers"]) == left
+    assert (
+        conceal_paths(text, ["/srv/a/b.ledger", "/srv/a/b.ledger-answers", "/srv/a/b.ledger.d/answers"])
+        == left
+    )
 
 
 # -- a worker in an enemy's hands -------------------------------------------------------------------------------------
@@ -621,7 +625,11 @@ def test_texts_are_forgotten_while_the_ledger_is_served(near: NearLedger) -> Non
     assert ada.budget().spent_epsilon == 2 * spent
     forget_before(near.path, date.today() + timedelta(days=2))
     near.close()
-    for file in near.folder.glob("secret.ledger*"):
+    for file in [
+        *near.folder.glob("secret.ledger"),
+        *near.folder.glob("secret.ledger-*"),
+        *near.folder.glob("secret.ledger.d/*"),
+    ]:
         assert b"pineapple" not in file.read_bytes(), file.name
     verify_ledger(near.path)
 
