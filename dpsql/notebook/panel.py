@@ -1,4 +1,4 @@
-"""JupyterLab's budget panel: the budget, the latest charges, and the price of a cell before it runs.
+"""JupyterLab's budget panel: the budget, the latest charges, the price of a cell before it runs, and its layout.
 
 The panel is a comm that the front end opens once the extension is loaded. It asks for the budget and for the price of a
 text; the kernel also sends the budget after each cell. These messages spend nothing, read no private row, and are not
@@ -85,6 +85,29 @@ def write_refusal(error: Error) -> Html:
     return Html("".join([tag("p", f"{type(error).__name__}: {error.message}"), *hint]))
 
 
+def find_problem(error: Error, source: str) -> Data | None:
+    """Return the characters of a cell that an error is about, as a front end counts them; None if it names none."""
+    text, span = error.text, error.span
+    if not text or span is None:
+        return None
+    start = len(source) - len(text)  # blanks stand for a name before <<
+    if start < 0 or any(a != b != " " for a, b in zip(source[start:], text, strict=True)):
+        start = source.find(text)
+    if start < 0:
+        return None
+    ends = (start + span[0], start + max(span[1], span[0] + 1))
+    first, last = (len(source[:end].encode("utf-16-le")) // 2 for end in ends)
+    return {"from": first, "to": last, "message": " ".join(filter(None, (error.message, error.hint)))}
+
+
+def lay_out(source: str) -> str:
+    """Return a cell with its SQL laid out in lines; ParseError if a quote or a comment does not end."""
+    from dpsql.language.formatter import format_statements  # loads the parser, which clients don't need
+
+    head, _, text = source.partition("\n")
+    return f"{head.rstrip()}\n{format_statements(text).rstrip()}"
+
+
 class Comm(Protocol):
     """A channel of Jupyter between the kernel and the front end."""
 
@@ -156,6 +179,8 @@ class PanelComms:
             return
         if asked.get("want") == "price" and isinstance(asked.get("text"), str):
             self._send(comm, lambda: {**self._write_price(asked["text"]), "number": asked.get("number")})
+        elif asked.get("want") == "layout" and isinstance(asked.get("text"), str):
+            self._send(comm, lambda: self._write_layout(asked["text"]))
         else:
             self._send(comm, self._write_budget)
 
@@ -202,13 +227,33 @@ class PanelComms:
             return session.explain(text, params, epsilon=options.epsilon)
 
     def _write_price(self, text: str) -> Data:
+        source = text[:MAX_PRICED_TEXT]
         try:
-            explanation = self.explain(text[:MAX_PRICED_TEXT])
+            explanation = self.explain(source)
         except Error as error:
-            return {"kind": "price", "known": False, "html": write_refusal(error)}
-        if explanation is None:
-            return {"kind": "price", "known": False, "html": ""}
-        return {"kind": "price", "known": True, "html": write_price(explanation)}
+            problem = find_problem(error, source)
+            return {
+                "kind": "price",
+                "known": False,
+                "html": write_refusal(error),
+                "problem": problem,
+                "of": text,
+            }
+        html = "" if explanation is None else write_price(explanation)
+        return {"kind": "price", "known": explanation is not None, "html": html, "problem": None, "of": text}
+
+    def _write_layout(self, text: str) -> Data:
+        found = re.match(r"\s*%%(\w+)", text)
+        if found is None or not guide.is_ours(self._shell, "cell", found[1]):
+            return {"kind": "layout", "of": text, "text": text}
+        try:
+            return {
+                "kind": "layout",
+                "of": text,
+                "text": lay_out(text[:MAX_PRICED_TEXT]) + text[MAX_PRICED_TEXT:],
+            }
+        except Error as error:
+            return {"kind": "layout", "of": text, "refused": error.message}
 
 
 def _flatten(text: str) -> str:

@@ -284,9 +284,9 @@ def show_progress(
     """Show a line with the running time of a statement, from :data:`PATIENCE` seconds on, or the ``stage`` that a server reports.
 
     The stop button (or Ctrl-C) interrupts the engine; the reservation stays charged. ``show`` draws a line over the last one;
-    an empty line erases it.
+    an empty line erases it. The last line, which ends with a newline, is the time that an answer took.
     """
-    started, done, steps = time.monotonic(), threading.Event(), [""]
+    started, done, steps, answered = time.monotonic(), threading.Event(), [""], False
 
     def note(now: int, total: int) -> None:
         steps[0] = f", {now:,} of {total:,} steps"
@@ -298,7 +298,7 @@ def show_progress(
             at = f", {stage()}" if stage() else steps[0]
             show(f"running for {time.monotonic() - started:.0f} s{at}; stopping it keeps the charge")
             done.wait(every)
-        show("")
+        show(f"took {time.monotonic() - started:.0f} s\n" if answered else "")
 
     context = contextvars.copy_context()  # a kernel finds the cell to write to in its context
     thread = threading.Thread(target=context.run, args=(tick,), daemon=True)
@@ -306,6 +306,7 @@ def show_progress(
     try:
         with watch_progress(note):
             yield
+        answered = True
     finally:
         done.set()
         thread.join()
@@ -320,7 +321,7 @@ def draw_in_kernel() -> Callable[[str], None]:
 
     def show(line: str) -> None:
         nonlocal shown
-        display({"text/plain": line}, raw=True, display_id=identity, update=shown)  # type: ignore[no-untyped-call]
+        display({"text/plain": line.rstrip()}, raw=True, display_id=identity, update=shown)  # type: ignore[no-untyped-call]
         shown = True
 
     return show

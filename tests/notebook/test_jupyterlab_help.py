@@ -21,6 +21,7 @@ CELLS = [
     "%%dpsql\nSELECT COUNT(*) AS n\nFROM nowhere",
     "%%dpsql\nSELECT WITH DP OPTIONS (max_rows_contributed = 5) COUNT(*) FROM visits AS v WHERE v.pl",
     "print(1",
+    "%%dpsql --fresh\nselect count(*) as n from visits where age < 30",
 ]
 
 
@@ -73,8 +74,35 @@ def test_shift_tab_says_what_an_option_is(page: Any) -> None:
     page.click(".jp-CodeCell >> nth=3 >> text=max_rows_contributed")
     page.keyboard.press("Shift+Tab")
     page.wait_for_selector(".jp-Tooltip", timeout=15_000)
-    assert "rows that one privacy unit may contribute over all groups" in page.inner_text(".jp-Tooltip")
+    assert "the most rows of one privacy unit in all" in page.inner_text(".jp-Tooltip")
     page.keyboard.press("Escape")
+
+
+def test_the_words_that_would_be_refused_are_underlined_while_one_writes(page: Any) -> None:
+    edit(page, 2, "")
+    page.wait_for_function("document.querySelector('[data-dpsql-problem]')?.innerText.startsWith('nowhere'.slice(0, 6))")
+    marked = page.locator("[data-dpsql-problem]").first
+    assert "there is no table" in str(marked.get_attribute("title"))
+    assert "wavy" in marked.evaluate("e => getComputedStyle(e).textDecorationStyle")
+    page.keyboard.press("Control+Shift+ArrowLeft")
+    page.keyboard.type("visits")
+    page.wait_for_function("!document.querySelector('[data-dpsql-problem][title*=nowher]')", timeout=10_000)
+
+
+def test_a_key_lays_out_the_cell_and_undo_takes_it_back(page: Any) -> None:
+    text = "() => [...document.querySelectorAll('.jp-CodeCell .cm-content')][5].cmView.view.state.doc.toString()"
+    before = page.evaluate(text)
+    edit(page, 5, "")
+    page.keyboard.press("Control+Shift+f")
+    page.wait_for_function(f"({text})() !== {before!r}", timeout=10_000)
+    assert page.evaluate(text) == "%%dpsql --fresh\nselect count(*) as n\nfrom visits\nwhere age < 30"
+    page.keyboard.type("0")
+    assert page.evaluate(text).endswith("age < 300"), "the cursor stays at its word"
+    page.keyboard.press("Backspace")
+    page.keyboard.press("Control+z")
+    page.keyboard.press("Control+z")
+    page.keyboard.press("Control+z")
+    assert page.evaluate(text) == before
 
 
 def test_a_python_cells_error_marks_nothing(page: Any) -> None:

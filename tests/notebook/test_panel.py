@@ -195,3 +195,34 @@ def test_a_link_is_escaped() -> None:
     html = BudgetPanel(ledger.state(), (charge,), 1).html()
     assert "<script>" not in html
     assert "<i>" not in html
+
+
+@pytest.mark.parametrize(
+    "head", ["%%dpsql --fresh\n", "%%dpsql\nout << ", "%%sql\n-- 🦩\n", "%dpsql ", "x = %dpsql "]
+)
+def test_the_words_of_a_refusal_are_marked_while_one_writes(comm: Comm, head: str) -> None:
+    cell = f"{head}SELECT COUNT(*) AS n FROM vists WHERE age < 30"
+    problem = comm.price(cell)["problem"]
+    written = cell.encode("utf-16-le")  # as a front end counts
+    assert written[2 * problem["from"] : 2 * problem["to"]].decode("utf-16-le") == "vists"
+    assert "vists" in problem["message"]
+    assert "did you mean visits" in problem["message"]
+    assert comm.price(cell.replace("vists", "visits"))["problem"] is None
+    assert comm.sent[-1]["of"] == cell.replace("vists", "visits")
+
+
+def test_a_cell_is_laid_out_for_the_editor(shell: InteractiveShell, comm: Comm) -> None:
+    def lay(text: str) -> dict[str, Any]:
+        comm.receive({"content": {"data": {"want": "layout", "text": text}}})
+        assert comm.sent[-1]["kind"] == "layout"
+        assert comm.sent[-1]["of"] == text
+        return comm.sent[-1]
+
+    long = "%%dpsql --fresh\nout << SELECT COUNT(*) AS n FROM visits WHERE age < 30"
+    made = lay(long)["text"]
+    assert made == "%%dpsql --fresh\nout << SELECT COUNT(*) AS n\nFROM visits\nWHERE age < 30"
+    assert lay(made)["text"] == made
+    assert lay("x = 'select  1'")["text"] == "x = 'select  1'"
+    assert lay("%%timeit\nselect  1")["text"] == "%%timeit\nselect  1"
+    assert "refused" in lay("%%dpsql\nSELECT 'open")
+    assert entries(shell) == 0

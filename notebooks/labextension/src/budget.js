@@ -1,13 +1,15 @@
 // The panel beside the notebook: what is left of the budget, each statement with its cost and a link to its cell, and the price
 // of the cell under the cursor before it runs. Everything shown comes from the notebook's own kernel, through one comm, and is sanitized.
 import { ILayoutRestorer } from '@jupyterlab/application';
-import { ICommandPalette, Sanitizer } from '@jupyterlab/apputils';
+import { ICommandPalette, Notification, Sanitizer } from '@jupyterlab/apputils';
 import { INotebookTracker, NotebookActions } from '@jupyterlab/notebook';
 import { Widget } from '@lumino/widgets';
+import { markProblem, replaceText } from './editor.js';
 import { cellOf, findCell, mayAsk } from './links.js';
 
 const TARGET = 'dpsql.panel';
 const COMMAND = 'dpsql:show-budget';
+const FORMAT = 'dpsql:format-cell';
 const PATIENCE = 400; // milliseconds without a keystroke before a cell is priced
 const CLOSED = 'No session of dpsql is open in this notebook. Run %load_ext dpsql, then %dpsql connect.';
 const FREE = 'This cell asks nothing that costs.';
@@ -53,6 +55,7 @@ class BudgetPanel extends Widget {
     this.price = this.node.querySelector('.dpsql-price');
     this.state = this.node.querySelector('.dpsql-state');
     this.node.addEventListener('click', event => this.follow(event));
+    this.tracker = tracker;
     this.sanitizer = new Sanitizer();
     this.number = 0;
     this.watched = null;
@@ -111,6 +114,7 @@ class BudgetPanel extends Widget {
     }
     this.price.textContent = '';
     this.state.textContent = CLOSED;
+    markProblem(this.tracker.activeCell);
   }
 
   ran(notebook, cell) {
@@ -141,6 +145,7 @@ class BudgetPanel extends Widget {
       this.number += 1;
       if (!mayAsk(text)) {
         this.say(this.price, FREE);
+        markProblem(this.tracker.activeCell);
         return;
       }
       if (this.panel.sessionContext.session?.kernel?.status === 'busy') {
@@ -157,12 +162,37 @@ class BudgetPanel extends Widget {
       } else {
         this.state.textContent = CLOSED;
       }
+    } else if (data.kind === 'layout') {
+      this.lay(data);
     } else if (data.kind === 'price' && data.number === this.number) {
+      const cell = this.tracker.activeCell;
+      if (cell?.model === this.watched && cell.model.sharedModel.getSource() === data.of) {
+        markProblem(cell, data.problem);
+      }
       if (data.html) {
         this.fill(this.price, data.html);
       } else {
         this.say(this.price, FREE);
       }
+    }
+  }
+
+  // Ask the kernel to lay out the active cell; what is written meanwhile stays as it is.
+  format() {
+    const cell = this.tracker.activeCell;
+    if (!this.comm) {
+      Notification.warning(CLOSED);
+    } else if (cell) {
+      this.comm.send({ want: 'layout', text: cell.model.sharedModel.getSource() });
+    }
+  }
+
+  lay(data) {
+    const cell = this.tracker.activeCell;
+    if (data.refused) {
+      Notification.warning(data.refused);
+    } else if (cell?.model.sharedModel.getSource() === data.of) {
+      replaceText(cell, data.text);
     }
   }
 
@@ -244,6 +274,10 @@ export default {
       execute: () => app.shell.activateById(panel.id)
     });
     app.commands.addKeyBinding({ command: COMMAND, keys: ['Alt Shift B'], selector: 'body' });
-    palette?.addItem({ command: COMMAND, category: 'Notebook Operations' });
+    app.commands.addCommand(FORMAT, { label: 'Format the SQL of a %%dpsql Cell', execute: () => panel.format() });
+    app.commands.addKeyBinding({ command: FORMAT, keys: ['Accel Shift F'], selector: '.cm-editor[data-dpsql-cell]' });
+    for (const command of [COMMAND, FORMAT]) {
+      palette?.addItem({ command, category: 'Notebook Operations' });
+    }
   }
 };

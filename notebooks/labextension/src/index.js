@@ -1,12 +1,13 @@
 // Colours cells that begin with %%dpsql, as SQL. Marks are laid over what Python's highlighting makes of the text; nothing
-// is read but the cell's own text and its error, nothing is sent, no other cell is touched.
+// is read but the cell's own text and its error, no other cell is touched. What is sent goes to the notebook's own kernel.
 import { IEditorExtensionRegistry, EditorExtensionRegistry } from '@jupyterlab/codemirror';
 import { NotebookActions } from '@jupyterlab/notebook';
-import { Prec, RangeSetBuilder, StateEffect, StateField } from '@codemirror/state';
+import { Prec, RangeSetBuilder } from '@codemirror/state';
 import { Decoration, EditorView, ViewPlugin } from '@codemirror/view';
 import budget from './budget.js';
+import { markLine, problem, wrongLine } from './editor.js';
 import { errorLine } from './errors.js';
-import { tokens } from './tokens.js';
+import { isOurs, tokens } from './tokens.js';
 
 const mark = (name, weight) =>
   Decoration.mark({
@@ -48,34 +49,8 @@ const colours = Prec.highest(
   )
 );
 
-// The line that the error below a cell is about, from its run to the next one or to the next change of the text.
-const wrong = Decoration.line({
-  attributes: {
-    style: 'background: color-mix(in srgb, var(--jp-error-color1) 14%, transparent); box-shadow: inset 3px 0 var(--jp-error-color1)',
-    title: 'The error below is about this line.',
-    'data-dpsql-error': 'line'
-  }
-});
-const setLine = StateEffect.define();
-const wrongLine = StateField.define({
-  create: () => Decoration.none,
-  update(marks, transaction) {
-    let made = transaction.docChanged ? Decoration.none : marks;
-    for (const effect of transaction.effects.filter(each => each.is(setLine))) {
-      const inside = effect.value >= 1 && effect.value <= transaction.state.doc.lines;
-      made = inside ? Decoration.set([wrong.range(transaction.state.doc.line(effect.value).from)]) : Decoration.none;
-    }
-    return made;
-  },
-  provide: field => EditorView.decorations.from(field)
-});
-
-function markLine(cell, line) {
-  const view = cell.editor?.editor;
-  if (cell.model.type === 'code' && view?.state?.field(wrongLine, false)) {
-    view.dispatch({ effects: setLine.of(line ?? 0) });
-  }
-}
+// Names the editors of our cells for the selectors of keys.
+const named = EditorView.editorAttributes.of(view => (isOurs(view.state.doc.toString()) ? { 'data-dpsql-cell': '' } : null));
 
 const errors = {
   id: 'dpsql-labextension:errors',
@@ -85,7 +60,7 @@ const errors = {
   activate: (app, registry) => {
     registry.addExtension({
       name: 'dpsql-labextension:errors',
-      factory: () => EditorExtensionRegistry.createImmutableExtension(wrongLine)
+      factory: () => EditorExtensionRegistry.createImmutableExtension([wrongLine, problem])
     });
     NotebookActions.executionScheduled.connect((_, { cell }) => markLine(cell));
     NotebookActions.executed.connect((_, { cell }) => {
@@ -104,7 +79,7 @@ const colouring = {
   activate: (app, registry) => {
     registry.addExtension({
       name: 'dpsql-labextension:colours',
-      factory: () => EditorExtensionRegistry.createImmutableExtension(colours)
+      factory: () => EditorExtensionRegistry.createImmutableExtension([colours, named])
     });
   }
 };

@@ -11,9 +11,14 @@ const NAMED = new Set(["answer", "base", "blocks", "bounds", "budget_split", "ca
 const TOKEN =
   /(--[^\n]*|\/\*[\s\S]*?(?:\*\/|$))|('(?:''|[^'])*(?:'|$))|("(?:""|[^"])*(?:"|$))|(\$[A-Za-z_]\w*)|((?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)|([A-Za-z_]\w*)|(=>|<<|::|<=|>=|<>|!=|\|\||[-+*\/%<>=^&|~!@#?:])|(\s+)|([^\s\w])/giy;
 
+/** Whether a cell is ours. */
+export function isOurs(text) {
+  return OURS.test(text);
+}
+
 /** [start, end, kind] of every token of a cell; nothing for a cell that is not ours. */
 export function tokens(text) {
-  if (text.length > LONGEST || !OURS.test(text)) {
+  if (text.length > LONGEST || !isOurs(text)) {
     return [];
   }
   const found = [];
