@@ -160,11 +160,23 @@ def _rename_named_calls(tokens: list[Token]) -> list[Token]:
     return out
 
 
+_COLUMN_WORDS = frozenset(("ALTER", "DROP", "FORCE", "GRANT", "INSERT", "INSTALL", "REVOKE", "ROLLBACK"))
+"""Words that may name columns in DuckDB, but not in sqlglot, since each begins a statement of another kind."""
+
+
+def _name_columns(tokens: list[Token]) -> list[Token]:
+    """Return tokens in which words that begin other statements are names, such as the German ``Alter`` for an age."""
+    return tokens[:1] + [
+        replace_token(token, TokenType.VAR, token.text) if token.token_type.name in _COLUMN_WORDS else token
+        for token in tokens[1:]
+    ]
+
+
 def parse_tokens(tokens: list[Token], text: str) -> exp.Expr:
     """Return one query's tree; ParseError if it is not DuckDB SQL with our extensions."""
     check_other_dialects(tokens)
     translated = translate_googlesql(translate_clauses(tokens, CLAMPED_PER_GROUP))
-    translated = translate_paths(translated, JSON_WORDS)
+    translated = _name_columns(translate_paths(translated, JSON_WORDS))
     moded, starts = _rewrite_modes(gather_modes(translated))
     rewritten = _rename_named_calls(moded)
     try:

@@ -219,8 +219,8 @@ class Ledger:
         if wants:
             raise LedgerError(
                 f"The ledger {path} was opened for other terms: {'; '.join(wants)}.",
-                hint=f"give the right ledger or policy. Only the data owner may change the terms: {_write_adopt(path)}. Spent "
-                "budget stays spent.",
+                hint="give the right ledger or policy. Only the data owner may change the terms: "
+                f"{state_files.write_adopt(path)}. Spent budget stays spent.",
             )
         if account.policy != terms.policy:  # a harmless change: the report shows the current policy
             self._try_write("policy", {"policy": terms.policy})
@@ -687,17 +687,6 @@ def _find_analyst(policy: Policy, analyst: str | None) -> str | None:
             f"The policy gives no share to {analyst!r}.", hint=did_you_mean(analyst, policy.analysts)
         )
     return known
-
-
-def _write_adopt(path: Path) -> str:
-    """Return the command that continues a ledger under a policy."""
-    policy = path.name.removesuffix(".ledger")
-    beside = path.name.endswith(".toml.ledger")
-    return (
-        f"dpsql ledger adopt --policy {policy}"
-        if beside
-        else f"dpsql ledger adopt --policy FILE --ledger {path.name}"
-    )
 
 
 def _first(terms: Terms) -> Row:

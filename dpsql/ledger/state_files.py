@@ -323,6 +323,14 @@ def write_checkpoint(path: Path, mark: Checkpoint) -> None:
             draft.unlink()
 
 
+def write_adopt(path: Path) -> str:
+    """Return the command that continues a ledger under a policy."""
+    policy = path.name.removesuffix(".ledger")
+    if path.name.endswith(".toml.ledger"):
+        return f"dpsql ledger adopt --policy {policy}"
+    return f"dpsql ledger adopt --policy FILE --ledger {path.name}"
+
+
 def explain_missing(path: Path) -> LedgerError | None:
     """Return the error for a ledger that is missing although it has a mark; None if it is new."""
     mark = read_checkpoint(path)
@@ -331,7 +339,7 @@ def explain_missing(path: Path) -> LedgerError | None:
     rows = f" It had {mark.seq} rows." if mark.seq else ""
     return LedgerError(
         f"The ledger {path} was here and is gone; a new one would be a fresh budget for these data.{rows}",
-        hint="restore it from a backup. Only the data owner may begin anew: dpsql ledger adopt --fresh.",
+        hint=f"restore it from a backup. Only the data owner may begin anew: {write_adopt(path)} --fresh",
     )
 
 

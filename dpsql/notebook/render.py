@@ -45,10 +45,12 @@ MAX_UNFOLDED = 1_000
 NOISY_DIGITS = 4
 """Digits shown of a noisy number without an interval."""
 
-NOISE_ONLY = "the interval is for the noise alone"
+NOISE_ONLY = "intervals cover noise only"
 EXACT_SQL = "Exact SQL:"
 """The line of an explanation before its SQL."""
 NOT_LASTING = 'this budget lasts for this process only: dpsql.connect(..., ledger="name.ledger") keeps it'
+NO_GROUP = "no group was kept"
+"""The beginning of the note on an answer without rows, which comes first."""
 NO_INTERVAL = "no interval: computed after the release"
 _STEP = re.compile(r"(\d+)\. ")
 _PRE = (
@@ -236,12 +238,13 @@ def write_caption(result: Result, shown: int | None = None) -> tuple[str, ...]:
         parts.append(result.cost_line)
     if not result.lasting:
         parts.append(NOT_LASTING)
-    parts += result.notes
-    if (noise := _mostly_noise(result)) is not None:
-        parts.append(f"{noise} is mostly noise: EXPLAIN names the change that helps most")
+    if noise := _mostly_noise(result):
+        named = f"{' and '.join(noise)} {'is' if len(noise) == 1 else 'are'}"
+        parts.append(f"{named} mostly noise: EXPLAIN names the change that helps most")
     below = _below_zero(result)
     if below is not None:
         parts.append(f"{below} below 0 may be noise: its interval reaches above 0; GREATEST(..., 0) is free")
+    parts += sorted(result.notes, key=lambda note: not note.startswith(NO_GROUP))
     if _is_ledger(result) and any(len(t or "") > LEDGER_TEXT for name in _TEXTS for t in result[name]):
         parts.append(f"texts are shown up to {LEDGER_TEXT} characters; .df() has them whole")
     if result.ends:
@@ -251,19 +254,22 @@ def write_caption(result: Result, shown: int | None = None) -> tuple[str, ...]:
     return tuple(parts)
 
 
-def _mostly_noise(result: Result) -> str | None:
-    """Return the first column of whole numbers most of which are smaller than the half width of their interval."""
+def _mostly_noise(result: Result) -> list[str]:
+    """Return the columns of numbers most of which are smaller than the half width of their interval."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    for name, (low, high) in result.ends.items():
+    drowned = []
+    for name, (low, high) in result.ends.items() if result.event is not None else ():
         column = result.table.column(name)
-        if pa.types.is_integer(column.type) and result.event is not None:
+        if pa.types.is_decimal(column.type):
+            column = pc.cast(column, pa.float64())
+        if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
             size = pc.abs(column)  # no Python number here, for which Arrow would import pandas
             small = pc.less(pc.add(size, size), pc.subtract(high, low))
             if (pc.mean(small).as_py() or 0) > 0.5:
-                return name
-    return None
+                drowned.append(name)
+    return drowned
 
 
 def _below_zero(result: Result) -> str | None:

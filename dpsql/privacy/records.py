@@ -176,7 +176,7 @@ class BudgetState:
             filled = max(1, filled)
         if self.left_epsilon > 0:
             filled = min(BAR_WIDTH - 1, filled)
-        return f"{self.title}     {'█' * filled}{'░' * (BAR_WIDTH - filled)}  {self.amounts}"
+        return f"{self.amounts}     {'█' * filled}{'░' * (BAR_WIDTH - filled)}  {self.title}"
 
     def __repr__(self) -> str:
         return self.bar_line if self.whole is None else f"{self.bar_line}\n{self.whole.bar_line}"

@@ -430,9 +430,7 @@ class BudgetPanel(Display):
 
     def text(self) -> str:
         """Return the bar and the table as text."""
-        lines = []
-        for s in _states(self.state):
-            lines += [s.bar_line, *([f"  {s.counting}"] if s.counting else [])]
+        lines = [s.bar_line for s in _states(self.state)]
         lines += [f"  {line}" for line in write_strip(self.state).splitlines()]
         lines += _say_answers(self.state)
         if not self.lasting:
@@ -441,6 +439,7 @@ class BudgetPanel(Display):
             lines.append(self._latest(_CELL_WIDTH).text())
         if self.count > len(self.charges):
             lines.append(f"{self.count - len(self.charges)} earlier: SHOW LEDGER")
+        lines += [f"how it is counted: {s.counting}" for s in _states(self.state) if s.counting]
         return "\n".join([*lines, *(f"note: {notice}" for notice in self.notices)])
 
     def html(self) -> str:
@@ -450,7 +449,7 @@ class BudgetPanel(Display):
             used = float(s.share)
             said = f"{used:.0%} spent"
             meter = tag("meter", said, min=0, max=1, value=f"{used:.4f}", title=said, aria_label=said)
-            parts.append(tag("p", quote(s.title) + Html(" ") + meter + Html(" ") + quote(s.amounts)))
+            parts.append(tag("p", quote(s.amounts) + Html(" ") + meter + Html(" ") + quote(s.title)))
             if s.counting:
                 parts.append(tag("details", tag("summary", "how it is counted") + s.counting))
         strip = write_strip(self.state)
@@ -461,7 +460,7 @@ class BudgetPanel(Display):
         if not self.lasting:
             parts.append(tag("p", "This budget lasts for this process only."))
         if self.charges:
-            parts.append(replace(self._latest(200, linked=True), caption=(self.state.sentence,)).html())
+            parts.append(self._latest(200, linked=True).html())
         if self.count > len(self.charges):
             parts.append(tag("p", f"{self.count - len(self.charges)} earlier: SHOW LEDGER"))
         parts += [tag("p", f"Note: {notice}") for notice in self.notices]

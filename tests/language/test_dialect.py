@@ -36,6 +36,15 @@ def test_a_select_with_a_mode_is_never_written_for_an_engine() -> None:
             to_sql(query)
 
 
+def test_words_that_begin_other_statements_name_columns_as_in_duckdb() -> None:
+    for word in ("Alter", "drop", "force", "grant", "insert", "install", "revoke", "rollback"):
+        query = f"SELECT {word}, AVG({word}) AS a FROM t WHERE {word} > 60 AND t.{word} < 70 GROUP BY {word}"
+        written = to_sql(read(query))
+        con = duckdb.connect()
+        con.execute(f'CREATE TABLE t AS SELECT 65 AS "{word}"')
+        assert con.execute(written).fetchall() == con.execute(query).fetchall() == [(65, 65.0)]
+
+
 def test_what_looks_like_our_own_words_is_no_mode() -> None:
     tree = read("SELECT dpsql__mode('DP', epsilon = 0.5), COUNT(*) FROM t")
     assert not list(mode_clauses(tree))

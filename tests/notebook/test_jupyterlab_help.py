@@ -80,7 +80,9 @@ def test_shift_tab_says_what_an_option_is(page: Any) -> None:
 
 def test_the_words_that_would_be_refused_are_underlined_while_one_writes(page: Any) -> None:
     edit(page, 2, "")
-    page.wait_for_function("document.querySelector('[data-dpsql-problem]')?.innerText.startsWith('nowhere'.slice(0, 6))")
+    page.wait_for_function(
+        "document.querySelector('[data-dpsql-problem]')?.innerText.startsWith('nowhere'.slice(0, 6))"
+    )
     marked = page.locator("[data-dpsql-problem]").first
     assert "there is no table" in str(marked.get_attribute("title"))
     assert "wavy" in marked.evaluate("e => getComputedStyle(e).textDecorationStyle")
@@ -90,7 +92,9 @@ def test_the_words_that_would_be_refused_are_underlined_while_one_writes(page: A
 
 
 def test_a_key_lays_out_the_cell_and_undo_takes_it_back(page: Any) -> None:
-    text = "() => [...document.querySelectorAll('.jp-CodeCell .cm-content')][5].cmView.view.state.doc.toString()"
+    text = (
+        "() => [...document.querySelectorAll('.jp-CodeCell .cm-content')][5].cmView.view.state.doc.toString()"
+    )
     before = page.evaluate(text)
     edit(page, 5, "")
     page.keyboard.press("Control+Shift+f")

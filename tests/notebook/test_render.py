@@ -29,7 +29,7 @@ def test_numbers_with_intervals_are_rounded_to_what_the_noise_allows() -> None:
         " city     visits   95% interval",
         " Delft     1 240   ± 30",
         " Leiden      880   ± 30",
-        " 2 rows · cost ε=0.1 · ε=0.8 of ε=1 left · the interval is for the noise alone",
+        " 2 rows · cost ε=0.1 · ε=0.8 of ε=1 left · intervals cover noise only",
     ]
 
 
@@ -38,7 +38,7 @@ def test_the_caption_is_folded_to_the_terminal(
     monkeypatch: pytest.MonkeyPatch, columns: str, lines: int
 ) -> None:
     monkeypatch.setenv("COLUMNS", columns)
-    parts = ["the interval is for the noise alone"]
+    parts = ["intervals cover noise only"]
     result = Result(pa.table({"n": [1]}), cost_line="cost ε=0.1 · ε=0.8 of ε=1 left", notes=parts)
     assert len(repr(result).splitlines()) == 2 + lines
 
@@ -224,8 +224,34 @@ def test_numbers_that_drown_in_noise_are_named() -> None:
     ends = {"n": [(-60.0, 80.0), (-90.0, 50.0), (930.0, 1070.0)]}
     result = Result(pa.table({"n": [10, -20, 1000]}), intervals=ends, event=PureDP(Fraction(1)))
     assert "n is mostly noise: EXPLAIN names the change that helps most" in render.write_caption(result)
+    both = Result(
+        pa.table({"n": [10], "m": [5.0]}),
+        intervals={"n": [(-60.0, 80.0)], "m": [(-6.0, 16.0)]},
+        event=PureDP(Fraction(1)),
+    )
+    assert "n and m are mostly noise: EXPLAIN names the change that helps most" in render.write_caption(both)
     clear = Result(pa.table({"n": [10, 2000, 1000]}), intervals=ends, event=PureDP(Fraction(1)))
     assert not any("noise:" in part for part in render.write_caption(clear))
+    for kind in (pa.float64(), pa.decimal128(10, 1)):
+        mean = Result(
+            pa.table({"n": pa.array([40, -9], pa.int64()).cast(kind)}),
+            intervals={"n": [(-60.0, 140.0), (-100.0, 82.0)]},
+            event=PureDP(Fraction(1)),
+        )
+        assert "n is mostly noise: EXPLAIN names the change that helps most" in render.write_caption(mean)
+
+
+def test_what_an_answer_lacks_comes_before_how_it_was_made() -> None:
+    notes = [
+        "only 5 rows per id are used",
+        "no group was kept: groups below about 70 privacy units are left out",
+    ]
+    empty = Result(pa.table({"n": pa.array([], pa.int64())}), notes=notes, cost_line="cost ε=0.1")
+    assert render.write_caption(empty) == ("0 rows", "cost ε=0.1", notes[1], notes[0])
+    drowned = Result(
+        pa.table({"n": [10]}), intervals={"n": [(-60.0, 80.0)]}, event=PureDP(Fraction(1)), notes=notes[:1]
+    )
+    assert [part.split()[0] for part in render.write_caption(drowned)] == ["1", "n", "only", "intervals"]
 
 
 def test_a_count_below_zero_is_explained_once() -> None:

@@ -413,7 +413,7 @@ class AggregateCall:
         where = "in all" if rows == self.exact.caps.total else "in one group"
         many = f"{rows} row{'s' if rows != 1 else ''} {where}"
         unit = name_unit(self.exact.bound)
-        note = f"a {unit} with more than {many} counts as {rows}: its rows weigh less"
+        note = f"one {unit} counts as at most {many}; if there are more, each weighs less"
         if note not in self.block.binder.notes:
             self.block.binder.notes.append(note)
         return f"; the rows of a privacy unit with more than {many} weigh less, and count as {rows} together"

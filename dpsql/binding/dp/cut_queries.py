@@ -169,11 +169,11 @@ def _list_caps(exact: Exact, drops_rows: bool, finds_groups: bool, advises: bool
         capped.append(f"{groups:,} group{'s' if groups > 1 else ''}")
     if capped:
         one = len(capped) == 1 and capped[0].startswith("1 ")
-        used = f"at most {' and '.join(capped)} of one {unit} count{'s' if one else ''}"
-        yield f"{used}: the rest is left out{' (report_cut = TRUE estimates it)' * advises}"
+        used = f"only {' and '.join(capped)} per {unit} {'is' if one else 'are'} used"
+        yield f"{used}{' (report_cut = TRUE estimates the rest)' * advises}"
     if rows is not None and plain and all(p.adds is not None for p in plain):
         many = f"{rows:,} row{'s' if rows > 1 else ''}"
-        yield f"a sum has of one {unit} at most what {many} at the bounds add{'s' if rows == 1 else ''}{where}"
+        yield f"one {unit} adds to a sum at most what {many} at the bounds add{'s' if rows == 1 else ''}{where}"
 
 
 def _say_clamp(clip: ClippedValue) -> str:

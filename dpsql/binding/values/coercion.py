@@ -432,6 +432,8 @@ _EXAMPLES = {
 }
 
 
+_DOTTED = re.compile("([0-9]{1,2})[.]([0-9]{1,2})[.]([0-9]{4})")
+"""A date with points, which has its day first."""
 _MIDNIGHT = re.compile(r"[T ]00:00(:00(\.0+)?)?$")
 
 
@@ -444,6 +446,8 @@ def _read_moment(text: exp.Expr, wanted: Type, place: exp.Expr | None) -> exp.Ex
         return make_cast(exp.Literal.string(_READERS[wanted.kind](written.strip())), wanted)
     except ValueError:
         hint = _EXAMPLES.get(wanted.kind)
+        if wanted.kind == "DATE" and (dotted := _DOTTED.fullmatch(text.name.strip())):
+            hint = "write '{2}-{1:0>2}-{0:0>2}'.".format(*dotted.groups())
     state = "22P02" if wanted.kind == "UUID" else "22007"
     raise bind_error(place, f"'{clip(text.name)}' is no {wanted.sql}.", hint, sqlstate=state)
 

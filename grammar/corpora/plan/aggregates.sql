@@ -4,7 +4,7 @@ SELECT COUNT(*) FROM visits
 columns: count_star()
 cost: ε=0.1
 block: Aggregation {"count": 1, "epsilon": "1/10", "kind": "discrete_laplace", "sensitivity": 10}
-note: at most 10 rows of one patient_id count: the rest is left out (report_cut = TRUE estimates it)
+note: only 10 rows per patient_id are used (report_cut = TRUE estimates the rest)
 note: ε=0.1 is the policy's default
 ====
 -- case: count of rows, row level
@@ -27,8 +27,8 @@ SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) AS n, SUM(amount) AS total FROM vi
 columns: n, total
 cost: ε=1
 block: Aggregation {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10737418240000}], "kind": "composed"}
-note: a patient_id with more than 10 rows in all counts as 10: its rows weigh less
-note: at most 10 rows of one patient_id count: the rest is left out (report_cut = TRUE estimates it)
+note: one patient_id counts as at most 10 rows in all; if there are more, each weighs less
+note: only 10 rows per patient_id are used (report_cut = TRUE estimates the rest)
 note: values are clamped: amount to [0, 500]
 ====
 -- case: a share of its own
@@ -37,8 +37,8 @@ SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*, epsilon => 0.25) AS n, SUM(amount)
 columns: n, total
 cost: ε=1
 block: Aggregation {"events": [{"count": 1, "epsilon": "1/4", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 1, "epsilon": "3/4", "kind": "discrete_laplace", "sensitivity": 10737418240000}], "kind": "composed"}
-note: a patient_id with more than 10 rows in all counts as 10: its rows weigh less
-note: at most 10 rows of one patient_id count: the rest is left out (report_cut = TRUE estimates it)
+note: one patient_id counts as at most 10 rows in all; if there are more, each weighs less
+note: only 10 rows per patient_id are used (report_cut = TRUE estimates the rest)
 note: values are clamped: amount to [0, 500]
 ====
 -- case: an average
@@ -47,7 +47,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) AVG(amount) AS mean FROM visits
 columns: mean
 cost: ε=1
 block: Aggregation {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 5368709120000}, {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10485760}], "kind": "composed"}
-note: a patient_id with more than 10 rows in all counts as 10: its rows weigh less
+note: one patient_id counts as at most 10 rows in all; if there are more, each weighs less
 note: values are clamped: amount to [0, 500]
 ====
 -- case: a spread
@@ -56,7 +56,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) STDDEV(age) AS spread FROM visits
 columns: spread
 cost: ε=1
 block: Aggregation {"events": [{"count": 1, "epsilon": "1/3", "kind": "discrete_laplace", "sensitivity": 37748736000}, {"count": 1, "epsilon": "1/3", "kind": "discrete_laplace", "sensitivity": 629145600}, {"count": 1, "epsilon": "1/3", "kind": "discrete_laplace", "sensitivity": 10485760}], "kind": "composed"}
-note: a patient_id with more than 10 rows in all counts as 10: its rows weigh less
+note: one patient_id counts as at most 10 rows in all; if there are more, each weighs less
 note: values are clamped: age to [0, 120]
 ====
 -- case: a sum over a count of the same rows is their mean
@@ -65,7 +65,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) SUM(amount) FILTER (WHERE age > 18) / COUNT
 columns: mean
 cost: ε=1
 block: Aggregation {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 5368709120000}, {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10485760}], "kind": "composed"}
-note: a patient_id with more than 10 rows in all counts as 10: its rows weigh less
+note: one patient_id counts as at most 10 rows in all; if there are more, each weighs less
 note: values are clamped: amount to [0, 500]
 ====
 -- case: Gaussian noise
@@ -74,7 +74,7 @@ SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, noise = 'GAUSSIAN') COUNT(*) 
 columns: n
 cost: ε=1, δ=1e-06
 block: Aggregation {"declared_delta": "1/1000000", "declared_epsilon": "1", "kind": "rounded_gaussian", "sensitivity_squared": 100, "sigma": "11340536045/268435456"}
-note: at most 10 rows of one patient_id count: the rest is left out (report_cut = TRUE estimates it)
+note: only 10 rows per patient_id are used (report_cut = TRUE estimates the rest)
 ====
 -- case: Gaussian noise is calibrated once for all moments
 SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, noise = 'GAUSSIAN') ward, COUNT(*) AS n, AVG(amount) AS mean FROM visits GROUP BY ward
@@ -82,8 +82,8 @@ SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, noise = 'GAUSSIAN') ward, COU
 columns: ward, n, mean
 cost: ε=1, δ=1e-06
 block: Aggregation {"declared_delta": "1/1000000", "declared_epsilon": "1", "kind": "joint_gaussian", "sigmas": ["1026428152283/17179869184", "45362144180032", "11340536045/128"], "squares": [100, 28823037615171174400000000, 109951162777600]}
-note: a patient_id with more than 10 rows in all counts as 10: its rows weigh less
-note: at most 10 rows of one patient_id count: the rest is left out (report_cut = TRUE estimates it)
+note: one patient_id counts as at most 10 rows in all; if there are more, each weighs less
+note: only 10 rows per patient_id are used (report_cut = TRUE estimates the rest)
 note: values are clamped: amount to [0, 500]
 ====
 -- case: AUTO takes Laplace noise for a few numbers, which need no delta
@@ -92,8 +92,8 @@ SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, max_groups_contributed = 1) w
 columns: ward, n, total
 cost: ε=1
 block: Aggregation {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10737418240000}], "kind": "composed"}
-note: a patient_id with more than 10 rows in all counts as 10: its rows weigh less
-note: at most 10 rows and 1 group of one patient_id count: the rest is left out (report_cut = TRUE estimates it)
+note: one patient_id counts as at most 10 rows in all; if there are more, each weighs less
+note: only 10 rows and 1 group per patient_id are used (report_cut = TRUE estimates the rest)
 note: values are clamped: amount to [0, 500]
 ====
 -- case: AUTO takes Gaussian noise for many
@@ -102,8 +102,8 @@ SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6) ward, COUNT(*) AS n, SUM(amou
 columns: ward, n, total, mean, r
 cost: ε=1, δ=1e-06
 block: Aggregation {"declared_delta": "1/1000000", "declared_epsilon": "1", "kind": "joint_gaussian", "sigmas": ["11340536045/134217728", "90724288360064", "64151759517696", "1026428152283/8192", "888912855037/4096", "833355801597/64", "111114106879616", "6666846412775424", "781271063997", "56890422722358673408"], "squares": [100, 115292150460684697600000000, 28823037615171174400000000, 109951162777600, 109951162777600, 395824185999360000, 28823037615171174400000000, 103762935414616227840000000000, 1424967069597696000000, 7555786372591432341913600000000000000]}
-note: a patient_id with more than 10 rows in all counts as 10: its rows weigh less
-note: at most 10 rows of one patient_id count: the rest is left out (report_cut = TRUE estimates it)
+note: one patient_id counts as at most 10 rows in all; if there are more, each weighs less
+note: only 10 rows per patient_id are used (report_cut = TRUE estimates the rest)
 note: values are clamped: amount to [0, 500], age to [0, 120]
 ====
 -- case: grouping sets have one calibration
@@ -113,7 +113,7 @@ columns: ward, urgent, n
 cost: ε=1, δ=1e-06
 block: Marginals {"declared_delta": "1/1000000", "declared_epsilon": "1", "kind": "joint_gaussian", "sigmas": ["704458316453/8589934592", "710904792525/2147483648", "67003910461/268435456", "355452395133/536870912"], "squares": [100, 600, 1200, 7200]}
 note: rows whose urgent is NULL are in no group
-note: at most 10 rows of one patient_id count: the rest is left out (report_cut = TRUE estimates it)
+note: only 10 rows per patient_id are used (report_cut = TRUE estimates the rest)
 ====
 -- case: a tenth of epsilon tells what is cut
 SELECT WITH DP OPTIONS (epsilon = 1, report_cut = TRUE) AVG(amount) AS mean FROM visits
@@ -121,7 +121,7 @@ SELECT WITH DP OPTIONS (epsilon = 1, report_cut = TRUE) AVG(amount) AS mean FROM
 columns: mean
 cost: ε=1
 block: Together {"events": [{"count": 1, "epsilon": "9/20", "kind": "discrete_laplace", "sensitivity": 5368709120000}, {"count": 1, "epsilon": "9/20", "kind": "discrete_laplace", "sensitivity": 10485760}, {"count": 1, "epsilon": "1/20", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 1, "epsilon": "1/20", "kind": "discrete_laplace", "sensitivity": 10240000}], "kind": "composed"}
-note: a patient_id with more than 10 rows in all counts as 10: its rows weigh less
+note: one patient_id counts as at most 10 rows in all; if there are more, each weighs less
 note: values are clamped: amount to [0, 500]
 ====
 -- case: public keys
@@ -130,7 +130,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) ward, COUNT(*) AS n FROM visits GROUP BY wa
 columns: ward, n
 cost: ε=1
 block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10}
-note: at most 10 rows of one patient_id count: the rest is left out (report_cut = TRUE estimates it)
+note: only 10 rows per patient_id are used (report_cut = TRUE estimates the rest)
 ====
 -- case: public keys of a boolean
 SELECT WITH DP OPTIONS (epsilon = 1) urgent, COUNT(*) AS n FROM visits GROUP BY urgent
@@ -139,7 +139,7 @@ columns: urgent, n
 cost: ε=1
 block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10}
 note: rows whose urgent is NULL are in no group
-note: at most 10 rows of one patient_id count: the rest is left out (report_cut = TRUE estimates it)
+note: only 10 rows per patient_id are used (report_cut = TRUE estimates the rest)
 ====
 -- case: private keys cost delta
 SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6) city, COUNT(*) AS n FROM visits GROUP BY city
@@ -147,7 +147,7 @@ SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6) city, COUNT(*) AS n FROM visi
 columns: city, n
 cost: ε=1, δ=1e-06
 block: Aggregation {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10}, {"aside": "1/2000000", "delta": "1/1000000", "divergence": "258801138313/1000000000000", "epsilon": "1/2", "groups": 3, "held": false, "kind": "renyi_selection", "order": "208/5", "orders": []}], "kind": "composed"}
-note: at most 10 rows and 3 groups of one patient_id count: the rest is left out (report_cut = TRUE estimates it)
+note: only 10 rows and 3 groups per patient_id are used (report_cut = TRUE estimates the rest)
 ====
 -- case: fewer groups, less noise
 SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, max_groups_contributed = 1) city, COUNT(*) AS n FROM visits GROUP BY city
@@ -155,7 +155,7 @@ SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, max_groups_contributed = 1) c
 columns: city, n
 cost: ε=1, δ=1e-06
 block: Aggregation {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10}, {"delta": "1/1000000", "epsilon": "1/2", "groups": 1, "kind": "group_selection"}], "kind": "composed"}
-note: at most 10 rows and 1 group of one patient_id count: the rest is left out (report_cut = TRUE estimates it)
+note: only 10 rows and 1 group per patient_id are used (report_cut = TRUE estimates the rest)
 ====
 -- case: rows over all groups
 SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contributed = 5) ward, COUNT(*) AS n FROM visits GROUP BY ward
@@ -163,7 +163,7 @@ SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contributed = 5) ward, COUNT(*) AS
 columns: ward, n
 cost: ε=1
 block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 5}
-note: at most 5 rows of one patient_id count: the rest is left out (report_cut = TRUE estimates it)
+note: only 5 rows per patient_id are used (report_cut = TRUE estimates the rest)
 ====
 -- case: bounds of an expression
 SELECT WITH DP OPTIONS (epsilon = 1) SUM(amount * 2 + 1) AS total FROM visits
@@ -171,7 +171,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) SUM(amount * 2 + 1) AS total FROM visits
 columns: total
 cost: ε=1
 block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10250240}
-note: a sum has of one patient_id at most what 10 rows at the bounds add
+note: one patient_id adds to a sum at most what 10 rows at the bounds add
 note: values are clamped: amount * 2 + 1 to [1, 1001]
 ====
 -- case: bounds by name
@@ -180,7 +180,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) SUM(weight, contribution_bounds_per_row => 
 columns: total
 cost: ε=1
 block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 6144000}
-note: a sum has of one patient_id at most what 10 rows at the bounds add
+note: one patient_id adds to a sum at most what 10 rows at the bounds add
 note: values are clamped: weight to [0, 150] (missing beyond ±524288)
 ====
 -- case: bounds of a unit in a group
@@ -196,8 +196,8 @@ SELECT WITH DP OPTIONS (epsilon = 1) 1 + SUM(amount) / COUNT(*) AS ratio FROM vi
 columns: ratio
 cost: ε=1
 block: Aggregation {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10737418240000}, {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10}], "kind": "composed"}
-note: a patient_id with more than 10 rows in all counts as 10: its rows weigh less
-note: at most 10 rows of one patient_id count: the rest is left out (report_cut = TRUE estimates it)
+note: one patient_id counts as at most 10 rows in all; if there are more, each weighs less
+note: only 10 rows per patient_id are used (report_cut = TRUE estimates the rest)
 note: values are clamped: amount to [0, 500]
 ====
 -- case: a filter
@@ -206,7 +206,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) FILTER (WHERE age > 60) AS old FRO
 columns: old
 cost: ε=1
 block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10}
-note: at most 10 rows of one patient_id count: the rest is left out (report_cut = TRUE estimates it)
+note: only 10 rows per patient_id are used (report_cut = TRUE estimates the rest)
 ====
 -- case: an unknown unit is reached over a path
 SELECT WITH DP OPTIONS (epsilon = 1) SUM(price) AS total FROM lines
@@ -214,7 +214,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) SUM(price) AS total FROM lines
 columns: total
 cost: ε=1
 block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 2000}
-note: a sum has of one privacy unit at most what 20 rows at the bounds add
+note: one privacy unit adds to a sum at most what 20 rows at the bounds add
 note: values are clamped: price to [0, 100]
 ====
 -- case: public data cost nothing
@@ -230,7 +230,7 @@ columns: n, m
 cost: ε=3
 block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10}
 block: Aggregation {"count": 1, "epsilon": "2", "kind": "discrete_laplace", "sensitivity": 1}
-note: at most 10 rows of one patient_id count: the rest is left out (report_cut = TRUE estimates it)
+note: only 10 rows per patient_id are used (report_cut = TRUE estimates the rest)
 ====
 -- case: SQL above the block
 WITH s AS (SELECT WITH DP OPTIONS (epsilon = 1) ward, COUNT(*) AS n FROM visits GROUP BY ward) SELECT ward, n, rank() OVER (ORDER BY n DESC) AS place FROM s JOIN wards USING (ward) WHERE n > 10 ORDER BY place LIMIT 2
@@ -238,7 +238,7 @@ WITH s AS (SELECT WITH DP OPTIONS (epsilon = 1) ward, COUNT(*) AS n FROM visits 
 columns: ward, n, place
 cost: ε=1
 block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10}
-note: at most 10 rows of one patient_id count: the rest is left out (report_cut = TRUE estimates it)
+note: only 10 rows per patient_id are used (report_cut = TRUE estimates the rest)
 ====
 -- case: the unit restated
 SELECT WITH DP OPTIONS (epsilon = 1, privacy_unit_column = patient_id) COUNT(*) AS n FROM visits
@@ -246,7 +246,7 @@ SELECT WITH DP OPTIONS (epsilon = 1, privacy_unit_column = patient_id) COUNT(*) 
 columns: n
 cost: ε=1
 block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10}
-note: at most 10 rows of one patient_id count: the rest is left out (report_cut = TRUE estimates it)
+note: only 10 rows per patient_id are used (report_cut = TRUE estimates the rest)
 ====
 -- case: HAVING and ORDER BY use what was released
 SELECT WITH DP OPTIONS (epsilon = 1) ward, COUNT(*) AS n FROM visits GROUP BY ward HAVING COUNT(*) > 5 ORDER BY n DESC LIMIT 1
@@ -254,7 +254,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) ward, COUNT(*) AS n FROM visits GROUP BY wa
 columns: ward, n
 cost: ε=1
 block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10}
-note: at most 10 rows of one patient_id count: the rest is left out (report_cut = TRUE estimates it)
+note: only 10 rows per patient_id are used (report_cut = TRUE estimates the rest)
 ====
 -- case: DISTINCT selects private groups
 SELECT DISTINCT city FROM visits
@@ -262,7 +262,7 @@ SELECT DISTINCT city FROM visits
 columns: city
 cost: ε=0.1, δ=1e-07
 block: Aggregation {"aside": "1/20000000", "delta": "1/10000000", "divergence": "559594356623/10000000000000", "epsilon": "1/10", "groups": 3, "held": false, "kind": "renyi_selection", "order": "236", "orders": []}
-note: at most 3 groups of one patient_id count: the rest is left out (report_cut = TRUE estimates it)
+note: only 3 groups per patient_id are used (report_cut = TRUE estimates the rest)
 note: ε=0.1 is the policy's default
 ====
 -- case: a share beside DISTINCT
@@ -278,7 +278,7 @@ SELECT COUNT(*) FROM visits WHERE age > 100 AND 1 // 0 = 1
 columns: count_star()
 cost: ε=0.1
 block: Aggregation {"count": 1, "epsilon": "1/10", "kind": "discrete_laplace", "sensitivity": 10}
-note: at most 10 rows of one patient_id count: the rest is left out (report_cut = TRUE estimates it)
+note: only 10 rows per patient_id are used (report_cut = TRUE estimates the rest)
 note: ε=0.1 is the policy's default
 ====
 -- case: distinct values of a column
@@ -287,7 +287,7 @@ SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6) COUNT(DISTINCT city) AS citie
 columns: cities
 cost: ε=1
 block: Together {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10}
-note: at most 10 rows of one patient_id count: the rest is left out (report_cut = TRUE estimates it)
+note: only 10 rows per patient_id are used (report_cut = TRUE estimates the rest)
 ====
 -- case: groups from a public table
 SELECT wards.ward, COUNT(*) AS n FROM visits RIGHT JOIN wards USING (ward) GROUP BY wards.ward
@@ -295,7 +295,7 @@ SELECT wards.ward, COUNT(*) AS n FROM visits RIGHT JOIN wards USING (ward) GROUP
 columns: ward, n
 cost: ε=0.1
 block: Aggregation {"count": 1, "epsilon": "1/10", "kind": "discrete_laplace", "sensitivity": 10}
-note: at most 10 rows of one patient_id count: the rest is left out (report_cut = TRUE estimates it)
+note: only 10 rows per patient_id are used (report_cut = TRUE estimates the rest)
 note: ε=0.1 is the policy's default
 ====
 -- case: two private tables of the same units
@@ -304,7 +304,7 @@ SELECT COUNT(*) AS n FROM visits JOIN patients USING (patient_id) WHERE income >
 columns: n
 cost: ε=0.1
 block: Aggregation {"count": 1, "epsilon": "1/10", "kind": "discrete_laplace", "sensitivity": 10}
-note: at most 10 rows of one patient_id count: the rest is left out (report_cut = TRUE estimates it)
+note: only 10 rows per patient_id are used (report_cut = TRUE estimates the rest)
 note: ε=0.1 is the policy's default
 ====
 -- case: a private block inside a private block's filter
@@ -314,9 +314,9 @@ columns: older
 cost: ε=2
 block: Aggregation {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 629145600}, {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10485760}], "kind": "composed"}
 block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10}
-note: a patient_id with more than 10 rows in all counts as 10: its rows weigh less
+note: one patient_id counts as at most 10 rows in all; if there are more, each weighs less
 note: values are clamped: age to [0, 120]
-note: at most 10 rows of one patient_id count: the rest is left out (report_cut = TRUE estimates it)
+note: only 10 rows per patient_id are used (report_cut = TRUE estimates the rest)
 ====
 -- case: a table may be read in several CTEs
 WITH a AS (SELECT * FROM visits WHERE urgent), b AS (SELECT patient_id, amount FROM a WHERE age > 18) SELECT WITH DP OPTIONS (epsilon = 1) SUM(amount) AS total FROM b
@@ -324,7 +324,7 @@ WITH a AS (SELECT * FROM visits WHERE urgent), b AS (SELECT patient_id, amount F
 columns: total
 cost: ε=1
 block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10240000}
-note: a sum has of one patient_id at most what 10 rows at the bounds add
+note: one patient_id adds to a sum at most what 10 rows at the bounds add
 note: values are clamped: amount to [0, 500]
 ====
 -- case: a correlation
@@ -333,7 +333,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) CORR(age, amount) AS r FROM visits
 columns: r
 cost: ε=1
 block: Aggregation {"events": [{"count": 1, "epsilon": "1/6", "kind": "discrete_laplace", "sensitivity": 10485760}, {"count": 1, "epsilon": "1/6", "kind": "discrete_laplace", "sensitivity": 629145600}, {"count": 1, "epsilon": "1/6", "kind": "discrete_laplace", "sensitivity": 5368709120000}, {"count": 1, "epsilon": "1/6", "kind": "discrete_laplace", "sensitivity": 322122547200000}, {"count": 1, "epsilon": "1/6", "kind": "discrete_laplace", "sensitivity": 37748736000}, {"count": 1, "epsilon": "1/6", "kind": "discrete_laplace", "sensitivity": 2748779069440000000}], "kind": "composed"}
-note: a patient_id with more than 10 rows in all counts as 10: its rows weigh less
+note: one patient_id counts as at most 10 rows in all; if there are more, each weighs less
 note: values are clamped: age to [0, 120], amount to [0, 500]
 ====
 -- case: a regression by public keys
@@ -342,7 +342,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) ward, REGR_SLOPE(amount, age) AS slope FROM
 columns: ward, slope
 cost: ε=1
 block: Aggregation {"events": [{"count": 1, "epsilon": "1/5", "kind": "discrete_laplace", "sensitivity": 10485760}, {"count": 1, "epsilon": "1/5", "kind": "discrete_laplace", "sensitivity": 5368709120000}, {"count": 1, "epsilon": "1/5", "kind": "discrete_laplace", "sensitivity": 629145600}, {"count": 1, "epsilon": "1/5", "kind": "discrete_laplace", "sensitivity": 322122547200000}, {"count": 1, "epsilon": "1/5", "kind": "discrete_laplace", "sensitivity": 37748736000}], "kind": "composed"}
-note: a patient_id with more than 10 rows in all counts as 10: its rows weigh less
+note: one patient_id counts as at most 10 rows in all; if there are more, each weighs less
 note: values are clamped: amount to [0, 500], age to [0, 120]
 ====
 -- case: a histogram of declared values
@@ -351,7 +351,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) HISTOGRAM(ward) AS h FROM visits
 columns: h
 cost: ε=1
 block: Together {"epsilon": "1", "kind": "pure"}
-note: at most 10 rows of one patient_id count: the rest is left out (report_cut = TRUE estimates it)
+note: only 10 rows per patient_id are used (report_cut = TRUE estimates the rest)
 ====
 -- case: a histogram of given bins
 SELECT WITH DP OPTIONS (epsilon = 1) HISTOGRAM(age, [18, 40, 65]) AS h FROM visits
@@ -359,7 +359,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) HISTOGRAM(age, [18, 40, 65]) AS h FROM visi
 columns: h
 cost: ε=1
 block: Together {"epsilon": "1", "kind": "pure"}
-note: at most 10 rows of one patient_id count: the rest is left out (report_cut = TRUE estimates it)
+note: only 10 rows per patient_id are used (report_cut = TRUE estimates the rest)
 ====
 -- case: an average date
 SELECT WITH DP OPTIONS (epsilon = 1) AVG(day, contribution_bounds_per_row => (DATE '2024-01-01', DATE '2024-12-31')) AS d FROM visits
@@ -367,7 +367,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) AVG(day, contribution_bounds_per_row => (DA
 columns: d
 cost: ε=1
 block: Aggregation {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 1918894080}, {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10485760}], "kind": "composed"}
-note: a patient_id with more than 10 rows in all counts as 10: its rows weigh less
+note: one patient_id counts as at most 10 rows in all; if there are more, each weighs less
 ====
 -- case: cells that add up
 SELECT WITH DP OPTIONS (epsilon = 1, consistent = TRUE) ward, COUNT(*) AS n FROM visits GROUP BY ROLLUP (ward)
@@ -376,7 +376,7 @@ columns: ward, n
 cost: ε=1
 block: Aggregation {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10}
 block: Aggregation {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10}
-note: at most 10 rows of one patient_id count: the rest is left out (report_cut = TRUE estimates it)
+note: only 10 rows per patient_id are used (report_cut = TRUE estimates the rest)
 note: the cells of COUNT and SUM were made to add up; totals also count rows in no group of ward, if these exceed the noise
 ====
 -- case: a geometric mean is two statistics, its sum in logarithms
@@ -385,7 +385,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) GEOMEAN(amount, contribution_bounds_per_row
 columns: m
 cost: ε=1
 block: Aggregation {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 3164654796800}, {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10485760}], "kind": "composed"}
-note: a patient_id with more than 10 rows in all counts as 10: its rows weigh less
+note: one patient_id counts as at most 10 rows in all; if there are more, each weighs less
 ====
 -- case: the former spelling of GoogleSQL, with its clauses
 SELECT WITH ANONYMIZATION OPTIONS (epsilon = 1, delta = 1e-6, kappa = 2) city, ANON_SUM(amount CLAMPED BETWEEN 0 AND 100) AS total, ANON_COUNT(* CLAMPED BETWEEN 0 AND 5) AS n FROM visits GROUP BY city
@@ -393,7 +393,7 @@ SELECT WITH ANONYMIZATION OPTIONS (epsilon = 1, delta = 1e-6, kappa = 2) city, A
 columns: city, total, n
 cost: ε=1, δ=1e-06
 block: Aggregation {"events": [{"count": 2, "epsilon": "1/3", "kind": "discrete_laplace", "sensitivity": 819200}, {"count": 2, "epsilon": "1/3", "kind": "discrete_laplace", "sensitivity": 5}, {"delta": "1/1000000", "epsilon": "1/3", "groups": 2, "kind": "group_selection"}], "kind": "composed"}
-note: at most 2 groups of one patient_id count: the rest is left out (report_cut = TRUE estimates it)
+note: only 2 groups per patient_id are used (report_cut = TRUE estimates the rest)
 ====
 -- case: a share for choosing groups
 SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, group_selection_epsilon = 0.25, max_groups_contributed = 1) city, COUNT(*) AS n FROM visits GROUP BY city
@@ -401,7 +401,7 @@ SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, group_selection_epsilon = 0.2
 columns: city, n
 cost: ε=1, δ=1e-06
 block: Aggregation {"events": [{"count": 1, "epsilon": "3/4", "kind": "discrete_laplace", "sensitivity": 10}, {"delta": "1/1000000", "epsilon": "1/4", "groups": 1, "kind": "group_selection"}], "kind": "composed"}
-note: at most 10 rows and 1 group of one patient_id count: the rest is left out (report_cut = TRUE estimates it)
+note: only 10 rows and 1 group per patient_id are used (report_cut = TRUE estimates the rest)
 ====
 -- case: values that cut the rows into equal parts
 SELECT WITH DP OPTIONS (epsilon = 1) APPROX_QUANTILES(age, 4) AS q, COUNT(*) AS n FROM visits
@@ -409,7 +409,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) APPROX_QUANTILES(age, 4) AS q, COUNT(*) AS 
 columns: q, n
 cost: ε=1
 block: Together {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 5, "epsilon": "1/2", "kind": "bounded_range"}], "kind": "composed"}
-note: at most 10 rows of one patient_id count: the rest is left out (report_cut = TRUE estimates it)
+note: only 10 rows per patient_id are used (report_cut = TRUE estimates the rest)
 ====
 -- case: the different values added up, and the most frequent
 SELECT WITH DP OPTIONS (epsilon = 1) SUM(DISTINCT age) AS total, MODE(urgent) AS m FROM visits
@@ -417,7 +417,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) SUM(DISTINCT age) AS total, MODE(urgent) AS
 columns: total, m
 cost: ε=1
 block: Together {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 1155}, {"count": 1, "epsilon": "1/2", "kind": "bounded_range"}], "kind": "composed"}
-note: at most 10 rows of one patient_id count: the rest is left out (report_cut = TRUE estimates it)
+note: only 10 rows per patient_id are used (report_cut = TRUE estimates the rest)
 ====
 -- case: a pivot over declared values
 PIVOT visits ON ward USING COUNT(*) GROUP BY urgent
@@ -426,7 +426,7 @@ columns: urgent, A, B, C
 cost: ε=0.1
 block: Aggregation {"events": [{"count": 1, "epsilon": "1/30", "kind": "discrete_laplace", "sensitivity": 10485760}, {"count": 1, "epsilon": "1/30", "kind": "discrete_laplace", "sensitivity": 10485760}, {"count": 1, "epsilon": "1/30", "kind": "discrete_laplace", "sensitivity": 10485760}], "kind": "composed"}
 note: rows whose urgent is NULL are in no group
-note: a patient_id with more than 10 rows in all counts as 10: its rows weigh less
+note: one patient_id counts as at most 10 rows in all; if there are more, each weighs less
 note: ε=0.1 is the policy's default
 ====
 -- case: a pivot of written values, and what stands above it
@@ -435,8 +435,8 @@ SELECT city, A + B AS both FROM visits PIVOT (SUM(age) FOR ward IN ('A', 'B') GR
 columns: city, both
 cost: ε=0.1, δ=1e-07
 block: Aggregation {"events": [{"count": 1, "epsilon": "1/30", "kind": "discrete_laplace", "sensitivity": 1258291200}, {"count": 1, "epsilon": "1/30", "kind": "discrete_laplace", "sensitivity": 1258291200}, {"aside": "1/20000000", "delta": "1/10000000", "divergence": "101150238459/5000000000000", "epsilon": "1/30", "groups": 3, "held": false, "kind": "renyi_selection", "order": "707", "orders": []}], "kind": "composed"}
-note: a patient_id with more than 10 rows in all counts as 10: its rows weigh less
-note: at most 3 groups of one patient_id count: the rest is left out (report_cut = TRUE estimates it)
+note: one patient_id counts as at most 10 rows in all; if there are more, each weighs less
+note: only 3 groups per patient_id are used (report_cut = TRUE estimates the rest)
 note: values are clamped: age to [0, 120]
 note: ε=0.1 is the policy's default
 ====
@@ -446,7 +446,7 @@ SELECT UNNEST([ward, city]) AS n, COUNT(*) FROM visits GROUP BY n
 columns: n, count_star()
 cost: ε=0.1, δ=1e-07
 block: Aggregation {"events": [{"count": 1, "epsilon": "1/20", "kind": "discrete_laplace", "sensitivity": 10}, {"aside": "1/20000000", "delta": "1/10000000", "divergence": "73750934889/2500000000000", "epsilon": "1/20", "groups": 3, "held": false, "kind": "renyi_selection", "order": "472", "orders": []}], "kind": "composed"}
-note: at most 10 rows and 3 groups of one patient_id count: the rest is left out (report_cut = TRUE estimates it)
+note: only 10 rows and 3 groups per patient_id are used (report_cut = TRUE estimates the rest)
 note: ε=0.1 is the policy's default
 ====
 -- case: people in one table and not in another
@@ -464,7 +464,7 @@ SELECT ward, COUNT(*) FROM visits WHERE ward IN $wards GROUP BY ward
 columns: ward, count_star()
 cost: ε=0.1
 block: Aggregation {"count": 1, "epsilon": "1/10", "kind": "discrete_laplace", "sensitivity": 10}
-note: at most 10 rows of one patient_id count: the rest is left out (report_cut = TRUE estimates it)
+note: only 10 rows per patient_id are used (report_cut = TRUE estimates the rest)
 note: ε=0.1 is the policy's default
 ====
 -- case: a count for each public row
@@ -473,7 +473,7 @@ SELECT w.ward, (SELECT COUNT(*) FROM visits v WHERE v.ward = w.ward) FROM wards 
 columns: ward, SELECT COUNT(*) FROM visits AS v WHERE v.ward = w.ward
 cost: ε=0.1
 block: Aggregation {"count": 1, "epsilon": "1/10", "kind": "discrete_laplace", "sensitivity": 10}
-note: at most 10 rows of one patient_id count: the rest is left out (report_cut = TRUE estimates it)
+note: only 10 rows per patient_id are used (report_cut = TRUE estimates the rest)
 note: ε=0.1 is the policy's default
 ====
 -- case: the ends of an interval are columns above the block
@@ -482,7 +482,7 @@ SELECT n, INTERVAL_LOW(n) AS low, INTERVAL_HIGH(n) AS high FROM (SELECT WITH DP 
 columns: n, low, high
 cost: ε=1
 block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10}
-note: at most 10 rows of one patient_id count: the rest is left out (report_cut = TRUE estimates it)
+note: only 10 rows per patient_id are used (report_cut = TRUE estimates the rest)
 ====
 -- case: a join by the second of several paths to the unit
 SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) AS n FROM payments JOIN orders ON payments.order_id = orders.id
@@ -490,7 +490,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) AS n FROM payments JOIN orders ON 
 columns: n
 cost: ε=1
 block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 4}
-note: at most 4 rows of one user_id count: the rest is left out (report_cut = TRUE estimates it)
+note: only 4 rows per user_id are used (report_cut = TRUE estimates the rest)
 ====
 -- case: a join by a key that determines the unit
 SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) AS n FROM shipments a JOIN shipments b ON a.parcel = b.parcel
@@ -498,7 +498,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) AS n FROM shipments a JOIN shipmen
 columns: n
 cost: ε=1
 block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 9}
-note: at most 9 rows of one user_id count: the rest is left out (report_cut = TRUE estimates it)
+note: only 9 rows per user_id are used (report_cut = TRUE estimates the rest)
 ====
 -- case: a total of each person and month, where these are the unit
 SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) AS n
@@ -514,7 +514,7 @@ SELECT WITH DP OPTIONS (error = 100, epsilon = 1) COUNT(*) AS n FROM visits
 columns: n
 cost: ε=0.29809
 block: Aggregation {"count": 1, "epsilon": "29809/100000", "kind": "discrete_laplace", "sensitivity": 10}
-note: at most 10 rows of one patient_id count: the rest is left out
+note: only 10 rows per patient_id are used
 ====
 -- case: a mean as accurate as asked
 SELECT WITH DP OPTIONS (error = 100, epsilon = 1) COUNT(*) AS n, AVG(amount) AS mean FROM visits
@@ -522,8 +522,8 @@ SELECT WITH DP OPTIONS (error = 100, epsilon = 1) COUNT(*) AS n, AVG(amount) AS 
 columns: n, mean
 cost: ε=1
 block: NoiseReducedAggregation {"events": [{"count": 1, "epsilon": "29809/100000", "kind": "discrete_laplace", "sensitivity": 10}, {"epsilon": "70191/100000", "kind": "noise_reduction", "most": "70191/100000"}], "kind": "composed"}
-note: a patient_id with more than 10 rows in all counts as 10: its rows weigh less
-note: at most 10 rows of one patient_id count: the rest is left out
+note: one patient_id counts as at most 10 rows in all; if there are more, each weighs less
+note: only 10 rows per patient_id are used
 note: values are clamped: amount to [0, 500]
 ====
 -- case: a median without bounds
@@ -532,7 +532,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) MEDIAN(weight, contribution_bounds_per_row 
 columns: m
 cost: ε=1
 block: Together {"events": [{"count": 1, "epsilon": "3/4", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/4", "kind": "bounded_range"}], "kind": "composed"}
-note: at most 10 rows of one patient_id count: the rest is left out (report_cut = TRUE estimates it)
+note: only 10 rows per patient_id are used (report_cut = TRUE estimates the rest)
 ====
 -- case: a mu, in equal parts of its square
 -- policy: mu
@@ -541,8 +541,8 @@ SELECT WITH DP OPTIONS (mu = 0.5) COUNT(*) AS n, SUM(amount) AS total FROM visit
 columns: n, total
 cost: ε=3.522, δ=1e-07
 block: Aggregation {"events": [{"declared_delta": "1/20000000", "declared_epsilon": "1760695435262809941875938868351/1000000000000000000000000000000", "kind": "gaussian_by_mu", "sensitivity_squared": 100, "sigma": "971840159993/34359738368"}, {"declared_delta": "1/20000000", "declared_epsilon": "7042781741052544827730308441/4000000000000000000000000000", "kind": "gaussian_by_mu", "sensitivity_squared": 115292150460684697600000000, "sigma": "30370004999776"}], "kind": "composed"}
-note: a patient_id with more than 10 rows in all counts as 10: its rows weigh less
-note: at most 10 rows of one patient_id count: the rest is left out (report_cut = TRUE estimates it)
+note: one patient_id counts as at most 10 rows in all; if there are more, each weighs less
+note: only 10 rows per patient_id are used (report_cut = TRUE estimates the rest)
 note: values are clamped: amount to [0, 500]
 ====
 -- case: a rho with Laplace noise and a quantile
@@ -552,7 +552,7 @@ SELECT WITH DP OPTIONS (rho = 0.01, noise = LAPLACE) COUNT(*) AS n, MEDIAN(age) 
 columns: n, middle
 cost: ε=0.354717424
 block: Together {"events": [{"count": 1, "epsilon": "25419397/250000000", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 1, "epsilon": "189779877/1000000000", "kind": "bounded_range"}, {"count": 1, "epsilon": "63259959/1000000000", "kind": "bounded_range"}], "kind": "composed"}
-note: at most 10 rows of one patient_id count: the rest is left out (report_cut = TRUE estimates it)
+note: only 10 rows per patient_id are used (report_cut = TRUE estimates the rest)
 ====
 -- case: a cap on rows that is found
 -- policy: no_caps
@@ -594,7 +594,7 @@ columns: week, n
 cost: ε=1
 block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10}
 note: rows whose week is NULL are in no group
-note: at most 10 rows of one patient_id count: the rest is left out (report_cut = TRUE estimates it)
+note: only 10 rows per patient_id are used (report_cut = TRUE estimates the rest)
 ====
 -- case: a cap in mu
 -- policy: mu

@@ -88,7 +88,7 @@ SELECT WITH STABLE OPTIONS (epsilon = 1) IQR(age) AS spread FROM visits
 columns: spread
 cost: ε=1
 block: Together {"count": 1, "epsilon": "1", "kind": "bounded_range"}
-note: at most 10 rows of one patient_id count: the rest is left out (report_cut = TRUE estimates it)
+note: only 10 rows per patient_id are used (report_cut = TRUE estimates the rest)
 ====
 -- case: every statistic that STABLE knows
 SELECT WITH STABLE OPTIONS (epsilon = 1) IQR(age), TRIMMED_MEAN(amount, 0.1) AS t, MEDIAN(age), QUANTILE(age, 0.9), MODE(ward), QUANTILE_CONT(age, [0.5]) FROM visits
@@ -96,7 +96,7 @@ SELECT WITH STABLE OPTIONS (epsilon = 1) IQR(age), TRIMMED_MEAN(amount, 0.1) AS 
 columns: iqr(age), t, median(age), quantile_disc(age, 0.9), mode(ward), quantile_cont(age, [0.5])
 cost: ε=1
 block: Together {"events": [{"count": 1, "epsilon": "1/8", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/6", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/24", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/8", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/24", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/6", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/6", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/6", "kind": "bounded_range"}], "kind": "composed"}
-note: at most 10 rows of one patient_id count: the rest is left out (report_cut = TRUE estimates it)
+note: only 10 rows per patient_id are used (report_cut = TRUE estimates the rest)
 ====
 -- case: stable answers by public groups
 SELECT WITH STABLE OPTIONS (epsilon = 1) ward, IQR(age CLAMPED BETWEEN 20 AND 80) AS spread FROM visits GROUP BY ward HAVING spread > 3
@@ -104,7 +104,7 @@ SELECT WITH STABLE OPTIONS (epsilon = 1) ward, IQR(age CLAMPED BETWEEN 20 AND 80
 columns: ward, spread
 cost: ε=1
 block: Together {"count": 1, "epsilon": "1", "kind": "bounded_range"}
-note: at most 10 rows of one patient_id count: the rest is left out (report_cut = TRUE estimates it)
+note: only 10 rows per patient_id are used (report_cut = TRUE estimates the rest)
 ====
 -- case: a correlation from blocks
 SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, blocks = 100, combine = 'winsorized_mean', bounds = (-1, 1)) CORR(age, amount) AS r FROM visits
@@ -126,7 +126,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) MEDIAN(age) AS middle FROM visits
 columns: middle
 cost: ε=1
 block: Together {"events": [{"count": 1, "epsilon": "3/4", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/4", "kind": "bounded_range"}], "kind": "composed"}
-note: at most 10 rows of one patient_id count: the rest is left out (report_cut = TRUE estimates it)
+note: only 10 rows per patient_id are used (report_cut = TRUE estimates the rest)
 ====
 -- case: bounds found privately
 SELECT WITH DP OPTIONS (epsilon = 1) SUM(weight, contribution_bounds_per_row => AUTO) AS total FROM visits
@@ -134,7 +134,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) SUM(weight, contribution_bounds_per_row => 
 columns: total
 cost: ε=1
 block: Together {"events": [{"count": 1, "epsilon": "3/20", "kind": "discrete_laplace", "sensitivity": 1}, {"count": 1, "epsilon": "17/20", "kind": "discrete_laplace", "sensitivity": 10737418240}], "kind": "composed"}
-note: at most 10 rows of one patient_id count: the rest is left out (report_cut = TRUE estimates it)
+note: only 10 rows per patient_id are used (report_cut = TRUE estimates the rest)
 ====
 -- case: a spread within bounds found privately
 SELECT WITH DP OPTIONS (epsilon = 1) STDDEV(weight, contribution_bounds_per_row => AUTO) AS spread FROM visits
@@ -142,7 +142,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) STDDEV(weight, contribution_bounds_per_row 
 columns: spread
 cost: ε=1
 block: Together {"events": [{"count": 1, "epsilon": "3/20", "kind": "discrete_laplace", "sensitivity": 1}, {"count": 1, "epsilon": "17/60", "kind": "discrete_laplace", "sensitivity": 10737418240}, {"count": 1, "epsilon": "17/60", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 1, "epsilon": "17/60", "kind": "discrete_laplace", "sensitivity": 10737418240}], "kind": "composed"}
-note: at most 10 rows of one patient_id count: the rest is left out (report_cut = TRUE estimates it)
+note: only 10 rows per patient_id are used (report_cut = TRUE estimates the rest)
 ====
 -- case: the mode of a card
 SELECT IQR(age) AS spread FROM visits WITH PTR OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = 1)
@@ -213,7 +213,7 @@ CREATE SYNTHETIC TABLE s AS SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contri
 columns: ward, urgent
 cost: ε=1
 block: SyntheticRows {"events": [{"count": 1, "epsilon": "1/4", "kind": "discrete_laplace", "sensitivity": 2}, {"count": 1, "epsilon": "1/4", "kind": "discrete_laplace", "sensitivity": 2}, {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 2}], "kind": "composed"}
-note: at most 2 rows of one patient_id count: the rest is left out
+note: only 2 rows per patient_id are used
 ====
 -- case: a synthetic table of four columns, whose marginals are chosen
 CREATE SYNTHETIC TABLE s ROWS 100 AS SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = 1) ward, urgent, week, FLOOR(age / 10)::INTEGER AS decade FROM visits
@@ -221,7 +221,7 @@ CREATE SYNTHETIC TABLE s ROWS 100 AS SELECT WITH DP OPTIONS (epsilon = 1, delta 
 columns: ward, urgent, week, decade
 cost: ε=1, δ=1e-06
 block: SyntheticRows {"events": [{"declared_delta": "1/1000000", "declared_epsilon": "9/10", "kind": "joint_gaussian", "sigmas": ["715884971847/34359738368", "715884971847/34359738368", "715884971847/34359738368", "715884971847/34359738368", "506207118143/34359738368", "506207118143/34359738368", "506207118143/34359738368", "506207118143/34359738368", "506207118143/34359738368", "506207118143/34359738368", "506207118143/34359738368", "506207118143/34359738368"], "squares": [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]}, {"count": 1, "epsilon": "1/80", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/80", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/80", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/80", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/80", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/80", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/80", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/80", "kind": "bounded_range"}], "kind": "composed"}
-note: at most 1 row of one patient_id counts: the rest is left out
+note: only 1 row per patient_id is used
 ====
 -- case: a release costs what its query costs
 CREATE RELEASE daily AS SELECT WITH DP OPTIONS (epsilon = 1) ward, COUNT(*) AS n FROM visits GROUP BY ward
@@ -229,4 +229,4 @@ CREATE RELEASE daily AS SELECT WITH DP OPTIONS (epsilon = 1) ward, COUNT(*) AS n
 columns: ward, n
 cost: ε=1
 block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10}
-note: at most 10 rows of one patient_id count: the rest is left out (report_cut = TRUE estimates it)
+note: only 10 rows per patient_id are used (report_cut = TRUE estimates the rest)

@@ -190,7 +190,7 @@ def test_the_policys_caps_are_ceilings(session: dpsql.Session) -> None:
             found.append(operator.caps[-1])
             operator = operator.most
         assert tuple(found) == tops, asked
-        given = "at most 3 rows in one group of one u count: the rest is left out (report_cut = TRUE estimates it)"
+        given = "only 3 rows in one group per u are used (report_cut = TRUE estimates the rest)"
         notes = [note for note in session.sql(asked).notes if note != given]
         assert len(notes) == len(tops)
         assert all("the largest that the policy allows" in note for note in notes)

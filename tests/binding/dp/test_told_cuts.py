@@ -44,7 +44,7 @@ DATA = {
     "lines": {"line": ["L1", "L2"]},
 }
 
-REST = ": the rest is left out (report_cut = TRUE estimates it)"
+REST = " are used (report_cut = TRUE estimates the rest)"
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def session() -> Iterator[Session]:
 def test_a_count_tells_that_a_cap_cut_it(session: Session) -> None:
     result = session.sql("SELECT COUNT(*) AS n, COUNT(DISTINCT plane) AS planes FROM trips")
     assert abs(result.fetchall()[0][0] - 5 * PLANES) < 50, "a quarter of the rows"
-    assert result.notes[0] == "at most 5 rows of one plane count" + REST
+    assert result.notes[0] == "only 5 rows per plane" + REST
     assert "clamp" not in str(result), "no value is clamped"
     told = str(session.why())
     assert "rows of one plane above 5 are left out" in told
@@ -74,13 +74,13 @@ def test_people_are_counted_whole(session: Session) -> None:
     ("text", "note"),
     [
         ("place, COUNT(*) AS n FROM trips GROUP BY place",
-         "at most 5 rows in one group and 10 in all groups of one plane count" + REST),
+         "only 5 rows in one group and 10 in all groups per plane" + REST),
         ("place, COUNT(DISTINCT plane) AS n FROM trips GROUP BY place",
-         "at most 2 groups of one plane count" + REST),
-        ("SUM(late) AS n FROM trips", "a sum has of one plane at most what 5 rows at the bounds add"),
+         "only 2 groups per plane" + REST),
+        ("SUM(late) AS n FROM trips", "one plane adds to a sum at most what 5 rows at the bounds add"),
         ("SUM(late) AS n FROM trips", "values are clamped: late to [0, 60]"),
-        ("MEDIAN(late) AS n FROM trips", "at most 5 rows of one plane count" + REST),
-        ("AVG(late) AS n FROM trips", "a plane with more than 5 rows in all counts as 5: its rows weigh less"),
+        ("MEDIAN(late) AS n FROM trips", "only 5 rows per plane" + REST),
+        ("AVG(late) AS n FROM trips", "one plane counts as at most 5 rows in all; if there are more, each weighs less"),
     ],
 )  # fmt: skip
 def test_each_cap_has_its_words(session: Session, text: str, note: str) -> None:

@@ -93,7 +93,7 @@ def test_the_table_stands_in_the_session_for_free(session: dpsql.Session) -> Non
     made = session.sql(f"CREATE SYNTHETIC TABLE s AS {SELECT}")
     assert made.columns == ["ward", "urgent"]
     assert abs(len(made) - 3000) < 200
-    assert any(note.startswith("at most 1 row of one patient counts") for note in made.notes)
+    assert any(note.startswith("only 1 row per patient is used") for note in made.notes)
     left = session.budget().left_epsilon
     assert left == 999
     counted = session.sql("SELECT ward, COUNT(*) AS n FROM s GROUP BY ward ORDER BY ward")
