@@ -257,8 +257,10 @@ def connect_to_ledger(
     """
     if path is None:
         return sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-    how = "?mode=ro" if read_only else "?mode=rw"
-    if read_only and not wal_path(path).exists() and not os.access(path.parent, os.W_OK):
+    # SQLite's side files are removed by the last connection that may write, so a reader may, if it has the right.
+    writes = not read_only or (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK))
+    how = "?mode=rw" if writes else "?mode=ro"
+    if not writes and not wal_path(path).exists() and not os.access(path.parent, os.W_OK):
         how += "&immutable=1"  # read-only folder: no writer, and SQLite can't create its side files
     with explain_errors(path):
         connection = sqlite3.connect(
@@ -267,6 +269,7 @@ def connect_to_ledger(
         try:
             connection.execute("PRAGMA trusted_schema = OFF")
             connection.execute("PRAGMA secure_delete = ON")
+            connection.execute(f"PRAGMA query_only = {'ON' if read_only else 'OFF'}")
             _recognise(connection, path)
         except BaseException:
             connection.close()

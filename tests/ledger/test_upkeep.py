@@ -424,6 +424,9 @@ def test_a_ledger_is_one_file_and_one_folder(path: Path, reopen: Reopen) -> None
     with reopen() as ledger:
         ask(ledger, "q", k=b"1")
     os.close(take_ledger(path))
+    with Ledger.read(path) as read:
+        assert len(read.entries()) == 1
+    verify_ledger(path)
     assert {file.name for file in path.parent.iterdir()} - {"state"} == {path.name, path.name + ".d"}
     assert {file.name for file in Path(f"{path}.d").iterdir()} == {"mark", "answers", "served"}
 

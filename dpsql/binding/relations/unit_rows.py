@@ -337,8 +337,8 @@ def limit_own(bound: From, meeting: UnitMeeting) -> tuple[str, ...]:
         what = passed if meeting.frames else "a unit's rows meet public rows"
         counted = f"Where {what}, {rows:,} of them count"
     bound.notes.append(f"{counted}, chosen by a secret hash (max_unit_rows = {total:,}).")
-    few = "" if one and meeting.frames else "of each table's "
-    return (f"where rows of one unit meet, {rows} {few}count",) if rows < FEW_ROWS else ()
+    few = "per unit are used in a window" if one and meeting.frames else "per unit and table are joined"
+    return (f"only {rows} rows {few}",) if rows < FEW_ROWS else ()
 
 
 def _rows_of_each_side(fan_out: int, several: list[Relation], meeting: UnitMeeting, total: int) -> int:
