@@ -106,6 +106,14 @@ def test_the_statements_of_the_cheat_sheet_are_answered(
             assert session.sql(sql).shape[1] >= 1, sql
 
 
+def test_no_page_is_longer_than_300_lines_except_the_reference() -> None:
+    root = DOCS.parents[1]
+    pages = [root / "README.md", *DOCS.rglob("*.md"), *(root / "notebooks" / "sources").glob("*.md")]
+    lengths = {page.name: len(page.read_text(encoding="utf-8").splitlines()) for page in pages}
+    assert len(lengths) > 40
+    assert not {name: lines for name, lines in lengths.items() if lines > 300}
+
+
 def test_every_page_is_in_the_navigation() -> None:
     index = (DOCS / "index.md").read_text(encoding="utf-8")
     listed = {

@@ -283,7 +283,7 @@ def test_the_text_of_the_budget(ledger: Ledger) -> None:
     bar, head, first, second = BudgetPanel.of(ledger).text().splitlines()
     assert (
         bar
-        == "budget ε=1, δ=1e-06     ████░░░░░░░░░░░░░░░░  ε=0.8 of ε=1 left; about 8 more questions at ε=0.1"
+        == "ε=0.8 of ε=1 left; about 8 more questions at ε=0.1     ████░░░░░░░░░░░░░░░░  budget ε=1, δ=1e-06"
     )
     assert head.split() == ["when", "charge", "outcome", "cell"]
     assert first.split(maxsplit=3)[1:] == [
@@ -294,7 +294,7 @@ def test_the_text_of_the_budget(ledger: Ledger) -> None:
     assert second.split(maxsplit=3)[1:] == ["ε=0.1", "failed", "SELECT 2"]
     page = BudgetPanel.of(ledger).html()
     assert "<meter" in page
-    assert ">ε=0.8 of ε=1 left</div></caption>" in page
+    assert "<p>ε=0.8 of ε=1 left; about 8 more questions at ε=0.1 <meter" in page
     assert "<script" not in page
 
 

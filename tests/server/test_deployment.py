@@ -24,7 +24,10 @@ from dpsql.server import queues
 from dpsql.server.event_log import ALERTS
 from tests.support.served import ServerProcess, make_token, write_data, write_policy
 
-PAGE = (Path(__file__).parents[2] / "notebooks" / "docs" / "howto" / "serve.md").read_text(encoding="utf-8")
+PAGE = "\n".join(
+    (Path(__file__).parents[2] / "notebooks" / "docs" / "howto" / name).read_text(encoding="utf-8")
+    for name in ("serve.md", "run_in_a_container.md")
+)
 pytestmark = pytest.mark.skipif(
     sys.platform == "win32", reason="the server is for systems with sockets of their own"
 )
