@@ -9,6 +9,7 @@ import re
 import runpy
 import subprocess
 import sys
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,15 @@ def refusals(notebook: nbformat.NotebookNode) -> list[str]:
     """Return what refused cells say; what is left of a budget depends on the day."""
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     return [o.evalue for o in outputs if o.output_type == "error" and o.ename != "BudgetExceeded"]
+
+
+def test_what_notebooks_leave_is_ignored_by_git(folder: Path) -> None:
+    """Run after the notebooks, which write where they are opened: a policy, its ledger, a report."""
+    lines = (ROOT / ".gitignore").read_text(encoding="utf-8").split()
+    patterns = [line.removeprefix("/notebooks/") for line in lines if line.startswith("/notebooks/") or "/" not in line[:-1]]
+    left = [f"{path.name}/" if path.is_dir() else path.name for path in folder.iterdir()]
+    assert left
+    assert not [name for name in left if not any(fnmatch(name, pattern) for pattern in patterns)]
 
 
 def test_the_demo_runs_once_more(folder: Path) -> None:
