@@ -41,6 +41,10 @@ def warn_deprecated(old: str, new: str, since: str) -> None:
     warnings.warn(f"{old} is deprecated since dpsql {since}: write {new}.", FutureWarning, stacklevel=3)
 
 
+_EXCERPT = 72
+"""Characters of a line in an excerpt."""
+
+
 class Error(Exception):
     """Root of all dpsql errors.
 
@@ -88,10 +92,12 @@ class Error(Exception):
         gutter = f"  {self.text.count(chr(10), 0, start) + 1} |   "
         carets = "^" * max(1, min(end, last) - start)
         offset = start - first
-        if len(line) > 100:  # a very long line: show the part that is meant
+        if (
+            len(line) > _EXCERPT
+        ):  # show the part that is meant: a line that wraps would part it from its carets
             cut = max(0, offset - 40)
-            line, offset = line[cut : cut + 100], offset - cut
-            carets = carets[: max(1, 100 - offset)]
+            line, offset = line[cut : cut + _EXCERPT], offset - cut
+            carets = carets[: max(1, _EXCERPT - offset)]
         return [gutter + line, " " * (len(gutter) + offset) + carets]
 
     def lines(self) -> list[str]:

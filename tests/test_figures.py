@@ -183,7 +183,8 @@ def test_explain_prices_each_statement_and_all(start: Open) -> None:
     before, _, folded = statement["text/html"].partition("<details>")
     assert "GROUP BY" not in before
     assert "GROUP BY" in folded
-    assert folded.endswith("nothing was spent</p></div>")
+    assert folded.endswith("</pre></details></div>")
+    assert statement["text/plain"].count("has been spent") == 1
 
 
 def test_explain_calls_numbers_what_the_statement_calls_them(start: Open) -> None:

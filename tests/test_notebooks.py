@@ -73,7 +73,11 @@ def refusals(notebook: nbformat.NotebookNode) -> list[str]:
 def test_what_notebooks_leave_is_ignored_by_git(folder: Path) -> None:
     """Run after the notebooks, which write where they are opened: a policy, its ledger, a report."""
     lines = (ROOT / ".gitignore").read_text(encoding="utf-8").split()
-    patterns = [line.removeprefix("/notebooks/") for line in lines if line.startswith("/notebooks/") or "/" not in line[:-1]]
+    patterns = [
+        line.removeprefix("/notebooks/")
+        for line in lines
+        if line.startswith("/notebooks/") or "/" not in line[:-1]
+    ]
     left = [f"{path.name}/" if path.is_dir() else path.name for path in folder.iterdir()]
     assert left
     assert not [name for name in left if not any(fnmatch(name, pattern) for pattern in patterns)]

@@ -435,7 +435,8 @@ def test_what_a_session_and_a_budget_say_of_themselves(policy: Path) -> None:
     assert "(public)" in repr(session)
     assert repr(session).endswith(f"{session.budget().sentence}>")
     said = repr(session.budget())
-    assert said.startswith("budget ε=2, δ=1e-06     █░")
+    assert said.startswith("ε=1.9 of ε=2 left; about 19 more questions at ε=0.1     █░")
+    assert said.endswith("  budget ε=2, δ=1e-06")
     assert "ε=1.9 of ε=2 left" in said
     session.close()
     assert repr(session) == "<dpsql session, closed>"

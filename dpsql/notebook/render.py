@@ -80,7 +80,7 @@ def show_result(result: Result) -> Sheet | Panel:
     if not result.whole:
         return make_result_sheet(result)
     lines = [_one_line(line) for value in result.table.column(0).to_pylist() for line in value.split("\n")]
-    return Panel("\n".join([*lines, "", result.cost_line]), _fold_sql([*lines, "", result.cost_line]))
+    return Panel("\n".join(lines).rstrip(), _fold_sql(lines))
 
 
 def _fold_sql(lines: list[str]) -> str:
@@ -88,14 +88,10 @@ def _fold_sql(lines: list[str]) -> str:
     if EXACT_SQL not in lines:
         return ""
     start = lines.index(EXACT_SQL)
-    words, sql, ending = lines[:start], lines[start + 1 : -2], lines[-1]
-    folded = join([tag("summary", f"Exact SQL ({len(sql)} lines)"), tag("pre", "\n".join(sql), style=_PRE)])
-    parts = [
-        *_list_steps(words),
-        tag("details", folded),
-        tag("p", ending),
-    ]
-    return tag("div", join(parts))
+    words, sql = lines[:start], "\n".join(lines[start + 1 :]).rstrip()
+    lines_of_sql = sql.count("\n") + 1
+    folded = join([tag("summary", f"Exact SQL ({lines_of_sql} lines)"), tag("pre", sql, style=_PRE)])
+    return tag("div", join([*_list_steps(words), tag("details", folded)]))
 
 
 def _list_steps(lines: list[str]) -> list[Html]:
@@ -239,7 +235,8 @@ def write_caption(result: Result, shown: int | None = None) -> tuple[str, ...]:
     if not result.lasting:
         parts.append(NOT_LASTING)
     if noise := _mostly_noise(result):
-        named = f"{' and '.join(noise)} {'is' if len(noise) == 1 else 'are'}"
+        *others, last = noise
+        named = f"{', '.join(others)} and {last} are" if others else f"{last} is"
         parts.append(f"{named} mostly noise: EXPLAIN names the change that helps most")
     below = _below_zero(result)
     if below is not None:

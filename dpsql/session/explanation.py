@@ -266,7 +266,7 @@ class Explanation(Display):
     def result(self) -> Result:
         """Return EXPLAIN's answer in SQL, a relation of one column."""
         lines = [self.json()] if self.as_json else str(self).splitlines()
-        return Result(pa.table({"plan": lines}), cost_line="nothing was spent", whole=True)
+        return Result(pa.table({"plan": lines}), whole=True)
 
 
 @dataclass(frozen=True)

@@ -260,7 +260,7 @@ TO_42: dict[int, tuple[str, ...]] = {
     2: ("one line to connect, and what is there", f"{SESSIONS}::test_loading_gives_both_magics_and_advertises_nobody"),
     3: ("SQL colours in the Lab", "notebook/test_jupyterlab.py::test_the_colours_are_there_and_only_in_our_cells"),
     4: ("colours in VS Code and a terminal",
-        "decided: VS Code colours a cell by its language, a setting in how_do_i.md; IPython's prompt takes no lexer for a magic from others",
+        "decided: VS Code colours a cell by its language, a setting in how_do_i.md; IPython's prompt takes no lexers for magics",
         "notebook/test_prompt.py::test_a_terminal"),
     5: ("Tab: tables, columns, aliases, quoted names", f"{COMPLETE}::test_what_is_offered_by_context"),
     6: ("Tab: values inside quotes, options", f"{COMPLETE}::test_options_come_with_their_help"),

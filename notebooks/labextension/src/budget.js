@@ -32,7 +32,7 @@ const STYLE = `
 .dpsql-panel tr { display: flex; flex-wrap: wrap; column-gap: 10px; padding: 4px 0; border-bottom: 1px solid var(--jp-border-color2); }
 .dpsql-panel th, .dpsql-panel td { padding: 0; text-align: left; overflow-wrap: anywhere; }
 .dpsql-panel td:last-child { flex-basis: 100%; }
-.dpsql-panel th:last-child { position: absolute; clip-path: inset(50%); }
+.dpsql-panel thead { position: absolute; clip-path: inset(50%); }
 .dpsql-panel caption { display: none; }
 .dpsql-panel td:last-child > a { display: -webkit-box; -webkit-box-orient: vertical; -webkit-line-clamp: 3; overflow: hidden; }
 .dpsql-panel a { color: var(--jp-content-link-color); text-decoration: underline; }
