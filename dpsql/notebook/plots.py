@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 INK = "#7c7c7c"
 """The colour of words and lines: 4.1 to 1 against white, 4.5 to 1 against JupyterLab's dark."""
+_UP = "#818181"
+"""The colour of one axis' labels. Of labels that are all dark, or all light, Jupyter's front ends put a card of the other
+lightness behind a transparent picture; this grey counts as light and the other as dark."""
 BARS, WHISKERS = "#80808066", "#3584c8"
 CURVES = ("#3584c8", "#d1731f", "#3f9b57", "#b36ad0")
 PLOT_KINDS = ("bar", "line")
@@ -60,6 +63,7 @@ def make_axes(wanted_by: str, width: float = 6.4, height: float = 3.2) -> Axes:
     drawn.spines[["top", "right"]].set_visible(False)
     drawn.spines[["left", "bottom"]].set_color(INK)
     drawn.tick_params(colors=INK, which="both")
+    drawn.tick_params(axis="y", labelcolor=_UP, which="both")
     for axis in (drawn.xaxis, drawn.yaxis):
         axis.label.set_color(INK)
         axis.get_offset_text().set_color(INK)

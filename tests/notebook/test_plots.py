@@ -124,6 +124,20 @@ def test_pictures_can_be_read_on_light_and_on_dark_pages() -> None:
     assert contrast("black", "#111111") < 3, "what matplotlib writes with can't be read"
 
 
+@pytest.mark.parametrize("kind", ["bar", "line"])
+def test_no_front_end_puts_a_white_card_behind_a_picture(kind: str) -> None:
+    """The inline backend asks for one if all labels of a transparent picture are dark, or all light."""
+    from dpsql.notebook import plots
+
+    inline = pytest.importorskip("matplotlib_inline.backend_inline")
+    days = [datetime.date(2024, month, 1) for month in (1, 2, 3, 7)]
+    figure = Result(pa.table({"month": days, "n": [5, 6, 7, 8]})).plot(kind=kind).figure
+    figure.canvas.draw()
+    assert not inline._fetch_figure_metadata(figure)
+    for axis in (figure.axes[0].xaxis, figure.axes[0].yaxis):
+        assert {label.get_color() for label in axis.get_ticklabels()} <= {plots.INK, plots._UP}
+
+
 def test_dates_stand_on_a_line_of_time() -> None:
     days = [datetime.date(2024, month, 1) for month in (1, 2, 3, 7)]
     table = pa.table({"month": days, "n": [5, 6, 7, 8]})
