@@ -131,7 +131,8 @@ def test_no_front_end_puts_a_white_card_behind_a_picture(kind: str) -> None:
 
     inline = pytest.importorskip("matplotlib_inline.backend_inline")
     days = [datetime.date(2024, month, 1) for month in (1, 2, 3, 7)]
-    figure = Result(pa.table({"month": days, "n": [5, 6, 7, 8]})).plot(kind=kind).figure
+    table = pa.table({"month": days, "n": [5, 6, 7, 8]})
+    figure = Result(table, intervals={"n": [(4.0, 6.0)] * 4}).plot(kind=kind).figure
     figure.canvas.draw()
     assert not inline._fetch_figure_metadata(figure)
     for axis in (figure.axes[0].xaxis, figure.axes[0].yaxis):
