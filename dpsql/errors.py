@@ -41,7 +41,7 @@ def warn_deprecated(old: str, new: str, since: str) -> None:
     warnings.warn(f"{old} is deprecated since dpsql {since}: write {new}.", FutureWarning, stacklevel=3)
 
 
-_EXCERPT = 72
+_EXCERPT = 100
 """Characters of a line in an excerpt."""
 
 
