@@ -21,8 +21,8 @@ import pytest
 import dpsql
 from dpsql.cli import main
 from dpsql.ledger import answers
-from dpsql.ledger.answers import answers_path
 from dpsql.ledger.ledger import Ledger
+from dpsql.ledger.state_files import place_side_file
 from dpsql.ledger.upkeep import forget_before, verify_ledger
 from dpsql.session import releases
 
@@ -360,7 +360,7 @@ def test_no_room_is_made_of_it(opened: Open, path: Path) -> None:
     session = opened(policy=none)
     session.sql(DAILY)
     assert len(opened(policy=none).sql("FROM daily")) == 2
-    held = sqlite3.connect(answers_path(path)).execute("SELECT bytes FROM held").fetchone()[0]
+    held = sqlite3.connect(place_side_file(path, "answers")).execute("SELECT bytes FROM held").fetchone()[0]
     assert held == 0
 
 
@@ -385,7 +385,7 @@ def test_an_edited_one_is_noticed(opened: Open, path: Path) -> None:
         f"{DAILY}; CREATE RELEASE other AS {COUNT.replace('ward', '1 + 1 AS ward', 1).replace('GROUP BY ward', '')}"
     )
     session.close()
-    with sqlite3.connect(answers_path(path)) as raw:
+    with sqlite3.connect(place_side_file(path, "answers")) as raw:
         ((found,),) = raw.execute("SELECT release FROM answers WHERE key = 'released daily'").fetchall()
         raw.execute("UPDATE answers SET release = ? WHERE key = 'released daily'", (found + b" ",))
         raw.execute("UPDATE answers SET key = 'released moved' WHERE key = 'released other'")
