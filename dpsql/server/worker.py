@@ -225,6 +225,9 @@ class LedgerProxy(Ledger):
 
     # -- releases -------------------------------------------------------------------------------------------------
 
+    def check_publisher(self) -> None:
+        super().check_publisher()  # by the worker's policy; the front asks its own again
+
     def publish(
         self, name: str, text: str, contents: tuple[bytes, bytes] | None, over: str | None = None
     ) -> None:
