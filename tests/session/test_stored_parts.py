@@ -234,6 +234,29 @@ def test_a_group_of_several_periods_is_one_part_with_them(morning: Open) -> None
     assert [row["n"] for row in session.sql(text).dicts()] == [40, 60]
 
 
+CONDITIONS = [
+    "day >= DATE '2024-01-31' AND day < DATE '2024-02-02'", "day BETWEEN '2024-01-31' AND '2024-02-01'", "day <= TIMESTAMP '2024-01-31 09:00:00'",
+    "day < TIMESTAMP '2024-02-01 00:00:00'", "day IN (DATE '2024-01-31', DATE '2024-02-02')", "DATE '2024-01-31' = day", "year(day) = 2024",
+    "(day < DATE '2024-01-31' OR day > DATE '2024-02-01')", "date_trunc('month', day) = DATE '2024-01-01'", "day::DATE > DATE '2024-01-31'",
+]  # fmt: skip
+
+
+def test_a_condition_that_every_row_of_its_days_meets_is_no_part_of_the_question(morning: Open) -> None:
+    session = morning(4)
+    session.sql(DAILY)
+    for condition in CONDITIONS:
+        text = DAILY.replace("GROUP", f"WHERE {condition} GROUP")
+        assert cost(session, text).endswith("stored · no charge"), condition
+    for condition in (
+        "NOT day < DATE '2024-02-01'",
+        "day < DATE '2024-02-01' AND x > 3",
+        "x > 3 OR day < DATE '2024-02-01'",
+    ):
+        assert "new" in cost(session, DAILY.replace("GROUP", f"WHERE {condition} GROUP")), condition
+    joined = "SELECT v.day, COUNT(w.x) FROM visits v LEFT JOIN (SELECT * FROM visits) w ON v.pid = w.pid WHERE v.day < DATE '2024-02-01' GROUP BY v.day"
+    assert "new" in cost(session, joined)
+
+
 def test_a_whole_answer_about_closed_days_is_of_all_versions(morning: Open, tmp_path: Path) -> None:
     closed = POLICY.replace(
         'data_until = "yesterday"', 'closed_before = 2024-02-01\ndata_until = "yesterday"'

@@ -332,9 +332,9 @@ def _read_day(node: exp.Expr) -> tuple[int, bool] | None:
         node = node.this
     found = _MOMENT.fullmatch(node.name) if isinstance(node, exp.Literal) and node.is_string else None
     try:
-        return (
-            None if found is None else (datetime.date.fromisoformat(found[1]).toordinal(), found[2] is None)
-        )
+        if found is None:
+            return None
+        return datetime.date.fromisoformat(found[1]).toordinal(), not (found[2] or "").strip("0:.")
     except ValueError:
         return None
 

@@ -144,6 +144,8 @@ SUBSAMPLE = "SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, blocks = 3, bounds = (0
         ("date_trunc('quarter', day) > DATE '2024-04-01'", "2024-07 to 2024-12"),
         ("day > DATE '2024-03-31' AND day <= DATE '2024-05-01'", "2024-04 to 2024-05"),
         ("DATE '2024-03-01' > day", "2024-01 to 2024-02"),
+        ("day < TIMESTAMP '2024-03-01 00:00:00.000'", "2024-01 to 2024-02"),
+        ("day < TIMESTAMP '2024-03-01 00:00:00.001'", "2024-01 to 2024-03"),
         ("day IN (DATE '2024-03-01', '2024-05-07')", "2024-03 and 2024-05"),
         ("(day < DATE '2024-02-01' OR day >= DATE '2024-12-01')", "2024-01 and 2024-12"),
         ("year(day) >= 2024 AND extract(year FROM day) < 2025 AND day::DATE < DATE '2024-02-01'", "2024-01"),
