@@ -146,7 +146,7 @@ def server(folder: Path, policy: Path) -> Iterator[tuple[ServerProcess, Owner]]:
     with Ledger.read(ledger) as read:
         dataset = read.dataset
     for place in folder.glob(f"{NASTY}.toml.ledger*"):
-        place.unlink()
+        shutil.rmtree(place) if place.is_dir() else place.unlink()
     loaded = Policy.load(policy)
     fill_ledger(ledger, loaded, 10_000, dataset)
     evil = next(name for name in loaded.analysts if name.startswith("<img"))
