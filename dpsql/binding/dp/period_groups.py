@@ -38,7 +38,7 @@ class PeriodGroups:
 
     Args:
         starts: the first day of the first period of each class; a class has no group, and no period, in common with another.
-        classes: the first days of the periods of each class, in order; none if all periods are of one.
+        classes: the first days of the periods of each class, in order.
         most: the greatest number of groups that one period has; None if it is not known.
     """
 
@@ -115,6 +115,4 @@ def _find_classes(
     members: dict[int, list[int]] = {}
     for day in sorted(of):
         members.setdefault(find(day), []).append(day)
-    if len(members) == 1 < len(of):
-        return {}, ()
     return {group: find(min(days)) for group, days in found.items()}, tuple(map(tuple, members.values()))
