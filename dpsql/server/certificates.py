@@ -5,20 +5,17 @@ SIGHUP reads the files again (:mod:`dpsql.server.serve`).
 
 from __future__ import annotations
 
-import re
 import ssl
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dpsql.client.channel import read_authority
 from dpsql.errors import ServerError
 
-_BLOCK = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.S)
-# a sequence of two times, each as UTCTime or GeneralizedTime (RFC 5280, 4.1.2.5); the second one ends the certificate
-_VALIDITY = re.compile(
-    rb"\x30[\x1e-\x22](?:\x17\x0d\d{12}Z|\x18\x0f\d{14}Z)(?:\x17\x0d(\d{12})Z|\x18\x0f(\d{14})Z)", re.S
-)
+if TYPE_CHECKING:
+    from cryptography.x509 import Certificate
 
 
 @dataclass(frozen=True)
@@ -37,9 +34,19 @@ class Tls:
     context: ssl.SSLContext
 
     @property
-    def der(self) -> bytes:
-        """The server's certificate in DER."""
-        return ssl.PEM_cert_to_DER_cert(_BLOCK.findall(self.certificate.decode("ascii", "replace"))[0])
+    def binding(self) -> bytes | None:
+        """The certificate's ``tls-server-end-point`` (RFC 5929); None if its signature has no digest of its own."""
+        from cryptography.exceptions import UnsupportedAlgorithm
+        from cryptography.hazmat.primitives.hashes import MD5, SHA1, SHA256
+
+        certificate = load_certificates(self.certificate)[0]
+        try:
+            digest = certificate.signature_hash_algorithm
+        except UnsupportedAlgorithm:
+            return None
+        if isinstance(digest, MD5 | SHA1):
+            digest = SHA256()
+        return None if digest is None else certificate.fingerprint(digest)
 
     def same_as(self, other: Tls) -> bool:
         """Return whether the files are those of another reading."""
@@ -78,7 +85,7 @@ class TlsFiles:
             ) from None
         except OSError as error:
             raise ServerError(f"the file {error.filename} can't be read: {error.strerror}.") from None
-        except (ValueError, IndexError):
+        except ValueError:
             raise ServerError(f"{self.certificate} has no certificate in PEM.") from None
         if authority is not None:
             context.load_verify_locations(cadata=authority.decode("ascii", "replace"))
@@ -86,18 +93,19 @@ class TlsFiles:
         return tls
 
 
-def find_end(pem: bytes) -> datetime:
-    """Return when the first of some certificates ends.
+def load_certificates(pem: bytes) -> list[Certificate]:
+    """Return the certificates of a file.
 
     Raises:
-        ValueError: a certificate has no end.
+        ServerError: the extra's library is missing. ValueError: there are none.
     """
-    ends = []
-    for block in _BLOCK.findall(pem.decode("ascii", "replace")):
-        found = _VALIDITY.search(ssl.PEM_cert_to_DER_cert(block))
-        if found is None:
-            raise ValueError("a certificate without an end")
-        short, long = (None if text is None else text.decode() for text in found.groups())
-        text = long or f"{'20' if str(short) < '5' else '19'}{short}"
-        ends.append(datetime.strptime(text, "%Y%m%d%H%M%S").replace(tzinfo=UTC))
-    return min(ends)
+    try:
+        from cryptography.x509 import load_pem_x509_certificates
+    except ImportError:
+        raise ServerError("TLS needs cryptography.", hint="pip install 'dpsql[server]'") from None
+    return load_pem_x509_certificates(pem)
+
+
+def find_end(pem: bytes) -> datetime:
+    """Return when the first of some certificates ends; ValueError if there are none."""
+    return min(certificate.not_valid_after_utc for certificate in load_certificates(pem))

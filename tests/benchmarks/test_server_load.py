@@ -152,6 +152,7 @@ def test_honest_analysts_and_one_who_probes_times(tmp_path: Path) -> None:
                     assert "paused" in str(error)
                     return
                 counts[name] += 1
+                time.sleep(1.0 if name in names else 0.0)
 
         usual = "SELECT WITH DP OPTIONS (epsilon = 0.001) COUNT(*) AS n FROM visits WHERE cost > {}"
         probe = (

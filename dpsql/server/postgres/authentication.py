@@ -161,23 +161,3 @@ def _read_ascii(message: bytes) -> str:
         return message.decode("ascii")
     except UnicodeDecodeError:
         raise ScramError from None
-
-
-# -- channel binding -----------------------------------------------------------------------------------------------------
-
-_DIGESTS = {
-    "2a864886f70d01010b": "sha256", "2a864886f70d01010c": "sha384", "2a864886f70d01010d": "sha512",
-    "2a8648ce3d040302": "sha256", "2a8648ce3d040303": "sha384", "2a8648ce3d040304": "sha512",
-    "2a864886f70d010105": "sha256", "2a864886f70d010104": "sha256",
-}  # fmt: skip
-"""The digest of a certificate by its signature's algorithm (RSA, ECDSA); SHA-256 for MD5 and SHA-1."""
-
-
-def digest_certificate(der: bytes) -> bytes | None:
-    """Return a certificate's ``tls-server-end-point`` (RFC 5929); None if its signature's algorithm is unknown.
-
-    The algorithm follows the signed part, so its last mention counts.
-    """
-    signs = {b"\x06" + bytes([len(oid) // 2]) + bytes.fromhex(oid): name for oid, name in _DIGESTS.items()}
-    place, name = max((der.rfind(sign), name) for sign, name in signs.items())
-    return None if place < 0 else hashlib.new(name, der).digest()

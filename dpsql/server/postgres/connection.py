@@ -41,7 +41,7 @@ from dpsql.server.connections import (
 from dpsql.server.event_log import EventLog, name_place
 from dpsql.server.lapses import FAILED, Refused, RightError
 from dpsql.server.postgres import messages
-from dpsql.server.postgres.authentication import ScramError, digest_certificate
+from dpsql.server.postgres.authentication import ScramError
 from dpsql.server.postgres.commands import REPORTED, ClientSettings
 from dpsql.server.postgres.login import LoggedIn, NotLetIn, Secured, log_in, read_first
 from dpsql.server.postgres.messages import (
@@ -595,7 +595,7 @@ _BACKLOG = 128
 
 def secure(tls: Tls) -> Secured:
     """Return the TLS of the listener."""
-    return Secured(tls.context, digest_certificate(tls.der), tls.authority is not None)
+    return Secured(tls.context, tls.binding, tls.authority is not None)
 
 
 def read_postgres_place(listen: str, tls: bool) -> PostgresPlace:
