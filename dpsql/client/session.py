@@ -27,10 +27,11 @@ from dpsql.client.wire import (
     WireError,
     check_state,
     get_field,
-    read_arrow_schemas,
     read_as,
+    read_description,
     read_entry,
     read_error,
+    read_tables,
     write_question,
 )
 from dpsql.errors import BindError, Error, Interrupted, ServerError
@@ -311,21 +312,10 @@ class RemoteSession(AnalystSession):
         return self._ask_value(Explanation, "explain", write_question(question))
 
     def describe(self, text: str, params: Params | None = None) -> Description:
-        value = self._ask("describe", write_question(Question(text, params))).value
-        schemas = read_arrow_schemas(value.get("schema"))
-        parameters = read_arrow_schemas(value.get("parameters"))
-        if len(schemas) > 1 or len(parameters) != 1:
-            raise WireError("the server's reply holds columns that are none.")
-        from dpsql.session.explanation import Description
-
-        return Description(schemas[0] if schemas else None, parameters[0], get_field(value, "price", str))
+        return read_description(self._ask("describe", write_question(Question(text, params))).value)
 
     def table_schemas(self) -> Mapping[str, pa.Schema]:
-        value = self._ask("schemas").value
-        names, schemas = get_field(value, "tables", list), read_arrow_schemas(value.get("schemas"))
-        if len(names) != len(schemas) or not all(isinstance(name, str) for name in names):
-            raise WireError("the server's reply holds tables that are none.")
-        return dict(zip(names, schemas, strict=True))
+        return read_tables(self._ask("schemas").value)
 
     def why(self) -> Why:
         from dpsql.session.explanation import Why

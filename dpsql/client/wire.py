@@ -40,6 +40,7 @@ from dpsql.privacy.records import BudgetState, Entry
 from dpsql.session.result import Result
 
 if TYPE_CHECKING:
+    from dpsql.session.explanation import Description
     from dpsql.session.interface import Question
 
 _T = TypeVar("_T")
@@ -570,3 +571,28 @@ def read_arrow_schemas(body: Any) -> list[pa.Schema]:
         return [pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text, validate=True))) for text in body]
     except (*MALFORMED, pa.ArrowException):
         raise WireError("columns arrived that are none.") from None
+
+
+def write_description(found: Description) -> Message:
+    """Return a message with a statement's description."""
+    schema = [] if found.schema is None else [found.schema]
+    schemas = {"schema": write_arrow_schemas(schema), "parameters": write_arrow_schemas([found.parameters])}
+    return make_value(**schemas, price=found.price)
+
+
+def read_description(head: Head) -> Description:
+    """Parse a statement's description; WireError if malformed."""
+    from dpsql.session.explanation import Description
+
+    schema, parameters = read_arrow_schemas(head.get("schema")), read_arrow_schemas(head.get("parameters"))
+    if len(schema) > 1 or len(parameters) != 1:
+        raise WireError("columns arrived that are none.")
+    return Description(schema[0] if schema else None, parameters[0], get_field(head, "price", str))
+
+
+def read_tables(head: Head) -> dict[str, pa.Schema]:
+    """Parse tables with their columns; WireError if malformed."""
+    names, schemas = _texts(head, "tables"), read_arrow_schemas(head.get("schemas"))
+    if len(names) != len(schemas):
+        raise WireError("tables arrived that are none.")
+    return dict(zip(names, schemas, strict=True))

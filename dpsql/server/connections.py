@@ -92,12 +92,31 @@ def parse_listen(listen: str, tls: bool, example: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def listen_at(host: str, port: int, backlog: int) -> socket.socket:
-    """Return a socket that listens on a port; 0 takes a free one.
+Place = tuple[str, int] | Path
+"""A host and a port, or the path of a Unix socket."""
+
+
+def read_place(listen: str, tls: bool, example: str) -> Place:
+    """Return the address of an option: ``host:port``, or ``unix:`` with a path; errors are those of :func:`parse_listen`."""
+    if listen.startswith("unix:"):
+        return Path(listen.removeprefix("unix:")).absolute()
+    return parse_listen(listen, tls, example)
+
+
+def open_listener(place: Place, mask: int, backlog: int) -> socket.socket:
+    """Return a listening socket; port 0 takes a free one.
+
+    Args:
+        place: the address.
+        mask: the permissions that a Unix socket denies.
+        backlog: the most connections that wait.
 
     Raises:
-        ServerError: the port is in use, or the address isn't this machine's.
+        ServerError: the port or path is in use, or the address isn't this machine's.
     """
+    if isinstance(place, Path):
+        return bind_socket(place, mask, backlog)
+    host, port = place
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host.strip("[]"), port), family=family, backlog=backlog)
@@ -240,10 +259,10 @@ PeerPlace = tuple[str, int]
 """An address and a port."""
 
 
-def read_place(peer: str) -> PeerPlace | None:
+def read_peer(peer: str) -> PeerPlace | None:
     """Return the address and the port of a peer as gRPC writes it; None if it has none.
 
-    >>> read_place("ipv4:127.0.0.1:51312"), read_place("ipv6:%5B::1%5D:50000"), read_place("unix:")
+    >>> read_peer("ipv4:127.0.0.1:51312"), read_peer("ipv6:%5B::1%5D:50000"), read_peer("unix:")
     (('127.0.0.1', 51312), ('::1', 50000), None)
     """
     kind, _, rest = peer.partition(":")
@@ -261,7 +280,7 @@ def shorten_address(peer: str) -> str:
     >>> shorten_address("unix:1000"), shorten_address("unix:/run/dpsql/dpsql.sock")
     ('unix:1000', 'unix')
     """
-    place = read_place(peer)
+    place = read_peer(peer)
     if place is None:
         kind, _, user = peer.partition(":")
         return peer[:20] if user.isdigit() else kind[:20]
@@ -365,7 +384,7 @@ class SocketWatch:
 
     def note_known(self, peer: str) -> None:
         """Note that a peer has logged in, with a call."""
-        place = read_place(peer)
+        place = read_peer(peer)
         if place is not None and place not in self._known:
             with self._lock:
                 self._known.add(place)

@@ -26,7 +26,7 @@ from dpsql.client.channel import is_this_machine, read_secret
 from dpsql.client.wire import Message
 from dpsql.errors import ServerError
 from dpsql.server.certificates import TlsFiles
-from dpsql.server.connections import bind_socket, listen_at, log_dropped, parse_listen
+from dpsql.server.connections import Place, log_dropped, open_listener, read_place
 from dpsql.server.event_log import EventLog, name_place
 from dpsql.server.frames import FrameError, Frames
 from dpsql.server.served import ServedPolicy
@@ -61,8 +61,9 @@ class MetricsPlace:
         Raises:
             ServerError: the address or the token can't be used.
         """
-        path = _read_path(self.listen)
-        if path is None and self.token is None:
+        place = read_place(self.listen, self.tls is not None, "--metrics 127.0.0.1:9464")
+        is_port = not isinstance(place, Path)
+        if is_port and self.token is None:
             hint = (
                 "openssl rand -hex 32 > metrics.token; chmod 600 metrics.token; --metrics-token metrics.token"
             )
@@ -76,15 +77,9 @@ class MetricsPlace:
                 hint="openssl rand -hex 32",
             )
         digest = hashlib.sha256(token.encode()).hexdigest() if token else ""
-        if path is not None:
-            return bind_socket(path, _OWN_MASK, _BACKLOG), {"digest": digest, "files": []}
-        host, port = parse_listen(self.listen, self.tls is not None, "--metrics 127.0.0.1:9464")
-        files = (
-            []
-            if self.tls is None
-            else [str(file.absolute()) for file in (self.tls.certificate, self.tls.key)]
-        )
-        return listen_at(host, port, _BACKLOG), {"digest": digest, "files": files}
+        tls = self.tls if is_port else None
+        files = [] if tls is None else [str(file.absolute()) for file in (tls.certificate, tls.key)]
+        return open_listener(place, _OWN_MASK, _BACKLOG), {"digest": digest, "files": files}
 
 
 class Console:
@@ -117,8 +112,9 @@ class Console:
             what = "the owner's page needs" if metrics is None else "metrics need"
             raise ServerError(f"{what} {' and '.join(missing)}.", hint="pip install 'dpsql[server]'")
         self._served, self._log, self._out, self._find_ends = served, log, out, find_ends
-        self._path = None if listen is None else _read_path(listen)
-        self._socket = None if listen is None else _open_socket(listen, self._path)
+        place = None if listen is None else _read_own_place(listen)
+        self._path = place if isinstance(place, Path) else None
+        self._socket = None if place is None else open_listener(place, _OWN_MASK, _BACKLOG)
         self._metrics: socket.socket | None = None
         self._metrics_setup: dict[str, Any] | None = None
         if metrics is not None:
@@ -269,21 +265,13 @@ class Console:
                     Path(place).unlink()
 
 
-def _read_path(listen: str) -> Path | None:
-    """Return the path of a Unix socket's address; None for another address."""
-    return Path(listen.removeprefix("unix:")).absolute() if listen.startswith("unix:") else None
-
-
-def _open_socket(listen: str, path: Path | None) -> socket.socket:
-    """Return a listening socket."""
-    if path is not None:
-        return bind_socket(path, _OWN_MASK, _BACKLOG)
-    host, port = parse_listen(
-        listen, True, "--console 127.0.0.1:8080, or --console unix:/run/dpsql/console.sock"
-    )
-    if not is_this_machine(host):
+def _read_own_place(listen: str) -> Place:
+    """Return the page's address, which is this machine's."""
+    place = read_place(listen, True, "--console 127.0.0.1:8080, or --console unix:/run/dpsql/console.sock")
+    if not isinstance(place, Path) and not is_this_machine(place[0]):
+        port = place[1]
         raise ServerError(
             "the owner's page has no TLS, and is for this machine only.",
             hint=f"--console 127.0.0.1:{port}, and from another machine ssh -L {port}:127.0.0.1:{port} to this one.",
         )
-    return listen_at(host, port, _BACKLOG)
+    return place

@@ -39,6 +39,7 @@ from dpsql.client.wire import (
     read_amount,
     read_params,
     write_arrow_schemas,
+    write_description,
     write_error,
     write_question,
     write_result,
@@ -278,10 +279,7 @@ def _plan(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
 def _describe(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
     """Yield the columns of the answer and of the parameters, and the price."""
     asked = _read_question(head)
-    found = session.describe(asked.text, asked.params)
-    schema = [] if found.schema is None else write_arrow_schemas([found.schema])
-    parameters = write_arrow_schemas([found.parameters])
-    yield make_value(schema=schema, parameters=parameters, price=found.price)
+    yield write_description(session.describe(asked.text, asked.params))
 
 
 def _schemas(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:

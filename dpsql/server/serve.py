@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from dpsql.errors import ServerError
 from dpsql.server.certificates import Tls, TlsFiles
-from dpsql.server.connections import parse_listen
+from dpsql.server.connections import read_place
 from dpsql.server.event_log import AlertProgram, EventLog, name_place
 from dpsql.server.front import FlightListener, withhold_tracebacks
 from dpsql.server.isolation import MemoryGroups, list_unconfined, protect_memory
@@ -59,15 +59,12 @@ def find_location(listen: str, tls: bool) -> str:
     >>> find_location("unix:/run/dpsql/dpsql.sock", False), find_location("127.0.0.1:0", False)
     ('grpc+unix:///run/dpsql/dpsql.sock', 'grpc+tcp://127.0.0.1:0')
     """
-    if listen.startswith("unix:"):
-        path = listen.removeprefix("unix:")
-        if not path.startswith("/"):
-            path = str(Path(path).absolute())
-        if tls:
-            raise ServerError("a Unix socket has no TLS.", hint="leave --tls-cert and --tls-key out.")
-        return f"grpc+unix://{path}"
-    host, port = parse_listen(listen, tls, "--listen unix:/run/dpsql/dpsql.sock, or --listen 127.0.0.1:31337")
-    return f"grpc+{'tls' if tls else 'tcp'}://{host}:{port}"
+    place = read_place(listen, tls, "--listen unix:/run/dpsql/dpsql.sock, or --listen 127.0.0.1:31337")
+    if not isinstance(place, Path):
+        return f"grpc+{'tls' if tls else 'tcp'}://{place[0]}:{place[1]}"
+    if tls:
+        raise ServerError("a Unix socket has no TLS.", hint="leave --tls-cert and --tls-key out.")
+    return f"grpc+unix://{place}"
 
 
 def run_server(

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
 import pyarrow.flight as flight
@@ -33,8 +33,9 @@ from dpsql.client.wire import (
     WireError,
     encode,
     get_field,
-    read_arrow_schemas,
+    read_description,
     read_error,
+    read_tables,
     unpack_messages,
     write_params,
 )
@@ -46,6 +47,9 @@ from dpsql.server.lapses import Refused
 from dpsql.server.queues import AnalystQueue, SessionRecord
 from dpsql.server.rights import Right
 from dpsql.session.result import Result
+
+if TYPE_CHECKING:
+    from dpsql.session.explanation import Description
 
 TABLE_TYPE = "TABLE"
 SCHEMA_NAME = ""
@@ -307,9 +311,9 @@ def write_answer(result: Result) -> pa.Table:
     return result.table.replace_schema_metadata({f"dpsql.{key}": text for key, text in metadata.items()})
 
 
-def write_prepared(schema: pa.Schema, price: str) -> pa.Schema:
+def write_prepared(found: Description) -> pa.Schema:
     """Return a prepared statement's columns, with its price in the metadata."""
-    return schema.with_metadata({"dpsql.price": price})
+    return (found.schema or pa.schema([])).with_metadata({"dpsql.price": found.price})
 
 
 def cut_batches(table: pa.Table) -> pa.RecordBatchReader:
@@ -507,8 +511,7 @@ class FlightSqlService:
             held = self._read_handle(caller, command.prepared_statement_handle)
         else:
             return self._find_table_schema(name, command)
-        found, _, price = self._describe(caller, context, held)
-        return write_prepared(pa.schema([]) if found is None else found, price)
+        return write_prepared(self._describe(caller, context, held))
 
     def fetch(self, caller: Right, context: Any, ticket: bytes) -> flight.RecordBatchStream:
         """Return the rows of a ticket. A statement is paid here."""
@@ -562,13 +565,13 @@ class FlightSqlService:
     def _prepare(self, caller: Right, context: Any, request: Any) -> bytes:
         self._check_transaction(request)
         held = StatementHandle(request.query)
-        found, parameters, price = self._describe(caller, context, held)
-        schema = b"" if found is None else write_prepared(found, price).serialize().to_pybytes()
+        found = self._describe(caller, context, held)
+        schema = b"" if found.schema is None else write_prepared(found).serialize().to_pybytes()
         return pack_message(
             "ActionCreatePreparedStatementResult",
             prepared_statement_handle=self._write_handle(caller, held),
             dataset_schema=schema,
-            parameter_schema=parameters.serialize().to_pybytes(),
+            parameter_schema=found.parameters.serialize().to_pybytes(),
             is_update=False,
         )
 
@@ -648,22 +651,15 @@ class FlightSqlService:
         names = list_tables(caller.served.name, policy, command)
         schemas = None
         if command.include_schema:
-            head = self._ask_value(caller, context, "schemas", {}).head
-            schemas = dict(
-                zip(_list_texts(head, "tables"), read_arrow_schemas(head.get("schemas")), strict=True)
-            )
+            schemas = read_tables(self._ask_value(caller, context, "schemas", {}).head)
         return make_tables(caller.served.name, names, schemas)
 
     # -- the worker ---------------------------------------------------------------------------------------------
 
-    def _describe(
-        self, caller: Right, context: Any, held: StatementHandle
-    ) -> tuple[pa.Schema | None, pa.Schema, str]:
+    def _describe(self, caller: Right, context: Any, held: StatementHandle) -> Description:
         """Return the columns of a statement, those of its parameters, and its price."""
-        value = self._ask_value(caller, context, "describe", {"text": held.text, "bound": held.bound})
-        found = [*read_arrow_schemas(value.head.get("schema")), None][0]
-        (parameters,) = read_arrow_schemas(value.head.get("parameters"))
-        return found, parameters, get_field(value.head, "price", str)
+        asked = {"text": held.text, "bound": held.bound}
+        return read_description(self._ask_value(caller, context, "describe", asked).head)
 
     def _run(self, caller: Right, context: Any, held: StatementHandle) -> Result:
         """Answer a statement; of several, the last one's result is given."""
@@ -746,10 +742,3 @@ def _watch(context: Any, queue: AnalystQueue, call: AnalystCall, ended: threadin
         if context.is_cancelled():
             queue.stop_call(call)
             return
-
-
-def _list_texts(head: Head, name: str) -> Sequence[str]:
-    listed = get_field(head, name, list)
-    if not all(isinstance(item, str) for item in listed):
-        raise WireError(f"a message has no valid {name!r}.")
-    return listed

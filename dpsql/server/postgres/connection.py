@@ -32,11 +32,11 @@ from dpsql.server.connections import (
     LOGIN_SECONDS,
     SOCKET_MASK,
     Arrivals,
-    bind_socket,
+    Place,
     find_peer,
-    listen_at,
     log_dropped,
-    parse_listen,
+    open_listener,
+    read_place,
 )
 from dpsql.server.event_log import EventLog, name_place
 from dpsql.server.lapses import FAILED, Refused, RightError
@@ -584,8 +584,6 @@ HANDLERS: dict[bytes, Callable[[PostgresConnection, bytes], None]] = {
 """The supported messages and their methods."""
 
 
-PostgresPlace = tuple[str, int] | Path
-"""A host and a port, or the path of a Unix socket."""
 _SOCKET = ".s.PGSQL."
 """The start of a socket's name, before the port."""
 MAX_CLIENTS = 500
@@ -598,7 +596,7 @@ def secure(tls: Tls) -> Secured:
     return Secured(tls.context, tls.binding, tls.authority is not None)
 
 
-def read_postgres_place(listen: str, tls: bool) -> PostgresPlace:
+def read_postgres_place(listen: str, tls: bool) -> Place:
     """Return the address of a port for PostgreSQL's clients: ``host:port``, or ``unix:`` with a folder.
 
     Clients look for a socket by its folder and port: ``psql -h /run/dpsql`` for ``/run/dpsql/.s.PGSQL.5432``.
@@ -609,10 +607,10 @@ def read_postgres_place(listen: str, tls: bool) -> PostgresPlace:
     >>> read_postgres_place("unix:/run/dpsql", False).name, read_postgres_place("127.0.0.1:5432", False)
     ('.s.PGSQL.5432', ('127.0.0.1', 5432))
     """
-    if not listen.startswith("unix:"):
-        return parse_listen(listen, tls, "--pg 127.0.0.1:5432, or --pg unix:/run/dpsql")
-    path = Path(listen.removeprefix("unix:")).absolute()
-    return path if path.name.startswith(_SOCKET) else path / f"{_SOCKET}5432"
+    place = read_place(listen, tls, "--pg 127.0.0.1:5432, or --pg unix:/run/dpsql")
+    if isinstance(place, Path) and not place.name.startswith(_SOCKET):
+        return place / f"{_SOCKET}5432"
+    return place
 
 
 class PostgresListener:
@@ -629,7 +627,7 @@ class PostgresListener:
     """
 
     def __init__(
-        self, place: PostgresPlace, served: Sequence[ServedPolicy], log: EventLog, secured: Secured | None
+        self, place: Place, served: Sequence[ServedPolicy], log: EventLog, secured: Secured | None
     ) -> None:
         self._served, self._log, self.secured = served, log, secured
         self._path = place if isinstance(place, Path) else None
@@ -638,12 +636,11 @@ class PostgresListener:
         self._streams: set[Stream] = set()
         self._arrivals = Arrivals(partial(log_dropped, log), "PostgreSQL")
         self._closed = False
+        self._socket = open_listener(place, SOCKET_MASK, _BACKLOG)
         if isinstance(place, Path):
-            self._socket = bind_socket(place, SOCKET_MASK, _BACKLOG)
             port = place.name.removeprefix(_SOCKET)
             self.place = f"/?host={place.parent}" + (f"&port={port}" if port != "5432" else "")
         else:
-            self._socket = listen_at(*place, _BACKLOG)
             self.place = f"{place[0]}:{self._socket.getsockname()[1]}"
         """Its address, as URIs of PostgreSQL have it."""
         threading.Thread(target=self._accept, daemon=True, name="dpsql-postgres").start()
@@ -762,7 +759,7 @@ class PostgresListener:
 
 
 def listen_postgres(
-    place: PostgresPlace, served: Sequence[ServedPolicy], log: EventLog, tls: Tls | None
+    place: Place, served: Sequence[ServedPolicy], log: EventLog, tls: Tls | None
 ) -> PostgresListener:
     """Listen for clients of PostgreSQL's protocol, and log the analysts whose tokens are too old for it.
 
