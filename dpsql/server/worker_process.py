@@ -130,7 +130,12 @@ class ForkServer:
 
 
 @cache
-def _open_fork_server() -> ForkServer:
+def _find_fork_server() -> ForkServer | None:
+    """Return the fork server; None if this system has no descriptors of processes."""
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except (AttributeError, OSError):
+        return None
     return ForkServer()
 
 
@@ -140,9 +145,10 @@ def start_worker(files: Sequence[int], *more: str) -> ForkedProcess | subprocess
     Raises:
         OSError: it can't be started.
     """
-    if hasattr(os, "pidfd_open"):
-        return _open_fork_server().start(files, *more)
-    return start_program("dpsql.server.worker", files, select_environment(), *more)
+    server = _find_fork_server()
+    if server is None:
+        return start_program("dpsql.server.worker", files, select_environment(), *more)
+    return server.start(files, *more)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from dpsql.policy.model import Policy
+from dpsql.server import worker_process
 from dpsql.server.isolation import ADDRESS_SPACE, MemoryGroups, list_readable, list_unconfined
 from dpsql.server.worker_process import WorkerProcess, WorkerSetup
 from tests.support.served import write_data, write_policy
@@ -232,6 +233,29 @@ def test_a_group_that_can_t_be_made_leaves_no_worker_without_a_bound(
         worker.wait_until_ready()
         assert worker.held["memory"] == "address space"
         groups.wait_until_empty()
+    finally:
+        worker.close()
+
+
+def test_a_system_that_can_not_fork_starts_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_process, "_find_fork_server", lambda: None)
+    worker = start_worker(tmp_path, MemoryGroups(tmp_path, tmp_path / "none"))
+    try:
+        worker.wait_until_ready()
+        assert worker.held["memory"] == "address space"
+    finally:
+        worker.close()
+
+
+def test_a_forked_worker_has_its_own_zone_and_session(tmp_path: Path) -> None:
+    worker = start_worker(tmp_path, MemoryGroups(tmp_path, tmp_path / "none"))
+    try:
+        worker.wait_until_ready()
+        assert os.getsid(worker.pid) == os.getpgid(worker.pid) == worker.pid
+        held = {os.readlink(file) for file in Path(f"/proc/{worker.pid}/fd").iterdir() if file.exists()}
+        assert sum(name.startswith("socket:") for name in held) == 1, "the front's alone"
+        if os.getuid() == 0 or "namespace" in worker.held["network"]:
+            assert worker.held["network"] == "namespace and filter"
     finally:
         worker.close()
 
