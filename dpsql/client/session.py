@@ -28,9 +28,9 @@ from dpsql.client.wire import (
     check_state,
     get_field,
     read_as,
-    read_description,
     read_entry,
     read_error,
+    read_statement_description,
     read_tables,
     write_question,
 )
@@ -312,7 +312,7 @@ class RemoteSession(AnalystSession):
         return self._ask_value(Explanation, "explain", write_question(question))
 
     def describe(self, text: str, params: Params | None = None) -> Description:
-        return read_description(self._ask("describe", write_question(Question(text, params))).value)
+        return read_statement_description(self._ask("describe", write_question(Question(text, params))).value)
 
     def table_schemas(self) -> Mapping[str, pa.Schema]:
         return read_tables(self._ask("schemas").value)

@@ -573,14 +573,14 @@ def read_arrow_schemas(body: Any) -> list[pa.Schema]:
         raise WireError("columns arrived that are none.") from None
 
 
-def write_description(found: Description) -> Message:
+def write_statement_description(found: Description) -> Message:
     """Return a message with a statement's description."""
     schema = [] if found.schema is None else [found.schema]
     schemas = {"schema": write_arrow_schemas(schema), "parameters": write_arrow_schemas([found.parameters])}
     return make_value(**schemas, price=found.price)
 
 
-def read_description(head: Head) -> Description:
+def read_statement_description(head: Head) -> Description:
     """Parse a statement's description; WireError if malformed."""
     from dpsql.session.explanation import Description
 

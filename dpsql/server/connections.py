@@ -92,18 +92,18 @@ def parse_listen(listen: str, tls: bool, example: str) -> tuple[str, int]:
     return host, int(port)
 
 
-Place = tuple[str, int] | Path
+ListenPlace = tuple[str, int] | Path
 """A host and a port, or the path of a Unix socket."""
 
 
-def read_place(listen: str, tls: bool, example: str) -> Place:
+def read_place(listen: str, tls: bool, example: str) -> ListenPlace:
     """Return the address of an option: ``host:port``, or ``unix:`` with a path; errors are those of :func:`parse_listen`."""
     if listen.startswith("unix:"):
         return Path(listen.removeprefix("unix:")).absolute()
     return parse_listen(listen, tls, example)
 
 
-def open_listener(place: Place, mask: int, backlog: int) -> socket.socket:
+def open_listener(place: ListenPlace, mask: int, backlog: int) -> socket.socket:
     """Return a listening socket; port 0 takes a free one.
 
     Args:

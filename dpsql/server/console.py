@@ -26,7 +26,7 @@ from dpsql.client.channel import is_this_machine, read_secret
 from dpsql.client.wire import Message
 from dpsql.errors import ServerError
 from dpsql.server.certificates import TlsFiles
-from dpsql.server.connections import Place, log_dropped, open_listener, read_place
+from dpsql.server.connections import ListenPlace, log_dropped, open_listener, read_place
 from dpsql.server.event_log import EventLog, name_place
 from dpsql.server.frames import FrameError, Frames
 from dpsql.server.served import ServedPolicy
@@ -265,7 +265,7 @@ class Console:
                     Path(place).unlink()
 
 
-def _read_own_place(listen: str) -> Place:
+def _read_own_place(listen: str) -> ListenPlace:
     """Return the page's address, which is this machine's."""
     place = read_place(listen, True, "--console 127.0.0.1:8080, or --console unix:/run/dpsql/console.sock")
     if not isinstance(place, Path) and not is_this_machine(place[0]):

@@ -39,10 +39,10 @@ from dpsql.client.wire import (
     read_amount,
     read_params,
     write_arrow_schemas,
-    write_description,
     write_error,
     write_question,
     write_result,
+    write_statement_description,
 )
 from dpsql.errors import BindError, Error, Interrupted, PostprocessingError
 from dpsql.language.statements import Statement, may_keep, parse
@@ -279,7 +279,7 @@ def _plan(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
 def _describe(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
     """Yield the columns of the answer and of the parameters, and the price."""
     asked = _read_question(head)
-    yield write_description(session.describe(asked.text, asked.params))
+    yield write_statement_description(session.describe(asked.text, asked.params))
 
 
 def _schemas(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:

@@ -33,8 +33,8 @@ from dpsql.client.wire import (
     WireError,
     encode,
     get_field,
-    read_description,
     read_error,
+    read_statement_description,
     read_tables,
     unpack_messages,
     write_params,
@@ -659,7 +659,7 @@ class FlightSqlService:
     def _describe(self, caller: Right, context: Any, held: StatementHandle) -> Description:
         """Return the columns of a statement, those of its parameters, and its price."""
         asked = {"text": held.text, "bound": held.bound}
-        return read_description(self._ask_value(caller, context, "describe", asked).head)
+        return read_statement_description(self._ask_value(caller, context, "describe", asked).head)
 
     def _run(self, caller: Right, context: Any, held: StatementHandle) -> Result:
         """Answer a statement; of several, the last one's result is given."""

@@ -32,7 +32,7 @@ from dpsql.server.connections import (
     LOGIN_SECONDS,
     SOCKET_MASK,
     Arrivals,
-    Place,
+    ListenPlace,
     find_peer,
     log_dropped,
     open_listener,
@@ -596,7 +596,7 @@ def secure(tls: Tls) -> Secured:
     return Secured(tls.context, tls.binding, tls.authority is not None)
 
 
-def read_postgres_place(listen: str, tls: bool) -> Place:
+def read_postgres_place(listen: str, tls: bool) -> ListenPlace:
     """Return the address of a port for PostgreSQL's clients: ``host:port``, or ``unix:`` with a folder.
 
     Clients look for a socket by its folder and port: ``psql -h /run/dpsql`` for ``/run/dpsql/.s.PGSQL.5432``.
@@ -627,7 +627,7 @@ class PostgresListener:
     """
 
     def __init__(
-        self, place: Place, served: Sequence[ServedPolicy], log: EventLog, secured: Secured | None
+        self, place: ListenPlace, served: Sequence[ServedPolicy], log: EventLog, secured: Secured | None
     ) -> None:
         self._served, self._log, self.secured = served, log, secured
         self._path = place if isinstance(place, Path) else None
@@ -759,7 +759,7 @@ class PostgresListener:
 
 
 def listen_postgres(
-    place: Place, served: Sequence[ServedPolicy], log: EventLog, tls: Tls | None
+    place: ListenPlace, served: Sequence[ServedPolicy], log: EventLog, tls: Tls | None
 ) -> PostgresListener:
     """Listen for clients of PostgreSQL's protocol, and log the analysts whose tokens are too old for it.
 
