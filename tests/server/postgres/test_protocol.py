@@ -275,7 +275,10 @@ TOOLS = [
     ("SELECT typreceive FROM pg_type WHERE typname = 'int4' AND typreceive != 0", [[b"int4recv"]]),
     ("SELECT typname FROM pg_type WHERE oid = ANY('{23}'::oid[])", [[b"int4"]]),
     ("TABLE wards ORDER BY ward DESC LIMIT 1", [[b"C", b"Eyes"]]),
-    ("SELECT word FROM pg_catalog.pg_get_keywords() WHERE word <> ALL ('{a,abs}'::text[])", []),
+    (
+        "SELECT word FROM pg_catalog.pg_get_keywords() WHERE word <> ALL ('{a,abs}'::text[]) LIMIT 1",
+        [[b"above_threshold"]],
+    ),
     ('SELECT name FROM "clinic"."public"."wards" AS w WHERE ward = \'A\'', [[b"Heart"]]),
     ("SELECT [1, 2]::int[] AS l", [[b"{1,2}"]]),
 ]
