@@ -29,8 +29,8 @@ from dpsql.mechanisms.aggregation import Group, list_groups
 
 _START = "dpsql_start"
 _MODEL = ((datetime.date(2012, 1, 1).toordinal(), datetime.date(2040, 1, 1).toordinal()),)
-"""Years of each length that begin on each day of the week: 28, since 2012 is a leap year of 54 weeks. The groups of one period are
-counted here, so that no noise depends on the days read."""
+"""Years of each length that begin on each day of the week: 28, since 2012 is a leap year of 54 weeks. The groups of one period
+are counted here, so that no noise depends on the days read."""
 
 
 @dataclass(frozen=True)
