@@ -336,7 +336,7 @@ def test_what_can_not_be_remote_is_refused_by_name(near: Near) -> None:
 
 def test_it_has_all_that_a_session_at_hand_has() -> None:
     public = {name for name in dir(dpsql.Session) if not name.startswith("_")}
-    theirs = {"kept", "open_thresholds", "forget"}  # for the worker that hosts a session
+    theirs = {"kept", "relations", "open_thresholds", "forget"}  # for the worker that hosts a session
     assert public - theirs <= set(dir(RemoteSession))
 
 
