@@ -41,8 +41,8 @@ def warn_deprecated(old: str, new: str, since: str) -> None:
     warnings.warn(f"{old} is deprecated since dpsql {since}: write {new}.", FutureWarning, stacklevel=3)
 
 
-_EXCERPT = 100
-"""Characters of a line in an excerpt."""
+_EXCERPT, _NARROW = 100, 72
+"""Characters of a line in an excerpt; in a notebook, whose cells may be narrow."""
 
 
 class Error(Exception):
@@ -79,8 +79,8 @@ class Error(Exception):
             self.text = text
         return self
 
-    def excerpt(self) -> list[str]:
-        """Return the line of the text with a row of carets under it; nothing when there is no span."""
+    def excerpt(self, width: int = _EXCERPT) -> list[str]:
+        """Return the line of the text with a row of carets under it, cut to a width; nothing when there is no span."""
         if self.span is None or self.text is None:
             return []
         start = max(0, min(self.span[0], len(self.text)))
@@ -92,17 +92,15 @@ class Error(Exception):
         gutter = f"  {self.text.count(chr(10), 0, start) + 1} |   "
         carets = "^" * max(1, min(end, last) - start)
         offset = start - first
-        if (
-            len(line) > _EXCERPT
-        ):  # show the part that is meant: a line that wraps would part it from its carets
+        if len(line) > width:  # a line that wraps would be parted from its carets
             cut = max(0, offset - 40)
-            line, offset = line[cut : cut + _EXCERPT], offset - cut
-            carets = carets[: max(1, _EXCERPT - offset)]
+            line, offset = line[cut : cut + width], offset - cut
+            carets = carets[: max(1, width - offset)]
         return [gutter + line, " " * (len(gutter) + offset) + carets]
 
-    def lines(self) -> list[str]:
+    def lines(self, width: int = _EXCERPT) -> list[str]:
         """Return the class and the sentence, the excerpt with carets, and the hint."""
-        rows = [f"{type(self).__name__}: {self.message}", *self.excerpt()]
+        rows = [f"{type(self).__name__}: {self.message}", *self.excerpt(width)]
         if self.hint:
             rows.append(f"Hint: {self.hint}")
         return rows
@@ -112,7 +110,7 @@ class Error(Exception):
 
     def _render_traceback_(self) -> list[str]:
         """Return our lines instead of a traceback, for IPython. The cell still fails."""
-        return self.lines()
+        return self.lines(_NARROW)
 
 
 class ParseError(Error):
