@@ -237,8 +237,7 @@ class DpsqlMagic(Magics):
         return convert[self.output]() if self.output in convert else result
 
     def _cost(self, result: Result) -> None:
-        line = " · ".join(render.write_caption(result))
-        _display({"text/plain": line}, raw=True)
+        _display(Sheet((), render.write_caption(result)))
 
     # -- commands
 
