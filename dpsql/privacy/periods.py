@@ -83,6 +83,23 @@ def find_day_after(day: int, part: str) -> int:
     return _find_ends(day, _MONTHS.get(part, 0), _DAYS.get(part, 1))[1]
 
 
+def find_place(day: int, part: str) -> tuple[str, int]:
+    """Return the row of a calendar that has the period of a day, and its place there.
+
+    Days are in rows by month, years by decade, and others by year.
+
+    >>> find_place(datetime.date(2024, 12, 31).toordinal(), "week")
+    ('2025', 0)
+    """
+    date, months = datetime.date.fromordinal(day), _MONTHS.get(part, 0)
+    if months >= 12:
+        return f"{date.year // 10}0s", date.year % 10
+    if months:
+        return str(date.year), (date.month - 1) // months
+    year, week, _ = date.isocalendar()
+    return (str(year), week - 1) if _DAYS[part] > 1 else (f"{date:%Y-%m}", date.day - 1)
+
+
 def _find_ends(day: int, months: int, days: int) -> tuple[int, int]:
     """Return the ends of the period of so many months, or days, that has a day. Weeks begin on Monday, as day 1 does."""
     if not months:

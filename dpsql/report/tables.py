@@ -19,7 +19,7 @@ from itertools import zip_longest
 from string import Template
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dpsql.privacy.periods import find_first_day, say_periods
+from dpsql.privacy.periods import find_first_day, find_place, say_periods
 from dpsql.privacy.records import BudgetState, format_local_time
 
 if TYPE_CHECKING:
@@ -362,20 +362,14 @@ _SIGNS = "▁▂▃▄▅▆▇█"
 
 
 def list_cells(state: BudgetState) -> list[PeriodCell]:
-    """Return a cell for each period, in order: days in a row for each month, longer periods in one for each year, or decade."""
+    """Return a cell for each period, in order."""
     found: list[PeriodCell] = []
     for one in reversed(state.stretches if state.part else ()):
         for low, high in reversed(one.days):
             day = high
             while day > low and len(found) < MOST_CELLS:
                 first = max(low, find_first_day(day - 1, state.part))
-                date = datetime.fromordinal(first).date()
-                row, place = {
-                    "day": (f"{date:%Y-%m}", date.day - 1),
-                    "week": (str(date.isocalendar().year), date.isocalendar().week - 1),
-                    "month": (str(date.year), date.month - 1),
-                    "quarter": (str(date.year), (date.month - 1) // 3),
-                }.get(state.part, (f"{date.year // 10}0s", date.year % 10))
+                row, place = find_place(first, state.part)
                 found.append(PeriodCell(row, place, say_periods(((first, day),)), float(one.share)))
                 day = first
     return found[::-1]

@@ -112,7 +112,7 @@ def test_a_table_is_created_of_an_answer(session: dpsql.Session) -> None:
     assert session.sql("DESCRIBE counts").fetchall()[0][:2] == ("k", "VARCHAR")
     with pytest.raises(dpsql.BindError, match="private table"):
         session.sql("CREATE TABLE v AS SELECT COUNT(*) FROM v")
-    with pytest.raises(dpsql.ParseError, match="CREATE is not a statement"):
+    with pytest.raises(dpsql.ParseError, match="CREATE VIEW is not a statement"):
         session.sql("CREATE VIEW counts AS SELECT COUNT(*) FROM v")
 
 

@@ -60,7 +60,11 @@ def serve_lab(home: Path, theme: str) -> Iterator[str]:
         yield place
     finally:
         server.terminate()
-        server.wait(20)
+        try:
+            server.wait(60)
+        except subprocess.TimeoutExpired:  # it waits for a kernel
+            server.kill()
+            server.wait()
 
 
 @contextmanager

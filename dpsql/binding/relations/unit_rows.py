@@ -38,6 +38,7 @@ from dpsql.mechanisms.base import SALT
 GROWING = (
     "blocks", "notes", "limits", "adjustments", "ranged", "when_whole", "ordered_releases",
     "public", "intervals", "noise_steps", "rounded", "once", "lent_inputs", "key_values", "group_keys", "scans",
+    "period_groups",
 )  # fmt: skip
 """The lists and dicts of a binder that grow with its blocks."""
 

@@ -254,9 +254,15 @@ class Factor:
     missing: int = 0
 
     @property
+    def range(self) -> tuple[int, int]:
+        """The least and the greatest value, in steps, for the sensitivity."""
+        return self.low, self.high
+
+    @property
     def top(self) -> int:
         """The greatest absolute value, in steps."""
-        return max(-self.low, self.high)
+        low, high = self.range
+        return max(-low, high)
 
     @property
     def whole(self) -> bool:
@@ -499,7 +505,7 @@ def _times(a: Movement, b: Movement) -> Movement:
 
 
 def _ends(factor: Factor, by: int) -> Movement:
-    return _times((factor.low, factor.high), (by, by))
+    return _times(factor.range, (by, by))
 
 
 def _own(form: FormNode, weights: Sequence[Weight], multiples: Sequence[Weight]) -> str:
