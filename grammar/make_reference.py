@@ -71,10 +71,10 @@ def reference() -> str:
             )
         ),
         "### Accountants",
-        _table(("name", "what it sums"), ((f"`{a.name}`", a.summary) for a in ACCOUNTANTS.values())),
+        _table(("name", "sums"), ((f"`{a.name}`", a.summary) for a in ACCOUNTANTS.values())),
         "## The magic",
         _table(
-            ("command", "what it does"), ((f"`%dpsql {name}`", text) for name, text in guide.COMMANDS.items())
+            ("command", "effect"), ((f"`%dpsql {name}`", text) for name, text in guide.COMMANDS.items())
         ),
         "Flags of `%%dpsql` and `%dpsql SELECT ...`:",
         _flags(guide.RUN_FLAGS),
@@ -105,7 +105,7 @@ def _aggregates() -> str:
         )
         for (gives, modes), rows in same.items()
     )
-    return _table(("name", "what it gives", "modes", "example"), lines)
+    return _table(("name", "result", "modes", "example"), lines)
 
 
 def _rules() -> Iterator[str]:
@@ -144,7 +144,7 @@ def _options() -> str:
         )
         for name in names
     )
-    return _table(("option", "what it says", "modes"), rows)
+    return _table(("option", "meaning", "modes"), rows)
 
 
 def _arguments() -> str:
@@ -163,12 +163,12 @@ def _arguments() -> str:
         )
         for name in names
     )
-    return _table(("argument", "what it says", "of"), rows)
+    return _table(("argument", "meaning", "of"), rows)
 
 
 def _flags(flags: Iterable[guide.Flag]) -> str:
     return _table(
-        ("flag", "what it does"), ((f"`{f.name}{' ' + f.value if f.value else ''}`", f.help) for f in flags)
+        ("flag", "effect"), ((f"`{f.name}{' ' + f.value if f.value else ''}`", f.help) for f in flags)
     )
 
 
@@ -197,7 +197,7 @@ def _fields(kind: type) -> str:
     if not listed:
         return said
     keys = ((f"`{name}`", _plain(text)) for name, text in listed)
-    return f"{said}\n\n" + _table(("key", "what it says"), keys)
+    return f"{said}\n\n" + _table(("key", "meaning"), keys)
 
 
 def _signature(name: str, thing: object) -> str:
