@@ -31,7 +31,7 @@ WRONG, RIGHT = POLICY.replace("BOUNDS", "[60, 0]"), POLICY.replace("BOUNDS", "[0
 CONNECT = "%dpsql connect --policy policy.toml"
 COUNT = "%%dpsql\nSELECT COUNT(*) AS rides FROM rides"
 PER_DOCK = "%%dpsql\nSELECT dock, AVG(minutes) AS minutes FROM rides GROUP BY dock ORDER BY minutes DESC"
-LONG = "%%dpsql\nSELECT COUNT(*) AS n FROM rides JOIN range(9999) AS t(i) ON t.i >= rides.minutes"
+LONG = "%%dpsql\nSELECT COUNT(*) AS n FROM rides JOIN range(9999) AS t(i) ON sin(sin(sin(sin(t.i * rides.minutes)))) > 0.5"
 
 
 @dataclass(frozen=True)
