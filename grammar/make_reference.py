@@ -73,9 +73,7 @@ def reference() -> str:
         "### Accountants",
         _table(("name", "sums"), ((f"`{a.name}`", a.summary) for a in ACCOUNTANTS.values())),
         "## The magic",
-        _table(
-            ("command", "effect"), ((f"`%dpsql {name}`", text) for name, text in guide.COMMANDS.items())
-        ),
+        _table(("command", "effect"), ((f"`%dpsql {name}`", text) for name, text in guide.COMMANDS.items())),
         "Flags of `%%dpsql` and `%dpsql SELECT ...`:",
         _flags(guide.RUN_FLAGS),
         "Flags of `%dpsql connect`:",
