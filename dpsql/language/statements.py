@@ -14,7 +14,7 @@ from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
 from dpsql.catalogue.aggregate_names import MODES
 from dpsql.catalogue.option_names import INTERVALS
-from dpsql.errors import BindError, Error, ParseError, Span, clip, did_you_mean
+from dpsql.errors import BindError, Error, ParseError, Span, clip, did_you_mean, find_nearest
 from dpsql.language.advice import LATERAL_HINT
 from dpsql.language.clock import find_now, reads_clock
 from dpsql.language.dialect import ModeClause, bind_error, parse_tokens, span_of, to_sql
@@ -406,7 +406,9 @@ def _show(tokens: list[Token], text: str, span: Span) -> Statement:
     usage = f"write SHOW {', SHOW '.join(word for word in SHOW_WORDS if word != 'VALUES')}."
     name = _word(tokens, 1, "SHOW needs a word.", usage).upper()
     if name not in SHOW_WORDS:
-        raise token_error(tokens[1], f"there is no SHOW {tokens[1].text}.", did_you_mean(name, SHOW_WORDS))
+        near = find_nearest(name, SHOW_WORDS)
+        hint = f"did you mean {near}?" if near else f"there is {', '.join(SHOW_WORDS)}."
+        raise token_error(tokens[1], f"there is no SHOW {tokens[1].text}.", hint)
     if name == "TRADEOFF" and [token.text.upper() for token in tokens[2:]] == ["SPENT"]:
         return Statement("show", text, span, name="TRADEOFF SPENT")
     if name == "VALUES":

@@ -608,7 +608,7 @@ class Ledger:
             if over is not None and over != ("" if there is None else hash_release(there[1] or b"")):
                 raise BindError(
                     f"the release {name} was made, changed or dropped meanwhile.",
-                    hint="SHOW RELEASES lists all.",
+                    hint="write SHOW RELEASES: it lists all.",
                 )
             said = {"text": text[:_TEXT_LIMIT], "blocks": {key: hash_release(c) for key, c in kept.items()}}
             number = self._book.account.count + 1

@@ -131,7 +131,7 @@ class Releases:
         if statement.step in ("create", "replace", "create unless there"):
             return self._read_new(statement, name, there, cell)
         if statement.step != "drop if there" and there is None:
-            hint = did_you_mean(name, self._ledger.list_releases()) or "SHOW RELEASES lists all."
+            hint = did_you_mean(name, self._ledger.list_releases()) or "write SHOW RELEASES: it lists all."
             raise BindError(f"there is no release {statement.release}.", hint=hint, span=statement.span)
         if statement.step != "refresh":
             cell.releases[name] = None
@@ -189,9 +189,7 @@ class Releases:
         elif fold(name) in self._kept.by_name:
             what = f"{name} is a kept result of this session, and no release takes its name."
         if what:
-            raise BindError(
-                what, hint="write CREATE RELEASE with another name, such as daily.", span=statement.span
-            )
+            raise BindError(what, hint="give the release another name, such as daily.", span=statement.span)
 
     def finish_draft(self, plan: Plan, draft: ReleaseDraft, cell: OpenCell) -> Plan:
         """Return the plan of a release, with its draft; later statements of the cell see its columns."""

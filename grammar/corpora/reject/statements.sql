@@ -555,7 +555,7 @@ CREATE RELEASE visits AS SELECT COUNT(*) FROM visits
 BindError: visits is a table, and no release takes its name.
   1 |   CREATE RELEASE visits AS SELECT COUNT(*) FROM visits
         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-Hint: write CREATE RELEASE with another name, such as daily.
+Hint: give the release another name, such as daily.
 ====
 -- case: CREATE RELEASE r AS SELECT COUNT(*) FROM r
 CREATE RELEASE r AS SELECT COUNT(*) FROM r
@@ -579,7 +579,7 @@ REFRESH RELEASE daily
 BindError: there is no release daily.
   1 |   REFRESH RELEASE daily
         ^^^^^^^^^^^^^^^^^^^^^
-Hint: SHOW RELEASES lists all.
+Hint: write SHOW RELEASES: it lists all.
 ====
 -- case: DROP RELEASE daily
 DROP RELEASE daily
@@ -587,7 +587,7 @@ DROP RELEASE daily
 BindError: there is no release daily.
   1 |   DROP RELEASE daily
         ^^^^^^^^^^^^^^^^^^
-Hint: SHOW RELEASES lists all.
+Hint: write SHOW RELEASES: it lists all.
 ====
 -- case: REFRESH MATERIALIZED VIEW daily
 REFRESH MATERIALIZED VIEW daily
