@@ -316,8 +316,10 @@ class Exact:
 
     @property
     def rows_in_group(self) -> int:
-        """Rows of one unit that may count in one group."""
-        return self.caps.bounds[1]
+        """Rows of one unit that may count in one group; their total may be unbounded while the groups are not chosen."""
+        rows = self.caps.each
+        assert rows is not None, "rows per unit are unbounded"
+        return rows
 
     @property
     def cuts_rows(self) -> bool:

@@ -587,8 +587,8 @@ SELECT ward FROM visits UNION ALL SELECT ward FROM wards
 -- hint: a name and << before a query keep its answer in the notebook.
 INSERT INTO t SELECT WITH DP OPTIONS (epsilon=1) COUNT(*) FROM visits
 
--- refused: CREATE is not a statement of dpsql.
--- hint: a name and << before a query keep its answer; within a statement, a query may have a name too. A synthetic table is created of rows that look like private ones.
+-- refused: CREATE VIEW is not a statement of dpsql.
+-- hint: write CREATE RELEASE daily AS SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward.
 CREATE VIEW v AS SELECT ward FROM visits
 
 -- refused: ward must be a group or stand inside an aggregate.

@@ -281,7 +281,10 @@ def test_it_is_said_that_a_cap_may_cut_and_not_that_it_does(opened: Opened) -> N
         )
     assert said[0] == said[1]
     notes, explained = said[0]
-    assert sum("more than 3 rows in all" in note for note in notes) == 1
+    assert (
+        sum("counts as at most 3 rows in all; if there are more, each weighs less" in note for note in notes)
+        == 1
+    )
     assert explained.count("more than 3 rows in all weigh less") == 2
     for other in (
         "SELECT SUM(x) FROM t",
@@ -289,11 +292,15 @@ def test_it_is_said_that_a_cap_may_cut_and_not_that_it_does(opened: Opened) -> N
     ):
         assert not any("weigh" in note for note in session.sql(other).notes)
     by = session.sql("SELECT k, AVG(x) FROM t GROUP BY k").notes
-    assert any("more than 3 rows in one group" in note for note in by)
+    assert any(
+        "counts as at most 3 rows in one group; if there are more, each weighs less" in note for note in by
+    )
     budgeted = session.sql(
         "SELECT WITH DP OPTIONS (max_rows_contributed = 8, max_rows_per_group = 8) k, AVG(x) FROM t GROUP BY k"
     ).notes
-    assert any("more than 8 rows in all" in note for note in budgeted)
+    assert any(
+        "counts as at most 8 rows in all; if there are more, each weighs less" in note for note in budgeted
+    )
 
 
 @pytest.mark.parametrize("strategy", ["", ", group_selection_strategy = PUBLIC_GROUPS"])
