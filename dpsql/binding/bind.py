@@ -71,10 +71,12 @@ def bind(
     today = catalog.policy.today_per_period
     plan = _bind(statement, catalog, finish, thresholds, today)
     if any(block.parts is not None for block in plan.blocks):
-        return replace(
-            plan,
-            narrow=lru_cache(_NARROWED)(partial(_bind_days, statement, catalog, finish, thresholds, today)),
-        )
+
+        @lru_cache(_NARROWED)
+        def narrow(days: Days) -> Plan:
+            return _bind(statement, catalog, finish, thresholds, today, only=days)
+
+        return replace(plan, narrow=narrow)
     # a block with variants is looked up under each of them
     choices = [block.strategy for block in plan.blocks if block.strategy is not None and not block.variants]
     gains = [choice.gain for choice in choices if not choice.forced and choice.chosen != EVEN]
@@ -93,18 +95,6 @@ def bind(
 
 _NARROWED = 4
 """The most plans of a statement over other days that are cached."""
-
-
-def _bind_days(
-    statement: Statement,
-    catalog: Catalog,
-    finish: Finish,
-    thresholds: dict[str, Any] | None,
-    today: datetime.date | None,
-    only: Days,
-) -> Plan:
-    """Return the plan of a query over other days."""
-    return _bind(statement, catalog, finish, thresholds, today, only=only)
 
 
 def _bind(

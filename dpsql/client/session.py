@@ -39,7 +39,7 @@ from dpsql.interrupts import leave_work, run_apart, telling_stops
 from dpsql.language.parameter_values import Params
 from dpsql.privacy.events import Event
 from dpsql.privacy.records import BudgetState
-from dpsql.session.interface import AnalystSession, Question, SessionPlan
+from dpsql.session.interface import AnalystSession, Question, SessionPlan, may_keep
 from dpsql.session.result import DeclaredResult, Result
 
 if TYPE_CHECKING:
@@ -294,8 +294,7 @@ class RemoteSession(AnalystSession):
     # -- statements ---------------------------------------------------------------------------------------------
 
     def answer(self, question: Question, fresh: bool = False) -> list[Result]:
-        text = str(question.text).lower()
-        if "<<" in text or "create" in text or "release" in text:  # only these may make or drop a relation
+        if may_keep(str(question.text)):
             self._schema = None
         if question.synthetic:
             return self._ask(

@@ -283,12 +283,6 @@ def _list_values(tokens: Sequence[Token], params: Mapping[str, object]) -> tuple
     return tuple((name, clip(" ".join(text.split()), MAX_VALUE)) for name, text in written)
 
 
-def may_keep(text: str) -> bool:
-    """Return whether a statement of a text may keep its result, or change the releases; False is certain."""
-    lowered = text.lower()
-    return "<<" in text or "create" in lowered or "release" in lowered
-
-
 def _is_kept(tokens: list[Token]) -> bool:
     """Return whether a statement has the form ``name << ...``."""
     if len(tokens) < 3 or not tokens[1].text == tokens[2].text == "<" or tokens[2].start != tokens[1].end + 1:
@@ -491,15 +485,15 @@ def _release(
     step: ReleaseStep, at: int, tokens: list[Token], text: str, params: Mapping[str, object], span: Span
 ) -> Statement:
     word = tokens[0].text.upper()
-    if at >= len(tokens) or not (is_word(tokens[at]) or tokens[at].token_type == TokenType.IDENTIFIER):
-        raise token_error(tokens[min(at, len(tokens) - 1)], "a release needs a name.", _VIEWS[word])
+    if not any(map(_is_path_part, tokens[at : at + 1])):
+        raise token_error(_token_at(tokens, at), "a release needs a name.", _VIEWS[word])
     name = str(tokens[at].text)
     if word != "CREATE":
         _nothing_after(tokens, at + 1)
         return Statement("drop" if word == "DROP" else "query", text, span, release=name, step=step)
     if len(tokens) < at + 3 or tokens[at + 1].text.upper() != "AS":
         what = "AS and a query follow a release's name."
-        raise token_error(tokens[min(at + 1, len(tokens) - 1)], what, _FIRST_RELEASE)
+        raise token_error(_token_at(tokens, at + 1), what, _FIRST_RELEASE)
     query = tokens[at + 2 :]
     if list_parameters_named(query):
         given = next(token for token in query if token.text == "$")

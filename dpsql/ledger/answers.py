@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from dpsql.errors import LedgerError
 from dpsql.ledger.log_file import PUBLISHED, set_durable
@@ -47,6 +48,11 @@ _TABLES = (
 
 MAX_NAME = 63
 """The most letters of a release's name."""
+
+
+def is_release_name(name: str) -> bool:
+    """Return whether a name may be a release's: a word of at most :data:`MAX_NAME` letters."""
+    return name.isidentifier() and len(name) <= MAX_NAME
 
 
 @dataclass(frozen=True)
@@ -152,38 +158,25 @@ class AnswerStore:
 
     def get(self, key: str) -> tuple[int, bytes | None] | None:
         """Return the statement and the bytes of a key; the bytes of a dropped answer are None."""
+        for statement, release in self._select("statement, release FROM answers WHERE key = ?", key):
+            return statement, None if release is None else bytes(release)
+        return None
+
+    def _select(self, query: str, *values: str) -> list[Any]:
+        """Return the rows of a query; none without a file."""
         with self._open(make=False) as connection:
-            if connection is None:
-                return None
-            row = connection.execute(
-                "SELECT statement, release FROM answers WHERE key = ?", (key,)
-            ).fetchone()
-        return None if row is None else (row[0], None if row[1] is None else bytes(row[1]))
+            return [] if connection is None else connection.execute(f"SELECT {query}", values).fetchall()
 
     def get_release(self, name: str) -> dict[str, tuple[int, bytes]]:
         """Return the statement and the bytes of both keys of a release, as of one moment; empty without one."""
-        with self._open(make=False) as connection:
-            found = (
-                []
-                if connection is None
-                else connection.execute(
-                    "SELECT key, statement, release FROM answers WHERE key IN (?, ?)",
-                    (DEFINED + name, ANSWERED + name),
-                ).fetchall()
-            )
+        keys = DEFINED + name, ANSWERED + name
+        found = self._select("key, statement, release FROM answers WHERE key IN (?, ?)", *keys)
         return {key: (statement, bytes(content)) for key, statement, content in found}
 
     def list_names(self) -> list[str]:
         """Return the folded names of the releases, the first made first."""
-        with self._open(make=False) as connection:
-            found = (
-                []
-                if connection is None
-                else connection.execute(
-                    "SELECT key FROM answers WHERE key >= ? AND key < ? ORDER BY rowid",
-                    (DEFINED, DEFINED[:-1] + "!"),
-                ).fetchall()
-            )
+        ends = DEFINED, DEFINED[:-1] + "!"
+        found = self._select("key FROM answers WHERE key >= ? AND key < ? ORDER BY rowid", *ends)
         return [str(key).removeprefix(DEFINED) for (key,) in found]
 
     def remove(self, keys: Iterable[str]) -> None:
@@ -232,9 +225,8 @@ class AnswerStore:
         """Store an answer in place of its key's earlier one, and return the growth in bytes."""
         found = connection.execute("SELECT size FROM answers WHERE key = ?", (key,)).fetchone()
         size, before = len(release), 0 if found is None else int(found[0])
-        if key.startswith(
-            (DEFINED, ANSWERED)
-        ):  # in its place, outside the limit: of size 0, so that no room is made of it
+        if key.startswith((DEFINED, ANSWERED)):
+            # in its place, outside the limit: of size 0, so that no room is made of it
             connection.execute(
                 "INSERT INTO answers VALUES (?, ?, 0, ?) ON CONFLICT (key) DO UPDATE "
                 "SET statement = excluded.statement, release = excluded.release",

@@ -201,9 +201,7 @@ class Sum(Output):
     def show(self, noisy: Noisy, confidence: float) -> Estimate:
         values, steps = noisy[self.statistic], self.steps
         width = self.statistic.noise.half_width(confidence)
-        if (
-            self.whole > 1
-        ):  # the nearest whole steps, and an interval around the exact sum in parts, which contains both
+        if self.whole > 1:  # the nearest whole steps, and an interval around the sum in parts, which has both
             width = math.ceil(max(width, self.whole / 2))
             span, steps = FloatIntervals.around(values, width, steps), steps / self.whole
             values = to_integers([(2 * int(v) + self.whole) // (2 * self.whole) for v in values])

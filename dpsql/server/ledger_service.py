@@ -24,7 +24,7 @@ from typing import Any
 import dpsql.privacy.filters  # noqa: F401 - it imports every kind of event
 from dpsql.client.wire import MALFORMED, Message, WireError, cut_bytes, read_as, write_error
 from dpsql.errors import Error, Interrupted, LedgerError
-from dpsql.ledger.answers import MAX_NAME
+from dpsql.ledger.answers import is_release_name
 from dpsql.ledger.ledger import BudgetState, Entry, KeptReleases, Ledger, OwnStatements, Ticket, conceal_entry
 from dpsql.ledger.log_file import OUTCOMES
 from dpsql.ledger.store import ReplacedLedgerError
@@ -135,12 +135,7 @@ def read_release_name(value: object) -> str:
     Raises:
         WireError: it is none.
     """
-    if (
-        not isinstance(value, str)
-        or not value.isidentifier()
-        or len(value) > MAX_NAME
-        or fold(value) != value
-    ):
+    if not isinstance(value, str) or not is_release_name(value) or fold(value) != value:
         raise WireError("a message has no valid name.")
     return value
 

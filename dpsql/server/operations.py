@@ -45,14 +45,14 @@ from dpsql.client.wire import (
     write_statement_description,
 )
 from dpsql.errors import BindError, Error, Interrupted, PostprocessingError
-from dpsql.language.statements import Statement, may_keep, parse
+from dpsql.language.statements import Statement, parse
 from dpsql.privacy.codec import write_as, write_record
 from dpsql.privacy.records import BudgetState
 from dpsql.report.data import list_pictures
 from dpsql.report.tables import BudgetPanel, clip_text
 from dpsql.session.description import match_parameters
 from dpsql.session.explanation import Explanation, Why
-from dpsql.session.interface import Question
+from dpsql.session.interface import Question, may_keep
 from dpsql.session.pipeline import watch_touch
 from dpsql.session.result import Result
 from dpsql.session.session import Session

@@ -121,9 +121,8 @@ def _list_releases(line: Pipeline) -> Iterator[tuple[str | int | None, ...]]:
         assert isinstance(plan, Plan)
         (now,), (anew,) = line.look_up([plan]), line.look_up([plan], fresh=True)
         cost, due = "nothing" if now.event is None else line.price(now.event), now.event
-        if due is None and not all(
-            item.parts for item in anew.asked
-        ):  # parts that are new have a budget of their own
+        if due is None and not all(item.parts for item in anew.asked):
+            # parts that are new have a budget of their own
             due = anew.event
         more = None if due is None else _count_more(line.ledger, due)
         yield draft.name, draft.text, when, count, cost, more, _find_last_paid(plan, now.event)

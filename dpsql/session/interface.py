@@ -100,6 +100,12 @@ class Question:
     """The number of synthetic rows."""
 
 
+def may_keep(text: str) -> bool:
+    """Return whether a statement of a text may keep its result, or change the releases; False is certain."""
+    lowered = text.lower()
+    return "<<" in text or "create" in lowered or "release" in lowered
+
+
 class SessionPlan(Guarded):
     """Statements that are priced together before the first is run, in ``with session.plan() as plan:``.
 

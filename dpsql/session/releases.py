@@ -23,7 +23,7 @@ from dpsql.engine.postprocess import Finisher
 from dpsql.errors import BindError, Error, LedgerError, did_you_mean
 from dpsql.language.dialect import quote_where_needed, span_of
 from dpsql.language.statements import Statement, parse
-from dpsql.ledger.answers import MAX_NAME, PublishedRelease, hash_release
+from dpsql.ledger.answers import MAX_NAME, PublishedRelease, hash_release, is_release_name
 from dpsql.ledger.ledger import Ledger
 from dpsql.policy.model import Policy
 from dpsql.privacy.records import format_local_time
@@ -98,7 +98,7 @@ class Releases:
 
     def find(self, name: str) -> KeptResult | None:
         """Return the relation of a folded name's release; None if there is none, or something else has its name."""
-        possible = name.isidentifier() and len(name) <= MAX_NAME and not self._is_taken(name)
+        possible = is_release_name(name) and not self._is_taken(name)
         found = self._ledger.find_release(name) if possible else None
         if found is None:
             return None
@@ -147,8 +147,7 @@ class Releases:
             return cell.releases[name]
         if statement.step not in ("create", "refresh"):  # even one that can't be read may be replaced
             return ReleaseDraft(name, "") if name in self._ledger.list_releases() else None
-        possible = name.isidentifier() and len(name) <= MAX_NAME
-        found = self._ledger.find_release(name) if possible else None
+        found = self._ledger.find_release(name) if is_release_name(name) else None
         return None if found is None else read_definition(found.definition)
 
     def _read_new(
@@ -182,7 +181,7 @@ class Releases:
 
     def _check_name(self, statement: Statement, cell: OpenCell) -> None:
         name, what = statement.release, ""
-        if not name.isidentifier() or len(name) > MAX_NAME:
+        if not is_release_name(name):
             what = f"a release's name is a word of at most {MAX_NAME} letters."
         elif any(fold(table) == fold(name) for table in self._policy.tables):
             what = f"{name} is a table, and no release takes its name."

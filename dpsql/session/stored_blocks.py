@@ -326,7 +326,7 @@ class StoredBlocks:
     lend: Lend
     lent: Callable[[Plan, PrivateBlock], Lent]
     version: Callable[[], str]
-    check: Callable[[Plan], None] = lambda _: None
+    check: Callable[[Plan], None]
     _models: dict[tuple[int, int], tuple[Plan, BlockShape | None]] = field(default_factory=dict)
     """The shapes of blocks that are stored in parts, over fixed days, by plan and place."""
 

@@ -119,9 +119,8 @@ class NoisyBlock(AggregatingBlock):
         size = self.domain.most if self.domain is not None else None
         rows, each = self.bound.row_caps(self.options) if self.caps is None else self.caps.fixed
         free = size is not None and groups is not None and size <= groups
-        if (
-            self.domain is not None and self.domain.per_unit is not None
-        ):  # the text's groups are those of many periods
+        if self.domain is not None and self.domain.per_unit is not None:
+            # the text's groups are those of many periods
             groups, free = min(self.domain.per_unit, groups or self.domain.per_unit), False
         known = [n for n in (groups, size, rows) if n is not None]
         self.per_unit_groups = min(known, default=1) if keys else 1
@@ -155,9 +154,8 @@ class NoisyBlock(AggregatingBlock):
         if self.periods is None:
             return
         self.domain = replace(self.domain, per_unit=self.periods.most)
-        if (
-            self.periods.starts and find_forced(self.options) is None
-        ):  # noise over several periods is drawn anew for each
+        if self.periods.starts and find_forced(self.options) is None:
+            # noise over several periods is drawn anew for each
             self.binder.period_groups[self.name] = self.periods
             self.options = replace(self.options, values={**self.options.values, "strategy": EVEN})
 

@@ -78,9 +78,8 @@ class Values:
 
     def with_missing(self) -> Values:
         """Return the values and NULL."""
-        if (
-            self.missing or " WHERE " in self.source
-        ):  # days with gaps are those of a scan, where none is missing
+        if self.missing or " WHERE " in self.source:
+            # days with gaps are those of a scan, where none is missing
             return self
         size = self.size + 1
         if self.value == "v":

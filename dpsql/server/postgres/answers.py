@@ -36,7 +36,7 @@ from dpsql.language.postgres import (
     split_parts,
     suggest_types,
 )
-from dpsql.language.statements import Statement, may_keep, parse
+from dpsql.language.statements import Statement, parse
 from dpsql.server.postgres import types
 from dpsql.server.postgres.catalog import Catalogue, open_finisher
 from dpsql.server.postgres.commands import ClientSettings, Done, run_command
@@ -57,6 +57,7 @@ from dpsql.server.postgres.messages import (
 )
 from dpsql.server.postgres.messages import write as write_message
 from dpsql.server.postgres.types import read_parameter
+from dpsql.session.interface import may_keep
 from dpsql.session.result import Result
 from dpsql.session.session import Session
 
