@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "dpsql"
 
 # From the ground up. A room imports from its own floor and from those below it.
 FLOORS: tuple[tuple[str, ...], ...] = (
-    ("errors", "interrupts"),
+    ("errors", "interrupts", "late_dataclass"),
     ("numerics", "catalogue"),
     ("policy", "noise", "privacy"),
     ("mechanisms", "ledger", "report"),

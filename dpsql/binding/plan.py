@@ -9,12 +9,13 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpsql.language.labels import Orders, name_label_type, order_labels
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.aggregation import Aggregation, Group, Together
 from dpsql.mechanisms.base import ErrorBasis, Operator
 from dpsql.mechanisms.consistency import Consistent

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Protocol
 
@@ -23,6 +22,7 @@ from dpsql.catalogue.aggregate_names import MECHANISMS
 from dpsql.language.dialect import bind_error, join_word, table_named, to_sql
 from dpsql.language.labels import is_label_type, name_label_type
 from dpsql.language.options import Call, call_of
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.window_widths import WindowWidths
 
 

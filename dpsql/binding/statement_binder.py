@@ -6,7 +6,7 @@ private. Any other is a private block: it is replaced by its mechanisms' release
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -49,6 +49,7 @@ from dpsql.language.options import (
 )
 from dpsql.language.parameters import make_literal
 from dpsql.language.statements import PIVOT_HINT, SYNTHETIC
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.strategies import EVEN
 
 _BOUND = "dpsql_source"

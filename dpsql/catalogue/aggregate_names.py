@@ -5,9 +5,10 @@ To add an aggregate, add a row here, and the code that binds it in the module of
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
+
+from dpsql.late_dataclass import dataclass
 
 _Mode = Literal["DP", "CHOICE", "PTR", "STABLE", "SUBSAMPLE"]
 """The uses of a name: a noisy aggregate, a choice among candidates, or the modes of that name."""

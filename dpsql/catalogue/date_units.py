@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 from dpsql.errors import BindError
+from dpsql.late_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ that code.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from dpsql.late_dataclass import dataclass
 
 _TRUTH = ("TRUE", "FALSE")
 INTERVALS = ("columns", "off")

@@ -11,10 +11,11 @@ To add a function, add a row here: :mod:`dpsql.binding.values.row_functions` bin
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dpsql.catalogue.aggregate_names import EXACT_AGGREGATES
 from dpsql.catalogue.date_units import DATE_UNITS
+from dpsql.late_dataclass import dataclass
 
 _Range = tuple[int | None, int | None]
 OWN = "own"

@@ -12,13 +12,14 @@ import re
 import shlex
 import ssl
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from dpsql.client.wire import MAX_MESSAGE, Message, encode, unpack_messages, waiting_in_place
 from dpsql.errors import Error, ServerError
+from dpsql.late_dataclass import dataclass
 
 PORT = 31337
 """The port of an address without one."""

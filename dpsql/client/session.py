@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from weakref import WeakValueDictionary
@@ -37,6 +37,7 @@ from dpsql.client.wire import (
 from dpsql.errors import BindError, Error, Interrupted, ServerError
 from dpsql.interrupts import leave_work, run_apart, telling_stops
 from dpsql.language.parameter_values import Params
+from dpsql.late_dataclass import dataclass
 from dpsql.privacy.events import Event
 from dpsql.privacy.records import BudgetState
 from dpsql.session.interface import AnalystSession, Question, SessionPlan, may_keep

@@ -24,7 +24,7 @@ import struct
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -33,6 +33,7 @@ import pyarrow as pa
 from dpsql import errors
 from dpsql.errors import Error
 from dpsql.language.parameter_values import drop_zone, name_parameters, read_name, unwrap_value
+from dpsql.late_dataclass import dataclass
 from dpsql.privacy.codec import read_value
 from dpsql.privacy.events import Event
 from dpsql.privacy.filters import ACCOUNTANTS  # it imports every kind of event

@@ -6,12 +6,12 @@ import shlex
 import sys
 import textwrap
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
 from dpsql.demo import POLICY
 from dpsql.errors import Error
+from dpsql.late_dataclass import dataclass
 
 
 @dataclass(frozen=True)

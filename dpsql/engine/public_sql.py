@@ -29,7 +29,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -41,6 +40,7 @@ from dpsql.engine import sandbox
 from dpsql.engine.sandbox import quote_identifier, quote_literal
 from dpsql.errors import BindError
 from dpsql.interrupts import POLL_SECONDS, is_stop_requested
+from dpsql.late_dataclass import dataclass
 from dpsql.policy.model import Budget, Policy, Table
 
 _VALUES = {

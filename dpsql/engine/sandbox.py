@@ -28,7 +28,6 @@ import weakref
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import duckdb
@@ -44,6 +43,7 @@ from dpsql.interrupts import (
     is_stop_requested,
     take_worker,
 )
+from dpsql.late_dataclass import dataclass
 
 MAX_IDLE = 8
 """The most idle instances of one kind that stay open."""

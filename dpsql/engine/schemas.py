@@ -14,7 +14,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ from dpsql.engine.sources import (
 from dpsql.engine.text_proposals import propose_format
 from dpsql.engine.text_sources import READ_ERRORS, is_sheet, read_heading, require_reader
 from dpsql.errors import PolicyError, did_you_mean
+from dpsql.late_dataclass import dataclass
 from dpsql.policy.model import Policy, fold
 from dpsql.policy.tables import FILE_ENDINGS, Table
 

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import duckdb
@@ -30,6 +30,7 @@ from dpsql.engine.text_sources import (
     write_typed_field,
 )
 from dpsql.errors import PolicyError
+from dpsql.late_dataclass import dataclass
 from dpsql.policy.model import Format, NameMapping, Table, fold
 
 SAMPLE_ROWS = 10_000

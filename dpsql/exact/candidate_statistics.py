@@ -7,13 +7,14 @@ public relation with a column of their places.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Literal
 
 from sqlglot import exp
 
 from dpsql.language.dialect import to_sql
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_PLACE, CANDIDATE_SCORE
 from dpsql.mechanisms.selection.utility_forms import (
     Absolute,

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 
 from sqlglot import exp
@@ -29,6 +29,7 @@ from dpsql.binding.relations.unit_rows import secret_hash
 from dpsql.binding.values.sql_types import SMALL_INTEGERS
 from dpsql.exact.row_caps import RowCaps
 from dpsql.language.dialect import to_sql
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.base import SALT
 from dpsql.mechanisms.contribution_caps import ClippedValue
 from dpsql.mechanisms.fast import packed_aggregation as packed

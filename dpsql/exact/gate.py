@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property, lru_cache, partial
 from typing import Protocol
 
@@ -28,6 +28,7 @@ from dpsql.exact.normal_form import (
     write_parameters,
 )
 from dpsql.language.dialect import parse_fragment, to_sql
+from dpsql.late_dataclass import dataclass
 from dpsql.lock.casts import Plan
 from dpsql.lock.check import Serialise
 from dpsql.lock.lock import Lock, ShapedText, columns_of

@@ -19,7 +19,6 @@ from __future__ import annotations
 import re
 from collections import ChainMap, Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
@@ -31,6 +30,7 @@ from dpsql.binding.public_statement import from_items, inner_queries
 from dpsql.binding.relations.relation import UNIT, fold
 from dpsql.errors import BindError
 from dpsql.language.dialect import join_word, parse_fragment, write_whole
+from dpsql.late_dataclass import dataclass
 
 _Made = TypeVar("_Made")
 

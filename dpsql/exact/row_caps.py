@@ -15,7 +15,7 @@ dropped only if their number itself is counted, see :class:`~dpsql.exact.exact_q
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dpsql.late_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from sqlglot.errors import ParseError as SqlglotParseError
@@ -24,6 +24,7 @@ from dpsql.catalogue.aggregate_names import ALIASES, MECHANISMS, MODES, WORDS
 from dpsql.catalogue.option_names import OPTION_NAMES
 from dpsql.errors import ParseError, Span, clip
 from dpsql.language.tokens import CLOSING, OPENING, find_closing, is_open, is_word, token_error, token_types
+from dpsql.late_dataclass import dataclass
 
 _SETS = {TokenType.UNION: "UNION", TokenType.INTERSECT: "INTERSECT", TokenType.EXCEPT: "EXCEPT"}
 _AFTER_MODE = token_types("FROM WHERE GROUP_BY HAVING QUALIFY WINDOW ORDER_BY LIMIT OFFSET FETCH") | {

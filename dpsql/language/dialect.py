@@ -15,7 +15,6 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from sqlglot import exp
@@ -51,6 +50,7 @@ from dpsql.language.tokens import (
     translate_googlesql,
     translate_paths,
 )
+from dpsql.late_dataclass import dataclass
 
 NAMED = "dpsql__"
 _MODE = "dpsql__mode"

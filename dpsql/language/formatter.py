@@ -6,11 +6,12 @@ quotes and comments are unchanged; sqlglot's own generator would rewrite all thr
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
 from dpsql.language.tokens import CLOSING, OPENING, find_closing, is_open, is_word, token_types, tokenize
+from dpsql.late_dataclass import dataclass
 
 WIDTH = 88
 """The length that a line may have before it is broken."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from typing import Any, TypeVar
@@ -18,6 +17,7 @@ from dpsql.catalogue.option_names import NULL_OPTIONS, OPTION_NAMES, OptionName
 from dpsql.errors import BindError, Error, did_you_mean
 from dpsql.language.dialect import NAME_OF_CLASS, NAMED, ModeClause, bind_error, span_of, to_sql
 from dpsql.language.parameter_values import drop_zone
+from dpsql.late_dataclass import dataclass
 from dpsql.policy.validate import DateBound
 from dpsql.privacy.amounts import LARGEST, SMALLEST, SYMBOLS, Amount
 from dpsql.privacy.periods import Days, parse_periods

@@ -10,10 +10,10 @@ import decimal
 import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, cast, runtime_checkable
 
 from dpsql.errors import BindError
+from dpsql.late_dataclass import dataclass
 
 Params = Mapping[str, object] | Sequence[object]
 """Parameter values: by name, or in the order of the ``?`` marks."""

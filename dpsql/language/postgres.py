@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Literal
 
@@ -26,6 +25,7 @@ from dpsql.errors import BindError, Error, ParseError
 from dpsql.language.parameters import make_literal
 from dpsql.language.statements import SHOW_WORDS
 from dpsql.language.tokens import split_arguments, tokenize
+from dpsql.late_dataclass import dataclass
 
 INFORMATION = "information_schema"
 _HINT = "SHOW TABLES and SHOW POLICY say what there is."

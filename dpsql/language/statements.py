@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from itertools import accumulate, groupby
 from typing import Literal
@@ -32,6 +32,7 @@ from dpsql.language.tokens import (
     token_error,
     tokenize,
 )
+from dpsql.late_dataclass import dataclass
 
 SYNTHETIC = "SYNTHETIC TABLE"
 """The mode of a SELECT of synthetic rows. Its space prevents accidental use."""

@@ -11,12 +11,13 @@ import itertools
 import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
 from dpsql.errors import BudgetExceeded, LedgerError
+from dpsql.late_dataclass import dataclass
 from dpsql.ledger.log_file import OUTCOMES, START, Row, RowBody, damaged_error, read_body, read_event
 from dpsql.ledger.terms import Terms, open_own_filters
 from dpsql.numerics.exact_numbers import DOWN, write_short

@@ -16,11 +16,11 @@ import hashlib
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dpsql.errors import LedgerError
+from dpsql.late_dataclass import dataclass
 from dpsql.ledger.log_file import PUBLISHED, set_durable
 from dpsql.ledger.state_files import make_folder, make_private_file, place_side_file, read_inode, read_mode
 from dpsql.privacy.events import Event

@@ -13,13 +13,14 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import timedelta
 from fractions import Fraction
 from pathlib import Path
 from typing import Self, TypeVar
 
 from dpsql.errors import BindError, BudgetExceeded, LedgerError, PolicyError, PrivacyError, did_you_mean
+from dpsql.late_dataclass import dataclass
 from dpsql.ledger import log_file, state_files, store
 from dpsql.ledger.accounts import Reservation, make_budget_state
 from dpsql.ledger.answers import (

@@ -35,10 +35,10 @@ import stat
 import time
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from dpsql.errors import LedgerError, ServerError
+from dpsql.late_dataclass import dataclass
 
 try:
     import fcntl

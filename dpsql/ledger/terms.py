@@ -22,10 +22,11 @@ from __future__ import annotations
 import itertools
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from typing import Any
 
+from dpsql.late_dataclass import dataclass
 from dpsql.ledger.log_file import damaged_error
 from dpsql.numerics.exact_numbers import parse_amount, write_short
 from dpsql.policy.model import USUAL_DELTA, Analyst, Budget, Policy, Table, fold

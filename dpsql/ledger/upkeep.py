@@ -11,13 +11,13 @@ import secrets
 import sqlite3
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass
 from datetime import date
 from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
 
 from dpsql.errors import LedgerError
+from dpsql.late_dataclass import dataclass
 from dpsql.ledger import log_file, state_files
 from dpsql.ledger.accounts import Account, compare_sums
 from dpsql.ledger.answers import AnswerStore, check_kept

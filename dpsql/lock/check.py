@@ -17,8 +17,9 @@ within its bits, and the operator clamps its sums to at most the charge.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from dpsql.late_dataclass import dataclass
 from dpsql.lock import expressions, tree
 from dpsql.lock.casts import MOST_OF_ONE, fits_38_digits
 from dpsql.lock.duckdb_reader import read_tree

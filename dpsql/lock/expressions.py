@@ -13,9 +13,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 
+from dpsql.late_dataclass import dataclass
 from dpsql.lock import tree
 from dpsql.lock.facts import Kind, Number, Relation, Set, Symbol, Symbols, Value, add, least, times
 from dpsql.lock.tree import AGGREGATES, RANGES, Call, Expr, Literal, Ref, Window, integer, refuse

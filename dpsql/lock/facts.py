@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from enum import StrEnum
 from functools import cache
 from typing import Any, TypeVar
 
+from dpsql.late_dataclass import dataclass
 from dpsql.lock.tree import Hop, Ref
 
 Number = int | None

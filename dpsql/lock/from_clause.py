@@ -6,9 +6,10 @@ import datetime
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import reduce
 
+from dpsql.late_dataclass import dataclass
 from dpsql.lock import expressions, tree
 from dpsql.lock.expressions import WHOLE, Env, Expressions
 from dpsql.lock.facts import Facts, Kind, Relation, Symbol, Symbols, Value, times

@@ -12,13 +12,14 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 
 from sqlglot import exp
 
 from dpsql.binding.relations.catalog import Catalog
 from dpsql.errors import PolicyError
+from dpsql.late_dataclass import dataclass
 from dpsql.lock import tree
 from dpsql.lock.casts import Node, Plan, list_wide_outputs, prove_casts
 from dpsql.lock.check import Serialise, check, check_pattern, check_tree

@@ -20,8 +20,9 @@ It stands apart from the check, which reads texts of every kind.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from dpsql.late_dataclass import dataclass
 from dpsql.lock import tree
 from dpsql.lock.expressions import Env, Expressions
 from dpsql.lock.facts import Kind, Relation

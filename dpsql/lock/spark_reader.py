@@ -15,7 +15,7 @@ that is not listed is refused.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 import sqlglot
@@ -23,6 +23,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.helper import ensure_list
 
+from dpsql.late_dataclass import dataclass
 from dpsql.lock import tree
 from dpsql.lock.tree import (
     Call,

@@ -9,7 +9,7 @@ The module also has the lock's other inputs: the policy's tables, the public rel
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import NoReturn
@@ -17,6 +17,7 @@ from typing import NoReturn
 from dpsql.catalogue.aggregate_names import EXACT_AGGREGATES
 from dpsql.catalogue.row_names import DUCKDB_WORDS, EXACT_CALLS
 from dpsql.errors import PrivacyError
+from dpsql.late_dataclass import dataclass
 
 
 class Unproved(PrivacyError):

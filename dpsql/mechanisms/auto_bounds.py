@@ -37,7 +37,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -46,6 +45,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.aggregation import Answered, Group, Part, find_rows
 from dpsql.mechanisms.base import ClaimedText, ErrorBasis, ExpectedError, Reader, RowsClaim
 from dpsql.mechanisms.moments import Estimate, Mean, Output, Sum, Variance, read_errors

@@ -20,7 +20,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from typing import ClassVar, ParamSpec, Protocol, TypeVar
 
@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from dpsql.errors import EngineError, PrivacyError
 from dpsql.interrupts import check_stop
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.per_group import Noise
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import Event

@@ -16,7 +16,6 @@ ensure that all cells of public groups are present, and that exact cells add up,
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -24,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.aggregation import Group, list_groups
 from dpsql.mechanisms.per_group import Noise
 from dpsql.numerics.exact_numbers import Floats, Integers

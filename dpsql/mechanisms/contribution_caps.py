@@ -34,7 +34,7 @@ import functools
 import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
@@ -43,6 +43,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpsql.catalogue.option_names import CAP_OPTIONS
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms import base
 from dpsql.mechanisms.aggregation import Answered, Group, Part
 from dpsql.mechanisms.base import ClaimedText, SensitivityClaim, SumsClaim

@@ -27,13 +27,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from statistics import NormalDist
 
 import numpy as np
 import pyarrow as pa
 
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.base import Booleans, Operator, Release
 from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise, Noise
 from dpsql.numerics.exact_numbers import Integers

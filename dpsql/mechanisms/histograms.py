@@ -15,13 +15,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.aggregation import Answered, Group, Part, find_rows
 from dpsql.mechanisms.base import ClaimedText, ErrorBasis, ExpectedError, Reader, RouteClaim, RowsClaim
 from dpsql.mechanisms.fast.column_counts import ColumnCounts

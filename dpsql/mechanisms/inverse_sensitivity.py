@@ -50,7 +50,7 @@ import math
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -59,6 +59,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.aggregation import Answered, Group, Part
 from dpsql.mechanisms.base import ErrorBasis, ExpectedError
 from dpsql.mechanisms.histograms import SteppedPart

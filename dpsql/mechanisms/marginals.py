@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from itertools import combinations
@@ -39,6 +39,7 @@ from typing import TypeGuard
 import numpy as np
 import pyarrow as pa
 
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms import base
 from dpsql.mechanisms.aggregation import Aggregation, Together, list_groups, sort_by_key
 from dpsql.mechanisms.base import Operator

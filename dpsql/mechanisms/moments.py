@@ -25,7 +25,7 @@ import math
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -34,6 +34,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpsql.catalogue.aggregate_names import kinds_of_form
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.base import Booleans, ErrorBasis, ExpectedError, Release
 from dpsql.mechanisms.per_group import Noise, Statistic
 from dpsql.numerics.exact_numbers import (

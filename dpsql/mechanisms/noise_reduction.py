@@ -19,13 +19,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms import base
 from dpsql.mechanisms.aggregation import Aggregation, list_statistics
 from dpsql.mechanisms.empty_groups import find_significant

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
@@ -33,6 +32,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.aggregation import Group, list_groups
 from dpsql.mechanisms.base import Read, Reader
 from dpsql.mechanisms.ptr.stability_test import Ordered, find_rank

@@ -33,7 +33,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from statistics import NormalDist
@@ -41,6 +41,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.per_group import (
     GaussianNoise,
     GaussianNoiseByMu,

@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from statistics import NormalDist
@@ -20,6 +20,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.late_dataclass import dataclass
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.samplers import draw_bernoulli, draw_discrete_laplace, draw_rounded_gaussian
 from dpsql.numerics import interval_arithmetic as ia

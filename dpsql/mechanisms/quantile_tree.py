@@ -47,7 +47,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
 
@@ -55,6 +55,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms import base
 from dpsql.mechanisms.aggregation import Answered, Group, Together
 from dpsql.mechanisms.histograms import StepHistogram

@@ -47,7 +47,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from itertools import takewhile
@@ -56,6 +56,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.aggregation import Answered, Group
 from dpsql.mechanisms.base import ErrorBasis, ExpectedError
 from dpsql.mechanisms.histograms import SteppedPart

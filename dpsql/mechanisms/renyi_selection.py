@@ -34,11 +34,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from statistics import NormalDist
 
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.per_group import GroupSelector, split_delta
 from dpsql.numerics import interval_arithmetic as ia
 from dpsql.numerics.exact_numbers import round_significant

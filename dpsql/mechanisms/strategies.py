@@ -7,7 +7,8 @@ combinations of the rows, as one mechanism at the same price, and compute the nu
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+from dpsql.late_dataclass import dataclass
 
 EVEN, MARGINALS, TREE, SQUARE_ROOT = "EVEN", "MARGINALS", "TREE", "SQUARE_ROOT"
 STRATEGY_NAMES = (EVEN, MARGINALS, TREE, SQUARE_ROOT)

@@ -9,13 +9,14 @@ Relation and guarantee: none. This is post-processing of released and public num
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.aggregation import Aggregation, Together, index_groups
 from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.moments import Count, Sum

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 
@@ -22,6 +21,7 @@ import numpy as np
 from mpmath import libmp
 from numpy.typing import NDArray
 
+from dpsql.late_dataclass import dataclass
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.samplers import draw_discrete_laplace, draw_geometric
 from dpsql.numerics.exact_numbers import SAFE, Integers, add_integers, to_integers

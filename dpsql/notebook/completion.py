@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ from dpsql.catalogue.aggregate_names import (
     SqlName,
 )
 from dpsql.catalogue.option_names import ARGUMENT_NAMES, OPTION_NAMES, taken_by
+from dpsql.late_dataclass import dataclass
 from dpsql.notebook import guide
 
 SHOWN = (

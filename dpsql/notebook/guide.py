@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from dpsql.catalogue.aggregate_names import AGGREGATES, SqlName
 from dpsql.catalogue.option_names import ARGUMENT_NAMES, OPTION_NAMES, help_of, values_of
 from dpsql.errors import BindError, Error, ParseError, did_you_mean
+from dpsql.late_dataclass import dataclass
 
 if TYPE_CHECKING:  # editors colour by these tables alone: no table library is loaded for them
     from IPython.core.interactiveshell import InteractiveShell

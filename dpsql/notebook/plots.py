@@ -10,7 +10,7 @@ import importlib
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from functools import cache
 from itertools import pairwise
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from dpsql.errors import BindError, did_you_mean
+from dpsql.late_dataclass import dataclass
 from dpsql.notebook.render import format_cell, is_number
 from dpsql.report.tables import Data
 from dpsql.session.result import MissingLibrary

@@ -11,12 +11,12 @@ import math
 import re
 from array import array
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Decimal
 from functools import partial
 from itertools import accumulate, groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dpsql.late_dataclass import dataclass
 from dpsql.notebook.schema_tree import MAX_LINES
 from dpsql.report.tables import (
     BUDGET_COLUMNS,

@@ -5,8 +5,7 @@ It has no table element and no script, because the panel sanitizes its HTML and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from dpsql.late_dataclass import dataclass
 from dpsql.report.tables import NO_MATH, Display, Html, join, measure_width, quote, tag
 
 MAX_LINES = 80

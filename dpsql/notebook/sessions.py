@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date, timedelta
 from decimal import Decimal
 from functools import lru_cache
@@ -24,6 +24,7 @@ from dpsql import __version__
 from dpsql.client.session import RemoteSession
 from dpsql.errors import BindError, Error, PolicyError, did_you_mean
 from dpsql.language.parameter_values import Params
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.base import watch_progress
 from dpsql.notebook import guide
 from dpsql.notebook.completion import ColumnFacts, KnownNames

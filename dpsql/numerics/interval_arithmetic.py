@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -19,6 +18,7 @@ import numpy as np
 from mpmath import libmp
 from numpy.typing import NDArray
 
+from dpsql.late_dataclass import dataclass
 from dpsql.numerics.exact_numbers import Floats, Integers
 
 Raw = Any

@@ -3,8 +3,8 @@
 It shows column names and types, never rows, because a bound that is looked up in the data reveals something about them.
 The bounds that it proposes are public knowledge (an age, a month, a latitude). If neither the source nor the policy has
 types, it proposes them from the rows, and for a CSV file a format from the first lines. Once the owner declares them, no row
-decides them. Values of text files that would be NULL are counted in a sample, or with ``--data`` in all rows. It says whether
-the first records of a text file can be used at all, since no session looks.
+decides them. Values of text files that would be NULL are counted in a sample, or with ``--data`` in all rows. It says
+whether a text file's first records can be used at all, since no session looks.
 
 With ``--data`` it counts exactly the rows that a policy leaves out. These counts are not private, and must not be
 published: a policy chosen by them reveals a little about the data. They show mistakes, such as a bound in another unit
@@ -19,7 +19,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,7 @@ from dpsql.engine.text_sources import (
 )
 from dpsql.errors import LedgerError, PolicyError, did_you_mean, find_nearest
 from dpsql.exact.row_caps import RowCaps
+from dpsql.late_dataclass import dataclass
 from dpsql.ledger.ledger import Ledger
 from dpsql.ledger.state_files import place_ledger
 from dpsql.ledger.terms import Terms
@@ -62,9 +63,8 @@ from dpsql.policy.validate import fold, write_bound
 from dpsql.privacy.accountants import suggest_delta
 from dpsql.privacy.amounts import SYMBOLS
 
-_CAPS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
+_CAPS, _MOST_CAPS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000), 6
 """Caps on the rows of a unit that are compared with the declared one."""
-_MOST_CAPS = 6
 
 
 def count_misfits(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 from dpsql.engine.schemas import TableSchema, read_schemas
 from dpsql.engine.sources import simplify_type
 from dpsql.errors import PolicyError, did_you_mean
+from dpsql.late_dataclass import dataclass
 from dpsql.owner.column_checks import find_kind, find_known_bounds
 from dpsql.policy.model import NameMapping, fold
 from dpsql.policy.tables import ZONED, parse_path

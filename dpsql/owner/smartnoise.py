@@ -12,11 +12,11 @@ import importlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from dpsql.errors import PolicyError, did_you_mean
+from dpsql.late_dataclass import dataclass
 from dpsql.policy.model import Budget, Column, Policy, Table
 from dpsql.policy.tables import TEXT_KINDS
 from dpsql.session.result import MissingLibrary

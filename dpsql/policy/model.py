@@ -28,12 +28,13 @@ import itertools
 import re
 import zoneinfo
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, replace
+from dataclasses import MISSING, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from dpsql.errors import PolicyError
+from dpsql.late_dataclass import dataclass
 from dpsql.numerics.exact_numbers import write_number
 from dpsql.policy import validate
 from dpsql.policy.tables import Column, Format, Hop, Period, Table, parse_dependency

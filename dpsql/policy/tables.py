@@ -15,13 +15,14 @@ import copy
 import datetime
 import re
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass
+from dataclasses import MISSING
 from fractions import Fraction
 from pathlib import Path
 from typing import ClassVar
 
 from dpsql.catalogue.date_units import DATE_UNITS
 from dpsql.errors import PolicyError, find_nearest
+from dpsql.late_dataclass import dataclass
 from dpsql.policy import validate
 from dpsql.policy.toml import Section, assign, declare_field
 from dpsql.policy.validate import OTHER_SCRIPTS, DateBound, Value, fold, settle_text

@@ -14,12 +14,13 @@ import datetime
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Set
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, field, fields
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, TypeVar
 
 from dpsql.errors import PolicyError, Span, did_you_mean
+from dpsql.late_dataclass import dataclass
 
 Keys = tuple[str, ...]
 

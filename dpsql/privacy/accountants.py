@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from fractions import Fraction
 from functools import lru_cache, partial
 from operator import le
 from statistics import NormalDist
 from typing import ClassVar, Self
 
+from dpsql.late_dataclass import dataclass
 from dpsql.numerics.exact_numbers import round_significant, shorten, write_number
 from dpsql.privacy.amounts import OwnRoom, format_percent, say_what_is_left
 from dpsql.privacy.codec import read_record, write_record

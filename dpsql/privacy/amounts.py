@@ -18,10 +18,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
+from dpsql.late_dataclass import dataclass
 from dpsql.numerics.exact_numbers import compute_root, round_significant, write_number
 from dpsql.privacy import conversions
 from dpsql.privacy.events import Event, RoundedGaussian

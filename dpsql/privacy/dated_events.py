@@ -8,10 +8,11 @@ periods, also of later ones; so whoever drops them charges more.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import ClassVar
 
+from dpsql.late_dataclass import dataclass
 from dpsql.privacy.events import Composed, Event, compose_events, require
 from dpsql.privacy.periods import FIRST, LAST, Days, list_segments, say_periods, unite, unite_periods
 

@@ -26,11 +26,12 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
+from dpsql.late_dataclass import dataclass
 from dpsql.numerics.exact_numbers import compute_root, shorten, write_number
 from dpsql.privacy import conversions
 from dpsql.privacy.codec import read_record, write_record

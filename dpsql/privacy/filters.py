@@ -62,10 +62,10 @@ Without delta only pure mechanisms are admitted.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Self
 
+from dpsql.late_dataclass import dataclass
 from dpsql.numerics.exact_numbers import GRID, compute_root, write_number
 from dpsql.privacy import conversions
 from dpsql.privacy.accountants import (

@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import ClassVar
@@ -29,6 +29,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.late_dataclass import dataclass
 from dpsql.numerics.exact_numbers import Floats, round_significant, write_number
 from dpsql.privacy import conversions
 from dpsql.privacy.events import (

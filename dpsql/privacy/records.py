@@ -6,10 +6,11 @@ They are tied to no ledger: a client of a server reads them too.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from fractions import Fraction
 
+from dpsql.late_dataclass import dataclass
 from dpsql.numerics.exact_numbers import DOWN, UP, write_number, write_pair, write_short
 from dpsql.privacy.accountants import MANY, Accountant
 from dpsql.privacy.amounts import OwnRoom, format_percent, say_what_is_left

@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 from statistics import NormalDist
@@ -33,6 +32,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from dpsql.late_dataclass import dataclass
 from dpsql.numerics.exact_numbers import Floats, compute_root
 from dpsql.privacy import conversions
 from dpsql.privacy.events import Event

@@ -12,11 +12,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from fractions import Fraction
 
 from dpsql.errors import BindError, did_you_mean
+from dpsql.late_dataclass import dataclass
 from dpsql.ledger.ledger import Ledger
 from dpsql.ledger.log_file import PUBLISHED, format_now
 from dpsql.numerics.exact_numbers import UP, write_number, write_pair, write_short

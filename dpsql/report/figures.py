@@ -12,11 +12,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from operator import methodcaller
 from typing import TYPE_CHECKING
 
+from dpsql.late_dataclass import dataclass
 from dpsql.numerics.exact_numbers import compute_root, write_number
 from dpsql.privacy import conversions
 from dpsql.privacy.accountants import Accountant, RuleAccountant, Spent

@@ -14,10 +14,11 @@ import json
 import math
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from dpsql.errors import Error
+from dpsql.late_dataclass import dataclass
 from dpsql.ledger.ledger import Ledger
 from dpsql.ledger.state_files import write_private
 from dpsql.policy.model import Policy

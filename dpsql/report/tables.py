@@ -10,7 +10,7 @@ import shutil
 import textwrap
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from functools import cache
 from html import escape
@@ -19,6 +19,7 @@ from itertools import zip_longest
 from string import Template
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dpsql.late_dataclass import dataclass
 from dpsql.privacy.periods import find_first_day, find_place, say_periods
 from dpsql.privacy.records import BudgetState, format_local_time
 

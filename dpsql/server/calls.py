@@ -29,12 +29,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from dpsql.client.wire import READING, Message, WireError, cut_bytes, encode, write_error
 from dpsql.errors import EngineError, Error, Interrupted
+from dpsql.late_dataclass import dataclass
 from dpsql.server.frames import FrameError, fill_left
 from dpsql.server.lapses import RightError
 from dpsql.server.ledger_service import PAYING_CALLS, LedgerService

@@ -6,13 +6,13 @@ SIGHUP reads the files again (:mod:`dpsql.server.serve`).
 from __future__ import annotations
 
 import ssl
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpsql.client.channel import read_authority
 from dpsql.errors import ServerError
+from dpsql.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate

@@ -15,7 +15,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Hashable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from urllib.parse import unquote
 
 from dpsql.client.channel import is_this_machine
 from dpsql.errors import ServerError
+from dpsql.late_dataclass import dataclass
 from dpsql.server.event_log import EventLog
 
 SOCKET_MASK = 0o117

@@ -16,7 +16,6 @@ import subprocess
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,6 +24,7 @@ from typing import Any, TextIO
 from dpsql.client.channel import is_this_machine, read_secret
 from dpsql.client.wire import Message
 from dpsql.errors import ServerError
+from dpsql.late_dataclass import dataclass
 from dpsql.server.certificates import TlsFiles
 from dpsql.server.connections import ListenPlace, log_dropped, open_listener, read_place
 from dpsql.server.event_log import EventLog, name_place

@@ -21,7 +21,7 @@ import time
 from array import array
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from dpsql.client.channel import is_this_machine
 from dpsql.errors import Error, PolicyError
+from dpsql.late_dataclass import dataclass
 from dpsql.ledger.ledger import Ledger
 from dpsql.privacy.records import BudgetState, Entry
 from dpsql.report.data import describe_entry, make_report

@@ -9,9 +9,9 @@ import enum
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dpsql.late_dataclass import dataclass
 from dpsql.policy.model import ServerRules
 
 if TYPE_CHECKING:

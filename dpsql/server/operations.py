@@ -21,7 +21,7 @@ import json
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -46,6 +46,7 @@ from dpsql.client.wire import (
 )
 from dpsql.errors import BindError, Error, Interrupted, PostprocessingError
 from dpsql.language.statements import Statement, parse
+from dpsql.late_dataclass import dataclass
 from dpsql.privacy.codec import write_as, write_record
 from dpsql.privacy.records import BudgetState
 from dpsql.report.data import list_pictures

@@ -14,11 +14,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from dpsql.client.wire import encode, pack_messages, write_error
 from dpsql.errors import Error, Interrupted
+from dpsql.late_dataclass import dataclass
 from dpsql.ledger.store import ReplacedLedgerError
 from dpsql.server.calls import STOP_SECONDS, STOPPED_FREE, AnalystCall, AnswerTimes, WorkerEnded
 from dpsql.server.lapses import MAX_WAITING, Refused, RequestLimits, RequestRate

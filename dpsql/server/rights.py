@@ -13,9 +13,9 @@ not sent.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dpsql.late_dataclass import dataclass
 from dpsql.server.lapses import Lapse, RightError
 
 if TYPE_CHECKING:

@@ -13,13 +13,14 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from dpsql.errors import Error, LedgerError, PolicyError
+from dpsql.late_dataclass import dataclass
 from dpsql.ledger.ledger import Ledger
 from dpsql.ledger.state_files import take_ledger
 from dpsql.ledger.upkeep import forget_before

@@ -17,12 +17,13 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from dpsql.errors import PolicyError, did_you_mean
+from dpsql.late_dataclass import dataclass
 from dpsql.policy.validate import fold
 from dpsql.server.connections import shorten_address
 from dpsql.server.postgres.authentication import Verifier

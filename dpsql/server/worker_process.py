@@ -20,12 +20,12 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from dpsql.client.wire import read_error
 from dpsql.errors import Error, PolicyError
+from dpsql.late_dataclass import dataclass
 from dpsql.policy.model import ServerRules
 from dpsql.server.frames import FrameError, Frames
 from dpsql.server.isolation import MemoryGroups, remove_group

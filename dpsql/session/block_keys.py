@@ -15,7 +15,7 @@ import hashlib
 import re
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import Field, dataclass, field, fields, is_dataclass
+from dataclasses import Field, field, fields, is_dataclass
 from functools import cached_property
 from typing import Any
 
@@ -27,6 +27,7 @@ from dpsql.engine.base import DECLARED, IN_NO_FILE, Engine
 from dpsql.errors import Error
 from dpsql.exact.gate import Forms, Gate
 from dpsql.exact.normal_form import UnresolvedName
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.aggregation import Aggregation
 from dpsql.mechanisms.quantile_tree import KeptTree
 from dpsql.policy.model import Policy, Table, fold

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from typing import Protocol
 
@@ -16,6 +16,7 @@ from dpsql.binding.plan import Plan, PrivateBlock, ProtectedUnit
 from dpsql.binding.selection.declared import Declaration
 from dpsql.catalogue.option_names import CAP_OPTIONS
 from dpsql.errors import BindError, BudgetExceeded, EngineError, Error, Interrupted, PostprocessingError
+from dpsql.late_dataclass import dataclass
 from dpsql.ledger.ledger import Ledger
 from dpsql.mechanisms.base import ErrorBasis, ExpectedError
 from dpsql.mechanisms.contribution_caps import CapSearch

@@ -6,7 +6,6 @@ They are independent of session, engine and ledger, because clients of a server 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from fractions import Fraction
 
 import pyarrow as pa
@@ -21,6 +20,7 @@ from dpsql.errors import (
     PostprocessingError,
     PrivacyError,
 )
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.strategies import StrategyChoice
 from dpsql.numerics.exact_numbers import write_number
 from dpsql.privacy.amounts import SYMBOLS

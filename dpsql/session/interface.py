@@ -10,7 +10,6 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import wraps
 from types import FunctionType
@@ -21,6 +20,7 @@ import pyarrow as pa
 from dpsql.errors import BindError, EngineError, Error
 from dpsql.interrupts import interruptible
 from dpsql.language.parameter_values import Params
+from dpsql.late_dataclass import dataclass
 from dpsql.session.result import DeclaredResult, Result, import_notebook
 
 if TYPE_CHECKING:

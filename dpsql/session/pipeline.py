@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from typing import NoReturn
 
@@ -45,6 +45,7 @@ from dpsql.language.dialect import quote_where_needed
 from dpsql.language.labels import Orders, show_label_types
 from dpsql.language.options import parse_epsilon
 from dpsql.language.statements import Statement
+from dpsql.late_dataclass import dataclass
 from dpsql.ledger.ledger import Ledger, Ticket
 from dpsql.mechanisms.base import Columns, NormalForm, Operator, Prove, Read, Reader, Release, fill_parameters
 from dpsql.mechanisms.subsample.blocks import RegisteredFunction

@@ -12,7 +12,6 @@ import datetime
 import importlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any, overload
 
@@ -21,6 +20,7 @@ import pyarrow.compute as pc
 
 from dpsql.errors import BindError, Error, did_you_mean
 from dpsql.language.labels import Orders, order_labels
+from dpsql.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     import pandas

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import pyarrow as pa
 
@@ -24,6 +24,7 @@ from dpsql.engine.sources import to_arrow
 from dpsql.errors import BindError, Error, PolicyError, Span, did_you_mean
 from dpsql.language.labels import show_label_types
 from dpsql.language.statements import Statement
+from dpsql.late_dataclass import dataclass
 from dpsql.ledger.ledger import Ledger, Ticket
 from dpsql.mechanisms.selection.above_threshold import InteractiveThreshold
 from dpsql.noise.entropy import Entropy

@@ -12,7 +12,7 @@ import json
 import re
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,7 @@ from dpsql.binding.plan import PeriodParts, Plan, PrivateBlock, StrategyVariant
 from dpsql.binding.public.kept_results import FORETOLD
 from dpsql.binding.relations.scanned_periods import MOST_RANGES
 from dpsql.errors import BindError, Error, PostprocessingError
+from dpsql.late_dataclass import dataclass
 from dpsql.ledger.answers import StoredRelease, hash_release
 from dpsql.ledger.ledger import KeptReleases, Ledger
 from dpsql.mechanisms.aggregation import list_groups, unite_releases

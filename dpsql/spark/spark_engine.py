@@ -33,13 +33,14 @@ from dpsql.engine.base import Engine, find_files, hash_lines
 from dpsql.engine.sandbox import TypedColumns, write_empty_query
 from dpsql.engine.sources import name_view
 from dpsql.errors import BindError, PolicyError
+from dpsql.late_dataclass import dataclass
 from dpsql.policy.model import Policy, Table
 from dpsql.spark.spark_values import backquote, spark_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import count
 from typing import NamedTuple
 

@@ -59,7 +59,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import Protocol
@@ -82,6 +82,7 @@ from dpsql.catalogue.date_units import UNIT_OF_NAME
 from dpsql.catalogue.row_names import ROW_ALIASES, ROW_OF_NAME
 from dpsql.errors import BindError
 from dpsql.language.dialect import ROW_OF_CLASS
+from dpsql.late_dataclass import dataclass
 
 LONG = sql_types.BIGINT
 HASH = Type("OTHER", "HASH")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import duckdb
@@ -19,6 +18,7 @@ import dpsql
 from dpsql.binding.plan import Plan
 from dpsql.binding.selection import utility
 from dpsql.binding.values.sql_types import Typed
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.base import SALT
 from dpsql.mechanisms.per_group import Integers
 from dpsql.mechanisms.selection import utility_forms

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.empty_groups import FALSE_GROUPS, find_noise_reach, find_significant
 from dpsql.mechanisms.ordered_noise import OrderedNoise, make_tree
 from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise, Noise

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 import pyarrow as pa
 import pytest
 
 from dpsql.errors import PrivacyError
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.base import ClaimedText, Operator, Read, Release, RowsClaim
 from dpsql.mechanisms.per_group import LaplaceNoise
 from dpsql.noise.entropy import Entropy

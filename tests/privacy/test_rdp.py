@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
 
 import pytest
 
+from dpsql.late_dataclass import dataclass
 from dpsql.privacy.events import Event, PureDP, RoundedGaussian
 from dpsql.privacy.filters import RENYI_ORDERS, Rdp, open_filter
 from tests.support.accountant_contract import ONE, TINY, AccountantContract

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -25,6 +25,7 @@ from dpsql.catalogue.option_names import ARGUMENT_NAMES
 from dpsql.exact.exact_query import Exact, Partial, Weighing
 from dpsql.language.dialect import bind_error, privacy_error, to_sql
 from dpsql.language.options import Call, moment_of, read_word, readers_of, reads
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms import moments
 from dpsql.mechanisms.aggregation import Part
 from dpsql.mechanisms.contribution_caps import ClippedValue

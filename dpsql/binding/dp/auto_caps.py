@@ -15,7 +15,7 @@ The policy's caps are ceilings; without them these are :data:`MOST_ROWS` and :da
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 
@@ -28,6 +28,7 @@ from dpsql.catalogue.option_names import CAP_OPTIONS
 from dpsql.exact.exact_query import UNITS_COLUMN, Exact, PublicGroups, write_group_by, write_secret_order
 from dpsql.language.dialect import bind_error
 from dpsql.language.options import AUTO, Options
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.aggregation import Aggregation
 from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.contribution_caps import SIZE, UNITS, CapLadder, CapSearch, list_caps

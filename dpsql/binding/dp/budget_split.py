@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Protocol
 
@@ -23,6 +22,7 @@ from dpsql.catalogue.aggregate_names import (
 from dpsql.errors import BindError, BudgetExceeded, PrivacyError
 from dpsql.language.dialect import bind_error, privacy_error, span_of, to_sql
 from dpsql.language.options import AUTO, Options
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.per_group import GroupSelector
 from dpsql.mechanisms.renyi_selection import make_group_selector
 from dpsql.numerics.exact_numbers import round_significant, write_number

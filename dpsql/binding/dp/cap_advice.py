@@ -7,10 +7,11 @@ would cost rows, and how many such units there are is left to the analyst and th
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dpsql.binding.relations.unit_rows import name_unit
 from dpsql.exact.exact_query import Exact
+from dpsql.late_dataclass import dataclass
 
 COSTLY = 2
 """The factor of noise from which on the footer names the change, too."""

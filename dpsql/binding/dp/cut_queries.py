@@ -8,7 +8,6 @@ on no data: :func:`list_cuts`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 from sqlglot import exp
@@ -18,6 +17,7 @@ from dpsql.binding.values.sql_types import Typed
 from dpsql.errors import BindError
 from dpsql.exact.exact_query import Exact, write_group_by
 from dpsql.language.options import Options
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.contribution_caps import ClippedValue, CutNumber, CutReport
 from dpsql.mechanisms.per_group import LaplaceNoise
 from dpsql.privacy.amounts import Amount

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from itertools import pairwise
 
@@ -43,6 +43,7 @@ from dpsql.errors import Error
 from dpsql.exact.exact_query import GroupKey, PublicGroups
 from dpsql.language.dialect import table_named, to_sql
 from dpsql.language.options import Options
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.aggregation import Aggregation
 from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.marginals import SET_COLUMN, Marginal, Marginals, Residual, find_shares, list_closure

@@ -10,7 +10,7 @@ import contextlib
 import decimal
 import math
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 from sqlglot import exp
@@ -36,6 +36,7 @@ from dpsql.exact.exact_query import Partial, Weighing, write_group_by
 from dpsql.language.dialect import NAMED, bind_error, privacy_error, to_sql
 from dpsql.language.options import Call, call_of, read_epsilon
 from dpsql.language.parameters import make_literal
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.histograms import DistinctCount, DistinctSum, bound_distinct_sum
 from dpsql.mechanisms.moments import Axis, Count, Mean, Output, Pair, Sum, Variance
 from dpsql.mechanisms.per_group import LaplaceNoise, Statistic

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 
@@ -33,6 +33,7 @@ from dpsql.errors import BindError, Error, PrivacyError
 from dpsql.exact.exact_query import Exact
 from dpsql.language.dialect import span_of
 from dpsql.language.options import Options
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.base import ErrorBasis
 from dpsql.mechanisms.moments import MEAN_ROWS, Count, Output, Sum
 from dpsql.mechanisms.per_group import (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from functools import partial
 from typing import ClassVar
@@ -48,6 +48,7 @@ from dpsql.language.dialect import (
     to_sql,
 )
 from dpsql.language.options import Call, Options, call_of, refuse_equals
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.aggregation import Aggregation, Part, Together
 from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.contribution_caps import CUT_SHARE

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from itertools import product
@@ -26,6 +26,7 @@ from dpsql.binding.plan import StrategyVariant
 from dpsql.binding.public.window_sums import OrderedRelease, Uses, WindowFinder, find_uses
 from dpsql.binding.relations.catalog import Binder
 from dpsql.language.options import AUTO, Options
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.aggregation import Aggregation, Together
 from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.moments import Count, Sum

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -25,6 +25,7 @@ from dpsql.binding.dp.public_groups import (
 )
 from dpsql.errors import Error
 from dpsql.language.dialect import to_sql
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.aggregation import Group, list_groups
 
 _START = "dpsql_start"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 
 from sqlglot import exp
@@ -29,6 +29,7 @@ from dpsql.exact.exact_query import GroupKey, PublicGroups
 from dpsql.language.advice import nearest_aggregate
 from dpsql.language.dialect import bind_error, privacy_error, quote_where_needed, table_named, to_sql
 from dpsql.language.options import Call, Options, call_of
+from dpsql.late_dataclass import dataclass
 
 _AGGREGATES = names_of("DP")
 

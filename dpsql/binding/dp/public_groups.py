@@ -23,7 +23,7 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 
 from sqlglot import exp
@@ -39,6 +39,7 @@ from dpsql.errors import Error, PrivacyError
 from dpsql.exact.exact_query import GroupKey, PublicGroups
 from dpsql.language.dialect import expression_of, join_word, to_sql
 from dpsql.language.parameters import make_literal
+from dpsql.late_dataclass import dataclass
 from dpsql.privacy.periods import intersect
 
 MAX_RANGE_GROUPS = 1_000

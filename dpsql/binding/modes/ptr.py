@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from functools import partial
 from typing import Any, Protocol
@@ -27,6 +27,7 @@ from dpsql.exact.exact_query import write_bounded_rows
 from dpsql.exact.row_caps import RowCaps
 from dpsql.language import options as opt
 from dpsql.language.dialect import bind_error, privacy_error, span_of, to_sql
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise
 from dpsql.mechanisms.ptr import iqr_scale, ptr_statistics, trimmed
 from dpsql.mechanisms.ptr.stability_test import (

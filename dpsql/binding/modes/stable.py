@@ -12,7 +12,6 @@ clauses above it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
@@ -27,6 +26,7 @@ from dpsql.binding.values import fixed_point as grids
 from dpsql.catalogue.aggregate_names import names_of
 from dpsql.language import options as opt
 from dpsql.language.dialect import bind_error, privacy_error, to_sql
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.aggregation import Together
 from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.inverse_sensitivity import (

@@ -12,7 +12,7 @@ row, any n is free once the block is paid, and for the model's own number the ro
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import cast
 
@@ -34,6 +34,7 @@ from dpsql.language.dialect import bind_error, expression_of, privacy_error, spa
 from dpsql.language.options import call_of
 from dpsql.language.parameter_values import Params
 from dpsql.language.statements import MAX_SYNTHETIC_ROWS, SYNTHETIC_USAGE, Statement, parse
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.per_group import Noise
 from dpsql.mechanisms.synthetic.models import list_marginals
 from dpsql.mechanisms.synthetic.rounds import TOTAL, WEIGHT, SyntheticRows

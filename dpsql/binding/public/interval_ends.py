@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 from fractions import Fraction
 
 from sqlglot import exp
+
+from dpsql.late_dataclass import dataclass
 
 _DOUBLE = exp.DataType.build("DOUBLE", dialect="duckdb")
 _INTEGERS = frozenset(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 
 from sqlglot import exp
@@ -28,6 +28,7 @@ from dpsql.binding.public.traced_columns import PublicColumns
 from dpsql.binding.relations.own_names import MakeName
 from dpsql.binding.relations.relation import column, fold
 from dpsql.language.dialect import bind_error
+from dpsql.late_dataclass import dataclass
 
 
 def write_json_report(name: str, confidence: float) -> exp.Expr:

@@ -9,12 +9,12 @@ ends are also columns, ``n__low`` and ``n__high``, for statements that name them
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
 from sqlglot import exp
 
 from dpsql.binding.relations.relation import column, fold
 from dpsql.language.dialect import table_named
+from dpsql.late_dataclass import dataclass
 
 _CTE = "dpsql_kept_as_"
 FORETOLD = "dpsql_foretold_"

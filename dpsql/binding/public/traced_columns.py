@@ -13,7 +13,7 @@ its sides, a list those of its items.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, cast
@@ -22,6 +22,7 @@ from sqlglot import exp
 
 from dpsql.binding.public.interval_ends import ColumnEnds, find_bin_ends, is_exact, list_leaves
 from dpsql.binding.relations.relation import fold
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.window_widths import WINDOW_ERROR
 
 TracedTerm = tuple[str, str, float]

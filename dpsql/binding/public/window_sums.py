@@ -13,7 +13,7 @@ in the window's order, from a relation that is made with the release.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from functools import cached_property
 
@@ -24,6 +24,7 @@ from dpsql.binding.public.traced_columns import FIRST, LAST, PublicColumns, Rele
 from dpsql.binding.relations.own_names import MakeName
 from dpsql.binding.relations.relation import column, fold
 from dpsql.language.dialect import table_named
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.window_widths import WIDTHS_COLUMN, WindowSum, WindowWidths
 
 _CUTS = (*FIRST, *LAST)

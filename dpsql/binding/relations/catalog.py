@@ -10,7 +10,7 @@ import datetime
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from typing import Any
 from weakref import WeakValueDictionary
@@ -54,6 +54,7 @@ from dpsql.engine.base import Engine
 from dpsql.errors import BindError, EngineError, Error, PolicyError, Span, did_you_mean
 from dpsql.language.dialect import is_not_null, privacy_error, span_of, to_sql
 from dpsql.language.labels import name_label_type
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.consistency import Consistent
 from dpsql.mechanisms.empty_groups import RangedGroups

@@ -7,7 +7,7 @@ if some of them read the rows separately.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 
 from sqlglot import exp
@@ -48,6 +48,7 @@ from dpsql.binding.values.total_expressions import make_condition, make_total
 from dpsql.catalogue.aggregate_names import AGGREGATE_OF_NAME, names_of
 from dpsql.language.dialect import bind_error, privacy_error, to_sql
 from dpsql.language.options import Call, call_of
+from dpsql.late_dataclass import dataclass
 
 
 def bound_rows(bound: From) -> Bounds:

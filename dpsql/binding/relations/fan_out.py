@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -37,6 +37,7 @@ from dpsql.binding.values.sql_types import Typed
 from dpsql.catalogue.row_names import STRICT_CALLS
 from dpsql.errors import BindError, PrivacyError
 from dpsql.language.dialect import expression_of, join_word, parse_select, privacy_error, to_sql
+from dpsql.late_dataclass import dataclass
 from dpsql.policy.model import Table
 
 DEFAULT_MAX_FAN_OUT = 10_000

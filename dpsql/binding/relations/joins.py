@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -52,6 +52,7 @@ from dpsql.language.dialect import (
     quote_where_needed,
     to_sql,
 )
+from dpsql.late_dataclass import dataclass
 
 _OUTER = ("LEFT", "RIGHT", "FULL")
 _INEQUALITIES = (exp.GT, exp.GTE, exp.LT, exp.LTE)

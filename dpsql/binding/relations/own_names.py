@@ -8,13 +8,14 @@ table, which a star may include.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from sqlglot import exp
 
 from dpsql.binding.public.kept_results import KeptResult
 from dpsql.binding.relations.relation import fold
 from dpsql.catalogue.aggregate_names import MODES
+from dpsql.late_dataclass import dataclass
 
 MakeName = Callable[[str], str]
 """Returns an unused name of a kind."""

@@ -14,7 +14,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 
 from sqlglot import exp
@@ -26,6 +26,7 @@ from dpsql.errors import BindError, Span
 from dpsql.exact.normal_form import strip_values
 from dpsql.language.dialect import bind_error, parse_fragment, privacy_error, to_sql
 from dpsql.language.tokens import MAX_INTEGER
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.base import SHARED_PREFIX
 
 MAX_WRITTEN_SIZE = 250_000

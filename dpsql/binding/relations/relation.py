@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from sqlglot import exp
 
@@ -17,6 +17,7 @@ from dpsql.binding.values.sql_types import Type, Typed
 from dpsql.errors import BindError, did_you_mean
 from dpsql.language.dialect import bind_error, quote_where_needed, to_sql
 from dpsql.language.options import Options
+from dpsql.late_dataclass import dataclass
 from dpsql.policy.model import Table
 from dpsql.policy.tables import Period
 from dpsql.policy.validate import fold as fold

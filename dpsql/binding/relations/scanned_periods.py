@@ -14,13 +14,13 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from sqlglot import exp
 
 from dpsql.binding.public_statement import from_items
 from dpsql.language.dialect import ModeClause, bind_error, join_word
 from dpsql.language.options import is_private_call, mode_of, read_periods
+from dpsql.late_dataclass import dataclass
 from dpsql.policy.model import Policy, Table, fold
 from dpsql.privacy.periods import (
     FIRST,

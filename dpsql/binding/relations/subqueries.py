@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from itertools import chain
 
@@ -52,6 +52,7 @@ from dpsql.language.dialect import (
     to_sql,
 )
 from dpsql.language.options import mode_of
+from dpsql.late_dataclass import dataclass
 
 ONCE = "dpsql_once"
 """Marks a query whose copies are to be bound once."""

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from copy import copy, deepcopy
-from dataclasses import dataclass
 from functools import cache
 
 from sqlglot import exp
@@ -33,6 +32,7 @@ from dpsql.errors import PrivacyError
 from dpsql.exact.row_caps import RowCaps
 from dpsql.language.dialect import MOVING_CLASSES, expression_of, join_word, to_sql
 from dpsql.language.options import Options, call_of, is_private_call, mode_of
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.base import SALT
 
 GROWING = (

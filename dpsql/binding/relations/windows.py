@@ -9,7 +9,7 @@ other units' rows are refused.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 
 from sqlglot import exp
@@ -53,6 +53,7 @@ from dpsql.language.dialect import (
     to_sql,
 )
 from dpsql.language.statements import PIVOT_HINT
+from dpsql.late_dataclass import dataclass
 
 
 def refuse_samples(node: exp.Expr) -> None:

@@ -18,7 +18,7 @@ types that numpy compares as the engine does.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -38,6 +38,7 @@ from dpsql.exact.candidate_statistics import (
     write_threshold_bins,
 )
 from dpsql.language.dialect import to_sql
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.fast.candidate_scores import (
     CANDIDATE_BASE,
     CANDIDATE_PLACE,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 
 from sqlglot import exp
@@ -27,6 +27,7 @@ from dpsql.exact.exact_query import write_bounded_rows
 from dpsql.exact.row_caps import RowCaps
 from dpsql.language import options as opt
 from dpsql.language.dialect import bind_error, privacy_error, span_of, table_named, to_sql
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_SENSITIVITY, CandidateScores
 from dpsql.mechanisms.selection.above_threshold import AboveThreshold, ThresholdNoise, share_epsilon

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 
 from sqlglot import exp
@@ -24,6 +24,7 @@ from dpsql.exact.row_caps import RowCaps
 from dpsql.language import options as opt
 from dpsql.language.dialect import bind_error, privacy_error, span_of, table_named
 from dpsql.language.statements import Statement
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_PLACE
 from dpsql.mechanisms.selection.above_threshold import (
     InteractiveThreshold,

@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from itertools import combinations
 
@@ -42,6 +42,7 @@ from dpsql.errors import PrivacyError, Span
 from dpsql.exact.candidate_statistics import CANDIDATE, ROWS, Bare, CandidateStatistic, Weight
 from dpsql.language.dialect import bind_error, privacy_error, span_of, to_sql
 from dpsql.language.options import Call, call_of, read_pair
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_THRESHOLD
 from dpsql.mechanisms.selection.utility_forms import (
     Absolute,

@@ -14,7 +14,7 @@ It is apart from the block that combines the results, with which it would be lon
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from sqlglot import exp
 
@@ -52,6 +52,7 @@ from dpsql.language.dialect import (
 )
 from dpsql.language.labels import show_label_types
 from dpsql.language.options import call_of
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.subsample.blocks import BlockRows
 
 BLOCK = "dpsql_block"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import typing
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from functools import partial
 
@@ -32,6 +32,7 @@ from dpsql.errors import BindError, Error, PolicyError, PrivacyError
 from dpsql.language import options as opt
 from dpsql.language.dialect import bind_error, privacy_error, span_of, table_named, to_sql
 from dpsql.language.options import Options
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.base import SALT, Operator
 from dpsql.mechanisms.order_statistics import GeometricGrid, read_cells
 from dpsql.mechanisms.per_group import LaplaceNoise

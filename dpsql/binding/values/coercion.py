@@ -13,7 +13,7 @@ import math
 import re
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import reduce
 from typing import TypeVar
@@ -47,6 +47,7 @@ from dpsql.catalogue.row_names import MAP_WORDS
 from dpsql.errors import BindError, clip, did_you_mean
 from dpsql.language.dialect import bind_error, is_not_null, privacy_error, to_sql
 from dpsql.language.options import moment_of
+from dpsql.late_dataclass import dataclass
 from dpsql.policy.validate import DateBound
 
 Bind = Callable[[exp.Expr], Typed]

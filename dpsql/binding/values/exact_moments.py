@@ -14,13 +14,13 @@ errors are relative to the block's spread, however far from zero that is.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
 from dpsql.binding.values.sql_types import NARROW_INTEGERS, Bounds, Typed
 from dpsql.catalogue.aggregate_names import FORMULAS
 from dpsql.language.dialect import to_sql
+from dpsql.late_dataclass import dataclass
 
 GRID_BITS = 38
 """Half of the distance between the bounds is between 2^38 and 2^39 steps."""

@@ -19,7 +19,7 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 from sqlglot import exp
@@ -45,6 +45,7 @@ from dpsql.binding.values.temporal import write_epoch
 from dpsql.catalogue.aggregate_names import AGGREGATE_OF_NAME
 from dpsql.errors import BindError, PolicyError
 from dpsql.language.dialect import expression_of, privacy_error, to_sql
+from dpsql.late_dataclass import dataclass
 from dpsql.policy.validate import DateBound
 
 DAY = 86_400

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 
@@ -90,6 +90,7 @@ from dpsql.language.dialect import (
     privacy_error,
     restore_logarithm,
 )
+from dpsql.late_dataclass import dataclass
 
 _ITEMS = ("BOOLEAN", "INTEGER", "DECIMAL", "DOUBLE", "TEXT", "DATE", "TIME", "TIMESTAMP", "UUID")
 _OVERHEAD = 16

@@ -12,13 +12,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from functools import lru_cache, reduce
 from typing import Literal
 
 from sqlglot import exp
 
+from dpsql.late_dataclass import dataclass
 from dpsql.numerics.interval_arithmetic import Enclosure, round_outward
 from dpsql.privacy.periods import Days
 

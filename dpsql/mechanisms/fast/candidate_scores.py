@@ -23,7 +23,6 @@ and heads there are kept with the exact ratio (:func:`~dpsql.noise.selection.fin
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, reduce
 
@@ -31,6 +30,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.base import ClaimedText, PublicClaim, Reader, RowsClaim
 from dpsql.mechanisms.fast import FastRoute
 from dpsql.mechanisms.fast.column_counts import (

@@ -17,13 +17,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.base import Claim, ClaimedText, Read, Reader
 from dpsql.mechanisms.fast import FastRoute
 from dpsql.noise.entropy import Entropy

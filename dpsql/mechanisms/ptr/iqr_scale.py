@@ -18,7 +18,6 @@ a base near 1 + 1 / ln n.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from fractions import Fraction
 from functools import cached_property
@@ -26,6 +25,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.ptr.stability_test import Neighbours, Ordered
 
 LOG_GRID = 1024

@@ -34,12 +34,12 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
 import pyarrow as pa
 
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.aggregation import Group, list_groups
 from dpsql.mechanisms.base import ClaimedText, Read, RouteClaim, RowsClaim, add_salt
 from dpsql.mechanisms.order_statistics import (

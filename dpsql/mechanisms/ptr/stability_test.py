@@ -25,7 +25,6 @@ import math
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 from statistics import NormalDist
@@ -36,6 +35,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpsql.catalogue.option_names import ARGUMENT_NAMES
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.aggregation import Group, list_groups
 from dpsql.mechanisms.base import ClaimedText, Operator, PublicClaim, Read, Release, RowsClaim
 from dpsql.mechanisms.per_group import GaussianNoise, GroupSelector, compute_keep_probabilities

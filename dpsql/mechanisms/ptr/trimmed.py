@@ -33,7 +33,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
@@ -41,6 +40,7 @@ from typing import Any, NamedTuple, TypeAlias
 import pyarrow as pa
 
 from dpsql.catalogue.aggregate_names import AGGREGATES
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.aggregation import Group, list_groups
 from dpsql.mechanisms.base import ClaimedText, Read, RowsClaim, add_salt
 from dpsql.mechanisms.order_statistics import list_identifiers

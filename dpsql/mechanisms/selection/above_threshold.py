@@ -32,7 +32,7 @@ import math
 import os
 import threading
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from functools import cached_property
 from statistics import NormalDist
@@ -41,6 +41,7 @@ from typing import NoReturn
 import numpy as np
 import pyarrow as pa
 
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms import base
 from dpsql.mechanisms.fast.candidate_scores import (
     CANDIDATE_PLACE,

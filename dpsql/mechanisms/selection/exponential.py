@@ -29,13 +29,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.aggregation import Answered, Group, Part
 from dpsql.mechanisms.base import ClaimedText, ErrorBasis, ExpectedError, Read, Release, RowsClaim, add_salt
 from dpsql.mechanisms.fast.candidate_scores import CandidatePruning, CandidateScores, PrunedCandidates

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.late_dataclass import dataclass
 from dpsql.noise.selection import FEW_CANDIDATES, CandidateGaps, compute_reach, measure_gaps
 from dpsql.numerics.exact_numbers import (
     SAFE,

@@ -18,12 +18,13 @@ statistics of a set without such a pair, and the movement is the greatest over t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from itertools import combinations
 
 import numpy as np
 
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.base import ScoresClaim
 from dpsql.numerics.exact_numbers import Integers, add_integers, multiply_integers, to_integers
 

@@ -20,7 +20,7 @@ import types
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal
 
 import numpy as np
@@ -28,6 +28,7 @@ import pyarrow as pa
 
 from dpsql.errors import EngineError
 from dpsql.interrupts import run_breakable
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms import base
 from dpsql.mechanisms.order_statistics import read_cells
 from dpsql.noise.entropy import Entropy

@@ -43,7 +43,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from statistics import NormalDist
@@ -53,6 +53,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpsql.catalogue.option_names import NUMERIC_COMBINERS
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms import base
 from dpsql.mechanisms.base import SALT, ClaimedText, Read, Release, bind_parameters
 from dpsql.mechanisms.moments import Estimate

@@ -16,7 +16,6 @@ import math
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeAlias
 
@@ -24,6 +23,7 @@ import mpmath
 import numpy as np
 import pyarrow as pa
 
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.base import ClaimedText, Read, Release
 from dpsql.mechanisms.moments import Estimate
 from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise

@@ -15,7 +15,6 @@ import math
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate, combinations
@@ -23,6 +22,8 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from dpsql.late_dataclass import dataclass
 
 MarginalColumns = tuple[int, ...]
 """Indices of columns, ascending: a marginal over these."""

@@ -17,7 +17,6 @@ import secrets
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
@@ -40,6 +39,7 @@ from dpsql.client.wire import (
     write_params,
 )
 from dpsql.errors import BindError, Error, ParseError, PrivacyError
+from dpsql.late_dataclass import dataclass
 from dpsql.policy.model import Policy
 from dpsql.server.calls import AnalystCall
 from dpsql.server.flight_sql.messages import make_message, pack_message, read_message, unpack_message

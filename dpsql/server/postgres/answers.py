@@ -17,7 +17,7 @@ import struct
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -37,6 +37,7 @@ from dpsql.language.postgres import (
     suggest_types,
 )
 from dpsql.language.statements import Statement, parse
+from dpsql.late_dataclass import dataclass
 from dpsql.server.postgres import types
 from dpsql.server.postgres.catalog import Catalogue, open_finisher
 from dpsql.server.postgres.commands import ClientSettings, Done, run_command

@@ -15,7 +15,8 @@ import binascii
 import hashlib
 import hmac
 import secrets
-from dataclasses import dataclass
+
+from dpsql.late_dataclass import dataclass
 
 MECHANISM = "SCRAM-SHA-256"
 MECHANISM_BOUND = "SCRAM-SHA-256-PLUS"

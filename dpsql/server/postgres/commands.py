@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from dpsql.catalogue.option_names import INTERVALS
 from dpsql.errors import BindError, Error, PrivacyError
+from dpsql.late_dataclass import dataclass
 
 SERVER_VERSION = "15.0"
 """The version of PostgreSQL whose catalogue queries are understood."""

@@ -20,13 +20,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from dpsql.client.wire import Message, WireError, encode, get_field, read_error, unpack_messages
 from dpsql.errors import Error, ServerError
+from dpsql.late_dataclass import dataclass
 from dpsql.server.certificates import Tls
 from dpsql.server.connections import (
     LOGIN_SECONDS,

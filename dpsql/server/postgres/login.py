@@ -10,8 +10,8 @@ import secrets
 import ssl
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from dpsql.late_dataclass import dataclass
 from dpsql.policy.validate import fold
 from dpsql.server.connections import shorten_address
 from dpsql.server.event_log import EventLog

@@ -14,10 +14,10 @@ import struct
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 from dpsql import errors
 from dpsql.errors import Error
+from dpsql.late_dataclass import dataclass
 from dpsql.server.lapses import Lapse, RightError
 
 SSL_REQUEST, GSS_REQUEST, CANCEL_REQUEST = 80877103, 80877104, 80877102

@@ -18,7 +18,6 @@ import re
 import struct
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ import pyarrow as pa
 
 from dpsql.errors import BindError
 from dpsql.language.parameter_values import drop_zone
+from dpsql.late_dataclass import dataclass
 from dpsql.server.postgres.messages import ResultField
 
 BOOL, BYTEA, INT8, INT2, INT4, TEXT, OID, JSON, FLOAT4, FLOAT8 = 16, 17, 20, 21, 23, 25, 26, 114, 700, 701
