@@ -11,7 +11,9 @@ list of functions.
 
 from __future__ import annotations
 
+import functools
 import itertools
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Literal
@@ -94,6 +96,9 @@ _TEMPLATES = {
     "regexp_split_to_table": "unnest(regexp_split_to_array(_1, _2))",
     "_pg_expandarray": "CAST(NULL AS STRUCT(x BIGINT, n BIGINT))",
 }
+_SCHEMA = r"^.*[.]"
+_VERBS = frozenset({"SELECT", "INSERT", "UPDATE", "DELETE"})
+"""Words that PostgreSQL takes for names after AS and a dot."""
 _ALL_ARGUMENTS = frozenset({"json_build_object", "jsonb_build_object"})
 _NAMES_OF = {
     "REGCLASS": "(SELECT max(dpsql_c.relname) FROM pg_class AS dpsql_c WHERE dpsql_c.oid = _1)",
@@ -182,6 +187,7 @@ def write_catalog_query(
     tree = exp.Paren(this=tree)  # so that each node can be replaced
     read = _name_relations(tree, relations)
     _drop_collations(tree)
+    _number_groups(tree)
     _write_operators(tree)
     _write_calls(tree, facts)
     _write_casts(tree)
@@ -198,6 +204,8 @@ def _parse(text: str) -> exp.Expr:
     for schema, dot in itertools.pairwise(tokens):
         if schema.text.lower() == "pg_catalog" and dot.text == ".":
             signs[schema.start : dot.end + 1] = " " * (dot.end + 1 - schema.start)
+        if schema.text.upper() in ("AS", ".") and dot.text.upper() in _VERBS:  # a name here
+            signs[dot.start], signs[dot.end] = f'"{signs[dot.start]}', f'{signs[dot.end]}"'
     for word, opening, closing in zip(tokens, tokens[1:], tokens[2:], strict=False):
         if opening.text + closing.text == "[]" and word.text.lower().startswith(("reg", "oid", "name")):
             plain = "int" if word.text.lower() == "oid" else "text"
@@ -290,6 +298,17 @@ def _drop_collations(tree: exp.Expr) -> None:
         select.set("locks", None)
 
 
+def _number_groups(tree: exp.Expr) -> None:
+    """Group by the position of an output whose name is a relation's, too: DuckDB would group by the relation's rows."""
+    for select in tree.find_all(exp.Select):
+        group, outputs = select.args.get("group"), [item.alias for item in select.expressions]
+        sources = [select.args.get("from_"), *select.args.get("joins", ())]
+        relations = {source.this.alias_or_name for source in sources if source is not None}
+        for item in list(group.expressions) if group is not None else ():
+            if isinstance(item, exp.Column) and not item.table and item.name in relations & {*outputs}:
+                item.replace(exp.Literal.number(outputs.index(item.name) + 1))
+
+
 _FUNCTION_COLUMNS = ("typinput", "typoutput", "typreceive", "typsend")
 
 
@@ -333,6 +352,8 @@ def _name_call(node: exp.Expr) -> str:
 
 def _write_calls(tree: exp.Expr, facts: SessionFacts) -> None:
     """Replace functions about the session and the catalogue by constants and look-ups, innermost first."""
+    for node in list(tree.find_all(exp.Format)):
+        node.replace(_write_format(node))
     calls = list(tree.find_all(exp.Anonymous, *_KEYWORDS))
     for node in reversed(calls):
         name = _name_call(node)
@@ -358,6 +379,21 @@ def _write_calls(tree: exp.Expr, facts: SessionFacts) -> None:
     for dot in list(tree.find_all(exp.Dot)):
         if isinstance(dot.this, exp.Identifier) and isinstance(dot.expression, exp.Func):
             dot.replace(dot.expression)
+
+
+def _write_format(node: exp.Expr) -> exp.Expr:
+    """Translate ``format('%I.%s', a, b)``; names need no quotes here."""
+    given = list(node.expressions)
+    parts = re.split(r"%([sIL%])", node.name)
+    signs = parts[1::2]
+    if not (isinstance(node.this, exp.Literal) and len([s for s in signs if s != "%"]) == len(given)):
+        raise BindError("format takes a literal, and as many values as it has signs.")
+    made: list[exp.Expr] = [exp.Literal.string(parts[0])]
+    for sign, rest in zip(signs, parts[2::2], strict=True):
+        value = exp.Literal.string("%") if sign == "%" else exp.cast(given.pop(0).copy(), "text")
+        made += [_fill_template(_TEMPLATES["quote_literal"], [value]) if sign == "L" else value]
+        made += [exp.Literal.string(rest)] if rest else []
+    return exp.Paren(this=functools.reduce(lambda a, b: exp.DPipe(this=a, expression=b), made))
 
 
 def _put_row(table: exp.Expr, value: exp.Expr, name: str) -> None:
@@ -433,6 +469,11 @@ def _write_registered(node: exp.Cast, kind: str) -> exp.Expr:
         return exp.Literal.string(inside.name.removeprefix("pg_catalog."))
     if text:
         inside = exp.cast(inside.copy(), "BIGINT", dialect="duckdb")
+    elif kind in _NUMBERS_OF and isinstance(inside, exp.DPipe | exp.Concat):  # a name that is put together
+        last = exp.Anonymous(
+            this="regexp_replace", expressions=[inside.copy(), *map(exp.Literal.string, (_SCHEMA, ""))]
+        )
+        inside = _fill_template(_TEMPLATES[_NUMBERS_OF[kind]], [last])
     parent = node.parent
     joined = isinstance(parent, exp.DPipe | exp.Dot)
     compared = isinstance(parent, exp.Binary | exp.In | exp.Paren | exp.Any) and not joined

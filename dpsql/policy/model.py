@@ -27,7 +27,7 @@ import hashlib
 import itertools
 import re
 import zoneinfo
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, field, replace
 from fractions import Fraction
 from pathlib import Path
@@ -112,11 +112,13 @@ class IdentityProvider(Section):
         audience: the name of this server there. A token for another audience is refused.
         claim: the claim that has the analyst's name. Choose one that the provider guarantees to be unique and that people can't
             change themselves.
+        groups: the claim that lists a person's groups. A person without a share asks as the first group that has one.
     """
 
     issuer: str = declare_field(settle_issuer, MISSING, start='issuer = "https://login.example.org"')
     audience: str = declare_field(validate.settle_text, MISSING, start='audience = "dpsql"')
     claim: str = declare_field(validate.settle_text, "sub")
+    groups: str | None = declare_field(validate.settle_text)
 
 
 @dataclass(frozen=True)
@@ -309,6 +311,7 @@ class Analyst(Section):
     """One analyst's share of the budget, in its currency; without delta, the analyst may use the whole delta.
 
     ``releases``: whether the analyst may create, refresh and drop releases, which all analysts read.
+    ``group``: whether the name is one of the identity provider's groups, whose members have this share together.
     """
 
     epsilon: Fraction | None = declare_field(validate.settle_positive)
@@ -316,6 +319,7 @@ class Analyst(Section):
     mu: Fraction | None = declare_field(validate.settle_positive)
     rho: Fraction | None = declare_field(validate.settle_positive)
     releases: bool = declare_field(validate.settle_flag, False)
+    group: bool = declare_field(validate.settle_flag, False)
 
     @property
     def amounts(self) -> dict[str, Any]:
@@ -526,6 +530,16 @@ class Policy(Section):
         """Return an analyst's name as the policy writes it, given any case; None for analysts without a share."""
         return next((known for known in self.analysts if fold(known) == fold(name)), None)
 
+    def find_members_share(self, person: str, groups: Sequence[str]) -> str | None:
+        """Return whose share a person of the identity provider uses: their own, or that of the first group with one.
+
+        A person's name never stands for a group, nor a group's for a person, since the provider may name both alike.
+        """
+        known = self.find_analyst(person)
+        if known is not None and not self.analysts[known].group:
+            return person
+        return next((name for name, one in self.analysts.items() if one.group and name in groups), None)
+
     def for_analyst(self, name: str | None) -> Policy:
         """Return the policy that one analyst may read: without sources, other analysts, or server settings other than times."""
         tables = {key: replace(table, source=None, format=None) for key, table in self.tables.items()}
@@ -555,6 +569,7 @@ class Policy(Section):
         said["analysts"] = {name: analyst.collect() for name, analyst in self.analysts.items()}
         for analyst in () if described else said["analysts"].values():
             analyst.pop("releases", None)
+            analyst.pop("group", None)
         return said
 
     def dump(self, path: str | Path) -> None:

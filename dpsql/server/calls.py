@@ -47,6 +47,8 @@ MAX_LEAD = 0.025
 """Most seconds between a statement's entry in the ledger and its reply."""
 LEAD_SHARE = 0.1
 """The greatest lead, as a share of the grid's first time."""
+OWN_WORK = 8
+"""How many times longer other load may make a statement until the rest doesn't count as its own."""
 
 
 @dataclass(frozen=True)
@@ -65,10 +67,9 @@ class AnswerTimes:
         """Seconds from writing the ledger to the reply."""
         return min(MAX_LEAD, LEAD_SHARE * self.times[0]) if self.times else 0.0
 
-    @property
-    def last(self) -> float:
-        """The last time in the policy; a statement that takes longer is an overrun."""
-        return self.times[-1] if self.times else math.inf
+    def skip(self, count: int) -> AnswerTimes:
+        """Return the grid without its first times; the last one stays."""
+        return AnswerTimes(self.times[min(count, len(self.times) - 1) :]) if self.times else self
 
     def find_next(self, elapsed: float) -> float:
         """Return the first time of the grid at or after ``elapsed``; without a grid, ``elapsed``.
@@ -92,7 +93,7 @@ class AnswerClock:
     """The times at which steps of one call become visible, as :func:`time.monotonic` measures them."""
 
     def __init__(self, grid: AnswerTimes, start: float | None = None) -> None:
-        self._grid = grid
+        self.grid = grid
         self.start = time.monotonic() if start is None else start
         self.began = self.start
         """When the worker began the statement; the time before that in the analyst's queue is no overrun."""
@@ -103,8 +104,8 @@ class AnswerClock:
         """Whether private data were read since the last public time."""
         self.waited: float | None = None
         """The time of the reply, after a step before it has waited."""
-        self.overruns = 0
-        """The number of statements that took longer than the grid's last time, and not because of other load."""
+        self.took: list[float] = []
+        """The seconds of each statement that count, from :meth:`_measure`."""
         self._ready: float | None = None
         """The time of the reply of a statement that is answered but not in the ledger yet."""
         self._given_up = threading.Event()
@@ -112,7 +113,7 @@ class AnswerClock:
     @property
     def has_times(self) -> bool:
         """Whether replies wait; otherwise they leave when they are ready."""
-        return bool(self._grid.times)
+        return bool(self.grid.times)
 
     def give_up(self) -> None:
         """Stop all waiting: the server ends, and no reply leaves."""
@@ -131,39 +132,41 @@ class AnswerClock:
         self.began = time.monotonic()
 
     def _measure(self, now: float) -> float:
-        """Return the seconds that a statement would have taken on a machine without other load, as an estimate.
+        """Return a statement's seconds, but at most :data:`OWN_WORK` times those without other load, as an estimate.
 
-        While private data are read, the worker's threads run or wait for a processor. Their share of waiting is left out.
+        While private data are read, the worker's threads run or wait for a processor; their share of running is the estimate.
+        Load makes small statements late, and also larger ones whose rows then decide whether they pass a time. So load may
+        lengthen a statement, but not without limit.
         """
         ran, waited = (
             max(0, new - old) for new, old in zip(self.read_processor(), self._processor, strict=True)
         )
-        return (now - self.began) * (ran / (ran + waited) if ran + waited else 1.0)
+        return (now - self.began) * (min(1.0, OWN_WORK * ran / (ran + waited)) if ran + waited else 1.0)
 
     def find_reply_time(self, now: float) -> float:
         """Return the time of the reply of a statement that can be settled at ``now``."""
-        lead = self._grid.lead
-        return self.start + self._grid.find_next(now - self.start + lead)
+        lead = self.grid.lead
+        return self.start + self.grid.find_next(now - self.start + lead)
 
     def find_ledger_time(self, reply: float) -> float:
         """Return when the ledger is written before a reply."""
-        return reply - self._grid.lead
+        return reply - self.grid.lead
 
     def set_reply_time(self, at: float) -> None:
         """Set the time of the reply to an earlier result of :meth:`find_reply_time`."""
         self.touched, self._ready = False, None
-        if self._grid.times:
+        if self.grid.times:
             self.waited = at
 
     def wait_for_step(self) -> None:
         """Wait for a public time after a step whose duration may depend on the data; the grid stays the request's."""
-        if self._grid.times:
+        if self.grid.times:
             self._wait_until(self.find_ledger_time(self.find_reply_time(time.monotonic())))
 
     def note_answer(self) -> float:
         """Note that a statement is answered, which decides the time of its reply; return its time in the ledger."""
         now = time.monotonic()
-        self.overruns += now - self.began > self._grid.last and self._measure(now) > self._grid.last
+        self.took.append(self._measure(now))
         self._ready = self.find_reply_time(now)
         return self.find_ledger_time(self._ready)
 
@@ -173,7 +176,7 @@ class AnswerClock:
             return
         if self._ready is None:
             self.note_answer()
-        if self._grid.times:
+        if self.grid.times:
             assert self._ready is not None
             self._wait_until(self.find_ledger_time(self._ready))
             self.waited = self._ready
@@ -190,7 +193,7 @@ class AnswerClock:
         """Return the reply's time, or the next multiple of the lead after it."""
         assert self.waited is not None
         late = max(0.0, now - self.waited)
-        return self.waited + math.ceil(late / self._grid.lead) * self._grid.lead
+        return self.waited + math.ceil(late / self.grid.lead) * self.grid.lead
 
     def _wait_until(self, at: float) -> None:
         while (rest := at - time.monotonic()) > 0 and not self._given_up.wait(rest):

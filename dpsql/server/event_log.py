@@ -19,7 +19,7 @@ from typing import TextIO
 
 FIELDS = (
     "analyst", "session", "operation", "statement", "charge", "outcome", "seconds", "address", "policy", "why", "hint",
-    "count", "tables", "analysts",
+    "count", "tables", "analysts", "member",
 )  # fmt: skip
 """Every field that a line may have in addition to its time and event."""
 

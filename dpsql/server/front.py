@@ -255,7 +255,8 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         queue = caller.queue
         record = queue.open(caller.mark)
         policy = queue.edition.policy
-        self._log.write("open", analyst=queue.analyst, session=record.log_name, policy=caller.served.name)
+        known = {"analyst": queue.analyst, "policy": caller.served.name, "member": caller.member or None}
+        self._log.write("open", session=record.log_name, **known)
         opened = make_value(
             protocol=PROTOCOL,
             session=record.handle,
@@ -265,7 +266,7 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
             version=__version__,
             answers=policy.budget.answers,
             answer_times=[float(item) for item in policy.server.answer_times],
-            expires=caller.expires,
+            expires=caller.expires.isoformat(),
         )
         yield encode(opened)
         yield _END

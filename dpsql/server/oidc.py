@@ -1,9 +1,9 @@
 """Tokens of the organisation's identity provider (OpenID Connect), in place of tokens of ours.
 
-The policy names the provider, the audience, and the claim that has the analyst's name. A token proves a name, as a client
-certificate does: the owner still registers the analyst (``dpsql analyst add``), and a pause, a removal and the expiry there
-apply. The provider's keys come from its discovery document. They are read again once an hour, and at most once a minute if a
-token names an unknown key.
+The policy names the provider, the audience, and the claims that have the analyst's name and groups. A token proves them, as a
+client certificate proves a name: the owner still registers the analyst or the group (``dpsql analyst add``), and a pause, a
+removal and the expiry there apply. The provider's keys come from its discovery document. They are read again once an hour, and
+at most once a minute if a token names an unknown key.
 
 This module stands apart from :mod:`dpsql.server.served`, because it needs another library.
 """
@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dpsql.errors import PolicyError, ServerError
+from dpsql.late_dataclass import dataclass
 from dpsql.policy.model import IdentityProvider, settle_issuer
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
@@ -29,6 +30,15 @@ _FETCH_SECONDS, _REST_SECONDS, _KEYS_SECONDS = 10.0, 60.0, 3600.0
 """Seconds that one answer may take, between two readings of the keys, and until keys are read again in any case."""
 _LEEWAY_SECONDS = 30
 """Seconds by which the provider's clock may differ."""
+
+
+@dataclass(frozen=True)
+class ProviderToken:
+    """The person of a valid token, their groups, and when it expires."""
+
+    name: str
+    groups: tuple[str, ...]
+    expires: datetime
 
 
 class TokenReader:
@@ -54,8 +64,8 @@ class TokenReader:
         self._keys: dict[str, Any] = {}
         self._fetched = -_KEYS_SECONDS
 
-    def read(self, token: str) -> tuple[str, datetime] | None:
-        """Return the name that a token proves, and when it expires; None if it is invalid."""
+    def read(self, token: str) -> ProviderToken | None:
+        """Return the person of a token; None if it is invalid."""
         if len(token) > MOST_LETTERS or token.count(".") != 2:
             return None
         provider = self._provider
@@ -73,11 +83,13 @@ class TokenReader:
                     "enforce_minimum_key_length": True,
                 },
             )
-            name = claims[provider.claim]
+            name, groups = claims[provider.claim], claims.get(provider.groups)
             end = datetime.fromtimestamp(int(claims["exp"]) + _LEEWAY_SECONDS, UTC)
         except (self._jwt.PyJWTError, LookupError, ValueError, TypeError, OverflowError, OSError):
             return None
-        return (name, end) if isinstance(name, str) else None
+        listed = groups if isinstance(groups, list) else [groups]
+        known = tuple(group for group in listed if isinstance(group, str))
+        return ProviderToken(name, known, end) if isinstance(name, str) else None
 
     def _find_key(self, name: str) -> Any:
         """Return the provider's key of a name.

@@ -8,6 +8,7 @@ last of them. Their handles stay valid, and the next request restores them.
 from __future__ import annotations
 
 import hashlib
+import math
 import secrets
 import threading
 import time
@@ -33,9 +34,12 @@ if TYPE_CHECKING:
     from dpsql.server.worker_process import WorkerPool, WorkerProcess
 
 MAX_FAILURES, MAX_OVERRUNS = 3, 20
-"""Paid statements that failed, and statements after the last answer time within an hour, until an analyst is paused."""
+"""Paid statements that failed until an analyst is paused, and statements after an answer time within an hour until it is skipped.
+
+After the last time they lead to a pause.
+"""
 OVERRUN_SECONDS = 3600.0
-"""Seconds after which an overrun counts no more."""
+"""Seconds for which such a statement counts."""
 EMPTY_SECONDS = 30.0
 """Seconds until a worker without sessions ends."""
 UNUSED_SECONDS = 300.0
@@ -125,8 +129,8 @@ class AnalystQueue:
         """The worker's edition."""
         self._service: LedgerService | None = None
         self._failures = 0
-        self._overruns: deque[float] = deque()
-        """The times of the overruns, oldest first."""
+        self._slow: deque[tuple[float, float]] = deque()
+        """When each statement ended that took longer than the first answer time, and its seconds; oldest first."""
         self._leaving: list[SessionRecord] = []
         """Ended sessions that the worker still has."""
         self._empty_since: float | None = None
@@ -176,13 +180,28 @@ class AnalystQueue:
     def resume(self) -> None:
         """Reset the counts of failures and overruns."""
         self._failures = 0
-        self._overruns.clear()
+        self._slow.clear()
+
+    def _count_slow(self, seconds: float) -> int:
+        """Return how many statements of the last hour took longer than ``seconds``."""
+        end = time.monotonic() - OVERRUN_SECONDS
+        return sum(at > end and took > seconds for at, took in tuple(self._slow))
 
     @property
     def overruns(self) -> int:
-        """The number of overruns that count now."""
-        end = time.monotonic() - OVERRUN_SECONDS
-        return sum(at > end for at in tuple(self._overruns))
+        """How many statements of the last hour took longer than the last answer time."""
+        times = self.edition.grid.times
+        return self._count_slow(times[-1]) if times else 0
+
+    @property
+    def grid(self) -> AnswerTimes:
+        """The answer times of this analyst: those before which too many statements of the last hour were not done are skipped.
+
+        An analyst who chooses work close to a time learns from each statement whether it missed that time. So each time may be
+        missed :data:`MAX_OVERRUNS` times an hour, as in predictive mitigation (Askarov, Zhang and Myers 2010).
+        """
+        full = self.edition.grid
+        return full.skip(sum(self._count_slow(at) >= MAX_OVERRUNS for at in full.times))
 
     def take_edition(self, edition: Edition) -> None:
         """Answer further requests under another reading of the policy."""
@@ -225,9 +244,7 @@ class AnalystQueue:
         """Return a call under the present policy."""
         rules = self.edition.policy.server
         seconds = STOP_SECONDS if operation == "leave" else rules.max_seconds
-        return AnalystCall(
-            operation, handle, self.analyst, self.edition.grid, seconds, rules.max_result_bytes
-        )
+        return AnalystCall(operation, handle, self.analyst, self.grid, seconds, rules.max_result_bytes)
 
     @contextmanager
     def _taking_turn(self, call: AnalystCall) -> Iterator[None]:
@@ -348,16 +365,19 @@ class AnalystQueue:
         self._log.write("answer", **known, statement=number, outcome=outcome)
 
     def _count(self, call: AnalystCall) -> None:
-        """Count failures and overruns, and pause the analyst after too many."""
+        """Count failures and slow statements, and skip an answer time or pause the analyst after too many."""
         self._failures += call.failures
-        self._overruns.extend([time.monotonic()] * call.clock.overruns)
-        while len(self._overruns) > self.overruns:
-            self._overruns.popleft()
-        call.failures = call.clock.overruns = 0
+        first = min(self.edition.grid.times, default=math.inf)
+        self._slow.extend((time.monotonic(), took) for took in call.clock.took if took > first)
+        while self._slow and self._slow[0][0] < time.monotonic() - OVERRUN_SECONDS:
+            self._slow.popleft()
+        call.failures = 0
+        call.clock.took.clear()
+        call.clock.grid = self.grid
         why = ""
         if self._failures >= MAX_FAILURES:
             why = f"{MAX_FAILURES} statements failed after they were paid"
-        elif len(self._overruns) >= MAX_OVERRUNS:
+        elif self.overruns >= MAX_OVERRUNS:
             why = f"{MAX_OVERRUNS} statements within an hour took longer than the last answer time"
         if why:
             self.resume()

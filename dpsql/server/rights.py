@@ -13,6 +13,7 @@ not sent.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from dpsql.late_dataclass import dataclass
@@ -33,12 +34,14 @@ class Right:
         queue: the analyst's.
         mark: the mark of the token.
         expires: when the token ends.
+        member: the person who uses a group's share; empty if the share is the analyst's own.
     """
 
     served: ServedPolicy
     queue: AnalystQueue
     mark: str
-    expires: str
+    expires: datetime
+    member: str = ""
 
     @classmethod
     def of(cls, served: ServedPolicy, identity: Identity) -> Right:
@@ -50,7 +53,7 @@ class Right:
         queue = served.find_queue(identity.name)
         if queue is None:
             raise RightError(Lapse.NO_SHARE)
-        right = cls(served, queue, identity.mark, identity.expires.isoformat())
+        right = cls(served, queue, identity.mark, identity.expires, identity.member)
         right.check()
         return right
 
@@ -63,6 +66,8 @@ class Right:
         Raises:
             RightError: it does not.
         """
+        if self.expires <= datetime.now(UTC):  # a provider's token ends before ours
+            raise RightError(Lapse.ENDED)
         self.served.ask_right(self.queue.analyst, self.mark, letting_go)
 
     def take(self, size: int, counts: bool = True) -> None:

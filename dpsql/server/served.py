@@ -197,20 +197,22 @@ class ServedPolicy:
 
     def identify(self, token: str, peer: str) -> Identity | None:
         """Return a token's analyst; None if it is invalid, or the file of tokens can't be read."""
-        return self._find_by_provider(token) or self._ask_tokens(lambda: self._guard.identify(token, peer))
+        return self.find_by_provider(token) or self._ask_tokens(lambda: self._guard.identify(token, peer))
 
     def look_up(self, token: str) -> Identity | None:
         """Return a token's analyst without counting a wrong one."""
-        return self._find_by_provider(token) or self._ask_tokens(lambda: self.tokens.identify(token))
+        return self.find_by_provider(token) or self._ask_tokens(lambda: self.tokens.identify(token))
 
-    def _find_by_provider(self, token: str) -> Identity | None:
-        """Return the analyst of an identity provider's token, who needs a valid token of ours, too."""
+    def find_by_provider(self, token: str) -> Identity | None:
+        """Return the analyst of an identity provider's token. That name needs a valid token of ours, too."""
         reader = self.edition.reader
         found = None if reader is None else reader.read(token)
-        holder = None if found is None else self.find_holder(found[0])
+        name = None if found is None else self.policy.find_members_share(found.name, found.groups)
+        holder = None if name is None else self.find_holder(name)
         if found is None or holder is None:
             return None
-        return replace(holder, expires=min(holder.expires, found[1]))
+        member = "" if holder.name == found.name else found.name
+        return replace(holder, expires=min(holder.expires, found.expires), member=member)
 
     def find_holder(self, name: str) -> Identity | None:
         """Return the analyst of a certificate's name; None if that name has no valid token."""

@@ -66,12 +66,16 @@ class TokenRecord:
 
 @dataclass(frozen=True)
 class Identity:
-    """A token's analyst. ``paused`` is the reason of a pause, or empty; each token has its own ``mark``."""
+    """A token's analyst. ``paused`` is the reason of a pause, or empty; each token has its own ``mark``.
+
+    ``member`` is the person if the analyst is a group of the identity provider; empty otherwise.
+    """
 
     name: str
     expires: datetime
     paused: str
     mark: str
+    member: str = ""
 
 
 class TokenFile:

@@ -9,6 +9,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -29,6 +30,8 @@ from dpsql.policy.model import IdentityProvider, Policy
 from dpsql.server import oidc
 from dpsql.server.oidc import TokenReader
 from dpsql.server.tokens import TokenFile
+from tests.support.certificates import make_certificate
+from tests.support.postgres import BarePostgres, PostgresServer
 from tests.support.served import ServerProcess, write_data, write_policy
 
 pytestmark = pytest.mark.timeout(600)
@@ -110,14 +113,30 @@ def test_a_token_proves_a_name_until_it_expires(provider: Provider) -> None:
     reader = open_reader(provider)
     found = reader.read(provider.write())
     assert found is not None
-    name, end = found
-    assert name == "ada"
-    assert timedelta(seconds=290) < end - datetime.now(UTC) < timedelta(seconds=340)
+    assert found.name == "ada"
+    assert timedelta(seconds=290) < found.expires - datetime.now(UTC) < timedelta(seconds=340)
     assert reader.read(provider.write(CURVE, "curve", "ES256", aud="dpsql")) is not None
     assert len(provider.read) == 2, "keys are kept"
     named = open_reader(provider, claim="preferred_username")
     assert named.read(provider.write()) is None
-    assert named.read(provider.write(preferred_username="bob"))[0] == "bob"  # type: ignore[index]
+    assert named.read(provider.write(preferred_username="bob")).name == "bob"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("claim", "read"),
+    [
+        (["nurses", "ward 7"], ("nurses", "ward 7")),
+        ("nurses", ("nurses",)),
+        (["nurses", 3, None, ["x"]], ("nurses",)),
+        (None, ()),
+        ({"nurses": 1}, ()),
+    ],
+)
+def test_a_token_lists_groups(provider: Provider, claim: object, read: tuple[str, ...]) -> None:
+    found = open_reader(provider, groups="roles").read(provider.write(roles=claim, groups=["others"]))
+    assert found is not None
+    assert found.groups == read
+    assert open_reader(provider).read(provider.write(groups=["nurses"])).groups == ()  # type: ignore[union-attr]
 
 
 def encode(body: Any) -> str:
@@ -184,7 +203,7 @@ def test_the_policy_names_the_provider() -> None:
     text = '[budget]\nepsilon = 1\n[tables.v]\nprivacy_unit = "id"\n[server.identity_provider]\n'
     policy = Policy.loads(f'{text}issuer = "https://login.example.org/realm"\naudience = "dpsql"\n')
     assert policy.server.identity_provider == IdentityProvider(
-        "https://login.example.org/realm", "dpsql", "sub"
+        "https://login.example.org/realm", "dpsql", "sub", None
     )
     assert Policy.loads(policy.dumps()) == policy
     assert policy.for_analyst(None).server.identity_provider is None
@@ -225,3 +244,124 @@ def test_a_server_takes_both_kinds_of_tokens(tmp_path: Path, provider: Provider)
         held.remove("ada")
         with pytest.raises(Error, match="no valid token"):
             dpsql.connect(server.url, token=provider.write())
+
+
+# -- groups -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("person", "groups", "whose"),
+    [
+        ("ada", ["nurses"], "ada"),  # the own share comes first
+        ("ADA", [], "ADA"),
+        ("eve", ["doctors", "nurses"], "nurses"),  # the first in the policy's order
+        ("eve", ["doctors"], "doctors"),
+        ("eve", ["Nurses", "ada", "others"], None),  # no group is a person
+        ("nurses", [], None),  # no person is a group
+        ("nurses", ["doctors"], "doctors"),
+        ("eve", [], None),
+    ],
+)
+def test_whose_share_a_person_uses(person: str, groups: list[str], whose: str | None) -> None:
+    text = (
+        '[budget]\nepsilon = 9\n[tables.v]\nprivacy_unit = "id"\n[analysts.ada]\nepsilon = 1\n'
+        "[analysts.nurses]\nepsilon = 2\ngroup = true\n[analysts.doctors]\nepsilon = 2\ngroup = true\n"
+    )
+    assert Policy.loads(text).find_members_share(person, groups) == whose
+
+
+def test_members_of_a_group_have_one_share_together(tmp_path: Path, provider: Provider) -> None:
+    """What one of them spends is gone for the others; who is registered alone has the own share; the log has the persons."""
+    write_data(tmp_path, 500)
+    terms = f'answer_times = []\n[server.identity_provider]\nissuer = "{provider.issuer}"\naudience = "dpsql"\ngroups = "groups"'
+    policy = write_policy(tmp_path, {"ada": 5, "nurses": 1}, terms)
+    policy.write_text(policy.read_text().replace("[analysts.nurses]", "[analysts.nurses]\ngroup = true"))
+    held = TokenFile(policy)
+    held.add("ada")
+    asked = "SELECT WITH DP OPTIONS (epsilon = {}) COUNT(*) AS n FROM visits WHERE cost < {}"
+    with ServerProcess(policy) as server:
+
+        def connect(person: str, *groups: str) -> Any:
+            return dpsql.connect(server.url, token=provider.write(sub=person, groups=list(groups)))
+
+        with pytest.raises(Error, match="no valid token"):
+            connect("bob", "nurses")  # the owner has not registered the group
+        held.add("nurses")
+        with connect("bob", "nurses") as bob, connect("eve", "others", "nurses") as eve:
+            assert (bob.analyst, eve.analyst) == ("nurses", "nurses")
+            bob.sql(asked.format(0.7, 100))
+            with pytest.raises(Error, match="nurses"):
+                eve.sql(asked.format(0.7, 200))
+            eve.sql(asked.format(0.3, 200))
+            assert eve.sql(asked.format(0.7, 100)).fetchall(), "stored answers are free for the others"
+        with connect("ada", "nurses") as ada:
+            assert ada.analyst == "ada"
+        for person, groups in (("nurses", []), ("bob", ["ada"]), ("bob", [])):
+            with pytest.raises(Error, match="no valid token"):
+                connect(person, *groups)
+        held.pause("nurses", "asked for it")
+        with pytest.raises(Error, match="paused"):
+            connect("bob", "nurses")
+        opened = [(e["analyst"], e.get("member")) for e in server.events if e["event"] == "open"]
+        assert opened == [("nurses", "bob"), ("nurses", "eve"), ("ada", None)]
+
+
+# -- PostgreSQL's clients -----------------------------------------------------------------------------------------------
+
+
+def test_a_token_is_a_password_over_tls(tmp_path: Path, provider: Provider) -> None:
+    """The user ``oidc`` sends a token as it is; it is asked for over TLS only, and its end ends the session."""
+    psycopg = pytest.importorskip("psycopg")
+    write_data(tmp_path, 500)
+    make_certificate(tmp_path, "tls")
+    terms = f'answer_times = []\n[server.identity_provider]\nissuer = "{provider.issuer}"\naudience = "dpsql"'
+    policy = write_policy(tmp_path, {"ada": 5, "bob": 5}, terms)
+    held = TokenFile(policy)
+    own = held.add("ada")
+
+    def begin(server: PostgresServer) -> tuple[bytes, bytes]:
+        """Return the server's first message to a client without TLS."""
+        with closing(BarePostgres(server.port)) as client:
+            return client.start({"user": "oidc", "database": "clinic"})
+
+    placed = ["--tls-cert", str(tmp_path / "tls.pem"), "--tls-key", str(tmp_path / "tls.key")]
+    with PostgresServer(policy, *placed) as server:
+        url = (
+            f"host=localhost hostaddr=127.0.0.1 port={server.port} user={{}} dbname={{}} password={{}} "
+            f"sslmode=verify-full sslrootcert={tmp_path / 'tls.pem'}"
+        )
+
+        def ask(user: str, database: str, password: str, statement: str) -> Any:
+            with psycopg.connect(url.format(user, database, password), autocommit=True) as client:
+                return client.execute(statement).fetchone()
+
+        for database in ("clinic", "oidc", "postgres"):
+            assert ask("oidc", database, provider.write(), "SELECT current_user")[0] == "ada"
+        assert ask("oidc", "clinic", provider.write(), "SELECT COUNT(*) AS n FROM visits")
+        assert ask("ada", "clinic", own, "SELECT current_user")[0] == "ada", "tokens of ours go on as before"
+        wrong = {
+            "another audience": ("oidc", "clinic", provider.write(aud="mail")),
+            "no registered analyst": ("oidc", "clinic", provider.write(sub="bob")),
+            "ours": ("oidc", "clinic", own),
+            "as another user's password": ("ada", "clinic", provider.write()),
+            "unknown database": ("oidc", "elsewhere", provider.write()),
+        }
+        for why, (user, database, password) in wrong.items():
+            with pytest.raises(psycopg.OperationalError, match=r"no valid token|too many wrong tokens"):
+                ask(user, database, password, why)
+        with psycopg.connect(
+            url.format("oidc", "clinic", provider.write(exp=int(time.time()) - 26)), autocommit=True
+        ) as client:
+            assert client.execute("SELECT 1").fetchone() == (1,)
+            time.sleep(5)
+            with pytest.raises(psycopg.OperationalError, match="expired"):
+                client.execute("SELECT 1")
+        kind, body = begin(server)
+        assert (kind, b"requires TLS" in body) == (b"E", True)
+    with PostgresServer(policy) as server:
+        kind, body = begin(server)
+        assert (kind, b"over TLS or a Unix socket only" in body) == (b"E", True)
+    policy.write_text(policy.read_text().partition("[server.identity_provider]")[0])
+    with PostgresServer(policy) as server:
+        kind, body = begin(server)
+        assert (kind, body[:4]) == (b"R", b"\0\0\0\x0a"), "without a provider it is a user like any other"

@@ -736,7 +736,7 @@ class PostgresListener:
             key = (number, secrets.token_bytes(4))
             connection = self._open[number] = PostgresConnection(stream, opened, key, self._log)
         right = opened.right
-        known = {"analyst": right.queue.analyst, "policy": right.served.name}
+        known = {"analyst": right.queue.analyst, "policy": right.served.name, "member": right.member or None}
         self._log.write("open", session=opened.record.log_name, **known)
         return connection
 

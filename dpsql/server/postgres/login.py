@@ -28,7 +28,7 @@ from dpsql.server.postgres.messages import MessageReader, ProtocolError, Stream,
 from dpsql.server.queues import SessionRecord
 from dpsql.server.rights import Right
 from dpsql.server.served import ServedPolicy
-from dpsql.server.tokens import TokenRecord, identify_holder
+from dpsql.server.tokens import Identity, TokenRecord, identify_holder
 
 _MOCK_SECRET = secrets.token_bytes(32)
 _WRONG = "no valid token of this analyst."
@@ -36,6 +36,8 @@ _WRONG_HINT = (
     "the user is the analyst, the password the token. The owner makes one: dpsql analyst add. A token of an older version "
     "must be replaced for this port: dpsql analyst rotate."
 )
+PROVIDER_USER = "oidc"
+"""The user of a client whose password is a token of the identity provider; the token has the name."""
 _DEFAULT_DATABASES = frozenset({"", "postgres", "template1"})
 _ENCODINGS = frozenset({"", "utf8", "utf-8", "unicode", "sql_ascii"})
 
@@ -137,13 +139,15 @@ def log_in(
     if parameters.get("replication", "false").lower() not in ("false", "off", "no", "0"):
         raise NotLetIn(messages.NOT_SUPPORTED, "replication isn't supported.")
     chosen = _find_policy(served, user, database)
-    held = _prove(stream, user, chosen, served, secured, peer, log)
+    if user == PROVIDER_USER and any(one.edition.reader is not None for one in served):
+        chosen, identity = _prove_by_provider(stream, chosen, database, served, secured, peer, log)
+    else:
+        identity = identify_holder(_prove(stream, user, chosen, served, secured, peer, log))
     if chosen is None:
         names = ", ".join(one.name for one in served if one.find_token(user) is not None)
         raise NotLetIn(messages.NO_DATABASE, "there is no such database.", f"you may use: {names}.")
     if parameters.get("client_encoding", "").strip("'\"").lower() not in _ENCODINGS:
         raise NotLetIn(messages.NOT_SUPPORTED, "only UTF-8 is supported.", "PGCLIENTENCODING=UTF8")
-    identity = identify_holder(held)
     if identity is None:
         raise NotLetIn(messages.NO_PASSWORD, _WRONG, _WRONG_HINT)
     try:
@@ -199,10 +203,49 @@ def _prove(
     if final:
         stream.send(write_request(12, final) + write_request(0))
         return held
+    old = held is not None and not held.scram
+    why = "a token of an older version: dpsql analyst rotate" if old else None
+    raise _refuse_token(served, peer, log, why)
+
+
+def _refuse_token(
+    served: Sequence[ServedPolicy], peer: str, log: EventLog, why: str | None = None
+) -> NotLetIn:
+    """Count and log a wrong token, and return the error for its client."""
     away = max(one.seconds_turned_away(peer) for one in served)
     for one in served:
         one.note_wrong_token(peer)
-    old = held is not None and not held.scram
-    why = "a token of an older version: dpsql analyst rotate" if old else None
     log.write("refused token", address=shorten_address(peer), why=why)
-    raise NotLetIn(messages.NO_PASSWORD, TURNED_AWAY if away else _WRONG, "" if away else _WRONG_HINT)
+    return NotLetIn(messages.NO_PASSWORD, TURNED_AWAY if away else _WRONG, "" if away else _WRONG_HINT)
+
+
+def _prove_by_provider(
+    stream: Stream,
+    chosen: ServedPolicy | None,
+    database: str,
+    served: Sequence[ServedPolicy],
+    secured: Secured | None,
+    peer: str,
+    log: EventLog,
+) -> tuple[ServedPolicy, Identity]:
+    """Return the policy and the analyst of an identity provider's token, which the client sends as it is.
+
+    The client is asked for it only if nobody else can read it: over TLS, or on a Unix socket.
+    """
+    if not (stream.secured or peer.startswith("unix:")):
+        sentence = "a token of the identity provider is taken over TLS or a Unix socket only."
+        raise NotLetIn(messages.NO_AUTHORIZATION, sentence, "sslmode=verify-full, if the server has TLS.")
+    stream.send(write_request(3))
+    body = stream.take_message({b"p": messages.MAX_PROVIDER_TOKEN})[1]
+    token = body.removesuffix(b"\0").decode(errors="replace")
+    named = served if database in _DEFAULT_DATABASES or database == PROVIDER_USER else filter(None, [chosen])
+    for one in named:
+        identity = one.find_by_provider(token)
+        if identity is None:
+            continue
+        if secured is not None and secured.certified and fold(stream.common_name) != fold(identity.name):
+            log.write("refused certificate", address=shorten_address(peer))
+            raise NotLetIn(messages.NO_AUTHORIZATION, ANOTHERS_TOKEN)
+        stream.send(write_request(0))
+        return one, identity
+    raise _refuse_token(served, peer, log)

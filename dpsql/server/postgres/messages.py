@@ -25,6 +25,8 @@ MAX_STARTUP = 10_000
 """Bytes of a client's first message."""
 MAX_PASSWORD = 4096
 """Bytes of a message of the password exchange."""
+MAX_PROVIDER_TOKEN = 10_000
+"""Bytes of a message with a token of the identity provider."""
 _MAX_NAME = 256
 _ENDED = "the message ends too early."
 
