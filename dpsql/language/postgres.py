@@ -352,8 +352,8 @@ def _name_call(node: exp.Expr) -> str:
 
 def _write_calls(tree: exp.Expr, facts: SessionFacts) -> None:
     """Replace functions about the session and the catalogue by constants and look-ups, innermost first."""
-    for node in list(tree.find_all(exp.Format)):
-        node.replace(_write_format(node))
+    for called in list(tree.find_all(exp.Format)):
+        called.replace(_write_format(called))
     calls = list(tree.find_all(exp.Anonymous, *_KEYWORDS))
     for node in reversed(calls):
         name = _name_call(node)

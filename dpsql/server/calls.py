@@ -47,7 +47,7 @@ MAX_LEAD = 0.025
 """Most seconds between a statement's entry in the ledger and its reply."""
 LEAD_SHARE = 0.1
 """The greatest lead, as a share of the grid's first time."""
-OWN_WORK = 8
+OWN_WORK = 16
 """How many times longer other load may make a statement until the rest doesn't count as its own."""
 
 

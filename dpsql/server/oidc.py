@@ -83,7 +83,7 @@ class TokenReader:
                     "enforce_minimum_key_length": True,
                 },
             )
-            name, groups = claims[provider.claim], claims.get(provider.groups)
+            name, groups = claims[provider.claim], claims.get(provider.groups or "")
             end = datetime.fromtimestamp(int(claims["exp"]) + _LEEWAY_SECONDS, UTC)
         except (self._jwt.PyJWTError, LookupError, ValueError, TypeError, OverflowError, OSError):
             return None

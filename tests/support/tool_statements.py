@@ -319,6 +319,313 @@ DRIVERS = [
     "VACUUM",
     "LOCK TABLE visits IN ACCESS SHARE MODE",
 ]
+SUPERSET += [
+    "SHOW search_path",
+    "show transaction isolation level",
+    """
+    SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'public' AND c.relkind in ('r', 'p')
+    """,
+    """
+    SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'public' AND c.relkind IN ('v', 'm')
+    """,
+    """
+    SELECT c.oid FROM pg_catalog.pg_class c LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE (n.nspname = 'public') AND
+    c.relname = 'visits' AND c.relkind in ('r', 'v', 'm', 'f', 'p')
+    """,
+    """
+    SELECT a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod), (SELECT pg_catalog.pg_get_expr(d.adbin, d.adrelid) FROM
+    pg_catalog.pg_attrdef d WHERE d.adrelid = a.attrelid AND d.adnum = a.attnum AND a.atthasdef) AS DEFAULT, a.attnotnull, a.attrelid as
+    table_oid, pgd.description as comment, a.attgenerated as generated, (SELECT json_build_object( 'always', a.attidentity = 'a', 'start',
+    s.seqstart, 'increment', s.seqincrement, 'minvalue', s.seqmin, 'maxvalue', s.seqmax, 'cache', s.seqcache, 'cycle', s.seqcycle) FROM
+    pg_catalog.pg_sequence s JOIN pg_catalog.pg_class c on s.seqrelid = c."oid" WHERE c.relkind = 'S' AND a.attidentity != '' AND s.seqrelid =
+    pg_catalog.pg_get_serial_sequence( a.attrelid::regclass::text, a.attname )::regclass::oid ) as identity_options FROM pg_catalog.pg_attribute
+    a LEFT JOIN pg_catalog.pg_description pgd ON ( pgd.objoid = a.attrelid AND pgd.objsubid = a.attnum) WHERE a.attrelid =
+    'public.visits'::regclass AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
+    """,
+    """
+    SELECT DATE_TRUNC('week', seen) AS __timestamp, SUM(cost) AS s FROM public.visits WHERE seen >= TO_TIMESTAMP('2024-01-01 00:00:00.000000',
+    'YYYY-MM-DD HH24:MI:SS.US') GROUP BY DATE_TRUNC('week', seen) ORDER BY s DESC LIMIT 10000
+    """,
+    """
+    SELECT DATE_TRUNC('quarter', seen) AS __timestamp, ward AS ward, SUM(cost) AS s FROM public.visits GROUP BY DATE_TRUNC('quarter', seen),
+    ward LIMIT 10000
+    """,
+    """
+    SELECT DATE_TRUNC('hour', seen) AS __timestamp, COUNT(*) AS count FROM public.visits GROUP BY DATE_TRUNC('hour', seen) LIMIT 10000
+    """,
+    """
+    SELECT DATE_TRUNC('minute', seen) + INTERVAL '15 minutes' * FLOOR(EXTRACT(MINUTE FROM seen) / 15) AS t, COUNT(*) FROM public.visits GROUP BY
+    1 LIMIT 10
+    """,
+    """
+    SELECT DATE_TRUNC('month', seen) AS __timestamp, ward AS ward, COUNT(*) AS count FROM public.visits JOIN (SELECT ward AS ward__, COUNT(*) AS
+    mme_inner__ FROM public.visits GROUP BY ward ORDER BY mme_inner__ DESC LIMIT 5) AS anon_1 ON ward = ward__ GROUP BY DATE_TRUNC('month',
+    seen), ward LIMIT 1000
+    """,
+    """
+    SELECT ward AS ward, COUNT(*) AS count FROM (SELECT ward, cost, seen FROM public.visits) AS virtual_table GROUP BY ward ORDER BY count DESC
+    LIMIT 1000
+    """,
+    """
+    SELECT COUNT(*) AS rowcount FROM (SELECT ward AS ward, COUNT(*) AS count FROM public.visits GROUP BY ward LIMIT 1000) AS rowcount_qry
+    """,
+    """
+    SELECT ward AS ward, AVG(cost) AS "AVG(cost)" FROM public.visits WHERE seen >= TO_TIMESTAMP('2024-01-01 00:00:00.000000', 'YYYY-MM-DD
+    HH24:MI:SS.US') AND seen < TO_TIMESTAMP('2024-12-01 00:00:00.000000', 'YYYY-MM-DD HH24:MI:SS.US') AND ward IN ('A', 'B') GROUP BY ward
+    HAVING COUNT(*) > 10 ORDER BY "AVG(cost)" DESC LIMIT 100
+    """,
+    "SELECT COUNT(DISTINCT patient) AS n FROM public.visits",
+    "SELECT min(cost) AS min, max(cost) AS max FROM public.visits",
+    "SELECT ward AS ward FROM public.visits GROUP BY ward ORDER BY ward ASC LIMIT 1000",
+    "SELECT DISTINCT ward FROM public.visits WHERE ward ILIKE '%a%' LIMIT 50",
+]
+METABASE += [
+    "SELECT current_setting('server_version')",
+    "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ UNCOMMITTED",
+    "SELECT set_config('search_path', 'public', false)",
+    """
+    SELECT "c"."column_name" AS "name", "c"."udt_name" AS "database-type", "c"."ordinal_position" - 1 AS "database-position", "c"."table_schema"
+    AS "table-schema", "c"."table_name" AS "table-name", "pk"."column_name" IS NOT NULL AS "pk?", col_description(CAST(CAST(format('%I.%I',
+    CAST("c"."table_schema" AS text), CAST("c"."table_name" AS text)) AS regclass) AS oid), "c"."ordinal_position") AS "field-comment",
+    (("column_default" IS NULL) OR (LOWER("column_default") = 'null')) AND ("is_nullable" = 'NO') AND NOT ((("column_default" IS NOT NULL) AND
+    ("column_default" LIKE '%nextval(%')) OR ("is_identity" <> 'NO')) AS "database-required", (("column_default" IS NOT NULL) AND
+    ("column_default" LIKE '%nextval(%')) OR ("is_identity" <> 'NO') AS "database-is-auto-increment" FROM "information_schema"."columns" AS "c"
+    LEFT JOIN (SELECT "tc"."table_schema", "tc"."table_name", "kc"."column_name" FROM "information_schema"."table_constraints" AS "tc" INNER
+    JOIN "information_schema"."key_column_usage" AS "kc" ON ("tc"."constraint_name" = "kc"."constraint_name") AND ("tc"."table_schema" =
+    "kc"."table_schema") AND ("tc"."table_name" = "kc"."table_name") WHERE "tc"."constraint_type" = 'PRIMARY KEY') AS "pk" ON
+    ("c"."table_schema" = "pk"."table_schema") AND ("c"."table_name" = "pk"."table_name") AND ("c"."column_name" = "pk"."column_name") WHERE
+    c.table_schema !~ '^information_schema|catalog_history|pg_' AND ("c"."table_schema" IN ('public')) ORDER BY "table-schema" ASC, "table-name"
+    ASC, "database-position" ASC
+    """,
+    """
+    SELECT "fk_ns"."nspname" AS "fk-table-schema", "fk_table"."relname" AS "fk-table-name", "fk_column"."attname" AS "fk-column-name",
+    "pk_ns"."nspname" AS "pk-table-schema", "pk_table"."relname" AS "pk-table-name", "pk_column"."attname" AS "pk-column-name" FROM
+    "pg_constraint" AS "c" INNER JOIN "pg_class" AS "fk_table" ON "c"."conrelid" = "fk_table"."oid" INNER JOIN "pg_namespace" AS "fk_ns" ON
+    "c"."connamespace" = "fk_ns"."oid" INNER JOIN "pg_attribute" AS "fk_column" ON "c"."conrelid" = "fk_column"."attrelid" INNER JOIN "pg_class"
+    AS "pk_table" ON "c"."confrelid" = "pk_table"."oid" INNER JOIN "pg_namespace" AS "pk_ns" ON "pk_table"."relnamespace" = "pk_ns"."oid" INNER
+    JOIN "pg_attribute" AS "pk_column" ON "c"."confrelid" = "pk_column"."attrelid" WHERE fk_ns.nspname !~
+    '^information_schema|catalog_history|pg_' AND ("c"."contype" = 'f'::char) AND ("fk_column"."attnum" = ANY("c"."conkey")) AND
+    ("pk_column"."attnum" = ANY("c"."confkey")) ORDER BY "fk-table-schema", "fk-table-name"
+    """,
+    """
+    with table_privileges as (select NULL as role, t.schemaname as schema, t.objectname as table, pg_catalog.has_table_privilege(current_user,
+    concat('"', t.schemaname, '"', '.', '"', t.objectname, '"'), 'UPDATE') as update, pg_catalog.has_table_privilege(current_user, concat('"',
+    t.schemaname, '"', '.', '"', t.objectname, '"'), 'SELECT') as select from (select schemaname, tablename as objectname from
+    pg_catalog.pg_tables union select schemaname, viewname as objectname from pg_catalog.pg_views union select schemaname, matviewname as
+    objectname from pg_catalog.pg_matviews) t where t.schemaname !~ '^pg_' and t.schemaname <> 'information_schema' and
+    pg_catalog.has_schema_privilege(current_user, t.schemaname, 'USAGE')) select t.* from table_privileges t where t.select
+    """,
+    """
+    SELECT "tc"."table_schema", "kc"."column_name" FROM "information_schema"."table_constraints" AS "tc" INNER JOIN
+    "information_schema"."key_column_usage" AS "kc" ON "tc"."constraint_name" = "kc"."constraint_name" WHERE "tc"."constraint_type" = 'PRIMARY
+    KEY'
+    """,
+    "SELECT tmp.schemaname, tmp.tablename FROM pg_indexes tmp WHERE tmp.schemaname = 'public'",
+    """
+    SELECT "public"."visits"."ward" AS "ward", DATE_TRUNC('week', ("public"."visits"."seen" + INTERVAL '1 day')) - INTERVAL '1 day' AS "w",
+    COUNT(*) AS "count" FROM "public"."visits" GROUP BY 1, 2 ORDER BY 1, 2
+    """,
+    """
+    SELECT CAST(DATE_TRUNC('year', "public"."visits"."seen") AS date) AS "y", COUNT(DISTINCT "public"."visits"."patient") AS "n" FROM
+    "public"."visits" GROUP BY 1 ORDER BY 1
+    """,
+    """
+    SELECT "source"."ward" AS "ward", "source"."count" AS "count" FROM (SELECT "public"."visits"."ward" AS "ward", COUNT(*) AS "count" FROM
+    "public"."visits" GROUP BY "public"."visits"."ward") AS "source" WHERE "source"."count" > 10 LIMIT 1048575
+    """,
+    """
+    SELECT COUNT(*) AS "count", SUM(CASE WHEN "public"."visits"."ward" = 'A' THEN 1 ELSE 0.0 END) / COUNT(*) AS "share" FROM "public"."visits"
+    """,
+    'SELECT PERCENTILE_CONT(0.5) within group (order by "public"."visits"."cost") AS "median" FROM "public"."visits"',
+    'SELECT COUNT(*) AS "count" FROM "public"."visits" WHERE (LOWER("public"."visits"."ward") LIKE \'%a%\')',
+    """
+    SELECT COUNT(*) FROM "public"."visits" WHERE "public"."visits"."seen" >= CAST((CAST(NOW() AS timestamp) + (INTERVAL '-30 day')) AS date)
+    """,
+    """
+    SELECT EXTRACT(hour from "public"."visits"."seen")::integer AS h, COUNT(*) FROM "public"."visits" GROUP BY 1 ORDER BY 1
+    """,
+]
+GRAFANA += [
+    'SELECT (extract(epoch from seen)/86400)::bigint*86400 AS "time", COUNT(*) FROM visits GROUP BY 1 ORDER BY 1',
+    """
+    SELECT floor(extract(epoch from "seen")/3600)*3600 AS "time", avg(cost) AS c FROM visits WHERE "seen" BETWEEN '2024-01-01T00:00:00Z' AND
+    '2024-03-01T00:00:00Z' GROUP BY time ORDER BY time
+    """,
+    "select table_name from information_schema.tables where table_schema = 'public' order by table_name",
+    """
+    SELECT ward, COUNT(*) FROM visits WHERE ward IN ('A') AND extract(epoch from seen) BETWEEN 1704067200 AND 1706745600 GROUP BY ward
+    """,
+    "SELECT pg_catalog.current_database()",
+    "SELECT pg_is_in_recovery()",
+]
+POWER_BI += [
+    """
+    SELECT version();  SELECT ns.nspname, t.oid, t.typname FROM pg_type t JOIN pg_namespace AS ns ON (ns.oid = typnamespace) WHERE
+    t.typname='int4';  SELECT 1
+    """,
+    'select * from (select "ward" as "ward", "cost" as "cost" from "public"."visits" "$Table") "_" where 1 = 0',
+    """
+    select "_"."ward" as "ward", "_"."a0" as "a0" from ( select "_"."ward" as "ward", sum("_"."cost") as "a0" from "public"."visits" "_" group
+    by "_"."ward" ) "_" where not "_"."a0" is null limit 1000001
+    """,
+    """
+    select count(distinct("_"."ward")) + max(case when "_"."ward" is null then 1 else 0 end) as "a0" from "public"."visits" "_"
+    """,
+    """
+    select sum("_"."cost") as "a0", count("_"."cost") as "a1" from "public"."visits" "_" where "_"."seen" >= timestamp '2024-01-01 00:00:00' and
+    "_"."seen" < timestamp '2024-02-01 00:00:00'
+    """,
+    """
+    select "_"."c1" as "c1", count(1) as a0 from (select date_part('year', "_"."seen") as "c1" from "public"."visits" as "_") as "_" group by
+    "_"."c1" limit 1000001
+    """,
+    """
+    select "basetable0"."ward" as "c1", sum(cast("basetable0"."cost" as decimal)) as a0 from "public"."visits" as "basetable0" group by
+    "basetable0"."ward" order by "basetable0"."ward" limit 1001
+    """,
+    "SELECT pg_backend_pid()",
+    "SET client_encoding TO 'UTF8'",
+    "DISCARD TEMP",
+]
+TABLEAU += [
+    'SELECT "COL" FROM (SELECT 1 AS "COL") AS "SUBQUERY"',
+    'SELECT 1 AS "COL" FROM (SELECT 1) x LIMIT 1',
+    """
+    select ta.attname, ia.attnum, ic.relname, n.nspname, tc.relname from pg_catalog.pg_attribute ta, pg_catalog.pg_attribute ia,
+    pg_catalog.pg_class tc, pg_catalog.pg_index i, pg_catalog.pg_namespace n, pg_catalog.pg_class ic where tc.relname = 'visits' AND n.nspname =
+    'public' AND tc.oid = i.indrelid AND n.oid = tc.relnamespace AND i.indisprimary = 't' AND ia.attrelid = i.indexrelid AND ta.attrelid =
+    i.indrelid AND ta.attnum = i.indkey[ia.attnum-1] AND (NOT ta.attisdropped) AND (NOT ia.attisdropped) AND ic.oid = i.indexrelid order by
+    ia.attnum
+    """,
+    """
+    select 'clinic'::name as "PKTABLE_CAT", n2.nspname as "PKTABLE_SCHEM", c2.relname as "PKTABLE_NAME", a2.attname as "PKCOLUMN_NAME",
+    ref.confupdtype, ref.confdeltype from ((((((( (select cn.oid, conrelid, conkey, confrelid, confkey, generate_series(array_lower(conkey, 1),
+    array_upper(conkey, 1)) as i, confupdtype, confdeltype, conname, condeferrable, condeferred from pg_catalog.pg_constraint cn,
+    pg_catalog.pg_class c, pg_catalog.pg_namespace n where contype = 'f' and conrelid = c.oid and relname = 'visits' and n.oid = c.relnamespace
+    and n.nspname = 'public') ref inner join pg_catalog.pg_class c1 on c1.oid = ref.conrelid) inner join pg_catalog.pg_namespace n1 on n1.oid =
+    c1.relnamespace) inner join pg_catalog.pg_attribute a1 on a1.attrelid = c1.oid and a1.attnum = conkey[i]) inner join pg_catalog.pg_class c2
+    on c2.oid = ref.confrelid) inner join pg_catalog.pg_namespace n2 on n2.oid = c2.relnamespace) inner join pg_catalog.pg_attribute a2 on
+    a2.attrelid = c2.oid and a2.attnum = confkey[i])) order by ref.oid, ref.i
+    """,
+    'SELECT SUM("visits"."cost") AS "s" FROM "public"."visits" "visits" HAVING (COUNT(1) > 0)',
+    """
+    SELECT "visits"."ward" AS "ward", SUM("visits"."cost") AS "s" FROM "public"."visits" "visits" INNER JOIN (SELECT "visits"."ward" AS "ward",
+    SUM("visits"."cost") AS "$__alias__0" FROM "public"."visits" "visits" GROUP BY 1 ORDER BY 2 DESC LIMIT 3) "t0" ON ("visits"."ward" IS NOT
+    DISTINCT FROM "t0"."ward") GROUP BY 1
+    """,
+    """
+    SELECT CAST(DATE_TRUNC('DAY', "visits"."seen") AS DATE) AS "d", COUNT(1) FROM "public"."visits" "visits" WHERE (CAST("visits"."seen" AS
+    DATE) IN (DATE '2024-01-01', DATE '2024-01-02')) GROUP BY 1
+    """,
+    """
+    SELECT DATE_TRUNC('QUARTER', CAST("visits"."seen" AS TIMESTAMP)) AS "q", MEDIAN("visits"."cost") FROM "public"."visits" "visits" GROUP BY 1
+    """,
+    """
+    BEGIN;declare "SQL_CUR0x1" cursor with hold for SELECT "visits"."ward", COUNT(1) FROM "public"."visits" "visits" GROUP BY 1;fetch 10000 in
+    "SQL_CUR0x1"
+    """,
+    'fetch 100 in "SQL_CUR0x1"',
+    'close "SQL_CUR0x1"',
+    """
+    SELECT "visits"."ward" AS "ward", (CASE WHEN ("visits"."cost" > 100) THEN 'high' ELSE 'low' END) AS "calc", COUNT(1) FROM "public"."visits"
+    "visits" GROUP BY 1, 2
+    """,
+]
+DBEAVER += [
+    """
+    SELECT n.oid,n.*,d.description FROM pg_catalog.pg_namespace n LEFT OUTER JOIN pg_catalog.pg_description d ON d.objoid=n.oid AND d.objsubid=0
+    AND d.classoid='pg_namespace'::regclass WHERE nspname='public' ORDER BY nspname
+    """,
+    "select * from pg_catalog.pg_enum",
+    "SELECT a.oid,a.* FROM pg_catalog.pg_roles a ORDER BY a.rolname",
+    "SHOW search_path",
+    "select * from pg_catalog.pg_tablespace",
+    """
+    SELECT c.oid,c.*,t.relname as tabrelname,rt.relnamespace as refnamespace,d.description, case c.contype when 'c' then
+    "substring"(pg_get_constraintdef(c.oid), 7) else null end consrc_copy FROM pg_catalog.pg_constraint c INNER JOIN pg_catalog.pg_class t ON
+    t.oid=c.conrelid LEFT OUTER JOIN pg_catalog.pg_class rt ON rt.oid=c.confrelid LEFT OUTER JOIN pg_catalog.pg_description d ON d.objoid=c.oid
+    AND d.objsubid=0 AND d.classoid='pg_constraint'::regclass WHERE c.conrelid='public.visits'::regclass ORDER BY c.oid
+    """,
+    """
+    SELECT DISTINCT dep.deptype, dep.classid, dep.objid, cl.relkind, attr.attname FROM pg_depend dep LEFT JOIN pg_class cl ON dep.objid=cl.oid
+    LEFT JOIN pg_attribute attr ON attr.attrelid=dep.objid AND attr.attnum=dep.objsubid WHERE dep.refobjid='public.visits'::regclass
+    """,
+    """
+    SELECT i.*,c.relnamespace FROM pg_catalog.pg_inherits i,pg_catalog.pg_class c WHERE i.inhrelid=c.oid AND c.relnamespace=2200
+    """,
+    """
+    select c.oid,pg_catalog.pg_total_relation_size(c.oid) as total_rel_size,pg_catalog.pg_relation_size(c.oid) as rel_size FROM pg_class c WHERE
+    c.relnamespace=2200
+    """,
+    """
+    SELECT p.oid as poid,p.*,pg_catalog.pg_get_expr(p.proargdefaults, 0) as arg_defaults,d.description FROM pg_catalog.pg_proc p LEFT OUTER JOIN
+    pg_catalog.pg_description d ON d.objoid=p.oid WHERE p.pronamespace=2200 ORDER BY p.proname
+    """,
+    "SELECT x.oid,x.* FROM pg_catalog.pg_trigger x WHERE x.tgrelid='public.visits'::regclass",
+    "EXPLAIN SELECT COUNT(*) FROM visits",
+    """
+    SELECT e.oid,cfg.tbls,n.nspname as schema_name,e.* FROM pg_catalog.pg_extension e JOIN pg_namespace n on n.oid =e.extnamespace left join
+    (select ARRAY_AGG(ns.nspname || '.' || cls.relname) tbls, oid_ext from ( select unnest(e1.extconfig) oid , e1.oid oid_ext from
+    pg_catalog.pg_extension e1 ) c join pg_class cls on cls.oid = c.oid join pg_namespace ns on ns.oid = cls.relnamespace group by oid_ext ) cfg
+    on cfg.oid_ext = e.oid ORDER BY e.oid
+    """,
+    "SELECT * FROM pg_catalog.pg_foreign_server",
+    "SELECT * FROM pg_catalog.pg_event_trigger",
+    "SELECT * FROM pg_stat_activity",
+    "select * from pg_timezone_names",
+]
+DBT = [
+    "select distinct nspname from pg_namespace",
+    """
+    select 'clinic' as database, tablename as name, schemaname as schema, 'table' as type from pg_tables where schemaname ilike 'public' union
+    all select 'clinic' as database, viewname as name, schemaname as schema, 'view' as type from pg_views where schemaname ilike 'public' union
+    all select 'clinic' as database, matviewname as name, schemaname as schema, 'materialized_view' as type from pg_matviews where schemaname
+    ilike 'public'
+    """,
+    """
+    select column_name, data_type, character_maximum_length, numeric_precision, numeric_scale from "clinic".INFORMATION_SCHEMA.columns where
+    table_name = 'visits' and table_schema = 'public' order by ordinal_position
+    """,
+    r"""
+    with relation as ( select pg_rewrite.ev_class as class , pg_rewrite.oid as id from pg_rewrite ), class as ( select oid as id , relname as
+    name , relnamespace as schema , relkind as kind from pg_class ), dependency as ( select distinct pg_depend.objid as id , pg_depend.refobjid
+    as ref from pg_depend ), schema as ( select pg_namespace.oid as id , pg_namespace.nspname as name from pg_namespace where nspname !=
+    'information_schema' and nspname not like 'pg\_%' ), referenced as ( select relation.id AS id , referenced_class.name ,
+    referenced_class.schema , referenced_class.kind from relation join class as referenced_class on relation.class=referenced_class.id where
+    referenced_class.kind in ('r', 'v', 'm') ), relationships as ( select referenced.name as referenced_name , referenced.schema as
+    referenced_schema_id , dependent_class.name as dependent_name , dependent_class.schema as dependent_schema_id , referenced.kind as kind from
+    referenced join dependency on referenced.id=dependency.id join class as dependent_class on dependency.ref=dependent_class.id where
+    (referenced.name != dependent_class.name or referenced.schema != dependent_class.schema) ) select referenced_schema.name as
+    referenced_schema , relationships.referenced_name as referenced_name , dependent_schema.name as dependent_schema ,
+    relationships.dependent_name as dependent_name from relationships join schema as dependent_schema on
+    relationships.dependent_schema_id=dependent_schema.id join schema as referenced_schema on
+    relationships.referenced_schema_id=referenced_schema.id group by referenced_schema, referenced_name, dependent_schema, dependent_name order
+    by referenced_schema, referenced_name, dependent_schema, dependent_name
+    """,
+    "ROLLBACK",
+    "select datname from pg_database where datname = 'clinic'",
+    "select * from (select ward, count(*) as n from visits group by ward) as __dbt_sbq where false limit 0",
+    '/* {"app": "dbt", "dbt_version": "1.8.0"} */ select ward, count(*) as n from visits group by 1',
+]
+LOOKER += [
+    "SELECT 'looker'::varchar AS x, CURRENT_TIMESTAMP",
+    "SELECT EXISTS(SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = 'looker_scratch')",
+    "select has_schema_privilege('looker_scratch', 'CREATE')",
+    "SELECT COUNT(*) FROM information_schema.schemata WHERE schema_name = 'tmp'",
+    "SELECT pid, usename, query FROM pg_stat_activity WHERE state = 'active'",
+    """
+    SELECT (DATE_TRUNC('week', visits.seen )) AS "w", COUNT(DISTINCT visits.patient ) AS "n" FROM public.visits AS visits GROUP BY 1 ORDER BY 1
+    DESC FETCH NEXT 500 ROWS ONLY
+    """,
+    """
+    SELECT COUNT(*) AS "n" FROM public.visits AS visits WHERE ((( visits.seen ) >= ((DATE_TRUNC('month', DATE_TRUNC('day', CURRENT_TIMESTAMP AT
+    TIME ZONE 'UTC')))))) AND (visits.ward ) IN ('A', 'B')
+    """,
+    """
+    SELECT CASE WHEN visits.cost < 100 THEN '0' WHEN visits.cost >= 100 AND visits.cost < 200 THEN '1' ELSE '3' END AS "t__sort_", COUNT(*) FROM
+    public.visits AS visits GROUP BY 1 ORDER BY 1
+    """,
+]
 STATEMENTS = {
     "Tableau": TABLEAU,
     "Power Bi": POWER_BI,
@@ -328,6 +635,7 @@ STATEMENTS = {
     "Dbeaver": DBEAVER,
     "Superset": SUPERSET,
     "Redash": REDASH,
+    "Dbt": DBT,
     "Drivers": DRIVERS,
 }
 REFUSED = {
@@ -338,8 +646,8 @@ REFUSED = {
     "to_timestamp(floor": "this needs a local time",
     "SELECT x.*": "rows of visits can't be released",
     "LIMIT 101": "rows of visits can't be released",
-    "INSERT": "an answer is not written into a table",
-    "UPDATE": "UPDATE is not a statement",
+    "INSERT INTO": "an answer is not written into a table",
+    "UPDATE visits": "UPDATE is not a statement",
     "VACUUM": "VACUUM is not a statement",
     "LOCK TABLE": "LOCK is not a statement",
 }

@@ -294,8 +294,10 @@ def combine_moments(node: exp.Expr, left: Typed, right: Typed) -> Typed:
         return _shifted(made, right)
     if isinstance(node, exp.Add | exp.Sub) and kinds == ("INTERVAL", "INTERVAL"):
         return Typed(made, INTERVAL)
-    if isinstance(node, exp.Mul) and set(kinds) == {"INTERVAL", "INTEGER"}:
-        amount, place = (right, 1) if kinds[1] == "INTEGER" else (left, 0)
+    place = 1 if kinds[0] == "INTERVAL" else 0
+    amount, written = ((left, node.this), (right, node.expression))[place]
+    whole = amount.type.kind == "INTEGER" or isinstance(written.unnest(), exp.Floor | exp.Ceil)
+    if isinstance(node, exp.Mul) and kinds[1 - place] == "INTERVAL" and whole:
         nodes[place] = cast_fitting(amount, BIGINT)
         return Typed(make_try(exp.Mul(this=nodes[0], expression=nodes[1])), INTERVAL)
     if isinstance(node, exp.Add | exp.Sub) and kinds == ("DATE", "INTEGER"):

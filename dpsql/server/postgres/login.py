@@ -139,6 +139,7 @@ def log_in(
     if parameters.get("replication", "false").lower() not in ("false", "off", "no", "0"):
         raise NotLetIn(messages.NOT_SUPPORTED, "replication isn't supported.")
     chosen = _find_policy(served, user, database)
+    identity: Identity | None
     if user == PROVIDER_USER and any(one.edition.reader is not None for one in served):
         chosen, identity = _prove_by_provider(stream, chosen, database, served, secured, peer, log)
     else:

@@ -320,6 +320,8 @@ if(p,i,d)
 ifnull(i,0)
 instr(s,'x')
 interval 1 day*i
+interval 1 day*ceil(d)
+interval 5 minute*floor(extract(minute from ts)/5)
 isfinite(d)
 isinf(f)
 isnan(d)
