@@ -482,6 +482,9 @@ class _Watched:
         self.looked = True
         return self._finisher.finish(sql, relations, public)
 
+    def repeats(self, sql: str, public: Iterable[str] = ()) -> bool:
+        return self._finisher.repeats(sql, public)
+
     def keep(self, sql: str, public: Iterable[str] = ()) -> pa.Table:
         self.kept |= {sql, *public}
         return self._finisher.keep(sql, public)

@@ -304,6 +304,10 @@ class Finish(Protocol):
         """Run a query over released relations and public tables."""
         ...
 
+    def repeats(self, sql: str, public: Iterable[str] = ()) -> bool:
+        """Return whether a query over public tables always returns the same rows."""
+        ...
+
     def keep(self, sql: str, public: Iterable[str] = ()) -> pa.Table:
         """Run a query over public tables that always returns the same rows, and cache these."""
         ...

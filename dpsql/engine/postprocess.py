@@ -13,7 +13,14 @@ import pyarrow as pa
 
 from dpsql.engine import sandbox
 from dpsql.engine.base import SpillDirectory, make_spill_directory
-from dpsql.engine.public_sql import MAX_BINDING_SECONDS, CastCheck, PublicProcess, Sent, check_public
+from dpsql.engine.public_sql import (
+    MAX_BINDING_SECONDS,
+    CastCheck,
+    PublicProcess,
+    PublicQuery,
+    Sent,
+    check_public,
+)
 from dpsql.engine.sandbox import (
     RecentlyUsed,
     SharedInstance,
@@ -80,8 +87,7 @@ class Finisher(sandbox.Idle):
         self._binder: tuple[SharedInstance, duckdb.DuckDBPyConnection] | None = None
         self._loaded: set[str] = set()
         self._described: dict[str, list[tuple[str, str]]] = {}
-        self._checked: dict[tuple[str, ...], bool] = {}
-        """Checked queries, and whether they may make long texts."""
+        self._checked: dict[tuple[str, ...], PublicQuery] = {}
         self._spill: SpillDirectory | None = None
         self._kept: dict[str, pa.Table] = {}
         self._added: dict[str, pa.Table | TypedColumns] = {}
@@ -111,10 +117,8 @@ class Finisher(sandbox.Idle):
             if key in self._described:
                 return self._described[key]
             public = tuple(public)
-            grows = self._check(
-                sql, {name: [c for c, _ in columns] for name, columns in relations.items()}, public
-            )
-            if grows and self._process is not None:
+            names = {name: [c for c, _ in columns] for name, columns in relations.items()}
+            if self._check(sql, names, public).grows and self._process is not None:
                 kinds = {name: (list(self._columns(name)), None) for name in public}
                 sent = Sent("describe", sql, {name: list(given) for name, given in relations.items()}, kinds)
                 answer, _ = self._process.ask(sent, MAX_BINDING_SECONDS)
@@ -193,14 +197,22 @@ class Finisher(sandbox.Idle):
         """
         return self._run("running", sql, relations, public, most)
 
+    def repeats(self, sql: str, public: Iterable[str] = ()) -> bool:
+        """Return whether a query over public tables depends on neither chance nor the clock; BindError if it is refused."""
+        with self.lock:
+            return self._check(sql, {}, tuple(public)).repeats
+
     def keep(self, sql: str, public: Iterable[str] = ()) -> pa.Table:
         """Run a query over public tables whose answer never changes, and cache its rows for the session.
 
         They are cached if they are few, and have equal types from either connection. Raises as :meth:`finish`.
         """
+        public = tuple(public)
         table = self.finish(sql, {}, public)
-        plain = all(_is_plain(field.type) for field in table.schema)
-        if plain and table.nbytes <= _MAX_BYTES and sql not in self._kept:
+        if sql in self._kept or table.nbytes > _MAX_BYTES:
+            return table
+        described = self.describe(sql, {}, public)
+        if all(_is_plain(own.type, kind) for own, (_, kind) in zip(table.schema, described, strict=True)):
             single = table.num_rows == 1
             alike = [key for key, added in self._kept.items() if (added.num_rows == 1) == single]
             if len(alike) >= (_MAX_ROWS_OF_ONE if single else _MAX_TABLES):
@@ -226,8 +238,8 @@ class Finisher(sandbox.Idle):
             _FINISHERS.note(self)
             con = self._open.running if which == "running" else self._open.lending
             public = tuple(public)
-            grows = self._check(sql, {name: table.column_names for name, table in relations.items()}, public)
-            if grows and self._process is not None:
+            names = {name: table.column_names for name, table in relations.items()}
+            if self._check(sql, names, public).grows and self._process is not None:
                 copies = {name: (list(self._columns(name)), self._copy(name)) for name in public}
                 sent = Sent(which, sql, dict(relations), copies, most)
                 table = self._process.ask(sent, MAX_PUBLIC_SECONDS)[1]
@@ -268,18 +280,18 @@ class Finisher(sandbox.Idle):
         kinds = self._engine.schema(table) if orders else {}
         return {column: order for column, order in orders.items() if kinds.get(column) == "VARCHAR"}
 
-    def _check(self, sql: str, relations: Mapping[str, Sequence[str]], public: Sequence[str]) -> bool:
-        """Refuse a query that does more than compute from these relations; return whether it may make long texts."""
+    def _check(self, sql: str, relations: Mapping[str, Sequence[str]], public: Sequence[str]) -> PublicQuery:
+        """Refuse a query that does more than compute from these relations."""
         key = (sql, *sorted(repr((name, tuple(names))) for name, names in relations.items()), *sorted(public))
         if key in self._checked:
             return self._checked[key]
         columns = [column for names in relations.values() for column in names]
         columns += [column for name in public for column, _ in self._columns(name)]
-        grows = check_public(sql, (*relations, *public), columns)
+        found = check_public(sql, (*relations, *public), columns)
         if len(self._checked) > _MAX_REMEMBERED:
             self._checked.clear()
-        self._checked[key] = grows
-        return grows
+        self._checked[key] = found
+        return found
 
     def _reopen(self, failure: type[BaseException] | None) -> None:
         """Open a new instance for the next statement after an error that invalidates the old one."""
@@ -373,8 +385,9 @@ def _connect(spill: str) -> _Connections:
     return _Connections(con, exact)
 
 
-def _is_plain(kind: pa.DataType) -> bool:
-    whole = pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_string(kind)
+def _is_plain(kind: pa.DataType, sql: str) -> bool:
+    """Return whether a column of an SQL type has this Arrow type from either connection; texts may be UUIDs."""
+    whole = pa.types.is_integer(kind) or pa.types.is_boolean(kind) or sql == "VARCHAR"
     decimal = pa.types.is_decimal128(kind) and kind.scale > 0  # with scale 0 it may be a HUGEINT
     return bool(whole or decimal or kind in (pa.float64(), pa.date32()))
 

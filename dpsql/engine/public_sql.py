@@ -30,12 +30,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
 import pyarrow as pa
 
-from dpsql.catalogue.row_names import CONCATENATIONS, PUBLIC_FUNCTIONS
+from dpsql.catalogue.row_names import CHANGING_FUNCTIONS, CONCATENATIONS, PUBLIC_FUNCTIONS
 from dpsql.engine import sandbox
 from dpsql.engine.sandbox import quote_identifier, quote_literal
 from dpsql.errors import BindError
@@ -422,8 +422,15 @@ INVALID
 _MODIFIERS = frozenset(_MODIFIER_TYPES.split())
 
 
-def check_public(sql: str, relations: Iterable[str], columns: Iterable[str]) -> bool:
-    """Refuse SQL that does anything but compute from these relations; return whether it may make long texts.
+class PublicQuery(NamedTuple):
+    """A checked query: whether it may make long texts, and whether equal relations always give equal rows."""
+
+    grows: bool
+    repeats: bool
+
+
+def check_public(sql: str, relations: Iterable[str], columns: Iterable[str]) -> PublicQuery:
+    """Refuse SQL that does anything but compute from these relations.
 
     Raises:
         BindError: it reads or calls something else, or DuckDB can't parse it.
@@ -441,7 +448,13 @@ def check_public(sql: str, relations: Iterable[str], columns: Iterable[str]) -> 
             _check_expression(node, written)
         elif "type" in node:
             _check_relation(node, named)
-    return _may_grow(nodes)
+    return PublicQuery(_may_grow(nodes), not any(map(_may_change, nodes)))
+
+
+def _may_change(node: Node) -> bool:
+    """Return whether a node's value depends on chance or the clock."""
+    names = [node["function_name"]] if "function_name" in node else node.get("column_names") or ()
+    return bool(node.get("sample")) or not CHANGING_FUNCTIONS.isdisjoint(str(name).lower() for name in names)
 
 
 def _may_grow(nodes: Sequence[Node]) -> bool:

@@ -320,9 +320,11 @@ def number_candidates(given: str, once: bool) -> str:
     return f"SELECT * EXCLUDE ({place}), row_number() OVER (ORDER BY {place}) - 1 AS {CANDIDATE_PLACE} FROM ({first}) AS once"
 
 
-def count_candidates(given: str, most: int) -> str:
-    """Return the query of the number of candidates, of which it counts up to ``most``."""
-    return f"SELECT COUNT(*)::BIGINT AS n FROM (SELECT 1 FROM ({given}) AS given LIMIT {most}) AS given"
+def count_candidates(given: str, column: str, most: int) -> str:
+    """Return the query of the number of candidates, and of those above the one before; it counts up to ``most``."""
+    limited = f"SELECT {column} AS c FROM ({given}) AS given LIMIT {most}"
+    pairs = f"SELECT c, lag(c) OVER () AS b FROM ({limited}) AS given"
+    return f"SELECT COUNT(*)::BIGINT AS n, COUNT(*) FILTER (WHERE c > b)::BIGINT AS ascents FROM ({pairs}) AS given"
 
 
 def limit_candidates(given: str, most: int) -> str:

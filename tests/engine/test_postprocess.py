@@ -266,3 +266,13 @@ def test_a_run_is_an_outcome_whatever_happens() -> None:
         slow = "SELECT SUM(a.range * b.range % 7) FROM range(300000) a, range(300000) b"
         assert run_query(con, slow, {}, stop).stopped
         assert time.monotonic() - begun < 60
+
+
+def test_cached_rows_are_lent_with_their_types(finisher: Finisher) -> None:
+    """A UUID is a text for people, and no text for another DuckDB."""
+    for value, kind in (("uuid '00000000-0000-0000-0000-000000000001'", "UUID"), ("'a'", "VARCHAR")):
+        listed = f"SELECT {value} AS v FROM range(3)"
+        finisher.keep(listed)
+        with duckdb.connect() as con:
+            con.register("lent", finisher.lend(listed, {}))
+            assert con.sql("SELECT DISTINCT typeof(v) FROM lent").fetchall() == [(kind,)]

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import dpsql
-from dpsql.catalogue.row_names import PUBLIC_FUNCTIONS
+from dpsql.catalogue.row_names import CHANGING_FUNCTIONS, PUBLIC_FUNCTIONS
 from dpsql.engine.public_sql import SESSION_NAMES, TABLE_FUNCTIONS, check_public
 from dpsql.errors import BindError
 from dpsql.policy.model import Policy
@@ -240,3 +240,27 @@ def test_a_released_column_may_have_the_name_of_a_call(session: dpsql.Session) -
     assert session.sql("SELECT plan AS user FROM plans ORDER BY user").fetchall() == [("95%",), ("free",)]
     rows = session.sql(f"SELECT version FROM (SELECT n AS version FROM ({NOISY}) AS t) AS u").fetchall()
     assert abs(rows[0][0] - 100) < 40
+
+
+@pytest.mark.parametrize(
+    ("query", "repeats"),
+    [
+        ("SELECT range * 0.5 AS p FROM range(9)", True),
+        ("WITH c AS (SELECT plan FROM plans) SELECT * FROM c ORDER BY 1", True),
+        ("SELECT range * random() AS p FROM range(9)", False),
+        ("WITH c AS (SELECT uuid() AS u) SELECT * FROM c", False),
+        ("SELECT current_timestamp", False),
+        ("SELECT age(DATE '2000-01-01')", False),
+        ("SELECT plan FROM plans TABLESAMPLE 50%", False),
+        ("SELECT plan FROM plans USING SAMPLE 1", False),
+    ],
+)
+def test_what_repeats(query: str, repeats: bool) -> None:
+    assert check_public(query, ("plans",), ("plan",)).repeats is repeats
+
+
+def test_functions_that_change_are_known() -> None:
+    """DuckDB calls functions of the clock consistent within a query, as it does those that read the time zone."""
+    listed = "SELECT DISTINCT lower(function_name) FROM duckdb_functions() WHERE stability = 'VOLATILE'"
+    with duckdb.connect() as con:
+        assert {name for (name,) in con.sql(listed).fetchall()} & PUBLIC_FUNCTIONS <= CHANGING_FUNCTIONS

@@ -683,10 +683,10 @@ class Binder(ABC):
         """Return whether a public query reads values that are not released yet."""
         return FORETOLD in sql or any(block.name in sql for block in self.blocks)
 
-    def known(self, found: Input, steady: bool = False) -> pa.Table | None:
-        """Return the rows of a public relation, cached if ``steady``; None if it depends on unreleased values."""
+    def known(self, found: Input) -> pa.Table | None:
+        """Return the rows of a public relation, cached if they never change; None if it depends on unreleased values."""
         if self.is_unreleased(found.sql):
             return None
-        if steady:
+        if self.finish.repeats(found.sql, self.public):
             return self.finish.keep(found.sql, self.public)
         return self.finish.finish(found.sql, {}, self.public)

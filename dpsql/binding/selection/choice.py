@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import field, replace
 from fractions import Fraction
 
@@ -137,14 +138,12 @@ class Selection:
 
     def _candidates(self) -> Relation:
         name, span = self.call.over, span_of(self.call.node)
-        steady = True
         if name is None:
             if self.call.name == "EXPMECH":
                 raise BindError("EXPMECH chooses among candidates.", span=span, hint=PLACE)
             query: exp.Select = exp.select(exp.alias_(exp.Literal.number(1), "dpsql_one"))
         else:
             cte = self.env.get(fold(name)) or self.env.get(kept_cte_name(name, self.binder.own_names.taken))
-            steady = cte is None
             try:
                 listed = self.binder.catalog.find(name, span) if cte is None else None
             except BindError as error:
@@ -163,27 +162,30 @@ class Selection:
             query = exp.Select(expressions=[exp.Star()], from_=exp.From(this=exp.Table(this=table)))
         relation = self.binder.public_relation(query, self.env, candidates.CANDIDATE)
         given = relation.inputs[0]
-        self.found = plan.Input(
-            given.name, candidates.number_candidates(given.sql, self.call.name == "EXPMECH")
-        )
-        self._refuse_many(given, len(relation.fields), steady, span)
-        values = self.binder.known(self.found, steady)
+        distinct = self._refuse_many(given, relation.fields, span)
+        once = self.call.name == "EXPMECH" and not distinct
+        self.found = plan.Input(given.name, candidates.number_candidates(given.sql, once))
+        values = self.binder.known(self.found)
         if values is not None and values.num_rows == 0:
             raise PrivacyError(f"there are no candidates in {name}.", span=span)
         self.count = None if values is None else values.num_rows  # otherwise not known yet
         fields = tuple(bounded(f, values) for f in relation.fields)
         return replace(relation, alias=name or candidates.CANDIDATE, fields=fields, inputs=(self.found,))
 
-    def _refuse_many(self, given: plan.Input, columns: int, steady: bool, span: Span | None) -> None:
-        """Refuse candidates by their number before they are computed and compared with each other."""
-        counted = candidates.count_candidates(given.sql, MAX_CANDIDATES + 1)
-        found = self.binder.known(plan.Input(given.name, counted), steady)
-        if found is not None and found.column(0)[0].as_py() > MAX_CANDIDATES:
+    def _refuse_many(self, given: plan.Input, fields: Sequence[Field], span: Span | None) -> bool:
+        """Refuse candidates by their number before they are computed and compared with each other.
+
+        Return whether they ascend, so that each is listed once.
+        """
+        counted = candidates.count_candidates(given.sql, _exact(fields[0]), MAX_CANDIDATES + 1)
+        found = self.binder.known(plan.Input(given.name, counted))
+        count, ascents = (0, 0) if found is None else (column[0].as_py() for column in found.columns)
+        if count > MAX_CANDIDATES:
             hint = "choose a range among few candidates first, and then within it."
             raise BindError(f"these are more than {MAX_CANDIDATES:,} candidates.", span=span, hint=hint)
-        count = 0 if found is None else found.column(0)[0].as_py()
         terms = max(1, sum(1 for _ in self.call.args[0].find_all(exp.AggFunc)))
-        self.binder.written.add_candidates(count, columns, terms, span)
+        self.binder.written.add_candidates(count, len(fields), terms, span)
+        return bool(ascents == count - 1)
 
     def _wanted(self, candidate: Relation) -> tuple[Field, ...]:
         """Return the candidate's columns to release: those in the SELECT, otherwise all."""

@@ -45,6 +45,18 @@ def test_winners_are_distinct(session: dpsql.Session, method: str) -> None:
     assert method == "gumbel" or won == [1, 2, 3]
 
 
+@pytest.mark.parametrize(("listed", "many"), [("(1), (2), (2), (3)", 3), ("(1), (2), (3), (4)", 4), ("(NULL), (1), (1)", 2)])
+def test_lists_in_order(session: dpsql.Session, listed: str, many: int) -> None:
+    text = f"WITH c(v) AS (VALUES {listed}) SELECT EXPMECH(COUNT(*) FILTER (WHERE n = v), top => 2) OVER c FROM t"
+    assert f"of {many} candidates" in str(session.explain(text))
+    assert [v for (v,) in session.sql(text).fetchall()][:1] == [1]
+
+
+def test_lists_of_chance_are_drawn_anew(session: dpsql.Session) -> None:
+    text = "WITH c(v) AS (SELECT random()) SELECT EXPMECH(COUNT(*) FILTER (WHERE n >= v)) OVER c FROM t"
+    assert len({session.sql(text, fresh=True).fetchall()[0] for _ in range(5)}) == 5
+
+
 def test_candidates_of_a_table_and_with_answers(session: dpsql.Session) -> None:
     text = "SELECT EXPMECH(COUNT(*) FILTER (WHERE t.n = pub.n), top => 3, answer => TRUE) OVER pub FROM t"
     assert session.sql(text).fetchall() == [(1, 100), (2, 50), (3, 10)]
