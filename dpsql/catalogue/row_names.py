@@ -384,11 +384,12 @@ PUBLIC_FUNCTIONS: frozenset[str] = (
     DUCKDB_WORDS | EXACT_CALLS - EXACT_ONLY | EXACT_AGGREGATES | frozenset(_ABOVE_BLOCKS.split())
 )
 """Every function that is allowed there."""
-CHANGING_FUNCTIONS: frozenset[str] = frozenset(
+_CHANGING = (
     "age current_date current_localtime current_localtimestamp current_time current_timestamp gen_random_uuid "
     "get_current_time get_current_timestamp localtime localtimestamp now random today transaction_timestamp uuid "
-    "uuidv4 uuidv7".split()
+    "uuidv4 uuidv7"
 )
+CHANGING_FUNCTIONS: frozenset[str] = frozenset(_CHANGING.split())
 """Functions, and names read as calls, that may return something else each time: chance and the clock."""
 CONCATENATIONS: frozenset[str] = frozenset(("||", "concat", "concat_ws", "strftime"))
 """Functions whose result is as long as their arguments together."""

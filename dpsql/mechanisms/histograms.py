@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.aggregation import Answered, Group, Part, find_rows
 from dpsql.mechanisms.base import ClaimedText, ErrorBasis, ExpectedError, Reader, RouteClaim, RowsClaim
-from dpsql.mechanisms.fast.column_counts import ColumnCounts
+from dpsql.mechanisms.fast.column_counts import ColumnCounts, NumberRows
 from dpsql.mechanisms.moments import Count, Sum
 from dpsql.mechanisms.per_group import LaplaceNoise, Statistic
 from dpsql.mechanisms.unit_parts import read_distinct
@@ -254,7 +254,8 @@ class SteppedPart(Part):
     """A part over the number of rows at each step of a public grid, by SQL or counted in this process.
 
     ``query`` returns the keys, :data:`GRID_STEP` and ``STEP_ROWS``, one row per group and distinct value. ``column`` returns
-    :data:`GRID_STEP` of every row if nothing is grouped: not yet clamped, NULL if missing.
+    :data:`GRID_STEP` of every row if nothing is grouped: not yet clamped, NULL if missing. It returns doubles if there is a
+    :attr:`number`.
     """
 
     low: int
@@ -266,7 +267,12 @@ class SteppedPart(Part):
 
     @property
     def column_route(self) -> ColumnCounts | None:
-        return None if self.column is None else ColumnCounts(self.column, self.low, self.high)
+        return None if self.column is None else ColumnCounts(self.column, self.low, self.high, self.number)
+
+    @property
+    def number(self) -> NumberRows | None:
+        """Maps the column's doubles to grid steps; None if it has grid steps."""
+        return None
 
     def claims(self) -> Iterator[ClaimedText]:
         claim = RowsClaim(self.rows, self.groups, self.keys, in_all=self.in_all)

@@ -59,6 +59,7 @@ from numpy.typing import NDArray
 from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.aggregation import Answered, Group
 from dpsql.mechanisms.base import ErrorBasis, ExpectedError
+from dpsql.mechanisms.fast.column_counts import NumberRows
 from dpsql.mechanisms.histograms import SteppedPart
 from dpsql.mechanisms.order_statistics import (
     GeometricGrid,
@@ -167,6 +168,10 @@ class Quantiles(SteppedPart):
         outermost ones grows with the ratio of all points' weight to the lightest point's.
         """
         return self.geometric.weights if isinstance(self.geometric, GradedGrid) and rank.end is None else None
+
+    @property
+    def number(self) -> NumberRows | None:
+        return self.geometric.number if isinstance(self.geometric, GradedGrid) else None
 
     @property
     def even_ends(self) -> tuple[int, int, Fraction] | None:

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import duckdb
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from dpsql.mechanisms import order_statistics
@@ -82,6 +83,29 @@ def test_sql_numbers_points_alike(grid: GradedGrid) -> None:
         assert abs(number - want) <= (
             abs(grid.value(number) - Fraction(value)) == abs(grid.value(want) - Fraction(value))
         )
+
+
+@pytest.mark.parametrize("grid", GRIDS, ids=str)
+def test_both_routes_number_points_equally(grid: GradedGrid) -> None:
+    """Bit for bit: also between two points, where a level ends, and at the ends of 31 bits."""
+    rng = np.random.default_rng(3)
+    halves = (2 * rng.integers(-2000, 2000, 20_000) + 1) / 2
+    scales = np.array([float(grid.steps) * 8.0**level for level in range(grid.levels + 1)])
+    ends = np.concatenate([128 / scales, 2.0**31 / scales, (2.0**31 - 0.5) / scales])
+    near = np.concatenate([np.nextafter(ends, 0), ends, np.nextafter(ends, np.inf)])
+    spread = rng.lognormal(0, 8, 50_000) * rng.choice([-1, 1], 50_000)
+    values = np.concatenate(
+        [halves / rng.choice(scales, len(halves)), near, -near, spread, [0.0, -0.0, 5e-324]]
+    )
+    held = pa.table({"i": np.arange(len(values)), "v": values})
+    with duckdb.connect() as con:
+        con.register("held", held)
+        text = f"SELECT v, {grid.write_step('v')} AS step FROM held ORDER BY i"
+        found = con.sql(f"SELECT v, step FROM ({text}) WHERE step IS NOT NULL").to_arrow_table()
+    assert found.num_rows > 60_000
+    numbered = grid.number(np.asarray(found.column("v")))
+    assert (numbered == np.asarray(found.column("step"))).all()
+    assert len(grid.number(np.empty(0))) == 0
 
 
 def test_where_it_is_no_finer_there_is_none() -> None:

@@ -205,23 +205,22 @@ def write_histogram(exact: Exact, keys: Sequence[str], y: str, clamped: str, gro
 def write_points(
     exact: Exact, y: str, narrow: str, grid: grids.Grid, groups: int, graded: GradedGrid | None = None
 ) -> tuple[str, str | None]:
-    """Return the histogram of a column on its grid, and a query of the column itself if there are no groups.
+    """Return the histogram of a column on its grid, and a query of ``narrow`` itself if there are no groups.
 
     Args:
         y: the even step of a row, or its number if the grid is ``graded``; NULL if it is missing.
         narrow: ``y`` in fewer bits.
     """
-    keys, point = exact.names, "v"
+    keys = exact.names
     # LEAST keeps DuckDB's statistics of a column's range, which save a hash table; it would turn NULL into a bound, so
     # missing values are dropped first. A scaled float has no such statistics, and arithmetic is the quickest.
     clamped = grids.write_clamped("v", grid)
     if graded is not None:
-        point = graded.write_step("v")
-        clamped = f"LEAST(GREATEST({point}, {graded.first}), {graded.last})"
+        clamped = f"LEAST(GREATEST({graded.write_step('v')}, {graded.first}), {graded.last})"
     elif grid.steps == 1:
         clamped = f"LEAST(GREATEST(v, {grid.low}), {grid.high})"
     query = write_histogram(exact, keys, y, clamped, groups)
-    return query, None if keys else f"SELECT {point} AS value FROM ({exact.held(narrow, groups)}) AS held"
+    return query, None if keys else f"SELECT v AS value FROM ({exact.held(narrow, groups)}) AS held"
 
 
 def choose_points(kind: Type, low: Fraction, high: Fraction) -> grids.Grid:

@@ -31,6 +31,8 @@ from dpsql.numerics.exact_numbers import NumberArray
 
 _Part = TypeVar("_Part", bound=Sized)
 _Tally = TypeVar("_Tally")
+NumberRows = Callable[[NumberArray], NDArray[np.int64]]
+"""Maps doubles to integers."""
 
 MAX_RANGE = 1 << 22
 """The most integers in a range that is counted here."""
@@ -51,30 +53,31 @@ _WAITING = 4
 class ColumnCounts(FastRoute[NDArray[np.int64]]):
     """The number of rows with each of ``low`` to ``high``; rows outside count at the ends, NULLs not at all.
 
-    ``text`` returns one column of integers or dates. The route is not taken, and nothing is read, if rows must stay in
-    the engine or the range is too wide.
+    ``text`` returns one column of integers or dates, or of doubles that ``number`` maps to integers. The route is not taken,
+    and nothing is read, if rows must stay in the engine or the range is too wide.
     """
 
     text: str
     low: int
     high: int
+    number: NumberRows | None = None
 
     def claim(self, plain: Claim) -> ClaimedText:
         """Return the text with its claim; ``plain`` is that of the plain query."""
         return ClaimedText(self.text, plain, late=True)
 
     def take(self, read: Reader, entropy: Entropy) -> NDArray[np.int64] | None:
-        return count_column(read, self.text, self.low, self.high)
+        return count_column(read, self.text, self.low, self.high, None, self.number)
 
 
 def count_column(
-    read: Read, sql: str, low: int, high: int, places: int | None = None
+    read: Read, sql: str, low: int, high: int, places: int | None = None, number: NumberRows | None = None
 ) -> NDArray[np.int64] | None:
     """Count the rows with each of ``low`` to ``high``, given decimal ``places``; None if that is impossible here."""
     reader = Reader.over(read)
     if not reader.room or high - low >= MAX_RANGE:
         return None
-    return count_arrays(stream_column(reader, sql, places=places), low, high)
+    return count_arrays(stream_column(reader, sql, number is not None, places), low, high, number)
 
 
 def stream_column(
@@ -143,15 +146,18 @@ class PlaceCounts:
         return self._bins
 
 
-def count_arrays(arrays: Iterable[NumberArray], low: int, high: int) -> NDArray[np.int64]:
-    """Count the integers equal to each of ``low`` to ``high`` in other threads as this one fetches them."""
+def count_arrays(
+    arrays: Iterable[NumberArray], low: int, high: int, number: NumberRows | None = None
+) -> NDArray[np.int64]:
+    """Count the integers, made by ``number`` if given, equal to each of ``low`` to ``high``, as this thread fetches them."""
     bins = high - low + 1
     room = min(_ROWS, max(_FEW_ROWS, 2 * bins))
     found = PlaceCounts(bins, room)
 
     def add(values: NumberArray) -> None:
-        for part in cut_blocks(values, room):
-            clip_to_places(part, low, high, found.places(len(part)))
+        for part in cut_blocks(values, room if number is None else BLOCK_ROWS):
+            places = part if number is None else number(part)
+            clip_to_places(places, low, high, found.places(len(part)))
 
     work_beside(arrays, add, 1)
     return found.bins

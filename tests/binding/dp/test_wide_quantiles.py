@@ -285,3 +285,20 @@ def test_loss_over_all_tables_of_up_to_three_rows(
     twice = {t: law(part, read_histogram(con, part, t), base**2) for t in tables}
     worst = max(loss(twice[t], twice[tuple(sorted((*t, v)))]) for t, v in losses)
     assert worst > allowed, "the control: half the sensitivity"
+
+
+@pytest.mark.parametrize(
+    "text", ["SELECT MEDIAN(x) FROM t", "SELECT x > 0 AS k, MEDIAN(x) FROM t GROUP BY k"]
+)
+@pytest.mark.parametrize("value", [2.0**31 - 1, 2.0**31 - 7000])
+def test_a_value_at_the_end_of_31_bits_ends_no_statement(text: str, value: float) -> None:
+    """With more points near 0, the number of its point has 32 bits."""
+    with duckdb.connect() as con:
+        steps = float(choose_points(Type.parse("DOUBLE"), Fraction(0), Fraction(10**6)).steps)
+        far = f"CAST('{value / steps!r}' AS DOUBLE)"
+        for rows in ("SELECT range FROM range(40)", "SELECT 0 AS range"):
+            con.execute(f"CREATE OR REPLACE TABLE t AS SELECT range AS u, {far} AS x FROM ({rows})")
+            policy = dpsql.Policy.loads(POLICY.partition("[tables.few]")[0].partition("below")[0])
+            with dpsql.connect(con, policy=policy) as session:
+                held = session.sql(text.replace("SELECT", "SELECT WITH DP OPTIONS (epsilon = 1)")).fetchall()
+            assert all(0 <= row[-1] <= 10**6 for row in held)

@@ -45,7 +45,9 @@ def test_winners_are_distinct(session: dpsql.Session, method: str) -> None:
     assert method == "gumbel" or won == [1, 2, 3]
 
 
-@pytest.mark.parametrize(("listed", "many"), [("(1), (2), (2), (3)", 3), ("(1), (2), (3), (4)", 4), ("(NULL), (1), (1)", 2)])
+@pytest.mark.parametrize(
+    ("listed", "many"), [("(1), (2), (2), (3)", 3), ("(1), (2), (3), (4)", 4), ("(NULL), (1), (1)", 2)]
+)
 def test_lists_in_order(session: dpsql.Session, listed: str, many: int) -> None:
     text = f"WITH c(v) AS (VALUES {listed}) SELECT EXPMECH(COUNT(*) FILTER (WHERE n = v), top => 2) OVER c FROM t"
     assert f"of {many} candidates" in str(session.explain(text))
