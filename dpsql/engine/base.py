@@ -100,6 +100,10 @@ class Engine(abc.ABC):
         """The time zone in which exact queries read and format timestamps."""
         return "UTC"
 
+    def make_spill_folder(self) -> Path:
+        """Create a private directory for exact rows that an operator can't keep in memory; it ends with the engine."""
+        return Path(self._spill.subdirectory(f"rows-{secrets.token_hex(8)}"))
+
     @property
     def room(self) -> int:
         """Rows of eight bytes that an operator may keep at once; 0 if rows must stay in the engine."""

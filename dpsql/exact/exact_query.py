@@ -34,8 +34,8 @@ from dpsql.mechanisms.base import SALT
 from dpsql.mechanisms.contribution_caps import ClippedValue
 from dpsql.mechanisms.fast import packed_aggregation as packed
 from dpsql.mechanisms.fast.packed_aggregation import CodedUnit, PackedRoute
+from dpsql.mechanisms.unit_parts import KEY_PART_COLUMN, write_key_part, write_part
 from dpsql.mechanisms.unit_parts import UNITS_COLUMN as UNITS_COLUMN
-from dpsql.mechanisms.unit_parts import write_part
 
 _U = "u"
 
@@ -377,14 +377,17 @@ class Exact:
 
         Args:
             inside: whether to drop rows outside of the public groups; by default if they would use up a cap.
-            in_parts: whether to read only the units of the parts that a release asks for (:func:`write_part`).
+            in_parts: whether to read only the units of the parts that a release asks for (:func:`write_part`); if each row
+                is a unit, those with keys in these parts.
         """
         values = {name: sql for sql, name in self._values.items()}
         more = []
         inside = inside if inside is not None else self.groups is not None or self.row_budget is not None
         if inside and self.domain is not None:
             more = [self.domain.holds([f"({k.sql})" for k in self.keys], self.keys, "domain", "domain")]
-        more += [write_part(to_sql(self.bound.unit))] if in_parts and self.bound.unit is not None else []
+        if in_parts:
+            unit = self.bound.unit
+            more.append(write_part(*([to_sql(unit)] if unit is not None else [k.sql for k in self.keys])))
         return _write_rows(self.bound, self.keys, values, [self.where, *more], self._source)
 
     @cached_property
@@ -418,14 +421,14 @@ class Exact:
         return _write_rows(self.bound, (), {"v": value}, [self.where], self._source)
 
     def write_unit_parts(self) -> str:
-        """Return the query over the units of some parts, whose totals add up; empty if rows are the units."""
-        return "" if self.bound.unit is None else self.sql(in_parts=True)
+        """Return the query over the units of some parts, whose totals add up; empty if rows are the units of one group."""
+        return "" if self.bound.unit is None and not self.keys else self.sql(in_parts=True)
 
     def sql(self, in_parts: bool = False) -> str:
         """Return the block's query."""
         if self.bound.unit is None:
             sums = (f"({p.inner}) // 2" if p.doubled else p.inner for p in self.partials)
-            totals = self._totals(sums, f"({self.rows()}) AS rows")
+            totals = self._totals(sums, f"({self.rows(in_parts=in_parts)}) AS rows", in_parts)
         else:
             totals = self._user_level(in_parts)
         if self.domain is None:
@@ -438,9 +441,11 @@ class Exact:
         head = f"WITH domain AS ({self.domain.sql}), totals AS ({totals})"
         return f"{head} SELECT {', '.join(columns)} FROM domain LEFT JOIN totals ON {on}"
 
-    def _totals(self, sums: Iterable[str], rows: str) -> str:
+    def _totals(self, sums: Iterable[str], rows: str, in_parts: bool) -> str:
         totals = (f"{sql} AS {p.name}" for sql, p in zip(sums, self.partials, strict=True))
         items = [*self.names, *totals, f"COUNT(*) AS {UNITS_COLUMN}"]
+        if in_parts and self.names and self.domain is None:
+            items.append(f"{write_key_part(self.names)} AS {KEY_PART_COLUMN}")
         return f"SELECT {', '.join(items)} FROM {rows}{write_group_by(self.names)}"
 
     def _user_level(self, in_parts: bool) -> str:
@@ -470,7 +475,7 @@ class Exact:
         bounded = (f"COALESCE(SUM({self._bounded(p, budgeted)}), 0)" for p in self.partials)
         pairs = zip(bounded, self.partials, strict=True)
         sums = (f"{sql} // 2" if p.doubled and p.weighing is None else sql for sql, p in pairs)
-        return self._totals(sums, f"({text}) AS kept")
+        return self._totals(sums, f"({text}) AS kept", in_parts)
 
     def _bounded(self, partial: Partial, budgeted: bool) -> str:
         """Return a unit's own value, weighed if it has a weighing and clamped otherwise."""

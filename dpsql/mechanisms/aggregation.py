@@ -32,7 +32,7 @@ from dpsql.mechanisms.fast.packed_aggregation import PackedAggregation
 from dpsql.mechanisms.moments import Count, Mean, Noisy, Output, Pair, Sum, Variance, read_errors
 from dpsql.mechanisms.ordered_noise import OrderedNoise, StepRows, add_noise
 from dpsql.mechanisms.per_group import GroupSelector, JointGaussianNoise, Statistic
-from dpsql.mechanisms.unit_parts import read_totals
+from dpsql.mechanisms.unit_parts import KEY_PART_COLUMN, read_totals
 from dpsql.noise.entropy import Entropy
 from dpsql.numerics.exact_numbers import (
     Integers,
@@ -196,6 +196,9 @@ class Aggregation(base.Operator):
             noisy.append((self.selection.column, base.SensitivityClaim(1, self.selection.groups)))
         claim = base.SumsClaim(self.keys, tuple(dict.fromkeys(noisy)), self.selection is not None)
         yield base.ClaimedText(self.query, claim)
+        if self.unit_parts:  # of private groups, the keys also decide the part
+            keys = (*self.keys, KEY_PART_COLUMN) if self.keys and self.selection is not None else self.keys
+            yield base.ClaimedText(self.unit_parts, replace(claim, keys=keys), late=True)
         if self.packed is not None:
             yield from self.packed.claims(claim)
 

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 from contextvars import ContextVar
 from dataclasses import field, replace
 from fractions import Fraction
+from pathlib import Path
 from typing import ClassVar, ParamSpec, Protocol, TypeVar
 
 import numpy as np
@@ -209,6 +210,7 @@ class Reader:
             state; None if there is none.
         threads: the engine's number of threads.
         numbers: like ``stream``, for a query of one numeric column, whose decimals may have 32 or 64 bits.
+        spill: makes a private directory for exact rows that memory lacks.
     """
 
     execute: Callable[[str, Mapping[str, pa.Table]], pa.Table]
@@ -229,6 +231,7 @@ class Reader:
     ) = None
     threads: int = 1
     rows: Callable[[str], int] | None = None
+    spill: Callable[[], Path] | None = None
 
     @classmethod
     def over(cls, read: Read) -> Reader:

@@ -494,6 +494,7 @@ class Pipeline:
             threads=engine.threads,
             numbers=engine.numbers,
             rows=engine.count_rows,
+            spill=engine.make_spill_folder,
         )
 
     def _fail_above(self, prepared: Sequence[PreparedPlan], ticket: Ticket | None) -> NoReturn:
