@@ -69,34 +69,33 @@ def _wait_for_init(cls: type, frozen: bool) -> Callable[..., None]:
 def _compile_init(cls: type, frozen: bool) -> Callable[..., None]:
     """Compile a class's ``__init__``, put it in its place, and return it."""
     fields = sorted(dataclasses.fields(cls), key=lambda field: field.kw_only is True)
-    names: dict[str, Any] = {"set_": object.__setattr__, "missing_": _MADE}
+    names: dict[str, Any] = {"set_": object.__setattr__, "made_": _MADE}
     listed, lines = ["self_"], []
     for field in fields:
-        name, value = field.name, field.name
-        makes = field.default_factory is not dataclasses.MISSING
-        names[f"{name}_default"], names[f"{name}_make"] = (
-            _MADE if makes else field.default,
-            field.default_factory,
-        )
+        name = value = field.name
+        if makes := field.default_factory is not dataclasses.MISSING:
+            names[f"make_{name}"] = field.default_factory
+        if field.default is not dataclasses.MISSING:
+            names[f"default_{name}"] = field.default
         if field.init:
             if field.kw_only and "*" not in listed:
                 listed.append("*")
-            plain = field.default is dataclasses.MISSING and not makes
-            listed.append(name if plain else f"{name}={name}_default")
-            value = f"{name}_make() if {name} is missing_ else {name}" if makes else name
+            if makes:
+                listed.append(f"{name}=made_")
+                value = f"make_{name}() if {name} is made_ else {name}"
+            else:
+                listed.append(f"{name}=default_{name}" if f"default_{name}" in names else name)
         elif makes:
-            value = f"{name}_make()"
-        elif field.default is dataclasses.MISSING or "__slots__" not in cls.__dict__:
+            value = f"make_{name}()"
+        elif f"default_{name}" not in names or "__slots__" not in cls.__dict__:
             continue  # the class's attribute is its value
         else:
-            value = f"{name}_default"
+            value = f"default_{name}"
         lines.append(f"set_(self_, {name!r}, {value})" if frozen else f"self_.{name} = {value}")
     if hasattr(cls, "__post_init__"):
         lines.append("self_.__post_init__()")
-    body = "".join(f"\n  {line}" for line in lines or ["pass"])
-    scope: dict[str, Any] = {}
-    exec(f"def make({', '.join(names)}):\n def __init__({', '.join(listed)}):{body}\n return __init__", scope)
-    method: Callable[..., None] = scope["make"](**names)
+    exec(f"def __init__({', '.join(listed)}):\n " + "\n ".join(lines or ["pass"]), names)
+    method: Callable[..., None] = names["__init__"]
     method.__qualname__ = f"{cls.__qualname__}.__init__"
     method.__annotations__ = {field.name: field.type for field in fields if field.init} | {"return": None}
     cls.__init__ = method  # type: ignore[misc]

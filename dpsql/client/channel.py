@@ -10,7 +10,6 @@ import ipaddress
 import os
 import re
 import shlex
-import ssl
 from collections.abc import Iterator
 from dataclasses import field
 from pathlib import Path
@@ -315,6 +314,8 @@ def read_authority(file: str | Path) -> bytes:
     Raises:
         ServerError: the file can't be read, or holds no certificate.
     """
+    import ssl  # 10 ms, for servers alone
+
     text = _read(file, "file of certificates")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
@@ -336,6 +337,8 @@ def read_client_certificate(certificate: str | Path, key: str | Path | None = No
     Raises:
         ServerError: a file can't be read, the two don't belong together, or the key has a passphrase.
     """
+    import ssl  # as above
+
     held = certificate if key is None else key
     chain, secret = _read(certificate, "client certificate"), _read(held, "key")
     if b"PRIVATE KEY-----" not in secret:

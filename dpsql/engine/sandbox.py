@@ -559,7 +559,7 @@ class SchemaReplica:
         return con
 
     def _open_instance(self) -> tuple[list[duckdb.DuckDBPyConnection], Callable[[], None]]:
-        con = duckdb.connect(":memory:", config={"python_enable_replacements": "false"})
+        con = duckdb.connect(":memory:", config={"python_enable_replacements": "false", "threads": 1})
         configure(con, {"enable_progress_bar": "false"})
         attached = {"memory", "temp"}
         for (catalog, schema, name), columns in self._tables:

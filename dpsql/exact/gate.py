@@ -27,7 +27,7 @@ from dpsql.exact.normal_form import (
     write_by_shape,
     write_parameters,
 )
-from dpsql.language.dialect import parse_fragment, to_sql
+from dpsql.language.dialect import list_nodes, parse_fragment, to_sql
 from dpsql.late_dataclass import dataclass
 from dpsql.lock.casts import Plan
 from dpsql.lock.check import Serialise
@@ -102,7 +102,7 @@ class Forms:
 
     def _form(self, text: str, inputs: tuple[str, ...]) -> Form:
         tree = self.gate.take_tree(text)
-        tables, nodes = [], list(tree.walk())
+        tables, nodes = [], list_nodes(tree)
         for node in nodes:
             if not isinstance(node, exp.Table):
                 continue
@@ -217,10 +217,10 @@ class Gate:
             return parse_fragment(shape)
         tree, used = known
         numbers = {f"value{place}": f"value{number}" for number, place in enumerate(used)}
-        for node in tree.find_all(exp.Placeholder, exp.Identifier):
+        for node in list_nodes(tree):
             if isinstance(node, exp.Placeholder):
                 node.set("this", numbers.get(node.name, node.name))
-            elif node.this == self._unit:
+            elif isinstance(node, exp.Identifier) and node.this == self._unit:
                 node.set("this", UNIT)
         return tree
 

@@ -29,7 +29,7 @@ from sqlglot.errors import ErrorLevel, SqlglotError, UnsupportedError
 from dpsql.binding.public_statement import from_items, inner_queries
 from dpsql.binding.relations.relation import UNIT, fold
 from dpsql.errors import BindError
-from dpsql.language.dialect import join_word, parse_fragment, write_whole
+from dpsql.language.dialect import join_word, list_nodes, parse_fragment, write_whole
 from dpsql.late_dataclass import dataclass
 
 _Made = TypeVar("_Made")
@@ -70,7 +70,7 @@ def write_parameters(tree: exp.Expr) -> str:
         UnsupportedError: it would lack a parameter or another part of the tree.
     """
     text = write_whole(tree)
-    if count_parameters(text) != Counter(node.name for node in tree.find_all(exp.Placeholder)):
+    if count_parameters(text) != Counter(n.name for n in list_nodes(tree) if isinstance(n, exp.Placeholder)):
         raise UnsupportedError("a value would be lost")
     return text
 

@@ -125,8 +125,10 @@ def _list_nodes(plan: object) -> Iterator[Node]:
             stack.extend(node)
         elif isinstance(node, dict):
             yield node
-            scan = node.get("type") == "LOGICAL_GET"
-            stack.extend(part for key, part in node.items() if not (scan and key in _LISTED))
+            if node.get("type") == "LOGICAL_GET":
+                stack += [part for key, part in node.items() if key not in _LISTED]
+            else:
+                stack += node.values()
 
 
 _NO_DATES = frozenset(("TIME", "TIME_NS", "TIME WITH TIME ZONE", "INTERVAL"))

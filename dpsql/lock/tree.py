@@ -312,12 +312,17 @@ def varied(given: object) -> set[str]:
     return {node.name for node in _nodes(given) if isinstance(node, Varied)}
 
 
-def _nodes(given: object) -> Iterator[object]:
-    if given.__class__.__module__ == __name__:
-        yield given
-        given = tuple(getattr(given, name) for name in given.__slots__)  # type: ignore[attr-defined]
-    for part in given if isinstance(given, tuple) else ():
-        yield from _nodes(part)
+def _nodes(given: object) -> list[object]:
+    """Return the nodes of this module in a query, with those of its subqueries, in any order."""
+    found, stack = [], [given]
+    while stack:
+        part = stack.pop()
+        if part.__class__ is tuple:
+            stack.extend(part)
+        elif part.__class__.__module__ == __name__:
+            found.append(part)
+            stack += [getattr(part, name) for name in part.__slots__]  # type: ignore[attr-defined]
+    return found
 
 
 def conjuncts(node: Expr | None) -> list[Expr]:

@@ -406,7 +406,10 @@ def _step_up(part: tuple[Floats, Floats], own: Floats, beside: Floats, wide: Flo
 @lru_cache(maxsize=64)
 def choose_tree(steps: int, pure: bool, groups: int) -> tuple[int, int]:
     """Return branches and levels of the tree whose running totals have the least expected squared error."""
-    last = np.unique(np.linspace(0, steps - 1, min(steps, _SAMPLED)).astype(np.intp))
+    places = np.linspace(0, steps - 1, min(steps, _SAMPLED)).astype(np.intp)
+    last = places[
+        np.diff(places, prepend=-1) > 0
+    ]  # np.unique would import numpy.ma, in most sessions for this alone
     first = np.zeros(len(last), dtype=np.intp)
 
     def measure(shape: tuple[int, int]) -> float:
@@ -512,7 +515,7 @@ class SquareRootNoise(OrderedNoise):
         totals = np.cumsum(_invert(self.steps))
         found = np.zeros(len(first))
         lengths = np.asarray(last) - np.asarray(first) + 1
-        for length in np.unique(lengths):
+        for length in set(lengths.tolist()):
             shifted = np.concatenate((np.zeros(length), totals[: self.steps - length]))
             squares = np.cumsum((totals - shifted) ** 2)
             chosen = lengths == length
