@@ -29,8 +29,7 @@ from dpsql.mechanisms.base import watch_progress
 from dpsql.notebook import guide
 from dpsql.notebook.completion import ColumnFacts, KnownNames
 from dpsql.notebook.guide import CellOptions
-from dpsql.notebook.render import Panel, make_sheet
-from dpsql.notebook.schema_tree import SchemaTree, TreeTable
+from dpsql.notebook.render import Panel, SchemaTree, TreeTable, make_sheet
 from dpsql.policy.tables import Column, Table
 from dpsql.policy.toml import Section, declare_field, parse_toml, read_section
 from dpsql.policy.validate import settle_text, settle_whole, write_bound

@@ -14,6 +14,7 @@ import pytest
 import dpsql
 from dpsql.demo import POLICY
 from dpsql.notebook import render
+from dpsql.notebook.sessions import show_tables
 from dpsql.privacy.events import PureDP
 from dpsql.report.tables import measure_width
 from dpsql.session.result import Result
@@ -265,3 +266,39 @@ def test_a_count_below_zero_is_explained_once() -> None:
     ]
     assert not said([3, 100], 10.0), "a sum that is below 0 is not noise"
     assert not said([-500], 10.0), "a sum that is below 0 is not noise"
+
+
+def test_the_schema_tree_has_what_the_policy_says_and_spends_nothing(tmp_path: Path) -> None:
+    with dpsql.connect(policy=POLICY, ledger=tmp_path / "x.ledger") as session:
+        session.sql("kept << SELECT plan FROM plans")
+        before = session.budget().spent
+        tree = show_tables(session)
+        assert session.budget().spent == before
+    lines = tree.text().splitlines()
+    assert [line for line in lines if not line.startswith(" ")] == [
+        "visits · private: protects all rows of any one person_id, max_rows = 5, max_groups = 1 · 27 columns",
+        "plans · public · 3 columns",
+        "kept · a kept result · 1 column",
+    ]
+    assert "  age                  DOUBLE     0 to 65" in lines
+    assert "  person_id            INTEGER    the privacy unit: can be counted, never shown" in lines
+    assert tree.html().count("<details open") == 3
+    assert "<code>age</code> DOUBLE · 0 to 65" in tree.html()
+
+
+def test_a_tree_of_many_columns_is_folded() -> None:
+    columns = tuple((f"c{i}", "INTEGER", "") for i in range(render.MAX_LINES + 1))
+    tree = render.SchemaTree((render.TreeTable("wide", "public", columns),))
+    assert (
+        tree.text()
+        == f"wide · public · {render.MAX_LINES + 1} columns\nDESCRIBE and a table's name list its columns"
+    )
+    assert "<details>" in tree.html()
+    assert "c80" in tree.html()
+
+
+def test_names_of_the_tree_are_never_markup() -> None:
+    tree = render.SchemaTree((render.TreeTable("<b>x", "a kept result", (("<script>", "VARCHAR", "<i>"),)),))
+    assert "<script>" not in tree.html()
+    assert "<i>" not in tree.html()
+    assert render.SchemaTree(()).html().endswith("the policy names no tables</div>")
