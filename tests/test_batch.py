@@ -16,17 +16,9 @@ VISITS = Path(dpsql.__file__).parent / "demo" / "visits.parquet"
 
 def policy(epsilon: str = "10", accountant: str = "basic") -> dpsql.Policy:
     return dpsql.Policy.loads(f"""
-[budget]
-epsilon = {epsilon}
-delta = 1e-6
-accountant = "{accountant}"
-default_epsilon = 0.1
-default_delta = 1e-7
-[tables.visits]
-source = "{VISITS}"
-privacy_unit = "person_id"
-max_rows_per_group = 5
-max_groups = 5
+budget = {{ epsilon = {epsilon}, delta = 1e-6, accountant = "{accountant}", default_epsilon = 0.1, default_delta = 1e-7 }}
+[tables]
+visits = {{ source = "{VISITS}", privacy_unit = "person_id", max_rows_per_group = 5, max_groups = 5 }}
 """)
 
 

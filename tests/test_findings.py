@@ -17,18 +17,11 @@ from dpsql.owner.policy_init import init_policy
 from dpsql.privacy import records
 
 POLICY = """
-[budget]
-epsilon = 1e7
-default_epsilon = 1e6
-[tables.v]
-privacy_unit = "id"
-max_rows_per_group = 2
-max_groups = 1
-[tables.v.columns]
-day = { bounds = [2024-01-01, 2024-03-31] }
-[tables.w]
-privacy_unit = "id"
-max_rows = 2
+budget = { epsilon = 1e7, default_epsilon = 1e6 }
+[tables]
+v = { privacy_unit = "id", max_rows_per_group = 2, max_groups = 1, columns = { \
+    day = { bounds = [2024-01-01, 2024-03-31] } } }
+w = { privacy_unit = "id", max_rows = 2 }
 """
 
 

@@ -25,19 +25,10 @@ from dpsql.interrupts import StopRequest
 from tests.support.stop_button import pressed
 
 POLICY = """
-[budget]
-epsilon = 100000
-delta = 0.5
-accountant = "basic"
-default_epsilon = 1
-default_delta = 1e-6
-[tables.t]
-privacy_unit = "u"
-max_rows = 1
-max_groups = 1
-[tables.t.columns]
-x = { bounds = [0, 10] }
-k = { values = [0, 1, 2] }
+budget = { epsilon = 100000, delta = 0.5, accountant = "basic", default_epsilon = 1, default_delta = 1e-6 }
+[tables]
+t = { privacy_unit = "u", max_rows = 1, max_groups = 1, columns = { x = { bounds = [0, 10] }, \
+    k = { values = [0, 1, 2] } } }
 """
 ROOM = Path(dpsql.__file__).parent
 STATEMENTS = [

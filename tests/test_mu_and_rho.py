@@ -18,16 +18,13 @@ from dpsql.privacy.conversions import gaussian_mu
 from dpsql.report.data import make_report
 from dpsql.report.pages import report_text, write_page
 from dpsql.report.tables import BudgetPanel
+from tests.support.case_files import read_part
 
 DEMO = Path(dpsql.__file__).parent / "demo"
 TABLES = f"""
-[tables.visits]
-source = "{DEMO}/visits.parquet"
-privacy_unit = "person_id"
-max_rows_per_group = 5
-max_groups = 2
-[tables.visits.columns]
-age = {{ bounds = [0, 65] }}
+[tables]
+visits = {{ source = "{DEMO}/visits.parquet", privacy_unit = "person_id", max_rows_per_group = 5, max_groups = 2, \
+    columns = {{ age = {{ bounds = [0, 65] }} }} }}
 """
 COUNT = "SELECT WITH DP OPTIONS (mu = {mu}) COUNT(*) AS n FROM visits WHERE age >= {age}"
 NORMAL = NormalDist()
@@ -228,25 +225,7 @@ def test_a_default_session_says_rho_of_what_was_asked_so(start: Open) -> None:
     assert session.sql("SELECT WITH DP OPTIONS (epsilon = 0.1) COUNT(*) AS n FROM visits").loss == "ε=0.1"
 
 
-EVERY_KIND = [
-    "SELECT WITH DP OPTIONS (mu = 0.1) COUNT(*), SUM(age), AVG(age), VAR_SAMP(age) FROM visits",
-    "SELECT WITH DP OPTIONS (mu = 0.1) MEDIAN(age), QUANTILE_CONT(age, 0.2), APPROX_QUANTILES(age, 4), COUNT(*) FROM visits",
-    "SELECT WITH DP OPTIONS (mu = 0.1, noise = LAPLACE) COUNT(*), AVG(age) FROM visits",
-    "SELECT WITH DP OPTIONS (mu = 0.1) COUNT(DISTINCT plan), HISTOGRAM(age, [20, 40]) FROM visits",
-    "SELECT WITH DP OPTIONS (mu = 0.1) SUM(age, contribution_bounds_per_row => AUTO) FROM visits",
-    "SELECT WITH DP OPTIONS (mu = 0.1, delta = 1e-7) plan, COUNT(*) FROM visits GROUP BY plan",
-    "SELECT WITH DP OPTIONS (mu = 0.1) age > 30 AS older, COUNT(*) FROM visits GROUP BY ROLLUP (1)",
-    "WITH c(v) AS (VALUES (1), (20)) SELECT WITH DP OPTIONS (mu = 0.1) v, "
-    "EXPMECH(COUNT(*) FILTER (WHERE age > v), answer => TRUE) OVER c FROM visits",
-    "WITH c(v) AS (VALUES (1), (20)) SELECT WITH DP OPTIONS (mu = 0.1) v, "
-    "ABOVE_THRESHOLD(COUNT(*) FILTER (WHERE age > v), 5, max_hits => 2) OVER c FROM visits",
-    "SELECT WITH PTR OPTIONS (mu = 0.1, delta = 1e-7) MEDIAN(age), IQR(age) FROM visits",
-    "SELECT WITH DP OPTIONS (mu = 0.1) STDDEV(age, contribution_bounds_per_row => AUTO), COUNT(*) FROM visits",
-    "SELECT WITH STABLE OPTIONS (mu = 0.1) IQR(age), TRIMMED_MEAN(age, 0.1), MEDIAN(age), QUANTILE_DISC(age, 0.9) FROM visits",
-    "SELECT WITH STABLE OPTIONS (mu = 0.1) age > 30 AS older, MEDIAN(age), IQR(age) FROM visits GROUP BY older",
-    "SELECT WITH SUBSAMPLE OPTIONS (mu = 0.1, bounds = (0, 65)) AVG(age), MAX(age) FROM visits",
-    "DECLARE a ABOVE_THRESHOLD 10 OPTIONS (mu = 0.1, max_hits = 2)",
-]
+EVERY_KIND = read_part(__file__, "EVERY_KIND")
 
 
 @pytest.mark.parametrize("asked", EVERY_KIND, ids=range(len(EVERY_KIND)))

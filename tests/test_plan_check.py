@@ -17,12 +17,9 @@ from dpsql.session.pipeline import PlanCheck
 from tests.support import inside
 
 POLICY = """
-[budget]
-epsilon = 1e6
-[tables.visits]
-privacy_unit = "user_id"
-max_rows = 5
-columns.amount.bounds = [0, 100]
+budget = { epsilon = 1e6 }
+[tables]
+visits = { privacy_unit = "user_id", max_rows = 5, columns.amount.bounds = [0, 100] }
 """
 TEXT = "SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) AS n, MEDIAN(amount) AS m FROM visits WHERE amount > {}"
 

@@ -20,34 +20,14 @@ from tests.support import inside
 
 DEMO = Path(dpsql.__file__).parent / "demo"
 POLICY = f"""
-[budget]
-epsilon = 2
-delta = 1e-6
-accountant = "basic"
-max_epsilon_per_query = 1
-default_epsilon = 0.1
-default_delta = 1e-8
-
-[tables.visits]
-source = "{DEMO}/visits.parquet"
-privacy_unit = "person_id"
-max_rows_per_group = 5
-max_groups = 2
-[tables.visits.columns]
-plan = {{ values = ["free", "25%", "50%", "95%", "deductible"] }}
-age = {{ bounds = [0, 65] }}
-
-[tables.unlimited]
-source = "{DEMO}/visits.parquet"
-privacy_unit = "person_id"
-
-[tables.rows]
-source = "{DEMO}/visits.parquet"
-privacy_unit = "ROW"
-
-[tables.plans]
-source = "{DEMO}/plans.parquet"
-public = true
+budget = {{ epsilon = 2, delta = 1e-6, accountant = "basic", max_epsilon_per_query = 1, default_epsilon = 0.1, \
+    default_delta = 1e-8 }}
+[tables]
+visits = {{ source = "{DEMO}/visits.parquet", privacy_unit = "person_id", max_rows_per_group = 5, max_groups = 2, \
+    columns = {{ plan = {{ values = ["free", "25%", "50%", "95%", "deductible"] }}, age = {{ bounds = [0, 65] }} }} }}
+unlimited = {{ source = "{DEMO}/visits.parquet", privacy_unit = "person_id" }}
+rows = {{ source = "{DEMO}/visits.parquet", privacy_unit = "ROW" }}
+plans = {{ source = "{DEMO}/plans.parquet", public = true }}
 """
 
 

@@ -20,18 +20,10 @@ import dpsql
 ROWS = 20_000
 COLUMNS = ("ward", "urgent", "age_band", "sex")
 POLICY = """
-[budget]
-epsilon = 100
-delta = 1e-3
-accountant = "basic"
-[tables.visits]
-privacy_unit = "patient"
-max_rows = 1
-max_groups = 1
-[tables.visits.columns]
-ward = { values = ["A", "B", "C"] }
-age_band = { bounds = [0, 4] }
-sex = { values = ["f", "m"] }
+budget = { epsilon = 100, delta = 1e-3, accountant = "basic" }
+[tables]
+visits = { privacy_unit = "patient", max_rows = 1, max_groups = 1, columns = { ward = { values = ["A", "B", "C"] }, \
+    age_band = { bounds = [0, 4] }, sex = { values = ["f", "m"] } } }
 """
 
 

@@ -156,18 +156,10 @@ FOUND = (
     "SELECT COUNT(*) FROM p WHERE age = (SELECT CAST(1 AS DECIMAL(38, 37)))",
 )
 POLICY = """
-[budget]
-epsilon = 1e15
-delta = 0.5
-accountant = "basic"
-default_epsilon = 20
-default_delta = 1e-15
-[tables.p]
-privacy_unit = "uid"
-max_rows = 2
-max_groups = 2
-[tables.other]
-public = true
+budget = { epsilon = 1e15, delta = 0.5, accountant = "basic", default_epsilon = 20, default_delta = 1e-15 }
+[tables]
+p = { privacy_unit = "uid", max_rows = 2, max_groups = 2 }
+other = { public = true }
 """
 MOST = 2**127 - 1
 

@@ -12,22 +12,11 @@ import dpsql
 from tests.support import inside
 
 POLICY = """
-[budget]
-epsilon = 1e9
-delta = 0.9
-accountant = "zcdp"
-default_epsilon = 1
-default_delta = 1e-6
-
-[tables.v]
-privacy_unit = "id"
-max_rows_per_group = 2
-max_groups = 5
-[tables.v.columns]
-day = { bounds = [2024-01-01, 2024-02-09] }
-k = { values = [1, 2, 3, 4, 5, 6, 7, 8] }
-w = { values = ["A", "B"] }
-x = { bounds = [0, 10] }
+budget = { epsilon = 1e9, delta = 0.9, accountant = "zcdp", default_epsilon = 1, default_delta = 1e-6 }
+[tables]
+v = { privacy_unit = "id", max_rows_per_group = 2, max_groups = 5, columns = { \
+    day = { bounds = [2024-01-01, 2024-02-09] }, k = { values = [1, 2, 3, 4, 5, 6, 7, 8] }, \
+    w = { values = ["A", "B"] }, x = { bounds = [0, 10] } } }
 """
 KEYS = [("day",), ("day", "w"), ("w", "day"), ("k",), ("k", "w"), ("w",), ("day", "k"), ()]
 VALUES = ["COUNT(*)", "SUM(x)", "COUNT(x)", "AVG(x)", "COUNT(DISTINCT id)", "MAX(x)"]

@@ -23,20 +23,11 @@ from tests.support import inside
 
 ROWS, GROUPS = 3, 2
 POLICY = f"""
-[budget]
-epsilon = 1e9
-delta = 0.5
-accountant = "zcdp"
-default_epsilon = 1
-[tables.t]
-privacy_unit = "u"
-max_rows_per_group = {ROWS}
-max_groups = {GROUPS}
-[tables.t.columns]
-x = {{ bounds = [0, 10] }}
-g = {{ values = ["a", "b", "c", "d"] }}
-[tables.c]
-public = true
+budget = {{ epsilon = 1e9, delta = 0.5, accountant = "zcdp", default_epsilon = 1 }}
+[tables]
+t = {{ privacy_unit = "u", max_rows_per_group = {ROWS}, max_groups = {GROUPS}, columns = {{ \
+    x = {{ bounds = [0, 10] }}, g = {{ values = ["a", "b", "c", "d"] }} }} }}
+c = {{ public = true }}
 """
 HEAVY = 7
 

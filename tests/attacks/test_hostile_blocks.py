@@ -28,19 +28,10 @@ from dpsql.noise.entropy import Entropy
 from tests.support import inside
 
 POLICY = """
-[budget]
-epsilon = 1e9
-delta = 0.5
-accountant = "basic"
-default_epsilon = 1e6
-default_delta = 1e-6
-[tables.t]
-privacy_unit = "u"
-max_rows = 2
-[tables.t.columns]
-x = { bounds = [0, 100] }
-[tables.named]
-public = true
+budget = { epsilon = 1e9, delta = 0.5, accountant = "basic", default_epsilon = 1e6, default_delta = 1e-6 }
+[tables]
+t = { privacy_unit = "u", max_rows = 2, columns = { x = { bounds = [0, 100] } } }
+named = { public = true }
 """
 
 

@@ -10,17 +10,10 @@ import pytest
 import dpsql
 
 POLICY = """
-[budget]
-epsilon = 100
-delta = 1e-2
-accountant = "basic"
-default_delta = 1e-6
-[tables.t]
-privacy_unit = "u"
-columns.k.values = [0, 1, 2, 3]
-columns.x.bounds = [0, 300]
-[tables.pub]
-public = true
+budget = { epsilon = 100, delta = 1e-2, accountant = "basic", default_delta = 1e-6 }
+[tables]
+t = { privacy_unit = "u", columns.k.values = [0, 1, 2, 3], columns.x.bounds = [0, 300] }
+pub = { public = true }
 """
 CAPS = "SELECT WITH DP OPTIONS (epsilon = 1, {} = {}) COUNT(*) AS n FROM t"
 NOISE = "SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = 3, {} = {}) COUNT(*) AS n FROM t"

@@ -14,16 +14,10 @@ from dpsql.binding.relations.own_names import OwnNames
 from tests.support import inside
 
 POLICY = """
-[budget]
-epsilon = 1e12
-accountant = "basic"
-default_epsilon = 1e6
-[tables.t]
-privacy_unit = "u"
-max_rows_per_group = 2
-max_groups = 2
-columns.x.bounds = [0, 9]
-columns.dpsql_low_1.bounds = [0, 9]
+budget = { epsilon = 1e12, accountant = "basic", default_epsilon = 1e6 }
+[tables]
+t = { privacy_unit = "u", max_rows_per_group = 2, max_groups = 2, columns.x.bounds = [0, 9], \
+    columns.dpsql_low_1.bounds = [0, 9] }
 """
 RELEASED = "(SELECT COUNT(*) AS n, SUM(x) AS s FROM t)"
 FORMS = [

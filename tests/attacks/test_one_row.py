@@ -24,15 +24,9 @@ from tests.support.one_row import Composer, Row, worst
 
 SHORT = 40
 POLICY = """
-[budget]
-epsilon = 1e6
-delta = 1e-3
-accountant = "basic"
-default_epsilon = 1
-[tables.visits]
-privacy_unit = "patient_id"
-max_rows_per_group = 3
-max_groups = 2
+budget = { epsilon = 1e6, delta = 1e-3, accountant = "basic", default_epsilon = 1 }
+[tables]
+visits = { privacy_unit = "patient_id", max_rows_per_group = 3, max_groups = 2 }
 """
 ALARM = 4242
 LETTERS = "k" * 25_000

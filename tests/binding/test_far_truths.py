@@ -12,25 +12,12 @@ import pytest
 import dpsql
 
 POLICY = """
-[budget]
-epsilon = 1e9
-delta = 1e-2
-accountant = "basic"
-max_epsilon_per_query = 1e4
-default_epsilon = 50
-default_delta = 1e-6
-
-[tables.t]
-privacy_unit = "id"
-max_rows = 1
-max_groups = 1
-[tables.t.columns]
-x = { bounds = [0, 1000] }
-y = { bounds = [0, 1000] }
-g = { values = ["a", "b"] }
-
-[tables.points]
-public = true
+budget = { epsilon = 1e9, delta = 1e-2, accountant = "basic", max_epsilon_per_query = 1e4, default_epsilon = 50, \
+    default_delta = 1e-6 }
+[tables]
+t = { privacy_unit = "id", max_rows = 1, max_groups = 1, columns = { x = { bounds = [0, 1000] }, \
+    y = { bounds = [0, 1000] }, g = { values = ["a", "b"] } } }
+points = { public = true }
 """
 
 

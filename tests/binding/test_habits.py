@@ -15,17 +15,10 @@ from tests.support.clinic import BUDGET
 POLICY = (
     BUDGET
     + """
-[tables.v]
-privacy_unit = "u"
-max_rows = 3
-max_groups = 3
-[tables.v.columns]
-k = { values = ["a", "b", "c"] }
-n = { bounds = [0, 6] }
-price = { bounds = [0, 1000] }
-day = { bounds = [2024-01-01, 2024-12-31] }
-[tables.pub]
-public = true
+[tables]
+v = { privacy_unit = "u", max_rows = 3, max_groups = 3, columns = { k = { values = ["a", "b", "c"] }, \
+    n = { bounds = [0, 6] }, price = { bounds = [0, 1000] }, day = { bounds = [2024-01-01, 2024-12-31] } } }
+pub = { public = true }
 """
 )
 ROWS = """CREATE TABLE v AS SELECT i // 3 AS u, i AS id, ['a', 'b', 'c'][i % 3 + 1] AS k, CASE WHEN i % 5 > 0 THEN i % 7 END AS n,

@@ -139,21 +139,11 @@ def test_no_hint_has_a_placeholder() -> None:
 # -- hints that failed, or misled ------------------------------------------------------------------------------------------
 
 POLICY = """
-[budget]
-epsilon = 1e9
-delta = 1e-2
-accountant = "basic"
-default_epsilon = 10
-default_delta = 1e-9
-[tables.trips]
-privacy_unit = "my id"
-max_rows = 1
-max_groups = 1
-[tables.stops]
-privacy_unit = "my id"
-max_rows = 1
-[tables.areas]
-public = true
+budget = { epsilon = 1e9, delta = 1e-2, accountant = "basic", default_epsilon = 10, default_delta = 1e-9 }
+[tables]
+trips = { privacy_unit = "my id", max_rows = 1, max_groups = 1 }
+stops = { privacy_unit = "my id", max_rows = 1 }
+areas = { public = true }
 """
 
 

@@ -10,19 +10,11 @@ import pytest
 import dpsql
 
 POLICY = """
-[budget]
-epsilon = 1000000
-delta = 1e-3
-accountant = "basic"
-default_epsilon = 100
-default_delta = 1e-6
-max_epsilon_per_query = 1000
-[tables.v]
-privacy_unit = "u"
-max_rows_per_group = 60
-max_groups = 40
-columns.q.bounds = [0, 100]
-columns.e.bounds = [2024-01-01, 2024-01-31]
+budget = { epsilon = 1000000, delta = 1e-3, accountant = "basic", default_epsilon = 100, default_delta = 1e-6, \
+    max_epsilon_per_query = 1000 }
+[tables]
+v = { privacy_unit = "u", max_rows_per_group = 60, max_groups = 40, columns.q.bounds = [0, 100], \
+    columns.e.bounds = [2024-01-01, 2024-01-31] }
 """
 
 

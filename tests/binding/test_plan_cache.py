@@ -12,17 +12,10 @@ from dpsql.binding.plan import Plan
 from tests.support import inside
 
 POLICY = """
-[budget]
-epsilon = 1000
-accountant = "basic"
-default_epsilon = 1
-[tables.t]
-privacy_unit = "u"
-max_rows = 2
-[tables.t.columns]
-x = { bounds = [0, 3] }
-[tables.g]
-public = true
+budget = { epsilon = 1000, accountant = "basic", default_epsilon = 1 }
+[tables]
+t = { privacy_unit = "u", max_rows = 2, columns = { x = { bounds = [0, 3] } } }
+g = { public = true }
 """
 
 

@@ -27,12 +27,7 @@ from dpsql.owner.policy_init import init_policy
 from dpsql.policy.tables import TIME_ZONES
 
 HEAD = """
-[budget]
-epsilon = 1e15
-delta = 0.5
-accountant = "basic"
-default_epsilon = 1e7
-default_delta = 1e-9
+budget = { epsilon = 1e15, delta = 0.5, accountant = "basic", default_epsilon = 1e7, default_delta = 1e-9 }
 """
 TABLE = """
 [tables.{0}]

@@ -14,14 +14,9 @@ from tests.support.clinic import BUDGET
 POLICY = (
     BUDGET
     + """
-[tables.t]
-privacy_unit = "uid"
-max_rows = 2
-max_groups = 2
-[tables.t.columns]
-c2 = { bounds = [0, 5] }
-[tables.pub]
-public = true
+[tables]
+t = { privacy_unit = "uid", max_rows = 2, max_groups = 2, columns = { c2 = { bounds = [0, 5] } } }
+pub = { public = true }
 """
 )
 Wide = tuple[duckdb.DuckDBPyConnection, dpsql.Session]

@@ -19,17 +19,10 @@ from tests.support.clinic import BUDGET
 POLICY = (
     BUDGET
     + """
-[tables.t]
-privacy_unit = "u"
-max_rows = 1
-max_groups = 3
-[tables.t.columns]
-k = { values = ["a", "b"] }
-n = { bounds = [1, 4] }
-x = { bounds = [0, 10] }
-day = { bounds = [2024-01-01, 2024-01-31] }
-[tables.pub]
-public = true
+[tables]
+t = { privacy_unit = "u", max_rows = 1, max_groups = 3, columns = { k = { values = ["a", "b"] }, \
+    n = { bounds = [1, 4] }, x = { bounds = [0, 10] }, day = { bounds = [2024-01-01, 2024-01-31] } } }
+pub = { public = true }
 """
 )
 ROWS = """CREATE TABLE t AS SELECT i AS u, [NULL, 'a', 'b'][i % 3 + 1] AS k, i % 4 = 0 AS f, CASE WHEN i % 5 > 0 THEN i % 5 END AS n,

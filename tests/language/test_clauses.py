@@ -28,15 +28,9 @@ HEADS = [
     "WITH x AS (SELECT 1 ORDER BY 1) SELECT a FROM t, x",
 ]
 POLICY = """
-[budget]
-epsilon = 10
-default_epsilon = 1
-[tables.t]
-privacy_unit = "a"
-max_rows = 1
-max_groups = 1
-[tables.t.columns]
-b = { values = [1, 2] }
+budget = { epsilon = 10, default_epsilon = 1 }
+[tables]
+t = { privacy_unit = "a", max_rows = 1, max_groups = 1, columns = { b = { values = [1, 2] } } }
 """
 
 

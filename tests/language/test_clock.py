@@ -13,14 +13,10 @@ import dpsql
 from dpsql.language import statements
 
 POLICY = """
-[budget]
-epsilon = 1e9
-default_epsilon = 1e6
-[tables.t]
-privacy_unit = "u"
-max_rows = 1
-[tables.pub]
-public = true
+budget = { epsilon = 1e9, default_epsilon = 1e6 }
+[tables]
+t = { privacy_unit = "u", max_rows = 1 }
+pub = { public = true }
 """
 WORDS = [
     "CURRENT_DATE", "CURRENT_TIMESTAMP", "CURRENT_TIME", "LOCALTIME", "LOCALTIMESTAMP", "current_date", "today()",

@@ -13,17 +13,10 @@ import pytest
 import dpsql
 
 POLICY = """
-[budget]
-epsilon = 1e12
-delta = 0.9
-accountant = "basic"
-
-[tables.loans]
-privacy_unit = "reader"
-max_rows_per_group = 6
-
-[tables.shelves]
-public = true
+budget = { epsilon = 1e12, delta = 0.9, accountant = "basic" }
+[tables]
+loans = { privacy_unit = "reader", max_rows_per_group = 6 }
+shelves = { public = true }
 """
 DATA = """
 CREATE TABLE loans AS SELECT i % 50 AS reader, ['atlas', 'novel', 'poems', 'maps'][1 + (i * 7) % 4] AS book,

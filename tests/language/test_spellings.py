@@ -11,16 +11,10 @@ import pytest
 import dpsql
 
 POLICY = """
-[budget]
-epsilon = 1e9
-default_epsilon = 1e6
-[tables.t]
-privacy_unit = "u"
-max_rows = 1
-[tables.t.columns]
-seen = { bounds = [2024-01-01, 2024-12-31] }
-day = { bounds = [2024-01-01, 2024-12-31] }
-txt = { max_length = 20 }
+budget = { epsilon = 1e9, default_epsilon = 1e6 }
+[tables]
+t = { privacy_unit = "u", max_rows = 1, columns = { seen = { bounds = [2024-01-01, 2024-12-31] }, \
+    day = { bounds = [2024-01-01, 2024-12-31] }, txt = { max_length = 20 } } }
 """
 MOMENT = "TIMESTAMP '2024-02-29 13:04:05.678'"
 WRITTEN = {

@@ -353,16 +353,11 @@ def test_the_oldest_answers_are_dropped_to_make_room(path: Path) -> None:
 def test_a_dropped_answer_is_charged_again_and_explain_says_so_before(tmp_path: Path) -> None:
     data = {"visits": __import__("pandas").DataFrame({"id": range(300), "age": [n % 60 for n in range(300)]})}
     text = """
-        [budget]
-        epsilon = 10
+        budget = {{ epsilon = 10 }}
+        [tables]
+        visits = {{ privacy_unit = "id", max_rows = 1, version = "1", columns = {{ age = {{ bounds = [0, 60] }} }} }}
         [ledger]
         keep_answers_mb = {}
-        [tables.visits]
-        privacy_unit = "id"
-        max_rows = 1
-        version = "1"
-        [tables.visits.columns]
-        age = {{ bounds = [0, 60] }}
     """
     query = "SELECT WITH DP OPTIONS (epsilon = 0.5) SUM(age) AS s FROM visits"
     with dpsql.connect(data, policy=Policy.loads(text.format(1)), ledger=tmp_path / "a.ledger") as session:

@@ -9,15 +9,9 @@ import dpsql
 from dpsql.engine.sandbox import SchemaReplica
 
 POLICY = """
-[budget]
-epsilon = 1e12
-delta = 0.5
-default_epsilon = 1
-default_delta = 1e-9
-[tables.t]
-privacy_unit = "uid"
-max_rows = 1
-max_groups = 1
+budget = { epsilon = 1e12, delta = 0.5, default_epsilon = 1, default_delta = 1e-9 }
+[tables]
+t = { privacy_unit = "uid", max_rows = 1, max_groups = 1 }
 """
 
 

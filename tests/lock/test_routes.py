@@ -18,15 +18,10 @@ from tests.support import inside
 from tests.support.lock_texts import forge_texts
 
 POLICY = """
-[budget]
-epsilon = 1e9
-default_epsilon = 1e6
-[tables.visits]
-privacy_unit = "patient_id"
-max_rows_per_group = 3
-max_groups = 2
-columns.amount.bounds = [0, 100]
-columns.ward.values = [0, 1, 2]
+budget = { epsilon = 1e9, default_epsilon = 1e6 }
+[tables]
+visits = { privacy_unit = "patient_id", max_rows_per_group = 3, max_groups = 2, columns.amount.bounds = [0, 100], \
+    columns.ward.values = [0, 1, 2] }
 """
 GROUPED = "SELECT ward, COUNT(*) AS n, SUM(amount) AS s FROM visits GROUP BY ward"
 MEDIAN = "SELECT MEDIAN(amount) AS m FROM visits"

@@ -11,18 +11,10 @@ import pytest
 import dpsql
 
 POLICY = """
-[budget]
-epsilon = 100
-delta = 0.01
-per_period = true
-accountant = "basic"
-[tables.visits]
-privacy_unit = "pid"
-privacy_period = "date_trunc('month', day)"
-data_from = 2024-01-01
-data_until = 2024-12-20
-max_rows = 4
-columns.x.bounds = [0, 100]
+budget = { epsilon = 100, delta = 0.01, per_period = true, accountant = "basic" }
+[tables]
+visits = { privacy_unit = "pid", privacy_period = "date_trunc('month', day)", data_from = 2024-01-01, \
+    data_until = 2024-12-20, max_rows = 4, columns.x.bounds = [0, 100] }
 """
 LAPLACE = "SELECT WITH DP OPTIONS (epsilon = 1) SUM(x) FROM visits WHERE "
 GAUSS = "SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, noise = 'gaussian') COUNT(*) FROM visits WHERE "

@@ -31,20 +31,11 @@ from dpsql.session.explanation import Why, WhyPart
 from tests.support.remote import connect_near
 
 POLICY = """
-[budget]
-epsilon = 10
-delta = 1e-4
-default_epsilon = 0.5
-default_delta = 1e-6
-[tables.visits]
-privacy_unit = "person"
-max_rows_per_group = 4
-max_groups = 2
-[tables.visits.columns]
-person = { type = "BIGINT" }
-ward = { type = "VARCHAR", values = ["A", "B"] }
-city = { type = "VARCHAR" }
-age = { type = "BIGINT", bounds = [0, 100] }
+budget = { epsilon = 10, delta = 1e-4, default_epsilon = 0.5, default_delta = 1e-6 }
+[tables]
+visits = { privacy_unit = "person", max_rows_per_group = 4, max_groups = 2, columns = { person = { type = "BIGINT" }, \
+    ward = { type = "VARCHAR", values = ["A", "B"] }, city = { type = "VARCHAR" }, \
+    age = { type = "BIGINT", bounds = [0, 100] } } }
 """
 SECRET = 77_731
 DATA = {

@@ -26,11 +26,7 @@ FIGURES = Path(__file__).parents[1] / "accuracy" / "before.json"
 CHANCE = 4.0
 """Standard errors by which a figure may be beyond another before that is no chance any more."""
 POLICY = """
-[budget]
-epsilon = 1e15
-delta = 0.5
-accountant = "basic"
-default_delta = 1e-6
+budget = { epsilon = 1e15, delta = 0.5, accountant = "basic", default_delta = 1e-6 }
 """
 Rows = Sequence[Sequence[object]]
 

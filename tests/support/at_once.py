@@ -11,18 +11,9 @@ from typing import Any
 import dpsql
 
 POLICY = """
-[budget]
-epsilon = {epsilon}
-delta = 0.5
-accountant = "basic"
-default_epsilon = 1000
-default_delta = 1e-6
-[tables.t]
-privacy_unit = "u"
-max_rows = 1
-max_groups = 1
-[tables.t.columns]
-x = {{ bounds = [0, 10] }}
+budget = {{ epsilon = {epsilon}, delta = 0.5, accountant = "basic", default_epsilon = 1000, default_delta = 1e-6 }}
+[tables]
+t = {{ privacy_unit = "u", max_rows = 1, max_groups = 1, columns = {{ x = {{ bounds = [0, 10] }} }} }}
 """
 COUNT = "SELECT COUNT(*) AS n FROM t WHERE x <= {}"
 PATIENCE = 120

@@ -48,3 +48,16 @@ def read_cases(path: Path, known: Collection[str]) -> Iterator[Case]:
             key, _, value = lines.pop(0)[3:].partition(":")
             keys[key] = f"{keys[key]} {value.strip()}" if key in keys else value.strip()
         yield Case(path, index, keys, "\n".join(lines), expected.strip("\n"), bool(rule))
+
+
+def read_part(test: str, part: str) -> list[str]:
+    """Return the statements of a part of the ``.sql`` file beside a test: one a line; what is indented continues a statement.
+
+    A part begins with ``== its name``; a line that begins with ``--`` is a remark.
+    """
+    path = Path(test)
+    path = path.with_name(f"{path.stem.removeprefix('test_')}.sql")
+    found = re.search(rf"(?ms)^== {re.escape(part)}\n(.*?)(?=^== |\Z)", path.read_text(encoding="utf-8"))
+    assert found, f"{path} has no part {part}"
+    remarks = re.sub(r"(?m)^--.*\n", "", found[1])
+    return [text for text in re.split(r"\n(?! )", remarks.strip("\n")) if text]

@@ -10,63 +10,25 @@ from tests.support.clinic import BUDGET
 POLICY = (
     BUDGET
     + """
-[tables.trips]
-privacy_unit = "rider"
-max_rows = 30
-max_groups = 12
-[tables.trips.columns]
-started = { bounds = [2024-01-01, 2024-06-30] }
-minutes = { bounds = [0, 120] }
-km = { bounds = [0, 60] }
-bike = { values = ["cargo", "city", "ebike"] }
-
-[tables.marks]
-privacy_unit = "pupil"
-max_rows = 30
-max_groups = 12
-[tables.marks.columns]
-form = { values = ["5a", "5b", "6a", "6b"] }
-subject = { values = ["art", "english", "maths", "music"] }
-points = { bounds = [0, 100] }
-exam = { bounds = [2024-01-01, 2024-06-30] }
-
-[tables.hits]
-privacy_unit = "visitor"
-max_rows = 30
-max_groups = 12
-[tables.hits.columns]
-seen = { bounds = [2024-03-01, 2024-03-31] }
-status = { values = [200, 301, 404, 500] }
-ms = { bounds = [0, 5000] }
-bytes = { bounds = [0, 100000] }
-
-[tables.survey]
-privacy_unit = "respondent"
-max_rows = 1
-[tables.survey.columns]
-age = { bounds = [16, 99] }
-region = { values = ["east", "north", "south", "west"] }
-q1 = { bounds = [1, 5] }
-q2 = { bounds = [1, 5] }
-q3 = { bounds = [1, 5] }
-income = { bounds = [0, 10000] }
-submitted = { bounds = [2024-02-01, 2024-03-31] }
-
-[tables.payments]
-privacy_unit = "account"
-max_rows = 30
-max_groups = 12
-[tables.payments.columns]
-booked = { bounds = [2024-01-01, 2024-06-30] }
-amount = { bounds = [-500, 500] }
-category = { values = ["food", "fun", "rent", "salary"] }
-
-[tables.stations]
-public = true
-[tables.categories]
-public = true
-[tables.holidays]
-public = true
+[tables]
+trips = { privacy_unit = "rider", max_rows = 30, max_groups = 12, columns = { \
+    started = { bounds = [2024-01-01, 2024-06-30] }, minutes = { bounds = [0, 120] }, km = { bounds = [0, 60] }, \
+    bike = { values = ["cargo", "city", "ebike"] } } }
+marks = { privacy_unit = "pupil", max_rows = 30, max_groups = 12, columns = { \
+    form = { values = ["5a", "5b", "6a", "6b"] }, subject = { values = ["art", "english", "maths", "music"] }, \
+    points = { bounds = [0, 100] }, exam = { bounds = [2024-01-01, 2024-06-30] } } }
+hits = { privacy_unit = "visitor", max_rows = 30, max_groups = 12, columns = { \
+    seen = { bounds = [2024-03-01, 2024-03-31] }, status = { values = [200, 301, 404, 500] }, \
+    ms = { bounds = [0, 5000] }, bytes = { bounds = [0, 100000] } } }
+survey = { privacy_unit = "respondent", max_rows = 1, columns = { age = { bounds = [16, 99] }, \
+    region = { values = ["east", "north", "south", "west"] }, q1 = { bounds = [1, 5] }, q2 = { bounds = [1, 5] }, \
+    q3 = { bounds = [1, 5] }, income = { bounds = [0, 10000] }, submitted = { bounds = [2024-02-01, 2024-03-31] } } }
+payments = { privacy_unit = "account", max_rows = 30, max_groups = 12, columns = { \
+    booked = { bounds = [2024-01-01, 2024-06-30] }, amount = { bounds = [-500, 500] }, \
+    category = { values = ["food", "fun", "rent", "salary"] } } }
+stations = { public = true }
+categories = { public = true }
+holidays = { public = true }
 """
 )
 TABLES = """

@@ -8,57 +8,25 @@ import duckdb
 import dpsql
 
 BUDGET = """
-[budget]
-epsilon = 1e13
-delta = 1e-1
-accountant = "basic"
-default_epsilon = 1e6
-default_delta = 1e-9
+budget = { epsilon = 1e13, delta = 1e-1, accountant = "basic", default_epsilon = 1e6, default_delta = 1e-9 }
 """
 """So much that the noise is nothing, and answers can be compared."""
 POLICY = (
     BUDGET
     + """
-[tables.patients]
-privacy_unit = "patient"
-max_rows = 1
-max_groups = 1
-[tables.patients.columns]
-age = { bounds = [0, 100] }
-sex = { values = ["f", "m"] }
-
-[tables.visits]
-privacy_unit = "patient"
-max_rows_per_group = 12
-max_groups = 12
-[tables.visits.columns]
-ward = { values = ["A", "B", "C", "D"] }
-cost = { bounds = [0, 500] }
-score = { bounds = [-5, 5] }
-u8 = { bounds = [0, 200] }
-h = { bounds = [0, 1000] }
-small = { bounds = [-10, 10] }
-day = { bounds = [2024-01-01, 2024-12-31] }
-seen = { bounds = [2024-01-01, 2024-12-31] }
-
-[tables.tests]
-privacy_unit = "visit -> visits.visit, patient"
-max_rows_per_group = 30
-max_groups = 9
-[tables.tests.columns]
-result = { bounds = [0, 10] }
-
-[tables.people]
-privacy_unit = "ROW"
-[tables.people.columns]
-age = { bounds = [0, 100] }
-income = { bounds = [0, 1000] }
-city = { values = ["Delft", "Leiden"] }
-
-[tables.wards]
-public = true
-[tables.months]
-public = true
+[tables]
+patients = { privacy_unit = "patient", max_rows = 1, max_groups = 1, columns = { age = { bounds = [0, 100] }, \
+    sex = { values = ["f", "m"] } } }
+visits = { privacy_unit = "patient", max_rows_per_group = 12, max_groups = 12, columns = { \
+    ward = { values = ["A", "B", "C", "D"] }, cost = { bounds = [0, 500] }, score = { bounds = [-5, 5] }, \
+    u8 = { bounds = [0, 200] }, h = { bounds = [0, 1000] }, small = { bounds = [-10, 10] }, \
+    day = { bounds = [2024-01-01, 2024-12-31] }, seen = { bounds = [2024-01-01, 2024-12-31] } } }
+tests = { privacy_unit = "visit -> visits.visit, patient", max_rows_per_group = 30, max_groups = 9, columns = { \
+    result = { bounds = [0, 10] } } }
+people = { privacy_unit = "ROW", columns = { age = { bounds = [0, 100] }, income = { bounds = [0, 1000] }, \
+    city = { values = ["Delft", "Leiden"] } } }
+wards = { public = true }
+months = { public = true }
 """
 )
 TABLES = """

@@ -34,22 +34,12 @@ from tests.support.stop_button import pressed
 OpenEngine = Callable[[Mapping[str, pa.Table], Policy], Engine]
 
 POLICY = Policy.loads("""
-[budget]
-epsilon = 1000
-delta = 1e-3
-default_epsilon = 1
-default_delta = 1e-6
-[tables.visits]
-privacy_unit = "person"
-max_rows_per_group = 3
-max_groups = 2
-columns.age.bounds = [0, 120]
-columns.amount.bounds = [0, 500]
-columns.ward.values = ["A", "B", "C"]
-[tables.rooms]
-privacy_unit = "ROW"
-[tables.wards]
-public = true
+budget = { epsilon = 1000, delta = 1e-3, default_epsilon = 1, default_delta = 1e-6 }
+[tables]
+visits = { privacy_unit = "person", max_rows_per_group = 3, max_groups = 2, columns.age.bounds = [0, 120], \
+    columns.amount.bounds = [0, 500], columns.ward.values = ["A", "B", "C"] }
+rooms = { privacy_unit = "ROW" }
+wards = { public = true }
 """)
 # No unit has more rows or groups than the policy allows, so no row is chosen by a hash, which differs by engine.
 TABLES = {

@@ -35,28 +35,14 @@ from tests.support.moves import Noise, beyond, group_of, units_beyond, violation
 
 PERSON = 4242
 POLICY = """
-[budget]
-epsilon = 1000
-delta = 1e-3
-accountant = "basic"
-default_epsilon = 1
-default_delta = 1e-9
-max_epsilon_per_query = 1000
-[tables.visits]
-privacy_unit = "patient_id"
-max_rows_per_group = 3
-max_groups = 2
-columns.amount.bounds = [0, 100]
-columns.ward.values = ["A", "B", "C"]
-[tables.stays]
-privacy_unit = "patient_id"
-max_rows_per_group = 2
-max_groups = 2
-columns.nights.bounds = [0, 30]
-[tables.wards]
-public = true
-[tables.shapes]
-public = true
+budget = { epsilon = 1000, delta = 1e-3, accountant = "basic", default_epsilon = 1, default_delta = 1e-9, \
+    max_epsilon_per_query = 1000 }
+[tables]
+visits = { privacy_unit = "patient_id", max_rows_per_group = 3, max_groups = 2, columns.amount.bounds = [0, 100], \
+    columns.ward.values = ["A", "B", "C"] }
+stays = { privacy_unit = "patient_id", max_rows_per_group = 2, max_groups = 2, columns.nights.bounds = [0, 30] }
+wards = { public = true }
+shapes = { public = true }
 """
 TABLES = """
 CREATE TABLE visits AS

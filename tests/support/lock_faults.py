@@ -6,19 +6,11 @@ from __future__ import annotations
 import duckdb
 
 POLICY = """
-[budget]
-epsilon = 1000
-delta = 1e-3
-default_epsilon = 1
-default_delta = 1e-6
-[tables.visits]
-privacy_unit = "patient_id"
-max_rows_per_group = 3
-max_groups = 2
-columns.amount.bounds = [0, 100]
-columns.ward.values = [0, 1, 2]
-[tables.wards]
-public = true
+budget = { epsilon = 1000, delta = 1e-3, default_epsilon = 1, default_delta = 1e-6 }
+[tables]
+visits = { privacy_unit = "patient_id", max_rows_per_group = 3, max_groups = 2, columns.amount.bounds = [0, 100], \
+    columns.ward.values = [0, 1, 2] }
+wards = { public = true }
 """
 
 BUDGETED = (

@@ -13,32 +13,14 @@ BAD = 666
 CANARY = "CANARY"
 """The content of its texts, which no message and no object may hold."""
 POLICY = """
-[budget]
-epsilon = 100000
-delta = 1e-2
-accountant = "basic"
-max_epsilon_per_query = 10
-default_epsilon = 1
-default_delta = 1e-9
-
-[tables.people]
-privacy_unit = "person_id"
-max_rows = 1
-max_groups = 1
-[tables.people.columns]
-age = { bounds = [0, 120] }
-active = { values = [true, false] }
-
-[tables.visits]
-privacy_unit = "person_id"
-max_rows_per_group = 3
-max_groups = 2
-[tables.visits.columns]
-ward = { values = ["A", "B"] }
-amount = { bounds = [0, 100] }
-
-[tables.wards]
-public = true
+budget = { epsilon = 100000, delta = 1e-2, accountant = "basic", max_epsilon_per_query = 10, default_epsilon = 1, \
+    default_delta = 1e-9 }
+[tables]
+people = { privacy_unit = "person_id", max_rows = 1, max_groups = 1, columns = { age = { bounds = [0, 120] }, \
+    active = { values = [true, false] } } }
+visits = { privacy_unit = "person_id", max_rows_per_group = 3, max_groups = 2, columns = { \
+    ward = { values = ["A", "B"] }, amount = { bounds = [0, 100] } } }
+wards = { public = true }
 """
 COLUMNS = {
     "person_id": "INTEGER", "age": "INTEGER", "tiny": "TINYINT", "big": "BIGINT", "huge": "HUGEINT", "salary": "DOUBLE",

@@ -13,26 +13,13 @@ from dpsql.errors import Error
 
 ALARM, ROWS = 1_000_000, 100_000
 POLICY = """
-[budget]
-epsilon = 1e9
-delta = 1e-2
-accountant = "basic"
-default_epsilon = 1
-default_delta = 1e-9
-[tables.visits]
-privacy_unit = "patient_id"
-max_rows_per_group = 3
-max_groups = 2
-[tables.notes]
-privacy_unit = "patient_id"
-max_rows_per_group = 3
-max_groups = 2
-[tables.other]
-public = true
-[tables.wards]
-public = true
-[tables.hundred]
-public = true
+budget = { epsilon = 1e9, delta = 1e-2, accountant = "basic", default_epsilon = 1, default_delta = 1e-9 }
+[tables]
+visits = { privacy_unit = "patient_id", max_rows_per_group = 3, max_groups = 2 }
+notes = { privacy_unit = "patient_id", max_rows_per_group = 3, max_groups = 2 }
+other = { public = true }
+wards = { public = true }
+hundred = { public = true }
 """
 _COLUMNS = "patient_id, v, x, d, s"
 _EVERYBODY = (

@@ -27,12 +27,7 @@ OWN_FAULT = "fault-duckdb"
 SLACK = 1e-3
 """The greatest relative distance of an answer from DuckDB's: the grids' steps and the noise at this epsilon."""
 BUDGET = """
-[budget]
-epsilon = 1e30
-delta = 0.999
-accountant = "basic"
-default_epsilon = 1e9
-default_delta = 1e-9
+budget = { epsilon = 1e30, delta = 0.999, accountant = "basic", default_epsilon = 1e9, default_delta = 1e-9 }
 """
 
 

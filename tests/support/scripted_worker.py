@@ -24,12 +24,9 @@ from dpsql.server.frames import FrameError, Frames
 from dpsql.server.queues import AnalystQueue, Edition
 
 POLICY = """
-[budget]
-epsilon = 10
-delta = 1e-6
-accountant = "basic"
-[tables.visits]
-privacy_unit = "patient"
+budget = { epsilon = 10, delta = 1e-6, accountant = "basic" }
+[tables]
+visits = { privacy_unit = "patient" }
 [analysts.ada]
 epsilon = 5
 [server]

@@ -13,52 +13,18 @@ Shop = tuple[dpsql.Session, duckdb.DuckDBPyConnection]
 """A session, and plain DuckDB where only owned rows are seen."""
 
 POLICY = """
-[budget]
-epsilon = 1e12
-delta = 1e-2
-accountant = "basic"
-default_epsilon = 1e6
-default_delta = 1e-9
-
-[tables.customers]
-privacy_unit = "id"
-max_rows_per_group = 3
-max_groups = 9
-[tables.customers.columns]
-age = { bounds = [0, 100] }
-
-[tables.orders]
-privacy_unit = "customer -> customers.id, id"
-max_rows_per_group = 9
-max_groups = 9
-[tables.orders.columns]
-amount = { bounds = [-50, 50] }
-kind = { values = ["web", "shop", "phone"] }
-
-[tables.items]
-privacy_unit = "order_id -> orders.order_id, customer -> customers.id, id"
-max_rows_per_group = 40
-max_groups = 20
-[tables.items.columns]
-quantity = { bounds = [0, 9] }
-
-[tables.calls]
-privacy_unit = "caller"
-max_rows_per_group = 9
-max_groups = 9
-[tables.calls.columns]
-minutes = { bounds = [0, 60] }
-
-[tables.badges]
-privacy_unit = "ROW"
-[tables.badges.columns]
-points = { bounds = [0, 10] }
-
-[tables.products]
-public = true
-
-[tables.cities]
-public = true
+budget = { epsilon = 1e12, delta = 1e-2, accountant = "basic", default_epsilon = 1e6, default_delta = 1e-9 }
+[tables]
+customers = { privacy_unit = "id", max_rows_per_group = 3, max_groups = 9, columns = { age = { bounds = [0, 100] } } }
+orders = { privacy_unit = "customer -> customers.id, id", max_rows_per_group = 9, max_groups = 9, columns = { \
+    amount = { bounds = [-50, 50] }, kind = { values = ["web", "shop", "phone"] } } }
+items = { privacy_unit = "order_id -> orders.order_id, customer -> customers.id, id", max_rows_per_group = 40, \
+    max_groups = 20, columns = { quantity = { bounds = [0, 9] } } }
+calls = { privacy_unit = "caller", max_rows_per_group = 9, max_groups = 9, columns = { \
+    minutes = { bounds = [0, 60] } } }
+badges = { privacy_unit = "ROW", columns = { points = { bounds = [0, 10] } } }
+products = { public = true }
+cities = { public = true }
 """
 TABLES = """
 CREATE TABLE customers AS SELECT i AS id, ['Delft', 'Leiden', 'Gouda', NULL][1 + i % 4] AS city, 20 + i % 50 AS age

@@ -13,20 +13,10 @@ from dpsql.errors import Error
 from dpsql.privacy.events import DiscreteLaplace, NoiseReduction
 
 POLICY = """
-[budget]
-epsilon = 20
-delta = 1e-5
-accountant = "{accountant}"
-default_epsilon = 1
-default_delta = 1e-7
-[tables.t]
-privacy_unit = "u"
-max_rows = 1
-max_groups = 1
-[tables.t.columns]
-age = {{ bounds = [0, 100] }}
-k = {{ values = ["a", "b"] }}
-day = {{ bounds = [2024-01-01, 2024-12-31] }}
+budget = {{ epsilon = 20, delta = 1e-5, accountant = "{accountant}", default_epsilon = 1, default_delta = 1e-7 }}
+[tables]
+t = {{ privacy_unit = "u", max_rows = 1, max_groups = 1, columns = {{ age = {{ bounds = [0, 100] }}, \
+    k = {{ values = ["a", "b"] }}, day = {{ bounds = [2024-01-01, 2024-12-31] }} }} }}
 """
 
 

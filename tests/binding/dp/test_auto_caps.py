@@ -20,28 +20,13 @@ from tests.support import inside
 from tests.support.goodness import REFUSED, fixed, p_value
 
 POLICY = """
-[budget]
-epsilon = 1e12
-delta = 1e-2
-accountant = "basic"
-default_delta = 1e-6
-[tables.t]
-privacy_unit = "u"
-[tables.t.columns]
-k = { values = ["a", "b", "c", "d"] }
-x = { bounds = [0, 100] }
-[tables.held]
-source = "t"
-privacy_unit = "u"
-max_rows_per_group = 3
-max_groups = 2
-[tables.held.columns]
-k = { values = ["a", "b", "c", "d"] }
-[tables.r]
-source = "t"
-privacy_unit = "ROW"
-[tables.keys]
-public = true
+budget = { epsilon = 1e12, delta = 1e-2, accountant = "basic", default_delta = 1e-6 }
+[tables]
+t = { privacy_unit = "u", columns = { k = { values = ["a", "b", "c", "d"] }, x = { bounds = [0, 100] } } }
+held = { source = "t", privacy_unit = "u", max_rows_per_group = 3, max_groups = 2, columns = { \
+    k = { values = ["a", "b", "c", "d"] } } }
+r = { source = "t", privacy_unit = "ROW" }
+keys = { public = true }
 """
 ROWS, GROUPS = "max_rows_contributed = AUTO", "max_groups_contributed = AUTO"
 SURE = "epsilon = 1e6"

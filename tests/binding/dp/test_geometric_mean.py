@@ -12,19 +12,10 @@ from dpsql.mechanisms.aggregation import Aggregation
 from tests.support import inside
 
 POLICY = """
-[budget]
-epsilon = 1e13
-delta = 0.5
-accountant = "basic"
-default_epsilon = 1e9
-[tables.t]
-privacy_unit = "u"
-max_rows_per_group = 2
-max_groups = 2
-[tables.t.columns]
-n = { bounds = [1, 20] }
-z = { bounds = [0, 9] }
-k = { values = ["a", "b"] }
+budget = { epsilon = 1e13, delta = 0.5, accountant = "basic", default_epsilon = 1e9 }
+[tables]
+t = { privacy_unit = "u", max_rows_per_group = 2, max_groups = 2, columns = { n = { bounds = [1, 20] }, \
+    z = { bounds = [0, 9] }, k = { values = ["a", "b"] } } }
 """
 NASTY = ("1e300", "'inf'", "'-inf'", "'nan'", "-5", "0", "5e-324", "NULL", "1", "40", "41", "17.5")
 HELD = "CASE WHEN x < 1 THEN 1 WHEN x > 40 THEN 40 ELSE x END"

@@ -17,25 +17,11 @@ from dpsql.privacy.events import DiscreteLaplace, PureDP
 from tests.support import inside
 
 POLICY = """
-[budget]
-epsilon = 1e9
-accountant = "basic"
-default_epsilon = 1e7
-
-[tables.t]
-privacy_unit = "u"
-max_rows_per_group = 5
-max_groups = 2
-[tables.t.columns]
-x = { bounds = [0, 10] }
-y = { bounds = [-5, 25] }
-g = { values = ["a", "b"] }
-
-[tables.r]
-privacy_unit = "ROW"
-[tables.r.columns]
-x = { bounds = [0, 10] }
-g = { values = ["a", "b"] }
+budget = { epsilon = 1e9, accountant = "basic", default_epsilon = 1e7 }
+[tables]
+t = { privacy_unit = "u", max_rows_per_group = 5, max_groups = 2, columns = { x = { bounds = [0, 10] }, \
+    y = { bounds = [-5, 25] }, g = { values = ["a", "b"] } } }
+r = { privacy_unit = "ROW", columns = { x = { bounds = [0, 10] }, g = { values = ["a", "b"] } } }
 """
 TABLE = """
 CREATE TABLE t AS SELECT i % 200 AS u, (i * 7919 % 1000) / 100.0::DOUBLE AS x,

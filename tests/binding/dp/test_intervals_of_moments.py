@@ -17,19 +17,11 @@ from dpsql.notebook.render import make_result_sheet
 from tests.support.remote import read_results
 
 POLICY = """
-[budget]
-epsilon = 1e9
-accountant = "basic"
-default_epsilon = 4
-[tables.t]
-privacy_unit = "u"
-max_rows = 1
-[tables.t.columns]
-day = { bounds = [2024-01-01, 2024-12-31] }
-moment = { bounds = [2024-01-01, 2024-12-31] }
-clock = { bounds = [08:00:00, 18:00:00] }
-took = { bounds = [0, 6000] }
-w = { values = [0, 1, 2] }
+budget = { epsilon = 1e9, accountant = "basic", default_epsilon = 4 }
+[tables]
+t = { privacy_unit = "u", max_rows = 1, columns = { day = { bounds = [2024-01-01, 2024-12-31] }, \
+    moment = { bounds = [2024-01-01, 2024-12-31] }, clock = { bounds = [08:00:00, 18:00:00] }, \
+    took = { bounds = [0, 6000] }, w = { values = [0, 1, 2] } } }
 """
 CALLS = [
     "MEDIAN(day)", "QUANTILE_DISC(day, 0.9)", "MIN(day)", "MAX(day)", "AVG(day)", "MEDIAN(moment)", "MAX(moment)", "AVG(moment)",

@@ -22,27 +22,12 @@ from tests.support.inside import planned, read_cells
 from tests.support.residuals import residual_of, used_of
 
 POLICY = """
-[budget]
-epsilon = 1e12
-delta = 1e-2
-accountant = "{accountant}"
-default_epsilon = 1
-[tables.t]
-privacy_unit = "id"
-max_rows_per_group = {rows}
-max_groups = {groups}
-[tables.t.columns]
-k = {{ values = ["a", "b", "c", "d"] }}
-y = {{ values = [0, 1, 2, 3] }}
-f = {{ values = [true, false] }}
-d = {{ bounds = [2024-01-30, 2024-03-02] }}
-x = {{ bounds = [0, 10] }}
-z = {{ bounds = [-1.5, 2.5] }}
-[tables.r]
-privacy_unit = "ROW"
-[tables.r.columns]
-k = {{ values = ["a", "b"] }}
-y = {{ values = [1, 2, 3] }}
+budget = {{ epsilon = 1e12, delta = 1e-2, accountant = "{accountant}", default_epsilon = 1 }}
+[tables]
+t = {{ privacy_unit = "id", max_rows_per_group = {rows}, max_groups = {groups}, columns = {{ \
+    k = {{ values = ["a", "b", "c", "d"] }}, y = {{ values = [0, 1, 2, 3] }}, f = {{ values = [true, false] }}, \
+    d = {{ bounds = [2024-01-30, 2024-03-02] }}, x = {{ bounds = [0, 10] }}, z = {{ bounds = [-1.5, 2.5] }} }} }}
+r = {{ privacy_unit = "ROW", columns = {{ k = {{ values = ["a", "b"] }}, y = {{ values = [1, 2, 3] }} }} }}
 """
 DATA = """
 CREATE TABLE t AS SELECT i // 3 AS id, ['a', 'b', 'c', 'other', NULL][1 + i % 5] AS k,

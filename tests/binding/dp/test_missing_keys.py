@@ -11,35 +11,13 @@ import dpsql
 from tests.support import inside
 
 POLICY = """
-[budget]
-epsilon = 1e12
-delta = 0.9
-accountant = "basic"
-default_epsilon = 1e6
-default_delta = 1e-9
-
-[tables.t]
-privacy_unit = "u"
-max_rows_per_group = 4
-max_groups = {groups}
-[tables.t.columns]
-x = {{ bounds = [0, 100] }}
-k = {{ values = ["a", "b", "c"] }}
-w = {{ values = [1, 2, 3] }}
-
-[tables.named]
-privacy_unit = "u"
-max_rows_per_group = 4
-max_groups = {groups}
-[tables.named.columns]
-x = {{ bounds = [0, 100] }}
-k = {{ values = ["a", "b", "c"] }}
-w = {{ values = [1, 2, 3] }}
-
-[tables.p]
-public = true
-[tables.p.columns]
-v = {{ bounds = [0, 100] }}
+budget = {{ epsilon = 1e12, delta = 0.9, accountant = "basic", default_epsilon = 1e6, default_delta = 1e-9 }}
+[tables]
+t = {{ privacy_unit = "u", max_rows_per_group = 4, max_groups = {groups}, columns = {{ x = {{ bounds = [0, 100] }}, \
+    k = {{ values = ["a", "b", "c"] }}, w = {{ values = [1, 2, 3] }} }} }}
+named = {{ privacy_unit = "u", max_rows_per_group = 4, max_groups = {groups}, columns = {{ x = {{ bounds = [0, 100] }}, \
+    k = {{ values = ["a", "b", "c"] }}, w = {{ values = [1, 2, 3] }} }} }}
+p = {{ public = true, columns = {{ v = {{ bounds = [0, 100] }} }} }}
 """
 
 

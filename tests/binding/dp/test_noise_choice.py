@@ -22,18 +22,10 @@ from dpsql.privacy.events import Event, JointGaussian, RenyiSelection
 from tests.support import inside
 
 TABLE = """
-[tables.t]
-privacy_unit = "u"
-max_rows_per_group = 2
-max_groups = 3
-[tables.t.columns]
-x = { bounds = [0, 10] }
-y = { bounds = [0, 7] }
-k = { values = [1, 2, 3] }
-h = { values = [1, 2] }
-[tables.r]
-privacy_unit = "ROW"
-columns.x.bounds = [0, 10]
+[tables]
+t = { privacy_unit = "u", max_rows_per_group = 2, max_groups = 3, columns = { x = { bounds = [0, 10] }, \
+    y = { bounds = [0, 7] }, k = { values = [1, 2, 3] }, h = { values = [1, 2] } } }
+r = { privacy_unit = "ROW", columns.x.bounds = [0, 10] }
 """
 BUDGETS = {
     "basic": 'epsilon = 30\ndelta = 1e-3\naccountant = "basic"',

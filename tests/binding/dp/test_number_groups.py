@@ -11,20 +11,10 @@ import pytest
 import dpsql
 
 POLICY = """
-[budget]
-epsilon = 1e12
-delta = 1e-2
-accountant = "basic"
-default_epsilon = 1e6
-default_delta = 1e-9
-
-[tables.t]
-privacy_unit = "id"
-max_rows_per_group = 20
-max_groups = 20
-
-[tables.p]
-public = true
+budget = { epsilon = 1e12, delta = 1e-2, accountant = "basic", default_epsilon = 1e6, default_delta = 1e-9 }
+[tables]
+t = { privacy_unit = "id", max_rows_per_group = 20, max_groups = 20 }
+p = { public = true }
 """
 FACES = ["0.0", "-0.0", "'nan'", "-('nan'::DOUBLE)", "'inf'", "'-inf'", "NULL", "1e-320"]
 

@@ -10,18 +10,10 @@ import pytest
 import dpsql
 
 POLICY = """
-[budget]
-epsilon = 1e9
-delta = 0.5
-accountant = "basic"
-default_epsilon = 1e6
-[tables.t]
-privacy_unit = "ROW"
-max_groups = 1
-[tables.t.columns]
-x = { bounds = [0, 100] }
-d = { bounds = [-50, 50] }
-g = { values = [0, 1] }
+budget = { epsilon = 1e9, delta = 0.5, accountant = "basic", default_epsilon = 1e6 }
+[tables]
+t = { privacy_unit = "ROW", max_groups = 1, columns = { x = { bounds = [0, 100] }, d = { bounds = [-50, 50] }, \
+    g = { values = [0, 1] } } }
 """
 
 

@@ -34,22 +34,11 @@ from tests.support.goodness import fixed
 from tests.support.residuals import used_of
 
 POLICY = """
-[budget]
-epsilon = 1e12
-delta = 0.5
-accountant = "{accountant}"
-default_delta = 1e-6
-
-[tables.v]
-privacy_unit = "id"
-max_rows_per_group = {rows}
-max_groups = {groups}
-[tables.v.columns]
-day = { bounds = [2024-01-01, {last}] }
-w = { values = ["A", "B"] }
-x = { bounds = [0, 10] }
-z = { bounds = [0.25, 7.5] }
-y = { values = [0, 1, 2, 3] }
+budget = { epsilon = 1e12, delta = 0.5, accountant = "{accountant}", default_delta = 1e-6 }
+[tables]
+v = { privacy_unit = "id", max_rows_per_group = {rows}, max_groups = {groups}, columns = { \
+    day = { bounds = [2024-01-01, {last}] }, w = { values = ["A", "B"] }, x = { bounds = [0, 10] }, \
+    z = { bounds = [0.25, 7.5] }, y = { values = [0, 1, 2, 3] } } }
 """
 DATA = """
 CREATE TABLE v AS

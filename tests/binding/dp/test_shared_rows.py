@@ -25,19 +25,10 @@ from tests.support.lock_texts import forge_texts
 from tests.support.moves import group_of, loss_beyond, make_reader, read, violations
 
 POLICY = """
-[budget]
-epsilon = 1e12
-delta = 0.1
-accountant = "basic"
-default_epsilon = 1e9
-default_delta = 1e-6
-[tables.t]
-privacy_unit = "u"
-max_rows_per_group = 3
-max_groups = 2
-[tables.t.columns]
-k = { values = [0, 1, 2, 3, 4] }
-x = { bounds = [-2, 5] }
+budget = { epsilon = 1e12, delta = 0.1, accountant = "basic", default_epsilon = 1e9, default_delta = 1e-6 }
+[tables]
+t = { privacy_unit = "u", max_rows_per_group = 3, max_groups = 2, columns = { k = { values = [0, 1, 2, 3, 4] }, \
+    x = { bounds = [-2, 5] } } }
 """
 GAUSSIAN = "WITH DP OPTIONS (epsilon = 1, delta = 1e-6, noise = GAUSSIAN)"
 ASKED = "k, COUNT(*), COUNT(x), SUM(x), SUM(x, contribution_bounds_per_row => (1, 4)), AVG(x), VAR_POP(x) FROM t GROUP BY k"

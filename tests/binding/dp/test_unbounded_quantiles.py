@@ -21,16 +21,9 @@ from dpsql.noise.selection import flip_coins
 from dpsql.privacy.events import BoundedRange
 
 POLICY = """
-[budget]
-epsilon = 1e5
-delta = 1e-3
-accountant = "basic"
-[tables.t]
-privacy_unit = "u"
-max_rows = 1
-[tables.t.columns]
-held = { bounds = [0, 10] }
-w = { values = ["A", "B"] }
+budget = { epsilon = 1e5, delta = 1e-3, accountant = "basic" }
+[tables]
+t = { privacy_unit = "u", max_rows = 1, columns = { held = { bounds = [0, 10] }, w = { values = ["A", "B"] } } }
 """
 GRID = GeometricGrid(-30, 64)
 

@@ -23,31 +23,14 @@ from dpsql.mechanisms.quantiles import Quantiles
 from tests.support import inside
 
 POLICY = """
-[budget]
-epsilon = 1e6
-delta = 1e-3
-accountant = "basic"
-[tables.t]
-privacy_unit = "u"
-max_rows = 1
-max_groups = 1
-[tables.t.columns]
-x = { bounds = [0, 1e6] }
-below = { bounds = [-1e6, 0] }
-either = { bounds = [-1e6, 1e6] }
-tiny = { bounds = [0, 1e6] }
-far = { bounds = [0, 1e12] }
-i = { bounds = [0, 1000000000] }
-d = { bounds = [0, 1000000] }
-odd = { bounds = [0, 1e6] }
-day = { bounds = [1900-01-01, 2100-01-01] }
-moment = { bounds = [2000-01-01, 2001-01-01] }
-declared = { values = [0, 1] }
-[tables.few]
-privacy_unit = "u"
-max_rows = 1
-[tables.few.columns]
-x = { bounds = [-1000, 100000] }
+budget = { epsilon = 1e6, delta = 1e-3, accountant = "basic" }
+[tables]
+t = { privacy_unit = "u", max_rows = 1, max_groups = 1, columns = { x = { bounds = [0, 1e6] }, \
+    below = { bounds = [-1e6, 0] }, either = { bounds = [-1e6, 1e6] }, tiny = { bounds = [0, 1e6] }, \
+    far = { bounds = [0, 1e12] }, i = { bounds = [0, 1000000000] }, d = { bounds = [0, 1000000] }, \
+    odd = { bounds = [0, 1e6] }, day = { bounds = [1900-01-01, 2100-01-01] }, \
+    moment = { bounds = [2000-01-01, 2001-01-01] }, declared = { values = [0, 1] } } }
+few = { privacy_unit = "u", max_rows = 1, columns = { x = { bounds = [-1000, 100000] } } }
 """
 
 

@@ -14,17 +14,10 @@ from dpsql.mechanisms.ptr.ptr_statistics import Iqr
 from tests.support import inside
 
 POLICY = """
-[budget]
-epsilon = 100
-delta = 0.1
-accountant = "{}"
-[tables.t]
-privacy_unit = "u"
-max_rows_per_group = 4
-max_groups = 2
-[tables.t.columns]
-x = {{ bounds = [-3, 50] }}
-k = {{ values = ["a", "b", "c"] }}
+budget = {{ epsilon = 100, delta = 0.1, accountant = "{}" }}
+[tables]
+t = {{ privacy_unit = "u", max_rows_per_group = 4, max_groups = 2, columns = {{ x = {{ bounds = [-3, 50] }}, \
+    k = {{ values = ["a", "b", "c"] }} }} }}
 """
 EPSILON, DELTA = Fraction(3, 2), Fraction(1, 10**5)
 ITEMS = (

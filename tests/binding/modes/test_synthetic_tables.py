@@ -29,29 +29,14 @@ from tests.support.plain_model import PlainFitter, use_plain_models
 from tests.support.remote import connect_near
 
 POLICY = """
-[budget]
-epsilon = 1000
-delta = 1e-3
-accountant = "basic"
-[tables.visits]
-privacy_unit = "patient"
-max_rows_per_group = 3
-max_groups = 2
-[tables.visits.columns]
-ward = { values = ["A", "B", "it's"] }
-age = { bounds = [0, 99] }
-day = { bounds = [2024-01-01, 2024-01-05] }
-cost = { bounds = [0, 500] }
-[tables.people]
-privacy_unit = "ROW"
-[tables.people.columns]
-ward = { values = ["A", "B"] }
-[tables.bare]
-privacy_unit = "patient"
-[tables.bare.columns]
-ward = { values = ["A", "B"] }
-[tables.wards]
-public = true
+budget = { epsilon = 1000, delta = 1e-3, accountant = "basic" }
+[tables]
+visits = { privacy_unit = "patient", max_rows_per_group = 3, max_groups = 2, columns = { \
+    ward = { values = ["A", "B", "it's"] }, age = { bounds = [0, 99] }, day = { bounds = [2024-01-01, 2024-01-05] }, \
+    cost = { bounds = [0, 500] } } }
+people = { privacy_unit = "ROW", columns = { ward = { values = ["A", "B"] } } }
+bare = { privacy_unit = "patient", columns = { ward = { values = ["A", "B"] } } }
+wards = { public = true }
 """
 SELECT = "SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contributed = 1) ward, urgent FROM visits"
 

@@ -15,16 +15,10 @@ from dpsql.language.statements import parse
 from tests.support import inside
 
 POLICY = """
-[budget]
-epsilon = 1e12
-[tables.guests]
-privacy_unit = "id"
-max_rows = 1
-max_groups = 1
-[tables.guests.columns]
-day = { bounds = [2024-01-01, 2024-01-09] }
-ward = { values = ["A", "B", "C"] }
-floor = { values = [1, 2] }
+budget = { epsilon = 1e12 }
+[tables]
+guests = { privacy_unit = "id", max_rows = 1, max_groups = 1, columns = { day = { bounds = [2024-01-01, 2024-01-09] }, \
+    ward = { values = ["A", "B", "C"] }, floor = { values = [1, 2] } } }
 """
 DATA = """
 CREATE TABLE guests AS SELECT i AS id, DATE '2024-01-01' + (i * i % 9)::INTEGER AS day,

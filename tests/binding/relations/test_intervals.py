@@ -10,19 +10,11 @@ import pytest
 import dpsql
 
 POLICY = """
-[budget]
-epsilon = 1000
-accountant = "basic"
-default_epsilon = 1
-[tables.t]
-privacy_unit = "u"
-max_rows = 1
-max_groups = 1
-[tables.t.columns]
-k = { values = ["a", "b", "c"] }
-x = { bounds = [0, 10] }
-[tables.names]
-public = true
+budget = { epsilon = 1000, accountant = "basic", default_epsilon = 1 }
+[tables]
+t = { privacy_unit = "u", max_rows = 1, max_groups = 1, columns = { k = { values = ["a", "b", "c"] }, \
+    x = { bounds = [0, 10] } } }
+names = { public = true }
 """
 ROWS = """
 CREATE TABLE t AS SELECT i AS u, ['a', 'b', 'c'][1 + i % 3] AS k, i % 10 AS x FROM range(60) AS r(i);

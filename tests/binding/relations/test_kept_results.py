@@ -12,24 +12,12 @@ import pytest
 import dpsql
 
 POLICY = """
-[budget]
-epsilon = 1e9
-delta = 1e-3
-accountant = "basic"
-max_epsilon_per_query = 1e6
-default_epsilon = 1e5
-default_delta = 1e-9
-
-[tables.visits]
-privacy_unit = "id"
-max_rows = 1
-max_groups = 1
-[tables.visits.columns]
-plan = { values = ["free", "full"] }
-cost = { bounds = [0, 100] }
-
-[tables.plans]
-public = true
+budget = { epsilon = 1e9, delta = 1e-3, accountant = "basic", max_epsilon_per_query = 1e6, default_epsilon = 1e5, \
+    default_delta = 1e-9 }
+[tables]
+visits = { privacy_unit = "id", max_rows = 1, max_groups = 1, columns = { plan = { values = ["free", "full"] }, \
+    cost = { bounds = [0, 100] } } }
+plans = { public = true }
 """
 
 

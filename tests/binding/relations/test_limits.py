@@ -32,28 +32,13 @@ from dpsql.mechanisms.base import SALT
 from tests.support import inside
 
 POLICY = """
-[budget]
-epsilon = 1e6
-delta = 1e-3
-accountant = "basic"
-default_epsilon = 1
-default_delta = 1e-6
-[tables.visits]
-privacy_unit = "patient_id"
-max_rows_per_group = 3
-max_groups = 2
-[tables.visits.columns]
-x = { bounds = [0, 10] }
-[tables.notes]
-privacy_unit = "patient_id"
-max_rows_per_group = 3
-max_groups = 2
-[tables.other]
-public = true
-[tables.wards]
-public = true
-[tables.hundred]
-public = true
+budget = { epsilon = 1e6, delta = 1e-3, accountant = "basic", default_epsilon = 1, default_delta = 1e-6 }
+[tables]
+visits = { privacy_unit = "patient_id", max_rows_per_group = 3, max_groups = 2, columns = { x = { bounds = [0, 10] } } }
+notes = { privacy_unit = "patient_id", max_rows_per_group = 3, max_groups = 2 }
+other = { public = true }
+wards = { public = true }
+hundred = { public = true }
 """
 ALARM, HEAVY = 4242, 5_000
 SETUP = """
@@ -429,10 +414,7 @@ def test_a_unit_of_many_rows_takes_little_time_and_memory() -> None:
 
 
 PATHS = """
-[budget]
-epsilon = 1e6
-accountant = "basic"
-default_epsilon = 1
+budget = { epsilon = 1e6, accountant = "basic", default_epsilon = 1 }
 """
 
 

@@ -10,22 +10,11 @@ import pytest
 import dpsql
 
 POLICY = """
-[budget]
-epsilon = 1e12
-delta = 0.5
-accountant = "basic"
-default_epsilon = 1e6
-default_delta = 1e-9
-[tables.t]
-privacy_unit = "uid"
-max_rows = 1
-max_groups = 1
-[tables.o]
-privacy_unit = "uid"
-max_rows = 4
-max_groups = 1
-[tables.pub]
-public = true
+budget = { epsilon = 1e12, delta = 0.5, accountant = "basic", default_epsilon = 1e6, default_delta = 1e-9 }
+[tables]
+t = { privacy_unit = "uid", max_rows = 1, max_groups = 1 }
+o = { privacy_unit = "uid", max_rows = 4, max_groups = 1 }
+pub = { public = true }
 """
 TABLES = (
     "CREATE TABLE t AS SELECT i AS uid, CASE WHEN i % 5 > 0 THEN i % 5 END AS x, CASE WHEN i % 3 > 0 THEN i % 3 END AS y, "

@@ -8,18 +8,10 @@ import pytest
 import dpsql
 
 POLICY = """
-[budget]
-epsilon = 1e9
-delta = 1e-3
-accountant = "basic"
-default_epsilon = 1e5
-[tables.sales]
-privacy_unit = "u"
-max_rows = 50
-[tables.items]
-public = true
-[tables.items.columns]
-given = { bounds = [0, 100] }
+budget = { epsilon = 1e9, delta = 1e-3, accountant = "basic", default_epsilon = 1e5 }
+[tables]
+sales = { privacy_unit = "u", max_rows = 50 }
+items = { public = true, columns = { given = { bounds = [0, 100] } } }
 """
 JOINED = "FROM sales JOIN items USING (item)"
 

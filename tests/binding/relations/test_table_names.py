@@ -82,21 +82,11 @@ def test_policies_are_written_as_they_are_read() -> None:
 
 
 SPELLED = """
-[budget]
-epsilon = 1e9
-accountant = "basic"
-default_epsilon = 1e6
-[tables.visits]
-privacy_unit = "PERSON"
-max_rows = 3
-[tables.items]
-privacy_unit = "Visit -> visits.ID, person"
-max_rows = 6
-[tables.days]
-source = "visits"
-privacy_unit = "Person"
-privacy_period = "date_trunc('month', DAY)"
-max_rows = 3
+budget = { epsilon = 1e9, accountant = "basic", default_epsilon = 1e6 }
+[tables]
+visits = { privacy_unit = "PERSON", max_rows = 3 }
+items = { privacy_unit = "Visit -> visits.ID, person", max_rows = 6 }
+days = { source = "visits", privacy_unit = "Person", privacy_period = "date_trunc('month', DAY)", max_rows = 3 }
 """
 
 

@@ -10,35 +10,15 @@ import pytest
 import dpsql
 
 POLICY = """
-[budget]
-epsilon = 1e30
-delta = 0.999
-accountant = "basic"
-default_epsilon = 1e9
-default_delta = 1e-9
-
-[tables.admissions]
-privacy_unit = "subject_id"
-max_rows = 9
-[tables.diagnoses]
-privacy_unit = ["subject_id", "hadm_id -> admissions.hadm_id, subject_id"]
-max_rows = 9
-[tables.sales]
-privacy_unit = "customer_id"
-determines = ["order_number -> customer_id"]
-max_rows = 9
-[tables.returns]
-privacy_unit = "customer_id"
-max_rows = 9
-[tables.tracking]
-privacy_unit = "order_number -> sales.order_number, customer_id"
-max_rows = 9
-[tables.accounts]
-privacy_unit = ["customer_id", "login"]
-max_rows = 9
-[tables.logins]
-privacy_unit = "login"
-max_rows = 9
+budget = { epsilon = 1e30, delta = 0.999, accountant = "basic", default_epsilon = 1e9, default_delta = 1e-9 }
+[tables]
+admissions = { privacy_unit = "subject_id", max_rows = 9 }
+diagnoses = { privacy_unit = ["subject_id", "hadm_id -> admissions.hadm_id, subject_id"], max_rows = 9 }
+sales = { privacy_unit = "customer_id", determines = ["order_number -> customer_id"], max_rows = 9 }
+returns = { privacy_unit = "customer_id", max_rows = 9 }
+tracking = { privacy_unit = "order_number -> sales.order_number, customer_id", max_rows = 9 }
+accounts = { privacy_unit = ["customer_id", "login"], max_rows = 9 }
+logins = { privacy_unit = "login", max_rows = 9 }
 """
 DATA = """
 CREATE TABLE admissions AS FROM (VALUES (1, 10), (2, 10), (3, 20), (1, 20)) AS t(subject_id, hadm_id);

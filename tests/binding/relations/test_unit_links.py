@@ -13,31 +13,13 @@ from dpsql.mechanisms.base import SALT
 from tests.support import inside
 
 POLICY = """
-[budget]
-epsilon = 1000
-delta = 1e-3
-accountant = "basic"
-default_epsilon = 1
-default_delta = 1e-6
-
-[tables.rows]
-privacy_unit = "ROW"
-[tables.rows.columns]
-x = { bounds = [0, 9] }
-
-[tables.free]
-privacy_unit = "u"
-
-[tables.a]
-privacy_unit = "u"
-max_rows_per_group = 2
-max_groups = 2
-[tables.b]
-privacy_unit = "u"
-max_rows_per_group = 2
-
-[tables.keys]
-public = true
+budget = { epsilon = 1000, delta = 1e-3, accountant = "basic", default_epsilon = 1, default_delta = 1e-6 }
+[tables]
+rows = { privacy_unit = "ROW", columns = { x = { bounds = [0, 9] } } }
+free = { privacy_unit = "u" }
+a = { privacy_unit = "u", max_rows_per_group = 2, max_groups = 2 }
+b = { privacy_unit = "u", max_rows_per_group = 2 }
+keys = { public = true }
 """
 
 

@@ -12,20 +12,10 @@ import pytest
 import dpsql
 
 POLICY = """
-[budget]
-epsilon = 1e7
-delta = 0.5
-accountant = "basic"
-default_epsilon = 1e6
-default_delta = 1e-6
-[tables.t]
-privacy_unit = "ROW"
-[tables.t.columns]
-x = { bounds = [-2, 5] }
-y = { bounds = [0, 9] }
-w = { bounds = [-3, 3] }
-[tables.c]
-public = true
+budget = { epsilon = 1e7, delta = 0.5, accountant = "basic", default_epsilon = 1e6, default_delta = 1e-6 }
+[tables]
+t = { privacy_unit = "ROW", columns = { x = { bounds = [-2, 5] }, y = { bounds = [0, 9] }, w = { bounds = [-3, 3] } } }
+c = { public = true }
 """
 SHAPES = {
     "COUNT(*)": "constant",

@@ -11,15 +11,10 @@ import pytest
 import dpsql
 
 POLICY = """
-[budget]
-epsilon = 1e12
-accountant = "basic"
-default_epsilon = 1e8
-[tables.t]
-privacy_unit = "u"
-max_rows = 1
-[tables.pub]
-public = true
+budget = { epsilon = 1e12, accountant = "basic", default_epsilon = 1e8 }
+[tables]
+t = { privacy_unit = "u", max_rows = 1 }
+pub = { public = true }
 """
 
 

@@ -23,20 +23,11 @@ from tests.support.selection_laws import em, laplace, pf
 from tests.support.svt_law import paths, probability, refreshed
 
 POLICY = """
-[budget]
-epsilon = 1e9
-delta = 0.5
-accountant = "basic"
-default_epsilon = 1e5
-[tables.t]
-privacy_unit = "ROW"
-[tables.t.columns]
-x = { bounds = [0, 3] }
-w = { bounds = [-2, 2] }
-[tables.c]
-public = true
-[tables.none]
-public = true
+budget = { epsilon = 1e9, delta = 0.5, accountant = "basic", default_epsilon = 1e5 }
+[tables]
+t = { privacy_unit = "ROW", columns = { x = { bounds = [0, 3] }, w = { bounds = [-2, 2] } } }
+c = { public = true }
+none = { public = true }
 """
 ROWS = [(None, None), (0, -2), (1, 1), (2, 2), (2, 2), (3, -1)]
 

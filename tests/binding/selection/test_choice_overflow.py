@@ -10,17 +10,10 @@ import pytest
 import dpsql
 
 POLICY = """
-[budget]
-epsilon = 1e12
-delta = 0.5
-accountant = "basic"
-default_epsilon = 1e9
-[tables.t]
-privacy_unit = "ROW"
-[tables.t.columns]
-b = { bounds = [0, 10] }
-[tables.c]
-public = true
+budget = { epsilon = 1e12, delta = 0.5, accountant = "basic", default_epsilon = 1e9 }
+[tables]
+t = { privacy_unit = "ROW", columns = { b = { bounds = [0, 10] } } }
+c = { public = true }
 """
 FAR = ["9223372036854775807", "-9223372036854775808", "NULL", "0"]
 

@@ -11,18 +11,10 @@ import pytest
 import dpsql
 
 POLICY = """
-[budget]
-epsilon = 1e12
-delta = 0.5
-accountant = "basic"
-default_epsilon = 1e6
-[tables.t]
-privacy_unit = "u"
-max_rows = 2
-[tables.t.columns]
-w = { bounds = [-2, 2] }
-[tables.c]
-public = true
+budget = { epsilon = 1e12, delta = 0.5, accountant = "basic", default_epsilon = 1e6 }
+[tables]
+t = { privacy_unit = "u", max_rows = 2, columns = { w = { bounds = [-2, 2] } } }
+c = { public = true }
 """
 MANY = "COUNT(*) FILTER (WHERE s = k)"
 EITHER = "COUNT(*) FILTER (WHERE s = k OR s = 'none')"  # candidate by candidate

@@ -12,23 +12,11 @@ import dpsql
 
 def _policy(accountant: str) -> dpsql.Policy:
     return dpsql.Policy.loads(f"""
-[budget]
-epsilon = 1e9
-delta = 0.5
-accountant = "{accountant}"
-default_epsilon = 1e5
-default_delta = 1e-6
-[tables.t]
-privacy_unit = "ROW"
-[tables.t.columns]
-x = {{ bounds = [0, 10] }}
-[tables.u]
-privacy_unit = "id"
-max_rows = 3
-[tables.u.columns]
-x = {{ bounds = [0, 10] }}
-[tables.c]
-public = true
+budget = {{ epsilon = 1e9, delta = 0.5, accountant = "{accountant}", default_epsilon = 1e5, default_delta = 1e-6 }}
+[tables]
+t = {{ privacy_unit = "ROW", columns = {{ x = {{ bounds = [0, 10] }} }} }}
+u = {{ privacy_unit = "id", max_rows = 3, columns = {{ x = {{ bounds = [0, 10] }} }} }}
+c = {{ public = true }}
 """)
 
 

@@ -11,12 +11,9 @@ import pytest
 import dpsql
 
 TABLES = """
-[tables.t]
-privacy_unit = "ROW"
-[tables.t.columns]
-x = { bounds = [0, 10] }
-[tables.c]
-public = true
+[tables]
+t = { privacy_unit = "ROW", columns = { x = { bounds = [0, 10] } } }
+c = { public = true }
 """
 
 

@@ -14,12 +14,9 @@ from dpsql.mechanisms.selection.exponential import ExponentialChoice
 from tests.support import inside
 
 POLICY = """
-[budget]
-epsilon = 1000
-default_epsilon = 1
-[tables.t]
-privacy_unit = "u"
-max_rows = 1
+budget = { epsilon = 1000, default_epsilon = 1 }
+[tables]
+t = { privacy_unit = "u", max_rows = 1 }
 """
 TYPES = {
     "INTEGER": ("5", "7"),

@@ -13,17 +13,10 @@ from dpsql.privacy.events import GaussianSparseVector
 from tests.support import inside
 
 POLICY = """
-[budget]
-epsilon = 1e7
-delta = 1e-2
-accountant = "basic"
-[tables.t]
-privacy_unit = "u"
-max_rows = 1
-[tables.t.columns]
-x = { bounds = [0, 100] }
-[tables.limits]
-public = true
+budget = { epsilon = 1e7, delta = 1e-2, accountant = "basic" }
+[tables]
+t = { privacy_unit = "u", max_rows = 1, columns = { x = { bounds = [0, 100] } } }
+limits = { public = true }
 """
 
 

@@ -25,20 +25,10 @@ from dpsql.numerics.exact_numbers import Integers
 from tests.support import inside
 
 POLICY = """
-[budget]
-epsilon = 1e9
-delta = 0.5
-accountant = "basic"
-default_epsilon = 1e6
-default_delta = 1e-6
-[tables.t]
-privacy_unit = "ROW"
-[tables.t.columns]
-x = { bounds = [-2, 5] }
-y = { bounds = [0, 3] }
-w = { bounds = [-3, 2] }
-[tables.c]
-public = true
+budget = { epsilon = 1e9, delta = 0.5, accountant = "basic", default_epsilon = 1e6, default_delta = 1e-6 }
+[tables]
+t = { privacy_unit = "ROW", columns = { x = { bounds = [-2, 5] }, y = { bounds = [0, 3] }, w = { bounds = [-3, 2] } } }
+c = { public = true }
 """
 DOMAIN = [
     (-2, 0, -3, "a"),

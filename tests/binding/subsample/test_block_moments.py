@@ -16,15 +16,9 @@ from dpsql.mechanisms.subsample.blocks import LiftedBlocks
 from tests.support import inside
 
 POLICY = """
-[budget]
-epsilon = 10
-default_epsilon = 1
-[tables.t]
-privacy_unit = "u"
-max_rows = 300
-[tables.t.columns]
-x = { bounds = [0, 100] }
-y = { bounds = [-50, 50] }
+budget = { epsilon = 10, default_epsilon = 1 }
+[tables]
+t = { privacy_unit = "u", max_rows = 300, columns = { x = { bounds = [0, 100] }, y = { bounds = [-50, 50] } } }
 """
 BLOCKS = 8
 Row = tuple[int, float | None, float | None, int | None, str]

@@ -17,24 +17,14 @@ from dpsql.errors import PrivacyError
 from dpsql.mechanisms.subsample.blocks import BlockQueries, BlockResults, LiftedBlocks
 from dpsql.noise.entropy import Entropy
 from tests.support import inside
+from tests.support.case_files import read_part
 
 POLICY = """
-[budget]
-epsilon = 1e9
-delta = 0.5
-accountant = "basic"
-default_epsilon = 1e6
-default_delta = 1e-6
-[tables.t]
-privacy_unit = "u"
-max_rows = 20
-[tables.t.columns]
-x = { bounds = [-100, 100] }
-[tables.people]
-privacy_unit = "u"
-max_rows = 1
-[tables.sites]
-public = true
+budget = { epsilon = 1e9, delta = 0.5, accountant = "basic", default_epsilon = 1e6, default_delta = 1e-6 }
+[tables]
+t = { privacy_unit = "u", max_rows = 20, columns = { x = { bounds = [-100, 100] } } }
+people = { privacy_unit = "u", max_rows = 1 }
+sites = { public = true }
 """
 BLOCKS = 12
 
@@ -95,39 +85,7 @@ def results(session: dpsql.Session, query: str, one_by_one: bool, blocks: int = 
     return found
 
 
-QUERIES = [
-    "SELECT AVG(x) FROM t", "SELECT SUM(x), COUNT(*), COUNT(x), COUNT(DISTINCT site) FROM t",
-    "SELECT AVG(y) FROM t", "SELECT SUM(y) FROM t", "SELECT SUM(d), AVG(d) FROM t",
-    "SELECT MIN(y), MAX(y), MIN(site), MAX(day) FROM t", "SELECT MODE(site), MODE(x) FROM t",
-    "SELECT ARG_MAX(site, x), ARG_MIN(day, y), ARG_MAX(x, site) FROM t",
-    "SELECT CORR(x, y) FROM t", "SELECT COVAR_POP(x, y), COVAR_SAMP(x, y) FROM t",
-    "SELECT REGR_SLOPE(y, x), REGR_INTERCEPT(y, x), REGR_R2(y, x), REGR_COUNT(y, x) FROM t",
-    "SELECT REGR_AVGX(y, x), REGR_AVGY(y, x) FROM t", "SELECT VARIANCE(x), STDDEV(x), VAR_POP(y), STDDEV_POP(y) FROM t",
-    "SELECT MEDIAN(x), QUANTILE_CONT(y, 0.3), QUANTILE_DISC(x, 0.9) FROM t",
-    "SELECT AVG(x) FILTER (WHERE site = 'a'), COUNT_IF(flag), SUM(x) FILTER (WHERE FALSE) FROM t",
-    "SELECT AVG(x) + 2 * COUNT(*) AS a, CASE WHEN AVG(x) > 10 THEN 'high' ELSE 'low' END AS b FROM t",
-    "SELECT AVG(x) FROM t WHERE site = 'b' AND day > DATE '2024-02-01'", "SELECT COUNT(*), AVG(x) FROM t WHERE u < 4",
-    "SELECT COUNT(*), AVG(x), MODE(site) FROM t WHERE FALSE", "SELECT AVG(x) FROM t HAVING COUNT(*) > 75",
-    "SELECT site, COUNT(*) AS n FROM t GROUP BY site ORDER BY n DESC, site LIMIT 1",
-    "SELECT site FROM t WHERE site IS NOT NULL GROUP BY site ORDER BY AVG(x) DESC LIMIT 1",
-    "SELECT flag, site, COUNT(*) AS n FROM t GROUP BY flag, site HAVING COUNT(*) > 1 ORDER BY 3 DESC, 1, 2 NULLS FIRST LIMIT 1",
-    "SELECT AVG(n) AS a FROM (SELECT u, COUNT(*) AS n FROM t GROUP BY u) AS per",
-    "SELECT MAX(a) AS m FROM (SELECT site, AVG(x) AS a FROM t GROUP BY site) AS per",
-    "SELECT MEDIAN(s) AS m FROM (SELECT u, SUM(x) AS s FROM t WHERE flag GROUP BY u HAVING COUNT(*) > 1) AS per",
-    "WITH per AS (SELECT u, MAX(x) AS most FROM t GROUP BY u) SELECT AVG(most) AS a FROM per",
-    "WITH a AS (SELECT site, x FROM t WHERE x > 0), b AS (SELECT site, AVG(x) AS m FROM a GROUP BY 1) SELECT MAX(m) AS m FROM b",
-    "SELECT AVG(block) AS block FROM (SELECT x AS block FROM t) AS g", "SELECT COUNT(*) AS n FROM (SELECT x FROM t) AS every",
-    "WITH q AS (SELECT AVG(x) AS a FROM t) SELECT CASE WHEN a > 10 THEN 'high' ELSE 'low' END AS h FROM q ORDER BY a LIMIT 1",
-    "SELECT MAX(a0) AS k0 FROM (SELECT site, MIN(x) AS a0, MAX(x) AS k0 FROM t GROUP BY site) AS g",
-    "SELECT AVG(age) AS a FROM t JOIN people USING (u)",
-    "SELECT AVG(p.age - t.x) AS a, COUNT(*) AS n FROM t JOIN people AS p ON p.u = t.u",
-    "SELECT sex, AVG(x) AS a FROM t JOIN people USING (u) GROUP BY sex ORDER BY a DESC LIMIT 1",
-    "SELECT AVG(beds) AS b FROM t JOIN sites USING (site)", "SELECT SUM(beds), COUNT(*) FROM t LEFT JOIN sites USING (site)",
-    "SELECT AVG(ABS(x)), AVG(x * x), COUNT(DISTINCT x % 5) FROM t", "SELECT AVG(LENGTH(site)), MAX(UPPER(site)) FROM t",
-    "SELECT MIN(z + 0.0), SUM(CASE WHEN ABS(z) < 1 THEN z END) FROM t", "SELECT AVG(y * 1e-6), SUM(y * 1e6) FROM t",
-    "SELECT x, site FROM t WHERE site IS NOT NULL ORDER BY x DESC, site LIMIT 1",
-    "SELECT AVG(x) FROM (SELECT x FROM t ORDER BY x DESC LIMIT 10) AS top",
-]  # fmt: skip
+QUERIES = read_part(__file__, "QUERIES")
 
 
 def alike(a: Any, b: Any) -> bool:

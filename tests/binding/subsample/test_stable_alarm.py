@@ -13,15 +13,10 @@ import dpsql
 from dpsql.errors import BindError, Error, ParseError, PrivacyError
 
 POLICY = """
-[budget]
-epsilon = 100
-delta = 1e-3
-accountant = "ACCOUNTANT"
-[tables.visits]
-privacy_unit = "person"
-max_rows = 2
-[tables.wards]
-public = true
+budget = { epsilon = 100, delta = 1e-3, accountant = "ACCOUNTANT" }
+[tables]
+visits = { privacy_unit = "person", max_rows = 2 }
+wards = { public = true }
 """
 DECLARE = "DECLARE alarm STABLE OPTIONS (epsilon = 40, delta = 1e-9, max_unstable = 5, blocks = 256)"
 TIED = "SELECT WITH alarm MIN(person) AS first FROM visits"

@@ -11,17 +11,9 @@ import pytest
 import dpsql
 
 POLICY = """
-[budget]
-epsilon = 1000
-delta = 0.1
-accountant = "basic"
-default_epsilon = 20
-default_delta = 1e-6
-[tables.t]
-privacy_unit = "u"
-max_rows = 1
-[tables.t.columns]
-y = { bounds = [-10, 10] }
+budget = { epsilon = 1000, delta = 0.1, accountant = "basic", default_epsilon = 20, default_delta = 1e-6 }
+[tables]
+t = { privacy_unit = "u", max_rows = 1, columns = { y = { bounds = [-10, 10] } } }
 """
 
 

@@ -11,16 +11,10 @@ import dpsql
 from tests.support import inside
 
 POLICY = """
-[budget]
-epsilon = 1e6
-delta = 1e-3
-accountant = "basic"
-default_epsilon = 1
-[tables.visits]
-privacy_unit = "person"
-max_rows = 3
-[tables.wards]
-public = true
+budget = { epsilon = 1e6, delta = 1e-3, accountant = "basic", default_epsilon = 1 }
+[tables]
+visits = { privacy_unit = "person", max_rows = 3 }
+wards = { public = true }
 """
 
 

@@ -10,21 +10,11 @@ import pytest
 import dpsql
 
 POLICY = """
-[budget]
-epsilon = 1e12
-delta = 0.5
-accountant = "basic"
-default_epsilon = 1e7
-default_delta = 1e-9
-[tables.t]
-privacy_unit = "uid"
-max_rows = 3
-max_groups = 3
-[tables.t.columns]
-n = { bounds = [1, 4] }
-k = { values = ["a", "b"] }
-[tables.pub]
-public = true
+budget = { epsilon = 1e12, delta = 0.5, accountant = "basic", default_epsilon = 1e7, default_delta = 1e-9 }
+[tables]
+t = { privacy_unit = "uid", max_rows = 3, max_groups = 3, columns = { n = { bounds = [1, 4] }, \
+    k = { values = ["a", "b"] } } }
+pub = { public = true }
 """
 MOST = 2**127 - 1
 
