@@ -151,12 +151,20 @@ _LATER = "add an interval to the date by a plus sign."
 _MATCH = "write REGEXP_MATCHES({x}, 'pattern')."
 
 OTHER_NAMES: dict[str, str] = {
-    **dict.fromkeys(("var", "variance_samp", "varp", "var_s", "var_p"), "write VARIANCE({x}), or VAR_POP({x})."),
-    **dict.fromkeys(("std", "stdevp", "stddevp", "stdev_samp", "stdev_pop"), "write STDDEV({x}), or STDDEV_POP({x})."),
+    **dict.fromkeys(
+        ("var", "variance_samp", "varp", "var_s", "var_p"), "write VARIANCE({x}), or VAR_POP({x})."
+    ),
+    **dict.fromkeys(
+        ("std", "stdevp", "stddevp", "stdev_samp", "stdev_pop"), "write STDDEV({x}), or STDDEV_POP({x})."
+    ),
     **dict.fromkeys(("average",), "write AVG({x})."),
-    **dict.fromkeys(("percentile", "approx_percentile", "percentile_approx", "quantile_exact", "median_exact"), _QUANTILE),
+    **dict.fromkeys(
+        ("percentile", "approx_percentile", "percentile_approx", "quantile_exact", "median_exact"), _QUANTILE
+    ),
     **dict.fromkeys(("approx_median", "medianexact"), "write MEDIAN({x})."),
-    **dict.fromkeys(("count_distinct", "countd", "uniq", "uniqexact", "approx_distinct", "ndv", "hll_count"), _DISTINCT),
+    **dict.fromkeys(
+        ("count_distinct", "countd", "uniq", "uniqexact", "approx_distinct", "ndv", "hll_count"), _DISTINCT
+    ),
     **dict.fromkeys(("sumif", "sum_if", "averageif", "avg_if", "avgif"), _LOOP),
     "isnull": "write COALESCE({x}, 0), or {x} IS NULL.",
     "zeroifnull": "write COALESCE({x}, 0).",
@@ -176,7 +184,7 @@ OTHER_NAMES: dict[str, str] = {
     **dict.fromkeys(("rlike", "regexp", "regexp_contains", "regexp_instr"), _MATCH),
     "array_overlaps": "&& compares lists: write AND instead of &&.",
     "wm_concat": "group by its values, and count the rows of each.",
-}  # fmt: skip
+}
 """Other systems' function names, each with DuckDB's equivalent."""
 
 
@@ -225,14 +233,20 @@ _SIGNS = {"=>": ">=", "=<": "<=", "===": "="}
 _MEANT = (
     (re.compile(r"(?i)\b(DIFFERENTIAL\s+PRIVACY)\b"), "write DIFFERENTIAL_PRIVACY instead of {1}."),
     (re.compile(rf"(?is)\bSELECT\s+({'|'.join(MODES)})\b"), "write SELECT WITH {mode} instead of {0}."),
-    (re.compile(r"(?is)^(?!.*\bWITH\s+\w+\s+OPTIONS\s*\().*\bOPTIONS\s*\("),
-     "put the options behind the mode, which stands after the first word of the query."),
-    (re.compile(rf"(?is)(?<!SELECT\s)\bWITH\s+({'|'.join(MODES)})\b(?!\s+AS\b)"),
-     "put the mode {mode} behind the first word of its query."),
-    (re.compile(r"(?i)\bOVER\s*\(\s*(VALUES\b|SELECT\b|')"),
-     "give the list a name before the query; the name follows the word over."),
+    (
+        re.compile(r"(?is)^(?!.*\bWITH\s+\w+\s+OPTIONS\s*\().*\bOPTIONS\s*\("),
+        "put the options behind the mode, which stands after the first word of the query.",
+    ),
+    (
+        re.compile(rf"(?is)(?<!SELECT\s)\bWITH\s+({'|'.join(MODES)})\b(?!\s+AS\b)"),
+        "put the mode {mode} behind the first word of its query.",
+    ),
+    (
+        re.compile(r"(?i)\bOVER\s*\(\s*(VALUES\b|SELECT\b|')"),
+        "give the list a name before the query; the name follows the word over.",
+    ),
     (re.compile(r"(?i)\bDECODE\s*\("), "compare with each value in turn, as the cases of one expression."),
-)  # fmt: skip
+)
 """Patterns of unparsable statements, with the probable meaning."""
 
 

@@ -298,11 +298,15 @@ _WRITING = """
     INSERT UPDATE DELETE CREATE DROP ALTER COPY ATTACH DETACH PRAGMA LOAD INSTALL CALL USE
     EXPORT IMPORT VACUUM CHECKPOINT PREPARE EXECUTE BEGIN COMMIT ROLLBACK MERGE TRUNCATE"""
 _REFUSED = dict.fromkeys(_WRITING.split(), _READ_ONLY) | {
-    **dict.fromkeys(("PREPARE", "EXECUTE"), "write the query with parameters, and give their values with it."),
+    **dict.fromkeys(
+        ("PREPARE", "EXECUTE"), "write the query with parameters, and give their values with it."
+    ),
     "INSERT": _KEPT,
     "CREATE": f"{_KEPT} A synthetic table is created of rows that look like private ones.",
-    **dict.fromkeys(("COPY", "EXPORT"), "ask the query alone, and write the data frame of its answer to a file."),
-}  # fmt: skip
+    **dict.fromkeys(
+        ("COPY", "EXPORT"), "ask the query alone, and write the data frame of its answer to a file."
+    ),
+}
 
 
 def _check_selects(tokens: Sequence[Token]) -> None:

@@ -372,10 +372,9 @@ def _window(node: Node) -> Expr:
     more = _exprs(node[key] for key in ("offset_expr", "default_expr") if key in node)
     plain = "ignore_nulls" not in node and "distinct" not in node and node.get("exclude_clause") == "NO_OTHER"
     start, end, where = (_maybe(node.get(key)) for key in ("start_expr", "end_expr", "filter_expr"))
-    return tree.Window(
-        node["function_name"].lower(), args + more, _exprs(node.get("partitions", ())), _orders(node.get("orders", ())),
-        node["start"], node["end"], (start, end), where, plain,
-    )  # fmt: skip
+    parts, orders = _exprs(node.get("partitions", ())), _orders(node.get("orders", ()))
+    frame = node["start"], node["end"], (start, end)
+    return tree.Window(node["function_name"].lower(), args + more, parts, orders, *frame, where, plain)
 
 
 @_reads("LAMBDA", "lhs expr syntax_type")

@@ -48,10 +48,12 @@ _PARTS = sqlglot.parse_one(
 """A sum in three parts of 21 or 22 bits."""
 _PART = exp.DataType.build("DECIMAL(20, 0)", dialect="spark")
 _TYPES = {
-    "BIGINT": "BIGINT", "INT": "INTEGER", "SMALLINT": "SMALLINT", "TINYINT": "TINYINT", "DOUBLE": "DOUBLE",
-    "FLOAT": "FLOAT", "BOOLEAN": "BOOLEAN", "DATE": "DATE", "TIMESTAMPNTZ": "TIMESTAMP", "TEXT": "VARCHAR",
-    "TIMESTAMPLTZ": "TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ": "TIMESTAMP WITH TIME ZONE", "VOID": "NULL", "NULL": "NULL",
-}  # fmt: skip
+    **{
+        name: name for name in ("BIGINT", "SMALLINT", "TINYINT", "DOUBLE", "FLOAT", "BOOLEAN", "DATE", "NULL")
+    },
+    **{"INT": "INTEGER", "TIMESTAMPNTZ": "TIMESTAMP", "TEXT": "VARCHAR", "VOID": "NULL"},
+    **dict.fromkeys(("TIMESTAMPLTZ", "TIMESTAMPTZ"), "TIMESTAMP WITH TIME ZONE"),
+}
 
 Shape = tuple[str, tuple[str, ...], tuple[str, ...]]
 """A function's name, the node's parts that are its arguments, and the parts that don't affect its value."""
@@ -175,10 +177,10 @@ class _Reader:
         items = tuple(map(self.item, node.expressions))
         if not items:
             refuse("a query without columns")
-        return Select(
-            items, self.from_(node), ctes, self.maybe(where), tuple(map(self.of, group.expressions if group else ())),
-            self.maybe(having), None, distinct is not None, tuple(_placed(one, items) for one in self.orders(order)), most,
-        )  # fmt: skip
+        source, kept = self.from_(node), self.maybe(where)
+        groups, among = tuple(map(self.of, group.expressions if group else ())), self.maybe(having)
+        ordered = tuple(_placed(one, items) for one in self.orders(order))
+        return Select(items, source, ctes, kept, groups, among, None, distinct is not None, ordered, most)
 
     def ctes(self, node: exp.Select) -> tuple[tuple[str, tree.Query], ...]:
         with_ = node.args.get("with_")
@@ -216,8 +218,14 @@ class _Reader:
         refuse_other_parts(inner, "this", "alias")
         match self.query(inner.this):
             case Select(
-                (*items, (last, choice)), groups=(), having=None, qualify=None, distinct=False, order=(), limit=None
-            ) as below:  # fmt: skip
+                (*items, (last, choice)),
+                groups=(),
+                having=None,
+                qualify=None,
+                distinct=False,
+                order=(),
+                limit=None,
+            ) as below:
                 names = [
                     c.name if isinstance(c, exp.Column) and not c.table else "" for c in node.expressions
                 ]

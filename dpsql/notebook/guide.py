@@ -98,10 +98,10 @@ class CellOptions:
     rest: tuple[str, ...] = field(default=())
 
 
-STATEMENTS = (
-    "SELECT", "WITH", "FROM", "VALUES", "PIVOT", "UNPIVOT", "EXPLAIN", "SHOW", "DESCRIBE", "DESC", "SUMMARIZE", "SET", "RESET",
-    "DECLARE", "CLOSE", "CREATE", "REFRESH", "DROP",
-)  # fmt: skip
+_WORDS = """
+    SELECT WITH FROM VALUES PIVOT UNPIVOT EXPLAIN SHOW DESCRIBE DESC SUMMARIZE SET RESET DECLARE CLOSE CREATE
+    REFRESH DROP"""
+STATEMENTS = tuple(_WORDS.split())
 """Words that a statement begins with."""
 
 _KEYWORDS = """

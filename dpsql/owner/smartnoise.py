@@ -27,9 +27,10 @@ _COLUMN_KEYS = """
     auto_upper"""
 _NUMBERS = ("int", "float", "integer", "number", "decimal")
 _TYPES = {
-    "int": "BIGINT", "integer": "BIGINT", "float": "DOUBLE", "number": "DOUBLE", "decimal": "DOUBLE",
-    "string": "VARCHAR", "boolean": "BOOLEAN", "datetime": "TIMESTAMP",
-}  # fmt: skip
+    **dict.fromkeys(("int", "integer"), "BIGINT"),
+    **dict.fromkeys(("float", "number", "decimal"), "DOUBLE"),
+    **{"string": "VARCHAR", "boolean": "BOOLEAN", "datetime": "TIMESTAMP"},
+}
 
 
 _ALWAYS_ON = {

@@ -332,17 +332,19 @@ def _read_value(key: str, item: object) -> tuple[str, Value]:
     raise PolicyError(f"{key} may list texts, numbers, booleans and dates, not {item!r}.")
 
 
-_TYPE_NAMES = (
-    "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
-    "UHUGEINT", "FLOAT", "DOUBLE", "VARCHAR", "DATE", "TIME", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS",
-    "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE", "INTERVAL", "UUID", "BLOB",
-)  # fmt: skip
+_PLAIN_TYPES = """
+    BOOLEAN TINYINT SMALLINT INTEGER BIGINT HUGEINT UTINYINT USMALLINT UINTEGER UBIGINT UHUGEINT FLOAT DOUBLE
+    VARCHAR DATE TIME TIMESTAMP TIMESTAMP_S TIMESTAMP_MS TIMESTAMP_NS INTERVAL UUID BLOB"""
+_TYPE_NAMES = (*_PLAIN_TYPES.split(), "TIMESTAMP WITH TIME ZONE")
 _SPELLINGS = {
-    "INT": "INTEGER", "INT1": "TINYINT", "INT2": "SMALLINT", "INT4": "INTEGER", "INT8": "BIGINT", "LONG": "BIGINT",
-    "SHORT": "SMALLINT", "REAL": "FLOAT", "FLOAT4": "FLOAT", "FLOAT8": "DOUBLE", "TEXT": "VARCHAR",
-    "STRING": "VARCHAR", "CHAR": "VARCHAR", "BOOL": "BOOLEAN", "DATETIME": "TIMESTAMP", "TIMESTAMPTZ":
-    "TIMESTAMP WITH TIME ZONE", "BYTEA": "BLOB",
-}  # fmt: skip
+    **dict.fromkeys(("INT", "INT4"), "INTEGER"),
+    **dict.fromkeys(("INT2", "SHORT"), "SMALLINT"),
+    **dict.fromkeys(("INT8", "LONG"), "BIGINT"),
+    **dict.fromkeys(("REAL", "FLOAT4"), "FLOAT"),
+    **dict.fromkeys(("TEXT", "STRING", "CHAR"), "VARCHAR"),
+    **{"INT1": "TINYINT", "FLOAT8": "DOUBLE", "BOOL": "BOOLEAN", "DATETIME": "TIMESTAMP", "BYTEA": "BLOB"},
+    "TIMESTAMPTZ": "TIMESTAMP WITH TIME ZONE",
+}
 _DECIMAL = re.compile(r"(?:DECIMAL|NUMERIC)(?:\(\s*([0-9]{1,2})\s*(?:,\s*([0-9]{1,2})\s*)?\))?")
 _LIST = re.compile(r"(.+?)\s*\[\s*\]", re.DOTALL)
 _STRUCT_FIELD = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([A-Za-z_][A-Za-z0-9_]*))\s+(.+)', re.DOTALL)

@@ -17,16 +17,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
-FIELDS = (
-    "analyst", "session", "operation", "statement", "charge", "outcome", "seconds", "address", "policy", "why", "hint",
-    "count", "tables", "analysts", "member",
-)  # fmt: skip
+_NAMES = """
+    analyst session operation statement charge outcome seconds address policy why hint count tables analysts member"""
+FIELDS = tuple(_NAMES.split())
 """Every field that a line may have in addition to its time and event."""
 
 
-ALERTS = frozenset({
-    "certificate not taken", "ledger replaced", "no tokens", "no worker", "pause", "policy not taken", "share low",
-})  # fmt: skip
+_EVENTS = "certificate not taken, ledger replaced, no tokens, no worker, pause, policy not taken, share low"
+ALERTS = frozenset(_EVENTS.split(", "))
 """The events that the owner's program is run for."""
 
 
@@ -116,9 +114,15 @@ class AlertProgram:
             line = self._lines.get()
             with suppress(OSError, subprocess.SubprocessError):  # the log has the line, too
                 subprocess.run(
-                    [str(self._path)], input=line.encode(), env=self._environment, cwd="/", timeout=_ALERT_SECONDS,
-                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-                )  # fmt: skip
+                    [str(self._path)],
+                    input=line.encode(),
+                    env=self._environment,
+                    cwd="/",
+                    timeout=_ALERT_SECONDS,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
 
 
 _MOST_ALERTS, _ALERT_SECONDS, _REPEAT_SECONDS = 100, 30.0, 600.0

@@ -4,19 +4,8 @@ from __future__ import annotations
 
 from tests.support.case_files import read_part
 
-TOOLS = (
-    "Tableau",
-    "Power Bi",
-    "Looker",
-    "Metabase",
-    "Grafana",
-    "Dbeaver",
-    "Superset",
-    "Redash",
-    "Dbt",
-    "Drivers",
-)
-STATEMENTS = {tool: read_part(__file__, tool) for tool in TOOLS}
+TOOLS = "Tableau, Power Bi, Looker, Metabase, Grafana, Dbeaver, Superset, Redash, Dbt, Drivers"
+STATEMENTS = {tool: read_part(__file__, tool) for tool in TOOLS.split(", ")}
 REFUSED = {
     "CREATE TEMP": "CREATE is not a statement",
     '"$Table" limit 200': "must be a group or stand inside an aggregate",

@@ -189,11 +189,18 @@ class AggregateCall:
         return 1 if self.exact.budgeted else self.block.per_unit_groups
 
     def make(
-        self, kind: str, said: str, formula: Formula | None = None, *,
-        part: Callable[[Fraction], Part] | None = None, quantile: QuantileRequest | None = None,
-        shown: Back | None = None, intervals: bool | None = None, noise_step: Fraction | None = None,
+        self,
+        kind: str,
+        said: str,
+        formula: Formula | None = None,
+        *,
+        part: Callable[[Fraction], Part] | None = None,
+        quantile: QuantileRequest | None = None,
+        shown: Back | None = None,
+        intervals: bool | None = None,
+        noise_step: Fraction | None = None,
         rounded: bool = False,
-    ) -> Aggregate:  # fmt: skip
+    ) -> Aggregate:
         """Return the aggregate: its SQL type, its sentence, how it is released, and the step of plainly added noise."""
         bars = (formula or part) is not None if intervals is None else intervals
         if self.options.get("report_format") and not bars:

@@ -189,10 +189,11 @@ class _Moments:
     def total(self, item: Bounded, centre: int) -> Partial:
         """Return the sum about a centre, in grid steps, as a partial whose clamp or weighing gives its sensitivity."""
         low, high = item.grid.low, item.grid.high
-        return self.asked.exact.add(Partial(
-            grids.write_doubled_sum(item.y, item.grid, centre), min(0, low - centre), max(0, high - centre),
-            doubled=True, adds=(item.y, low, high, centre), weighing=self.weighing,
-        ))  # fmt: skip
+        total, added = grids.write_doubled_sum(item.y, item.grid, centre), (item.y, low, high, centre)
+        least, most = min(0, low - centre), max(0, high - centre)
+        return self.asked.exact.add(
+            Partial(total, least, most, doubled=True, adds=added, weighing=self.weighing)
+        )
 
     def product(self, a: Bounded, b: Bounded) -> Partial:
         """Return the sum of the products of the deviations of two values, or of the squares of one."""
@@ -348,10 +349,17 @@ def _spread(asked: AggregateCall) -> Aggregate:
     formula = Formula(
         [moments.product(item, item), total, moments.count(item)],
         lambda squares, total, count: Variance(
-            asked.name, squares, total, count, Fraction(item.grid.steps),
-            item.units(item.centre), item.ends, AGGREGATE_OF_NAME[asked.call.name].kind, whole=moments.whole,
+            asked.name,
+            squares,
+            total,
+            count,
+            Fraction(item.grid.steps),
+            item.units(item.centre),
+            item.ends,
+            AGGREGATE_OF_NAME[asked.call.name].kind,
+            whole=moments.whole,
         ),
-    )  # fmt: skip
+    )
     said = f"{asked.call.name} of {asked.source()}, {item.said}, from noisy moments{asked.propose_auto(item)}"
     return asked.make("DOUBLE", said + asked.say_weighing(moments.weighing), formula)
 

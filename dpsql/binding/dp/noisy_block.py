@@ -127,11 +127,12 @@ class NoisyBlock(AggregatingBlock):
         self.per_unit_groups = min(known, default=1) if keys else 1
         if keys and self.domain is None and self.per_unit_groups > 1 and groups is None:
             self.binder.notes.append(self._say_many_groups(self.per_unit_groups))
+        most_groups = None if free or not keys else groups
+        ceiling = None if self.caps is None else self.caps.ceiling
+        shares = self.caps is not None or self.options.get("max_groups_contributed") is None
         self.exact = Exact(
-            self.bound, condition, keys, each, None if free or not keys else groups, rows,
-            self.domain, None if self.caps is None else self.caps.ceiling,
-            shares=self.caps is not None or self.options.get("max_groups_contributed") is None,
-        )  # fmt: skip
+            self.bound, condition, keys, each, most_groups, rows, self.domain, ceiling, shares=shares
+        )
         consistent = bool(self.options.get("consistent"))  # cells add up exactly in the steps of a plain sum
         calls = self._list_row_numbers()
         sums = (call for call in calls if call.name not in ("COUNT", "COUNT_IF"))

@@ -219,11 +219,8 @@ class Catalog:
                 anchors.add(DETERMINES)  # a path starts from the unit's determining column there
             key = key and DETERMINES not in anchors
             declares = item.bounds is not None
-            fields.append(
-                Field(
-                    name, typed, is_unit, table.public, frozenset(anchors), key, is_period=whole, declared=declares,
-                )
-            )  # fmt: skip
+            made = Field(name, typed, is_unit, table.public, frozenset(anchors), key)
+            fields.append(replace(made, is_period=whole, declared=declares))
         for needed in [*([unit] if unit is not None else []), *table.determining]:
             if fold(needed) not in folded:
                 what = f"{needed}, which leads to the privacy unit, is not a column of {table.name}."
@@ -588,9 +585,15 @@ class Binder(ABC):
             raise privacy_error(tree, "private rows can't be used here.")
 
     def add_block(
-        self, name: str, operator: Operator, released: Iterable[Released], inputs: Iterable[Input],
-        sentences: tuple[str, ...], confidence: float = 0.95, asked: Amount | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        operator: Operator,
+        released: Iterable[Released],
+        inputs: Iterable[Input],
+        sentences: tuple[str, ...],
+        confidence: float = 0.95,
+        asked: Amount | None = None,
+    ) -> None:
         """Add a block that may lose at most ``asked``; its exact queries may also read ``inputs``."""
         released = list(released)
         columns = tuple(part for item in released for part in item.columns)

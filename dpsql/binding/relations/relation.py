@@ -121,10 +121,7 @@ def carry_field(name: str, typed: Typed, same: Field | None, key: bool) -> Field
     """Return a column of a subquery with the properties of the one it passes on, ``same``; ``key``: values are unique."""
     if same is None:
         return Field(name, typed)
-    return Field(
-        name, typed, same.is_unit, anchors=same.anchors, key=key, optional=same.optional, is_period=same.is_period,
-        declared=same.declared,
-    )  # fmt: skip
+    return replace(same, name=name, typed=typed, public=False, key=key, lost=False)
 
 
 def _most_rows(found: Relation | From) -> int | None:
@@ -223,10 +220,8 @@ class Relation:
             source.set("alias", named)
         pairs = [(f.typed.node, g.typed.node) for f, g in zip(self.fields, fields, strict=True)]
         conditions = restate_conditions(self.conditions, pairs)
-        period = restate_period(self, pairs)
-        return replace(
-            self, alias=alias, name=name, fields=fields, source=source, unit=unit, conditions=conditions, period=period
-        )  # fmt: skip
+        restated = replace(self, conditions=conditions, period=restate_period(self, pairs))
+        return replace(restated, alias=alias, name=name, fields=fields, source=source, unit=unit)
 
 
 def find_least(*bounds: int | None) -> int | None:

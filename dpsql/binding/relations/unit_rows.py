@@ -35,11 +35,10 @@ from dpsql.language.options import Options, call_of, is_private_call, mode_of
 from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.base import SALT
 
-GROWING = (
-    "blocks", "notes", "limits", "adjustments", "ranged", "when_whole", "ordered_releases",
-    "public", "intervals", "noise_steps", "rounded", "once", "lent_inputs", "key_values", "group_keys", "scans",
-    "period_groups",
-)  # fmt: skip
+_LISTS = """
+    blocks notes limits adjustments ranged when_whole ordered_releases public intervals noise_steps rounded once
+    lent_inputs key_values group_keys scans period_groups"""
+GROWING = tuple(_LISTS.split())
 """The lists and dicts of a binder that grow with its blocks."""
 
 

@@ -176,22 +176,42 @@ _RANGES |= {f"U{name}": (0, 2**bits - 1) for name, bits in _BITS.items()}
 # An integer type's digits in DuckDB if it meets decimals.
 _DIGITS = {name: len(str(high)) for name, (_, high) in _RANGES.items()} | {"HUGEINT": 38}
 _KINDS: dict[str, TypeKind] = {
-    **dict.fromkeys(_RANGES, "INTEGER"), "BOOLEAN": "BOOLEAN", "FLOAT": "DOUBLE", "DOUBLE": "DOUBLE",
-    "VARCHAR": "TEXT", "DATE": "DATE", "TIME": "TIME", "TIMESTAMP": "TIMESTAMP", "TIMESTAMP_S": "TIMESTAMP",
-    "TIMESTAMP_MS": "TIMESTAMP", "TIMESTAMP_NS": "TIMESTAMP", "INTERVAL": "INTERVAL", "UUID": "UUID", "NULL": "NULL",
-    "TIMESTAMP WITH TIME ZONE": "MOMENT",
-}  # fmt: skip
+    **dict.fromkeys(_RANGES, "INTEGER"),
+    **{
+        "BOOLEAN": "BOOLEAN",
+        "FLOAT": "DOUBLE",
+        "DOUBLE": "DOUBLE",
+        "VARCHAR": "TEXT",
+        "DATE": "DATE",
+        "TIME": "TIME",
+    },
+    **dict.fromkeys(("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"), "TIMESTAMP"),
+    **{"INTERVAL": "INTERVAL", "UUID": "UUID", "NULL": "NULL", "TIMESTAMP WITH TIME ZONE": "MOMENT"},
+}
 _SPELLINGS = {
-    "INT": "INTEGER", "INT4": "INTEGER", "SIGNED": "INTEGER", "INT1": "TINYINT", "INT2": "SMALLINT",
-    "SHORT": "SMALLINT",
-    "INT8": "BIGINT", "LONG": "BIGINT", "INT128": "HUGEINT", "UINT8": "UTINYINT", "UINT16": "USMALLINT",
-    "UINT32": "UINTEGER", "UINT64": "UBIGINT", "UINT128": "UHUGEINT", "REAL": "FLOAT", "FLOAT4": "FLOAT",
-    "FLOAT8": "DOUBLE", "TEXT": "VARCHAR", "STRING": "VARCHAR", "CHAR": "VARCHAR", "BPCHAR": "VARCHAR",
-    "NVARCHAR": "VARCHAR", "BOOL": "BOOLEAN", "LOGICAL": "BOOLEAN", "DATETIME": "TIMESTAMP",
-    "TIMESTAMP_US": "TIMESTAMP",
-    "TIMESTAMP WITHOUT TIME ZONE": "TIMESTAMP", "NUMERIC": "DECIMAL", '"NULL"': "NULL",
+    **dict.fromkeys(("INT", "INT4", "SIGNED"), "INTEGER"),
+    **dict.fromkeys(("INT2", "SHORT"), "SMALLINT"),
+    **dict.fromkeys(("INT8", "LONG"), "BIGINT"),
+    **{
+        "INT1": "TINYINT",
+        "INT128": "HUGEINT",
+        "UINT8": "UTINYINT",
+        "UINT16": "USMALLINT",
+        "UINT32": "UINTEGER",
+    },
+    **{
+        "UINT64": "UBIGINT",
+        "UINT128": "UHUGEINT",
+        "FLOAT8": "DOUBLE",
+        "NUMERIC": "DECIMAL",
+        '"NULL"': "NULL",
+    },
+    **dict.fromkeys(("REAL", "FLOAT4"), "FLOAT"),
+    **dict.fromkeys(("TEXT", "STRING", "CHAR", "BPCHAR", "NVARCHAR"), "VARCHAR"),
+    **dict.fromkeys(("BOOL", "LOGICAL"), "BOOLEAN"),
+    **dict.fromkeys(("DATETIME", "TIMESTAMP_US", "TIMESTAMP WITHOUT TIME ZONE"), "TIMESTAMP"),
     "TIMESTAMPTZ": "TIMESTAMP WITH TIME ZONE",
-}  # fmt: skip
+}
 SMALL_INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
 """Integers that fit BIGINT, which DuckDB adds in 128 bits: no number of rows overflows these."""
 NARROW_INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT")

@@ -180,8 +180,10 @@ def _upper(further: str, *reasons: str) -> list[str]:
 TRUE_FACTS = (3, 4, 9, 506, 515, 516, 518, 520, 521, 524, 532)
 """Read-only, SQL, cancel; tables are selectable; aliases, correlation names, expressions in ORDER BY."""
 FALSE_FACTS = (
-    5, 10, 11, 500, 501, 502, 519, 523, 527, 536, 537, 539, 556, 563, 565, 566, 572, 573, 574, 575, 576,
-)  # fmt: skip
+    *(5, 10, 11),
+    *(500, 501, 502, 519, 523, 527, 536, 537, 539, 556, 563, 565, 566),
+    *range(572, 577),
+)
 """Substrait, ingestion, DDL, LIKE ... ESCAPE, SELECT FOR UPDATE, procedures, transactions, batches, savepoints."""
 _MASKS = dict.fromkeys((8, 100, 101, 533, 534, 535, 570, 571), 0) | dict.fromkeys((503, 505, 526, 564), 1)
 _MASKS |= dict.fromkeys((528, 567, 568, 569), 2) | dict.fromkeys((507, 522, 525, 540), 3) | {538: 15}

@@ -204,10 +204,11 @@ _ENDED = "this session has ended; connect again."
 _IDLE = "the session was idle for too long; connect again."
 
 _COMMANDS = {
-    "BEGIN": ("BEGIN", "T"), "BEGIN TRANSACTION": ("BEGIN", "T"), "BEGIN READ ONLY": ("BEGIN", "T"),
-    "START TRANSACTION": ("START TRANSACTION", "T"), "COMMIT": ("COMMIT", "I"), "END": ("COMMIT", "I"),
-    "ROLLBACK": ("ROLLBACK", "I"), "COMMIT TRANSACTION": ("COMMIT", "I"), "ROLLBACK TRANSACTION": ("ROLLBACK", "I"),
-}  # fmt: skip
+    **dict.fromkeys(("BEGIN", "BEGIN TRANSACTION", "BEGIN READ ONLY"), ("BEGIN", "T")),
+    "START TRANSACTION": ("START TRANSACTION", "T"),
+    **dict.fromkeys(("COMMIT", "END", "COMMIT TRANSACTION"), ("COMMIT", "I")),
+    **dict.fromkeys(("ROLLBACK", "ROLLBACK TRANSACTION"), ("ROLLBACK", "I")),
+}
 """Texts that tools send around each statement: their tags, and the transaction's status after them."""
 
 

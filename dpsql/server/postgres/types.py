@@ -365,12 +365,15 @@ _BINARY: dict[int, Encoder] = {
     INT8: lambda value: struct.pack(">q", value),
     FLOAT4: lambda value: struct.pack(">f", value),
     FLOAT8: lambda value: struct.pack(">d", value),
-    NUMERIC: _write_numeric, DATE: _write_date, TIMESTAMP: _write_timestamp, TIMESTAMPTZ: _write_timestamp,
+    NUMERIC: _write_numeric,
+    DATE: _write_date,
+    TIMESTAMP: _write_timestamp,
+    TIMESTAMPTZ: _write_timestamp,
     TIME: lambda micros: struct.pack(">q", micros),
     INTERVAL: _write_interval,
     UUID: lambda value: uuid.UUID(str(value)).bytes,
     JSON: lambda value: _say_json(value).encode(errors="replace"),
-}  # fmt: skip
+}
 
 _BARE = re.compile(r"[^\s{}\",\\]+")
 
