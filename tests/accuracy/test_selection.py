@@ -22,9 +22,9 @@ from tests.support.accuracy import Table
 
 UNITS, MEAN, KEYS = 30_000, 10.3, 330_000
 POLICY = """
-budget = { epsilon = 1e6, delta = 0.5, accountant = "{accountant}" }
+budget = {{ epsilon = 1e6, delta = 0.5, accountant = "{accountant}" }}
 [tables]
-t = { privacy_unit = "u", max_rows_per_group = 100, max_groups = 1000 }
+t = {{ privacy_unit = "u", max_rows_per_group = 100, max_groups = 1000 }}
 """
 
 

@@ -251,10 +251,10 @@ def test_the_owners_report_says_which_holds_and_what_shares_were_debited(path: P
 # -- through sessions -------------------------------------------------------------------------------------------------
 
 PLAIN = """
-budget = { epsilon = 10, default_epsilon = 1, answers = "{}" }
+budget = {{ epsilon = 10, default_epsilon = 1, answers = "{}" }}
 [tables]
-visits = { source = "visits.parquet", privacy_unit = "person", max_rows = 1, max_groups = 1, \
-    columns.age.bounds = [0, 100] }
+visits = {{ source = "visits.parquet", privacy_unit = "person", max_rows = 1, max_groups = 1, \
+    columns.age.bounds = [0, 100] }}
 [analysts.ada]
 epsilon = 8
 [analysts.bob]

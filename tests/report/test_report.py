@@ -393,10 +393,10 @@ def test_readable_with_styles_off(full: Ledger, tmp_path: Path) -> None:
 # -- periods ----------------------------------------------------------------------------------------------------------
 
 PERIODS = """
-budget = { epsilon = 1, delta = 1e-6, accountant = "basic", per_period = true }
+budget = {{ epsilon = 1, delta = 1e-6, accountant = "basic", per_period = true }}
 [tables]
-visits = { privacy_unit = "pid", privacy_period = "date_trunc('{part}', day)", data_from = 2024-01-01, \
-    data_until = {until}, max_rows = 3 }
+visits = {{ privacy_unit = "pid", privacy_period = "date_trunc('{part}', day)", data_from = 2024-01-01, \
+    data_until = {until}, max_rows = 3 }}
 """
 STRIPS = [
     ("month", "2025-02-28", "2024  ··▄·········\n2025  ··", 14),

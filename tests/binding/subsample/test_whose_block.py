@@ -22,9 +22,9 @@ from dpsql.noise.entropy import Entropy
 from tests.support import inside
 
 POLICY = """
-budget = { epsilon = 1e9, delta = 0.5, accountant = "basic", default_epsilon = 1e6, default_delta = 1e-6 }
+budget = {{ epsilon = 1e9, delta = 0.5, accountant = "basic", default_epsilon = 1e6, default_delta = 1e-6 }}
 [tables]
-t = { privacy_unit = "{unit}", max_rows = {rows} }
+t = {{ privacy_unit = "{unit}", max_rows = {rows} }}
 """
 
 

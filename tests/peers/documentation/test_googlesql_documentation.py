@@ -18,7 +18,7 @@ STATEMENTS = [
     if "SELECT" in statement
 ]
 POLICY = """
-budget = { epsilon = 1e6, delta = {delta}, accountant = "basic", max_epsilon_per_query = 10 }
+budget = {{ epsilon = 1e6, delta = {delta}, accountant = "basic", max_epsilon_per_query = 10 }}
 """
 TABLE = """
 [tables.{name}]
