@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+import tomllib
+import warnings
 from pathlib import Path
 
 import pytest
@@ -45,3 +49,21 @@ def test_a_release_is_a_short_list_of_lines(release: str):
     assert not [line for line in lines if line.startswith("  ")], "an entry is one line"
     heads = [line.removeprefix("### ") for line in lines if line.startswith("### ")]
     assert heads == ["Privacy", "Added", "Changed", "Fixed"]
+
+
+def test_continuous_integration_installs_every_lower_bound():
+    made = subprocess.run(
+        [sys.executable, str(ROOT / ".ci" / "bounds")], capture_output=True, text=True, check=True
+    )
+    asked = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
+    assert {one.split(",")[0].replace(">=", "==") for one in asked} <= {*made.stdout.split()}
+    assert (
+        ".ci/bounds >bounds.txt && .venv/bin/pip install -q -c bounds.txt"
+        in (ROOT / ".ci" / "run").read_text()
+    )
+
+
+@pytest.mark.parametrize("kind", [DeprecationWarning, PendingDeprecationWarning, FutureWarning])
+def test_warnings_of_upcoming_versions_are_errors(kind: type[Warning]):
+    with pytest.raises(kind):
+        warnings.warn_explicit("this will go", kind, "dpsql/engine/duckdb.py", 1, "dpsql.engine.duckdb")
