@@ -21,7 +21,7 @@ import itertools
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TypeVar
 
@@ -30,6 +30,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpsql.interrupts import check_stop
+from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms import base
 from dpsql.noise.entropy import Entropy
 
