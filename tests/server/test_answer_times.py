@@ -236,14 +236,14 @@ def test_an_analyst_who_probes_times_is_paused(analyst: SimulatedAnalyst, load: 
 
 @pytest.mark.parametrize("load", [1, 5, 20])
 def test_an_honest_analyst_is_not_paused_on_a_busy_machine(analyst: SimulatedAnalyst, load: float) -> None:
-    """Statements of up to 0.3 seconds alone, one every two seconds for an hour."""
+    """Statements of up to 0.2 seconds alone, one every two seconds for an hour."""
     rng = random.Random(load)
     end = analyst.clock.now + 3600
     while analyst.clock.now < end:
-        analyst.ask(rng.uniform(0.02, 0.3), load * rng.uniform(0.7, 1.3))
+        analyst.ask(rng.uniform(0.02, 0.2), load * rng.uniform(0.7, 1.3))
         analyst.clock.now += 2
     assert not analyst.made.paused
-    assert 0.4 < analyst.ask(0.02, 1) < 4.1, "quick statements wait longer meanwhile"
+    assert (0.4 < analyst.ask(0.02, 1) < 4.1) == (load > 1), "quick statements wait longer meanwhile"
     analyst.clock.now += queues.OVERRUN_SECONDS
     assert analyst.ask(0.02, 1) == pytest.approx(0.25), "the times come back"
 
