@@ -7,9 +7,8 @@ queues.py          an analyst's sessions, worker and queue of requests
 calls.py           one request, and the grid of answer times
 rights.py          the right to ask, checked at each request
 lapses.py          reasons to reject a request, and its limits
-tokens.py          analysts' tokens
+tokens.py          analysts' tokens, and those of an identity provider
 certificates.py    the server's certificate and key
-oidc.py            tokens of an identity provider
 connections.py     listening sockets, and limits before login
 ledger_service.py  the front's side of a worker's ledger
 worker_process.py  the front's side of a worker process

@@ -29,7 +29,7 @@ from dpsql.server.event_log import EventLog
 from dpsql.server.isolation import MemoryGroups, list_readable
 from dpsql.server.lapses import RightError, check_right
 from dpsql.server.queues import AnalystQueue, Edition, SessionRecord
-from dpsql.server.tokens import Identity, TokenFile, TokenGuard, TokenRecord
+from dpsql.server.tokens import Identity, TokenFile, TokenGuard, TokenReader, TokenRecord
 from dpsql.server.worker_process import WorkerPool, WorkerSetup, write_import_path
 
 _T = TypeVar("_T")
@@ -100,8 +100,6 @@ class ServedPolicy:
         policy = Policy.load(path)
         reader = None
         if policy.server.identity_provider is not None:
-            from dpsql.server.oidc import TokenReader
-
             reader = TokenReader(policy.server.identity_provider)
         setup = WorkerSetup(
             path.read_text(encoding="utf-8"),
