@@ -626,37 +626,22 @@ def _read_array(kind: int, data: bytes) -> list[Any]:
     return found
 
 
+_ITEM = re.compile(r'\s*(?:"((?:[^"\\]|\\.)*)"\s*|([^"\s,{}][^,{}]*))(,|\Z)', re.DOTALL)
+
+
 def _read_array_text(kind: int, text: str) -> list[Any]:
-    """Read ``{1,NULL,"a b"}``: one dimension; items with special characters are quoted."""
+    """Read ``{1,NULL,"a b"}``: one dimension; items with special characters are quoted, and blanks around one mean nothing."""
     if not (text.startswith("{") and text.endswith("}")):
         raise ValueError
     found: list[Any] = []
-    at, end = 1, len(text) - 1 if text[1:-1].strip() else 1
-    while at < end:
-        item, quoted, at = _read_item(text, at, end)
-        if not item and not quoted:
+    body, at, sign = text[1:-1], 0, ","
+    while sign and (found or body.strip()):
+        item = _ITEM.match(body, at)
+        if item is None or len(found) == MAX_ITEMS:
             raise ValueError
-        found.append(None if not quoted and item.upper() == "NULL" else _read(kind, 0, item.encode()))
-        if len(found) > MAX_ITEMS or (at < end and text[at] != ",") or at + 1 == end:
-            raise ValueError
-        at += 1
+        quoted, bare, sign = item.groups()
+        value = re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL) if bare is None else bare.rstrip()
+        is_null = bare is not None and value.upper() == "NULL"
+        found.append(None if is_null else _read(kind, 0, value.encode()))
+        at = item.end()
     return found
-
-
-def _read_item(text: str, at: int, end: int) -> tuple[str, bool, int]:
-    """Return an item of an array, whether it is quoted, and its end; blanks around it mean nothing."""
-    while text[at] == " ":
-        at += 1
-    if text[at] != '"':
-        stop = min((place for sign in ",{}" if (place := text.find(sign, at, end)) >= 0), default=end)
-        return text[at:stop].strip(), False, stop
-    made: list[str] = []
-    at += 1
-    while text[at] != '"':
-        at += text[at] == "\\"
-        made.append(text[at])
-        at += 1
-    at += 1
-    while text[at] == " ":
-        at += 1
-    return "".join(made), True, at
