@@ -68,7 +68,8 @@ def _wait_for_init(cls: type, frozen: bool) -> Callable[..., None]:
 
 def _compile_init(cls: type, frozen: bool) -> Callable[..., None]:
     """Compile a class's ``__init__``, put it in its place, and return it."""
-    fields = sorted(dataclasses.fields(cls), key=lambda field: field.kw_only is True)
+    fields = dataclasses.fields(cls)
+    fields = (*[f for f in fields if not f.kw_only], *[f for f in fields if f.kw_only])
     names: dict[str, Any] = {"set_": object.__setattr__, "made_": _MADE}
     listed, lines = ["self_"], []
     for field in fields:
@@ -121,7 +122,10 @@ def _get_values(
     names = [field.name for field in dataclasses.fields(cls) if chosen(field)]
     if len(names) > 1:
         return attrgetter(*names)
-    return lambda instance: tuple(getattr(instance, name) for name in names)
+    if not names:
+        return lambda instance: ()
+    value = attrgetter(names[0])
+    return lambda instance: (value(instance),)
 
 
 def _compare_by(values: Callable[[object], tuple[object, ...]]) -> Callable[[object, object], bool]:
