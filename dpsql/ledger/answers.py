@@ -151,8 +151,8 @@ class AnswerStore:
         self._file: tuple[int, int] | None = None
 
     def close(self) -> None:
-        """Close the file."""
-        if self._connection is not None and self.path is not None:
+        """Close the file, or forget the answers in memory."""
+        if self._connection is not None:
             self._connection.close()
             self._connection = None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sqlite3
 from collections.abc import Iterator
 from datetime import date, timedelta
 from fractions import Fraction
@@ -14,7 +15,7 @@ import pytest
 
 import dpsql
 from dpsql.errors import BudgetExceeded, LedgerError
-from dpsql.ledger.answers import hash_release
+from dpsql.ledger.answers import AnswerStore, hash_release
 from dpsql.ledger.ledger import KeptReleases, Ledger
 from dpsql.ledger.log_file import DEBIT_ALONE
 from dpsql.ledger.upkeep import back_up, forget_before, restore_ledger, verify_ledger
@@ -334,3 +335,14 @@ def test_shared_answers_are_free(sessions: tuple[dpsql.Session, dpsql.Session]) 
     assert bob.sql(ONE).loss == "no charge"
     assert left(bob) == (9, 3)
     assert [row["answers"] for row in bob.sql("SHOW BUDGET").dicts()] == ["shared", "shared"]
+
+
+def test_answers_in_memory_are_closed_with_their_ledger() -> None:
+    """Python 3.13 warns of connections that are left open."""
+    store = AnswerStore(None)
+    store.put({"key": b"answer"}, 1)
+    connection = store._connection
+    assert connection is not None
+    store.close()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        connection.execute("SELECT 1")
