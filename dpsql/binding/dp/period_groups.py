@@ -19,6 +19,7 @@ from dpsql.binding.dp.private_block import AggregatingBlock
 from dpsql.binding.dp.public_groups import (
     Pairs,
     find_public_groups,
+    is_strict,
     list_days,
     list_key_columns,
     quote_column,
@@ -63,8 +64,9 @@ def find_period_groups(block: AggregatingBlock, pairs: Pairs, ranges: int) -> Pe
             not own
             or any(list_key_columns(key.node) != [place] for _, key in own)
             or typed.values is not None
+            or (typed.nullable and not all(is_strict(key.node) for _, key in own))
         ):
-            continue
+            continue  # rows without a day may be of any period
         uses = [use for _, key in own for use in key.node.find_all(exp.Column)]
         days = list_days(place[1], typed, uses)
         model = list_days(place[1], replace(typed, days=_MODEL, bounds=None), uses)

@@ -76,11 +76,12 @@ class Values:
     """Whether NULL is one of them."""
     ranged: bool = False
     """Whether they follow from bounds: many of them may have no rows."""
+    present: bool = False
+    """Whether no row lacks a value."""
 
     def with_missing(self) -> Values:
-        """Return the values and NULL."""
-        if self.missing or " WHERE " in self.source:
-            # days with gaps are those of a scan, where none is missing
+        """Return the values and NULL; only the values if none is missing."""
+        if self.missing or self.present:
             return self
         size = self.size + 1
         if self.value == "v":
@@ -133,16 +134,18 @@ def list_days(name: str, typed: Typed, columns: list[exp.Column]) -> Values | No
     size = sum(high - low for low, high in days or ())
     if not days or not 0 < size <= MAX_VALUES:
         return None
-    first = days[0][0]
-    source = f"range({days[-1][1] - first}) AS s(i)"
-    if len(days) > 1:
-        parts = (f"(i >= {low - first} AND i < {high - first})" for low, high in days)
-        source += f" WHERE {' OR '.join(parts)}"
+    first, listed, later = days[0][0], 0, ""
+    for low, high in days[:-1]:
+        later += f" WHEN i < {listed + high - low} THEN {low - first - listed}"
+        listed += high - low
+    if later:
+        later = f" + CASE{later} ELSE {days[-1][0] - first - listed} END"
     start = datetime.date.fromordinal(first)
-    day = f"CAST(CAST('{start.isoformat()}' AS DATE) + CAST(i AS INTEGER) AS {kind})"
+    day = f"CAST(CAST('{start.isoformat()}' AS DATE) + CAST(i{later} AS INTEGER) AS {kind})"
+    source, step = f"range({size}) AS s(i)", "DAY" if kind == "TIMESTAMP" else ""
     origin = "the days that the policy declares" if declared else "the days that are read"
-    step = "DAY" if kind == "TIMESTAMP" else ""
-    return Values(name, source, size, origin, day, step=step, ranged=declared)
+    present = not typed.nullable
+    return Values(name, source, size, origin, day, step=step, ranged=declared, present=present)
 
 
 def list_range(name: str, typed: Typed, columns: list[exp.Column]) -> Values | None:
@@ -458,7 +461,7 @@ def _left_out(part: KeyGroup) -> Iterator[str]:
     present: set[Place] = set()
     for node in part.conditions:
         bare = node.unnest()
-        if _is_strict(node) or (isinstance(bare, exp.Not) and isinstance(bare.this.unnest(), exp.Is)):
+        if is_strict(node) or (isinstance(bare, exp.Not) and isinstance(bare.this.unnest(), exp.Is)):
             present |= set(list_key_columns(bare))
     for key, typed in part.keys:
         listed = isinstance(typed.node, exp.Column) and (typed.values is not None or typed.days is not None)
@@ -709,7 +712,7 @@ def _write_presence(part: KeyGroup, key: GroupKey, typed: Typed) -> str:
 def _with_missing(part: KeyGroup) -> KeyGroup | None:
     """Return a part whose columns may be NULL too, if its keys may turn NULL into a value; otherwise None."""
     nodes = [typed.node for _, typed in part.keys]
-    loose = [node for node in nodes if not isinstance(node, exp.Column) and not _is_strict(node)]
+    loose = [node for node in nodes if not isinstance(node, exp.Column) and not is_strict(node)]
     made_of = {place for node in loose for place in list_key_columns(node)}
     places = {p: values.with_missing() if p in made_of else values for p, values in part.places.items()}
     if places == part.places:
@@ -725,7 +728,7 @@ _STRICT = (
 )  # fmt: skip
 
 
-def _is_strict(node: exp.Expr) -> bool:
+def is_strict(node: exp.Expr) -> bool:
     """Return whether an expression is certain to be NULL if one of its columns is."""
     return all(
         isinstance(part, _STRICT) or (isinstance(part, exp.Anonymous) and part.name.lower() in STRICT_CALLS)

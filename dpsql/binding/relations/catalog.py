@@ -566,7 +566,9 @@ class Binder(ABC):
         if days is None or own is None:
             return found
         dated = (
-            replace(f, typed=replace(f.typed, days=days)) if fold(f.name) == fold(own.column) else f
+            replace(f, typed=replace(f.typed, days=days, nullable=False))
+            if fold(f.name) == fold(own.column)
+            else f
             for f in found.fields
         )
         return replace(found, fields=tuple(dated))

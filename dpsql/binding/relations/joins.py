@@ -446,7 +446,9 @@ def _link(left: list[Relation], right: Relation) -> str | None:
 
 
 def _optional(relation: Relation) -> Relation:
-    return replace(relation, fields=tuple(replace(f, optional=f.is_unit) for f in relation.fields))
+    """Return a relation whose rows may be missing: so may each value."""
+    fields = (replace(f, optional=f.is_unit, typed=replace(f.typed, nullable=True)) for f in relation.fields)
+    return replace(relation, fields=tuple(fields))
 
 
 def _first_of_each(public: Relation, by: list[str], order: list[str]) -> Relation:
