@@ -22,7 +22,7 @@ from dpsql.ledger.log_file import OUTCOMES, START, Row, RowBody, damaged_error, 
 from dpsql.ledger.terms import Terms, open_own_filters
 from dpsql.numerics.exact_numbers import DOWN, write_short
 from dpsql.policy.model import Policy
-from dpsql.privacy.accountants import Accountant, Spent
+from dpsql.privacy.accountants import Accountant, Batch, Spent
 from dpsql.privacy.amounts import OwnRoom
 from dpsql.privacy.codec import write_record
 from dpsql.privacy.dated_events import find_cuts, list_periods, project_event, undate_event
@@ -41,6 +41,8 @@ from dpsql.privacy.periods import (
 from dpsql.privacy.records import BudgetState
 
 _FOLD_ABOVE = 64
+_MOST_CHANGES = 2000
+"""The most changes that stretches of periods may be behind."""
 
 
 class FilterState:
@@ -92,6 +94,17 @@ class FilterState:
         made._open, made._sum = dict(self._open), self._sum
         return made
 
+    def take(self, changes: _Changes) -> None:
+        """Count changes, in the order of their rows."""
+        if changes.charged is not None:
+            self.base = changes.charged.add_to(self.base)
+        for statement in changes.ended:
+            if self._open.pop(statement, None) is None:
+                del self._left[statement]
+        self._with_left, self._sum = self._add(self.base, self._left.values()), None
+        for statement, event in changes.opened.items():
+            self.reserve(statement, event)
+
     def to_json(self) -> Any:
         """Return the sums of settled charges for a checkpoint."""
         return self.base.to_json()
@@ -128,10 +141,6 @@ class FilterState:
         self._with_left = self._add(self.base, self._left.values())
         self._sum = None
 
-    def holds(self, statement: int) -> bool:
-        """Return whether a statement has an open reservation here."""
-        return statement in self._open or statement in self._left
-
     def settle(self, statement: int, event: Event | None) -> None:
         """Replace a reservation by the event that was used; None: by nothing."""
         if event is None:
@@ -162,20 +171,87 @@ class Shortage:
     fits: Days = ()
 
 
+@dataclass(frozen=True)
+class _Change:
+    """A row's effect on the periods from day ``low`` to day ``high``: a reservation, a charge, or the end of a reservation.
+
+    ``event`` is what a unit of these periods may lose by it; None for nothing.
+    """
+
+    low: int
+    high: int
+    statement: int
+    event: Event | None
+    kind: str
+
+
+class _Changes:
+    """Changes of one stretch, summed for all stretches with the same."""
+
+    def __init__(self, held: Accountant, changes: Iterable[_Change]) -> None:
+        self.opened: dict[int, Event] = {}
+        self.ended: list[int] = []
+        charged: list[Event] = []
+        for one in changes:
+            if one.kind == "reserve" and one.event is not None:
+                self.opened[one.statement] = one.event
+                continue
+            if one.kind == "settle" and self.opened.pop(one.statement, None) is None:
+                self.ended.append(one.statement)
+            if one.event is not None:
+                charged.append(one.event)
+        self.charged = Batch(held, charged) if charged else None
+
+
+class _UnreadSums:
+    """The sums of a checkpoint, which are read when a stretch needs them: its row has been checked."""
+
+    def __init__(self, body: Any) -> None:
+        self._body = body
+        self._read: FilterState | None = None
+
+    def copy(self) -> _UnreadSums:
+        return self
+
+    def read_as(self, state: FilterState) -> FilterState:
+        """Return the state with these sums; LedgerError if they are none."""
+        try:
+            if self._read is None and state.read_json(self._body):
+                self._read = state
+        except (KeyError, TypeError, ValueError, ZeroDivisionError):
+            pass
+        if self._read is None:
+            raise damaged_error("the sums of a checkpoint can't be read")
+        return self._read.copy()
+
+
 class PeriodState(FilterState):
     """A filter for each period. Stretches of periods with one history share it.
 
     An event is projected to the stretches of its periods (:func:`dpsql.privacy.dated_events.project_event`): whatever reads a
-    unit's rows is in the sums of its whole period, so each filter's proof holds for its units. The sums of this state itself are
-    those of all charges, whatever their periods.
+    unit's rows is in the sums of its whole period, so each filter's proof holds for its units. The last stretch, of a day that
+    is no period's, has the sums of all charges, whatever their periods.
+
+    Rows are noted with their days, and a stretch's sums are brought up to date when they are asked for, so a ledger is opened
+    without a look at most stretches. The sums are those of adding each event in turn.
     """
 
     def __init__(self, whose: str | None, accountant: Accountant) -> None:
         super().__init__(whose, accountant)
-        self._starts = [FIRST]
-        self._stretches = [FilterState(whose, accountant)]
-        self._places: dict[int, Days | None] = {}
-        """The periods of open reservations, by statement."""
+        self._begin([FIRST, LAST], [FilterState(whose, accountant) for _ in range(2)])
+        self._places: dict[int, list[tuple[int, int]]] = {}
+        """The days of open reservations, by statement."""
+
+    def _begin(self, starts: list[int], stretches: Sequence[FilterState | _UnreadSums]) -> None:
+        self._starts, self._stretches = starts, [*stretches]
+        self._seen = [0] * len(starts)
+        """The number of changes in each stretch's sums."""
+        self._changes: list[_Change] = []
+        self._known: dict[tuple[int, ...], _Changes] = {}
+
+    @property
+    def spent(self) -> Spent:
+        return self._at(LAST).spent
 
     def after(self, events: Iterable[Event], day: int | None = None) -> Spent:
         if day is None:
@@ -203,69 +279,97 @@ class PeriodState(FilterState):
         return replace(worst, fits=() if days is None else unite(fits))
 
     def reserve(self, statement: int, event: Event) -> None:
-        super().reserve(statement, event)
-        self._places[statement] = list_periods(event)
-        for start, state in self._cut(event):
-            if (part := project_event(event, start)) is not None:
-                state.reserve(statement, part)
+        self._places[statement] = self._change("reserve", statement, event)
 
     def charge(self, event: Event) -> None:
-        super().charge(event)
-        for start, state in self._cut(event):
-            if (part := project_event(event, start)) is not None:
-                state.charge(part)
+        self._change("charge", 0, event)
 
     def settle(self, statement: int, event: Event | None) -> None:
-        super().settle(statement, event)
-        for start, state in self._list_touched(self._places.pop(statement, None)):
-            if state.holds(statement):
-                state.settle(statement, None if event is None else project_event(event, start))
+        days = self._places.pop(statement)
+        self._change("settle", statement, event, unite(days))
 
     def forget_periods(self) -> None:
         """Count all charges so far in every period: the periods mean other rows from now on."""
-        self._starts, self._stretches = [FIRST], [self.copy()]
-        self._places = dict.fromkeys(self._places)
+        every = self._at(LAST)
+        self._begin([FIRST, LAST], [every.copy(), every])
+        self._places = {statement: [(FIRST, LAST)] for statement in self._places}
 
     def to_json(self) -> Any:
         places: dict[Spent, int] = {}
-        at = [places.setdefault(state.base, len(places)) for state in self._stretches]
+        *stretches, every = self._bring_all_up_to_date()
+        at = [places.setdefault(state.base, len(places)) for state in stretches]
         sums = [spent.to_json() for spent in places]
-        return {"all": self.base.to_json(), "starts": list(self._starts), "at": at, "sums": sums}
+        return {"all": every.base.to_json(), "starts": self._starts[:-1], "at": at, "sums": sums}
 
     def read_json(self, body: Any) -> bool:
         starts, at = [int(start) for start in body["starts"]], [int(place) for place in body["at"]]
         if starts != sorted(set(starts)) or starts[:1] != [FIRST] or len(starts) != len(at) or min(at) < 0:
             raise ValueError("a sum for each stretch of periods")
-        read = [FilterState(self.whose, self.filter) for _ in body["sums"]]
-        known = [state.read_json(one) for state, one in zip(read, body["sums"], strict=True)]
-        self._starts, self._stretches = starts, [read[place].copy() for place in at]
-        return super().read_json(body["all"]) and all(known)
+        sums = [_UnreadSums(one) for one in (*body["sums"], body["all"])]
+        self._begin([*starts, LAST], [sums[place] for place in (*at, -1)])
+        kept = self.filter.start.to_json()  # other versions of dpsql may keep other sums
+        written = (*body["sums"], body["all"])
+        return all(one.keys() == kept.keys() and one["orders"] == kept["orders"] for one in written)
 
     def covers(self, body: Any) -> bool:
-        if not isinstance(body, dict) or body.get("starts") != self._starts:
+        if not isinstance(body, dict) or body.get("starts") != self._starts[:-1]:
             return False
-        pairs = zip(self._stretches, body["at"], strict=True)
-        return super().covers(body["all"]) and all(state.covers(body["sums"][at]) for state, at in pairs)
+        sums = [*(body["sums"][at] for at in body["at"]), body["all"]]
+        return all(state.covers(one) for state, one in zip(self._bring_all_up_to_date(), sums, strict=True))
 
     def _at(self, day: int) -> FilterState:
-        return self._stretches[bisect_right(self._starts, day) - 1]
+        """Return the state of a day's period, up to date."""
+        place = bisect_right(self._starts, day) - 1
+        since = range(self._seen[place], len(self._changes))
+        mine = [i for i in since if self._changes[i].low <= self._starts[place] < self._changes[i].high]
+        return self._bring_up_to_date(place, mine)
 
-    def _cut(self, event: Event) -> list[tuple[int, FilterState]]:
-        """Cut stretches where an event's periods begin and end, and return those of its periods with their first days."""
-        for day in find_cuts(event):
-            place = bisect_right(self._starts, day)
-            if self._starts[place - 1] != day and FIRST < day < LAST:
-                self._stretches.insert(place, self._stretches[place - 1].copy())
-                self._starts.insert(place, day)
-        return self._list_touched(list_periods(event))
+    def _bring_up_to_date(self, place: int, mine: list[int]) -> FilterState:
+        self._seen[place], state = len(self._changes), self._stretches[place]
+        if isinstance(state, _UnreadSums):
+            state = self._stretches[place] = state.read_as(FilterState(self.whose, self.filter))
+        if mine:
+            known = self._known.get(key := tuple(mine))
+            if known is None:
+                known = self._known[key] = _Changes(self.filter, [self._changes[i] for i in mine])
+            state.take(known)
+        return state
 
-    def _list_touched(self, days: Days | None) -> list[tuple[int, FilterState]]:
-        """Return the stretches within some days, with their first days."""
-        found: list[tuple[int, FilterState]] = []
-        for low, high in ((FIRST, LAST),) if days is None else days:
-            first, last = bisect_left(self._starts, low), bisect_left(self._starts, high)
-            found += zip(self._starts[first:last], self._stretches[first:last], strict=True)
+    def _bring_all_up_to_date(self) -> list[FilterState]:
+        found: list[list[int]] = [[] for _ in self._starts]
+        for i, one in enumerate(self._changes):
+            for place in range(bisect_left(self._starts, one.low), bisect_left(self._starts, one.high)):
+                if i >= self._seen[place]:
+                    found[place].append(i)
+        states = [self._bring_up_to_date(place, mine) for place, mine in enumerate(found)]
+        self._begin(self._starts, states)
+        return states
+
+    def _change(
+        self, kind: str, statement: int, event: Event | None, within: Days | None = None
+    ) -> list[tuple[int, int]]:
+        """Note a change and return its days, among these days if given. Stretches are cut where its days begin and end."""
+        if len(self._changes) >= _MOST_CHANGES:
+            self._bring_all_up_to_date()
+        cuts = set() if event is None else find_cuts(event)
+        days = within if within is not None or event is None else list_periods(event)
+        found = []
+        for low, high in list_segments(cuts, days):
+            part = None if event is None else project_event(event, low)
+            if part is not None or kind == "settle":
+                for day in (low, high):
+                    self._cut(day)
+                self._changes.append(_Change(low, high, statement, part, kind))
+                found.append((low, high))
+        self._changes.append(_Change(LAST, LAST + 1, statement, event, kind))
         return found
+
+    def _cut(self, day: int) -> None:
+        place = bisect_right(self._starts, day)
+        if self._starts[place - 1] != day and FIRST < day < LAST:
+            self._stretches.insert(place, self._stretches[place - 1].copy())
+            self._seen.insert(place, self._seen[place - 1])
+            self._starts.insert(place, day)
 
     def _list_segments(self, days: Days | None, cuts: Iterable[int]) -> Iterator[tuple[int, int]]:
         """Yield the pieces of some days that stretches and further cuts make."""

@@ -294,7 +294,12 @@ def shorten(value: Fraction) -> Fraction:
 
     Epsilons written by people stay exact: ten times 0.1 is 1.
     """
-    return value if value.denominator.bit_length() <= _LONGEST_DENOMINATOR else round_up(value)
+    return value if is_short(value.denominator) else round_up(value)
+
+
+def is_short(denominator: int) -> bool:
+    """Return whether :func:`shorten` keeps fractions with a denominator, or a divisor of it."""
+    return denominator.bit_length() <= _LONGEST_DENOMINATOR
 
 
 def compute_root(value: Fraction) -> Fraction:

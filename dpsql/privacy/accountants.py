@@ -9,16 +9,17 @@ in addition, and one row of :data:`dpsql.privacy.filters.ACCOUNTANTS`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from fractions import Fraction
 from functools import lru_cache, partial
+from math import lcm
 from operator import le
 from statistics import NormalDist
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from dpsql.late_dataclass import dataclass
-from dpsql.numerics.exact_numbers import round_significant, shorten, write_number
+from dpsql.numerics.exact_numbers import is_short, round_significant, shorten, write_number
 from dpsql.privacy.amounts import OwnRoom, format_percent, say_what_is_left
 from dpsql.privacy.codec import read_record, write_record
 from dpsql.privacy.events import OPEN_ENDED, Event, NoiseReduction, PureDP
@@ -75,6 +76,11 @@ class Spent:
             orders=self.orders,
         )
 
+    @property
+    def amounts(self) -> tuple[Fraction | None, ...]:
+        """All sums, in the order of an event's costs."""
+        return (self.epsilon, self.delta, self.near, self.rho, self.mu_squared, self.aside, *self.renyi)
+
     def to_json(self) -> dict[str, object]:
         """Return the sums for a checkpoint: exact fractions, as texts."""
         return write_record(self)
@@ -110,6 +116,35 @@ def _find_costs(event: Event, orders: tuple[Fraction, ...]) -> _Costs:
     epsilon, delta = event.basic
     divergences = tuple(event.renyi(order) for order in orders)
     return epsilon, delta, event.epsilon, event.rho, event.mu**2, event.delta, divergences
+
+
+class Batch:
+    """Events in order that are added to many sums: all at once if no sum on the way is rounded.
+
+    Each sum on the way is a fraction over the common denominator of the first one and all costs. If that is short, none is
+    rounded, so the result is that of adding the events one by one, to the last digit.
+    """
+
+    def __init__(self, held: Accountant, events: Sequence[Event]) -> None:
+        self._held, self._events = held, events
+        found = (_find_costs(held.charge(event), held.start.orders) for event in events)
+        columns = [*zip(*((*one[:-1], *one[-1]) for one in found), strict=True)]
+        self._costs = [None if None in column else sum(column, _NOTHING) for column in columns]
+        self._common = [lcm(*(cost.denominator for cost in column if cost)) for column in columns]
+
+    def add_to(self, spent: Spent) -> Spent:
+        """Return the sums after the events, which began as the accountant's."""
+        after: list[Any] = []
+        for total, cost, common in zip(spent.amounts, self._costs, self._common, strict=True):
+            if total is not None and not is_short(lcm(common, total.denominator)):
+                break
+            after.append(None if total is None or cost is None else total + cost if cost else total)
+        else:
+            count = spent.count + len(self._events)
+            return Spent(count, *after[:6], renyi=tuple(after[6:]), orders=spent.orders)  # type: ignore[misc]
+        for event in self._events:
+            spent = self._held.add(spent, event)
+        return spent
 
 
 @dataclass(frozen=True)

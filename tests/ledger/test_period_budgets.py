@@ -309,6 +309,31 @@ def test_a_charge_that_is_forgotten_in_one_period_is_found(
         assert all(ledger.accountant.holds(one) for one in spent.values())
 
 
+def test_a_ledger_of_many_periods_is_opened_without_their_sums(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "ROWS_BETWEEN_CHECKPOINTS", 30)
+    path, policy = tmp_path / "l.ledger", policy_of("basic", ("'month'", "'day'"))
+    first = datetime.date(2024, 1, 1).toordinal()
+    with Ledger.open(path, policy, "data") as ledger:
+        for day in range(31):
+            ask(ledger, PureDP(Fraction(1, day + 100)), ((first + day, first + day + 1),))
+        ask(ledger, TENTH, ((first, first + 366 - 11),))
+        sums = [s.left_epsilon for s in ledger.state().stretches]
+    read: list[object] = []
+    monkeypatch.setattr(
+        accounts.FilterState, "read_json", lambda s, body, do=accounts.FilterState.read_json: read.append(body) or do(s, body)
+    )  # fmt: skip
+    with Ledger.open(path, policy, "data") as ledger:
+        assert not read
+        ask(ledger, TENTH, ((first + 7, first + 8),))
+        assert len(read) == 1
+        left = [s.left_epsilon for s in ledger.state().stretches]
+        assert len(left) == len(sums) == 33
+        assert [*map(Fraction.__sub__, sums, left)] == [TENTH.epsilon if i == 7 else 0 for i in range(33)]
+    assert verify_ledger(path).checkpoints
+
+
 # -- terms ----------------------------------------------------------------------------------------------------------------
 
 

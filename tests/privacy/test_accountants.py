@@ -1,20 +1,28 @@
-"""The search for the largest epsilon that a rule admits: one search for all costs finds the same as one for each in turn."""
+"""The search for the largest epsilon that a rule admits, and events added in one batch: with the results of one by one."""
 
 from __future__ import annotations
 
+import random
 from fractions import Fraction
 
 import pytest
 
 from dpsql.privacy.accountants import (
     LARGEST_EPSILON,
+    Batch,
     Spent,
     find_most,
     guess_mu_squared,
     guess_renyi,
     guess_rho,
 )
-from dpsql.privacy.events import DiscreteLaplace, RoundedGaussian
+from dpsql.privacy.events import (
+    DiscreteLaplace,
+    GroupSelection,
+    JointGaussian,
+    PureDP,
+    RoundedGaussian,
+)
 from dpsql.privacy.filters import ACCOUNTANTS, RENYI_ORDERS, Gdp, Rdp, Zcdp, open_filter
 
 RULES = sorted(set(ACCOUNTANTS) - {"basic"})
@@ -76,3 +84,25 @@ def test_the_estimates_are_the_exact_costs() -> None:
         assert guess_mu_squared(value) == pytest.approx(float(event.mu**2), rel=1e-9)
         for order in RENYI_ORDERS:
             assert guess_renyi(float(order), value) == pytest.approx(float(event.renyi(order)), rel=1e-8)
+
+
+@pytest.mark.parametrize("accountant", ACCOUNTANTS)
+def test_a_batch_is_added_as_its_events_are_one_by_one(accountant: str) -> None:
+    held, rng = open_filter(accountant, Fraction(1), Fraction(1, 10**6)), random.Random(5)
+    rounded = 0
+    for _ in range(40):
+        parts = [10**6, 3] if rng.random() < 0.5 else [(1 << 89) - 1, (1 << 127) - 1]
+        events = [
+            PureDP(Fraction(rng.randrange(1, 100), rng.choice(parts))) for _ in range(rng.randrange(1, 6))
+        ]
+        events += [GroupSelection(Fraction(1, 7), Fraction(1, 10**8))] * rng.randrange(2)
+        events += [
+            JointGaussian((Fraction(200),), (2,), Fraction(1, 10), Fraction(1, 10**8))
+        ] * rng.randrange(2)
+        before = held.fold([PureDP(Fraction(1, (1 << 107) - 1))] * rng.randrange(3))
+        after = before
+        for event in events:
+            after = held.add(after, event)
+        assert Batch(held, events).add_to(before) == after
+        rounded += after.epsilon != sum((event.basic[0] for event in events), before.epsilon)
+    assert rounded or accountant != "basic"
