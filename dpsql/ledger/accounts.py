@@ -1,4 +1,4 @@
-"""The account of a ledger: filters with their sums, the fold of the log's rows, and the state of a budget.
+"""The account of a ledger: its filters, the fold of the log's rows, and the state of a budget.
 
 An :class:`Account` folds the rows one by one, in order, and knows nothing of files. Rows folded under another accountant
 show their cost there. A checkpoint stores a whole fold, so the rows before it need not be read again. A filter's sums of
@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
@@ -18,369 +17,24 @@ from typing import Any
 
 from dpsql.errors import BudgetExceeded, LedgerError
 from dpsql.late_dataclass import dataclass
+from dpsql.ledger.filter_states import FilterState, PeriodState, Shortage, find_all_cuts
 from dpsql.ledger.log_file import OUTCOMES, START, Row, RowBody, damaged_error, read_body, read_event
 from dpsql.ledger.terms import Terms, open_own_filters
 from dpsql.numerics.exact_numbers import DOWN, write_short
 from dpsql.policy.model import Policy
-from dpsql.privacy.accountants import Accountant, Batch, Spent
+from dpsql.privacy.accountants import Accountant, Spent
 from dpsql.privacy.amounts import OwnRoom
 from dpsql.privacy.codec import write_record
-from dpsql.privacy.dated_events import find_cuts, list_periods, project_event, undate_event
+from dpsql.privacy.dated_events import undate_event
 from dpsql.privacy.events import Event, PureDP
 from dpsql.privacy.filters import MECHANISM_SHARE, open_filter
 from dpsql.privacy.periods import (
-    FIRST,
-    LAST,
     Days,
     list_segments,
     say_periods,
-    unite,
-    unite_periods,
     write_periods,
 )
 from dpsql.privacy.records import BudgetState
-
-_FOLD_ABOVE = 64
-_MOST_CHANGES = 2000
-"""The most changes that stretches of periods may be behind."""
-
-
-class FilterState:
-    """An open filter and its running sums; ``whose`` share it limits (None: the whole).
-
-    Open reservations are summed separately, because they may still shrink.
-    """
-
-    def __init__(self, whose: str | None, accountant: Accountant, base: Spent | None = None) -> None:
-        self.whose = whose
-        self.filter = accountant
-        self.base: Spent = accountant.start if base is None else base
-        """The sums of settled charges."""
-        self._left: dict[int, Event] = {}
-        """Old reservations of processes that probably died."""
-        self._with_left = self.base
-        self._open: dict[int, Event] = {}
-        self._sum: Spent | None = self.base
-
-    @property
-    def spent(self) -> Spent:
-        """Everything that counts: settled charges, and reservations in full."""
-        if self._sum is None:
-            self._sum = self._add(self._with_left, self._open.values())
-        return self._sum
-
-    def after(self, events: Iterable[Event], day: int | None = None) -> Spent:
-        """Return the sums with further events: all, or those of the period of a ``day`` if each has its own budget."""
-        return self._add(self.spent, events)
-
-    @property
-    def cuts(self) -> list[int]:
-        """The days at which other sums begin."""
-        return []
-
-    def find_shortage(self, events: Sequence[Event]) -> Shortage | None:
-        """Return the first event that the filter does not admit, one after another; None if all fit."""
-        spent = self.spent
-        for place, event in enumerate(events):
-            if not self.filter.admits(spent, event):
-                return Shortage(self, place, event)
-            spent = self.filter.add(spent, event)
-        return None
-
-    def copy(self) -> FilterState:
-        """Return a state with these sums that goes on alone."""
-        made = FilterState(self.whose, self.filter, self.base)
-        made._left, made._with_left = dict(self._left), self._with_left
-        made._open, made._sum = dict(self._open), self._sum
-        return made
-
-    def take(self, changes: _Changes) -> None:
-        """Count changes, in the order of their rows."""
-        if changes.charged is not None:
-            self.base = changes.charged.add_to(self.base)
-        for statement in changes.ended:
-            if self._open.pop(statement, None) is None:
-                del self._left[statement]
-        self._with_left, self._sum = self._add(self.base, self._left.values()), None
-        for statement, event in changes.opened.items():
-            self.reserve(statement, event)
-
-    def to_json(self) -> Any:
-        """Return the sums of settled charges for a checkpoint."""
-        return self.base.to_json()
-
-    def read_json(self, body: Any) -> bool:
-        """Read the sums that :meth:`to_json` wrote; return whether they are of this version's kinds."""
-        base = Spent.from_json(body)
-        if base is None or base.orders != self.filter.start.orders:
-            return False
-        self.base = self._with_left = self._sum = base
-        return True
-
-    def covers(self, body: Any) -> bool:
-        """Return whether sums of a checkpoint equal these, or exceed them by another version's rounding."""
-        return bool(body == self.base.to_json()) or _is_above(body, self.base)
-
-    def _add(self, spent: Spent, events: Iterable[Event]) -> Spent:
-        for event in events:
-            spent = self.filter.add(spent, event)
-        return spent
-
-    def reserve(self, statement: int, event: Event) -> None:
-        """Count a reservation in full."""
-        self._open[statement] = event
-        self._sum = None
-        if len(self._open) > _FOLD_ABOVE:
-            oldest = next(iter(self._open))
-            self._left[oldest] = self._open.pop(oldest)
-            self._with_left = self.filter.add(self._with_left, self._left[oldest])
-
-    def charge(self, event: Event) -> None:
-        """Count a charge without a reservation."""
-        self.base = self.filter.add(self.base, event)
-        self._with_left = self._add(self.base, self._left.values())
-        self._sum = None
-
-    def settle(self, statement: int, event: Event | None) -> None:
-        """Replace a reservation by the event that was used; None: by nothing."""
-        if event is None:
-            self._open.pop(statement, None)
-            self._left.pop(statement, None)
-            self._with_left, self._sum = self._add(self.base, self._left.values()), None
-            return
-        self.base = self.filter.add(self.base, event)
-        if self._open.pop(statement, None) is None:
-            del self._left[statement]
-            self._with_left = self._add(self.base, self._left.values())
-        else:
-            self._with_left = self.filter.add(self._with_left, event) if self._left else self.base
-        self._sum = None
-
-
-@dataclass(frozen=True)
-class Shortage:
-    """An event that a filter does not admit: its place among those asked for, and the part that is too much.
-
-    ``days`` is the stretch of periods with the least room for it, and ``fits`` are those among its periods with enough.
-    """
-
-    state: FilterState
-    place: int
-    event: Event
-    days: Days | None = None
-    fits: Days = ()
-
-
-@dataclass(frozen=True)
-class _Change:
-    """A row's effect on the periods from day ``low`` to day ``high``: a reservation, a charge, or the end of a reservation.
-
-    ``event`` is what a unit of these periods may lose by it; None for nothing.
-    """
-
-    low: int
-    high: int
-    statement: int
-    event: Event | None
-    kind: str
-
-
-class _Changes:
-    """Changes of one stretch, summed for all stretches with the same."""
-
-    def __init__(self, held: Accountant, changes: Iterable[_Change]) -> None:
-        self.opened: dict[int, Event] = {}
-        self.ended: list[int] = []
-        charged: list[Event] = []
-        for one in changes:
-            if one.kind == "reserve" and one.event is not None:
-                self.opened[one.statement] = one.event
-                continue
-            if one.kind == "settle" and self.opened.pop(one.statement, None) is None:
-                self.ended.append(one.statement)
-            if one.event is not None:
-                charged.append(one.event)
-        self.charged = Batch(held, charged) if charged else None
-
-
-class _UnreadSums:
-    """The sums of a checkpoint, which are read when a stretch needs them: its row has been checked."""
-
-    def __init__(self, body: Any) -> None:
-        self._body = body
-        self._read: FilterState | None = None
-
-    def copy(self) -> _UnreadSums:
-        return self
-
-    def read_as(self, state: FilterState) -> FilterState:
-        """Return the state with these sums; LedgerError if they are none."""
-        try:
-            if self._read is None and state.read_json(self._body):
-                self._read = state
-        except (KeyError, TypeError, ValueError, ZeroDivisionError):
-            pass
-        if self._read is None:
-            raise damaged_error("the sums of a checkpoint can't be read")
-        return self._read.copy()
-
-
-class PeriodState(FilterState):
-    """A filter for each period. Stretches of periods with one history share it.
-
-    An event is projected to the stretches of its periods (:func:`dpsql.privacy.dated_events.project_event`): whatever reads a
-    unit's rows is in the sums of its whole period, so each filter's proof holds for its units. The last stretch, of a day that
-    is no period's, has the sums of all charges, whatever their periods.
-
-    Rows are noted with their days, and a stretch's sums are brought up to date when they are asked for, so a ledger is opened
-    without a look at most stretches. The sums are those of adding each event in turn.
-    """
-
-    def __init__(self, whose: str | None, accountant: Accountant) -> None:
-        super().__init__(whose, accountant)
-        self._begin([FIRST, LAST], [FilterState(whose, accountant) for _ in range(2)])
-        self._places: dict[int, list[tuple[int, int]]] = {}
-        """The days of open reservations, by statement."""
-
-    def _begin(self, starts: list[int], stretches: Sequence[FilterState | _UnreadSums]) -> None:
-        self._starts, self._stretches = starts, [*stretches]
-        self._seen = [0] * len(starts)
-        """The number of changes in each stretch's sums."""
-        self._changes: list[_Change] = []
-        self._known: dict[tuple[int, ...], _Changes] = {}
-
-    @property
-    def spent(self) -> Spent:
-        return self._at(LAST).spent
-
-    def after(self, events: Iterable[Event], day: int | None = None) -> Spent:
-        if day is None:
-            return super().after(events)
-        parts = (project_event(event, day) for event in events)
-        return self._at(day).after(part for part in parts if part is not None)
-
-    @property
-    def cuts(self) -> list[int]:
-        return self._starts
-
-    def find_shortage(self, events: Sequence[Event]) -> Shortage | None:
-        refused, fits = [], []
-        days = unite_periods(map(list_periods, events))
-        for low, high in self._list_segments(days, _find_all_cuts(events)):
-            known = [(place, part) for place, e in enumerate(events) if (part := project_event(e, low))]
-            shortage = self._at(low).find_shortage([part for _, part in known])
-            if shortage is None:
-                fits.append((low, high))
-            else:
-                refused.append(replace(shortage, place=known[shortage.place][0], days=((low, high),)))
-        if not refused:
-            return None
-        worst = min(refused, key=lambda u: (u.place, u.state.filter.room(u.state.spent).epsilon_left))
-        return replace(worst, fits=() if days is None else unite(fits))
-
-    def reserve(self, statement: int, event: Event) -> None:
-        self._places[statement] = self._change("reserve", statement, event)
-
-    def charge(self, event: Event) -> None:
-        self._change("charge", 0, event)
-
-    def settle(self, statement: int, event: Event | None) -> None:
-        days = self._places.pop(statement)
-        self._change("settle", statement, event, unite(days))
-
-    def forget_periods(self) -> None:
-        """Count all charges so far in every period: the periods mean other rows from now on."""
-        every = self._at(LAST)
-        self._begin([FIRST, LAST], [every.copy(), every])
-        self._places = {statement: [(FIRST, LAST)] for statement in self._places}
-
-    def to_json(self) -> Any:
-        places: dict[Spent, int] = {}
-        *stretches, every = self._bring_all_up_to_date()
-        at = [places.setdefault(state.base, len(places)) for state in stretches]
-        sums = [spent.to_json() for spent in places]
-        return {"all": every.base.to_json(), "starts": self._starts[:-1], "at": at, "sums": sums}
-
-    def read_json(self, body: Any) -> bool:
-        starts, at = [int(start) for start in body["starts"]], [int(place) for place in body["at"]]
-        if starts != sorted(set(starts)) or starts[:1] != [FIRST] or len(starts) != len(at) or min(at) < 0:
-            raise ValueError("a sum for each stretch of periods")
-        sums = [_UnreadSums(one) for one in (*body["sums"], body["all"])]
-        self._begin([*starts, LAST], [sums[place] for place in (*at, -1)])
-        kept = self.filter.start.to_json()  # other versions of dpsql may keep other sums
-        written = (*body["sums"], body["all"])
-        return all(one.keys() == kept.keys() and one["orders"] == kept["orders"] for one in written)
-
-    def covers(self, body: Any) -> bool:
-        if not isinstance(body, dict) or body.get("starts") != self._starts[:-1]:
-            return False
-        sums = [*(body["sums"][at] for at in body["at"]), body["all"]]
-        return all(state.covers(one) for state, one in zip(self._bring_all_up_to_date(), sums, strict=True))
-
-    def _at(self, day: int) -> FilterState:
-        """Return the state of a day's period, up to date."""
-        place = bisect_right(self._starts, day) - 1
-        since = range(self._seen[place], len(self._changes))
-        mine = [i for i in since if self._changes[i].low <= self._starts[place] < self._changes[i].high]
-        return self._bring_up_to_date(place, mine)
-
-    def _bring_up_to_date(self, place: int, mine: list[int]) -> FilterState:
-        self._seen[place], state = len(self._changes), self._stretches[place]
-        if isinstance(state, _UnreadSums):
-            state = self._stretches[place] = state.read_as(FilterState(self.whose, self.filter))
-        if mine:
-            known = self._known.get(key := tuple(mine))
-            if known is None:
-                known = self._known[key] = _Changes(self.filter, [self._changes[i] for i in mine])
-            state.take(known)
-        return state
-
-    def _bring_all_up_to_date(self) -> list[FilterState]:
-        found: list[list[int]] = [[] for _ in self._starts]
-        for i, one in enumerate(self._changes):
-            for place in range(bisect_left(self._starts, one.low), bisect_left(self._starts, one.high)):
-                if i >= self._seen[place]:
-                    found[place].append(i)
-        states = [self._bring_up_to_date(place, mine) for place, mine in enumerate(found)]
-        self._begin(self._starts, states)
-        return states
-
-    def _change(
-        self, kind: str, statement: int, event: Event | None, within: Days | None = None
-    ) -> list[tuple[int, int]]:
-        """Note a change and return its days, among these days if given. Stretches are cut where its days begin and end."""
-        if len(self._changes) >= _MOST_CHANGES:
-            self._bring_all_up_to_date()
-        cuts = set() if event is None else find_cuts(event)
-        days = within if within is not None or event is None else list_periods(event)
-        found = []
-        for low, high in list_segments(cuts, days):
-            part = None if event is None else project_event(event, low)
-            if part is not None or kind == "settle":
-                for day in (low, high):
-                    self._cut(day)
-                self._changes.append(_Change(low, high, statement, part, kind))
-                found.append((low, high))
-        self._changes.append(_Change(LAST, LAST + 1, statement, event, kind))
-        return found
-
-    def _cut(self, day: int) -> None:
-        place = bisect_right(self._starts, day)
-        if self._starts[place - 1] != day and FIRST < day < LAST:
-            self._stretches.insert(place, self._stretches[place - 1].copy())
-            self._seen.insert(place, self._seen[place - 1])
-            self._starts.insert(place, day)
-
-    def _list_segments(self, days: Days | None, cuts: Iterable[int]) -> Iterator[tuple[int, int]]:
-        """Yield the pieces of some days that stretches and further cuts make."""
-        for low, high in ((FIRST, LAST),) if days is None else days:
-            inner = self._starts[bisect_right(self._starts, low) : bisect_left(self._starts, high)]
-            yield from itertools.pairwise(sorted({low, high, *inner, *(c for c in cuts if low < c < high)}))
-
-
-def _find_all_cuts(events: Iterable[Event]) -> set[int]:
-    return {cut for event in events for cut in find_cuts(event)}
-
 
 _PER_PERIOD = "per period "
 """Begins the limits of terms with a budget per period."""
@@ -434,24 +88,6 @@ def compare_sums(sums: Mapping[str, Any], found: Mapping[str, list[FilterState]]
         if not all(state.covers(body) for state, body in zip(states, written, strict=True)):
             return False
     return True
-
-
-def _is_above(written: Mapping[str, object], least: Spent) -> bool:
-    try:
-        sums = Spent.from_json(written)
-    except (TypeError, ValueError, ZeroDivisionError):
-        return False
-    if (
-        sums is None
-        or sums.count != least.count
-        or sums.orders != least.orders
-        or (sums.near is None) != (least.near is None)
-    ):
-        return False
-    amounts = (
-        (s.epsilon, s.delta, s.rho, s.mu_squared, s.aside, s.near or 0, *s.renyi) for s in (sums, least)
-    )
-    return all(one >= other for one, other in zip(*amounts, strict=True))
 
 
 @dataclass(frozen=True)
@@ -840,7 +476,7 @@ def make_budget_state(
     cuts = [cut for state in states for cut in state.cuts]
     known: dict[tuple[Spent, ...], BudgetState] = {}
     found: list[tuple[tuple[int, int], BudgetState]] = []
-    for low, high in list_segments([*cuts, *_find_all_cuts(both)], domain):
+    for low, high in list_segments([*cuts, *find_all_cuts(both)], domain):
         sums = tuple(state.after(both if state.whose else events, low) for state in states)
         state = known.get(sums)
         if state is None:

@@ -542,13 +542,12 @@ def unite_releases(operator: base.Operator, releases: Sequence[base.Release]) ->
     first = operator.aggregation if isinstance(operator, Together) else operator
     if len(releases) == 1 or not isinstance(first, Aggregation):
         return releases[0]
-    noisy = [one.noisy for one in releases]
-    if any(table is not None for table in noisy):  # of some groups, the shown integers are all there is
-        noisy = [first.list_noisy(one) for one in releases]
-    tables = [
-        one.table if own is None else _beside(one.table, own)
-        for one, own in zip(releases, noisy, strict=True)
-    ]
+    shown = [one for one in releases if one.noisy is None]
+    tables = [_beside(one.table, one.noisy) for one in releases if one.noisy is not None]
+    if shown:  # of some groups, the shown integers are all there is
+        table = pa.concat_tables([one.table for one in shown], promote_options="permissive")
+        whole_of = base.Release(table, operator.event, ())
+        tables.append(_beside(table, first.list_noisy(whole_of)) if tables else table)
     whole = sort_by_key(pa.concat_tables(tables, promote_options="permissive"), first.keys)
     count = releases[0].table.num_columns
     own = whole.select(range(count, whole.num_columns))

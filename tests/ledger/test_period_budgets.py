@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dpsql.errors import BudgetExceeded, LedgerError
-from dpsql.ledger import accounts, store
+from dpsql.ledger import accounts, filter_states, store
 from dpsql.ledger.answers import hash_release
 from dpsql.ledger.ledger import KeptReleases, Ledger
 from dpsql.ledger.terms import Terms
@@ -299,9 +299,11 @@ def covers(period: str, day: int) -> bool:
 def test_a_charge_that_is_forgotten_in_one_period_is_found(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    project_event = accounts.project_event
+    project_event = filter_states.project_event
     monkeypatch.setattr(
-        accounts, "project_event", lambda e, day: None if day == months("04")[0][0] else project_event(e, day)
+        filter_states,
+        "project_event",
+        lambda e, day: None if day == months("04")[0][0] else project_event(e, day),
     )
     with Ledger.open(None, policy_of("basic"), "data") as ledger, pytest.raises(AssertionError):
         fill(ledger, random.Random(3), 30)
@@ -321,9 +323,13 @@ def test_a_ledger_of_many_periods_is_opened_without_their_sums(
         ask(ledger, TENTH, ((first, first + 366 - 11),))
         sums = [s.left_epsilon for s in ledger.state().stretches]
     read: list[object] = []
-    monkeypatch.setattr(
-        accounts.FilterState, "read_json", lambda s, body, do=accounts.FilterState.read_json: read.append(body) or do(s, body)
-    )  # fmt: skip
+    before = filter_states.FilterState.read_json
+
+    def count(state: filter_states.FilterState, body: object) -> bool:
+        read.append(body)
+        return before(state, body)
+
+    monkeypatch.setattr(filter_states.FilterState, "read_json", count)
     with Ledger.open(path, policy, "data") as ledger:
         assert not read
         ask(ledger, TENTH, ((first + 7, first + 8),))

@@ -4,13 +4,17 @@
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pytest
 
 import dpsql
+from dpsql.engine.duckdb import DuckDBEngine
 from dpsql.errors import Error, LedgerError
 from dpsql.ledger.ledger import Ledger
 from dpsql.privacy.dated_events import list_periods
@@ -210,6 +214,26 @@ def test_an_open_part_is_of_one_version_and_a_closed_one_of_all(morning: Open, t
     until = closed.replace('"closed"', '"yesterday"')
     assert cost(morning(8, until), DAILY) == "6 days stored, 2 new · cost ε for 2024-02-05 to 2024-02-06"
     assert cost(morning(9, until), DAILY) == "6 days stored, 3 new · cost ε for 2024-02-05 to 2024-02-07"
+
+
+def test_a_new_day_scans_its_own_rows_alone(morning: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = POLICY.replace('data_until = "yesterday"', 'closed_before = "today"\ndata_until = "closed"')
+    scanned: list[int] = []
+    run = DuckDBEngine._run
+
+    def count(engine: DuckDBEngine, sql: str, *given: Any) -> Iterator[pa.Table]:
+        with engine._borrow(False) as con:
+            told = con.execute(f"EXPLAIN (ANALYZE, FORMAT json) {sql}").fetchall()[0][1]
+        scanned.append(sum(map(int, re.findall(r'"rows_scanned": *([0-9]+)', told))))
+        return run(engine, sql, *given)
+
+    morning(4, closed).sql(DAILY)
+    session = morning(5, closed)
+    monkeypatch.setattr(DuckDBEngine, "_run", count)
+    assert cost(session, DAILY) == "4 days stored, 1 new · cost ε for 2024-02-03"
+    of_one_day = sum(scanned)
+    assert cost(session, DAILY, fresh=True).startswith("5 days new")
+    assert (of_one_day, sum(scanned) - of_one_day) == (20, 100)
 
 
 def test_a_month_in_part_is_another_part_than_the_month(morning: Open) -> None:
