@@ -25,6 +25,7 @@ import pyarrow as pa, pyarrow.parquet as pq
 from pathlib import Path
 import dpsql
 from dpsql.engine.duckdb import DuckDBEngine
+from tests.support import inside
 from tests.support.both import Both, plan_of, released
 folder = Path(sys.argv[1])
 pq.write_table(pa.table({"who": [i % 50 for i in range(200)], "x": [float(i) for i in range(200)],
@@ -59,7 +60,6 @@ with dpsql.connect(spark, policy=policy) as session:
         print("stopped")
 print("connect", "works", flush=True)
 import os
-from tests.support import inside
 os._exit(0)  # the server of this process may still be ending what was stopped
 '''
 
