@@ -2,7 +2,7 @@
 
     python -m tests.support.spark_cluster ROWS FOLDER
 
-It prints a line of JSON for each finding; `tests/engines/test_spark_cluster.py` runs it over few rows. A process of its own, since
+It prints a line of JSON for each finding; `tests/engines/test_spark_cluster.py` runs it. A process of its own, since
 a driver can't change its cluster.
 """
 
