@@ -103,8 +103,6 @@ STATEMENTS = {
     "PTR IQR": f"{PTR} IQR(amount) FROM visits",
 }
 """The most important first; what takes longest last."""
-ONE_THREAD = ("private groups of 118 million texts",)
-"""What does not end with two threads in that memory."""
 
 
 def write_data(folder: Path) -> None:
@@ -133,10 +131,9 @@ def write_data(folder: Path) -> None:
 
 def run(folder: Path, name: str) -> Run:
     """Run one statement, and add a line of JSON to ``runs.jsonl`` in the folder."""
-    threads = {"threads": "1"} if name in ONE_THREAD else {}
     found = run_at_most(
-        folder, folder / "policy.toml", LIMIT, STATEMENTS[name], SECONDS, max_temp_directory_size="30GiB", **threads
-    )  # fmt: skip
+        folder, folder / "policy.toml", LIMIT, STATEMENTS[name], SECONDS, max_temp_directory_size="30GiB"
+    )
     when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     record = {"name": name, **found.as_record(), "duckdb": duckdb.__version__, "when": when}
     with (folder / "runs.jsonl").open("a") as file:
